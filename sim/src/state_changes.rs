@@ -23,8 +23,17 @@ pub struct StateChanges {
 }
 
 impl StateChanges {
+    /// Prints what has changed of these machines since they were printed last, at `at_ms`.
+    pub fn tell(&mut self, at_ms: u64, machines: impl IntoIterator<Item = (String, StateSummary)>) {
+        for (machine, state) in machines {
+            if let Some(changes) = self.told(&machine, state) {
+                eprintln!("{at_ms:>6} {machine}: {changes}");
+            }
+        }
+    }
+
     /// What has changed of `machine` since its last summary, `field: before -> now`; `None`: nothing.
-    pub fn told(&mut self, machine: &str, now: StateSummary) -> Option<String> {
+    fn told(&mut self, machine: &str, now: StateSummary) -> Option<String> {
         let before = self.told.get(machine);
         if before == Some(&now) {
             return None;

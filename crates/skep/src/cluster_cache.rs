@@ -15,6 +15,7 @@ use skep_peer::stream::{StreamCount, StreamCounts};
 use skep_serve::{ListenerGroup, bind};
 use skep_steering::OnTerm;
 use skep_telemetry::{Labels, Registry};
+use skep_units::{DISPATCHER_NUMBER_BITS, dispatcher_number};
 use skep_wire::cache::{Identity, Reason};
 use skep_wire::message::{Name, NodeLoad};
 use skep_wire::seal::Key;
@@ -73,9 +74,9 @@ impl ClusterCache {
         let (identity, report_ms) = (identity.clone(), config.report_interval_ms());
         let nodes = config.nodes.iter().map(|node| node.agent_address().ip()).collect();
         let place = config.dispatchers.iter().position(|it| it.name == roles.name).unwrap_or(0);
-        let rank = u8::try_from(place).context("there are more dispatchers than ranks")?;
+        let number = dispatcher_number(&roles.name);
         let is_direct = config.direct_services().next().is_some();
-        let coordination = Coordination::start(identity, listener, seed, report_ms, nodes, rank)
+        let coordination = Coordination::start(identity, listener, seed, report_ms, nodes, number)
             .context("cannot start the coordinator of the caches")?;
         let stage = coordination.stage();
         let coordination = Arc::new(coordination);
@@ -84,7 +85,9 @@ impl ClusterCache {
         if is_direct {
             return Ok(Box::new(move |term| stage.set(term)));
         }
-        stage.set(Some((config.dispatchers.len() - place) as u64));
+        // Whatever the other ones' configs say, theirs are others.
+        let rank = (config.dispatchers.len() - place) as u64;
+        stage.set(Some(rank << DISPATCHER_NUMBER_BITS | u64::from(number)));
         Ok(Box::new(|_| ()))
     }
 

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use skep_units::{DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, did_you_mean};
+use skep_units::{DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, did_you_mean, dispatcher_number};
 
 use crate::error::{ErrorKind, Fault};
 use crate::number::{Unit, plain};
@@ -63,6 +63,7 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["dispatcher.name", "service.name"], dispatchers_and_services_need_each_other),
     (&["node.name", "dispatcher.name", "service.name"], names_are_unique),
     (&["dispatcher.name"], dispatchers_are_few),
+    (&["dispatcher.name"], dispatchers_have_numbers_of_their_own),
     (&["node.name", "service.nodes"], services_know_their_nodes),
     (&["node.address", "dispatcher.name"], dispatchers_can_reach_nodes),
     (
@@ -216,6 +217,22 @@ fn dispatchers_are_few(config: &Config, clashes: &mut Vec<Conflict>) {
         let clash = Conflict::new(&at, expected, format!("{count}"));
         let why = "one is active in direct dispatch, and each checks all nodes: two or three do";
         clashes.push(clash.kind(ErrorKind::OutOfRange).hint(why.to_owned()));
+    }
+}
+
+fn dispatchers_have_numbers_of_their_own(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, dispatcher) in config.dispatchers.iter().enumerate() {
+        let (name, number) = (&dispatcher.name, dispatcher_number(&dispatcher.name));
+        let is_its = |other: &str| other != name && dispatcher_number(other) == number;
+        let other = config.dispatchers[..i].iter().find(|other| is_its(&other.name));
+        if let Some(other) = other {
+            let at = [Key("dispatcher"), Nth(i), Key("name")];
+            let expected = "a name whose hash no other dispatcher has";
+            let found = format!("{name:?}, with the hash of {:?}", other.name);
+            let why = "by 16 bits of a hash of their names, dispatchers tell their terms and purges \
+                       apart: rename one of the two";
+            clashes.push(Conflict::new(&at, expected, found).hint(why.to_owned()));
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod dispatcher;
 mod hash;
 mod limits;
 mod rng;
@@ -12,6 +13,7 @@ mod suggest;
 mod time;
 mod wildcard;
 
+pub use dispatcher::{DISPATCHER_NUMBER_BITS, dispatcher_number};
 pub use hash::stable_hash;
 pub use limits::{DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
 pub use rng::Rng;

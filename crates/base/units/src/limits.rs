@@ -5,7 +5,7 @@
 pub const NODES_MAX: usize = 1_024;
 
 /// Dispatchers of a cluster. One is active; more than two or three serve
-/// nothing but experiments. Epochs are numbered in steps of it.
+/// nothing but experiments.
 pub const DISPATCHERS_MAX: usize = 8;
 
 /// Addresses of all services in direct dispatch: each has rows of 2 MiB in the kernel of each

@@ -18,6 +18,12 @@ use crate::listening::Listening;
 /// Beats in a row that may be lost of all nodes before the silence is this machine's.
 const DEAF_BEATS: u64 = 3;
 
+/// Silence after which a machine is taken for dead, in milliseconds: half an interval more than the
+/// beats that may be missed, so that the last of them may be late.
+pub fn silence_ms(interval_ms: u64, missed_max: u32) -> u64 {
+    interval_ms * u64::from(missed_max) + interval_ms / 2
+}
+
 /// Settings of the failure detector: when a node counts as dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureDetectorSettings {
@@ -84,8 +90,7 @@ impl FailureDetector {
 
     /// Silence after which a node is dead, in milliseconds.
     pub fn silence_ms(&self) -> u64 {
-        let interval_ms = self.settings.interval_ms;
-        interval_ms * u64::from(self.settings.missed_max) + interval_ms / 2
+        silence_ms(self.settings.interval_ms, self.settings.missed_max)
     }
 
     /// Whether this process has been listening for as long as a node may be silent, so

@@ -1,24 +1,26 @@
-//! The handover between two dispatchers that were both active, as the network was split.
+//! The handover between dispatchers that were active at the same time, as the network was split.
 //!
-//! The one that is outranked steps down at once, but its clients send packets to it until the other
+//! Each one that is outranked steps down at once, but its clients send packets to it until the other
 //! one announces the addresses, and it steers them to their owners. It sends its table to the other
 //! one, and keeps to it ([`LastTable`]) until the other's has its nodes. The other one merges it
-//! (`TablePublisher::merge`), and announces the addresses once all nodes steer by what came of it
-//! ([`Handover`]): before, they would refuse packets of connections that are with nodes they do not
-//! know of.
+//! (`TablePublisher::merge`), and announces the addresses once the tables of all have come, and all nodes
+//! steer by what came of them ([`Handover`]): before, they would refuse packets of connections that are
+//! with nodes they do not know of.
 //!
-//! Both wait for a bounded time. What is not heard of in it is taken to be gone.
+//! All wait for a bounded time. What is not heard of in it is taken to be gone.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skep_units::Now;
+use skep_units::{Now, dispatcher_number};
 use skep_wire::limits::DISPATCHERS_MAX;
+use skep_wire::message::Name;
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableNode, TableVersion};
 
+use crate::epoch::owner;
 use crate::failure_detector::FailureDetector;
 use crate::limits::{HANDOVER_MS_MAX, LAST_TABLE_MS_MAX, LAST_TABLE_RESEND_MS};
-use crate::table_publisher::author;
 
 /// The last table of a term that has ended, until the next active dispatcher's is steered by.
 #[derive(Clone, Debug)]
@@ -55,45 +57,59 @@ impl LastTable {
     }
 }
 
-/// Puts announcements of the virtual addresses off while another dispatcher hands over.
+/// Puts announcements of the virtual addresses off while other dispatchers hand over.
 #[derive(Clone, Debug, Default)]
 pub struct Handover {
-    awaited: Option<Awaited>,
-    /// The last term of each dispatcher whose table was awaited: each is once.
-    terms: [u64; DISPATCHERS_MAX],
+    /// By the numbers of the dispatchers whose tables were awaited; at most [`DISPATCHERS_MAX`].
+    terms: BTreeMap<u16, EndedTerm>,
+    /// Tables were merged, which not all nodes may have applied yet.
+    merged: Option<Merged>,
     /// An announcement waits.
     is_announcement_due: bool,
 }
 
+/// The last term of a dispatcher that hands over: its table is awaited once.
 #[derive(Clone, Copy, Debug)]
-enum Awaited {
-    /// The table of one whose term has ended.
-    Table { until: Now },
-    /// That all nodes apply a later table than this: it was merged into that.
-    Nodes { after: TableVersion, until: Now },
+struct EndedTerm {
+    epoch: u64,
+    /// Until when the table is awaited, unless it came.
+    until: Option<Now>,
+}
+
+/// All nodes are to apply a later table than `after`.
+#[derive(Clone, Copy, Debug)]
+struct Merged {
+    after: TableVersion,
+    until: Now,
 }
 
 impl Handover {
-    /// The dispatcher at position `sender` in the config reports a table that did not go into the
-    /// present one: if it is of its own term, it will hand it over.
-    pub fn await_table(&mut self, now: Now, sender: usize, table: TableVersion) {
-        let term = &mut self.terms[sender];
-        if author(table) != sender || table.epoch <= *term {
+    /// The dispatcher `sender` reports a table that did not go into the present one: if it is of its
+    /// own term, it will hand it over.
+    pub fn await_table(&mut self, now: Now, sender: &Name, table: TableVersion) {
+        let number = dispatcher_number(sender.as_str());
+        let is_crowded = self.terms.len() >= DISPATCHERS_MAX && !self.terms.contains_key(&number);
+        let term = self.terms.get(&number);
+        let is_known = term.is_some_and(|term| table.epoch <= term.epoch);
+        if owner(table.epoch) != number || is_known || is_crowded {
             return;
         }
-        *term = table.epoch;
-        self.awaited.get_or_insert(Awaited::Table { until: now.plus_ms(HANDOVER_MS_MAX) });
+        let until = Some(now.plus_ms(HANDOVER_MS_MAX));
+        self.terms.insert(number, EndedTerm { epoch: table.epoch, until });
     }
 
-    /// Its table was merged into the one that will follow `present`.
-    pub fn merged(&mut self, now: Now, present: TableVersion) {
-        let until = now.plus_ms(HANDOVER_MS_MAX);
-        self.awaited = Some(Awaited::Nodes { after: present, until });
+    /// This table of another dispatcher was merged into the one that will follow `present`.
+    pub fn merged(&mut self, now: Now, table: TableVersion, present: TableVersion) {
+        self.known(table);
+        self.merged = Some(Merged { after: present, until: now.plus_ms(HANDOVER_MS_MAX) });
     }
 
-    /// Its table came, and was known.
-    pub fn known(&mut self) {
-        self.awaited.take_if(|awaited| matches!(awaited, Awaited::Table { .. }));
+    /// This table of another dispatcher came, and was known.
+    pub fn known(&mut self, table: TableVersion) {
+        let term = self.terms.get_mut(&owner(table.epoch));
+        if let Some(term) = term.filter(|term| table.epoch >= term.epoch) {
+            term.until = None;
+        }
     }
 
     /// The addresses are to be announced.
@@ -115,18 +131,27 @@ impl Handover {
         applied: TableVersion,
         detector: &FailureDetector,
     ) -> bool {
-        self.awaited = self.awaited.filter(|awaited| match *awaited {
-            Awaited::Table { until } => now < until,
-            Awaited::Nodes { after, until } => {
-                let has_applied = |version: TableVersion| version > after;
-                let open = table.nodes.iter().filter(|node| node.state != ForwardingState::Down);
-                let versions = open.map(|node| detector.beat(&node.name).map(|beat| beat.table));
-                let are_done = has_applied(table.version)
-                    && has_applied(applied)
-                    && versions.into_iter().all(|version| version.is_some_and(has_applied));
-                now < until && !are_done
-            }
-        });
-        self.awaited.is_none() && std::mem::take(&mut self.is_announcement_due)
+        for term in self.terms.values_mut() {
+            term.until = term.until.filter(|&until| now < until);
+        }
+        let is_open = |merged: &Merged| {
+            now < merged.until && !are_applied(merged.after, table, applied, detector)
+        };
+        self.merged = self.merged.filter(is_open);
+        let waits = self.merged.is_some() || self.terms.values().any(|term| term.until.is_some());
+        !waits && std::mem::take(&mut self.is_announcement_due)
     }
+}
+
+/// Whether this machine and all nodes of `table` that are not down steer by later tables than `after`.
+fn are_applied(
+    after: TableVersion,
+    table: &Table,
+    applied: TableVersion,
+    detector: &FailureDetector,
+) -> bool {
+    let mut open = table.nodes.iter().filter(|node| node.state != ForwardingState::Down);
+    let has_applied =
+        |node: &TableNode| detector.beat(&node.name).is_some_and(|beat| beat.table > after);
+    table.version > after && applied > after && open.all(has_applied)
 }

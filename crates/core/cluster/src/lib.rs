@@ -12,7 +12,7 @@
 //! - [`table_publisher`]: the forwarding table by which all machines steer.
 //! - [`table_distribution`]: which machine is sent which version of it, and in which form.
 //! - [`flows`]: replication of the flow table to a standby.
-//! - [`handover`]: which tables are steered by while one of two active dispatchers steps down.
+//! - [`handover`]: which tables are steered by while all active dispatchers but one step down.
 //! - [`reconciler`]: what is to be done next so that a machine steers as it should.
 //!
 //! Time is passed in as `Now`, jitter as a seed; events are returned as
@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod epoch;
 pub mod failover;
 pub mod failure_detector;
 pub mod flows;

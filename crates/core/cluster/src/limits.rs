@@ -9,6 +9,8 @@ pub use skep_units::WEIGHT_MAX;
 
 pub use skep_units::NAME_BYTES_MAX;
 
+use skep_units::DISPATCHER_NUMBER_BITS;
+
 /// Longest time between the checks of a node that is joining, in milliseconds:
 /// a cluster that starts is ready soon after its slowest node.
 pub(crate) const JOINING_INTERVAL_MS_MAX: u64 = 250;
@@ -58,13 +60,14 @@ pub(crate) const FLOW_RESEND_MS: u64 = 200;
 /// default size, and as many again that began meanwhile.
 pub(crate) const FLOW_BATCHES_KEPT_MAX: usize = 24_000;
 
-/// Epochs that a dispatcher reserves ahead; it reserves more when half of them are used up: thirty
-/// takeovers by eight dispatchers in turn.
-pub(crate) const EPOCHS_RESERVED: u64 = 512;
+/// Epochs that a dispatcher reserves ahead, 64 of them its own; it reserves more when half of them are
+/// used up: by thirty takeovers, each at most a step after the last one.
+pub(crate) const EPOCHS_RESERVED: u64 = 64 << DISPATCHER_NUMBER_BITS;
 
 /// Epochs that a dispatcher skips at most if it cannot persist those that it uses: two of its
-/// processes use the same one in one of a million pairs, as one epoch of eight is its own.
-pub(crate) const EPOCHS_SKIPPED_MAX: u64 = 1 << 23;
+/// processes use the same one in one of a million pairs, as a million of them are its own. There is
+/// room for 200 million such processes.
+pub(crate) const EPOCHS_SKIPPED_MAX: u64 = 1 << (20 + DISPATCHER_NUMBER_BITS);
 
 /// Time without any node's heartbeat after which an active dispatcher leaves the lease in the shared
 /// store to others, in milliseconds: twenty heartbeats.

@@ -28,7 +28,6 @@ use skep_wire::seal::Stamp;
 use skep_wire::steer::{ForwardingState, NODES_MAX, NodeIndex, service_hash};
 use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
 
-pub(crate) use merge::author;
 pub use plan::{NodePlan, ServicePlan, TablePlan};
 
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Liveness};
@@ -62,7 +61,7 @@ pub struct TablePublisher {
     change: Option<Change>,
     /// The tables of other authors that went into it.
     merged: merge::Merged,
-    /// Until when nodes of merged tables count as alive.
+    /// Until when nodes of merged tables keep connections unheard.
     presumed_until: Option<Now>,
     pace: TablePace,
     table: Arc<Table>,
@@ -92,7 +91,7 @@ struct Known {
     is_drained: bool,
     /// Its state in the table of another dispatcher: valid until this one has listened long enough.
     adopted: ForwardingState,
-    /// That is valid since it was merged, although the node was not heard meanwhile.
+    /// A merged table says that it has connections, and the node was not heard since.
     is_presumed: bool,
 }
 
@@ -452,9 +451,10 @@ impl TablePublisher {
     fn state(&self, name: &Name, node: &Known) -> ForwardingState {
         let is_open = self.planned.get(name).is_some_and(|planned| planned.is_open);
         let is_wanted = is_open && !node.is_drained && node.weight > 0;
+        let is_adopted = !self.detector.has_settled() && node.adopted != ForwardingState::Down;
         match self.detector.life(name) {
-            Liveness::Unheard if !self.detector.has_settled() => node.adopted(is_wanted),
-            Liveness::Unheard | Liveness::Dead if node.is_presumed => node.adopted(is_wanted),
+            Liveness::Unheard if is_adopted => node.adopted(is_wanted),
+            Liveness::Unheard | Liveness::Dead if node.is_presumed => ForwardingState::Draining,
             Liveness::Unheard | Liveness::Dead => ForwardingState::Down,
             Liveness::Alive if !self.is_ready(name) => ForwardingState::Down,
             Liveness::Alive if is_wanted => ForwardingState::Up,

@@ -48,8 +48,9 @@ pub(crate) const SHARDS: usize = 256;
 /// out of memory in three seconds, and no tick takes more than a millisecond.
 pub(crate) const SWEEPS_PER_TICK: usize = 8;
 
-/// Bits of a lease's number that count leases; the others are of the epoch. A
-/// trillion leases, and 16 million terms.
+/// Bits of a lease's number that count leases: a trillion. The others are the low ones of the epoch:
+/// the number of the dispatcher, and eight that tell its processes apart, as does where each begins
+/// to count.
 pub(crate) const LEASE_BITS: u32 = 40;
 
 /// Questions that one fetch puts to the coordinator: two leaders may die, and

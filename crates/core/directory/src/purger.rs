@@ -68,7 +68,8 @@ impl PurgeReport {
 /// See the module. `L` is a link, `T` the recipient of the result of an order.
 #[derive(Debug)]
 pub struct Purger<L, T> {
-    rank: u8,
+    /// The number of this dispatcher.
+    number: u16,
     purges: PurgeTable,
     orders: Vec<Order<L, T>>,
 }
@@ -97,9 +98,9 @@ struct Told<L> {
 }
 
 impl<L: Copy + PartialEq, T> Purger<L, T> {
-    /// That of the dispatcher of this rank, which no other has; nothing is known.
-    pub fn new(rank: u8) -> Self {
-        Self { rank, purges: PurgeTable::default(), orders: Vec::new() }
+    /// That of the dispatcher with this number, which no other has; nothing is known.
+    pub fn new(number: u16) -> Self {
+        Self { number, purges: PurgeTable::default(), orders: Vec::new() }
     }
 
     /// All that is known.
@@ -212,7 +213,7 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
     }
 
     fn stamp(&mut self, unix_ms: u64, what: &[PurgeWhat]) -> (PurgeStamp, PurgeNews) {
-        let stamp = PurgeStamp::after(self.purges.newest(), unix_ms, self.rank);
+        let stamp = PurgeStamp::after(self.purges.newest(), unix_ms, self.number);
         let purges = what.iter().map(|what| (what.clone(), stamp)).collect();
         let news = PurgeNews { purges, ..PurgeNews::default() };
         self.purges.learn(&news);

@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use skep_cluster::failover::{WitnessState, takeover_ms};
+use skep_cluster::failover::WitnessState;
+use skep_cluster::failure_detector::silence_ms;
 use skep_cluster::table_distribution::RecentTables;
 use skep_config::{Config, NodeConfig};
 use skep_guard::{Guard, GuardError};
@@ -162,7 +163,7 @@ impl Agent {
             recent: RecentTables::default(),
             answered: BTreeMap::new(),
             witness: WitnessState::default(),
-            takeover_ms: takeover_ms(direct.heartbeat_ms, direct.heartbeats_missed_max),
+            takeover_ms: silence_ms(direct.heartbeat_ms, direct.heartbeats_missed_max),
             shared: Arc::clone(&shared),
         };
         let (interval_ms, stop) = (config.report_interval_ms(), Arc::default());

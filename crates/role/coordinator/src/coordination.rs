@@ -88,7 +88,7 @@ pub type LoadSource = Box<dyn FnMut() -> Vec<(Name, u64)> + Send>;
 impl Coordination {
     /// Accepts links of nodes at `listener`; on standby until activated. Nodes report their load
     /// every `report_ms`; they are at `nodes`, as far as the config has them. No other dispatcher
-    /// of the cluster has its `rank`.
+    /// of the cluster has its `number`.
     ///
     /// # Errors
     /// If there is no thread to be had.
@@ -98,7 +98,7 @@ impl Coordination {
         seed: u64,
         report_ms: u64,
         nodes: Vec<IpAddr>,
-        rank: u8,
+        number: u16,
     ) -> std::io::Result<Self> {
         let load_ms_max = report_ms * REPORTS_MISSED_MAX + COORDINATOR_TICK_MS;
         let view = Arc::<ArcSwap<CacheView>>::default();
@@ -112,7 +112,7 @@ impl Coordination {
             wanted: Arc::clone(&wanted),
             stage: None,
             coordinator: Coordinator::new(settings, seed),
-            purging: Purging::new(rank),
+            purging: Purging::new(number),
             links: HashMap::new(),
             members: HashMap::new(),
             loads: None,

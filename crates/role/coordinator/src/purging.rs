@@ -53,9 +53,9 @@ pub(crate) struct Purging {
 }
 
 impl Purging {
-    /// Of the dispatcher of this rank.
-    pub(crate) fn new(rank: u8) -> Self {
-        Self { purger: Purger::new(rank), nodes: BTreeMap::new(), started: Instant::now() }
+    /// Of the dispatcher with this number.
+    pub(crate) fn new(number: u16) -> Self {
+        Self { purger: Purger::new(number), nodes: BTreeMap::new(), started: Instant::now() }
     }
 
     /// A node has said hello; it gets all purges before any other message.

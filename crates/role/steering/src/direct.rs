@@ -251,11 +251,11 @@ fn conversation(
         clock: now,
     })?;
     let mut others = BTreeMap::new();
-    for (place, other) in config.dispatchers.iter().enumerate() {
+    for other in &config.dispatchers {
         let Some(address) = other.address.filter(|_| other.name != own.name) else { continue };
         socket.set_peer(&other.name, address);
         let (name, address) = (Name::new(&other.name)?, address.ip());
-        others.insert(name.peer(), Other { name, address, place, beat: None });
+        others.insert(name.peer(), Other { name, address, beat: None });
     }
     Ok((socket, others))
 }
@@ -268,7 +268,6 @@ fn failover_settings(
     let (own, direct) = (&config.dispatchers[place], &config.direct);
     Ok(FailoverSettings {
         name: Name::new(&own.name)?,
-        place: place as u8,
         priority: own.priority,
         mac: opened.mac,
         interval_ms: direct.heartbeat_ms,

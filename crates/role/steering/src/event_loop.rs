@@ -79,8 +79,6 @@ pub(crate) struct DirectLoop {
 pub(crate) struct Other {
     pub(crate) name: Name,
     pub(crate) address: IpAddr,
-    /// Its position in the config.
-    pub(crate) place: usize,
     pub(crate) beat: Option<(DispatcherBeat, Now)>,
 }
 
@@ -202,9 +200,9 @@ impl DirectLoop {
     fn hear_dispatcher(&mut self, now: Now, beat: DispatcherBeat, from: PeerId, stamp: Stamp) {
         let Some(other) = self.others.get_mut(&from) else { return };
         other.beat = Some((beat.clone(), now));
-        let place = other.place;
+        let name = other.name.clone();
         if self.is_active() && !self.publisher.knows(beat.table) {
-            self.handover.await_table(now, place, beat.table);
+            self.handover.await_table(now, &name, beat.table);
         }
         let outputs = self.failover.heard(now, &beat, from, stamp);
         self.carry_out(outputs);

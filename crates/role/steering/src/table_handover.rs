@@ -12,10 +12,10 @@ impl DirectLoop {
     pub(crate) fn take_table_over(&mut self, theirs: &Table) {
         let (now, present) = (now(), self.publisher.table().version);
         if !self.publisher.merge(now, theirs) {
-            return self.handover.known();
+            return self.handover.known(theirs.version);
         }
         theirs.nodes.iter().for_each(|node| self.listen_to(&node.name, node.address));
-        self.handover.merged(now, present);
+        self.handover.merged(now, theirs.version, present);
     }
 
     /// Sends the table of a term that has ended to the dispatcher that is active now.

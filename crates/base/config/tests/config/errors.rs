@@ -361,6 +361,21 @@ fn errors_texts_and_rows_are_bounded() {
     assert!(only(&format!("{BASE}{sites}")).contains("at most 1024 rows / 1025"));
 }
 
+#[test]
+fn two_dispatchers_of_one_number_are_refused() {
+    let gate = |name| format!("[[dispatcher]]\nname = '{name}'\n");
+    let told = only(&format!(
+        "[[service]]\nname = 's'\nlisten = '10.0.2.1:80'\n[[node]]\nname = 'n'\n\
+         address = '10.1.0.1:80'\n[[site]]\nroot = '/srv'\n{}{}{}",
+        gate("gate-49"),
+        gate("gate-1"),
+        gate("gate-52")
+    ));
+    let expected = "dispatcher.name / a name whose hash no other dispatcher has / \"gate-52\", with \
+                    the hash of \"gate-49\" / by 16 bits";
+    assert!(told.contains(expected) && told.contains("rename one"), "{told}");
+}
+
 /// What messages and packet programs have room for.
 #[test]
 fn a_cluster_is_no_larger_than_its_tables() {

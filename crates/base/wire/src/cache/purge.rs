@@ -7,14 +7,12 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use skep_units::DISPATCHER_NUMBER_BITS;
 
 use crate::limits::{
     HOST_BYTES_MAX, PURGE_CELLS_PER_MESSAGE_MAX, PURGE_TAG_BYTES_MAX, PURGE_TARGET_BYTES_MAX,
     PURGES_PER_MESSAGE_MAX,
 };
-
-/// Bits of a stamp that identify its dispatcher.
-const RANK_BITS: u32 = 8;
 
 /// The number of a purge: later ones are greater, whichever dispatcher assigns them. It is part
 /// of the names of all that is fetched after the purge.
@@ -28,11 +26,11 @@ impl PurgeStamp {
     pub const NONE: Self = Self(0);
 
     /// The next after `newest`, given at `unix_ms` (milliseconds since 1970) by
-    /// the dispatcher of this rank: two of them give no number twice.
+    /// the dispatcher with this number (`dispatcher_number`): two of them give no stamp twice.
     #[must_use]
-    pub fn after(newest: Self, unix_ms: u64, rank: u8) -> Self {
-        let time = unix_ms.max((newest.0 >> RANK_BITS) + 1);
-        Self(time << RANK_BITS | u64::from(rank))
+    pub fn after(newest: Self, unix_ms: u64, dispatcher: u16) -> Self {
+        let time = unix_ms.max((newest.0 >> DISPATCHER_NUMBER_BITS) + 1);
+        Self(time << DISPATCHER_NUMBER_BITS | u64::from(dispatcher))
     }
 
     fn is_sound(self) -> bool {
@@ -148,6 +146,17 @@ mod tests {
         assert!(own > first && other > first && own != other);
         assert!(PurgeStamp::after(own, 500, 0) > own, "a clock may be behind");
         assert!(PurgeStamp::after(own, 5_000, 0) > own);
+    }
+
+    /// Until now eight bits were the position of the dispatcher in the config.
+    #[test]
+    fn stamps_are_later_than_those_of_earlier_builds() {
+        let unix_ms = 1_764_000_000_000;
+        let before = PurgeStamp(unix_ms << 8 | 7);
+        let after = PurgeStamp::after(before, unix_ms, 0);
+        assert!(after > before && after.is_sound());
+        assert!(PurgeStamp::after(after, unix_ms + 1, 0) > after);
+        assert!(PurgeStamp((4_000 * 365 * 86_400_000) << DISPATCHER_NUMBER_BITS).is_sound());
     }
 
     #[test]

@@ -10,15 +10,15 @@
 //! process that did the same has hardly used the same ones.
 
 use skep_units::{Now, Rng};
-use skep_wire::limits::DISPATCHERS_MAX;
 
+use crate::epoch::first_after;
 use crate::limits::{EPOCHS_RESERVED, EPOCHS_SKIPPED_MAX, RESERVE_AGAIN_MS, RESERVE_PATIENCE_MS};
 
 /// The epochs of one dispatcher.
 #[derive(Clone, Debug)]
 pub(super) struct Epochs {
-    /// The remainder, divided by [`DISPATCHERS_MAX`], of those that it uses.
-    place: u64,
+    /// That of the dispatcher.
+    number: u16,
     /// The latest one heard of, or claimed.
     seen: u64,
     /// Those up to here may have been used by earlier processes. Nobody is told: an active
@@ -46,19 +46,12 @@ enum Reservation {
 }
 
 impl Epochs {
-    /// Those of the dispatcher at `place`, which has persisted `last`. If that cannot be read,
+    /// Those of the dispatcher with this number, which has persisted `last`. If that cannot be read,
     /// earlier processes may have used any: it skips some.
-    pub(super) fn new(place: u8, last: Option<u64>, seed: u64) -> Self {
+    pub(super) fn new(number: u16, last: Option<u64>, seed: u64) -> Self {
         let skipped = Rng::new(seed).below(EPOCHS_SKIPPED_MAX);
         let past = last.unwrap_or(skipped);
-        Self {
-            place: u64::from(place),
-            seen: 0,
-            past,
-            reserved: past,
-            reservation: Reservation::Idle,
-            skipped,
-        }
+        Self { number, seen: 0, past, reserved: past, reservation: Reservation::Idle, skipped }
     }
 
     pub(super) fn seen(&self) -> u64 {
@@ -125,7 +118,6 @@ impl Epochs {
     }
 
     fn first_after(&self, epoch: u64) -> u64 {
-        let (step, after) = (DISPATCHERS_MAX as u64, epoch.saturating_add(1));
-        after.saturating_add((self.place + step - after % step) % step)
+        first_after(epoch, self.number)
     }
 }

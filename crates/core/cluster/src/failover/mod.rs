@@ -15,9 +15,9 @@
 //!
 //! There is no vote, so both sides of a partition may have an active dispatcher; that is harmless,
 //! since their tables consist of the same nodes, and nodes follow the latest epoch. When the
-//! partition ends, only the best claim stays: latest epoch, then priority, then name. The remainder
-//! of an epoch divided by [`DISPATCHERS_MAX`] is its owner's index in the config, so no two
-//! dispatchers ever claim the same epoch.
+//! partition ends, only the best claim stays: latest epoch, then priority, then name. The low bits
+//! of an epoch are its owner's number, which follows from its name, so no two dispatchers ever claim
+//! the same epoch, whatever their configs.
 //!
 //! **Witnesses.** Nodes and standbys report which dispatchers' beats they receive themselves, and
 //! the age of the last one. This restrains a standby that lost some beats, or its path to the
@@ -43,7 +43,7 @@ mod peers;
 mod settings;
 mod witness_state;
 
-use skep_units::Now;
+use skep_units::{Now, dispatcher_number};
 use skep_wire::limits::DISPATCHERS_MAX;
 use skep_wire::message::{DispatcherBeat, Hears, Stage};
 use skep_wire::seal::{PeerId, Stamp};
@@ -51,9 +51,10 @@ use skep_wire::table::TableVersion;
 
 pub use action::{AddressConflict, FailoverAction, FailoverNote, StepDownReason, TakeoverReason};
 pub use arbitration::LeaseView;
-pub use settings::{FailoverSettings, takeover_ms};
+pub use settings::FailoverSettings;
 pub use witness_state::WitnessState;
 
+use crate::failure_detector::silence_ms;
 use crate::limits::{ANNOUNCE_AGAIN_MS, PREEMPT_SETTLE_MS};
 use crate::listening::Listening;
 use arbitration::Arbitration;
@@ -123,11 +124,10 @@ impl Failover {
         epoch: Option<u64>,
         seed: u64,
     ) -> (Self, Vec<FailoverAction>) {
-        assert!(usize::from(settings.place) < DISPATCHERS_MAX, "place {}", settings.place);
         assert!(settings.interval_ms > 0 && settings.missed_max > 0, "{settings:?}");
         let mut listening = Listening::new(settings.interval_ms);
         let since = listening.at(now);
-        let epochs = Epochs::new(settings.place, epoch, seed);
+        let epochs = Epochs::new(dispatcher_number(settings.name.as_str()), epoch, seed);
         let arbitration = Arbitration::new(settings.name.peer(), settings.lease_patience_ms);
         let mut failover = Self {
             own: settings.name.peer(),
@@ -165,7 +165,7 @@ impl Failover {
 
     /// Silence after which it takes an active dispatcher for dead, in milliseconds.
     pub fn takeover_ms(&self) -> u64 {
-        takeover_ms(self.settings.interval_ms, self.settings.missed_max)
+        silence_ms(self.settings.interval_ms, self.settings.missed_max)
     }
 
     /// Whether it has listened without a pause for long enough to have heard the others.

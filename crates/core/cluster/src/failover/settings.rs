@@ -5,11 +5,9 @@ use skep_wire::message::{Mac, Name};
 /// Settings of the failover of one dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailoverSettings {
-    /// Its name in the config.
+    /// Its name in the config. Its [`dispatcher_number`](skep_units::dispatcher_number) is that of no
+    /// other.
     pub name: Name,
-    /// Its place among the dispatchers of the config, below
-    /// [`DISPATCHERS_MAX`]; that of no other.
-    pub place: u8,
     /// Preference for being active when all dispatchers are well: the highest wins.
     pub priority: u32,
     /// Of the device that gets the virtual addresses.
@@ -23,10 +21,4 @@ pub struct FailoverSettings {
     /// How long the store may name another dispatcher while this one is
     /// active, in milliseconds: more than the lifetime of a lease there.
     pub lease_patience_ms: u64,
-}
-
-/// Silence after which an active dispatcher is taken for dead, in milliseconds: half an interval
-/// more than the beats that may be missed, so that the last of them may be late.
-pub fn takeover_ms(interval_ms: u64, missed_max: u32) -> u64 {
-    interval_ms * u64::from(missed_max) + interval_ms / 2
 }

@@ -2,35 +2,36 @@
 //!
 //! Its clients' connections are with nodes that this dispatcher has not heard meanwhile, by
 //! memberships that this one does not know. A merge puts both into the table: the memberships follow
-//! the present one, and the nodes count as alive, as in that table, for as long as any node may be
-//! silent.
+//! the present one, and the nodes keep their connections, as in that table, for as long as any node may
+//! be silent. New flows go to them once they are heard: they may have died long ago.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use skep_units::Now;
 use skep_wire::limits::{DISPATCHERS_MAX, HISTORY_MAX};
-use skep_wire::steer::NodeIndex;
+use skep_wire::steer::{ForwardingState, NodeIndex};
 use skep_wire::table::{ServiceMembership, Share, Table, TableVersion};
 
 use super::{Change, Known, TablePublisher, share_membership};
+use crate::epoch::owner;
 use crate::failure_detector::Liveness;
 use crate::service_ids::ServiceKey;
 
-/// The latest table of each dispatcher that went into the present one.
-pub(super) type Merged = [TableVersion; DISPATCHERS_MAX];
+/// The latest table of each dispatcher that went into the present one, by its number; of the
+/// [`DISPATCHERS_MAX`] that made tables last.
+pub(super) type Merged = BTreeMap<u16, TableVersion>;
 
 /// Notes that a table went into the present one. False if that or a later one of its author has.
 pub(super) fn note(merged: &mut Merged, version: TableVersion) -> bool {
-    let last = &mut merged[author(version)];
+    let last = merged.entry(owner(version.epoch)).or_default();
     let is_news = version > *last;
     *last = version.max(*last);
+    if merged.len() > DISPATCHERS_MAX {
+        let oldest = merged.iter().min_by_key(|(_, version)| **version).map(|(&number, _)| number);
+        oldest.map(|number| merged.remove(&number));
+    }
     is_news
-}
-
-/// The position in the config of the dispatcher that made a table.
-pub(crate) fn author(version: TableVersion) -> usize {
-    (version.epoch % DISPATCHERS_MAX as u64) as usize
 }
 
 impl TablePublisher {
@@ -54,11 +55,12 @@ impl TablePublisher {
 
     /// Whether a table is one of this dispatcher, or went into the present one.
     pub fn knows(&self, version: TableVersion) -> bool {
-        let author = author(version);
-        author == self::author(self.table.version) || version <= self.merged[author]
+        let author = owner(version.epoch);
+        author == owner(self.table.version.epoch)
+            || self.merged.get(&author).is_some_and(|last| version <= *last)
     }
 
-    /// Ends the time for which nodes of merged tables count as alive.
+    /// Ends the time for which nodes of merged tables keep connections unheard.
     pub(super) fn expire_presumption(&mut self, now: Now) {
         if self.presumed_until.take_if(|until| now >= *until).is_some() {
             self.nodes.values_mut().for_each(|node| node.is_presumed = false);
@@ -71,17 +73,19 @@ impl TablePublisher {
     fn merge_nodes(&mut self, theirs: &Table) -> HashMap<NodeIndex, NodeIndex> {
         let mut indexes = HashMap::new();
         for node in &theirs.nodes {
-            let is_heard = self.detector.life(&node.name) == Liveness::Alive;
+            let life = self.detector.life(&node.name);
+            let is_heard = matches!(life, Liveness::Alive | Liveness::Leaving);
             let index = self.nodes.get(&node.name).map(|known| known.index);
             let Some(index) = index.or_else(|| self.vacant_index(Some(node.index))) else {
                 continue;
             };
             indexes.insert(node.index, index);
             let known = self.nodes.entry(node.name.clone());
-            let known = known.or_insert_with(|| Known { index, ..Known::of(node) });
+            let adopted = ForwardingState::Down;
+            let known = known.or_insert_with(|| Known { index, adopted, ..Known::of(node) });
             if !is_heard {
-                (known.mac, known.mtu, known.adopted) = (node.mac, node.mtu, node.state);
-                known.is_presumed = true;
+                (known.mac, known.mtu) = (node.mac, node.mtu);
+                known.is_presumed |= node.state != ForwardingState::Down;
             }
         }
         indexes

@@ -1,19 +1,16 @@
 //! The handover between two active dispatchers: which tables are steered by, and when the addresses
 //! are announced.
 
-use skep_units::Now;
-use skep_wire::message::{Name, NodeBeat, NodeLoad};
+use skep_units::{DISPATCHER_NUMBER_BITS, Now, dispatcher_number};
+use skep_wire::message::{Name, NodeBeat};
 use skep_wire::seal::Stamp;
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableNode, TableVersion};
 
+use super::{beat, name};
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings};
 use crate::handover::{Handover, LastTable};
 use crate::limits::{HANDOVER_MS_MAX, LAST_TABLE_MS_MAX, LAST_TABLE_RESEND_MS};
-
-fn name(number: usize) -> Name {
-    Name::new(&format!("n{number}")).unwrap()
-}
 
 fn version(generation: u64) -> TableVersion {
     TableVersion { epoch: 9, generation }
@@ -35,24 +32,14 @@ fn table(generation: u64, states: &[ForwardingState]) -> Table {
     Table { version: version(generation), nodes, ..Table::default() }
 }
 
-fn beat(number: usize, generation: u64) -> NodeBeat {
-    NodeBeat {
-        name: name(number),
-        index: None,
-        mac: [2, 0, 0, 0, 0, number as u8],
-        mtu: 1_500,
-        addresses: Vec::new(),
-        services: Vec::new(),
-        table: version(generation),
-        hears: None,
-        is_leaving: false,
-        load: NodeLoad::default(),
-    }
+/// Of a dispatcher, by its name and the number of its term.
+fn of_term(dispatcher: &Name, term: u64) -> TableVersion {
+    let number = u64::from(dispatcher_number(dispatcher.as_str()));
+    TableVersion { epoch: term << DISPATCHER_NUMBER_BITS | number, generation: 1 }
 }
 
-/// Of the dispatcher at position 1 of the config, if `epoch` is 9 or 17.
-fn of_term(epoch: u64) -> TableVersion {
-    TableVersion { epoch, generation: 1 }
+fn dispatcher(number: usize) -> Name {
+    Name::new(&format!("d{number}")).unwrap()
 }
 
 #[test]
@@ -87,23 +74,25 @@ fn an_announcement_waits_for_nobody_unless_another_hands_over() {
     handover.announce();
     assert!(may(&mut handover, 0) && !may(&mut handover, 0), "both at once");
     // A standby reports a table that another one made: it hands nothing over.
-    handover.await_table(Now(0), 1, of_term(16));
+    let (d1, d2) = (dispatcher(1), dispatcher(2));
+    handover.await_table(Now(0), &d1, of_term(&d2, 1));
     handover.announce();
     assert!(may(&mut handover, 0));
     // One comes back whose table is known.
-    handover.await_table(Now(0), 1, of_term(9));
+    handover.await_table(Now(0), &d1, of_term(&d1, 1));
     handover.announce();
     assert!(!may(&mut handover, 10));
-    handover.known();
+    handover.known(of_term(&d1, 1));
     assert!(may(&mut handover, 10));
     // One that never sends its own.
-    handover.await_table(Now(100), 1, of_term(17));
+    handover.await_table(Now(100), &d1, of_term(&d1, 2));
     handover.announce();
-    handover.await_table(Now(200), 1, of_term(17));
+    handover.await_table(Now(200), &d1, of_term(&d1, 2));
+    handover.known(of_term(&d1, 1));
     assert!(!may(&mut handover, 100 + HANDOVER_MS_MAX - 1));
     assert!(may(&mut handover, 100 + HANDOVER_MS_MAX));
     // It goes on reporting that: its term was waited for.
-    handover.await_table(Now(200), 1, of_term(17));
+    handover.await_table(Now(200), &d1, of_term(&d1, 2));
     handover.announce();
     assert!(may(&mut handover, 100 + HANDOVER_MS_MAX));
     handover.announce();
@@ -119,14 +108,19 @@ fn an_announcement_waits_until_all_nodes_steer_by_the_merged_table() {
     let mut hear = |detector: &mut FailureDetector, number, generation| {
         sequence += 1;
         let stamp = Stamp { incarnation: 1, sequence };
-        assert!(detector.heard(Now(0), beat(number, generation), stamp));
+        assert!(detector.heard(
+            Now(0),
+            NodeBeat { table: version(generation), ..beat(number) },
+            stamp
+        ));
     };
     let (before, merged) = (table(4, &[Up, Down, Down]), table(5, &[Up, Draining, Down]));
     hear(&mut detector, 0, 4);
     let mut handover = Handover::default();
-    handover.await_table(Now(0), 1, of_term(9));
-    handover.merged(Now(0), version(4));
-    handover.known();
+    let d1 = dispatcher(1);
+    handover.await_table(Now(0), &d1, of_term(&d1, 1));
+    handover.merged(Now(0), of_term(&d1, 1), version(4));
+    handover.known(of_term(&d1, 1));
     handover.announce();
     assert!(!handover.may_announce(Now(1), &before, version(4), &detector), "not published");
     assert!(!handover.may_announce(Now(1), &merged, version(4), &detector), "nor applied");
@@ -139,4 +133,31 @@ fn an_announcement_waits_until_all_nodes_steer_by_the_merged_table() {
     assert!(late.may_announce(Now(HANDOVER_MS_MAX), &merged, version(5), &detector));
     hear(&mut detector, 1, 5);
     assert!(handover.may_announce(Now(1), &merged, version(5), &detector));
+}
+
+#[test]
+fn an_announcement_waits_for_all_who_hand_over() {
+    let detector = FailureDetector::new(FailureDetectorSettings::default());
+    let table = table(5, &[]);
+    let mut handover = Handover::default();
+    let [d1, d2, d3] = [1, 2, 3].map(dispatcher);
+    for sender in [&d1, &d2, &d3] {
+        handover.await_table(Now(0), sender, of_term(sender, 1));
+    }
+    handover.announce();
+    let may = |handover: &mut Handover, ms| {
+        handover.may_announce(Now(ms), &table, table.version, &detector)
+    };
+    handover.known(of_term(&d1, 1));
+    assert!(!may(&mut handover, 10), "d2 and d3 have not sent theirs");
+    handover.merged(Now(20), of_term(&d2, 1), version(4));
+    assert!(!may(&mut handover, 30), "d3 has not");
+    handover.merged(Now(40), of_term(&d3, 1), version(4));
+    assert!(may(&mut handover, 50));
+    for number in 0..100 {
+        let sender = dispatcher(number);
+        handover.await_table(Now(100), &sender, of_term(&sender, 2));
+    }
+    handover.announce();
+    assert!(may(&mut handover, 100 + HANDOVER_MS_MAX), "a bounded number, for a bounded time");
 }

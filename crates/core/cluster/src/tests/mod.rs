@@ -10,7 +10,14 @@ mod lease_observer;
 mod membership;
 mod reconciler;
 mod table_distribution;
+mod table_merge;
 mod table_publisher;
+
+use std::net::SocketAddr;
+
+use skep_wire::message::{Name, NodeBeat, NodeLoad};
+use skep_wire::steer::service_hash;
+use skep_wire::table::TableVersion;
 
 use crate::HealthSettings;
 
@@ -23,3 +30,29 @@ const SETTINGS: HealthSettings = HealthSettings {
     passive_failures_max: 4,
     slow_start_ms: 10_000,
 };
+
+/// Of a node in direct dispatch.
+fn name(number: usize) -> Name {
+    Name::new(&format!("n{number:03}")).unwrap()
+}
+
+fn service_address(number: u16) -> SocketAddr {
+    ([192, 0, 2, 1], 80 + number).into()
+}
+
+/// Of the node of this number, which listens for the first three services and has a table of an
+/// earlier term.
+fn beat(number: usize) -> NodeBeat {
+    NodeBeat {
+        name: name(number),
+        index: None,
+        mac: [2, 0, 0, 0, 0, number as u8],
+        mtu: 1_500,
+        addresses: Vec::new(),
+        services: (0..3).map(|id| service_hash(service_address(id))).collect(),
+        table: TableVersion { epoch: 0, generation: 1 },
+        hears: None,
+        is_leaving: false,
+        load: NodeLoad::default(),
+    }
+}

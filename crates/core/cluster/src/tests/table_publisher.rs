@@ -1,16 +1,15 @@
 //! The table: its members, versions, indexes and histories.
 
-use std::net::SocketAddr;
-
 use skep_units::Now;
 use skep_wire::limits::HISTORY_MAX;
-use skep_wire::message::{Message, Name, NodeBeat, NodeLoad};
+use skep_wire::message::{Message, Name, NodeBeat};
 use skep_wire::seal::Stamp;
 use skep_wire::steer::{
     ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol, SERVICES_MAX, service_hash,
 };
 use skep_wire::table::{Share, Table, TableService, TableVersion};
 
+use super::{beat, name, service_address};
 use crate::failure_detector::{FailureDetectorSettings, Liveness};
 use crate::limits::{TABLE_INTERVAL_MS_MIN, TABLES_AT_ONCE_MAX};
 use crate::table_publisher::{NodePlan, ServicePlan, TableNote, TablePlan, TablePublisher};
@@ -18,16 +17,8 @@ use crate::table_publisher::{NodePlan, ServicePlan, TableNote, TablePlan, TableP
 /// Longer than the interval of tables of any cluster here.
 const TURN_MS: u64 = 130;
 
-fn name(number: usize) -> Name {
-    Name::new(&format!("n{number:03}")).unwrap()
-}
-
 fn node(number: usize, weight: u32) -> NodePlan {
     NodePlan { name: name(number), address: ([10, 0, 0, 1], 80).into(), weight, is_open: true }
-}
-
-fn service_address(number: u16) -> SocketAddr {
-    ([192, 0, 2, 1], 80 + number).into()
 }
 
 fn service(number: u16, nodes: impl IntoIterator<Item = usize>) -> ServicePlan {
@@ -42,7 +33,7 @@ fn service(number: u16, nodes: impl IntoIterator<Item = usize>) -> ServicePlan {
     }
 }
 
-fn plan(count: usize) -> TablePlan {
+pub(super) fn plan(count: usize) -> TablePlan {
     plan_of(0..count)
 }
 
@@ -52,31 +43,15 @@ fn plan_of(numbers: impl IntoIterator<Item = usize>) -> TablePlan {
     TablePlan { services: vec![service(0, 0..nodes.len())], nodes, dispatchers: vec![[1; 6]] }
 }
 
-fn beat(number: usize) -> NodeBeat {
-    NodeBeat {
-        name: name(number),
-        index: None,
-        mac: [2, 0, 0, 0, 0, number as u8],
-        mtu: 1_500,
-        addresses: Vec::new(),
-        services: (0..3).map(|id| service_hash(service_address(id))).collect(),
-        // Of an earlier term.
-        table: TableVersion { epoch: 0, generation: 1 },
-        hears: None,
-        is_leaving: false,
-        load: NodeLoad::default(),
-    }
-}
-
 /// A publisher with its clock and nodes that beat.
-struct Bench {
-    publisher: TablePublisher,
-    now: Now,
+pub(super) struct Bench {
+    pub(super) publisher: TablePublisher,
+    pub(super) now: Now,
     sequence: u64,
 }
 
 impl Bench {
-    fn new(plan: TablePlan) -> Self {
+    pub(super) fn new(plan: TablePlan) -> Self {
         let mut publisher = TablePublisher::new(FailureDetectorSettings::default());
         publisher.set_plan(plan);
         publisher.tick(Now(0));
@@ -84,7 +59,7 @@ impl Bench {
     }
 
     /// Of so many nodes, all up, in term 8.
-    fn up(count: usize) -> Self {
+    pub(super) fn up(count: usize) -> Self {
         let mut bench = Self::new(plan(count));
         bench.publisher.begin_term(8);
         bench.run(600, 0..count);
@@ -92,7 +67,7 @@ impl Bench {
     }
 
     /// A beat comes, and the table has time to follow.
-    fn hear(&mut self, beat: NodeBeat) -> Vec<TableNote> {
+    pub(super) fn hear(&mut self, beat: NodeBeat) -> Vec<TableNote> {
         let notes = self.beat(beat);
         self.turn();
         notes
@@ -127,7 +102,11 @@ impl Bench {
     }
 
     /// Time goes by while some nodes beat.
-    fn run(&mut self, ms: u64, beating: impl IntoIterator<Item = usize> + Clone) -> Vec<TableNote> {
+    pub(super) fn run(
+        &mut self,
+        ms: u64,
+        beating: impl IntoIterator<Item = usize> + Clone,
+    ) -> Vec<TableNote> {
         let mut notes = Vec::new();
         for step in 0..ms / 25 {
             self.now = self.now.plus_ms(25);
@@ -141,7 +120,7 @@ impl Bench {
         notes
     }
 
-    fn table(&self) -> &Table {
+    pub(super) fn table(&self) -> &Table {
         self.publisher.table()
     }
 
@@ -156,7 +135,7 @@ impl Bench {
     }
 
     /// Who takes new flows of the first service.
-    fn present(&self) -> Vec<NodeIndex> {
+    pub(super) fn present(&self) -> Vec<NodeIndex> {
         self.present_of(0)
     }
 
@@ -166,15 +145,15 @@ impl Bench {
         present.into_iter().flatten().map(|share| share.index).collect()
     }
 
-    fn history(&self) -> Vec<Vec<Share>> {
+    pub(super) fn history(&self) -> Vec<Vec<Share>> {
         self.table().history(self.service(0).unwrap()).cloned().collect()
     }
 
-    fn state(&self, number: usize) -> ForwardingState {
+    pub(super) fn state(&self, number: usize) -> ForwardingState {
         self.table().node(name(number).as_str()).unwrap().state
     }
 
-    fn index(&self, number: usize) -> Option<NodeIndex> {
+    pub(super) fn index(&self, number: usize) -> Option<NodeIndex> {
         self.table().node(name(number).as_str()).map(|node| node.index)
     }
 }
@@ -540,51 +519,4 @@ fn a_death_is_in_the_next_table_while_everything_changes() {
         let count = tables.iter().filter(in_it).count() as u64;
         assert!(count <= 1_000 / TABLE_INTERVAL_MS_MIN + TABLES_AT_ONCE_MAX, "{count}");
     }
-}
-
-#[test]
-fn what_the_other_side_of_a_split_had_is_merged() {
-    use ForwardingState::{Down, Up};
-    let whole = Bench::up(4);
-    let side = |epoch, living: [usize; 3]| {
-        let mut bench = Bench::new(plan(6));
-        assert!(bench.publisher.adopt(whole.table().clone()));
-        bench.publisher.begin_term(epoch);
-        bench.run(700, living);
-        bench
-    };
-    let (lesser, mut better) = (side(17, [0, 1, 4]), side(26, [2, 3, 5]));
-    assert_eq!((lesser.index(4), better.index(5)), (Some(4), Some(4)), "new on either side");
-    assert_eq!([0, 1].map(|it| better.state(it)), [Down; 2]);
-
-    assert!(better.publisher.knows(whole.table().version));
-    let theirs = lesser.table();
-    assert!(!better.publisher.knows(theirs.version));
-    assert!(better.publisher.merge(better.now, theirs));
-    assert!(better.publisher.knows(theirs.version));
-    assert!(!better.publisher.merge(better.now, theirs), "once");
-    better.run(25, []);
-    assert_eq!([0, 1, 4].map(|it| better.state(it)), [Up; 3], "as the other side has it");
-    assert_eq!((better.index(4), better.index(5)), (Some(5), Some(4)));
-    let indexes = |shares: &Vec<Share>| shares.iter().map(|it| it.index).collect::<Vec<_>>();
-    let history: Vec<_> = better.history().iter().map(indexes).collect();
-    let both = [vec![2, 3, 4], vec![0, 1, 5]];
-    assert!(both.iter().all(|side| history.contains(side)), "{history:?}");
-    assert!(history[2..].contains(&vec![0, 1, 2, 3]), "{history:?}");
-    assert!(history.len() <= HISTORY_MAX);
-
-    assert_eq!(better.run(1_000, [0, 2, 3, 5]), [TableNote::Came(name(0))]);
-    assert_eq!([0, 1, 4].map(|it| better.state(it)), [Up, Down, Down], "who is not heard is out");
-}
-
-#[test]
-fn only_the_table_of_an_earlier_term_is_merged() {
-    let (mut active, mut other) = (Bench::up(2), Bench::new(plan(2)));
-    other.publisher.begin_term(17);
-    assert!(!active.publisher.merge(active.now, other.table()), "its claim is the better one");
-    let table = active.table().clone();
-    assert!(other.publisher.merge(other.now, &table));
-    other.publisher.step_down();
-    let later = TableVersion { generation: 99, ..table.version };
-    assert!(!other.publisher.merge(other.now, &Table { version: later, ..table }), "no author");
 }

@@ -451,10 +451,13 @@ impl Check {
                 if !is_active(world, dispatcher) || !is_in(publisher.table(), node) {
                     continue;
                 }
+                // A merge may let it keep connections, but brings it no new ones.
+                let takes_flows = is_up(publisher.table(), node);
+                let merged_at = if takes_flows { 0 } else { dispatcher.merged_at };
                 let since = dead_since
                     .max(dispatcher.body.woke_at())
                     .max(self.active_since[id])
-                    .max(dispatcher.merged_at)
+                    .max(merged_at)
                     .max(self.deaf_until[id]);
                 let ms = world.at - since;
                 self.most.dead_ms_max = self.most.dead_ms_max.max(ms);
@@ -545,6 +548,11 @@ fn is_with_same_ids(before: &Table, after: &Table) -> bool {
         let is_same = |after: (u16, SocketAddr)| (after.0 == id) == (after.1 == address);
         after.services.iter().map(service).all(is_same)
     })
+}
+
+/// Whether a node gets new flows by that table.
+fn is_up(table: &Table, node: &crate::machine::Node) -> bool {
+    table.node(node.body.name.as_str()).is_some_and(|row| row.state == ForwardingState::Up)
 }
 
 /// Whether a node may still get packets by that table.

@@ -4,10 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use skep_cluster::failover::{
-    Failover, FailoverAction, FailoverSettings, WitnessState, takeover_ms,
-};
-use skep_cluster::failure_detector::FailureDetectorSettings;
+use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings, WitnessState};
+use skep_cluster::failure_detector::{FailureDetectorSettings, silence_ms};
 use skep_cluster::handover::{Handover, LastTable};
 use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::reconciler::{Reconciler, Step, Wants};
@@ -245,7 +243,6 @@ impl Dispatcher {
         let body = Body::new(&format!("d{place}"), rng);
         let settings = FailoverSettings {
             name: body.name.clone(),
-            place: place as u8,
             priority: 100 + rng.below(3) as u32,
             mac: [2, 0, 0, 0, 0, place as u8],
             interval_ms: INTERVAL_MS,
@@ -413,9 +410,9 @@ impl Dispatcher {
             match self.publisher.merge(now, &table) {
                 true => {
                     self.merged_at = at;
-                    self.handover.merged(now, present);
+                    self.handover.merged(now, table.version, present);
                 }
-                false => self.handover.known(),
+                false => self.handover.known(table.version),
             }
             return;
         }
@@ -538,7 +535,7 @@ impl Node {
             addresses: Vec::new(),
             services: [0, 1, 2].map(|number| service_hash(service_address(number))).to_vec(),
             table: self.table.version,
-            hears: self.witness.hears(now, takeover_ms(INTERVAL_MS, MISSED_MAX)),
+            hears: self.witness.hears(now, silence_ms(INTERVAL_MS, MISSED_MAX)),
             is_leaving: self.is_leaving,
             load: NodeLoad::default(),
         }

@@ -90,8 +90,8 @@ impl Net {
         machines.clone().all(|a| machines.clone().all(|b| self.reaches(a, b)))
     }
 
-    /// Parts those of `side` from all others.
-    pub(crate) fn part(&mut self, side: &[bool]) {
+    /// Parts the machines of different sides.
+    pub(crate) fn part(&mut self, side: &[u64]) {
         for a in 0..side.len() {
             for b in 0..side.len() {
                 self.cut[a][b] |= side[a] != side[b];

@@ -50,8 +50,8 @@ pub(crate) enum Fault {
     Leave(Id),
     /// A dispatcher stops in good order.
     Stop(Id),
-    /// Those of the side and the others do not reach each other.
-    Part(Vec<bool>),
+    /// Those of different sides do not reach each other.
+    Part(Vec<u64>),
     /// Nothing comes from one to another; nor back.
     Cut(Id, Id, bool),
     Heal,
@@ -159,12 +159,15 @@ impl Scenario {
             2 => faults.extend([(at, Fault::Stop(dispatcher)), (until, Fault::Start(dispatcher))]),
             3 | 4 => faults.push((at, Fault::Pause(dispatcher, 1 + rng.below(pause_ms_max)))),
             5 | 6 => {
-                let side = (0..self.machines()).map(|_| rng.below(2) == 0).collect();
+                // Two sides or three.
+                let sides = 2 + rng.below(2);
+                let side = (0..self.machines()).map(|_| rng.below(sides)).collect();
                 self.faults.extend([(at, Fault::Part(side)), (until, Fault::Heal)]);
             }
             7 => {
                 // One dispatcher alone.
-                let side = (0..self.machines()).map(|machine| machine == dispatcher).collect();
+                let side = (0..self.machines()).map(|machine| u64::from(machine == dispatcher));
+                let side = side.collect();
                 self.faults.extend([(at, Fault::Part(side)), (until, Fault::Heal)]);
             }
             8 => {

@@ -141,11 +141,7 @@ impl World {
         let dispatchers = dispatchers.map(|(id, state)| (format!("d{id}"), state));
         let nodes = self.nodes.iter().map(Node::summary).enumerate();
         let nodes = nodes.map(|(number, state)| (format!("n{number}"), state));
-        for (machine, state) in dispatchers.chain(nodes) {
-            if let Some(changes) = self.changes.told(&machine, state) {
-                eprintln!("{:>6} {machine}: {changes}", self.at);
-            }
-        }
+        self.changes.tell(self.at, dispatchers.chain(nodes));
     }
 
     fn start(&mut self) {
@@ -400,7 +396,7 @@ impl World {
             Said::Dispatcher(beat, stamp) => {
                 self.check.heard(self.at, id, from, &beat, stamp);
                 if dispatcher.is_active && !dispatcher.publisher.knows(beat.table) {
-                    dispatcher.handover.await_table(now, from, beat.table);
+                    dispatcher.handover.await_table(now, &beat.name, beat.table);
                 }
                 dispatcher.failover.heard(now, &beat, peer, stamp)
             }

@@ -1,7 +1,7 @@
 //! Purges: their propagation to all nodes, and their guarantees.
 
 use skep_directory::{PurgeFate, PurgeOrder, PurgeReport, Purger};
-use skep_units::Now;
+use skep_units::{Now, dispatcher_number};
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToCoordinator, ToNode};
 
 use crate::links::{Conn, name_of};
@@ -68,8 +68,9 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    pub(crate) fn new(rank: usize, random: u64) -> Self {
-        Self { purger: Purger::new(rank as u8), clock_ms: EPOCH_MS + random % EPOCH_MS }
+    pub(crate) fn new(coordinator: usize, random: u64) -> Self {
+        let purger = Purger::new(dispatcher_number(&format!("c{coordinator}")));
+        Self { purger, clock_ms: EPOCH_MS + random % EPOCH_MS }
     }
 
     pub(crate) fn newest(&self) -> PurgeStamp {

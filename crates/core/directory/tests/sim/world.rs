@@ -247,11 +247,7 @@ impl World {
         let coordinators = coordinators.map(|(place, state)| (format!("c{place}"), state));
         let nodes = self.nodes.iter().map(Node::summary).enumerate();
         let nodes = nodes.map(|(node, state)| (format!("n{node}"), state));
-        for (machine, state) in coordinators.chain(nodes) {
-            if let Some(changes) = self.changes.told(&machine, state) {
-                eprintln!("{:>6} {machine}: {changes}", self.at);
-            }
-        }
+        self.changes.tell(self.at, coordinators.chain(nodes));
     }
 
     pub(crate) fn schedule(&mut self, at: u64, event: Event) {
