@@ -17,6 +17,7 @@
 //! - [`origin::Origin`]: a web server that nodes get their bytes from.
 //! - [`liar::Liar`]: a web server that writes any bytes at any pace.
 //! - [`direct::DirectCluster`]: dispatchers and nodes on the machines of a test bed.
+//! - [`systemd::SystemdMachine`]: a machine of a test bed that runs the units of `packaging/`.
 //! - [`poll_until`]: waits for a condition, never for a time.
 //!
 //! Invariants: each test owns its folder and its ports, so tests run in any
@@ -49,6 +50,7 @@ mod site;
 pub mod sought;
 mod source;
 mod steady;
+pub mod systemd;
 mod turn;
 mod wait;
 

@@ -14,3 +14,4 @@ mod second_chance;
 mod services;
 mod steal;
 mod takeover;
+mod units;

@@ -76,6 +76,14 @@ pub enum StoreOpenError {
     Thread(std::io::Error),
 }
 
+impl StoreOpenError {
+    /// Whether the disk, or the user's share of it, is full.
+    pub(crate) fn is_lack_of_room(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { reason, .. } if matches!(reason.kind(), StorageFull | QuotaExceeded))
+    }
+}
+
 /// Why a call failed. Traffic continues; the caller retries later, or uses its last values.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

@@ -49,6 +49,18 @@ impl File {
         Ok(file)
     }
 
+    /// The same; but a disk without room for it is a failure of operations only, since room is made
+    /// while processes run.
+    pub(crate) fn open_or_wait(path: &Path) -> Result<Self, StoreOpenError> {
+        match Self::open(path) {
+            Err(error) if error.is_lack_of_room() => {
+                tracing::error!("{error}");
+                Ok(Self { path: path.to_owned(), database: None })
+            }
+            opened => opened,
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -40,7 +40,8 @@ const EPOCH: &str = "epoch";
 pub enum StoreSettings {
     /// In a file of this machine.
     Embedded {
-        /// The file; created if it is missing, in a directory that exists.
+        /// The file; created if it is missing, in a directory that exists. While the disk has no
+        /// room for it, calls fail, and each tries again.
         file: PathBuf,
     },
     /// In an etcd 3.4 or newer.
@@ -314,7 +315,7 @@ fn runtime() -> io::Result<Runtime> {
 fn open(settings: &StoreSettings) -> Result<Backend, StoreOpenError> {
     match settings {
         StoreSettings::Embedded { file } => {
-            Ok(Backend::Embedded(Embedded::start(File::open(file)?)?))
+            Ok(Backend::Embedded(Embedded::start(File::open_or_wait(file)?)?))
         }
         StoreSettings::Etcd { endpoints, cluster } => {
             if check_key(cluster).is_err() || cluster.contains(['/', ':']) {

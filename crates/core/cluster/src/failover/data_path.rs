@@ -14,6 +14,11 @@ pub(super) struct DataPath {
 }
 
 impl DataPath {
+    /// A node was heard. A pause may come before the next look.
+    pub(super) fn has_heard(&mut self) {
+        self.has_worked = true;
+    }
+
     /// Whether any node is heard at this moment.
     pub(super) fn see(&mut self, listened: Now, hears_nodes: bool) {
         self.has_worked |= hears_nodes;

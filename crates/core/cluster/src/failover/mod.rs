@@ -302,6 +302,7 @@ impl Failover {
         table: TableVersion,
     ) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
+        self.data_path.has_heard();
         self.note_epoch(listened, table.epoch);
         if let Some(hears) = hears {
             self.hearsay(listened, hears);
