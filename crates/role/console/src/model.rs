@@ -80,7 +80,7 @@ pub struct NodeReport {
 pub struct CoordinatorStatus {
     /// Whether it answers nodes; else another dispatcher's does.
     pub is_active: bool,
-    /// Of its term, or its rank among dispatchers.
+    /// Of its term, or its rank among dispatchers: times 65,536, with the dispatcher's number below.
     pub epoch: u64,
     /// Segments that it knows a holder of.
     pub segments: u64,
@@ -429,7 +429,8 @@ pub struct NewPurge {
 /// What came of a purge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Purged {
-    /// Its number: later purges have greater ones.
+    /// Its number: later purges have greater ones. It is above 2^53: a language that reads numbers as
+    /// doubles rounds it.
     pub stamp: u64,
     /// Whether every node that is linked, and every node that serves clients, has acknowledged it
     /// in time.
