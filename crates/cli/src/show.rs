@@ -172,7 +172,8 @@ fn direct(out: &mut String, part: &DirectStatus) {
         line(out, &format!("virtual addresses: {held}"));
     }
     for NodeBehind { node, tables } in &part.nodes_behind {
-        line(out, &format!("node {node}: {tables} tables behind"));
+        let unit = if *tables == 1 { "table" } else { "tables" };
+        line(out, &format!("node {node}: {tables} {unit} behind"));
     }
     for peer in &part.peers {
         let silence = match peer.stage.as_str() {

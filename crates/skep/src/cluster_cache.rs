@@ -85,7 +85,7 @@ impl ClusterCache {
         if is_direct {
             return Ok(Box::new(move |term| stage.set(term)));
         }
-        // Whatever the other ones' configs say, theirs are others.
+        // With the number in it no two coordinators have the same epoch, even if their configs differ.
         let rank = (config.dispatchers.len() - place) as u64;
         stage.set(Some(rank << DISPATCHER_NUMBER_BITS | u64::from(number)));
         Ok(Box::new(|_| ()))

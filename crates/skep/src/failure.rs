@@ -16,7 +16,7 @@ use crate::supervisor;
 /// How often threads are looked at: a [`Watchdog`] counts seconds.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Time for a last line of the log, which may be what a stalled thread waits for.
+/// Time for the thread of the log to write the last line: `exit` does not wait for it.
 const LAST_LINE: Duration = Duration::from_millis(200);
 
 /// Why this process ends, if it does so by itself.
@@ -64,12 +64,10 @@ pub(crate) fn watch(watchdog: Arc<Watchdog>) -> io::Result<()> {
     thread::Builder::new().name("skep-watchdog".into()).spawn(watch).map(drop)
 }
 
-/// What waits for a stalled thread would not end, and the log may be what it waits for.
+/// An end in good order would wait for the stalled thread.
 #[expect(clippy::disallowed_methods, reason = "an end in good order waits for that thread")]
 fn end_at_once(fault: ThreadFault) {
-    let last_line = move || tracing::error!("{fault}: this process ends at once");
-    // Without it there is no line.
-    let _ = thread::Builder::new().spawn(last_line);
+    tracing::error!("{fault}: this process ends at once");
     thread::sleep(LAST_LINE);
     process::exit(1);
 }

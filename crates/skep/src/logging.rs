@@ -30,7 +30,8 @@ pub(crate) fn start(level: Level) {
 }
 
 /// From now on a thread of its own writes messages, and no other waits for standard error: a pipe
-/// that nobody reads stops no heartbeat and no reply. What is dropped writes the last of them.
+/// that nobody reads stops no heartbeat and no reply. Dropping the result writes those that
+/// still wait, for a second at most.
 pub(crate) fn queue() -> MessageQueue {
     let builder = NonBlockingBuilder::default().buffered_lines_limit(MESSAGES_MAX);
     let (writer, end) = builder.lossy(true).thread_name("skep-log").finish(io::stderr());

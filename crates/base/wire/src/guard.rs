@@ -103,8 +103,9 @@ pub enum Order {
     Announce,
     /// Give them up.
     Release,
-    /// Look at what orders have put on the machine, compare a part of the packet program's maps and, as dispatcher, for claims of the virtual
-    /// addresses by others since the last call. Answered by [`OrderReply::Machine`].
+    /// Look at what orders have put on the machine, compare a part of the packet program's maps with
+    /// what was written there and, as dispatcher, look for claims of the virtual addresses by others
+    /// since the last call. Answered by [`OrderReply::Machine`].
     Look {
         side: Side,
         /// Whether to ask the network for other owners, too, which takes [`PROBE_MS`].

@@ -1,11 +1,11 @@
 //! The handover between dispatchers that were active at the same time, as the network was split.
 //!
-//! Each one that is outranked steps down at once, but its clients send packets to it until the other
-//! one announces the addresses, and it steers them to their owners. It sends its table to the other
-//! one, and keeps to it ([`LastTable`]) until the other's has its nodes. The other one merges it
-//! (`TablePublisher::merge`), and announces the addresses once the tables of all have come, and all nodes
-//! steer by what came of them ([`Handover`]): before, they would refuse packets of connections that are
-//! with nodes they do not know of.
+//! Each one that is outranked steps down at once, but its clients send packets to it until the winner
+//! announces the addresses, and it steers them to their owners. It sends its table to the winner, and
+//! keeps to it ([`LastTable`]) until the winner's has its nodes. The winner merges each table
+//! (`TablePublisher::merge`), and announces the addresses once all have come and all nodes steer by
+//! the result ([`Handover`]): before, they would refuse packets of connections that are with nodes
+//! they do not know of.
 //!
 //! All wait for a bounded time. What is not heard of in it is taken to be gone.
 

@@ -64,8 +64,8 @@ pub enum Drift {
     #[error("the packet program was detached from its device, {0}; it is attached again")]
     Program(String),
     #[error(
-        "the map {} of the packet program has not what was written to it, at key {}; it is written \
-         again. If this happens again, find what changes it: nothing but netguard may write to maps \
+        "the map {} of the packet program differs from what netguard wrote to it, at key {}; it is \
+         written again. If this happens again, find what changes it: nothing but netguard may write to maps \
          that are pinned in /sys/fs/bpf/skep", .0.map.name(), .0.key
     )]
     Map(ChangedMap),

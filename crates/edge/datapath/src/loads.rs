@@ -15,7 +15,7 @@ use crate::{DatapathError, abi, sys};
 pub(crate) struct Loads {
     loads: MapData,
     assigned: MapData,
-    /// What is in `loads`, which nobody else writes.
+    /// What is in `loads`, as far as this process wrote it.
     written: Vec<abi::Load>,
 }
 

@@ -80,7 +80,8 @@ pub struct NodeReport {
 pub struct CoordinatorStatus {
     /// Whether it answers nodes; else another dispatcher's does.
     pub is_active: bool,
-    /// Of its term, or its rank among dispatchers: times 65,536, with the dispatcher's number below.
+    /// In direct dispatch, the epoch of its term; else its rank among the dispatchers times 65,536,
+    /// plus the number of the dispatcher.
     pub epoch: u64,
     /// Segments that it knows a holder of.
     pub segments: u64,

@@ -32,7 +32,7 @@ use crate::purging::{PurgeCounts, Purging};
 pub struct CacheView {
     /// Whether it answers.
     pub is_active: bool,
-    /// Of its term, or its rank.
+    /// In direct dispatch, that of its term; else made from its rank and number.
     pub epoch: u64,
     /// Nodes that are linked.
     pub members: Vec<CacheMemberView>,

@@ -214,8 +214,9 @@ impl DispatchSide {
         })?;
         // A device that is gone has nobody to ask, and a program that is gone is loaded anew.
         if state.is_attached {
-            state.changed_maps = self.program.changed(Instant::now())?;
             state.owners = self.owners(vips, probe)?;
+            // The last: what it has found is looked for only once in a round.
+            state.changed_maps = self.program.changed(Instant::now())?;
         }
         Ok(OrderReply::Machine(state))
     }
@@ -363,6 +364,9 @@ pub(crate) fn rows(
 }
 
 fn check_loads(services: &[u16], loads: &[WeightedLoad]) -> Result<(), NetguardError> {
+    // Of each service and node a load is kept until all are written.
+    in_bounds("number of services", services.len(), SERVICES_MAX + 1)?;
+    in_bounds("number of loads", loads.len(), NODES_MAX + 1)?;
     services.iter().try_for_each(|&id| in_bounds("service", usize::from(id), SERVICES_MAX))?;
     loads.iter().try_for_each(|load| {
         in_bounds("node", usize::from(load.node), NODES_MAX)?;
@@ -374,5 +378,18 @@ fn in_bounds(what: &'static str, number: usize, limit: usize) -> Result<(), Netg
     match number < limit {
         true => Ok(()),
         false => Err(NetguardError::OutOfBounds { what, number, limit }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_are_no_more_than_services_and_nodes_can_be() {
+        let load = WeightedLoad { node: 0, weight: 1, load: 1 };
+        assert!(check_loads(&[0; SERVICES_MAX], &vec![load; NODES_MAX]).is_ok());
+        assert!(check_loads(&[0; SERVICES_MAX + 1], &[]).is_err());
+        assert!(check_loads(&[0], &vec![load; NODES_MAX + 1]).is_err());
     }
 }

@@ -5,8 +5,8 @@
 //! The parts of the event loop are driven by a clock of their own, as fast as they go, and the time
 //! of this thread on a core is compared with the seconds that went by there. Every tick of 25 ms
 //! looks at the plan and publishes; every node beats each 50 ms and acknowledges at once what it was
-//! sent, and its load is told to the packet program, too. Datagrams really leave, to a socket of this machine that nobody reads. In the busy rows an
-//! operator changes a weight before every tick, which is in the memberships of all services.
+//! sent, and the lists of loads for the packet program are made, too. Datagrams really leave, to a
+//! socket of this machine that nobody reads. In the busy rows an operator changes a weight before every tick, which is in the memberships of all services.
 //!
 //! A cluster that is larger than the limit of nodes is measured at the limit. The table is that of
 //! `skep-bench tables`, which reads it.

@@ -220,7 +220,7 @@ impl Direct {
         self.has_failed.store(has_failed, Ordering::Relaxed);
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
-        // With the event loop the others end, after the last jobs.
+        // With the event loop the others end: the executor once the path is as it should be.
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             let _ = thread.join();

@@ -11,7 +11,8 @@
 //! Nodes, drains, weights and policies are those of the services (`skep-dispatcher`), as in the
 //! other dispatch modes. The loads in heartbeats go there, too.
 //!
-//! Invariants: the event loop waits only for datagrams, and for no lock that another thread has. When this process or its netguard has
+//! Invariants: until it stops, the event loop waits only for datagrams; locks that it shares with other
+//! threads it only tries. When this process or its netguard has
 //! ended, packets are steered by the last table.
 
 #![forbid(unsafe_code)]

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// First in, first out.
+/// First in, first out. At most one thread may wait at a time. (The standard library's channels lock
+/// a mutex to wake a receiver that waits.)
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     inner: Mutex<Inner<T>>,
@@ -28,7 +29,6 @@ pub(crate) enum Popped<T> {
     Item(T),
     /// Nothing came in that time.
     Nothing,
-    /// It is closed, and empty.
     Closed,
 }
 
@@ -42,7 +42,7 @@ impl<T> Queue<T> {
     /// thread is at the queue at this moment.
     pub(crate) fn try_push(&self, item: T) -> Result<(), T> {
         let Some(mut inner) = self.try_lock() else { return Err(item) };
-        if inner.items.len() >= self.items_max {
+        if inner.is_closed || inner.items.len() >= self.items_max {
             return Err(item);
         }
         inner.items.push_back(item);
@@ -96,9 +96,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Nothing more is queued; who waits does not wait any more.
+    /// Drops what is queued, and what would be; who waits does not wait any more. (A netguard that
+    /// does not answer would let each job take its whole time.)
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
+        let mut inner = self.lock();
+        inner.is_closed = true;
+        inner.items.clear();
+        drop(inner);
         self.changed.notify_all();
     }
 
@@ -126,7 +130,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn items_come_in_their_order_and_the_last_before_the_end() {
+    fn items_come_in_their_order_and_none_after_the_end() {
         let queue = Queue::new(2);
         assert_eq!(queue.pop(AT_ONCE), Popped::Nothing);
         assert_eq!(
@@ -135,7 +139,7 @@ mod tests {
         );
         assert_eq!(queue.pop(AT_ONCE), Popped::Item(1));
         queue.close();
-        assert_eq!((queue.pop(LONG), queue.pop(LONG)), (Popped::Item(2), Popped::Closed));
+        assert_eq!((queue.pop(LONG), queue.try_push(4)), (Popped::Closed, Err(4)));
     }
 
     #[test]
@@ -152,17 +156,12 @@ mod tests {
     fn who_may_wait_waits_for_room_for_items_and_for_the_end() {
         let queue = Arc::new(Queue::new(1));
         let own = Arc::clone(&queue);
-        let thread = std::thread::spawn(move || {
-            (0..100).for_each(|item| own.push(item));
-            own.close();
-            // Of a queue that is closed nobody takes: dropped.
-            own.push(100);
-        });
-        let mut popped = Vec::new();
-        while let Popped::Item(item) = queue.pop(LONG) {
-            popped.push(item);
-        }
-        assert_eq!(popped, (0..100).collect::<Vec<_>>());
+        let thread = std::thread::spawn(move || (0..102).for_each(|item| own.push(item)));
+        let popped: Vec<_> = (0..100).map(|_| queue.pop(LONG)).collect();
+        assert_eq!(popped, (0..100).map(Popped::Item).collect::<Vec<_>>());
+        // The next one is queued, or will be; the last one waits for room.
+        queue.close();
         assert!(thread.join().is_ok());
+        assert_eq!(queue.pop(AT_ONCE), Popped::Closed, "what comes after the end is dropped");
     }
 }

@@ -24,13 +24,15 @@ pub(super) type Merged = BTreeMap<u16, TableVersion>;
 
 /// Notes that a table went into the present one. False if that or a later one of its author has.
 pub(super) fn note(merged: &mut Merged, version: TableVersion) -> bool {
-    let last = merged.entry(owner(version.epoch)).or_default();
-    let is_news = version > *last;
-    *last = version.max(*last);
-    if merged.len() > DISPATCHERS_MAX {
+    let author = owner(version.epoch);
+    // Before it comes in: it may itself be the oldest.
+    if merged.len() >= DISPATCHERS_MAX && !merged.contains_key(&author) {
         let oldest = merged.iter().min_by_key(|(_, version)| **version).map(|(&number, _)| number);
         oldest.map(|number| merged.remove(&number));
     }
+    let last = merged.entry(author).or_default();
+    let is_news = version > *last;
+    *last = version.max(*last);
     is_news
 }
 

@@ -260,13 +260,15 @@ fn fill(dir: &Path) {
     assert_eq!(store.get("kept").wait().unwrap().unwrap().value, b"1");
     assert!(store.close(CLOSING));
 
-    // And a file that cannot even be made.
+    // And a file that cannot even be made, until there is room.
     std::fs::remove_file(&file).unwrap();
     std::fs::write(&ballast, vec![1; 5 << 20]).expect_err("the disk is full");
-    let error = Store::open(&StoreSettings::Embedded { file: file.clone() }).err().unwrap();
+    let store = open(&file);
+    let error = store.put("early", b"3", Expected::Any).wait().err().unwrap();
     assert!(error.to_string().contains("No space left"), "{error}");
     std::fs::remove_file(&ballast).unwrap();
-    assert!(open(&file).close(CLOSING), "what the attempt left behind is no obstacle");
+    store.put("early", b"3", Expected::Any).wait().unwrap();
+    assert!(store.close(CLOSING), "what the attempts left behind is no obstacle");
     say("done");
 }
 

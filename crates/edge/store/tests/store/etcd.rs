@@ -22,7 +22,11 @@ const LONG_TTL_S: u64 = 20;
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// Puts until it works: right after a member died, calls may still fail.
+///
+/// Not before a read was answered, which takes a leader: without one, etcd keeps the attempts of
+/// a put and may carry out a given-up one after the one that it answered.
 fn put(store: &Store, key: &str, value: &[u8]) -> u64 {
+    until("a read", || store.get(key).wait().ok());
     until("a put", || store.put(key, value, Expected::Any).wait().ok())
 }
 

@@ -9,7 +9,8 @@
 //!                                          status, metrics
 //! ```
 //!
-//! Invariants: of one node's reports the latest counts, in whatever order they arrive. A report costs
+//! Invariants: of one node's reports the latest counts, in whatever order they arrive; one that comes
+//! while another one is being written is dropped. A report costs
 //! the same whatever the number of services, and who brings it waits for nobody.
 
 use std::collections::HashMap;

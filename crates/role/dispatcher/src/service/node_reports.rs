@@ -27,7 +27,7 @@ type Cells = HashMap<Name, Arc<ReportCell>>;
 
 /// A node's last report, for all services.
 ///
-/// Its numbers are atomics of their own: `version` is odd while a report is being written, so that a
+/// A sequence lock, its numbers being atomics of their own: `version` is odd while a report is being written, so that a
 /// reader that sees the same even one before and after has read one report.
 #[derive(Debug, Default)]
 pub(crate) struct ReportCell {
@@ -36,7 +36,7 @@ pub(crate) struct ReportCell {
     incarnation: AtomicU64,
     sequence: AtomicU64,
     load: [AtomicU64; LOAD_NUMBERS],
-    /// Whether the node is in the config, or was heard since that was read.
+    /// Whether it was heard since the last reload, or was heard before and is in the config.
     is_listed: AtomicBool,
     /// How often its heartbeats stopped.
     silences: AtomicU64,
@@ -154,19 +154,28 @@ impl ReportCell {
     /// The last report, with its version; `None` before the first. Of one that is being written all
     /// the time it may be parts of two: numbers for a choice or a display.
     pub(crate) fn read(&self) -> Option<(u64, HeardReport)> {
-        use Ordering::{Acquire, Relaxed};
-        for reads_left in (0..REPORT_READS_MAX).rev() {
-            let version = self.version.load(Acquire);
-            let at = Now(self.heard_at_ms.load(Relaxed));
-            let load = load_of(std::array::from_fn(|place| self.load[place].load(Relaxed)));
-            fence(Acquire);
-            let is_whole = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
-            if is_whole || reads_left == 0 {
-                return (version > 1).then_some((version, HeardReport { at, load }));
+        let mut last = self.read_once();
+        for _ in 1..REPORT_READS_MAX {
+            let (_, _, is_whole) = last;
+            if is_whole {
+                break;
             }
             std::hint::spin_loop();
+            last = self.read_once();
         }
-        None
+        let (version, report, _) = last;
+        (version > 1).then_some((version, report))
+    }
+
+    /// The version, the report, and whether all of it is of that version.
+    fn read_once(&self) -> (u64, HeardReport, bool) {
+        use Ordering::{Acquire, Relaxed};
+        let version = self.version.load(Acquire);
+        let at = Now(self.heard_at_ms.load(Relaxed));
+        let load = load_of(std::array::from_fn(|place| self.load[place].load(Relaxed)));
+        fence(Acquire);
+        let is_whole = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
+        (version, HeardReport { at, load }, is_whole)
     }
 
     /// Another one after each report; odd while one is being written.
@@ -253,9 +262,9 @@ mod tests {
         });
         let mut last = 0;
         while last < 200_000 {
-            let Some((version, report)) = cell.read() else { continue };
+            let (version, report, is_whole) = cell.read_once();
             assert!(version >= last);
-            if version.is_multiple_of(2) {
+            if is_whole && version > 0 {
                 assert_eq!(report, HeardReport { at: Now(version / 2), load: load(version / 2) });
                 last = version;
             }

@@ -271,7 +271,7 @@ impl ServiceState {
 
 impl Details {
     fn follow(&mut self, reports: &NodeReports) {
-        // A name in a membership is one that the wire takes, or the config check says so.
+        // A name too long for the wire: no report can have it.
         if let Ok(name) = Name::new(&self.node.name) {
             self.node.reported.follow(reports.cell(&name));
             self.silences = self.node.reported.silences();
