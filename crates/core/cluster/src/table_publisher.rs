@@ -234,14 +234,19 @@ impl TablePublisher {
         dead.into_iter().map(|name| TableNote::Dead { name, ms }).collect()
     }
 
-    /// Drains a node (or ends its drain). False if
-    /// the node has never been heard.
-    pub fn set_drained(&mut self, name: &Name, is_drained: bool) -> bool {
-        let Some(node) = self.nodes.get_mut(name) else { return false };
-        if std::mem::replace(&mut node.is_drained, is_drained) != is_drained {
-            self.changed(if is_drained { Change::Urgent } else { Change::Usual });
+    /// The operator drains these nodes, and no others of the plan. Nodes that have never been heard
+    /// are left out.
+    pub fn set_drained(&mut self, drained: &BTreeSet<Name>) {
+        let mut change = None;
+        for (name, node) in &mut self.nodes {
+            let is_drained = drained.contains(name);
+            if node.is_drained != is_drained && self.planned.contains_key(name) {
+                node.is_drained = is_drained;
+                let one = if is_drained { Change::Urgent } else { Change::Usual };
+                change = change.max(Some(one));
+            }
         }
-        true
+        change.into_iter().for_each(|change| self.changed(change));
     }
 
     /// Sets another weight; 0 drains. False if the node has never

@@ -189,10 +189,7 @@ impl Cluster {
             let plan = TablePlan { dispatchers: vec![[2; 6]], ..self.plans.plan().clone() };
             self.publisher.set_plan(plan);
         }
-        let names = self.plans.plan().nodes.iter().map(|node| &node.name);
-        for (name, &is_closed) in names.zip(self.plans.closed()) {
-            self.publisher.set_drained(name, is_closed);
-        }
+        self.publisher.set_drained(self.plans.closed());
     }
 
     fn publish(&mut self) {

@@ -382,9 +382,7 @@ impl DirectLoop {
             self.publisher.set_plan(plan);
         }
         if self.is_active() {
-            for (name, is_closed) in self.plans.closed().into_iter().flatten() {
-                self.publisher.set_drained(name, is_closed);
-            }
+            self.plans.closed().into_iter().for_each(|closed| self.publisher.set_drained(closed));
         }
     }
 

@@ -3,7 +3,7 @@
 //! Only services that have changed are read again, by their revisions: as long as nothing happens, a
 //! look costs one number of each service.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ pub struct Plans {
     addresses: Vec<Address>,
     services: Vec<Service>,
     /// Places in [`TablePlan::nodes`], by name.
-    places: HashMap<Arc<str>, usize>,
+    places: HashMap<Name, usize>,
     plan: TablePlan,
-    /// Whether an operator drains or removes a node of the plan, by its place.
-    closed: Vec<bool>,
+    /// Nodes of the plan that an operator drains or removes.
+    closed: BTreeSet<Name>,
 }
 
 /// One address of a service in direct dispatch.
@@ -37,7 +37,7 @@ struct Service {
     dispatcher: Arc<Dispatcher>,
     /// Of `dispatcher`, when the rest was read.
     revision: Option<u64>,
-    policy: String,
+    policy: Name,
     nodes: Vec<Member>,
     /// Their places in the plan.
     places: Arc<[usize]>,
@@ -45,7 +45,7 @@ struct Service {
 
 /// A node of a service.
 struct Member {
-    name: Arc<str>,
+    name: Name,
     /// Its place in the plan.
     place: usize,
     address: SocketAddr,
@@ -69,12 +69,12 @@ impl Plans {
             services.push(Service {
                 dispatcher: Arc::clone(dispatcher),
                 revision: None,
-                policy: String::new(),
+                policy: Name::default(),
                 nodes: Vec::new(),
                 places: Arc::default(),
             });
         }
-        let (plan, closed) = (TablePlan::default(), Vec::new());
+        let (plan, closed) = (TablePlan::default(), BTreeSet::new());
         Self { addresses, services, places: HashMap::new(), plan, closed }
     }
 
@@ -86,13 +86,13 @@ impl Plans {
     pub fn look(&mut self) -> Result<bool, NameTooLong> {
         let mut has_changed = false;
         for service in &mut self.services {
-            has_changed |= service.look(&mut self.places);
+            has_changed |= service.look(&mut self.places)?;
         }
         if !has_changed {
             return Ok(false);
         }
         self.forget_names();
-        let latest = self.make()?;
+        let latest = self.make();
         let is_other = latest.0 != self.plan || latest.1 != self.closed;
         (self.plan, self.closed) = latest;
         Ok(is_other)
@@ -103,8 +103,8 @@ impl Plans {
         &self.plan
     }
 
-    /// Whether an operator drains or removes a node of the plan, in the order of its nodes.
-    pub fn closed(&self) -> &[bool] {
+    /// Nodes of the plan that an operator drains or removes.
+    pub fn closed(&self) -> &BTreeSet<Name> {
         &self.closed
     }
 
@@ -126,69 +126,84 @@ impl Plans {
         }
     }
 
-    fn make(&self) -> Result<(TablePlan, Vec<bool>), NameTooLong> {
+    fn make(&self) -> (TablePlan, BTreeSet<Name>) {
         let mut nodes: Vec<Option<NodePlan>> = vec![None; self.places.len()];
-        let mut closed = vec![false; self.places.len()];
+        let mut closed = BTreeSet::new();
         for member in self.services.iter().flat_map(|service| &service.nodes) {
-            closed[member.place] |= member.is_closed;
+            if member.is_closed {
+                closed.insert(member.name.clone());
+            }
             match &mut nodes[member.place] {
                 Some(node) => {
                     node.weight = node.weight.min(member.weight);
                     node.is_open &= member.is_open;
                 }
                 none => {
-                    let name = Name::new(&member.name)?;
+                    let name = member.name.clone();
                     let Member { address, weight, is_open, .. } = *member;
                     *none = Some(NodePlan { name, address, weight, is_open });
                 }
             }
         }
         let plan_of = |address: &Address| self.services[address.service].plan_at(address.listen);
-        let services = self.addresses.iter().map(plan_of).collect::<Result<_, _>>()?;
+        let services = self.addresses.iter().map(plan_of).collect();
         // Every place is that of some member.
         let nodes = nodes.into_iter().flatten().collect();
-        Ok((TablePlan { services, nodes, dispatchers: Vec::new() }, closed))
+        (TablePlan { services, nodes, dispatchers: Vec::new() }, closed)
     }
 }
 
 impl Service {
     /// Reads the service if it has changed; true if it was read.
-    fn look(&mut self, places: &mut HashMap<Arc<str>, usize>) -> bool {
+    fn look(&mut self, places: &mut HashMap<Name, usize>) -> Result<bool, NameTooLong> {
         // Before the rest: what changes meanwhile is read the next time.
         let revision = Some(self.dispatcher.revision());
         if revision == self.revision {
-            return false;
+            return Ok(false);
         }
         self.revision = revision;
-        self.policy = self.dispatcher.policy();
+        let policy = Name::new(&self.dispatcher.policy())?;
         let candidates = self.dispatcher.candidates();
         let are_shut = are_all_shut(candidates.iter().map(|it| it.openness));
-        let member = |candidate: skep_dispatcher::Candidate| Member {
-            place: place(places, &candidate.name),
-            name: candidate.name,
-            address: candidate.address,
-            weight: candidate.weight,
-            is_open: is_open(candidate.openness, are_shut),
-            is_closed: candidate.openness == Openness::Closing,
-        };
-        self.nodes = candidates.into_iter().map(member).collect();
+        let mut nodes = Vec::with_capacity(candidates.len());
+        for (at, candidate) in candidates.iter().enumerate() {
+            // Nearly always where it was.
+            let known = self.nodes.get(at).filter(|it| it.name.as_str() == &*candidate.name);
+            let (name, place) = match known {
+                Some(known) => (known.name.clone(), known.place),
+                None => {
+                    let name = Name::new(&candidate.name)?;
+                    let place = place(places, &name);
+                    (name, place)
+                }
+            };
+            nodes.push(Member {
+                name,
+                place,
+                address: candidate.address,
+                weight: candidate.weight,
+                is_open: is_open(candidate.openness, are_shut),
+                is_closed: candidate.openness == Openness::Closing,
+            });
+        }
+        (self.policy, self.nodes) = (policy, nodes);
         self.note_places();
-        true
+        Ok(true)
     }
 
-    fn plan_at(&self, address: SocketAddr) -> Result<ServicePlan, NameTooLong> {
+    fn plan_at(&self, address: SocketAddr) -> ServicePlan {
         // The config and the API let only such policies pass.
-        let info = policies().iter().find(|info| info.name == self.policy);
+        let info = policies().iter().find(|info| info.name == self.policy.as_str());
         let direct = info.and_then(|info| info.direct);
-        Ok(ServicePlan {
+        ServicePlan {
             address,
             protocol: Protocol::Tcp,
             choices: direct.map_or(1, |direct| direct.choices),
             measure: direct.map_or(Measure::First, |direct| direct.measure),
             by_address: direct.is_some_and(|direct| direct.by_address),
-            policy: Name::new(&self.policy)?,
+            policy: self.policy.clone(),
             nodes: Arc::clone(&self.places),
-        })
+        }
     }
 
     fn note_places(&mut self) {
@@ -197,12 +212,12 @@ impl Service {
 }
 
 /// The place of a node: a new one if it has none.
-fn place(places: &mut HashMap<Arc<str>, usize>, name: &Arc<str>) -> usize {
+fn place(places: &mut HashMap<Name, usize>, name: &Name) -> usize {
     if let Some(&place) = places.get(name) {
         return place;
     }
     let place = places.len();
-    places.insert(Arc::clone(name), place);
+    places.insert(name.clone(), place);
     place
 }
 
@@ -281,8 +296,7 @@ pub(crate) mod tests {
     }
 
     fn closed(plans: &Plans) -> Vec<&str> {
-        let closed = plans.plan().nodes.iter().zip(plans.closed()).filter(|(_, it)| **it);
-        closed.map(|(node, _)| node.name.as_str()).collect()
+        plans.closed().iter().map(Name::as_str).collect()
     }
 
     #[test]

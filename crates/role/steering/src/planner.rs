@@ -8,7 +8,7 @@
 //! Workers and operators' commands take the services' locks, too, without real time: the event loop
 //! must not wait for them ([`crate::queue`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -59,7 +59,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Planned {
     plan: TablePlan,
-    closed: Vec<bool>,
+    closed: BTreeSet<Name>,
 }
 
 impl Planner {
@@ -108,7 +108,7 @@ impl Planner {
     fn look(&mut self) {
         match self.plans.look() {
             Ok(true) => {
-                let (plan, closed) = (self.plans.plan().clone(), self.plans.closed().to_vec());
+                let (plan, closed) = (self.plans.plan().clone(), self.plans.closed().clone());
                 self.shared.planned.store(Arc::new(Planned { plan, closed }));
             }
             Ok(false) => {}
@@ -140,12 +140,10 @@ impl PlanView {
         &self.plan
     }
 
-    /// All nodes, and whether an operator drains or removes them, as of the last look. `None` while
-    /// an order is to be executed: it may change that.
-    pub(crate) fn closed(&self) -> Option<impl Iterator<Item = (&Name, bool)>> {
-        let names = self.seen.plan.nodes.iter().map(|node| &node.name);
-        let closed = names.zip(self.seen.closed.iter().copied());
-        (self.done == self.given).then_some(closed)
+    /// Nodes that an operator drains or removes, as of the last look. `None` while an order is to be
+    /// executed: it may change that.
+    pub(crate) fn closed(&self) -> Option<&BTreeSet<Name>> {
+        (self.done == self.given).then_some(&self.seen.closed)
     }
 
     /// Gives the planner an order, without waiting until it is executed.
@@ -187,8 +185,7 @@ mod tests {
     }
 
     fn closed(view: &PlanView) -> Option<Vec<&str>> {
-        let closed = view.closed()?.filter(|(_, is_closed)| *is_closed);
-        Some(closed.map(|(name, _)| name.as_str()).collect())
+        Some(view.closed()?.iter().map(Name::as_str).collect())
     }
 
     #[test]

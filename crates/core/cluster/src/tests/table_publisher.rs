@@ -85,10 +85,9 @@ impl Bench {
         assert_eq!(self.publisher.tick(self.now), []);
     }
 
-    fn set_drained(&mut self, number: usize, is_drained: bool) -> bool {
-        let is_known = self.publisher.set_drained(&name(number), is_drained);
+    fn set_drained(&mut self, numbers: &[usize]) {
+        self.publisher.set_drained(&numbers.iter().map(|&it| name(it)).collect());
         self.turn();
-        is_known
     }
 
     fn set_weight(&mut self, number: usize, weight: u32) {
@@ -274,9 +273,9 @@ fn who_hears_nobody_steers_on_as_before() {
     bench.hear(beat(2));
     assert_eq!(bench.run(10_000, []), []);
     assert_eq!(bench.present(), [0, 2], "its own cable, rather than both at once");
-    bench.set_drained(2, true);
+    bench.set_drained(&[2]);
     assert_eq!(bench.present(), [0], "what an operator wants holds");
-    bench.set_drained(2, false);
+    bench.set_drained(&[]);
     // The cable is back: who is heard lives, and the others have their time.
     assert_eq!(bench.run(200, [2]), []);
     assert_eq!(bench.present(), [0, 2]);
@@ -306,8 +305,7 @@ fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     let mut bench = Bench::up(4);
     let leaving = NodeBeat { is_leaving: true, ..beat(0) };
     assert_eq!(bench.hear(leaving), [TableNote::Leaving(name(0))]);
-    assert!(bench.set_drained(1, true));
-    assert!(!bench.set_drained(99, true));
+    bench.set_drained(&[1, 99]);
     bench.set_plan(plan_of([0, 1, 3]));
     assert_eq!(bench.present(), [3]);
     assert_eq!(
@@ -321,7 +319,7 @@ fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     );
     bench.run(700, [1, 3]);
     assert_eq!((bench.state(0), bench.state(2)), (ForwardingState::Down, ForwardingState::Down));
-    bench.set_drained(1, false);
+    bench.set_drained(&[]);
     assert_eq!(bench.present(), [1, 3]);
 }
 
@@ -348,8 +346,8 @@ fn history_is_distinct_newest_first_and_bounded() {
     let mut bench = Bench::up(2);
     let before = bench.history();
     for _ in 0..20 {
-        bench.set_drained(0, true);
-        bench.set_drained(0, false);
+        bench.set_drained(&[0]);
+        bench.set_drained(&[]);
     }
     let history = bench.history();
     assert_eq!((history.len(), &history[0]), (before.len() + 1, &before[0]), "{history:?}");
@@ -419,7 +417,7 @@ fn what_the_checks_of_one_dispatcher_say_does_not_bind_the_next() {
 #[test]
 fn a_standby_goes_on_where_the_active_one_was() {
     let mut active = Bench::up(3);
-    active.set_drained(0, true);
+    active.set_drained(&[0]);
     active.set_weight(2, 7);
     let table = Table::clone(active.table());
     let mut standby = Bench::new(plan(3));
@@ -482,7 +480,7 @@ fn many_changes_make_one_table_but_flows_stop_at_once() {
         bench.publisher.tick(bench.now);
     }
     assert_eq!(generation(&bench), before + 1);
-    bench.publisher.set_drained(&name(2), true);
+    bench.publisher.set_drained(&[name(2)].into());
     bench.publisher.tick(bench.now);
     assert_eq!(generation(&bench), before + 2);
     assert_eq!(bench.state(2), ForwardingState::Draining);
