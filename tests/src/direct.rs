@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use skep_lab::load::{Downloads, Pattern, Requests, Target};
 use skep_testbed::{Bed, Machine, Topology};
 use skep_testclient::{HOST, RawClient, request_bytes};
@@ -297,6 +297,20 @@ impl DirectCluster {
     #[track_caller]
     pub fn end(&self, name: &str) -> Finished {
         self.daemons.borrow_mut().remove(name).expect("it runs").finish()
+    }
+
+    /// Processes of the binary that run as `name`, with `word` among their arguments.
+    pub fn processes(&self, name: &str, word: &str) -> Vec<Pid> {
+        let config = self.config(name);
+        let is_one = |pid: &i32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<_> = line.split(|&byte| byte == 0).collect();
+            let has = |word: &str| words.contains(&word.as_bytes());
+            has(config.to_str().expect("a path of ours")) && (word.is_empty() || has(word))
+        };
+        let pids = std::fs::read_dir("/proc").expect("it is mounted").flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.filter(is_one).filter_map(Pid::from_raw).collect()
     }
 
     /// `skep ARGUMENTS --socket ...` at a dispatcher; what it says on success.

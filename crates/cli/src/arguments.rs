@@ -321,7 +321,7 @@ pub struct NetguardArgs {
     /// addresses, settings of the kernel; then end
     #[arg(long)]
     pub clear: bool,
-    /// End when standard input does, or with the first process served
+    /// Serve the process that holds the other end of standard input, and end after it
     #[arg(long, hide = true)]
     pub leashed: bool,
 }

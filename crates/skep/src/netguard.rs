@@ -1,12 +1,16 @@
 //! `skep netguard`: the small privileged process beside a daemon.
 
+use std::io;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
-use rustix::process::Signal;
+use anyhow::bail;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skep_cli::{NetguardArgs, announce, load_config};
-use skep_netguard::{Netguard, socket_of};
-use tokio::signal::unix::{SignalKind, signal};
+use skep_netguard::{Leash, Netguard, socket_of};
+use tokio::runtime::{self, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 
 use crate::logging;
 
@@ -34,33 +38,54 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
         return Ok(Netguard::new(&config, &args.config, &args.name)?.clear()?);
     }
     let guard = Netguard::at_socket(&config, &args.config, &args.name)?;
-    if args.leashed {
-        end_with_stdin()?;
-        // Whoever holds the leash ends first, and has orders until then.
-        outlive_others()?;
+    // Signals are the daemon's affair from the ready line on.
+    let daemon = args.leashed.then(Daemon::watch).transpose()?;
+    let announced = announce(&format!("netguard ready at {}", socket.display()));
+    match daemon {
+        // One that does not hear it is gone, and may have left something, as may one before it.
+        Some(mut daemon) => guard.listen_on_leash(&mut daemon)?,
+        None => announced.and_then(|()| Ok(guard.listen()?))?,
     }
-    announce(&format!("netguard ready at {}", socket.display()))?;
-    Ok(guard.listen(args.leashed)?)
-}
-
-/// Ends as soon as standard input closes: with the process that started it.
-fn end_with_stdin() -> anyhow::Result<()> {
-    let watch = || {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        // The one signal that is not left to others.
-        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::HUP);
-    };
-    let thread = std::thread::Builder::new().name("skep-leash".into()).spawn(watch);
-    thread.map(drop).context("cannot start a thread")
-}
-
-/// Ignores signals that go to the whole group (Ctrl-C, the end of a service): the other processes
-/// handle them.
-fn outlive_others() -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    // Who is registered once stays so for as long as the process lives.
-    let _in = runtime.enter();
-    drop(signal(SignalKind::terminate())?);
-    drop(signal(SignalKind::interrupt())?);
     Ok(())
+}
+
+/// The daemon that has started this process, and holds the other end of its standard input.
+///
+/// Signals that go to the whole group (Ctrl-C, the end of a service) are that daemon's affair for
+/// as long as it lives: it has orders until its end.
+struct Daemon {
+    runtime: Runtime,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Daemon {
+    fn watch() -> anyhow::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let within = runtime.enter();
+        let terminate = signal(SignalKind::terminate())?;
+        let interrupt = signal(SignalKind::interrupt())?;
+        drop(within);
+        Ok(Self { runtime, terminate, interrupt })
+    }
+}
+
+impl Leash for Daemon {
+    fn is_over(&self) -> bool {
+        let stdin = io::stdin();
+        // Nobody writes to it: it can be read once it is closed.
+        let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
+        poll(&mut waited, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
+
+    fn wait(&mut self, time: Duration) -> bool {
+        let Self { runtime, terminate, interrupt } = self;
+        let told = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        runtime.block_on(async { timeout(time, told).await }).is_ok()
+    }
 }

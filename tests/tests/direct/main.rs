@@ -4,6 +4,7 @@
 mod cache;
 mod changes;
 mod etcd;
+mod linger;
 mod nodes;
 mod partition;
 mod paths;

@@ -218,6 +218,8 @@ fn a_sole_dispatcher_steers_by_its_last_table_while_no_daemon_runs() {
         Loads::start(clients, |client: &Machine| cluster.downloads(20).start_in(client).unwrap());
     downloads.wait_flowing(20);
     cluster.kill_alone(DISPATCHER);
+    // Nobody can have taken over: nothing to wait for.
+    poll_until(PATIENCE, "netguard ends, too", || cluster.processes(DISPATCHER, "").is_empty());
     for _ in 0..50 {
         assert_eq!(cluster.ask("client-1", cluster.vip(), SHORT.0), Ok(NODE.to_owned()));
     }

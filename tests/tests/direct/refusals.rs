@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use skep_tests::direct::{DirectCluster, SHORT, Setup, figure};
 use skep_tests::{Finished, PATIENCE, RawClient, Skep, poll_until};
 
@@ -35,23 +35,8 @@ fn traces(cluster: &DirectCluster, name: &str) -> Vec<String> {
     let files = folders.into_iter().flatten().flatten();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     found.extend(files.filter(|file| file.starts_with(name) && !file.ends_with(".redb")));
-    found.extend(processes(cluster, name, "").iter().map(|pid| format!("process {pid:?}")));
+    found.extend(cluster.processes(name, "").iter().map(|pid| format!("process {pid:?}")));
     found
-}
-
-/// Processes of the cluster's binary that run as `name`, with `word` among
-/// their arguments.
-fn processes(cluster: &DirectCluster, name: &str, word: &str) -> Vec<Pid> {
-    let config = cluster.path(&format!("{name}.toml"));
-    let is_one = |pid: &i32| {
-        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let words: Vec<_> = line.split(|&byte| byte == 0).collect();
-        let has = |word: &str| words.contains(&word.as_bytes());
-        has(config.to_str().unwrap()) && (word.is_empty() || has(word))
-    };
-    let pids = fs::read_dir("/proc").unwrap().flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(is_one).filter_map(Pid::from_raw).collect()
 }
 
 /// `skep netguard --clear`, after which nothing is left.
@@ -190,7 +175,7 @@ fn what_is_told_to_end_leaves_what_the_documents_say_and_clear_the_rest() {
             cluster.daemon(name).signal(signal);
             let ended = cluster.end(name);
             assert_eq!(ended.code, Some(0), "{name}: {}", ended.stderr);
-            poll_until(PATIENCE, "netguard ends, too", || processes(&cluster, name, "").is_empty());
+            poll_until(PATIENCE, "netguard ends, too", || cluster.processes(name, "").is_empty());
             // Programs steer on, and a node keeps its addresses, see there.
             let stays = |trace: &String| {
                 trace.starts_with("/sys/fs/bpf/")
@@ -213,7 +198,7 @@ fn a_daemon_whose_netguard_is_killed_ends_in_order_and_starts_anew() {
     let Some(cluster) = DirectCluster::start(Setup::default()) else { return };
     let active = cluster.wait_active();
     for name in [&active, NODE] {
-        let [guard] = processes(&cluster, name, "netguard")[..] else { panic!("no netguard") };
+        let [guard] = cluster.processes(name, "netguard")[..] else { panic!("no netguard") };
         kill_process(guard, Signal::KILL).unwrap();
         let ended = cluster.end(name);
         // So that a supervisor starts it anew: Restart=on-failure.

@@ -1,5 +1,6 @@
 //! One process of a cluster, kept running until it is stopped.
 
+use std::cell::RefCell;
 use std::io::{self, PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -11,9 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use super::environment::Environment;
-use super::limits::{LINE_BYTES_MAX, RESTART_MS, RESTART_MS_MAX, YOUNG_MS};
+use super::limits::{LAST_WORDS_MS, LINE_BYTES_MAX, RESTART_MS, RESTART_MS_MAX, YOUNG_MS};
 
 /// The prefix of the line that a process prints when it is ready.
 const READY: &str = "skep: ready on ";
@@ -88,17 +90,20 @@ impl Keeper {
             };
             let pid = child.id().unwrap_or(0);
             let out = child.stdout.take().map(|out| tokio::task::spawn_local(self.hear_out(out)));
-            let err = child.stderr.take().map(|err| tokio::task::spawn_local(self.hear_err(err)));
+            let last_words = Rc::default();
+            let hear_err =
+                |err| tokio::task::spawn_local(self.hear_err(err, Rc::clone(&last_words)));
+            let err = child.stderr.take().map(hear_err);
             let status = self.until_end(&mut child).await;
-            let last_words = match err {
-                Some(err) => err.await.unwrap_or_default(),
-                None => String::new(),
-            };
+            if let Some(err) = err {
+                // Its netguard may outlive it, with the same standard error, and is heard on.
+                let _ = timeout(Duration::from_millis(LAST_WORDS_MS), err).await;
+            }
             if let Some(out) = out {
                 let _ = out.await;
             }
             if *self.orders.borrow() == Order::Run {
-                self.pause(started, pid, status, last_words).await;
+                self.pause(started, pid, status, last_words.take()).await;
             }
         }
     }
@@ -171,21 +176,21 @@ impl Keeper {
         }
     }
 
-    /// Passes on what the child writes to standard error, with its name; the
-    /// last line of it.
+    /// Passes on what the child writes to standard error, with its name; `last` is the last line of
+    /// it.
     fn hear_err(
         &self,
         err: impl AsyncRead + Unpin + 'static,
-    ) -> impl Future<Output = String> + 'static {
+        last: Rc<RefCell<String>>,
+    ) -> impl Future<Output = ()> + 'static {
         let name = Rc::clone(&self.name);
         async move {
             let mut lines = Lines::new(err);
-            let mut last = String::new();
             while let Some(line) = lines.next().await {
                 write_line(&mut io::stderr().lock(), &[name.as_bytes(), b": ", line]);
-                last = String::from_utf8_lossy(line).trim_start_matches("skep: ").to_owned();
+                let line = String::from_utf8_lossy(line);
+                line.trim_start_matches("skep: ").clone_into(&mut last.borrow_mut());
             }
-            last
         }
     }
 }

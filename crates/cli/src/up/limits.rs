@@ -23,6 +23,10 @@ pub(super) const DRAIN_MS: u64 = 5_000;
 /// milliseconds.
 pub(super) const END_MS: u64 = 3_000;
 
+/// Time in which the rest of what a child wrote before its end is read, in milliseconds: it is in
+/// the pipe already.
+pub(super) const LAST_WORDS_MS: u64 = 500;
+
 /// Pause before a child that died is started again, in milliseconds; doubled
 /// each time it dies young.
 pub(super) const RESTART_MS: u64 = 100;

@@ -256,11 +256,19 @@ pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
     plan.place(SIDE).pins.exists()
 }
 
+/// The virtual addresses that are on this machine.
+pub(crate) fn held(plan: &NetguardPlan, netif: &mut Netif) -> Result<Vec<IpAddr>, NetguardError> {
+    Ok(held_on(&plan.dispatch.device(netif)?, plan))
+}
+
+fn held_on(device: &Device, plan: &NetguardPlan) -> Vec<IpAddr> {
+    plan.dispatch.vips.iter().copied().filter(|vip| device.has(*vip)).collect()
+}
+
 /// Whether another machine answers for a virtual address that is on this one.
 pub(crate) fn are_elsewhere(plan: &NetguardPlan, netif: &mut Netif) -> Result<bool, NetguardError> {
     let device = plan.dispatch.device(netif)?;
-    let held: Vec<IpAddr> =
-        plan.dispatch.vips.iter().copied().filter(|vip| device.has(*vip)).collect();
+    let held = held_on(&device, plan);
     let wait = Duration::from_millis(PROBE_MS);
     let claims =
         if held.is_empty() { Vec::new() } else { skep_netif::survey(&device, &held, wait)? };
@@ -270,7 +278,7 @@ pub(crate) fn are_elsewhere(plan: &NetguardPlan, netif: &mut Netif) -> Result<bo
 /// Releases the virtual addresses, whoever has claimed them. Whether any was there.
 pub(crate) fn release(plan: &NetguardPlan, netif: &mut Netif) -> Result<bool, NetguardError> {
     let device = plan.dispatch.device(netif)?;
-    let was_there = plan.dispatch.vips.iter().any(|vip| device.has(*vip));
+    let was_there = !held_on(&device, plan).is_empty();
     netif.release_all(&device, &plan.dispatch.vips)?;
     Ok(was_there)
 }

@@ -21,8 +21,10 @@
 mod dispatch;
 mod error;
 mod limits;
+mod linger;
 mod look;
 mod node;
+mod pid_file;
 mod plan;
 
 use std::path::Path;
@@ -35,7 +37,9 @@ use skep_wire::guard::{Order, OrderReply, Side};
 use dispatch::DispatchSide;
 pub use error::NetguardError;
 use limits::SILENCE_MAX;
+pub use linger::Leash;
 use node::NodeSide;
+use pid_file::PidFile;
 pub use plan::{NetguardPlan, socket_of};
 
 /// Executes the orders of a serving process, within its plan.
@@ -43,6 +47,8 @@ pub struct Netguard {
     plan: NetguardPlan,
     /// Where orders come in, until they do.
     listener: Option<Listener>,
+    /// Written with the socket.
+    pid_file: Option<PidFile>,
     netif: Netif,
     dispatch: Option<DispatchSide>,
     node: Option<NodeSide>,
@@ -77,17 +83,23 @@ impl Netguard {
         let group = server.map(|it| it.gid).filter(|gid| plan::may_give_to(*gid));
         let listener = Listener::bind(&path, users.into_iter().flatten().collect(), group)
             .map_err(|error| NetguardError::Socket { path, error })?;
-        Self::unprivileged(plan, Some(listener))
+        let pid_file = PidFile::write(&plan.pid_file);
+        Self::unprivileged(plan, Some((listener, pid_file)))
     }
 
-    fn unprivileged(plan: NetguardPlan, listener: Option<Listener>) -> Result<Self, NetguardError> {
+    fn unprivileged(
+        plan: NetguardPlan,
+        place: Option<(Listener, PidFile)>,
+    ) -> Result<Self, NetguardError> {
         privileges::keep_only(privileges::NETGUARD).map_err(NetguardError::Privileges)?;
         if let Err(error) = confine::deny_calls(confine::Bpf::Allowed) {
             tracing::warn!(%error, "system calls are not restricted");
         }
+        let (listener, pid_file) = place.unzip();
         Ok(Self {
             plan,
             listener,
+            pid_file,
             netif: Netif::open()?,
             dispatch: None,
             node: None,
@@ -95,22 +107,18 @@ impl Netguard {
         })
     }
 
-    /// Takes orders, if it has a socket. With `once`, ends with the first client, and removes the
-    /// socket as soon as that client connects: the next has a netguard of its own. Else never ends.
-    pub fn listen(mut self, once: bool) -> Result<(), NetguardError> {
+    /// Takes orders, if it has a socket, and never ends.
+    pub fn listen(mut self) -> Result<(), NetguardError> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
-        let failed = |error| NetguardError::Socket { path: listener.path().to_owned(), error };
         loop {
-            let Some(visit) = listener.accept(SILENCE_MAX).map_err(failed)? else {
-                self.silent();
-                continue;
-            };
-            if once {
-                drop(listener);
-                self.serve(visit);
-                return Ok(());
+            let visit = listener.accept(SILENCE_MAX).map_err(|error| NetguardError::Socket {
+                path: listener.path().to_owned(),
+                error,
+            })?;
+            match visit {
+                Some(visit) => self.serve(visit),
+                None => self.release_if_abandoned(),
             }
-            self.serve(visit);
         }
     }
 
@@ -122,6 +130,8 @@ impl Netguard {
 
     /// Removes everything that this or an earlier netguard has left on the machine.
     pub fn clear(&mut self) -> Result<(), NetguardError> {
+        // Left by one that was killed. One that lingers ends once the addresses are gone.
+        let _ = std::fs::remove_file(&self.plan.pid_file);
         self.close(Side::Dispatch)?;
         self.close(Side::Node)
     }
@@ -163,11 +173,19 @@ impl Netguard {
 
     /// Releases the virtual addresses of a dispatcher that is dead or stopped, once another one has
     /// them: until then packets are better steered by the last table than by nobody.
+    fn release_if_abandoned(&mut self) {
+        if let Err(error) = self.release_abandoned() {
+            tracing::error!(%error, "the virtual addresses of a silent dispatcher stay");
+        }
+    }
+
     fn release_abandoned(&mut self) -> Result<(), NetguardError> {
         if !self.plan.has_other_dispatcher || !dispatch::is_here(&self.plan) {
             return Ok(());
         }
-        if !dispatch::are_elsewhere(&self.plan, &mut self.netif)? {
+        let are_elsewhere = dispatch::are_elsewhere(&self.plan, &mut self.netif)?;
+        // A new dispatcher of this name may have claimed them meanwhile.
+        if !are_elsewhere || self.is_replaced() {
             return Ok(());
         }
         if let Some(side) = &mut self.dispatch {
@@ -181,6 +199,10 @@ impl Netguard {
             );
         }
         Ok(())
+    }
+
+    fn is_replaced(&self) -> bool {
+        self.pid_file.as_ref().is_some_and(PidFile::is_replaced)
     }
 
     /// Removes what this netguard's orders have put here; what an earlier process left stays, since
@@ -222,9 +244,7 @@ impl Serve for Netguard {
     }
 
     fn silent(&mut self) {
-        if let Err(error) = self.release_abandoned() {
-            tracing::error!(%error, "the virtual addresses of a silent dispatcher stay");
-        }
+        self.release_if_abandoned();
     }
 }
 

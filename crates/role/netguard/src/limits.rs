@@ -20,3 +20,8 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Weight of a node in the packet programs, at most.
 pub(crate) const WEIGHT_MAX: u32 = 65_536;
+
+/// How often a netguard that has outlived its daemon looks for its end, and one that waits for its
+/// daemon whether it is gone: a restart finds two of them for so long. A look is a request to the
+/// kernel for devices and addresses.
+pub(crate) const LINGER_LOOK: Duration = Duration::from_secs(1);

@@ -31,6 +31,8 @@ pub struct NetguardPlan {
     pub(crate) node: Part,
     /// Where the record of changed addresses and settings is.
     pub(crate) record: PathBuf,
+    /// Where the number of the netguard that is in charge is.
+    pub(crate) pid_file: PathBuf,
 }
 
 /// A machine's part in one role.
@@ -92,6 +94,7 @@ impl NetguardPlan {
             dispatch: dispatch.unwrap_or_default(),
             node: node.unwrap_or_default(),
             record: config.direct.guard_dir.join(format!("{name}.json")),
+            pid_file: config.direct.guard_dir.join(format!("{name}.pid")),
         })
     }
 

@@ -1,0 +1,73 @@
+//! A netguard that a daemon has started as its child, and what it does once that daemon is gone.
+//!
+//! A daemon that was killed leaves the virtual addresses where they are. If another dispatcher takes
+//! over, both machines have them, and only netguard can release those of this one. So it lingers
+//! until that is done, until another netguard of its name starts, or until it is told to end.
+//! Where nobody else can have the addresses it does not: they are there for good.
+
+use std::time::Instant;
+
+use crate::error::NetguardError;
+use crate::limits::{LINGER_LOOK, SILENCE_MAX};
+use crate::{Netguard, dispatch};
+
+/// The daemon that has started this netguard.
+pub trait Leash {
+    /// Whether that daemon is gone.
+    fn is_over(&self) -> bool;
+
+    /// Waits for that time. Whether this process was told to end, before or meanwhile.
+    fn wait(&mut self, time: std::time::Duration) -> bool;
+}
+
+impl Netguard {
+    /// Takes orders of the daemon that has started it. The socket is removed as soon as that
+    /// daemon connects: the next one has a netguard of its own.
+    pub fn listen_on_leash(mut self, leash: &mut impl Leash) -> Result<(), NetguardError> {
+        let Some(listener) = self.listener.take() else { return Ok(()) };
+        let failed = |error| NetguardError::Socket { path: listener.path().to_owned(), error };
+        let visit = loop {
+            let visit = listener.accept(LINGER_LOOK).map_err(failed)?;
+            if visit.is_some() || leash.is_over() {
+                break visit;
+            }
+        };
+        drop(listener);
+        if let Some(visit) = visit {
+            self.serve(visit);
+        }
+        self.linger(leash);
+        Ok(())
+    }
+
+    /// Stays until another machine has the virtual addresses that the daemon has left here.
+    fn linger(&mut self, leash: &mut impl Leash) {
+        // What only orders need.
+        (self.dispatch, self.node) = (None, None);
+        if !self.has_left_addresses() {
+            return;
+        }
+        tracing::warn!(
+            "the dispatcher has ended without releasing its virtual addresses: netguard stays, and \
+             releases them as soon as another machine has them, in {} s at the earliest",
+            SILENCE_MAX.as_secs()
+        );
+        let mut last = Instant::now();
+        while !leash.wait(LINGER_LOOK) && self.has_left_addresses() {
+            if last.elapsed() >= SILENCE_MAX {
+                self.release_if_abandoned();
+                last = Instant::now();
+            }
+        }
+    }
+
+    /// Whether virtual addresses are on this machine that another one may take over, and this is
+    /// the netguard that has to see to that.
+    fn has_left_addresses(&mut self) -> bool {
+        self.plan.has_other_dispatcher
+            && !self.is_replaced()
+            && dispatch::is_here(&self.plan)
+            // Where nothing can be seen it looks again.
+            && dispatch::held(&self.plan, &mut self.netif).map_or(true, |held| !held.is_empty())
+    }
+}
