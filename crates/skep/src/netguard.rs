@@ -28,12 +28,14 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
     if args.clear {
         // A guard on a leash does not show; the daemon that holds it does.
         let daemon = config.socket_of(&args.name);
-        if skep_guard::Guard::connect(&socket).is_ok() || UnixStream::connect(daemon).is_ok() {
+        if skep_guard::is_listening(&socket) || UnixStream::connect(daemon).is_ok() {
             bail!("{} runs on this machine: stop it first, then clear", args.name);
         }
         return Ok(Netguard::new(&config, &args.config, &args.name)?.clear()?);
     }
     let guard = Netguard::at_socket(&config, &args.config, &args.name)?;
+    // After the end of privileges, which are those of a thread.
+    let _messages = logging::queue();
     if args.leashed {
         end_with_stdin()?;
         // Whoever holds the leash ends first, and has orders until then.
