@@ -52,6 +52,7 @@ mod source;
 mod steady;
 pub mod systemd;
 mod turn;
+mod unread;
 mod wait;
 
 pub use load::{Load, LoadReport, RunningLoad};
@@ -61,4 +62,5 @@ pub use site::{NOBODY, Site, server};
 pub use skep_testclient::{ClientError, RawClient, Response};
 pub use source::SourceAddress;
 pub use steady::Steady;
+pub use unread::UnreadLog;
 pub use wait::{Crowd, End, PATIENCE, holds_within, poll_until, skip};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use skep_cli::this_program;
 use skep_config::Config;
-use skep_guard::Guard;
+use skep_guard::{Guard, GuardError};
 use skep_netguard::socket_of;
 
 /// A connection to netguard, and the child if this process has started it.
@@ -23,8 +23,10 @@ impl Guardian {
     /// Connects to the netguard of `name`: a running one (a service of its own), else a child.
     pub(crate) fn start(config: &Config, file: &Path, name: &str) -> anyhow::Result<Self> {
         let socket = socket_of(config, name);
-        if let Ok(guard) = Guard::connect(&socket) {
-            return Ok(Self { guard: Arc::new(guard), _child: None });
+        match Guard::connect(&socket) {
+            Ok(guard) => return Ok(Self { guard: Arc::new(guard), _child: None }),
+            Err(GuardError::Unreachable { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
         let child = spawn(file, name)?;
         let guard = Arc::new(Guard::connect(&socket)?);

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     match skep_cli::run().and_then(|job| job.map_or(Ok(()), make)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("skep: {error:#}");
+            logging::last_words(format!("skep: {error:#}"));
             ExitCode::FAILURE
         }
     }

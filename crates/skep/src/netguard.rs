@@ -32,12 +32,14 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
     if args.clear {
         // A guard on a leash does not show; the daemon that holds it does.
         let daemon = config.socket_of(&args.name);
-        if skep_guard::Guard::connect(&socket).is_ok() || UnixStream::connect(daemon).is_ok() {
+        if skep_guard::is_listening(&socket) || UnixStream::connect(daemon).is_ok() {
             bail!("{} runs on this machine: stop it first, then clear", args.name);
         }
         return Ok(Netguard::new(&config, &args.config, &args.name)?.clear()?);
     }
     let guard = Netguard::at_socket(&config, &args.config, &args.name)?;
+    // After the end of privileges, which are those of a thread.
+    let _messages = logging::queue();
     // Signals are the daemon's affair from the ready line on.
     let daemon = args.leashed.then(Daemon::watch).transpose()?;
     let announced = announce(&format!("netguard ready at {}", socket.display()));

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use aya::maps::{Array, HashMap, Map, MapData};
 use rustix::process::{Signal, kill_process};
 use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup};
-use skep_tests::{PATIENCE, Skep, poll_until};
+use skep_tests::{PATIENCE, Skep, UnreadLog, poll_until};
 
 const DISPATCHER: &str = "dispatcher-1";
 const OTHER: &str = "dispatcher-2";
@@ -142,14 +143,31 @@ fn change_rows(cluster: &DirectCluster) {
     });
 }
 
+/// The netguard of the dispatcher, beside its daemon, with the command that becomes it.
+fn netguard(cluster: &DirectCluster, command: &mut Command) -> Skep {
+    let config = cluster.path(&format!("{DISPATCHER}.toml"));
+    let arguments = ["netguard", "--config", config.to_str().unwrap(), "--as", DISPATCHER];
+    let guard = Skep::start_command(command.args(arguments));
+    poll_until(PATIENCE, "netguard listens", || guard.stdout_text().contains("netguard ready"));
+    guard
+}
+
+#[test]
+fn netguard_executes_orders_although_nobody_reads_its_log() {
+    let Some(cluster) = DirectCluster::prepare(Setup::of(1, 1)) else { return };
+    let mut log = UnreadLog::new();
+    let mut command = cluster.machine(DISPATCHER).command("sh");
+    let _guard = netguard(&cluster, command.args(log.arguments()).arg(Skep::binary()));
+    log.fill();
+    // It says whose orders it takes, and how packets are steered.
+    cluster.run_all();
+    cluster.wait_serving();
+}
+
 #[test]
 fn netguard_releases_the_addresses_of_a_dispatcher_that_hangs() {
     let Some(cluster) = DirectCluster::prepare(Setup::of(2, 1)) else { return };
-    let config = cluster.path(&format!("{DISPATCHER}.toml"));
-    let mut guard = cluster.machine(DISPATCHER).command(Skep::binary());
-    let arguments = ["netguard", "--config", config.to_str().unwrap(), "--as", DISPATCHER];
-    let guard = Skep::start_command(guard.args(arguments));
-    poll_until(PATIENCE, "netguard listens", || guard.stdout_text().contains("netguard ready"));
+    let guard = netguard(&cluster, &mut cluster.machine(DISPATCHER).command(Skep::binary()));
     // So it is the active one.
     cluster.run(DISPATCHER);
     cluster.wait_active();

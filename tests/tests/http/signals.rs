@@ -1,18 +1,16 @@
 //! Signals: draining, reloading, reopening the log.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::Signal;
 use skep_tests::content::{self, assert_same};
 use skep_tests::{
     ClientError, Finished, FreePort, Load, PATIENCE, RawClient, Site, Skep, SourceAddress,
-    poll_until,
+    UnreadLog, poll_until,
 };
 
 const MIB: usize = 1024 * 1024;
@@ -20,6 +18,15 @@ const LARGE: usize = 64 * MIB;
 
 fn site() -> Site {
     Site::new().with("a.txt", "aaa").with_large("large", LARGE)
+}
+
+const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+
+/// `skep serve` with this log, for the folder that is added.
+fn serve(log: &UnreadLog) -> Command {
+    let mut command = Command::new("sh");
+    command.args(log.arguments()).arg(Skep::binary()).args(SERVE);
+    command
 }
 
 fn is_refused(skep: &Skep) -> bool {
@@ -70,26 +77,28 @@ fn a_supervisor_learns_that_it_is_ready_well_and_stopping() {
 
 #[test]
 fn a_log_that_nobody_reads_stops_nothing() {
-    let site = site();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log");
-    mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
-    let log = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(OFlags::NONBLOCK.bits() as i32)
-        .open(&path);
-    let mut log = log.unwrap();
-    let script = format!("exec \"$0\" \"$@\" 2> '{}'", path.display());
-    let mut command = Command::new("sh");
-    command.args(["-c", &script]).arg(Skep::binary()).arg("serve").arg(site.root());
-    let mut skep = Skep::serve_command(command.args(["--listen", "127.0.0.1:0"]));
-    while log.write(&[b'\n'; 512]).is_ok() {}
+    let (site, mut log) = (site(), UnreadLog::new());
+    let mut skep = Skep::serve_command(serve(&log).arg(site.root()));
+    log.fill();
     // Each says something.
     skep.signal(Signal::HUP);
     skep.connect().get("/a.txt").assert_status(200);
     skep.signal(Signal::TERM);
     assert_eq!(skep.wait_exit(PATIENCE).code(), Some(0));
+}
+
+#[test]
+fn a_failure_ends_a_process_whose_log_nobody_reads() {
+    let (site, mut log) = (site(), UnreadLog::new());
+    log.fill();
+    let mut skep = Skep::start_command(serve(&log).arg(site.path("nowhere")));
+    assert_eq!(skep.wait_exit(PATIENCE).code(), Some(1));
+    // With a thread that writes messages, and none that takes the ready line.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" > /dev/full", "sh"]).args(log.arguments());
+    command.arg(Skep::binary()).args(SERVE).arg(site.root());
+    let mut skep = Skep::start_command(&mut command);
+    assert_eq!(skep.wait_exit(PATIENCE).code(), Some(1));
 }
 
 #[test]

@@ -6,6 +6,14 @@ use crate::stable_hash;
 /// one in 0.04 % of clusters, which the config then refuses.
 pub const DISPATCHER_NUMBER_BITS: u32 = u16::BITS;
 
+/// Greatest epoch that is believed of a disk or of etcd: a later one is damage, as dispatchers that
+/// take over every second and skip a million epochs at each start do not get there. It would leave
+/// no later ones.
+pub const EPOCH_STORED_MAX: u64 = 1 << 62;
+
+/// Greatest epoch in a message of another machine: whatever was stored, there are later ones.
+pub const EPOCH_MAX: u64 = 2 * EPOCH_STORED_MAX;
+
 /// The number of the dispatcher of this name: the low bits of its epochs and purge stamps. It belongs
 /// to the name, not to a position in a config: in a rolling restart, configs differ. No other
 /// dispatcher of the cluster has it.

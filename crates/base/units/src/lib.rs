@@ -13,7 +13,7 @@ mod suggest;
 mod time;
 mod wildcard;
 
-pub use dispatcher::{DISPATCHER_NUMBER_BITS, dispatcher_number};
+pub use dispatcher::{DISPATCHER_NUMBER_BITS, EPOCH_MAX, EPOCH_STORED_MAX, dispatcher_number};
 pub use hash::stable_hash;
 pub use limits::{DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
 pub use rng::Rng;

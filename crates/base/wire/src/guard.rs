@@ -21,6 +21,15 @@ pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 /// Flows of one order or answer, at most; 2,000 are about 80 KiB.
 pub const FLOWS_MAX: usize = 2_000;
 
+/// The first message of a connection, answered by [`OrderReply::Done`]. Netguard executes no order of
+/// a process that begins with another one: messages have no names of fields, and what another build
+/// means could be read as something else. No order begins with these bytes, so that a netguard which
+/// does not know them refuses them.
+///
+/// The number rises with every change of an order, an answer, or a type within them; the tests notice
+/// most changes.
+pub const GREETING: &[u8] = b"\xffskep netguard 1";
+
 /// Which of the two packet programs is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
@@ -220,6 +229,8 @@ pub enum ProgramMap {
     Services,
     Vips,
     Rows(SocketAddr, Protocol),
+    /// Netguard writes it again by itself.
+    Loads,
 }
 
 impl ProgramMap {
@@ -233,6 +244,7 @@ impl ProgramMap {
             Self::Services => "services",
             Self::Vips => "vips",
             Self::Rows(..) => "rows",
+            Self::Loads => "loads",
         }
     }
 
@@ -260,4 +272,118 @@ pub struct PacketCounters {
     pub services: Vec<Count>,
     /// By node, in the order of their places.
     pub nodes: Vec<Count>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_units::stable_hash;
+
+    use super::*;
+    use crate::steer::{ForwardingState, Measure};
+
+    /// Every order, with something in each list.
+    fn orders() -> Vec<Order> {
+        let address: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        let settings = ProgramSettings {
+            hash_seed: 1,
+            new_flows_max: 2,
+            new_flows_per_source_max: 3,
+            stream: true,
+            own_node: 4,
+        };
+        let (protocol, measure) = (Protocol::Tcp, Measure::Load);
+        let service =
+            DatapathService { id: 5, address, protocol, choices: 2, measure, by_address: true };
+        let member = ServiceMember { index: 6, name_hash: 7, weight: 8 };
+        let node = DatapathNode {
+            index: 9,
+            mac: [1; 6],
+            device_index: 10,
+            mtu: 11,
+            state: ForwardingState::Draining,
+            is_local: true,
+        };
+        let network = Network { address: address.ip(), prefix_bits: 24 };
+        let flow = Flow { client: address, service: 12, node: 13 };
+        let peer = ExpectedPeer { name: "n".into(), address: address.ip(), mac: [2; 6], mtu: 14 };
+        let expected = Expectations { is_active: true, active: Some([3; 6]), peers: vec![peer] };
+        let side = Side::Dispatch;
+        vec![
+            Order::Open(Side::Node),
+            Order::Settings(side, settings),
+            Order::Services(side, vec![service]),
+            Order::Rows { side, service, memberships: vec![vec![member]] },
+            Order::Nodes(side, vec![node]),
+            Order::Steerers(side, vec![([4; 6], Steerer::Node)]),
+            Order::Loads(vec![15], vec![WeightedLoad { node: 16, weight: 17, load: 18 }]),
+            Order::Networks { allow: vec![network], deny: vec![network] },
+            Order::InsertFlows(vec![flow]),
+            Order::FirstFlows,
+            Order::NextFlows,
+            Order::NewFlows,
+            Order::Counters(side),
+            Order::Claim,
+            Order::Announce,
+            Order::Release,
+            Order::Look { side, probe: true },
+            Order::Hold,
+            Order::Check(side, expected),
+            Order::Abort,
+        ]
+    }
+
+    /// Every answer, with something in each list.
+    fn answers() -> Vec<OrderReply> {
+        let address: SocketAddr = "192.0.2.1:80".parse().unwrap();
+        let (how, device) = ("XDP".to_owned(), "eth0".to_owned());
+        let opened =
+            AttachedProgram { how, device: device.clone(), device_index: 1, mac: [1; 6], mtu: 2 };
+        let count = Count { packets: 3, bytes: 4 };
+        let verdicts = Verdict::ALL.iter().map(|verdict| (*verdict, count)).collect();
+        let maps = [
+            ProgramMap::Settings,
+            ProgramMap::Networks,
+            ProgramMap::Nodes,
+            ProgramMap::Steerers,
+            ProgramMap::Services,
+            ProgramMap::Vips,
+            ProgramMap::Rows(address, Protocol::Udp),
+            ProgramMap::Loads,
+        ];
+        let changed = |map| ChangedMap { map, key: "5".to_owned() };
+        let machine = MachineState {
+            owners: vec![VipHolder { vip: address.ip(), mac: [2; 6] }],
+            missing: vec!["6".to_owned()],
+            device,
+            is_attached: true,
+            changed_maps: maps.into_iter().map(changed).collect(),
+            has_changed: true,
+        };
+        vec![
+            OrderReply::Done,
+            OrderReply::Opened(opened),
+            OrderReply::Flows(vec![Flow { client: address, service: 7, node: 8 }]),
+            OrderReply::Counters(PacketCounters {
+                verdicts,
+                services: vec![count],
+                nodes: vec![count],
+            }),
+            OrderReply::Machine(machine),
+            OrderReply::Checked { wrong: vec!["9".to_owned()], doubtful: vec!["10".to_owned()] },
+            OrderReply::Refused("11".to_owned()),
+        ]
+    }
+
+    #[test]
+    fn the_number_of_the_greeting_rises_with_changes_of_orders_and_answers() {
+        let bytes = postcard::to_allocvec(&(orders(), answers())).unwrap();
+        let known: (&[u8], u64) = (b"\xffskep netguard 1", 2_998_146_783_517_421_873);
+        assert_eq!((GREETING, stable_hash(&bytes, 0)), known, "another number, another hash");
+    }
+
+    #[test]
+    fn no_order_begins_as_the_greeting() {
+        assert!(postcard::take_from_bytes::<Order>(GREETING).is_err());
+    }
 }

@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use skep_units::EPOCH_MAX;
 
 use crate::delta::TableDelta;
 use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX};
@@ -169,9 +170,16 @@ impl Message {
     fn is_sound(&self) -> bool {
         match self {
             // What a delta leads to is checked when it is applied.
-            Self::Dispatcher(_) | Self::FlowsTaken(_) | Self::TableDelta(_) => true,
+            Self::FlowsTaken(_) | Self::TableDelta(_) => true,
+            Self::Dispatcher(beat) => {
+                beat.epoch <= EPOCH_MAX
+                    && beat.table.is_sound()
+                    && beat.hears.is_none_or(Hears::is_sound)
+            }
             Self::Node(beat) => {
                 beat.addresses.len() <= ADDRESSES_MAX
+                    && beat.table.is_sound()
+                    && beat.hears.is_none_or(Hears::is_sound)
                     && beat.services.len() <= SERVICES_MAX
                     && beat.index.is_none_or(is_index)
                     && beat.load.is_sound()
@@ -184,6 +192,12 @@ impl Message {
                 batch.flows.len() <= FLOWS_PER_BATCH_MAX && batch.flows.iter().all(is_sound)
             }
         }
+    }
+}
+
+impl Hears {
+    fn is_sound(self) -> bool {
+        self.epoch <= EPOCH_MAX
     }
 }
 

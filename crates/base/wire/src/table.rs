@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+use skep_units::EPOCH_MAX;
 
 use crate::limits::{DISPATCHERS_MAX, HISTORY_MAX, MEMBERSHIPS_MAX, WEIGHT_MAX};
 use crate::machine::{Mac, Name};
@@ -81,6 +82,12 @@ pub struct TableNode {
     pub mtu: u32,
 }
 
+impl TableVersion {
+    pub(crate) fn is_sound(self) -> bool {
+        self.epoch <= EPOCH_MAX
+    }
+}
+
 impl Table {
     pub fn node(&self, name: &str) -> Option<&TableNode> {
         self.nodes.iter().find(|node| node.name.as_str() == name)
@@ -112,7 +119,8 @@ impl Table {
 
     /// Whether it keeps to the bounds and every place in it leads somewhere.
     pub(crate) fn is_sound(&self) -> bool {
-        let is_bounded = self.services.len() <= SERVICES_MAX
+        let is_bounded = self.version.is_sound()
+            && self.services.len() <= SERVICES_MAX
             && self.nodes.len() <= NODES_MAX
             && self.memberships.len() <= MEMBERSHIPS_MAX
             && self.dispatchers.len() <= DISPATCHERS_MAX;

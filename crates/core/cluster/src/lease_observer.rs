@@ -6,7 +6,7 @@
 //! [`crate::failover`]. Writes that fail while the store is unreachable are repeated until they
 //! succeed.
 
-use skep_units::Now;
+use skep_units::{EPOCH_STORED_MAX, Now};
 use skep_wire::seal::PeerId;
 
 use crate::failover::LeaseView;
@@ -87,7 +87,10 @@ impl<S: SharedStore> LeaseObserver<S> {
                 LeaseView::Held { leader: self.own, epoch }
             }
             (StoreLeader::Other(leader), _) => {
-                let recorded = self.store.active().filter(|(holder, _)| *holder == leader);
+                let is_its = |(holder, epoch): &(PeerId, u64)| {
+                    *holder == leader && *epoch <= EPOCH_STORED_MAX
+                };
+                let recorded = self.store.active().filter(is_its);
                 LeaseView::Held { leader, epoch: recorded.map_or(0, |(_, epoch)| epoch) }
             }
             // Of a term that has ended: it is being given back.

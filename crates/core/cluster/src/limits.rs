@@ -66,7 +66,7 @@ pub(crate) const EPOCHS_RESERVED: u64 = 64 << DISPATCHER_NUMBER_BITS;
 
 /// Epochs that a dispatcher skips at most if it cannot persist those that it uses: two of its
 /// processes use the same one in one of a million pairs, as a million of them are its own. There is
-/// room for 200 million such processes.
+/// room for 60 million such processes below the greatest epoch that is believed of a disk.
 pub(crate) const EPOCHS_SKIPPED_MAX: u64 = 1 << (20 + DISPATCHER_NUMBER_BITS);
 
 /// Time without any node's heartbeat after which an active dispatcher leaves the lease in the shared

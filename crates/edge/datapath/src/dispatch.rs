@@ -15,14 +15,16 @@ use skep_wire::steer::{
 
 use crate::device::Device;
 use crate::error::chain;
-use crate::limits::{COMPARE_ALL_MS, NETWORKS_MAX, TABLE_ENTRIES_MAX, TEST_FRAME_ROOM};
+use crate::limits::{
+    COMPARE_ALL_MS, COMPARE_LOADS_MS, NETWORKS_MAX, TABLE_ENTRIES_MAX, TEST_FRAME_ROOM,
+};
 use crate::links::{self, Programs};
 use crate::loads::Loads;
 use crate::modes::{Attached, How};
 use crate::object::{self, Loaded, Loader, MapSizes, Misfits};
 use crate::removal;
 use crate::sys::{self, Hook};
-use crate::tables::{Tables, check, check_id, difference};
+use crate::tables::{Findings, Tables, check, check_id, difference};
 use crate::{DatapathError, PinPath, abi, pass};
 
 /// Capacities of the maps.
@@ -70,6 +72,8 @@ pub struct DispatchProgram {
     written_networks: Option<HashMap<abi::NetworkBytes, u32>>,
     /// When they were compared.
     networks_at: Option<Instant>,
+    /// When loads of a service were compared.
+    loads_at: Option<Instant>,
     events: RingBuf<MapData>,
     replaced: Vec<String>,
 }
@@ -96,6 +100,7 @@ impl DispatchProgram {
             networks: xdp.map("networks")?,
             written_networks: None,
             networks_at: None,
+            loads_at: None,
             events: xdp.map("events")?,
             replaced: misfits.iter().map(|(name, _)| name.clone()).collect(),
             xdp,
@@ -248,21 +253,25 @@ impl DispatchProgram {
     }
 
     /// Maps that others have changed since they were written, or that a failed change has left
-    /// halfway; what was not written by this process is not compared, nor are flows, loads and
-    /// counters. Each call compares a part: within [`COMPARE_ALL_MS`] everything, if there are
-    /// several calls a second.
+    /// halfway; what was not written by this process is not compared, nor are flows and counters.
+    /// Loads have been written again. Each call compares a part: within [`COMPARE_ALL_MS`]
+    /// everything, if there are several calls a second.
     pub fn changed(&mut self, now: Instant) -> Result<Vec<ChangedMap>, DatapathError> {
-        let mut changed = self.tables.changed(now)?;
-        let every = Duration::from_millis(COMPARE_ALL_MS);
-        if self.networks_at.is_none_or(|at| now - at >= every)
+        let mut findings = Findings::default();
+        self.tables.compare(now, &mut findings);
+        if is_due(&self.networks_at, now, COMPARE_ALL_MS)
             && let Some(written) = &self.written_networks
         {
             self.networks_at = Some(now);
             let fd = self.networks.map().fd().as_fd();
             let found = difference(ProgramMap::Networks, fd, written, abi::network_text);
-            changed.extend(found.map_err(DatapathError::map_io("networks"))?);
+            findings.add(found.map_err(DatapathError::map_io("networks")));
         }
-        Ok(changed)
+        if is_due(&self.loads_at, now, COMPARE_LOADS_MS) {
+            self.loads_at = Some(now);
+            findings.add(self.loads.compare_next());
+        }
+        findings.outcome()
     }
 
     /// Adds flows that another dispatcher sent; the next packet of each is checked as if it were
@@ -364,6 +373,10 @@ impl DispatchProgram {
         .and_then(|()| sys::update_batch(self.flows.fd().as_fd(), &keys, &values))
         .map_err(DatapathError::map_io("flows"))
     }
+}
+
+fn is_due(last: &Option<Instant>, now: Instant, interval_ms: u64) -> bool {
+    last.is_none_or(|last| now - last >= Duration::from_millis(interval_ms))
 }
 
 /// Two halves for each service.

@@ -1,7 +1,7 @@
 //! Every bound of this crate, with unit and reason.
 
 use skep_wire::limits::DISPATCHERS_MAX;
-use skep_wire::steer::NODES_MAX;
+use skep_wire::steer::{NODES_MAX, SERVICES_MAX};
 
 /// Elements per batch call to the kernel: the 65,537 rows of a table take 9 calls, while keys and
 /// values of a call stay below 400 KiB.
@@ -28,8 +28,13 @@ const _: () = assert!(STEERERS_MAX >= NODES_MAX + DISPATCHERS_MAX, "all machines
 /// 3,000 entries.
 pub(crate) const COMPARE_MS: u64 = 1_000;
 
-/// Time in which all rows are compared, and all networks, in milliseconds: with 64 services 67 MB.
+/// Time in which all rows are compared, all networks and all loads, in milliseconds: with 64 services
+/// 67 MB.
 pub const COMPARE_ALL_MS: u64 = 30_000;
+
+/// Time between comparisons of the loads of a service, in milliseconds: half of what they all have,
+/// as it is looked at some times a second.
+pub(crate) const COMPARE_LOADS_MS: u64 = COMPARE_ALL_MS / (2 * SERVICES_MAX as u64);
 
 /// Rows that are compared as one: what is remembered of them is 8 bytes.
 pub(crate) const ROWS_PER_SUM: usize = 64;

@@ -6,6 +6,7 @@
 use std::os::fd::AsFd;
 
 use aya::maps::MapData;
+use skep_wire::guard::{ChangedMap, ProgramMap};
 use skep_wire::steer::{NODES_MAX, SERVICES_MAX, WeightedLoad};
 
 use crate::tables::{check, check_id};
@@ -17,6 +18,8 @@ pub(crate) struct Loads {
     assigned: MapData,
     /// What is in `loads`, as far as this process wrote it.
     written: Vec<abi::Load>,
+    /// The service whose loads are compared next.
+    next: u16,
 }
 
 impl Loads {
@@ -25,7 +28,7 @@ impl Loads {
         let mut written = vec![abi::Load::default(); SERVICES_MAX * NODES_MAX];
         sys::read_range(loads.fd().as_fd(), 0, &mut written)
             .map_err(DatapathError::map_io("loads"))?;
-        Ok(Self { loads, assigned, written })
+        Ok(Self { loads, assigned, written, next: 0 })
     }
 
     /// A service has a new table: turns begin anew.
@@ -70,6 +73,25 @@ impl Loads {
             }
         }
         self.write(&changed)
+    }
+
+    /// Compares the loads of the next service with what was written, and writes again what others
+    /// have changed: nobody else knows when turns began.
+    pub(crate) fn compare_next(&mut self) -> Result<Option<ChangedMap>, DatapathError> {
+        let service = self.next;
+        self.next = (service + 1) % SERVICES_MAX as u16;
+        let first = place(service, 0);
+        let mut there = vec![abi::Load::default(); NODES_MAX];
+        sys::read_range(self.loads.fd().as_fd(), first as u32, &mut there)
+            .map_err(DatapathError::map_io("loads"))?;
+        let written = self.written[first..].iter().copied();
+        let pairs = (first..).zip(written).zip(there).filter(|((_, load), there)| load != there);
+        let changed: Vec<(usize, abi::Load)> = pairs.map(|(written, _)| written).collect();
+        self.write(&changed)?;
+        Ok(changed.first().map(|(place, _)| ChangedMap {
+            map: ProgramMap::Loads,
+            key: format!("{} of service {service}", place - first),
+        }))
     }
 
     /// How many flows the program assigned to each of the first `nodes` nodes.

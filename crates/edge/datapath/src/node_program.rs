@@ -13,7 +13,7 @@ use crate::modes::How;
 use crate::object::{self, Loaded, Loader};
 use crate::removal;
 use crate::sys::Hook;
-use crate::tables::Tables;
+use crate::tables::{Findings, Tables};
 use crate::{DatapathError, PinPath, Sizes, pass};
 
 /// The node's program. Its methods are documented at those of [`crate::DispatchProgram`].
@@ -108,7 +108,9 @@ impl NodeProgram {
 
     /// See [`crate::DispatchProgram::changed`].
     pub fn changed(&mut self, now: Instant) -> Result<Vec<ChangedMap>, DatapathError> {
-        self.tables.changed(now)
+        let mut findings = Findings::default();
+        self.tables.compare(now, &mut findings);
+        findings.outcome()
     }
 
     /// See [`crate::DispatchProgram::counters`].

@@ -234,36 +234,6 @@ pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
     }
 }
 
-/// Reads `values.len()` elements of an array, at most [`BATCH_ELEMENTS`], from the index `first` on.
-pub(crate) fn read_array<V: Pod>(
-    map: BorrowedFd<'_>,
-    first: u32,
-    values: &mut [V],
-) -> io::Result<()> {
-    assert!(values.len() <= BATCH_ELEMENTS, "one batch");
-    let mut keys = [0_u32; BATCH_ELEMENTS];
-    // The kernel begins behind the key that it is given.
-    let (at, mut next) = (first.wrapping_sub(1), 0_u32);
-    let mut attr = BatchAttr {
-        at: if first == 0 { 0 } else { &raw const at as u64 },
-        next: &raw mut next as u64,
-        keys: keys.as_mut_ptr() as u64,
-        values: values.as_mut_ptr() as u64,
-        count: values.len() as u32,
-        map: map.as_raw_fd(),
-        ..BatchAttr::default()
-    };
-    match done(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr) {
-        // The last ones.
-        Err(error) if Errno::from_io_error(&error) != Some(Errno::NOENT) => return Err(error),
-        _ => {}
-    }
-    match attr.count as usize == values.len() {
-        true => Ok(()),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
-}
-
 /// The elements of an array that was made with `BPF_F_MMAPABLE`, to read.
 pub(crate) struct View {
     first: NonNull<AtomicU64>,

@@ -28,8 +28,8 @@ use crate::object::{Loaded, Misfits};
 use crate::sys::View;
 use crate::{DatapathError, abi, sys};
 
-pub(crate) use compare::difference;
 use compare::{Comparison, ROW_WORDS, RowSums};
+pub(crate) use compare::{Findings, difference};
 
 type HashTable<K, V> = aya::maps::HashMap<MapData, K, V>;
 

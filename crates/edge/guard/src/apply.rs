@@ -25,8 +25,11 @@ pub struct Applier {
     /// Whether the policy of this name uses weights.
     is_weighted: fn(&str) -> bool,
     version: TableVersion,
+    /// The nodes that were applied.
+    nodes: Vec<DatapathNode>,
+    /// Others may be there.
+    nodes_changed: bool,
     /// What was applied; `None`: something else may be there.
-    nodes: Option<Vec<DatapathNode>>,
     steerers: Option<Vec<([u8; 6], Steerer)>>,
     services: Option<Vec<DatapathService>>,
     /// The inputs of each service's rows.
@@ -57,7 +60,8 @@ impl Applier {
             own_mac,
             is_weighted,
             version: TableVersion::default(),
-            nodes: Some(Vec::new()),
+            nodes: Vec::new(),
+            nodes_changed: false,
             steerers: Some(Vec::new()),
             services: Some(Vec::new()),
             rows: HashMap::new(),
@@ -72,12 +76,13 @@ impl Applier {
     /// Others have changed this map: it is written with the next table, or with the same once more.
     pub fn forget(&mut self, map: ProgramMap) {
         match map {
-            ProgramMap::Nodes => self.nodes = None,
+            // Not what they were: rows still name them.
+            ProgramMap::Nodes => self.nodes_changed = true,
             ProgramMap::Steerers => self.steerers = None,
             ProgramMap::Services | ProgramMap::Vips => self.services = None,
             ProgramMap::Rows(address, protocol) => drop(self.rows.remove(&(address, protocol))),
-            // Not of a table.
-            ProgramMap::Settings | ProgramMap::Networks => {}
+            // Not of a table, or written again already.
+            ProgramMap::Settings | ProgramMap::Networks | ProgramMap::Loads => {}
         }
     }
 
@@ -86,7 +91,7 @@ impl Applier {
     /// Rows are written before the services that use them.
     pub fn apply(&mut self, table: &Table) -> Result<(), GuardError> {
         let nodes: Vec<DatapathNode> = table.nodes.iter().map(|node| self.node(node)).collect();
-        self.apply_nodes(openest(self.nodes.as_deref().unwrap_or_default(), &nodes))?;
+        self.apply_nodes(openest(&self.nodes, &nodes))?;
         let steerers = self.steerers_of(table);
         if self.steerers.as_ref() != Some(&steerers) {
             self.guard.ask(&Order::Steerers(self.side, steerers.clone()))?;
@@ -108,9 +113,9 @@ impl Applier {
     }
 
     fn apply_nodes(&mut self, nodes: Vec<DatapathNode>) -> Result<(), GuardError> {
-        if self.nodes.as_ref() != Some(&nodes) {
+        if self.nodes_changed || self.nodes != nodes {
             self.guard.ask(&Order::Nodes(self.side, nodes.clone()))?;
-            self.nodes = Some(nodes);
+            (self.nodes, self.nodes_changed) = (nodes, false);
         }
         Ok(())
     }

@@ -26,7 +26,9 @@ pub enum GuardError {
     #[error("device {0} has another MAC address than at the start: this process must start anew")]
     OtherDevice(String),
     /// The answer is invalid; netguard has another version.
-    #[error("netguard speaks another version of the protocol: restart it")]
+    #[error(
+        "netguard and skep run are of different builds: install both from the same one, then restart netguard, then skep run"
+    )]
     Foreign,
     /// The order is too long for one message.
     #[error("an order of {0} bytes is too long for netguard")]

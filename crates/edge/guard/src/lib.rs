@@ -8,7 +8,8 @@
 //! - [`confine`]: system calls and files that this process never needs.
 //!
 //! One message is one order or one answer (`SOCK_SEQPACKET`), so neither end ever waits for the
-//! rest of a message. Netguard serves only peers of the configured users, as identified by the
+//! rest of a message. The first message of a connection tells whether both ends are of builds that
+//! understand each other ([`GREETING`](skep_wire::guard::GREETING)). Netguard serves only peers of the configured users, as identified by the
 //! kernel (`SO_PEERCRED`), one at a time: two masters would undo each other's changes.
 
 #![forbid(unsafe_code)]
@@ -28,7 +29,7 @@ pub mod trust;
 mod user;
 
 pub use apply::Applier;
-pub use client::{Guard, open_again};
+pub use client::{Guard, is_listening, open_again};
 pub use complaints::Complaints;
 pub use error::GuardError;
 pub use server::{Listener, Serve, Visit};

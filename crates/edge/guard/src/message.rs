@@ -4,7 +4,15 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use serde::de::DeserializeOwned;
 use skep_wire::guard::MESSAGE_BYTES_MAX;
+
+/// What a message says; `None` if it is no such message, or has more bytes than that: the other end
+/// is of another build.
+pub(crate) fn decoded<T: DeserializeOwned>(message: &[u8]) -> Option<T> {
+    let (decoded, rest) = postcard::take_from_bytes(message).ok()?;
+    rest.is_empty().then_some(decoded)
+}
 
 /// Sends one complete message.
 pub(crate) fn put(socket: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {

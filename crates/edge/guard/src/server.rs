@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use skep_wire::guard::{MESSAGE_BYTES_MAX, Order, OrderReply};
+use skep_wire::guard::{GREETING, MESSAGE_BYTES_MAX, Order, OrderReply};
 
 use crate::limits::WAITING_MAX;
-use crate::message::{put, take};
+use crate::message::{decoded, put, take};
+
+/// Of what cannot be understood.
+const OTHER_BUILD: &str = "skep run and netguard are of different builds: install both from the same \
+    one, then restart netguard, then skep run";
 
 /// A socket at a path, which is removed on drop.
 #[derive(Debug)]
@@ -100,23 +104,29 @@ impl Drop for Listener {
 
 impl Visit {
     /// Lets `server` execute orders until the peer is gone, and tells it whenever there was none for
-    /// `silence_max`. An invalid order is refused, and the connection stays open.
+    /// `silence_max`. An invalid order is refused, and the connection stays open; so is every order of
+    /// a peer that has not sent [`GREETING`] first.
     pub fn serve(mut self, silence_max: Duration, server: &mut impl Serve) -> io::Result<()> {
+        let mut has_greeted = false;
         loop {
             if !is_readable(self.socket.as_fd(), Instant::now() + silence_max)? {
                 server.silent();
                 continue;
             }
             let order = match take(self.socket.as_fd(), &mut self.buffer) {
-                Ok(message) => postcard::from_bytes(message).ok(),
+                Ok(GREETING) => {
+                    has_greeted = true;
+                    put(self.socket.as_fd(), &encode(&OrderReply::Done))?;
+                    continue;
+                }
+                Ok(message) => decoded(message).filter(|_| has_greeted),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let unknown = "this order cannot be decoded: skep run and netguard are of different versions, restart both";
             let answer = match order {
                 Some(order) => server.perform(order),
-                None => OrderReply::Refused(unknown.to_owned()),
+                None => OrderReply::Refused(OTHER_BUILD.to_owned()),
             };
             put(self.socket.as_fd(), &encode(&answer))?;
         }

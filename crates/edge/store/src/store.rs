@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use arc_swap::ArcSwap;
+use skep_units::EPOCH_STORED_MAX;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
@@ -147,12 +148,13 @@ impl Store {
         self.start_watch(full_key(key)?, Box::new(notify))
     }
 
-    /// Stores `epoch` as the last one, unless a greater one is stored already.
+    /// Stores `epoch` as the last one, unless a greater one is stored already. A value that is no
+    /// epoch is replaced.
     pub fn record_epoch(&self, epoch: u64) -> Pending<()> {
         self.call(async move |backend, deadline| {
             loop {
                 let (last, expected) = read_epoch(backend, deadline).await?;
-                if last >= epoch && expected != Expected::Absent {
+                if last.is_some_and(|last| last >= epoch) {
                     return Ok(());
                 }
                 let text = epoch.to_string();
@@ -166,9 +168,13 @@ impl Store {
         })
     }
 
-    /// The greatest epoch recorded; 0 before the first.
+    /// The greatest epoch recorded; 0 before the first. An error if the value is no epoch.
     pub fn last_epoch(&self) -> Pending<u64> {
-        self.call(async |backend, deadline| Ok(read_epoch(backend, deadline).await?.0))
+        self.call(async |backend, deadline| match read_epoch(backend, deadline).await? {
+            (Some(epoch), _) => Ok(epoch),
+            (None, Expected::Absent) => Ok(0),
+            (None, _) => Err(foreign(EPOCH, "a number up to 2^62")),
+        })
     }
 
     /// Stores `text` as the current config; returns its revision.
@@ -394,13 +400,16 @@ async fn keep_up(backend: &Backend, key: &str, latest: &Latest<Seen>) {
     }
 }
 
-/// The last epoch, and the expectation for a put of the next one.
-async fn read_epoch(backend: &Backend, deadline: Instant) -> Result<(u64, Expected), StoreError> {
+/// The last epoch, if there is one, and the expectation for a put of the next one.
+async fn read_epoch(
+    backend: &Backend,
+    deadline: Instant,
+) -> Result<(Option<u64>, Expected), StoreError> {
     let Some(entry) = backend.get(EPOCH, deadline).await?.entry else {
-        return Ok((0, Expected::Absent));
+        return Ok((None, Expected::Absent));
     };
     let epoch = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse().ok());
-    let epoch = epoch.ok_or_else(|| foreign(EPOCH, "a number"))?;
+    let epoch = epoch.filter(|epoch| *epoch <= EPOCH_STORED_MAX);
     Ok((epoch, Expected::Revision(entry.revision)))
 }
 

@@ -23,7 +23,7 @@ use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_peer::{Socket, SocketSettings};
-use skep_steering::{Plans, services_loads};
+use skep_steering::{Plans, load_orders};
 use skep_units::{Now, Rng};
 use skep_wire::message::{Message, Name, NodeBeat, NodeLoad};
 use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId, Stamp};
@@ -215,7 +215,7 @@ impl Cluster {
     /// Once in each round of heartbeats, as the event loop.
     fn tell_loads(&mut self) {
         let start = cpu_ns();
-        let told = services_loads(&self.told, self.publisher.detector());
+        let told = load_orders(&self.told, self.publisher.detector());
         self.costs.heartbeats += cpu_ns() - start;
         let loads = told.iter().map(|told| told.services.len() * told.loads.len());
         let (services, nodes) = (self.dispatchers.len(), self.told.nodes.len());

@@ -27,8 +27,8 @@ use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
 use crate::heartbeats::HeartbeatTurns;
 use crate::limits::PATIENCE_AT_START_MS;
+use crate::load_orders::load_orders;
 use crate::netguard_executor::{Job, News, conflicts};
-use crate::node_loads::services_loads;
 use crate::node_view::NodeView;
 use crate::packet_path::{PathState, PathWishes};
 use crate::planner::{DrainOrder, PlanView};
@@ -263,7 +263,7 @@ impl DirectLoop {
             self.listen_to(&node.name, node.address);
             if node.is_drained != was_drained.contains(&node.name) {
                 let (name, is_drained) = (node.name.clone(), node.is_drained);
-                self.plans.order(DrainOrder { name, is_drained });
+                self.plans.order(DrainOrder { name, is_drained, at: now() });
             }
         }
         self.told = table;
@@ -428,7 +428,7 @@ impl DirectLoop {
     }
 
     fn tell_loads(&mut self) {
-        for told in services_loads(&self.told, self.publisher.detector()) {
+        for told in load_orders(&self.told, self.publisher.detector()) {
             self.job(Job::Loads(told.services, told.loads));
         }
     }

@@ -24,8 +24,8 @@ mod event_loop;
 mod flow_streams;
 mod heartbeats;
 mod limits;
+mod load_orders;
 mod netguard_executor;
-mod node_loads;
 mod node_view;
 mod packet_path;
 mod plan;
@@ -36,6 +36,6 @@ mod status;
 mod table_handover;
 
 pub use direct::{Direct, DirectError, DirectParts};
-pub use node_loads::{ServicesLoads, services_loads};
+pub use load_orders::{LoadOrder, load_orders};
 pub use plan::Plans;
 pub use status::{OnTerm, PeerStatus, SteeringStatus};

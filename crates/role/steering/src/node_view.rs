@@ -9,7 +9,7 @@ use skep_units::Now;
 use skep_wire::message::{Name, NodeBeat};
 use skep_wire::table::TableVersion;
 
-use crate::limits::{ANSWERING_MS, COMPARE_MS};
+use crate::limits::{ANSWERING_MS, NODE_TABLES_MS};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl NodeView {
         if now < self.compare_at {
             return;
         }
-        self.compare_at = now.plus_ms(COMPARE_MS);
+        self.compare_at = now.plus_ms(NODE_TABLES_MS);
         let behind = |beat: &NodeBeat| {
             let is_same = beat.table.epoch == told.epoch;
             let applied = if is_same { beat.table.generation } else { 0 };

@@ -16,6 +16,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use skep_cluster::table_publisher::TablePlan;
 use skep_peer::Pulse;
+use skep_units::Now;
 use skep_wire::message::{Mac, Name};
 
 use crate::limits::{DRAINS_MAX, PLAN_MS};
@@ -27,6 +28,8 @@ use crate::queue::{Popped, Queue};
 pub(crate) struct DrainOrder {
     pub(crate) name: Name,
     pub(crate) is_drained: bool,
+    /// Since when it is known here.
+    pub(crate) at: Now,
 }
 
 /// See the module.
@@ -95,13 +98,10 @@ impl Planner {
         }
     }
 
-    fn execute(&self, DrainOrder { name, is_drained }: &DrainOrder) {
+    fn execute(&self, &DrainOrder { ref name, is_drained, at }: &DrainOrder) {
         for service in self.plans.dispatchers() {
             // Unknown here: the config files differ, which is said elsewhere.
-            let _ = match is_drained {
-                true => service.drain(name.as_str()),
-                false => service.resume(name.as_str()),
-            };
+            let _ = service.follow_drain(name.as_str(), is_drained, at);
         }
     }
 
@@ -178,6 +178,8 @@ mod tests {
     use super::*;
     use crate::plan::tests::{config, dispatchers};
 
+    use crate::clock::now;
+
     const MACS: [Mac; 1] = [[2; 6]];
 
     fn planner(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> (Planner, PlanView) {
@@ -205,16 +207,42 @@ mod tests {
         view.look(&MACS);
         assert_eq!(closed(&view), Some(vec![]));
         let name = Name::new("b").unwrap();
-        view.order(DrainOrder { name: name.clone(), is_drained: true });
+        let order = DrainOrder { name, is_drained: true, at: now() };
+        view.order(order.clone());
         view.look(&MACS);
         assert_eq!(closed(&view), None);
         drop(planner.shared.orders.try_take());
-        planner.execute(&DrainOrder { name, is_drained: true });
+        planner.execute(&order);
         planner.look();
         planner.shared.done.store(1, Ordering::Release);
         assert_eq!(closed(&view), None, "it has not looked yet");
         view.look(&MACS);
         assert_eq!(closed(&view), Some(vec!["b"]));
+    }
+
+    #[test]
+    fn a_command_that_comes_after_an_order_stands() {
+        let config = config();
+        let dispatchers = dispatchers(&config);
+        let (mut planner, mut view) = planner(&config, &dispatchers);
+        let order =
+            |is_drained| DrainOrder { name: Name::new("b").unwrap(), is_drained, at: now() };
+        // The order waits while the operator, who sees another dispatcher fail, resumes the node.
+        let late = order(true);
+        dispatchers.iter().for_each(|service| service.resume("b").unwrap());
+        planner.execute(&late);
+        let mut closed_now = |planner: &mut Planner| {
+            planner.look();
+            view.look(&MACS);
+            closed(&view).unwrap().len()
+        };
+        assert_eq!(closed_now(&mut planner), 0);
+        // Orders of one time do not depend on commands of an earlier one.
+        let at = now().plus_ms(1);
+        planner.execute(&DrainOrder { at, ..order(true) });
+        assert_eq!(closed_now(&mut planner), 1);
+        planner.execute(&DrainOrder { at, ..order(false) });
+        assert_eq!(closed_now(&mut planner), 0);
     }
 
     #[test]
@@ -225,7 +253,7 @@ mod tests {
         let orders = DRAINS_MAX + 3;
         let name = Name::new("c").unwrap();
         for turn in 0..orders {
-            view.order(DrainOrder { name: name.clone(), is_drained: turn % 2 == 0 });
+            view.order(DrainOrder { name: name.clone(), is_drained: turn % 2 == 0, at: now() });
         }
         assert_eq!(view.unsent.len(), 3);
         let watchdog = skep_peer::Watchdog::default();

@@ -1,7 +1,7 @@
 //! Messages: what is written is read again, and nothing else is a message.
 
 use proptest::prelude::*;
-use skep_units::Rng;
+use skep_units::{EPOCH_MAX, Rng};
 use skep_wire::delta::{NotItsBase, TableDelta};
 use skep_wire::guard::{self, Order, Side, Steerer};
 use skep_wire::limits::{
@@ -108,7 +108,7 @@ fn table(nodes: u16, services: u16, is_worst: bool) -> Table {
             .collect(),
     };
     Table {
-        version: TableVersion { epoch: u64::MAX, generation: u64::MAX },
+        version: TableVersion { epoch: EPOCH_MAX, generation: u64::MAX },
         services: (0..services).map(service).collect(),
         nodes: (0..nodes).map(node).collect(),
         memberships: (0..memberships).map(membership).collect(),
@@ -204,7 +204,8 @@ fn beats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
 #[test]
 fn beyond_the_bounds_is_no_message() {
     type Change = fn(&mut Table);
-    let changes: [(&str, Change); 12] = [
+    let changes: [(&str, Change); 13] = [
+        ("an epoch after which there is none", |it| it.version.epoch = u64::MAX),
         ("an index too high", |it| it.nodes[3].index = NODES_MAX as u16),
         ("an index twice", |it| it.nodes[1].index = 0),
         ("nodes out of order", |it| it.nodes.swap(0, 1)),
@@ -227,7 +228,15 @@ fn beyond_the_bounds_is_no_message() {
         NodeBeat { addresses: vec!["::1".parse().unwrap(); ADDRESSES_MAX + 1], ..node_beat() };
     let mut stray = flows(1);
     stray.flows[0].service = SERVICES_MAX as u16;
+    let epoch = EPOCH_MAX + 1;
+    let hears = Some(Hears { dispatcher: PeerId::of("d"), epoch, ago_ms: 1 });
+    let late = TableVersion { epoch, generation: 1 };
     for message in [
+        Message::Dispatcher(DispatcherBeat { epoch, ..dispatcher_beat() }),
+        Message::Dispatcher(DispatcherBeat { hears, ..dispatcher_beat() }),
+        Message::Dispatcher(DispatcherBeat { table: late, ..dispatcher_beat() }),
+        Message::Node(NodeBeat { hears, ..node_beat() }),
+        Message::Node(NodeBeat { table: late, ..node_beat() }),
         Message::Node(many),
         Message::Node(NodeBeat { services: vec![1; SERVICES_MAX + 1], ..node_beat() }),
         Message::Node(NodeBeat { index: Some(NODES_MAX as u16), ..node_beat() }),

@@ -98,6 +98,8 @@ fn another_leader_is_named_with_the_epoch_that_it_wrote_itself() {
     assert_eq!(observer.view(Now(0), None, false), held(0), "that is the last leader's");
     observer.store_mut().active = Some((other, 41));
     assert_eq!(observer.view(Now(25), None, false), held(41));
+    observer.store_mut().active = Some((other, u64::MAX));
+    assert_eq!(observer.view(Now(40), None, false), held(0), "damage: none could be later");
     observer.store_mut().leader = StoreLeader::Unknown;
     assert_eq!(observer.view(Now(50), None, false), LeaseView::Unknown);
     assert_eq!(observer.store().written, [], "a standby writes nothing");

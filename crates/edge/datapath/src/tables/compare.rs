@@ -25,6 +25,14 @@ use crate::{DatapathError, abi, sys};
 #[derive(Clone)]
 pub(super) struct RowSums(Vec<u64>);
 
+/// What comparisons have found.
+#[derive(Default)]
+pub(crate) struct Findings {
+    changed: Vec<ChangedMap>,
+    /// The first of those that failed.
+    failure: Option<DatapathError>,
+}
+
 /// How far the comparison is.
 #[derive(Default)]
 pub(super) struct Comparison {
@@ -36,6 +44,25 @@ pub(super) struct Comparison {
     place: usize,
     /// The first of them.
     row: usize,
+}
+
+impl Findings {
+    /// A map was compared. One that cannot be read keeps no other from being compared.
+    pub(crate) fn add(&mut self, found: Result<Option<ChangedMap>, DatapathError>) {
+        match found {
+            Ok(changed) => self.changed.extend(changed),
+            Err(failure) => drop(self.failure.get_or_insert(failure)),
+        }
+    }
+
+    /// The maps that have changed. A failure must not hide them, as they are not looked at again for a
+    /// while; if it lasts, it is told the next time.
+    pub(crate) fn outcome(self) -> Result<Vec<ChangedMap>, DatapathError> {
+        match self.failure {
+            Some(failure) if self.changed.is_empty() => Err(failure),
+            _ => Ok(self.changed),
+        }
+    }
 }
 
 impl RowSums {
@@ -57,32 +84,32 @@ impl RowSums {
 }
 
 impl Tables {
-    /// Maps that differ from what was written, of those that it is time to compare: to be called
-    /// several times a second.
-    pub(crate) fn changed(&mut self, now: Instant) -> Result<Vec<ChangedMap>, DatapathError> {
+    /// Looks for maps that differ from what was written, of those that it is time to compare: to be
+    /// called several times a second.
+    pub(crate) fn compare(&mut self, now: Instant, findings: &mut Findings) {
         let every = Duration::from_millis(COMPARE_MS);
         let is_due = self.comparison.maps_at.is_none_or(|at| now - at >= every);
-        let mut changed = Vec::new();
         if is_due {
             self.comparison.maps_at = Some(now);
-            changed = self.changed_maps()?;
+            self.compare_maps(findings);
         }
         let since = self.comparison.rows_at.replace(now).map_or(Duration::ZERO, |at| now - at);
         let rows = self.places.iter().filter(|place| place.present().is_some()).count() * ROWS;
         // After a pause not all at once: orders wait meanwhile.
         let due = rows as u128 * since.min(every).as_micros() / u128::from(COMPARE_ALL_MS * 1_000);
-        self.compare_rows(due as usize, &mut changed);
-        Ok(changed)
+        self.compare_rows(due as usize, &mut findings.changed);
     }
 
-    fn changed_maps(&self) -> Result<Vec<ChangedMap>, DatapathError> {
+    fn compare_maps(&self, findings: &mut Findings) {
         let Self { settings, nodes, steerers, services, written, .. } = self;
-        let there = settings.get(&0, 0).map_err(DatapathError::map("settings"))?;
-        let settings = (there != written.settings)
-            .then(|| ChangedMap { map: ProgramMap::Settings, key: "0".to_owned() });
+        let settings = settings.get(&0, 0).map_err(DatapathError::map("settings"));
+        findings.add(settings.map(|there| {
+            (there != written.settings)
+                .then(|| ChangedMap { map: ProgramMap::Settings, key: "0".to_owned() })
+        }));
         let nodes = written.nodes.as_ref().map(|written| {
             let mut there = [abi::Node::default(); NODES_MAX];
-            sys::read_array(nodes.map().fd().as_fd(), 0, &mut there)?;
+            sys::read_range(nodes.map().fd().as_fd(), 0, &mut there)?;
             let at = written.iter().zip(&there).position(|(written, there)| written != there);
             Ok(at.map(|at| ChangedMap { map: ProgramMap::Nodes, key: at.to_string() }))
         });
@@ -107,11 +134,10 @@ impl Tables {
             ("services", services_there),
             ("vips", vips_there),
         ];
-        let mut changed: Vec<ChangedMap> = settings.into_iter().collect();
         for (map, compared) in compared {
-            changed.extend(compared.transpose().map_err(DatapathError::map_io(map))?.flatten());
+            let found = compared.transpose().map_err(DatapathError::map_io(map));
+            findings.add(found.map(Option::flatten));
         }
-        Ok(changed)
     }
 
     /// Goes on with so many rows.
@@ -174,4 +200,25 @@ pub(super) const ROW_WORDS: usize = size_of::<abi::Row>() / size_of::<u64>();
 fn mix(sum: u64, word: u64) -> u64 {
     let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_comparison_that_fails_hides_nothing_that_others_find() {
+        let changed = |key: &str| ChangedMap { map: ProgramMap::Nodes, key: key.to_owned() };
+        let failed = || Err(DatapathError::map_io("nodes")(io::ErrorKind::NotFound.into()));
+        let mut findings = Findings::default();
+        for found in [Ok(Some(changed("1"))), failed(), Ok(None), Ok(Some(changed("2")))] {
+            findings.add(found);
+        }
+        assert_eq!(findings.outcome().unwrap(), [changed("1"), changed("2")]);
+        let mut findings = Findings::default();
+        findings.add(Ok(None));
+        findings.add(failed());
+        assert!(findings.outcome().unwrap_err().to_string().contains("nodes"));
+    }
 }

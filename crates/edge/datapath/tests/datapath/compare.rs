@@ -8,7 +8,7 @@ use aya::maps::{Array, HashMap, LpmTrie, Map, MapData};
 use skep_datapath::limits::COMPARE_ALL_MS;
 use skep_datapath::{DispatchProgram, PinPath};
 use skep_wire::guard::{ChangedMap, ProgramMap, Steerer};
-use skep_wire::steer::{Network, Protocol, ROWS};
+use skep_wire::steer::{NODES_MAX, Network, Protocol, ROWS, WeightedLoad};
 
 use crate::common::{Bed, SETTINGS, configure, in_bed, node, node_mac, rows, service};
 
@@ -153,6 +153,29 @@ fn changes_of_rows_and_networks_are_found_within_the_bound_and_undone() {
         scene.finds(ProgramMap::Networks, "192.0.2.0/24", COMPARE_ALL_MS);
         scene.write_networks();
         assert_eq!(scene.find().0, []);
+    });
+}
+
+#[test]
+fn changes_of_loads_are_found_within_the_bound_and_written_again() {
+    in_bed(|bed| {
+        let mut scene = Scene::new(bed);
+        let load = WeightedLoad { node: 1, weight: 3, load: 7 };
+        scene.dispatch.set_loads(&[0, 1], &[load]).unwrap();
+        assert_eq!(scene.find().0, []);
+        for (service, node) in [(1, 1), (63, 1_023)] {
+            let at = service * NODES_MAX as u32 + node;
+            let value = |scene: &Scene<'_>| {
+                let map: Array<MapData, [u8; 32]> = scene.map("loads").try_into().unwrap();
+                map.get(&at, 0).unwrap()
+            };
+            let before = value(&scene);
+            change_element(scene.map("loads"), at, |load: &mut [u8; 32]| load.fill(0xff));
+            let key = format!("{node} of service {service}");
+            scene.finds(ProgramMap::Loads, &key, COMPARE_ALL_MS);
+            assert_eq!(value(&scene), before);
+            assert_eq!(scene.find().0, []);
+        }
     });
 }
 

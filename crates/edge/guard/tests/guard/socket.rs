@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use skep_guard::{Guard, GuardError, Listener, Serve};
-use skep_wire::guard::{MESSAGE_BYTES_MAX, MachineState, Order, OrderReply, Side, VipHolder};
+use skep_wire::guard::{
+    GREETING, MESSAGE_BYTES_MAX, MachineState, Order, OrderReply, Side, VipHolder,
+};
 
 fn me() -> u32 {
     rustix::process::getuid().as_raw()
@@ -80,15 +82,26 @@ fn what_is_no_order_is_refused_and_the_next_is_heard() {
     });
     let raw = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
     rustix::net::connect(&raw, &SocketAddrUnix::new(&path).unwrap()).unwrap();
-    let garbage = [vec![0xff; 100], vec![0; MESSAGE_BYTES_MAX + 7], vec![250]];
-    for message in garbage {
-        rustix::net::send(&raw, &message, SendFlags::empty()).unwrap();
+    let ask = |message: &[u8]| {
+        rustix::net::send(&raw, message, SendFlags::empty()).unwrap();
         let mut buffer = [0; 256];
         let (len, _) =
             rustix::net::recv(&raw, &mut buffer, rustix::net::RecvFlags::empty()).unwrap();
-        let told: OrderReply = postcard::from_bytes(&buffer[..len]).unwrap();
+        postcard::from_bytes::<OrderReply>(&buffer[..len]).unwrap()
+    };
+    let claim = postcard::to_allocvec(&Order::Claim).unwrap();
+    // As a process of a build without a greeting does, or of another one.
+    for message in [&claim[..], b"\xffskep netguard 0", &claim] {
+        let OrderReply::Refused(why) = ask(message) else { panic!("{message:?}") };
+        assert!(why.contains("are of different builds: install both"), "{why}");
+    }
+    assert_eq!((ask(GREETING), ask(&claim)), (OrderReply::Done, OrderReply::Done));
+    let longer = [&claim[..], &[0]].concat();
+    for message in [vec![0xff; 100], vec![0; MESSAGE_BYTES_MAX + 7], vec![250], longer] {
+        let told = ask(&message);
         assert!(matches!(told, OrderReply::Refused(_)), "{told:?}");
     }
+    assert_eq!(ask(&claim), OrderReply::Done);
     drop(raw);
     guard.join().unwrap().unwrap();
 }
@@ -102,9 +115,8 @@ fn strangers_are_sent_away_and_a_living_guard_is_not_replaced() {
         std::io::ErrorKind::AddrInUse
     );
     // Its own look at the path is the first stranger, this client the second.
-    let client = Guard::connect(&path).unwrap();
     let guard = thread::spawn(move || listener.accept(SILENCE).map(drop));
-    assert!(matches!(client.ask(&Order::Claim), Err(GuardError::Gone(_))));
+    assert!(matches!(Guard::connect(&path), Err(GuardError::Gone(_))));
     drop(guard);
 }
 

@@ -18,6 +18,17 @@ fn open(file: &Path) -> Store {
 }
 
 #[test]
+fn an_epoch_that_leaves_no_later_ones_is_damage_and_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("state"));
+    store.record_epoch(u64::MAX).wait().unwrap();
+    let damage = store.last_epoch().wait();
+    assert!(matches!(damage, Err(StoreError::Foreign { .. })), "{damage:?}");
+    store.record_epoch(9).wait().unwrap();
+    assert_eq!(store.last_epoch().wait().unwrap(), 9);
+}
+
+#[test]
 fn values_epoch_and_config_outlive_the_process() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("state");

@@ -6,7 +6,7 @@ use skep_cluster::{Member, MembershipError};
 use skep_config::{DIRECT_POLICY_NAMES, DispatchMode};
 use skep_http::Host;
 use skep_policy::UnknownPolicy;
-use skep_units::NodeId;
+use skep_units::{NodeId, Now};
 
 use crate::service::dispatcher::Dispatcher;
 use crate::service::settings::ServiceSettings;
@@ -107,11 +107,7 @@ impl Dispatcher {
     /// # Errors
     /// An unknown name.
     pub fn drain(&self, name: &str) -> Result<(), ServiceControlError> {
-        self.with_node(name, |state, now, id| {
-            let event = state.membership.drain(now, id)?;
-            state.note(event);
-            Ok(())
-        })
+        self.set_drained(name, true, None)
     }
 
     /// Requests for a node again, as soon as checks allow it.
@@ -119,11 +115,21 @@ impl Dispatcher {
     /// # Errors
     /// An unknown name, or a node that is being removed.
     pub fn resume(&self, name: &str) -> Result<(), ServiceControlError> {
-        self.with_node(name, |state, now, id| {
-            let event = state.membership.resume(now, id)?;
-            state.note(event);
-            Ok(())
-        })
+        self.set_drained(name, false, None)
+    }
+
+    /// Drains a node or resumes it, as the active dispatcher has done: known here since `at`. A
+    /// command that was given here at that time or later stands.
+    ///
+    /// # Errors
+    /// As [`Self::drain`] and [`Self::resume`].
+    pub fn follow_drain(
+        &self,
+        name: &str,
+        is_drained: bool,
+        at: Now,
+    ) -> Result<(), ServiceControlError> {
+        self.set_drained(name, is_drained, Some(at))
     }
 
     /// Changes a node's share under weighted policies.
@@ -166,10 +172,34 @@ impl Dispatcher {
         })
     }
 
+    /// Without a time it is a command, which counts from now on.
+    fn set_drained(
+        &self,
+        name: &str,
+        is_drained: bool,
+        known_at: Option<Now>,
+    ) -> Result<(), ServiceControlError> {
+        self.with_node(name, |state, now, id| {
+            let commanded_at = state.details.get(&id).and_then(|details| details.drain_set_at);
+            if known_at.is_some_and(|known_at| commanded_at >= Some(known_at)) {
+                return Ok(());
+            }
+            let event = match is_drained {
+                true => state.membership.drain(now, id)?,
+                false => state.membership.resume(now, id)?,
+            };
+            if let Some(details) = state.details.get_mut(&id).filter(|_| known_at.is_none()) {
+                details.drain_set_at = Some(now);
+            }
+            state.note(event);
+            Ok(())
+        })
+    }
+
     fn with_node(
         &self,
         name: &str,
-        job: impl FnOnce(&mut ServiceState, skep_units::Now, NodeId) -> Result<(), MembershipError>,
+        job: impl FnOnce(&mut ServiceState, Now, NodeId) -> Result<(), MembershipError>,
     ) -> Result<(), ServiceControlError> {
         self.change(|state, now| {
             let id = match state.membership.find(name) {

@@ -6,8 +6,8 @@
 //! that one gets no time.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use skep_units::Now;
@@ -17,10 +17,14 @@ use skep_wire::seal::Stamp;
 
 use crate::limits::REPORT_READS_MAX;
 
-/// The reports of all nodes, at most [`PEERS_MAX`].
+/// The reports of all nodes: those of services, and at most [`PEERS_MAX`] with those that are only
+/// heard.
 #[derive(Debug, Default)]
 pub(crate) struct NodeReports {
     cells: ArcSwap<Cells>,
+    /// Held while a service gets a cell, and while cells that no service has are forgotten; not by
+    /// who brings reports.
+    users: Mutex<()>,
 }
 
 type Cells = HashMap<Name, Arc<ReportCell>>;
@@ -52,20 +56,11 @@ pub(crate) struct HeardReport {
 }
 
 impl NodeReports {
-    /// The report of a node. Beyond [`PEERS_MAX`] nodes it is one that nobody writes.
+    /// The report of a node of a service, for as long as the service keeps it.
     pub(crate) fn cell(&self, name: &Name) -> Arc<ReportCell> {
-        if let Some(cell) = self.cells.load().get(name) {
-            return Arc::clone(cell);
-        }
-        let new = Arc::<ReportCell>::default();
-        self.cells.rcu(|cells| {
-            let mut cells = Cells::clone(cells);
-            if cells.len() < PEERS_MAX {
-                cells.entry(name.clone()).or_insert_with(|| Arc::clone(&new));
-            }
-            cells
-        });
-        self.cells.load().get(name).map_or(new, Arc::clone)
+        let _users = self.lock_users();
+        // Nodes of services are bounded by the services.
+        self.find_or_add(name, usize::MAX).unwrap_or_default()
     }
 
     /// Records a report; false if it is not the latest. Without a stamp it is from the node of
@@ -79,7 +74,9 @@ impl NodeReports {
     ) -> bool {
         match self.cells.load().get(name) {
             Some(cell) => cell.write(now, stamp, load),
-            None => self.cell(name).write(now, stamp, load),
+            None => {
+                self.find_or_add(name, PEERS_MAX).is_some_and(|cell| cell.write(now, stamp, load))
+            }
         }
     }
 
@@ -93,6 +90,7 @@ impl NodeReports {
     /// The nodes of a config from now on. Others are shown again when they are heard; they are
     /// forgotten as soon as no service has them.
     pub(crate) fn reload(&self, configured: &[Name]) {
+        let _users = self.lock_users();
         self.cells.rcu(|cells| {
             let mut cells = Cells::clone(cells);
             // The clone holds it, too.
@@ -118,6 +116,28 @@ impl NodeReports {
             Some((name.clone(), version, report))
         };
         listed.filter_map(read).collect()
+    }
+}
+
+impl NodeReports {
+    /// The cell of a node; none if it has none and there are `cells_max`.
+    fn find_or_add(&self, name: &Name, cells_max: usize) -> Option<Arc<ReportCell>> {
+        if let Some(cell) = self.cells.load().get(name) {
+            return Some(Arc::clone(cell));
+        }
+        let new = Arc::<ReportCell>::default();
+        self.cells.rcu(|cells| {
+            let mut cells = Cells::clone(cells);
+            if cells.len() < cells_max {
+                cells.entry(name.clone()).or_insert_with(|| Arc::clone(&new));
+            }
+            cells
+        });
+        self.cells.load().get(name).map(Arc::clone)
+    }
+
+    fn lock_users(&self) -> MutexGuard<'_, ()> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -306,5 +326,34 @@ mod tests {
         reports.hear(Now(1), &name("one more"), None, &load(1));
         assert_eq!(reports.listed(), []);
         assert_eq!(reports.cells.load().len(), PEERS_MAX);
+        let of_service = reports.cell(&name("one more"));
+        assert!(reports.hear(Now(2), &name("one more"), None, &load(2)));
+        assert_eq!(
+            of_service.read().unwrap().1.load,
+            load(2),
+            "nodes of services have their place"
+        );
+    }
+
+    #[test]
+    fn a_service_that_gets_a_node_during_reloads_hears_of_it() {
+        let reports = NodeReports::default();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    reports.reload(&[]);
+                }
+            });
+            let heard = (1..=20_000).all(|number| {
+                // It was heard before a service has it.
+                reports.hear(Now(0), &name("a"), None, &load(0));
+                let cell = reports.cell(&name("a"));
+                reports.hear(Now(number), &name("a"), None, &load(number));
+                cell.read().is_some_and(|(_, report)| report.load == load(number))
+            });
+            is_over.store(true, Ordering::Relaxed);
+            assert!(heard);
+        });
     }
 }

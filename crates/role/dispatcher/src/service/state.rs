@@ -59,6 +59,8 @@ pub(crate) struct Details {
     pub(crate) since: Now,
     /// A check is in progress.
     pub(crate) is_checking: bool,
+    /// When it was drained or resumed by a command to this dispatcher.
+    pub(crate) drain_set_at: Option<Now>,
     /// How often its heartbeats had stopped when that was looked at last.
     silences: u64,
 }
@@ -112,6 +114,7 @@ impl ServiceState {
             bows_out: false,
             since: now,
             is_checking: false,
+            drain_set_at: None,
             silences: 0,
         };
         if let Some(reports) = &self.reports {

@@ -13,7 +13,7 @@ use crate::plan::is_weighted;
 
 /// Services, by their ids, and the loads of all nodes for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServicesLoads {
+pub struct LoadOrder {
     pub services: Vec<u16>,
     pub loads: Vec<WeightedLoad>,
 }
@@ -26,7 +26,7 @@ struct Counted {
 }
 
 /// The loads of the nodes of `table` for its services whose policies count them.
-pub fn services_loads(table: &Table, detector: &FailureDetector) -> Vec<ServicesLoads> {
+pub fn load_orders(table: &Table, detector: &FailureDetector) -> Vec<LoadOrder> {
     let mut groups: Vec<(Counted, Vec<u16>)> = Vec::new();
     for service in table.services.iter().filter(|it| it.service.measure == Measure::Load) {
         let (counted, id) = (Counted::by(service), service.service.id);
@@ -46,7 +46,7 @@ pub fn services_loads(table: &Table, detector: &FailureDetector) -> Vec<Services
             weight: if counted.is_weighted { node.weight.max(1) } else { 1 },
             load: counted.of(&beat.load),
         };
-        ServicesLoads { services, loads: heard.iter().map(load).collect() }
+        LoadOrder { services, loads: heard.iter().map(load).collect() }
     };
     groups.into_iter().map(loads).collect()
 }
@@ -135,11 +135,11 @@ mod tests {
             nodes: vec![node(0), node(1)],
             ..Table::default()
         };
-        let loads = |services: &[u16], weight, load| ServicesLoads {
+        let loads = |services: &[u16], weight, load| LoadOrder {
             services: services.to_vec(),
             loads: vec![WeightedLoad { node: 0, weight, load }],
         };
-        let told = services_loads(&table, &detector);
+        let told = load_orders(&table, &detector);
         assert_eq!(told, [loads(&[0, 3], 1, 5), loads(&[2], 7, 5), loads(&[4], 1, 3)]);
     }
 }
