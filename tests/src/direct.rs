@@ -23,7 +23,7 @@ use skep_testclient::{HOST, RawClient, request_bytes};
 pub use crate::loads::Loads;
 use crate::process::{Finished, Skep};
 use crate::site::Site;
-use crate::turn::Turn;
+use crate::turn::{Turn, heartbeats};
 use crate::wait::{PATIENCE, poll_until, skip};
 
 /// Port of the service.
@@ -80,7 +80,8 @@ pub struct Setup {
     pub is_other_first: bool,
     /// Lines of `[[site]]`.
     pub site: String,
-    /// Whether no other test has a bed meanwhile: this one takes all that the machine has.
+    /// Whether no other test has a bed meanwhile: this one takes all that the machine has, and
+    /// its heartbeats are the product's.
     pub alone: bool,
 }
 
@@ -516,7 +517,8 @@ impl DirectCluster {
              metrics.listen = \"127.0.0.1:{METRICS_PORT}\"\n\
              limits.connections_per_address_max = 65536\n\
              timeouts.write_stall_ms = \"2m\"\n\
-             {lines}\n[direct]\nguard_dir = \"{root}/guard\"\n{direct}\n{}{}",
+             {lines}\n[direct]\nguard_dir = \"{root}/guard\"\n{}{direct}\n{}{}",
+            heartbeats(setup.alone),
             services.concat(),
             setup
                 .dispatchers

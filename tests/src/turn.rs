@@ -6,8 +6,16 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// Beds at a time. Most tests wait for timers of the product.
 const TURNS: usize = 4;
 
+/// Heartbeats of clusters that share the machine with others, whose threads run up to 150 ms late.
+const HEARTBEATS: &str = "heartbeat_ms = \"50ms\"\nheartbeats_missed_max = 6\n";
+
 static FREE: Mutex<usize> = Mutex::new(TURNS);
 static FREED: Condvar = Condvar::new();
+
+/// Lines of `[direct]`: the product's own heartbeats where the cluster is alone.
+pub(crate) fn heartbeats(alone: bool) -> &'static str {
+    if alone { "" } else { HEARTBEATS }
+}
 
 /// Leave to have a bed; given back when dropped.
 pub(crate) struct Turn {

@@ -12,6 +12,20 @@ const DOWNLOADS: u64 = 2000;
 /// Short requests of each client in a second.
 const PER_SECOND: u32 = 100;
 
+/// Two dispatchers, with the product's heartbeats.
+fn start_alone() -> Option<DirectCluster> {
+    DirectCluster::start(Setup { alone: true, ..Setup::default() })
+}
+
+/// The standby that took over is still active. A busy machine may delay its heartbeats for longer than
+/// the timeout; the other one takes over for that, and for nothing else.
+#[track_caller]
+fn assert_stays_active(cluster: &DirectCluster, standby: &str, other: &str) {
+    let active = cluster.wait_active();
+    let log = cluster.log(other);
+    assert!(active == standby || log.contains("no heartbeat of active"), "{active}: {log}");
+}
+
 /// Downloads that flow and short requests at an even rate, by every client.
 struct Traffic<'a> {
     cluster: &'a DirectCluster,
@@ -69,7 +83,7 @@ impl<'a> Traffic<'a> {
 #[test]
 fn the_active_dispatchers_machine_dies_and_no_connection_is_lost() {
     let Some(_crowd) = Crowd::of(3 * DOWNLOADS) else { return };
-    let Some(cluster) = DirectCluster::start(Setup::default()) else { return };
+    let Some(cluster) = start_alone() else { return };
     let (active, standby) = (cluster.wait_active(), cluster.standby());
     let traffic = Traffic::start(&cluster);
     cluster.machine(&active).kill().unwrap();
@@ -83,13 +97,13 @@ fn the_active_dispatchers_machine_dies_and_no_connection_is_lost() {
     cluster.wait_log(&active, &format!("heartbeat from dispatcher {standby}"));
     traffic.wait_flowing();
     traffic.finish("it comes back");
-    assert_eq!(cluster.wait_active(), standby);
+    assert_stays_active(&cluster, &standby, &active);
 }
 
 #[test]
 fn the_active_dispatchers_cable_is_pulled_and_put_in_again() {
     let Some(_crowd) = Crowd::of(3 * DOWNLOADS) else { return };
-    let Some(cluster) = DirectCluster::start(Setup::default()) else { return };
+    let Some(cluster) = start_alone() else { return };
     let (active, standby) = (cluster.wait_active(), cluster.standby());
     let traffic = Traffic::start(&cluster);
     cluster.machine(&active).down().unwrap();
@@ -97,7 +111,7 @@ fn the_active_dispatchers_cable_is_pulled_and_put_in_again() {
     traffic.wait_flowing();
     // Nobody has told the old one: it holds the address until it hears.
     cluster.machine(&active).up().unwrap();
-    assert_eq!(cluster.wait_active(), standby);
+    assert_stays_active(&cluster, &standby, &active);
     traffic.finish("the active dispatcher's cable pulled and put in again");
 }
 
@@ -124,9 +138,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 #[test]
 #[ignore = "takes a minute, and all that the machine has"]
 fn the_active_daemon_is_paused_after_its_standby_came_back_and_no_connection_is_lost() {
-    let Some(cluster) = DirectCluster::start(Setup { alone: true, ..Setup::default() }) else {
-        return;
-    };
+    let Some(cluster) = start_alone() else { return };
     let (active, standby) = (cluster.wait_active(), cluster.standby());
     let ask = |client: &Machine| cluster.requests(u64::MAX).start_in(client).unwrap();
     let requests = Loads::start(cluster.bed().clients(), ask);

@@ -153,9 +153,9 @@ table! {
         /// serves; it is made if it is missing.
         guard_dir: PathBuf = "/run/skep-netguard".into() => Kind::Text(Form::Path), restart;
         /// Time from one heartbeat of a dispatcher to the next.
-        heartbeat_ms: u64 = 50 => ms(10..=10_000), restart;
+        heartbeat_ms: u64 = 20 => ms(10..=10_000), restart;
         /// Heartbeats missed in a row after which a standby takes over.
-        heartbeats_missed_max: u32 = 3 => count(2..=100), restart;
+        heartbeats_missed_max: u32 = 5 => count(2..=100), restart;
         /// Time from one heartbeat of a node to the next.
         node_heartbeat_ms: u64 = 50 => ms(10..=10_000), restart;
         /// Heartbeats of a node missed in a row after which it gets no more

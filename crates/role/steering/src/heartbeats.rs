@@ -7,7 +7,7 @@
 use skep_wire::message::{DispatcherBeat, Stage};
 
 /// Heartbeats that a dispatcher sends to nodes in a second, at most: some hundredths of a core. By
-/// default 1,024 nodes get all of them, each 50 ms; with one each 20 ms, 500 do.
+/// default, with one each 20 ms, 500 nodes get all of them, and each of 1,024 every other one.
 const NODE_HEARTBEATS_PER_S_MAX: u64 = 25_000;
 
 /// Takes turns among the nodes.
