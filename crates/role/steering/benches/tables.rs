@@ -3,10 +3,11 @@
 //! `cargo bench -p skep-steering --bench tables [-- SECONDS]`
 //!
 //! The parts of the event loop are driven by a clock of their own, as fast as they go, and the time
-//! of this thread on a core is compared with the seconds that went by there. Every tick of 25 ms
-//! looks at the plan and publishes; every node beats each 50 ms and acknowledges at once what it was
-//! sent, and the lists of loads for the packet program are made, too. Datagrams really leave, to a
-//! socket of this machine that nobody reads. In the busy rows an operator changes a weight before every tick, which is in the memberships of all services.
+//! of this thread on a core is compared with the seconds that went by there. Every tick looks at the
+//! plan and publishes; every node beats each 50 ms and acknowledges at once what it was sent, and the
+//! lists of loads for the packet program are made, too. Datagrams really leave, to a socket of this
+//! machine that nobody reads. In the busy rows an operator changes a weight each 25 ms, which is in
+//! the memberships of all services.
 //!
 //! A cluster that is larger than the limit of nodes is measured at the limit. The table is that of
 //! `skep-bench tables`, which reads it.
@@ -32,7 +33,9 @@ use skep_wire::table::{Table, TableVersion};
 
 /// Nodes and addresses.
 const SIZES: [(usize, usize); 2] = [(256, 64), (1_000, 8)];
-const TICK_MS: u64 = 25;
+/// A quarter of an interval of the heartbeats of dispatchers, with the default.
+const TICK_MS: u64 = 5;
+const CHANGE_MS: u64 = 25;
 const BEAT_MS: u64 = 50;
 const OWN_NAME: &str = "d1";
 
@@ -155,7 +158,7 @@ impl Cluster {
     fn run(&mut self, seconds: u64, is_busy: bool) {
         for tick in 0..seconds * 1_000 / TICK_MS {
             self.now = self.now.plus_ms(TICK_MS);
-            if is_busy {
+            if is_busy && self.now.0 % CHANGE_MS < TICK_MS {
                 self.change_a_weight();
             }
             let start = cpu_ns();

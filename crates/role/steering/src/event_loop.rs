@@ -86,23 +86,23 @@ impl DirectLoop {
     /// Runs until stopped; then lets another dispatcher take over at once.
     pub(crate) fn run(mut self, first: Vec<FailoverAction>, pulse: &Pulse) {
         self.carry_out(first);
-        let tick = Duration::from_millis(self.failover.tick_ms());
-        let mut ticked_at = now();
+        let tick_ms = self.failover.tick_ms();
+        let mut tick_at = now().plus_ms(tick_ms);
         while !self.stop.load(Ordering::Relaxed) {
             pulse.beat();
-            match self.socket.receive(tick) {
+            match self.socket.receive(Duration::from_millis(tick_at.since_ms(now()))) {
                 Ok(Some(received)) => self.hear(received),
                 Ok(None) => {}
                 Err(error) => {
                     tracing::error!(%error, "heartbeats cannot be received");
-                    std::thread::sleep(tick);
+                    std::thread::sleep(Duration::from_millis(tick_ms));
                 }
             }
             self.hear_news();
             self.hand_over();
             let now = now();
-            if now.since_ms(ticked_at) >= self.failover.tick_ms() {
-                ticked_at = now;
+            if now >= tick_at {
+                tick_at = now.plus_ms(tick_ms);
                 self.tick(now);
             }
         }

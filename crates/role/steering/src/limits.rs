@@ -70,7 +70,7 @@ pub(crate) const FIRST_CHECK_MS: u64 = 2_000;
 pub(crate) const PERSIST_MS: u64 = skep_store::CALL_TIMEOUT_MS;
 
 /// How long the event loop may take for one turn before the process ends, in seconds: it waits for
-/// nothing but datagrams, half an interval at most.
+/// nothing but datagrams, a quarter of an interval at most.
 pub(crate) const LOOP_STALL_S_MAX: u32 = 10;
 
 /// The same of the netguard executor: a job may be several orders, each of up to [`ORDER_MS`].

@@ -158,9 +158,10 @@ impl Failover {
         self.settings.interval_ms
     }
 
-    /// How often to call [`Failover::tick`], in milliseconds.
+    /// How often to call [`Failover::tick`], in milliseconds: a takeover is late by as much, and so
+    /// is each heartbeat.
     pub fn tick_ms(&self) -> u64 {
-        (self.settings.interval_ms / 2).max(1)
+        (self.settings.interval_ms / 4).max(1)
     }
 
     /// Silence after which it takes an active dispatcher for dead, in milliseconds.
