@@ -241,6 +241,7 @@ impl DirectLoop {
         if !(is_from_node || self.others.contains_key(&from)) {
             return;
         }
+        self.failover.table_heard(now(), table.version);
         if self.is_active() {
             return self.take_table_over(&table);
         }

@@ -311,6 +311,13 @@ impl Failover {
         self.drain()
     }
 
+    /// A table came from another dispatcher or a node: a term has that epoch, even if no heartbeat of
+    /// it has come yet. Who claims next needs a later one, or its tables would not be taken.
+    pub fn table_heard(&mut self, now: Now, table: TableVersion) {
+        let listened = self.listening.at(now);
+        self.note_epoch(listened, table.epoch);
+    }
+
     /// The state of the lease in the store that dispatchers share. May be repeated.
     pub fn lease(&mut self, now: Now, lease: LeaseView) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);

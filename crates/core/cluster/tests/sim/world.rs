@@ -406,14 +406,12 @@ impl World {
                 outputs
             }
             Said::Table(message) => {
-                match table_in(&message, release, dispatcher.distributor.recent()) {
-                    Some(table) => {
-                        let version = table.version;
-                        dispatcher.offer(self.at, table);
-                        dispatcher.failover.witness(now, None, version)
-                    }
-                    None => Vec::new(),
+                let table = table_in(&message, release, dispatcher.distributor.recent());
+                if let Some(table) = table {
+                    dispatcher.failover.table_heard(now, table.version);
+                    dispatcher.offer(self.at, table);
                 }
+                Vec::new()
             }
         };
         self.carry_out(id, outputs)?;
