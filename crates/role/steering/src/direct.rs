@@ -23,6 +23,7 @@ use skep_peer::{
     BindError, Counts, Socket, SocketSettings, Waker, Watchdog, spawn_heartbeat_thread,
 };
 use skep_store::{Store, StoreError};
+use skep_units::Rng;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side};
 use skep_wire::message::{Name, NameTooLong, Stage};
 use skep_wire::seal::{Key, PeerId};
@@ -54,8 +55,8 @@ pub struct DirectParts {
     pub guard: Arc<Guard>,
     /// The services' states; only those in direct dispatch are used.
     pub dispatchers: Vec<Arc<Dispatcher>>,
-    /// The last epoch that was stored, or 0; `None` if that cannot be read.
-    pub last_epoch: Option<u64>,
+    /// The last epoch that was stored, or 0, as far as is known.
+    pub last_epoch: u64,
     /// The store of this machine, which persists the epochs that this dispatcher may use.
     pub local_store: Store,
     /// Called when netguard has ended, without which nothing can be changed: the process is to end,
@@ -116,7 +117,8 @@ impl Direct {
             parts.shared_store.map(|store| EtcdStore::new(store, &name, ttl_s)).transpose()?;
         let started = now();
         let settings = failover_settings(config, place, &opened)?;
-        let (failover, first) = Failover::new(settings, started, last_epoch, wall_clock_ms());
+        let random = Rng::new(wall_clock_ms()).next_u64();
+        let (failover, first) = Failover::new(settings, started, last_epoch, random);
         let publisher = TablePublisher::new(detector_settings(config));
         let (jobs, news) = (Arc::new(Queue::new(JOBS_MAX)), Arc::new(Queue::new(NEWS_MAX)));
         let (planner, plans) = Planner::new(Plans::new(config, &dispatchers));

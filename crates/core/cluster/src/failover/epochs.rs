@@ -3,13 +3,17 @@
 //! An epoch is persisted before it is used, so that no later process of this dispatcher uses it
 //! again. A disk may take seconds, which a takeover cannot wait for: epochs are reserved ahead, in
 //! blocks, and what is persisted is the last one of a block. A process that starts continues after
-//! all that earlier ones have reserved, and after all that it hears of: the disk may be an old copy.
+//! all that earlier ones have reserved, and after all that it hears of.
+//!
+//! What was persisted may be lost: the file is gone, or an old copy of it. Who knows of the epochs
+//! since may be heard only after the first claim, as after a start with the network down. So the first
+//! claim of each process skips a random number of epochs, and has hardly the epoch of an earlier one.
 //!
 //! A disk that fails, or does not answer for [`RESERVE_PATIENCE_MS`] when epochs have run out, does
-//! not keep a dispatcher from claiming: it skips a random number of epochs, so that an earlier
-//! process that did the same has hardly used the same ones.
+//! not keep a dispatcher from claiming: it skips as many for each claim, as what is not persisted is
+//! lost in any case.
 
-use skep_units::{Now, Rng};
+use skep_units::Now;
 
 use crate::epoch::first_after;
 use crate::limits::{EPOCHS_RESERVED, EPOCHS_SKIPPED_MAX, RESERVE_AGAIN_MS, RESERVE_PATIENCE_MS};
@@ -27,9 +31,9 @@ pub(super) struct Epochs {
     /// Those up to here may be used.
     reserved: u64,
     reservation: Reservation,
-    /// How many a process skips that uses epochs which cannot be persisted: an earlier process may
-    /// have done so, too, and have used the next ones.
-    skipped: u64,
+    /// How many it skips where earlier processes may have used the next ones, unknown to it.
+    skip: u64,
+    has_claimed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +50,11 @@ enum Reservation {
 }
 
 impl Epochs {
-    /// Those of the dispatcher with this number, which has persisted `last`. If that cannot be read,
-    /// earlier processes may have used any: it skips some.
-    pub(super) fn new(number: u16, last: Option<u64>, seed: u64) -> Self {
-        let skipped = Rng::new(seed).below(EPOCHS_SKIPPED_MAX);
-        let past = last.unwrap_or(skipped);
-        Self { number, seen: 0, past, reserved: past, reservation: Reservation::Idle, skipped }
+    /// Those of the dispatcher with this number, which has persisted `last`. `random` differs between
+    /// processes.
+    pub(super) fn new(number: u16, last: u64, random: u64) -> Self {
+        let (skip, reservation) = (random % EPOCHS_SKIPPED_MAX, Reservation::Idle);
+        Self { number, seen: 0, past: last, reserved: last, reservation, skip, has_claimed: false }
     }
 
     pub(super) fn seen(&self) -> u64 {
@@ -62,10 +65,16 @@ impl Epochs {
         self.seen = self.seen.max(epoch);
     }
 
-    /// The first epoch after all that were seen that is this dispatcher's; `None` while it waits for
-    /// the disk.
+    /// It has claimed in this epoch.
+    pub(super) fn claimed(&mut self, epoch: u64) {
+        self.see(epoch);
+        self.has_claimed = true;
+    }
+
+    /// The epoch for a claim, this dispatcher's own and after all that were seen; `None` while it
+    /// waits for the disk.
     pub(super) fn next(&self, now: Now) -> Option<u64> {
-        let epoch = self.first_after(self.last());
+        let epoch = first_after(self.last_passed(), self.number);
         if epoch <= self.reserved {
             return Some(epoch);
         }
@@ -76,7 +85,7 @@ impl Epochs {
             }
             Reservation::Failed { .. } => true,
         };
-        has_waited.then(|| self.first_after(self.last().saturating_add(self.skipped)))
+        has_waited.then(|| first_after(self.last().saturating_add(self.skip), self.number))
     }
 
     /// Whether epochs could not be persisted when that was tried last.
@@ -91,13 +100,15 @@ impl Epochs {
     /// The last epoch of a block to be persisted now, if there is need of one.
     pub(super) fn reserve(&mut self, now: Now) -> Option<u64> {
         let is_due = match self.reservation {
-            Reservation::Idle => self.reserved < self.last().saturating_add(EPOCHS_RESERVED / 2),
+            Reservation::Idle => {
+                self.reserved < self.last_passed().saturating_add(EPOCHS_RESERVED / 2)
+            }
             Reservation::Pending { .. } => false,
             Reservation::Failed { retry_at } => now >= retry_at,
         };
         is_due.then(|| {
             self.reservation = Reservation::Pending { since: now, is_failing: self.is_failing() };
-            self.last().saturating_add(EPOCHS_RESERVED)
+            self.last_passed().saturating_add(EPOCHS_RESERVED)
         })
     }
 
@@ -117,7 +128,8 @@ impl Epochs {
         self.seen.max(self.past)
     }
 
-    fn first_after(&self, epoch: u64) -> u64 {
-        first_after(epoch, self.number)
+    /// The last one that the next claim passes over.
+    fn last_passed(&self) -> u64 {
+        self.last().saturating_add(if self.has_claimed { 0 } else { self.skip })
     }
 }

@@ -117,17 +117,17 @@ struct Seen {
 
 impl Failover {
     /// A dispatcher that starts at `now`, probes the addresses, and listens first. `epoch` is the last
-    /// that was persisted, or 0, or `None` if that cannot be read; `seed` differs between processes.
+    /// that was persisted, or 0, as far as is known; `random` differs between processes, in all bits.
     pub fn new(
         settings: FailoverSettings,
         now: Now,
-        epoch: Option<u64>,
-        seed: u64,
+        epoch: u64,
+        random: u64,
     ) -> (Self, Vec<FailoverAction>) {
         assert!(settings.interval_ms > 0 && settings.missed_max > 0, "{settings:?}");
         let mut listening = Listening::new(settings.interval_ms);
         let since = listening.at(now);
-        let epochs = Epochs::new(dispatcher_number(settings.name.as_str()), epoch, seed);
+        let epochs = Epochs::new(dispatcher_number(settings.name.as_str()), epoch, random);
         let arbitration = Arbitration::new(settings.name.peer(), settings.lease_patience_ms);
         let mut failover = Self {
             own: settings.name.peer(),
@@ -518,7 +518,7 @@ impl Failover {
 
     fn claim(&mut self, now: Now, listened: Now, cause: TakeoverReason) {
         let Some(epoch) = self.epochs.next(now) else { return };
-        self.epochs.see(epoch);
+        self.epochs.claimed(epoch);
         self.state = State::Active { epoch, announce_at: None, outdated_since: None };
         self.active = None;
         self.arbitration.claimed(listened);

@@ -1,8 +1,7 @@
 //! Failover between dispatchers: which one claims when, and which one steps down.
 
+mod epochs;
 mod machine;
-
-use std::collections::BTreeSet;
 
 use skep_units::{DISPATCHER_NUMBER_BITS, Now, dispatcher_number};
 use skep_wire::message::{DispatcherBeat, Hears, Name, Stage};
@@ -52,7 +51,7 @@ impl Bench {
 
     /// Whose first epochs are not persisted yet.
     fn with_slow_disk(settings: FailoverSettings, epoch: u64) -> Self {
-        let (failover, outputs) = Failover::new(settings, Now(1_000), Some(epoch), 1);
+        let (failover, outputs) = Failover::new(settings, Now(1_000), epoch, 0);
         let persist = FailoverAction::PersistEpochs { last: epoch + EPOCHS_RESERVED };
         assert_eq!(outputs, [FailoverAction::Probe, persist, FailoverAction::SendBeat]);
         assert_eq!((failover.stage(), failover.takeover_ms()), (Stage::Joining, TAKEOVER_MS));
@@ -171,85 +170,6 @@ fn alone_it_listens_claims_and_announces_twice() {
     assert_eq!(count(&outputs, &FailoverAction::Announce), 1, "once more after a second");
     assert_eq!(count(&outputs, &FailoverAction::SendBeat), 60);
     assert_eq!(claimed(&outputs), [0; 0]);
-}
-
-#[test]
-fn an_epoch_is_persisted_before_it_is_used_unless_the_disk_is_slow() {
-    let mut bench = Bench::with_slow_disk(settings(0, 200), 0);
-    assert_eq!(claimed(&bench.run(TAKEOVER_MS + 2 * TICK_MS)), [0; 0]);
-    assert!(!bench.failover.has_epoch(bench.now) && bench.failover.epoch() == 0);
-    bench.failover.epochs_persisted(EPOCHS_RESERVED);
-    assert_eq!(claimed(&bench.run(TICK_MS)), [of(0, 0)], "at the next tick");
-
-    let mut bench = Bench::with_slow_disk(settings(0, 200), 0);
-    let [epoch] = claimed(&bench.run(2 * TAKEOVER_MS))[..] else { panic!("a takeover waits") };
-    assert!(epoch > of(0, 0), "{epoch}: an earlier process may have used the first one");
-}
-
-#[test]
-fn thirty_takeovers_need_no_disk() {
-    let mut bench = Bench::new(settings(0, 200), 0);
-    let mut persists = Vec::new();
-    for takeover in 0..30 {
-        let outputs = bench.run_with(100, &beat("d1", Stage::Active, of(1, 2 * takeover)));
-        persists.extend(persisting(&outputs));
-        bench.hear(&beat("d1", Stage::Leaving, of(1, 2 * takeover)));
-        let outputs = bench.run(TAKEOVER_MS + TICK_MS);
-        persists.extend(persisting(&outputs));
-        assert_eq!(claimed(&outputs), [of(0, 2 * takeover + 1)], "takeover {takeover}");
-    }
-    assert_eq!(persists.len(), 1, "more are reserved ahead, once: {persists:?}");
-}
-
-#[test]
-fn epochs_that_cannot_be_persisted_are_used_and_tried_again() {
-    let mut bench = Bench::with_slow_disk(settings(0, 200), 0);
-    bench.failover.epochs_not_persisted(bench.now);
-    let outputs = bench.run(500);
-    let [epoch] = claimed(&outputs)[..] else { panic!("{outputs:?}") };
-    assert!(owner(epoch) == dispatcher_number("d0") && epoch > of(0, 0), "an earlier process's");
-    assert_eq!(persisting(&outputs), [0; 0]);
-    let again = persisting(&bench.run(600));
-    assert_eq!(again, [epoch + EPOCHS_RESERVED], "after a second");
-    // An earlier process skipped as it could not persist, either; but another number.
-    let (mut other, _) = Failover::new(settings(0, 200), Now(0), Some(0), 2);
-    other.epochs_not_persisted(Now(0));
-    let outputs: Vec<_> = (1..20).flat_map(|at| other.tick(Now(at * TICK_MS))).collect();
-    assert!(claimed(&outputs) != [epoch] && claimed(&outputs).len() == 1, "{outputs:?}");
-}
-
-#[test]
-fn epochs_are_the_next_of_its_number() {
-    // Those of earlier builds, whose step was 8, are exceeded, too.
-    for (dispatcher, seen) in
-        [(0, 0), (1, 0), (1, of(1, 0)), (2, of(0, 7)), (0, of(2, 7)), (3, 520)]
-    {
-        let mut bench = Bench::new(settings(dispatcher, 100), seen);
-        let claim = first_after(seen, dispatcher_number(&format!("d{dispatcher}")));
-        assert_eq!(claimed(&bench.run(250)), [claim], "d{dispatcher}, seen {seen}");
-    }
-}
-
-/// While a config with d3 before the others is rolled out, all of them claim on their own.
-#[test]
-fn no_epoch_is_of_two_owners_in_a_rolling_restart() {
-    let configs = [&[0, 1, 2][..], &[3, 0, 1, 2]];
-    for restarted in 0..=3 {
-        let config =
-            |dispatcher: u8| configs[usize::from(dispatcher == 3 || dispatcher < restarted)];
-        let claims = [3, 0, 1, 2].map(|dispatcher| {
-            let place = config(dispatcher).iter().position(|it| *it == dispatcher).unwrap();
-            let mut bench = Bench::new(of_config(config(dispatcher), place), of(0, 5));
-            claimed(&bench.run(250))[0]
-        });
-        let distinct: BTreeSet<u64> = claims.into_iter().collect();
-        assert_eq!(distinct.len(), claims.len(), "{restarted} restarted: {claims:?}");
-    }
-}
-
-/// What a config says of the dispatcher at that place.
-fn of_config(dispatchers: &[u8], place: usize) -> FailoverSettings {
-    settings(dispatchers[place], 100)
 }
 
 #[test]
@@ -525,15 +445,6 @@ fn patience_does_not_begin_anew_at_each_silence_of_the_store() {
     }
     bench.failover.lease(bench.now, others);
     assert!(stepped_down(&bench.run(100)).is_some(), "six seconds of it");
-}
-
-#[test]
-fn an_epoch_that_cannot_be_read_is_not_taken_for_none() {
-    let (mut failover, _) = Failover::new(settings(0, 200), Now(0), None, 7);
-    failover.epochs_persisted(u64::MAX / 2);
-    let outputs: Vec<_> = (1..20).flat_map(|at| failover.tick(Now(at * TICK_MS))).collect();
-    let [epoch] = claimed(&outputs)[..] else { panic!("{outputs:?}") };
-    assert!(epoch > of(0, 0), "{epoch}: an earlier process may have used the first ones");
 }
 
 #[test]

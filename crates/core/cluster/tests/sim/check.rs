@@ -1,5 +1,7 @@
 //! The invariants, checked at every event.
 
+mod nodes;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,8 +28,6 @@ const TAKEOVER_MS_MIN: u64 = 172;
 const TAKEOVER_MS_MAX: u64 = 205;
 /// How long two dispatchers that reach each other may both be active.
 const DOUBLE_MS_MAX: u64 = 2_000;
-/// How long a dead node may be in a table.
-const DEAD_MS_MAX: u64 = 1_000;
 /// How long one who cannot steer may be active beside a standby.
 const HINDERED_MS_MAX: u64 = 2_400;
 /// How much longer a dispatcher waits that stepped down as it could not steer, if there is no other.
@@ -35,9 +35,6 @@ const HINDERED_WAIT_MS: u64 = 1_000;
 /// Tables of one dispatcher in a second, at most: one in 50 ms, and eight at once if nodes die. Its
 /// clock may be fast.
 const TABLES_A_SECOND_MAX: usize = 20 + 8 + 1;
-/// How long a node may have an earlier table than a dispatcher that it reaches, if no datagram is lost:
-/// until it is sent a whole one, which it needs after a restart, and heartbeats there and back.
-const LAG_MS_MAX: u64 = 600;
 /// How long what is found is being mended, at most: a slow netguard may still be at its last step.
 const MENDED_MS_MAX: u64 = 2_000;
 /// How often nodes are looked at.
@@ -79,6 +76,8 @@ pub(crate) struct Check {
     /// A table that a node does not have yet, of an active dispatcher that it reaches, and since when.
     behind: BTreeMap<(Id, Id), (TableVersion, u64)>,
     node_versions: Vec<TableVersion>,
+    /// Since when each dispatcher could hear each node, and its checks of it passed.
+    heard_since: BTreeMap<(Id, Id), u64>,
     /// Since when each could have held the addresses, and steered by the table, that it is to.
     unreconciled_since: Vec<Option<u64>>,
     /// Since when each could have mended a map that others have changed.
@@ -129,6 +128,8 @@ impl Check {
             // Of a term that could not be persisted.
             self.last_table[id] = Arc::default();
         }
+        // What its disk has lost, it may only hear of.
+        self.last_claim[id] = self.last_claim[id].min(persisted);
         self.held[id] = Arc::default();
         self.heard[id].fill(Heard::default());
         self.epoch_heard[id] = 0;
@@ -174,11 +175,11 @@ impl Check {
         let dispatcher = &world.dispatchers[id];
         let now = dispatcher.body.clock.at(world.at);
         let has_waited = dispatcher.persists_since.is_some_and(|since| now.since_ms(since) >= 240);
-        if dispatcher.persisted < epoch && !dispatcher.fails_to_persist && !has_waited {
+        if dispatcher.disk.epoch() < epoch && !dispatcher.fails_to_persist && !has_waited {
             return Err(format!("d{id} claims epoch {epoch} without persisting it"));
         }
         // What could not be persisted is forgotten in a restart, unless somebody else has heard it.
-        if dispatcher.persisted >= epoch {
+        if dispatcher.disk.epoch() >= epoch {
             self.last_claim[id] = epoch;
         }
         if world.scenario.preempt || dispatcher.is_active {
@@ -224,6 +225,7 @@ impl Check {
             self.dead_nodes(world)?;
             self.applied_tables(world)?;
             self.lags(world)?;
+            self.note_heard(world);
         }
         Ok(())
     }
@@ -372,6 +374,7 @@ impl Check {
             if version <= before {
                 return Err(format!("d{id} goes from table {before:?} to {version:?}"));
             }
+            self.living_nodes(world, id, &held, table)?;
             if version.epoch != dispatcher.failover.epoch() {
                 return Err(format!("d{id} makes a table of epoch {}", version.epoch));
             }
@@ -404,79 +407,6 @@ impl Check {
         self.most.tables_a_second_max = self.most.tables_a_second_max.max(made_at.len() as u64);
         if made_at.len() > TABLES_A_SECOND_MAX {
             return Err(format!("d{id} makes {} tables in a second", made_at.len()));
-        }
-        Ok(())
-    }
-
-    /// Nodes follow the tables, however fast they change.
-    fn lags(&mut self, world: &World) -> Result<(), String> {
-        for (d, dispatcher) in world.dispatchers.iter().enumerate() {
-            for (n, node) in world.nodes.iter().enumerate() {
-                let (key, id) = ((d, n), world.dispatchers.len() + n);
-                let is_reached = is_active(world, dispatcher)
-                    && node.body.runs(world.at)
-                    && world.net.loss_percent == 0
-                    && world.net.joins(d, id)
-                    && dispatcher.publisher.detector().beat(&node.body.name).is_some();
-                let behind =
-                    self.behind.remove(&key).filter(|(wanted, _)| node.version() < *wanted);
-                let present = dispatcher.publisher.table().version;
-                let is_behind = is_reached && node.version() < present;
-                let Some((wanted, since)) =
-                    behind.or(Some((present, world.at))).filter(|_| is_behind)
-                else {
-                    continue;
-                };
-                self.behind.insert(key, (wanted, since));
-                let runs_since = dispatcher.body.runs_since.max(node.body.runs_since);
-                let ms = world.at - since.max(runs_since);
-                self.most.lag_ms_max = self.most.lag_ms_max.max(ms);
-                if ms > LAG_MS_MAX {
-                    return Err(format!("{} lags {ms} ms behind d{d}", node.body.name));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A dead node is out of the table of whoever is active and hears any other.
-    fn dead_nodes(&mut self, world: &World) -> Result<(), String> {
-        for node in &world.nodes {
-            let Some(dead_since) = node.dead_since else { continue };
-            for (id, dispatcher) in world.dispatchers.iter().enumerate() {
-                let publisher = &dispatcher.publisher;
-                if publisher.detector().hears_nobody(dispatcher.body.clock.at(world.at)) {
-                    self.deaf_until[id] = world.at;
-                }
-                if !is_active(world, dispatcher) || !is_in(publisher.table(), node) {
-                    continue;
-                }
-                // A merge may let it keep connections, but brings it no new ones.
-                let takes_flows = is_up(publisher.table(), node);
-                let merged_at = if takes_flows { 0 } else { dispatcher.merged_at };
-                let since = dead_since
-                    .max(dispatcher.body.woke_at())
-                    .max(self.active_since[id])
-                    .max(merged_at)
-                    .max(self.deaf_until[id]);
-                let ms = world.at - since;
-                self.most.dead_ms_max = self.most.dead_ms_max.max(ms);
-                if ms > DEAD_MS_MAX {
-                    return Err(format!("{} is dead and in d{id}'s table", node.body.name));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Nodes never go back to an earlier table.
-    fn applied_tables(&mut self, world: &World) -> Result<(), String> {
-        self.node_versions.resize(world.nodes.len(), TableVersion::default());
-        for (node, before) in world.nodes.iter().zip(&mut self.node_versions) {
-            if node.version() < *before {
-                return Err(format!("{} went back from table {before:?}", node.body.name));
-            }
-            *before = node.version();
         }
         Ok(())
     }
@@ -548,16 +478,4 @@ fn is_with_same_ids(before: &Table, after: &Table) -> bool {
         let is_same = |after: (u16, SocketAddr)| (after.0 == id) == (after.1 == address);
         after.services.iter().map(service).all(is_same)
     })
-}
-
-/// Whether a node gets new flows by that table.
-fn is_up(table: &Table, node: &crate::machine::Node) -> bool {
-    table.node(node.body.name.as_str()).is_some_and(|row| row.state == ForwardingState::Up)
-}
-
-/// Whether a node may still get packets by that table.
-fn is_in(table: &Table, node: &crate::machine::Node) -> bool {
-    let Some(row) = table.node(node.body.name.as_str()) else { return false };
-    let present = table.services.iter().filter_map(|service| table.history(service).next());
-    row.state != ForwardingState::Down || present.flatten().any(|share| share.index == row.index)
 }

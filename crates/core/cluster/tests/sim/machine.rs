@@ -18,6 +18,7 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::service_hash;
 use skep_wire::table::{Table, TableVersion};
 
+use crate::disk::Disk;
 use crate::guard::Guard;
 use crate::net::{Id, Release};
 use crate::plan::{plan, service_address};
@@ -78,16 +79,6 @@ impl Clock {
         let own_ms = |real_ms: u64| real_ms * self.permille / 1_000;
         Now(self.offset_ms + own_ms(real_ms) - own_ms(self.stood_ms))
     }
-}
-
-/// How a dispatcher's disk answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Disk {
-    Fast,
-    /// Within seconds.
-    Slow,
-    /// It is full.
-    Failing,
 }
 
 /// Datagrams that wait for a process that does not run, at most; what comes then is lost.
@@ -204,7 +195,6 @@ pub(crate) struct Dispatcher {
     /// The tables that its peers had at their last beats.
     peers: BTreeMap<PeerId, TableVersion>,
     /// Survives restarts.
-    pub(crate) persisted: u64,
     pub(crate) disk: Disk,
     /// What it tried to persist last could not be.
     pub(crate) fails_to_persist: bool,
@@ -252,7 +242,7 @@ impl Dispatcher {
         };
         let plan = plan(scenario, place);
         let (failover, outputs) =
-            Failover::new(settings.clone(), body.clock.at(0), Some(0), rng.next_u64());
+            Failover::new(settings.clone(), body.clock.at(0), 0, rng.next_u64());
         let store = Client::new(body.peer);
         let mut dispatcher = Self {
             body,
@@ -263,8 +253,7 @@ impl Dispatcher {
             peers: BTreeMap::new(),
             plan,
             failover,
-            persisted: 0,
-            disk: Disk::Fast,
+            disk: Disk::default(),
             fails_to_persist: false,
             persists_since: None,
             may_claim_since: None,
@@ -288,11 +277,12 @@ impl Dispatcher {
         (dispatcher, outputs)
     }
 
-    pub(crate) fn restart(&mut self, at: u64, seed: u64) -> Vec<FailoverAction> {
+    pub(crate) fn restart(&mut self, at: u64, random: u64, of_store: u64) -> Vec<FailoverAction> {
         self.body.restart(at);
+        let of_store = if self.reaches_store { of_store } else { 0 };
+        let epoch = self.disk.epoch().max(of_store);
         let now = self.body.clock.at(at);
-        let (failover, outputs) =
-            Failover::new(self.settings.clone(), now, Some(self.persisted), seed);
+        let (failover, outputs) = Failover::new(self.settings.clone(), now, epoch, random);
         self.failover = failover;
         self.publisher = TablePublisher::new(FailureDetectorSettings::default());
         self.distributor = TableDistributor::default();
@@ -325,7 +315,7 @@ impl Dispatcher {
             .with("awake", failover.is_awake())
             .with("active", failover.active())
             .with("wants lease", failover.wants_lease())
-            .with("persisted", self.persisted)
+            .with("persisted", self.disk.epoch())
             .with("hears nodes", publisher.detector().living().count())
             .with("table", table(publisher.table().version))
             .with("wants addresses", self.wants.addresses)
@@ -338,6 +328,10 @@ impl Dispatcher {
     pub(crate) fn check(&mut self, node: usize, pass: bool) {
         self.plan.nodes[node].is_open = pass;
         self.publisher.set_plan(self.plan.clone());
+    }
+
+    pub(crate) fn passes(&self, node: usize) -> bool {
+        self.plan.nodes[node].is_open
     }
 
     /// Wants the addresses as failover decides, and the table of the active dispatcher.

@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod check;
+mod disk;
 mod guard;
 mod machine;
 mod net;

@@ -2,8 +2,8 @@
 
 use skep_units::Rng;
 
+use crate::disk::{DiskMode, FileLoss};
 use crate::guard::{Meddling, Mode};
-use crate::machine::Disk;
 use crate::net::{Id, Release};
 
 /// When misfortunes end, in milliseconds; then the cluster is mended. In some seeds they are longer,
@@ -60,7 +60,9 @@ pub(crate) enum Fault {
     /// Nothing comes to a dispatcher; what it sends arrives.
     Deaf(Id),
     /// How a dispatcher's disk answers from now on.
-    Disk(Id, Disk),
+    Disk(Id, DiskMode),
+    /// What a dispatcher has persisted is lost, if it does not run.
+    Lose(Id, FileLoss),
     /// How a dispatcher's netguard executes steps from now on.
     Guard(Id, Mode),
     /// Others change a dispatcher's machine.
@@ -140,6 +142,28 @@ impl Scenario {
         }
     }
 
+    /// A dispatcher, or all of them, return without what they have persisted. Some hear others only
+    /// some time after they have started, as their network comes up later.
+    fn lose_files(&mut self, at: u64, until: u64, rng: &mut Rng) {
+        let count = self.dispatchers as u64;
+        let first = rng.below(count) as usize;
+        let those = if rng.below(3) == 0 { 0..self.dispatchers } else { first..first + 1 };
+        let heal = (until + rng.below(1_000)).min(self.faults_end_ms - 1);
+        if rng.below(2) == 0 {
+            let side = |id| if those.contains(&id) { 1 + id as u64 } else { 0 };
+            let side = (0..self.machines()).map(side).collect();
+            self.faults.extend([(until, Fault::Part(side)), (heal, Fault::Heal)]);
+        }
+        for id in those {
+            let how = if rng.below(2) == 0 { FileLoss::OldCopy } else { FileLoss::Gone };
+            self.faults.extend([
+                (at, Fault::Crash(id)),
+                (until, Fault::Lose(id, how)),
+                (until, Fault::Start(id)),
+            ]);
+        }
+    }
+
     fn add_fault(&mut self, rng: &mut Rng) {
         if rng.below(4) == 0 {
             return self.add_fault_of_machine(rng);
@@ -189,7 +213,7 @@ impl Scenario {
             ]),
             13 => faults.extend([(at, Fault::Deaf(dispatcher)), (until, Fault::Heal)]),
             11 | 12 => {
-                let disk = if rng.below(3) == 0 { Disk::Failing } else { Disk::Slow };
+                let disk = if rng.below(3) == 0 { DiskMode::Failing } else { DiskMode::Slow };
                 faults.push((at, Fault::Disk(dispatcher, disk)));
                 if rng.below(2) == 0 {
                     // What it has reserved does not outlive it.
@@ -219,7 +243,7 @@ impl Scenario {
         let of = if rng.below(2) == 0 { self.dispatchers } else { self.machines() };
         let id = rng.below(of as u64) as usize;
         let faults = &mut self.faults;
-        match rng.below(6) {
+        match rng.below(7) {
             0 | 1 => faults.push((at, Fault::Suspend(id, 1 + rng.below(self.faults_end_ms / 2)))),
             2 => faults.push((at, Fault::Leap(id, 1 + rng.below(20_000)))),
             3 => faults.extend([
@@ -230,7 +254,8 @@ impl Scenario {
                 (at, Fault::Upgrade(id, Release::Other)),
                 (until, Fault::Upgrade(id, Release::Present)),
             ]),
-            _ => self.upgrade_all(at, rng),
+            5 => self.upgrade_all(at, rng),
+            _ => self.lose_files(at, until, rng),
         }
     }
 }

@@ -68,6 +68,11 @@ impl Etcd {
         Reply { asked_at: at, leader, active: self.active, written: state.to_write }
     }
 
+    /// The last epoch that it was told of.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// Who has the lease.
     pub(crate) fn leader(&self, at: u64) -> Option<PeerId> {
         self.leader.filter(|(_, until)| *until > at).map(|(leader, _)| leader)

@@ -13,8 +13,9 @@ use skep_wire::message::{Message, NodeBeat};
 use skep_wire::seal::PeerId;
 
 use crate::check::Check;
+use crate::disk::DiskMode;
 use crate::guard::Mode;
-use crate::machine::{Body, Disk, Dispatcher, NODE_INTERVAL_MS, Node, Said, table_in};
+use crate::machine::{Body, Dispatcher, NODE_INTERVAL_MS, Node, Said, table_in};
 use crate::net::{Id, Net, Release};
 use crate::scenario::{Fault, Scenario};
 use crate::store::{Etcd, Reply, SLOW_MS};
@@ -336,11 +337,11 @@ impl World {
 
     fn persist(&mut self, id: Id, last: u64) {
         let dispatcher = &self.dispatchers[id];
-        let (life, is_failure) = (dispatcher.body.life, dispatcher.disk == Disk::Failing);
-        let ms = match dispatcher.disk {
-            Disk::Fast => self.rng.below(10),
-            Disk::Slow => 500 + self.rng.below(2_500),
-            Disk::Failing => self.rng.below(200),
+        let (life, is_failure) = (dispatcher.body.life, dispatcher.disk.mode == DiskMode::Failing);
+        let ms = match dispatcher.disk.mode {
+            DiskMode::Fast => self.rng.below(10),
+            DiskMode::Slow => 500 + self.rng.below(2_500),
+            DiskMode::Failing => self.rng.below(200),
         };
         let now = dispatcher.body.clock.at(self.at);
         self.dispatchers[id].persists_since = Some(now);
@@ -353,7 +354,7 @@ impl World {
         let lives = dispatcher.body.life == life && dispatcher.body.is_alive;
         // Who dies meanwhile has written, or not.
         if !is_failure && (lives || self.rng.below(2) == 0) {
-            dispatcher.persisted = dispatcher.persisted.max(last);
+            dispatcher.disk.write(life, last);
         }
         if !lives {
             return;

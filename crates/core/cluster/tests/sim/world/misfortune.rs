@@ -1,5 +1,7 @@
 //! What befalls the machines of a world, and their mending.
 
+use crate::disk::FileLoss;
+
 use super::*;
 
 impl World {
@@ -27,7 +29,8 @@ impl World {
             Fault::Deaf(id) => self.net.deafen(*id),
             Fault::Heal => self.net.heal(),
             Fault::Store(id, reaches) => self.dispatchers[*id].reaches_store = *reaches,
-            Fault::Disk(id, disk) => self.dispatchers[*id].disk = *disk,
+            Fault::Disk(id, mode) => self.dispatchers[*id].disk.mode = *mode,
+            Fault::Lose(id, how) => self.lose_file(*id, *how),
             Fault::Guard(id, mode) => self.dispatchers[*id].guard.mode = *mode,
             Fault::Meddle(id, how) => self.dispatchers[*id].guard.meddle(self.at, *how),
             Fault::Checks(id, node, pass) => {
@@ -42,6 +45,14 @@ impl World {
         let at = self.at;
         if self.body(id).pause(at, ms, is_suspended) {
             self.schedule(at + ms, Event::Wake(id));
+        }
+    }
+
+    /// Nobody takes the file from a process that runs.
+    fn lose_file(&mut self, id: Id, how: FileLoss) {
+        let dispatcher = &mut self.dispatchers[id];
+        if !dispatcher.body.is_alive {
+            dispatcher.disk.lose(dispatcher.body.life, how, &mut self.rng);
         }
     }
 
@@ -66,9 +77,10 @@ impl World {
         let at = self.at;
         match id.checked_sub(self.scenario.dispatchers) {
             None if !self.dispatchers[id].body.is_alive => {
-                let outputs = self.dispatchers[id].restart(at, self.rng.next_u64());
+                let (random, of_store) = (self.rng.next_u64(), self.etcd.epoch());
+                let outputs = self.dispatchers[id].restart(at, random, of_store);
                 let life = self.dispatchers[id].body.life;
-                self.check.restarted(id, self.dispatchers[id].persisted);
+                self.check.restarted(id, self.dispatchers[id].disk.epoch());
                 self.schedule(at + 1, Event::Tick(id, life));
                 return self.carry_out(id, outputs);
             }
@@ -85,7 +97,7 @@ impl World {
     fn mend(&mut self) -> Result<(), String> {
         self.net.mend();
         for dispatcher in &mut self.dispatchers {
-            (dispatcher.reaches_store, dispatcher.disk) = (true, Disk::Fast);
+            (dispatcher.reaches_store, dispatcher.disk.mode) = (true, DiskMode::Fast);
             dispatcher.guard.mode = Mode::Fast;
         }
         let release = self.net.release_of_most();

@@ -1,0 +1,139 @@
+//! What nodes have of tables, and tables of nodes.
+
+use crate::machine::Node;
+
+use super::*;
+
+/// How long a dead node may be in a table.
+const DEAD_MS_MAX: u64 = 1_000;
+/// How long a node may have an earlier table than a dispatcher that it reaches, if no datagram is lost:
+/// until it is sent a whole one, which it needs after a restart, and heartbeats there and back.
+const LAG_MS_MAX: u64 = 600;
+/// How long a node must have been heard to be taken for alive: more than the silence of a dead one.
+const HEARD_MS_MIN: u64 = 700;
+
+impl Check {
+    /// Nodes follow the tables, however fast they change.
+    pub(super) fn lags(&mut self, world: &World) -> Result<(), String> {
+        for (d, dispatcher) in world.dispatchers.iter().enumerate() {
+            for (n, node) in world.nodes.iter().enumerate() {
+                let (key, id) = ((d, n), world.dispatchers.len() + n);
+                let is_reached = is_active(world, dispatcher)
+                    && node.body.runs(world.at)
+                    && world.net.loss_percent == 0
+                    && world.net.joins(d, id)
+                    && dispatcher.publisher.detector().beat(&node.body.name).is_some();
+                let behind =
+                    self.behind.remove(&key).filter(|(wanted, _)| node.version() < *wanted);
+                let present = dispatcher.publisher.table().version;
+                let is_behind = is_reached && node.version() < present;
+                let Some((wanted, since)) =
+                    behind.or(Some((present, world.at))).filter(|_| is_behind)
+                else {
+                    continue;
+                };
+                self.behind.insert(key, (wanted, since));
+                let runs_since = dispatcher.body.runs_since.max(node.body.runs_since);
+                let ms = world.at - since.max(runs_since);
+                self.most.lag_ms_max = self.most.lag_ms_max.max(ms);
+                if ms > LAG_MS_MAX {
+                    return Err(format!("{} lags {ms} ms behind d{d}", node.body.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A dead node is out of the table of whoever is active and hears any other.
+    pub(super) fn dead_nodes(&mut self, world: &World) -> Result<(), String> {
+        for node in &world.nodes {
+            let Some(dead_since) = node.dead_since else { continue };
+            for (id, dispatcher) in world.dispatchers.iter().enumerate() {
+                let publisher = &dispatcher.publisher;
+                if publisher.detector().hears_nobody(dispatcher.body.clock.at(world.at)) {
+                    self.deaf_until[id] = world.at;
+                }
+                if !is_active(world, dispatcher) || !is_in(publisher.table(), node) {
+                    continue;
+                }
+                // A merge may let it keep connections, but brings it no new ones.
+                let takes_flows = is_up(publisher.table(), node);
+                let merged_at = if takes_flows { 0 } else { dispatcher.merged_at };
+                let since = dead_since
+                    .max(dispatcher.body.woke_at())
+                    .max(self.active_since[id])
+                    .max(merged_at)
+                    .max(self.deaf_until[id]);
+                let ms = world.at - since;
+                self.most.dead_ms_max = self.most.dead_ms_max.max(ms);
+                if ms > DEAD_MS_MAX {
+                    return Err(format!("{} is dead and in d{id}'s table", node.body.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes never go back to an earlier table.
+    pub(super) fn applied_tables(&mut self, world: &World) -> Result<(), String> {
+        self.node_versions.resize(world.nodes.len(), TableVersion::default());
+        for (node, before) in world.nodes.iter().zip(&mut self.node_versions) {
+            if node.version() < *before {
+                return Err(format!("{} went back from table {before:?}", node.body.name));
+            }
+            *before = node.version();
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_heard(&mut self, world: &World) {
+        for d in 0..world.dispatchers.len() {
+            for n in 0..world.nodes.len() {
+                if may_hear(world, d, n) {
+                    self.heard_since.entry((d, n)).or_insert(world.at);
+                } else {
+                    self.heard_since.remove(&(d, n));
+                }
+            }
+        }
+    }
+
+    /// Nodes that a dispatcher could hear all the time, whether it ran or not, stay in its tables.
+    pub(super) fn living_nodes(
+        &self,
+        world: &World,
+        id: Id,
+        before: &Table,
+        after: &Table,
+    ) -> Result<(), String> {
+        for (n, node) in world.nodes.iter().enumerate() {
+            let since = self.heard_since.get(&(id, n));
+            let is_heard = since.is_some_and(|since| world.at - since >= HEARD_MS_MIN)
+                && may_hear(world, id, n);
+            if is_heard && is_up(before, node) && !is_up(after, node) {
+                return Err(format!("d{id} takes {} out, which it could hear", node.body.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether beats of a node come to a dispatcher, and its checks of it pass.
+fn may_hear(world: &World, dispatcher: Id, number: usize) -> bool {
+    let (node, id) = (&world.nodes[number], world.dispatchers.len() + number);
+    let beats = node.body.runs(world.at) && !node.is_leaving;
+    let comes = world.net.loss_percent == 0 && world.net.joins(dispatcher, id);
+    beats && comes && world.dispatchers[dispatcher].passes(number)
+}
+
+/// Whether a node gets new flows by that table.
+fn is_up(table: &Table, node: &Node) -> bool {
+    table.node(node.body.name.as_str()).is_some_and(|row| row.state == ForwardingState::Up)
+}
+
+/// Whether a node may still get packets by that table.
+fn is_in(table: &Table, node: &Node) -> bool {
+    let Some(row) = table.node(node.body.name.as_str()) else { return false };
+    let present = table.services.iter().filter_map(|service| table.history(service).next());
+    row.state != ForwardingState::Down || present.flatten().any(|share| share.index == row.index)
+}
