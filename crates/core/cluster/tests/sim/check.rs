@@ -137,7 +137,7 @@ impl Check {
         self.made_at[id].clear();
     }
 
-    /// A dispatcher takes note of another's beat.
+    /// A dispatcher takes note of another's beat, which came at this time.
     pub(crate) fn heard(&mut self, at: u64, id: Id, from: Id, beat: &DispatcherBeat, stamp: Stamp) {
         let heard = &mut self.heard[id][from];
         if stamp > heard.stamp {
@@ -424,6 +424,9 @@ impl Check {
         let is_any_held = world.dispatchers.iter().any(is_held);
         if world.scenario.preempt && !is_any_held && Some(active.priority()) != best {
             return Err(format!("{} is active, not the one of highest priority", active.body.name));
+        }
+        if active.disk.epoch() < active.failover.epoch() {
+            return Err(format!("{} has not persisted its epoch at the end", active.body.name));
         }
         let table = active.publisher.table();
         for other in &world.dispatchers {

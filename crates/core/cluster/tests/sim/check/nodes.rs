@@ -1,5 +1,7 @@
 //! What nodes have of tables, and tables of nodes.
 
+use skep_wire::message::NodeBeat;
+
 use crate::machine::Node;
 
 use super::*;
@@ -9,6 +11,8 @@ const DEAD_MS_MAX: u64 = 1_000;
 /// How long a node may have an earlier table than a dispatcher that it reaches, if no datagram is lost:
 /// until it is sent a whole one, which it needs after a restart, and heartbeats there and back.
 const LAG_MS_MAX: u64 = 600;
+/// How much less than the truth a node may say, if its clock is slow.
+const REPORT_SLACK_MS: u64 = 10;
 /// How long a node must have been heard to be taken for alive: more than the silence of a dead one.
 const HEARD_MS_MIN: u64 = 700;
 
@@ -70,6 +74,25 @@ impl Check {
                     return Err(format!("{} is dead and in d{id}'s table", node.body.name));
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// A node says of no dispatcher that it heard it later than that one spoke, unless its clock stood
+    /// still meanwhile.
+    pub(crate) fn reports(world: &World, id: Id, beat: &NodeBeat) -> Result<(), String> {
+        let Some(hears) = beat.hears else { return Ok(()) };
+        let body = &world.nodes[id - world.dispatchers.len()].body;
+        let is_of = |it: &&Dispatcher| it.body.peer == hears.dispatcher;
+        let Some(dispatcher) = world.dispatchers.iter().find(is_of) else { return Ok(()) };
+        let told_ms = u64::from(hears.ago_ms) + world.net.delay_ms_max + REPORT_SLACK_MS;
+        let silent_ms = world.at - dispatcher.said_active_at;
+        let stood_still = body.runs_since > body.knows_since && world.at - body.runs_since < 1_000;
+        if silent_ms > told_ms && !stood_still {
+            return Err(format!(
+                "{} says that it heard {} {} ms ago, which has said nothing for {silent_ms} ms",
+                body.name, dispatcher.body.name, hears.ago_ms
+            ));
         }
         Ok(())
     }
