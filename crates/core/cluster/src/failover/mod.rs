@@ -276,7 +276,7 @@ impl Failover {
             return Vec::new();
         };
         self.end_conflict(|_| false);
-        let is_back = before.is_none_or(|peer| !peer.is_fresh(listened, self.takeover_ms()));
+        let is_back = before.is_none_or(|peer| !peer.is_fresh(heard_at, self.takeover_ms()));
         if is_back {
             self.log(FailoverNote::Heard(beat.name.clone()));
         }

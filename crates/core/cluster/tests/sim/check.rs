@@ -191,11 +191,13 @@ impl Check {
         if let Some(other) = self.heard[id].iter().position(heard) {
             return Err(format!("d{id} claims, although d{other} is active and heard"));
         }
-        // Its own pause is no silence of others. One in which its clock stood still it cannot know of.
+        // Its own pause is no silence of others, unless they were paused, too. One in which its clock stood still it cannot know of.
         let is_back = world.at - dispatcher.body.knows_since < 100 && world.net.loss_percent == 0;
         let lives = |(other, heard): (Id, &Heard)| {
+            let dispatcher = &world.dispatchers[other];
             heard.active_at.is_some()
-                && is_active(world, &world.dispatchers[other])
+                && is_active(world, dispatcher)
+                && world.at - dispatcher.body.woke_at() >= 100
                 && world.net.joins(id, other)
         };
         if is_back && self.heard[id].iter().enumerate().any(lives) {
