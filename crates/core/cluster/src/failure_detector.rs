@@ -117,10 +117,14 @@ impl FailureDetector {
         true
     }
 
-    /// Advances the time; returns the nodes that are dead now.
+    /// Advances the time; returns the nodes that are dead now. Just after a pause none is: who was
+    /// silent before it may be heard again.
     pub fn tick(&mut self, now: Now) -> Vec<Name> {
         let (listened, silence_ms) = (self.listened(now), self.silence_ms());
         let mut dead = Vec::new();
+        if !self.listening.is_awake() {
+            return dead;
+        }
         for (name, node) in &mut self.nodes {
             if node.is_alive && listened.since_ms(node.heard_at) > silence_ms {
                 node.is_alive = false;

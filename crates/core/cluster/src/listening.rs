@@ -50,6 +50,7 @@ impl Listening {
     /// The listening time, if no beat could be received since the last call.
     pub(crate) fn deaf_at(&mut self, now: Now) -> Now {
         self.last = Some(self.last.map_or(now, |last| last.max(now)));
+        self.paused_at = Some(self.listened);
         self.listened
     }
 

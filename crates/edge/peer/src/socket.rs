@@ -64,6 +64,10 @@ pub struct Socket {
     buffer: Box<[u8; DATAGRAM_BYTES_MAX + 1]>,
 }
 
+/// A message as it goes to any machine, but for the seal.
+#[derive(Clone, Debug)]
+pub struct EncodedMessage(Vec<Vec<u8>>);
+
 /// Ends a wait of its socket.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
@@ -160,14 +164,17 @@ impl Socket {
         self.send_bodies(to, &split(&message.encode())?)
     }
 
+    /// Sends a message that was encoded before. Failures are counted.
+    pub fn send_encoded(&mut self, to: PeerId, message: &EncodedMessage) {
+        // The next beat tries again, and the counter tells.
+        let _ = self.send_bodies(to, &message.0);
+    }
+
     /// Sends the same message to several machines, encoded once. Failures are counted.
     pub fn send_all(&mut self, to: impl IntoIterator<Item = PeerId>, message: &Message) {
         // Longer than any that is taken: nobody is sent it.
-        let Ok(bodies) = split(&message.encode()) else { return };
-        for to in to {
-            // The next beat tries again, and the counter tells.
-            let _ = self.send_bodies(to, &bodies);
-        }
+        let Ok(message) = EncodedMessage::new(message) else { return };
+        to.into_iter().for_each(|to| self.send_encoded(to, &message));
     }
 
     /// Waits for a message; `None` after the timeout, after a wake-up, or after many datagrams
@@ -274,6 +281,17 @@ impl Socket {
 impl fmt::Debug for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Socket").field("udp", &self.udp).finish_non_exhaustive()
+    }
+}
+
+impl EncodedMessage {
+    pub fn new(message: &Message) -> Result<Self, MessageTooLong> {
+        split(&message.encode()).map(Self)
+    }
+
+    /// Datagrams that carry it.
+    pub fn datagrams(&self) -> usize {
+        self.0.len()
     }
 }
 

@@ -12,11 +12,11 @@ use skep_cluster::failure_detector::FailureDetector;
 use skep_cluster::flows::FlowSink;
 use skep_cluster::handover::{Handover, LastTable};
 use skep_cluster::lease_observer::LeaseObserver;
-use skep_cluster::table_distribution::TableDistributor;
+use skep_cluster::table_distribution::{TableDistributor, TableUpdate};
 use skep_cluster::table_publisher::{NodePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_dispatcher::NodeLoads;
-use skep_peer::{Pulse, Received, Socket};
+use skep_peer::{EncodedMessage, Pulse, Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::{Expectations, ExpectedPeer};
 use skep_wire::message::{DispatcherBeat, FlowsTaken, Mac, Message, Name, NodeBeat, Stage};
@@ -36,6 +36,7 @@ use crate::planner::{DrainOrder, PlanView};
 use crate::queue::Queue;
 use crate::shared_store::EtcdStore;
 use crate::status::{PeerStatus, Shared, View, stage_word};
+use crate::table_queue::TableQueue;
 
 /// The event loop of direct dispatch, with its state. It runs on a thread of its own.
 pub(crate) struct DirectLoop {
@@ -64,6 +65,7 @@ pub(crate) struct DirectLoop {
     pub(crate) told: Arc<Table>,
     pub(crate) wishes: PathWishes,
     pub(crate) path: PathState,
+    pub(crate) table_queue: TableQueue,
     pub(crate) node_view: NodeView,
     /// The active dispatcher whose flows are in the sink.
     pub(crate) followed: Option<PeerId>,
@@ -91,9 +93,10 @@ impl DirectLoop {
         let mut tick_at = now().plus_ms(tick_ms);
         while !self.stop.load(Ordering::Relaxed) {
             pulse.beat();
-            match self.socket.receive(Duration::from_millis(tick_at.since_ms(now()))) {
+            let left_ms = if self.table_queue.is_empty() { tick_at.since_ms(now()) } else { 0 };
+            match self.socket.receive(Duration::from_millis(left_ms)) {
                 Ok(Some(received)) => self.hear(received),
-                Ok(None) => {}
+                Ok(None) => self.send_tables(),
                 Err(error) => {
                     tracing::error!(%error, "heartbeats cannot be received");
                     std::thread::sleep(Duration::from_millis(tick_ms));
@@ -105,6 +108,8 @@ impl DirectLoop {
             if now >= tick_at {
                 tick_at = now.plus_ms(tick_ms);
                 self.tick(now);
+                // However much there is to receive.
+                self.send_tables();
             }
         }
         let has_failed = self.has_failed.load(Ordering::Relaxed);
@@ -346,6 +351,7 @@ impl DirectLoop {
                 }
                 FailoverAction::StepDown { .. } => {
                     self.publisher.step_down();
+                    self.table_queue.clear();
                     self.handover.step_down();
                     self.last_table = Some(LastTable::new(Arc::clone(self.publisher.table())));
                     // Before the beat that says so.
@@ -423,7 +429,12 @@ impl DirectLoop {
                 Some((*id, beat.table))
             });
             let updates = self.distributor.publish(now, Arc::clone(&table), nodes.chain(others));
-            updates.into_iter().for_each(|it| self.socket.send_all(it.to, &it.message));
+            let encode = |it: TableUpdate| {
+                // Longer than any that is taken: nobody is sent it.
+                let message = EncodedMessage::new(&it.message).ok()?;
+                Some((it.to, Arc::new(message)))
+            };
+            self.table_queue.put(updates.into_iter().filter_map(encode).collect());
             self.want_table();
         }
         if now >= self.loads_due_at {
@@ -529,8 +540,18 @@ impl DirectLoop {
         macs
     }
 
+    /// Sends the next tables that wait, up to a bound.
+    fn send_tables(&mut self) {
+        for (to, message) in self.table_queue.take_turn() {
+            self.socket.send_encoded(to, &message);
+        }
+    }
+
     /// Sends the table that was published last to a machine that has an earlier one.
     fn send_table(&mut self, now: Now, to: PeerId, has: TableVersion) {
+        if self.table_queue.has(to) {
+            return;
+        }
         if let Some(message) = self.distributor.heard(now, to, has) {
             self.send(to, &message);
         }

@@ -34,6 +34,7 @@ mod queue;
 mod shared_store;
 mod status;
 mod table_handover;
+mod table_queue;
 
 pub use direct::{Direct, DirectError, DirectParts};
 pub use load_orders::{LoadOrder, load_orders};

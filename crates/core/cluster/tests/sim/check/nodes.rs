@@ -129,8 +129,11 @@ impl Check {
         before: &Table,
         after: &Table,
     ) -> Result<(), String> {
+        let body = &world.dispatchers[id].body;
+        // The silence from before its machine was suspended ends with what comes next.
+        let resumed_at = if body.runs_since > body.knows_since { body.runs_since } else { 0 };
         for (n, node) in world.nodes.iter().enumerate() {
-            let since = self.heard_since.get(&(id, n));
+            let since = self.heard_since.get(&(id, n)).map(|since| resumed_at.max(*since));
             let is_heard = since.is_some_and(|since| world.at - since >= HEARD_MS_MIN)
                 && may_hear(world, id, n);
             if is_heard && is_up(before, node) && !is_up(after, node) {
