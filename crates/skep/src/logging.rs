@@ -193,7 +193,7 @@ mod tests {
             .stderr(writer)
             .spawn()
             .unwrap();
-        let (done, is_done) = mpsc::channel();
+        let (done, is_done) = mpsc::sync_channel(1);
         let pid = rustix::process::Pid::from_child(&child);
         thread::spawn(move || done.send(child.wait().unwrap()));
         let ended = is_done.recv_timeout(Duration::from_secs(30));
