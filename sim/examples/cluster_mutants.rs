@@ -3,7 +3,12 @@
 //!
 //! `cargo run -p skep-sim --example cluster_mutants` makes the copy (which takes a minute), and prints the
 //! seed that finds each bug. Which one does changes with every change of the simulation. `... -- 3 7`
-//! tries the third and the seventh one only. What [`Mutant::to`] has for `@`: see [`Mutants`].
+//! tries the third and the seventh one only. On 2026-11-25 these seeds found them, in the order of the
+//! list: 90, 90, 24, 18, 0, 2, 54, 36, 1136, 14, 0, 0, 6, 54, 28, 10, 0, 174, 0, 82, 1162, 524.
+//!
+//! Not in the list, as no seed of 2,400 finds them, since something else keeps the promise, too: a paused
+//! process claims addresses by what it wanted before, or renews its wants as soon as it wakes; a later
+//! epoch is not answered by another claim; an old heartbeat of a dispatcher counts. What [`Mutant::to`] has for `@`: see [`Mutants`].
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::path::Path;
@@ -114,37 +119,10 @@ const MUTANTS: &[(Only, Mutant)] = &[
     (
         Only::Faults("Pause"),
         Mutant {
-            what: "a paused process claims the addresses as it wished before",
-            file: "reconciler.rs",
-            from: "        now.since_ms(self.wants.at) <= WANTS_MS_MAX",
-            to: "        @ || now.since_ms(self.wants.at) <= WANTS_MS_MAX",
-        },
-    ),
-    (
-        Only::Faults("Pause"),
-        Mutant {
             what: "the silence of others is told without the own pause",
             file: "failover/peers.rs",
             from: "real.since_ms(self.heard_at_real)",
             to: "if @ { 0 } else { real.since_ms(self.heard_at_real) }",
-        },
-    ),
-    (
-        Only::Faults("Pause"),
-        Mutant {
-            what: "wants are renewed as soon as it wakes",
-            file: "reconciler.rs",
-            from: "if failover.is_awake() {",
-            to: "if @ || failover.is_awake() {",
-        },
-    ),
-    (
-        Only::Faults("Pause"),
-        Mutant {
-            what: "an epoch is not claimed anew after a later one",
-            file: "failover/mod.rs",
-            from: "if outdated_since.is_some_and(waited) {",
-            to: "if !@ && outdated_since.is_some_and(waited) {",
         },
     ),
     (
@@ -253,15 +231,6 @@ const MUTANTS: &[(Only, Mutant)] = &[
             file: "failover/mod.rs",
             from: "        let listened = self.listening.at(now);\n        self.note_epoch(listened, table.epoch);\n    }",
             to: "        let listened = self.listening.at(now);\n        if !@ { self.note_epoch(listened, table.epoch); }\n    }",
-        },
-    ),
-    (
-        Only::Nothing,
-        Mutant {
-            what: "an old beat of a dispatcher counts",
-            file: "failover/peers.rs",
-            from: "is_some_and(|peer| stamp <= peer.stamp);",
-            to: "is_some_and(|peer| stamp <= peer.stamp && !@);",
         },
     ),
 ];
