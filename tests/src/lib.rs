@@ -13,6 +13,7 @@
 //! - [`Crowd`]: the right to thousands of connections.
 //! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
 //! - [`fake::FakeNode`]: a node that has the key and does as the test likes.
+//! - [`beats::BeatNodes`]: a thousand nodes of which there are only heartbeats.
 //! - [`flood`]: millions of requests for objects that are one byte string.
 //! - [`origin::Origin`]: a web server that nodes get their bytes from.
 //! - [`liar::Liar`]: a web server that writes any bytes at any pace.
@@ -30,6 +31,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test harness fails by panicking")]
 
 mod acceptor;
+pub mod beats;
 pub mod cache;
 pub mod content;
 pub mod direct;
