@@ -192,6 +192,18 @@ fn pairs_are_never_split_over_records_and_one_that_does_not_fit_is_431() {
     assert_eq!(begun.param("HTTP_X_A"), Some(&small[..]));
     assert_eq!(begun.param("HTTP_X_B"), Some(&fits[..]));
     assert_eq!(begun.param("HTTP_X_D"), Some(&small[..]));
+    let mut longest = 0;
+    for more in 0..64 {
+        let fields: &[(&str, &[u8])] = &[("X-A", &fits[..room - 400 - more])];
+        let mut out = Vec::new();
+        FcgiExchange::start(&mut out, &GatewayRequest { fields, ..get() }, &php()).unwrap();
+        let (_, _, mut rest) = peer::record(&out).unwrap();
+        while let Some((4, content, behind)) = peer::record(rest) {
+            longest = longest.max(content.len());
+            rest = behind;
+        }
+    }
+    assert_eq!(longest, CONTENT_BYTES_MAX);
     let fields: &[(&str, &[u8])] = &[("X-B", &long)];
     let error = refused(&GatewayRequest { fields, ..get() }, &php());
     assert_eq!(error, FcgiRequestError::ParamLong { bytes: CONTENT_BYTES_MAX + 1 });
