@@ -50,8 +50,8 @@ struct Executable {
 impl Executable {
     /// Its place in [`LONG`], or after all of them.
     fn turn(&self) -> usize {
-        let is_it = |name: &&str| self.is_test_target && **name == self.target;
-        LONG.iter().position(|name| is_it(&name)).unwrap_or(LONG.len())
+        let is_it = |name: &&str| self.is_test_target && *name == self.target;
+        LONG.iter().position(is_it).unwrap_or(LONG.len())
     }
 
     fn name(&self) -> String {
