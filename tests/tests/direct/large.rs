@@ -102,7 +102,7 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
     let direct = format!("node_heartbeat_ms = \"{}ms\"\n", HEARTBEAT.as_millis());
     // Checks of a thousand nodes each second are not what this is about.
     let policy = "round-robin\"\nhealth.interval_ms = \"1h".to_owned();
-    let setup = Setup { direct, policy, ..Setup::of(1, 2) };
+    let setup = Setup { direct, policy, alone: true, ..Setup::of(1, 2) };
     let Some(cluster) = DirectCluster::prepare(setup) else { return };
     let crowd = crowd(&cluster);
     cluster.reconfigure(|setup| {
@@ -121,7 +121,7 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
         cluster.metric(DISPATCHER, &sample) as u64
     };
     // All have the latest table, and so has the packet program.
-    poll_until(PATIENCE, "all have the last table", || {
+    poll_until(3 * PATIENCE, "all have the last table", || {
         let versions = beats.versions();
         let published = generation("published");
         let is_latest = versions.values().all(|version| version.generation == published);
