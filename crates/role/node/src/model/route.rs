@@ -87,7 +87,7 @@ pub(crate) struct Route {
 #[derive(Debug)]
 pub(crate) enum Backend {
     Folder(FolderBackend),
-    Origin(OriginBackend),
+    Origin(Box<OriginBackend>),
 }
 
 /// A folder of files, as its operator configured it.
@@ -342,7 +342,10 @@ impl Backend {
     fn new(of: &RouteSpec<'_>) -> Result<Self, SiteError> {
         Ok(match of.backend.origins.is_empty() {
             true => Self::Folder(FolderBackend::new(of.backend)?),
-            false => Self::Origin(OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?),
+            false => {
+                let origin = OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?;
+                Self::Origin(Box::new(origin))
+            }
         })
     }
 

@@ -3,16 +3,17 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use skep_origin::freshness::{Revalidated, revalidate};
-use skep_origin::{Condition, FaultKind, OriginError, OriginReply};
+use skep_httpcache::{OnFailure, OriginFailure, on_failure};
+use skep_origin::{Condition, FaultKind, OriginError, OriginReply, Revalidated};
 use skep_segments::{Acquired, FetchError};
+use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
 use skep_units::SEGMENT_BYTES;
 use tokio::sync::oneshot;
 
 use super::client::{Asked, Passed, Remotes, is_trouble};
 use super::head_cache::{HeadFlight, HeadLookup, HeadOutcome, PassFor};
-use super::kept::FetchedHead;
+use super::kept::{FetchedHead, NotKept};
 use super::segment::RemoteSegment;
 use super::{kept, peer_head};
 use crate::limits::{ATTEMPTS_MAX, PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
@@ -28,8 +29,8 @@ use crate::peers::{HeadLease, HeadSought, renewing};
 enum AskOutcome {
     /// The resource may be served, or still may; with the cache's result.
     Resource(Arc<Resource>, CacheResult),
-    /// The response is not cacheable.
-    Passed(Box<OriginReply>),
+    /// The response is not cacheable, and why, if it is no failure.
+    Passed(Box<OriginReply>, Option<NotKept>),
     /// The response is cacheable, but there is no memory for it.
     NoRoom(Box<OriginReply>),
     Failed(FetchError),
@@ -151,8 +152,9 @@ async fn seek(
     flight: &HeadFlight,
 ) -> Sought {
     let Some(peer_client) = &remotes.peer_client else { return Sought::Nothing };
-    let read = |peer_head: &_| {
-        let read = peer_head::read(route, origin, flight.target(), peer_head, flight.purges());
+    let read = |peer_head: &_, transit_ms| {
+        let came = (peer_head, transit_ms);
+        let read = peer_head::read(route, origin, flight.target(), came, flight.purges());
         read.filter(|resource| !flight.is_gone(resource))
     };
     match peer_client.seek_head(flight.name(), read).await {
@@ -196,11 +198,11 @@ async fn complete(
         }
         AskOutcome::NoRoom(reply) => {
             flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS }));
-            remotes.pass_on(route, origin, *reply).await
+            remotes.pass_on(route, origin, *reply, Some(NotKept::NoMemory)).await
         }
-        AskOutcome::Passed(reply) => {
-            let is_part = reply.head.status == 206 && reply.head.end != reply.head.total_bytes;
-            let status = reply.head.status;
+        AskOutcome::Passed(reply, why) => {
+            let is_part = reply.head.meta.status == 206 && reply.head.end != reply.head.total_bytes;
+            let status = reply.head.meta.status;
             match status {
                 // An origin in trouble says nothing of what it does when well.
                 _ if is_trouble(status) => {
@@ -211,7 +213,7 @@ async fn complete(
                 _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS })),
             }
             if !is_part {
-                return remotes.pass_on(route, origin, *reply).await;
+                return remotes.pass_on(route, origin, *reply, why).await;
             }
             drop(reply);
             remotes.pass(route, origin, target).await
@@ -233,17 +235,17 @@ async fn answer(
         // The head and the first segment by one exchange.
         let asked = Asked { target, range: Some(0..SEGMENT_BYTES), condition };
         let reply = match remotes.ask(route, origin, asked).await {
-            Ok(reply) if !is_trouble(reply.head.status) => reply,
-            failed => return on_failure(flight, failed),
+            Ok(reply) if !is_trouble(reply.head.meta.status) => reply,
+            failed => return failed_with(flight, origin, failed),
         };
-        if reply.head.status != 304 {
+        if reply.head.meta.status != 304 {
             return judge(remotes, route, origin, flight, reply).await;
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
             tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
             return AskOutcome::Failed(fetch_error(FaultKind::Malformed));
         };
-        match revalidate(head, &reply.head) {
+        match head.revalidated(&reply.head, &origin.policy) {
             Revalidated::Kept(head) => {
                 let renewed = renewed(route, origin, kept_resource, *head, flight.purges());
                 return AskOutcome::Resource(renewed, CacheResult::Revalidated);
@@ -256,18 +258,25 @@ async fn answer(
 
 /// RFC 5861 4: a stale resource may be used. Later requests do not wait soon for the same
 /// failure again, unless the origin has a response to pass to each client.
-fn on_failure(flight: &HeadFlight, failed: Result<OriginReply, OriginError>) -> AskOutcome {
-    let error = match &failed {
-        Ok(reply) => FetchError::OriginStatus(reply.head.status),
-        Err(error) => fetch_error(error.fault.kind()),
+fn failed_with(
+    flight: &HeadFlight,
+    origin: &OriginBackend,
+    failed: Result<OriginReply, OriginError>,
+) -> AskOutcome {
+    let (error, failure) = match &failed {
+        Ok(reply) => {
+            let status = reply.head.meta.status;
+            (FetchError::OriginStatus(status), OriginFailure::Status(status))
+        }
+        Err(error) => (fetch_error(error.fault.kind()), OriginFailure::Disconnected),
     };
-    let usable = |kept: &&Arc<Resource>| !kept.is_retired() && kept.may_do_on_error();
+    let usable = |kept: &&Arc<Resource>| !kept.is_retired() && may_do(kept, origin, failure);
     if let Some(kept) = flight.kept().filter(usable) {
         flight.pause(error);
         return AskOutcome::Resource(Arc::clone(kept), CacheResult::Hit);
     }
     match failed {
-        Ok(reply) => AskOutcome::Passed(Box::new(reply)),
+        Ok(reply) => AskOutcome::Passed(Box::new(reply), None),
         Err(OriginError { fault, .. }) => {
             if fault.blames_origin() {
                 flight.pause(error);
@@ -275,6 +284,15 @@ fn on_failure(flight: &HeadFlight, failed: Result<OriginReply, OriginError>) -> 
             AskOutcome::Failed(error)
         }
     }
+}
+
+/// Whether a stale resource may be used after this failure.
+fn may_do(kept: &Resource, origin: &OriginBackend, failure: OriginFailure) -> bool {
+    kept.freshness().is_some_and(|freshness| {
+        let (rules, resident_ms) = freshness.rules(monotonic_ms());
+        let verdict = on_failure(rules, failure, resident_ms, &origin.policy);
+        matches!(verdict, OnFailure::SendStale(_))
+    })
 }
 
 /// The same version with a newer head.
@@ -309,8 +327,9 @@ async fn judge(
     flight: &HeadFlight,
     reply: OriginReply,
 ) -> AskOutcome {
-    let Some((bytes, version)) = kept::version(&reply.head) else {
-        return AskOutcome::Passed(Box::new(reply));
+    let (bytes, version) = match kept::version(&reply.head, origin) {
+        Ok(kept) => kept,
+        Err(why) => return AskOutcome::Passed(Box::new(reply), Some(why)),
     };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
     let freshness = Freshness::of(&head, origin);
