@@ -28,7 +28,7 @@ use crate::peers::PeerClient;
 pub(crate) struct Passed {
     pub(crate) reply: OriginReply,
     pub(crate) place: PassPermit,
-    /// Why it is not cached, if this response has just been judged.
+    /// Why responses for the path are not cached, if that is known.
     pub(crate) why: Option<NotKept>,
 }
 
@@ -137,19 +137,20 @@ impl Remotes {
         })
     }
 
-    /// Requests all of `target`, for one client.
+    /// Requests all of `target`, for one client; `why` is why it is not cached.
     pub(super) async fn pass(
         &self,
         route: &Arc<Route>,
         origin: &OriginBackend,
         target: &[u8],
+        why: Option<NotKept>,
     ) -> HeadOutcome<Box<Passed>> {
         let Some(place) = self.pass_place(route, origin).await else {
             return HeadOutcome::Failed(fetch_error(FaultKind::Busy));
         };
         let asked = Asked { target, range: None, condition: Condition::None };
         match self.ask(route, origin, asked).await {
-            Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place, why: None })),
+            Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place, why })),
             Err(error) => HeadOutcome::Failed(fetch_error(error.fault.kind())),
         }
     }

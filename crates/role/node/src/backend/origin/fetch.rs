@@ -50,7 +50,9 @@ impl Remotes {
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
                 HeadLookup::Failed(error) => return HeadOutcome::Failed(error),
-                HeadLookup::HitForPass => return self.pass(route, origin, target).await,
+                HeadLookup::HitForPass(why) => {
+                    return self.pass(route, origin, target, why).await;
+                }
                 HeadLookup::Stale(resource, flight) => {
                     drop(self.start_flight(route, flight));
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
@@ -62,7 +64,9 @@ impl Remotes {
                         return HeadOutcome::Resource(resource, cache_result);
                     }
                     Some(HeadOutcome::Failed(error)) => return HeadOutcome::Failed(error),
-                    Some(HeadOutcome::Passed(_)) => return self.pass(route, origin, target).await,
+                    Some(HeadOutcome::Passed(PassFor { why, .. })) => {
+                        return self.pass(route, origin, target, why).await;
+                    }
                     None => {}
                 },
                 HeadLookup::Lead(flight) => {
@@ -82,7 +86,7 @@ impl Remotes {
         origin: &OriginBackend,
         target: &[u8],
     ) -> Option<Arc<Resource>> {
-        if matches!(self.origin_heads.look_up(route, target), HeadLookup::HitForPass) {
+        if matches!(self.origin_heads.look_up(route, target), HeadLookup::HitForPass(_)) {
             return None;
         }
         match self.find(route, origin, target).await {
@@ -197,8 +201,9 @@ async fn complete(
             HeadOutcome::Failed(error)
         }
         AskOutcome::NoRoom(reply) => {
-            flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS }));
-            remotes.pass_on(route, origin, *reply, Some(NotKept::NoMemory)).await
+            let why = Some(NotKept::NoMemory);
+            flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS, why }));
+            remotes.pass_on(route, origin, *reply, why).await
         }
         AskOutcome::Passed(reply, why) => {
             let is_part = reply.head.meta.status == 206 && reply.head.end != reply.head.total_bytes;
@@ -208,15 +213,15 @@ async fn complete(
                 _ if is_trouble(status) => {
                     flight.complete(HeadOutcome::Failed(FetchError::OriginStatus(status)));
                 }
-                200..300 => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_MS })),
+                200..300 => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_MS, why })),
                 // There may be something to keep any moment.
-                _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS })),
+                _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS, why })),
             }
             if !is_part {
                 return remotes.pass_on(route, origin, *reply, why).await;
             }
             drop(reply);
-            remotes.pass(route, origin, target).await
+            remotes.pass(route, origin, target, why).await
         }
     }
 }
