@@ -15,6 +15,9 @@ pub struct CachePolicy {
     pub cookies: CookiePolicy,
     /// Names of cookies that do not count, each with `*` at its end or not: those of analytics.
     pub cookies_ignored: Vec<String>,
+    /// Names in Vary, in lower case, with which a response is not stored: their values are as many as
+    /// clients, so that a variant serves nobody else. Not what is part of the primary key.
+    pub vary_refused: Vec<String>,
     /// Whether `no-cache="..."` and `private="..."` are about those fields only, which are then not
     /// stored; else they are about the whole response (RFC 9111 5.2.2.4 and 5.2.2.7 allow both).
     pub honours_field_names: bool,
@@ -44,6 +47,7 @@ impl CachePolicy {
             set_cookie: SetCookiePolicy::Never,
             cookies: CookiePolicy::Bypass,
             cookies_ignored: Vec::new(),
+            vary_refused: ["cookie", "user-agent"].map(str::to_owned).into(),
             honours_field_names: true,
             heuristic: None,
             default_ms: 0,

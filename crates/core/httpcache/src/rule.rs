@@ -49,6 +49,7 @@ rules! {
     Authorization "authorization" "RFC 9111 3.5" "the request has Authorization, and the response does not allow sharing"
     SetCookie "set-cookie" "RFC 9111 7.3" "the response sets a cookie"
     VaryAll "vary-all" "RFC 9111 4.1" "Vary is * or has too many names"
+    VaryRefused "vary-refused" "policy" "Vary names a field with as many values as there are clients"
     Status "status" "policy" "responses with this status are not stored"
     StatusNotHeuristic "status-no-lifetime" "RFC 9110 15.1" "responses with this status are stored only with a lifetime"
     OpenEnded "open-ended" "RFC 9111 3.3" "only the end of the connection ends the body: it may be incomplete"

@@ -47,6 +47,9 @@ pub fn may_store(
     if response.vary.is_all() {
         return Err(CachingRule::VaryAll);
     }
+    if policy.vary_refused.iter().any(|name| response.vary.has(name)) {
+        return Err(CachingRule::VaryRefused);
+    }
     if !policy.statuses.has(response.status) {
         return Err(CachingRule::Status);
     }

@@ -5,5 +5,6 @@
 
 mod model;
 mod properties;
+mod requests;
 mod responses;
 mod suite;

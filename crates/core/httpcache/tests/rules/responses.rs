@@ -139,6 +139,7 @@ fn what_may_not_be_kept_says_why() {
     assert_eq!(with(200, "Set-Cookie: a=b\r\n"), Err(CachingRule::SetCookie));
     assert_eq!(with(200, "Vary: a, *\r\n"), Err(CachingRule::VaryAll));
     assert_eq!(with(200, "Vary: Accept-Encoding\r\n"), Ok(()));
+    assert_eq!(with(200, "Vary: a, User-Agent\r\n"), Err(CachingRule::VaryRefused));
     assert_eq!(with(200, "Content-Type: Text/Event-Stream; x\r\n"), Err(CachingRule::EventStream));
     assert_eq!((with(404, ""), with(302, "")), (Ok(()), Ok(())));
     assert_eq!(why(&meta(302, "ETag: \"a\"\r\n")), Err(CachingRule::StatusNotHeuristic));

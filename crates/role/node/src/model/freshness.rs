@@ -93,18 +93,6 @@ impl Freshness {
         rules.is_fresh(resident_ms)
     }
 
-    /// Whether it may be used during revalidation.
-    pub(crate) fn is_usable_while_asking(&self, now_ms: u64) -> bool {
-        let (rules, resident_ms) = self.rules(now_ms);
-        rules.is_usable_while_revalidating(resident_ms)
-    }
-
-    /// Whether it may be used if the origin fails.
-    pub(crate) fn is_usable_on_error(&self, now_ms: u64) -> bool {
-        let (rules, resident_ms) = self.rules(now_ms);
-        rules.is_usable_if_error(resident_ms)
-    }
-
     /// The value of the field Age, in seconds.
     pub(crate) fn age_s(&self, now_ms: u64) -> u64 {
         let (rules, resident_ms) = self.rules(now_ms);

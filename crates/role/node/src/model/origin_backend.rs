@@ -70,6 +70,7 @@ fn policy(fresh_ms: u64) -> CachePolicy {
         statuses: StoredStatuses::Only(STORED_STATUSES),
         set_cookie: SetCookiePolicy::Never,
         cookies: CookiePolicy::Ignore,
+        vary_refused: Vec::new(),
         // Static content names none; what does is meant for somebody.
         honours_field_names: false,
         default_ms: fresh_ms,

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use skep_httpcache::{OnFailure, OriginFailure, on_failure};
 use skep_origin::{Condition, FaultKind, OriginError, OriginReply, Revalidated};
 use skep_segments::{Acquired, FetchError};
 use skep_serve::monotonic_ms;
@@ -268,14 +267,13 @@ fn failed_with(
     origin: &OriginBackend,
     failed: Result<OriginReply, OriginError>,
 ) -> AskOutcome {
-    let (error, failure) = match &failed {
-        Ok(reply) => {
-            let status = reply.head.meta.status;
-            (FetchError::OriginStatus(status), OriginFailure::Status(status))
-        }
-        Err(error) => (fetch_error(error.fault.kind()), OriginFailure::Disconnected),
+    let error = match &failed {
+        Ok(reply) => FetchError::OriginStatus(reply.head.meta.status),
+        Err(error) => fetch_error(error.fault.kind()),
     };
-    let usable = |kept: &&Arc<Resource>| !kept.is_retired() && may_do(kept, origin, failure);
+    let usable = |kept: &&Arc<Resource>| {
+        !kept.is_retired() && kept::may_do_after(error, kept, origin, monotonic_ms())
+    };
     if let Some(kept) = flight.kept().filter(usable) {
         flight.pause(error);
         return AskOutcome::Resource(Arc::clone(kept), CacheResult::Hit);
@@ -289,15 +287,6 @@ fn failed_with(
             AskOutcome::Failed(error)
         }
     }
-}
-
-/// Whether a stale resource may be used after this failure.
-fn may_do(kept: &Resource, origin: &OriginBackend, failure: OriginFailure) -> bool {
-    kept.freshness().is_some_and(|freshness| {
-        let (rules, resident_ms) = freshness.rules(monotonic_ms());
-        let verdict = on_failure(rules, failure, resident_ms, &origin.policy);
-        matches!(verdict, OnFailure::SendStale(_))
-    })
 }
 
 /// The same version with a newer head.

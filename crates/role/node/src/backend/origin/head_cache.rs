@@ -14,7 +14,7 @@ use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
 use skep_wire::cache::{ObjectName, PeerRefusal, SegmentName};
 
-use super::kept::NotKept;
+use super::kept::{self, NotKept};
 use super::peer_head;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
 use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
@@ -127,15 +127,19 @@ impl OriginHeadCache {
             kept.mark_used();
             return HeadLookup::Hit(Arc::clone(kept));
         }
+        let origin = route.origin();
         let is_usable = |kept: &Arc<Resource>| {
-            kept.freshness().is_some_and(|fresh| fresh.is_usable_while_asking(now_ms))
+            origin.is_some_and(|origin| kept::may_do_meanwhile(kept, origin, now_ms))
         };
         let usable = kept.clone().filter(is_usable);
         let pause = slot.and_then(|slot| slot.pause.filter(|(until_ms, _)| now_ms < *until_ms));
         match pause {
             Some((_, Backoff::Passed(why))) => return HeadLookup::HitForPass(why),
             Some((_, Backoff::Failed(error))) => {
-                let may_do = usable.or_else(|| kept.filter(|kept| kept.may_do_on_error()));
+                let is_usable = |kept: &Arc<Resource>| {
+                    origin.is_some_and(|origin| kept::may_do_after(error, kept, origin, now_ms))
+                };
+                let may_do = usable.or_else(|| kept.filter(is_usable));
                 return may_do.map_or(HeadLookup::Failed(error), HeadLookup::Hit);
             }
             None => {}

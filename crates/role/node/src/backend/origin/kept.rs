@@ -4,8 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use skep_httpcache::{CachingRule, RequestMeta, TARGETED_FIELDS, may_store, store};
+use skep_httpcache::{
+    CachingRule, OnFailure, OriginFailure, RequestMeta, Reuse, TARGETED_FIELDS, may_store,
+    on_failure, reuse, store,
+};
 use skep_origin::Head;
+use skep_segments::FetchError;
 use skep_serve::unix_ms;
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
@@ -85,6 +89,33 @@ pub(super) fn version(head: &Head, origin: &OriginBackend) -> Result<(u64, Vec<u
 /// Whether a response has an object's bytes, not a word in their place.
 fn is_object(head: &Head) -> bool {
     matches!(head.meta.status, 200 | 206)
+}
+
+/// Whether a resource may be served at once, while the origin is asked whether it is current.
+pub(super) fn may_do_meanwhile(kept: &Resource, origin: &OriginBackend, now_ms: u64) -> bool {
+    kept.freshness().is_some_and(|freshness| {
+        let (rules, resident_ms) = freshness.rules(now_ms);
+        let verdict = reuse(rules, &RequestMeta::PLAIN_GET, resident_ms, &origin.policy);
+        matches!(verdict, Reuse::Send(_) | Reuse::SendAndValidate(_))
+    })
+}
+
+/// Whether a resource may be served although it is stale, since its origin failed with `error`.
+pub(super) fn may_do_after(
+    error: FetchError,
+    kept: &Resource,
+    origin: &OriginBackend,
+    now_ms: u64,
+) -> bool {
+    let failure = match error {
+        FetchError::OriginStatus(status) => OriginFailure::Status(status),
+        _ => OriginFailure::Disconnected,
+    };
+    kept.freshness().is_some_and(|freshness| {
+        let (rules, resident_ms) = freshness.rules(now_ms);
+        let verdict = on_failure(rules, failure, resident_ms, &origin.policy);
+        matches!(verdict, OnFailure::SendStale(_))
+    })
 }
 
 /// A unique version, unlike that of any other response to any node: nothing shows whether parts
