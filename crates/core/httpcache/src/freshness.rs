@@ -185,7 +185,7 @@ fn guessed(meta: &ResponseMeta, policy: &CachePolicy) -> (u64, CachingRule) {
     // Settings count from the receipt, less what upstream caches stored it for.
     let from_receipt = |lifetime_ms: u64| {
         let upstream_ms = meta.age_s.unwrap_or(0) * 1000;
-        (lifetime_ms + meta.initial_age_ms()).saturating_sub(upstream_ms)
+        lifetime_ms.saturating_add(meta.initial_age_ms()).saturating_sub(upstream_ms)
     };
     match meta.status {
         404 | 405 | 410 | 451 if policy.negative_ms > 0 => {

@@ -1,9 +1,10 @@
-//! What an unsafe request makes stale (RFC 9111 4.4): its target, and what Location and
-//! Content-Location name on the same origin.
+//! What an unsafe request makes stale (RFC 9111 4.4): its target, what Location and
+//! Content-Location name on the same origin, and the groups that its answer names (RFC 9875).
 
 use skep_http::{Host, Method};
 
 use crate::response::{FieldLine, values};
+use crate::structured::texts;
 
 /// The target of a request.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +24,7 @@ pub fn invalidated<'f>(
     target: &TargetUri<'_>,
     fields: impl Iterator<Item = FieldLine<'f>> + Clone,
 ) -> Vec<Vec<u8>> {
-    // An error changed nothing.
-    if is_safe(method) || !(200..400).contains(&status) {
+    if !changes(method, status) {
         return Vec::new();
     }
     let mut paths = vec![target.path_and_query.to_vec()];
@@ -35,6 +35,24 @@ pub fn invalidated<'f>(
         }
     }
     paths
+}
+
+/// Tags ([`crate::tags`]) whose responses of the same origin are to be invalidated: the field
+/// Cache-Group-Invalidation (RFC 9875 3); none if it is no structured list.
+pub fn invalidated_groups<'f>(
+    method: Method<'_>,
+    status: u16,
+    fields: impl Iterator<Item = FieldLine<'f>> + Clone,
+) -> Vec<String> {
+    if !changes(method, status) {
+        return Vec::new();
+    }
+    texts(values(fields, "cache-group-invalidation")).unwrap_or_default()
+}
+
+/// Whether a request may have changed something: an error changed nothing.
+fn changes(method: Method<'_>, status: u16) -> bool {
+    !is_safe(method) && (200..400).contains(&status)
 }
 
 /// Methods that change nothing (RFC 9110 9.2.1, RFC 4918 9.1, RFC 5323, QUERY). All others may,
@@ -186,5 +204,16 @@ mod tests {
         }
         let both = [("Location", "/x"), ("Content-Location", "/y"), ("Location", "/x")];
         assert_eq!(of(Method::Put, 201, &both), ["/a/b?c", "/x", "/y"]);
+    }
+
+    #[test]
+    fn groups_are_named_by_answers_to_unsafe_requests_only() {
+        let of = |method, value: &'static str| {
+            let fields = [(&b"Cache-Group-Invalidation"[..], value.as_bytes())];
+            invalidated_groups(method, 204, fields.into_iter())
+        };
+        assert_eq!(of(Method::Post, "\"a\", \"b c\";x"), ["a", "b c"]);
+        assert!(of(Method::Get, "\"a\"").is_empty());
+        assert!(of(Method::Post, "\"a\", b c").is_empty(), "one error makes all of it invalid");
     }
 }

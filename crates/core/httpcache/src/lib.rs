@@ -48,7 +48,7 @@ mod vary;
 pub use cache_status::{CacheStatus, ForwardReason};
 pub use directives::{DirectiveScope, RequestDirectives, ResponseDirectives, TARGETED_FIELDS};
 pub use freshness::Freshness;
-pub use invalidate::{TargetUri, invalidated, is_safe};
+pub use invalidate::{TargetUri, invalidated, invalidated_groups, is_safe};
 pub use key::{KeyRules, Unkeyed};
 pub use policy::{
     CachePolicy, CookiePolicy, FailureStatuses, HeuristicLifetime, ObeyedDirectives,

@@ -116,6 +116,7 @@ fn lifetimes_of_the_settings_are_for_what_gives_none() {
     assert_eq!(of(302, tag, &policy).0, 0);
     assert_eq!(of(200, &format!("{tag}Cache-Control: no-cache\r\n"), &policy).0, 0);
     assert_eq!(of(200, &format!("{tag}Cache-Control: max-age=1\r\n"), &policy).0, 1_000);
+    assert_eq!(of(200, &format!("{tag}Expires: 0\r\n"), &policy), (0, CachingRule::Expires));
     let all = CachePolicy { default_without_validator: true, ..policy };
     assert_eq!(of(200, "", &all).0, 5_000);
     let guess = CachePolicy { heuristic: Some(HeuristicLifetime::default()), ..all };
