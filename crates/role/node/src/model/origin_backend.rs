@@ -15,7 +15,7 @@ pub(crate) struct OriginBackend {
     pub(crate) host: Option<String>,
     pub(crate) limits: OriginLimits,
     /// How responses are stored and reused.
-    pub(crate) policy: CachePolicy,
+    pub(crate) policy: Box<CachePolicy>,
     /// The fills by its origins.
     pub(crate) fills: Arc<Fills>,
     /// Identifies the route in names: the same on all nodes of a config.
@@ -47,7 +47,7 @@ impl OriginBackend {
                 progress_timeout_ms: fetch.stall_timeout_ms,
                 ..OriginLimits::default()
             },
-            policy: policy(fetch.fresh_ms),
+            policy: Box::new(policy(fetch.fresh_ms)),
             fills: Fills::new(is_alone),
             key: key.into_bytes(),
             sets_cache_control: config.cache_control.is_some(),

@@ -87,7 +87,7 @@ pub(crate) struct Route {
 #[derive(Debug)]
 pub(crate) enum Backend {
     Folder(FolderBackend),
-    Origin(Box<OriginBackend>),
+    Origin(OriginBackend),
 }
 
 /// A folder of files, as its operator configured it.
@@ -342,10 +342,7 @@ impl Backend {
     fn new(of: &RouteSpec<'_>) -> Result<Self, SiteError> {
         Ok(match of.backend.origins.is_empty() {
             true => Self::Folder(FolderBackend::new(of.backend)?),
-            false => {
-                let origin = OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?;
-                Self::Origin(Box::new(origin))
-            }
+            false => Self::Origin(OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?),
         })
     }
 
