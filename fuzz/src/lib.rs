@@ -5,12 +5,13 @@
 //! - [`drive`]: mutates the seeds in a loop, the same for the same seed; stable
 //!   compiler, no further tools. `make test` runs it for seconds.
 //!
-//! The seeds are the codec's own case tables (`crates/core/http/tests/http/cases`),
-//! what machines and application servers really say ([`machines`], [`streams`], [`gateways`]), and `regressions/`, inputs that once
+//! The seeds are the codec's own case tables (`crates/core/http/tests/http/cases`), the exchanges of
+//! the cases of caching ([`caching`]), what machines and application servers really say ([`machines`], [`streams`], [`gateways`]), and `regressions/`, inputs that once
 //! broke something.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
+pub mod caching;
 pub mod drive;
 pub mod gateways;
 pub mod machines;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{gateways, machines, streams};
+use crate::{caching, gateways, machines, streams};
 
 #[path = "../../crates/core/http/tests/http/cases/table.rs"]
 #[expect(dead_code, reason = "only its parser is wanted here")]
@@ -41,6 +41,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "cache_message" => streams::messages(),
         "part_head" => streams::part_heads(),
         "ajp_reply" => gateways::ajp_replies(),
+        "caching" => caching::exchanges(),
         "fastcgi_reply" => gateways::fastcgi_replies(),
         other => panic!("there is no target {other}"),
     };
@@ -119,6 +120,14 @@ pub const WORDS: &[&[u8]] = &[
     b"Upgrade: websocket\r\n",
     b"Expect: 100-continue\r\n",
     b"Date: x\r\n",
+    b"Cache-Control: ",
+    b"CDN-Cache-Control: ",
+    b"max-age=",
+    b"no-store",
+    b"private",
+    b"Vary: ",
+    b"Location: ",
+    b"Cache-Groups: ",
     b"X-Forwarded-For: 6.6.6.6\r\n",
     b"chunked",
     b"identity",

@@ -13,7 +13,7 @@ use skep_http::{
 };
 use skep_units::stable_hash;
 
-use crate::{gateways, machines, streams};
+use crate::{caching, gateways, machines, streams};
 
 /// Takes any bytes; panics when an invariant breaks.
 pub type Target = fn(&[u8]);
@@ -32,6 +32,7 @@ pub const ALL: &[(&str, Target)] = &[
     ("cache_message", streams::message),
     ("part_head", streams::part_head),
     ("ajp_reply", gateways::ajp_reply),
+    ("caching", caching::caching),
     ("fastcgi_reply", gateways::fastcgi_reply),
     ("gateway_request", gateways::gateway_request),
 ];

@@ -9,9 +9,11 @@ use skep_tests::{RawClient, Response, Site};
 
 #[test]
 fn what_a_304_forbids_to_keep_is_kept_no_longer() {
-    for fields in
-        ["Set-Cookie: a={n}\r\nCache-Control: max-age=60\r\n", "Cache-Control: private\r\n"]
-    {
+    for (fields, why) in [
+        ("Set-Cookie: a={n}\r\nCache-Control: max-age=60\r\n", "set-cookie"),
+        ("Cache-Control: private\r\n", "private"),
+    ] {
+        let expected = format!("skep; fwd=uri-miss; detail={why}");
         let origin = Origin::counting(move |n, asked| match n {
             0 => Answer::of(asked, b"bytes", "\"v\"", "Cache-Control: no-cache\r\n"),
             _ => Answer::of(asked, b"bytes", "\"v\"", &fields.replace("{n}", &n.to_string())),
@@ -21,14 +23,43 @@ fn what_a_304_forbids_to_keep_is_kept_no_longer() {
         assert_eq!(client.get("/a").text(), "bytes");
         let replies = [client.get("/a"), client.get("/a")];
         for reply in &replies {
-            assert_eq!(
-                (reply.text(), reply.cache_status()),
-                ("bytes".into(), "skep; fwd=uri-miss")
-            );
+            assert_eq!((reply.text(), reply.cache_status()), ("bytes".into(), expected.as_str()));
         }
         let [one, two] = replies.each_ref().map(|reply| reply.header("set-cookie"));
         assert!(one.is_none() == two.is_none() && (one.is_none() || one != two), "{one:?} {two:?}");
     }
+}
+
+#[test]
+fn what_an_origin_says_to_this_cache_decides_alone() {
+    let targeted = "CDN-Cache-Control: max-age=60\r\nCache-Control: no-store\r\n";
+    let ours = "Skep-Cache-Control: max-age=60\r\nCDN-Cache-Control: no-store\r\n";
+    let invalid = "CDN-Cache-Control: max-age=60, &&\r\nCache-Control: no-store\r\n";
+    for (fields, is_kept) in [(targeted, true), (ours, true), (invalid, false)] {
+        let origin = Origin::of("bytes", "\"v\"", fields);
+        let skep = origin.node("");
+        let mut client = skep.connect();
+        let replies = [client.get("/a"), client.get("/a")];
+        assert_eq!(replies[1].cache_status() == "skep; hit", is_kept, "{fields}");
+        for reply in &replies {
+            assert_eq!(reply.header("skep-cache-control"), None, "it is for Skep");
+            let forwarded =
+                fields.lines().find_map(|line| line.strip_prefix("CDN-Cache-Control: "));
+            assert_eq!(reply.header("cdn-cache-control"), forwarded, "others may need it");
+        }
+        assert_eq!(origin.asked().len(), if is_kept { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn a_stale_object_serves_while_it_is_fetched_anew_without_a_validator_too() {
+    let fields = "Cache-Control: max-age=0, stale-while-revalidate=60\r\n";
+    let origin = Origin::counting(move |n, _| Answer::new(200, fields, format!("number {n}")));
+    let skep = origin.node("");
+    let mut client = skep.connect();
+    assert_eq!(client.get("/a").cache_status(), "skep; fwd=uri-miss; stored");
+    let stale = client.get("/a");
+    assert_eq!((stale.text(), stale.cache_status()), ("number 0".into(), "skep; hit"));
 }
 
 #[test]
@@ -63,7 +94,7 @@ fn an_object_of_an_impossible_size_is_passed_by() {
             let reply = skep.connect().get("/a");
             assert_eq!(
                 (reply.text(), reply.cache_status()),
-                ("hello".into(), "skep; fwd=uri-miss")
+                ("hello".into(), "skep; fwd=uri-miss; detail=too-long")
             );
         }
     }
@@ -98,12 +129,14 @@ fn other_statuses_are_kept_for_as_long_as_they_say() {
             assert_eq!(hit.header("accept-ranges"), None);
         }
         let passed = client.get(&format!("/{status}/mute"));
-        assert_eq!(passed.assert_status(status).cache_status(), "skep; fwd=uri-miss");
+        let why = if matches!(status, 302 | 307) { "status-no-lifetime" } else { "no-lifetime" };
+        let expected = format!("skep; fwd=uri-miss; detail={why}");
+        assert_eq!(passed.assert_status(status).cache_status(), expected);
     }
     let kept = origin.asked().iter().filter(|asked| asked.target.ends_with("/fresh")).count();
     assert_eq!(kept, 6);
     let passed = client.get("/403/fresh");
-    assert_eq!(passed.assert_status(403).cache_status(), "skep; fwd=uri-miss");
+    assert_eq!(passed.assert_status(403).cache_status(), "skep; fwd=uri-miss; detail=status");
 }
 
 #[test]

@@ -225,12 +225,13 @@ fn an_origin_without_ranges_serves_small_objects_from_memory_and_large_ones_past
 
 #[test]
 fn what_may_not_be_kept_is_passed_on_to_each() {
-    for fields in [
-        "Set-Cookie: a=b\r\nCache-Control: max-age=60\r\n",
-        "Cache-Control: private\r\n",
-        "Cache-Control: no-store\r\n",
-        "Vary: *\r\nCache-Control: max-age=60\r\n",
-        "",
+    for (fields, why) in [
+        ("Set-Cookie: a=b\r\nCache-Control: max-age=60\r\n", "set-cookie"),
+        ("Cache-Control: private\r\n", "private"),
+        ("Cache-Control: no-store\r\n", "no-store"),
+        ("CDN-Cache-Control: no-store\r\nCache-Control: max-age=60\r\n", "no-store"),
+        ("Vary: *\r\nCache-Control: max-age=60\r\n", "vary-all"),
+        ("", "nothing-to-reuse"),
     ] {
         let origin = Origin::counting(move |n, asked| {
             let bytes = content::version(n as u32, 2 * SEGMENT);
@@ -243,7 +244,8 @@ fn what_may_not_be_kept_is_passed_on_to_each() {
         let mut client = skep.connect();
         let replies = [client.get("/a"), client.get("/a"), client.get("/a")];
         for reply in &replies {
-            assert_eq!(reply.cache_status(), "skep; fwd=uri-miss", "{fields:?}");
+            let expected = format!("skep; fwd=uri-miss; detail={why}");
+            assert_eq!(reply.cache_status(), expected, "{fields:?}");
             assert_eq!(reply.status, 200);
             assert_eq!(reply.header("content-range"), None);
         }

@@ -65,6 +65,12 @@ const LAYERS: &[Layer] = &[
         may_use: &["crates/base", "crates/core/http"],
         banned: IMPURE,
     },
+    // The rules of caching are about HTTP's fields, dates and conditions.
+    Layer {
+        folder: "crates/core/httpcache",
+        may_use: &["crates/base", "crates/core/http"],
+        banned: IMPURE,
+    },
     Layer { folder: "crates/core", may_use: &["crates/base"], banned: IMPURE },
     // A connection to a node is a worker's connection like any other, with the
     // same deadlines and buffers, and one to another cache is pooled like it:

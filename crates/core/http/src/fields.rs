@@ -200,7 +200,7 @@ impl<'h, 'b> Fields<'h, 'b> {
     }
 
     /// All fields in the order of the wire: (name as sent, value).
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'b str, &'b [u8])> + use<'h, 'b> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'b str, &'b [u8])> + Clone + use<'h, 'b> {
         self.list.iter().map(|field| (field.name, field.value))
     }
 

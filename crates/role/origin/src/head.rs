@@ -1,5 +1,6 @@
 //! The head of an origin's response: the object's metadata, and which of its bytes follow.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use skep_http::encode::{write_field, write_status_line};
@@ -8,16 +9,19 @@ use skep_http::limits::RESPONSE_HEAD;
 use skep_http::{
     FieldSlots, HttpDate, Known, Method, ResponseFraming, ResponseHead, Validators, parse_response,
 };
+use skep_httpcache::{
+    CachePolicy, ExchangeTimes, FieldLine, RequestMeta, ResponseMeta, Validated, tags, updated,
+    validated,
+};
 
-use crate::cache_control::{CacheControl, delta_seconds};
 use crate::error::Fault;
 use crate::request::{Ask, Condition};
 
 /// The head of a response, parsed and checked against the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Status code, 200 to 599.
-    pub status: u16,
+    /// What a cache goes by: status, validators, dates, directives.
+    pub meta: ResponseMeta,
     /// Length of the whole object in bytes, as far as the answer tells: also
     /// of a 206 and a 416.
     pub total_bytes: Option<u64>,
@@ -25,82 +29,78 @@ pub struct Head {
     pub start: u64,
     /// Where it ends, if that is known in advance.
     pub end: Option<u64>,
-    /// Only the end of the connection delimits the body: a truncated one looks complete.
-    pub is_open_ended: bool,
-    /// Entity tag with its quotes, `W/` in front when weak.
-    pub etag: Option<String>,
-    /// Last change, in seconds since the Unix epoch.
-    pub last_modified: Option<u64>,
     /// Media type as sent.
     pub content_type: Option<Vec<u8>>,
-    /// Names of request fields that the answer depends on, in lower case; or
-    /// `*`.
-    pub vary: Vec<String>,
-    /// What a cache may do with it.
-    pub cache_control: CacheControl,
-    /// Seconds for which upstream caches stored it.
-    pub age_s: Option<u64>,
-    /// When it was made, in seconds since the Unix epoch.
-    pub date: Option<u64>,
-    /// Until when it is fresh, likewise; 0 if the field can't be read.
-    pub expires: Option<u64>,
-    /// It sets a cookie: meant for one client.
-    pub sets_cookie: bool,
     /// Lines `Name: value\r\n` for clients, those above included. Without what
     /// concerns one hop, the framing and the range of this answer, its date and
     /// its age.
     pub fields: Vec<u8>,
-    /// When the request was sent, in milliseconds since the Unix epoch.
-    pub requested_unix_ms: u64,
-    /// When the head was complete, likewise.
-    pub received_unix_ms: u64,
+}
+
+/// The result of a conditional request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revalidated {
+    /// 304: the stored response stays, with this head.
+    Kept(Box<Head>),
+    /// The response replaces the stored one, whatever its status.
+    Replaced,
+    /// 304 for another version than the stored one, or for one that may no longer be stored:
+    /// ask again without conditions (RFC 9111 4.3.4).
+    AskAgain,
 }
 
 impl Head {
     /// The validators of the object.
     pub fn validators(&self) -> Validators<'_> {
-        let etag = self.etag.as_deref().unwrap_or("");
-        Validators { etag, last_modified: self.last_modified }
+        self.meta.validators()
+    }
+
+    /// Bytes that name the version of the object; `None`: parts of two answers can't be joined.
+    pub fn version(&self) -> Option<Vec<u8>> {
+        self.meta.version(self.total_bytes)
     }
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        let vary = self.vary.iter().map(|name| size_of::<String>() + name.capacity());
-        let texts = self.etag.as_ref().map_or(0, String::capacity)
-            + self.content_type.as_ref().map_or(0, Vec::capacity);
-        self.fields.capacity() + texts + vary.sum::<usize>()
+        let content_type = self.content_type.as_ref().map_or(0, Vec::capacity);
+        self.fields.capacity() + content_type + self.meta.heap_bytes()
     }
 
     /// The status of a response with the whole object: a 206 is due only to our range request.
     pub fn whole_status(&self) -> u16 {
-        if self.status == 206 { 200 } else { self.status }
+        if self.meta.status == 206 { 200 } else { self.meta.status }
     }
 
-    /// When it was generated, in seconds since the Unix epoch; without a Date, when it was
-    /// received (RFC 9110 6.6.1).
-    pub fn made_unix_s(&self) -> u64 {
-        self.date.unwrap_or(self.received_unix_ms / 1000)
+    /// What to do with `answer`, to a request on condition that this changed.
+    pub fn revalidated(&self, answer: &Self, policy: &CachePolicy) -> Revalidated {
+        match validated(&[&self.meta], &answer.meta) {
+            Validated::Replaced => Revalidated::Replaced,
+            Validated::AskAgain => Revalidated::AskAgain,
+            Validated::Fresh(_) => {
+                let stored = (&self.meta, self.field_lines());
+                let news = (&answer.meta, answer.field_lines());
+                // An answer that is for one client, or for no cache, is not for all who ask.
+                let Ok((meta, fields)) = updated(stored, news, &RequestMeta::PLAIN_GET, policy)
+                else {
+                    return Revalidated::AskAgain;
+                };
+                let new_type = answer.content_type.as_ref().or(self.content_type.as_ref());
+                let content_type = new_type.cloned();
+                Revalidated::Kept(Box::new(Self { meta, fields, content_type, ..self.clone() }))
+            }
+        }
     }
 
-    /// Whether it has an explicit lifetime.
-    pub fn says_how_long(&self) -> bool {
-        let control = &self.cache_control;
-        control.max_age_s.or(control.s_maxage_s).is_some() || self.expires.is_some()
-    }
-
-    /// The answer's age when it came, in milliseconds (RFC 9111 4.2.3:
-    /// corrected_initial_age).
-    pub fn age_ms(&self) -> u64 {
-        let date_ms = self.date.map_or(self.received_unix_ms, |date| date * 1000);
-        // Dates are whole seconds: the rest of one is no age.
-        let apparent_ms = self.received_unix_ms.saturating_sub(date_ms) / 1000 * 1000;
-        let delay_ms = self.received_unix_ms.saturating_sub(self.requested_unix_ms);
-        let corrected_ms = self.age_s.unwrap_or(0) * 1000 + delay_ms;
-        apparent_ms.max(corrected_ms)
+    /// Its fields: name and value.
+    pub fn field_lines(&self) -> impl Iterator<Item = FieldLine<'_>> + Clone {
+        self.lines().map(|(name, line)| {
+            let value = line.get(name.len() + 1..).unwrap_or_default();
+            (name, value.trim_ascii())
+        })
     }
 
     /// Its fields: name, and line with name and end.
-    pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let named = |line| {
             let mut parts = <[u8]>::splitn(line, 2, |byte| *byte == b':');
             (parts.next().unwrap_or(line), line)
@@ -111,8 +111,9 @@ impl Head {
     /// The head as that of an answer with the whole, for another cache at
     /// `now_unix_ms`.
     pub fn to_text(&self, now_unix_ms: u64) -> Vec<u8> {
-        let since_ms = now_unix_ms.saturating_sub(self.received_unix_ms);
-        let age_s = (self.age_ms() + since_ms) / 1000;
+        let since_ms = now_unix_ms.saturating_sub(self.meta.times.received_unix_ms);
+        // Rounded up: what is older is fresh for less long.
+        let age_s = (self.meta.initial_age_ms().saturating_add(since_ms)).div_ceil(1000);
         let mut text = Vec::new();
         write_status_line(&mut text, self.whole_status());
         if let Some(bytes) = self.total_bytes {
@@ -120,7 +121,7 @@ impl Head {
         }
         text.extend_from_slice(&self.fields);
         write_field(&mut text, "Age", age_s.to_string().as_bytes());
-        write_field(&mut text, "Date", &HttpDate(self.made_unix_s()).format());
+        write_field(&mut text, "Date", &HttpDate(self.meta.made_unix_s()).format());
         text.extend_from_slice(b"\r\n");
         text
     }
@@ -132,19 +133,9 @@ impl Head {
         Self::new(&head, &Ask::default(), (now_unix_ms, now_unix_ms)).ok()
     }
 
-    /// The tags of the object for purges: field Surrogate-Key, separated by spaces, and
-    /// Cache-Tag, separated by commas.
-    pub fn tags(&self) -> impl Iterator<Item = &str> {
-        let tags = |(name, line): (&[u8], _)| {
-            let part = match name {
-                _ if name.eq_ignore_ascii_case(b"surrogate-key") => ' ',
-                _ if name.eq_ignore_ascii_case(b"cache-tag") => ',',
-                _ => return None,
-            };
-            let (_, value) = str::from_utf8(line).ok()?.split_once(':')?;
-            Some(value.split(part).map(str::trim).filter(|tag| !tag.is_empty()))
-        };
-        self.lines().filter_map(tags).flatten()
+    /// The tags of the object for purges.
+    pub fn tags(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        tags(self.field_lines())
     }
 
     /// Checks `head` against what was asked.
@@ -153,33 +144,19 @@ impl Head {
         ask: &Ask<'_>,
         (requested_unix_ms, received_unix_ms): (u64, u64),
     ) -> Result<Self, Fault> {
-        let now = received_unix_ms / 1000;
-        let date = |field| first(head, field).and_then(|value| HttpDate::parse(value, now));
         let part = part_of(head, ask)?;
         let mut fields = Vec::new();
         write_kept_fields(&mut fields, head, is_of_this_answer);
+        let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
+        let times = ExchangeTimes { requested_unix_ms, received_unix_ms };
+        let is_open_ended = head.framing == ResponseFraming::UntilClose && part.end.is_none();
         let mut new = Self {
-            status: head.status,
+            meta: ResponseMeta { is_open_ended, ..ResponseMeta::parse(head.status, lines, times) },
             total_bytes: part.total_bytes,
             start: part.start,
             end: part.end,
-            is_open_ended: head.framing == ResponseFraming::UntilClose && part.end.is_none(),
-            etag: first(head, Known::Etag).and_then(etag_of),
-            last_modified: date(Known::LastModified).map(|date| date.0),
             content_type: head.fields.known(Known::ContentType).map(<[u8]>::to_vec),
-            vary: vary_of(head),
-            cache_control: CacheControl::parse(head.fields.all("cache-control")),
-            age_s: head.fields.known(Known::Age).and_then(delta_seconds),
-            date: date(Known::Date).map(|date| date.0),
-            // RFC 9111 5.3: an invalid date, "0" above all, is in the past.
-            expires: head
-                .fields
-                .known(Known::Expires)
-                .map(|_| date(Known::Expires).map_or(0, |date| date.0)),
-            sets_cookie: head.fields.known(Known::SetCookie).is_some(),
             fields,
-            requested_unix_ms,
-            received_unix_ms,
         };
         new.adopt_pinned_date(ask);
         Ok(new)
@@ -190,11 +167,10 @@ impl Head {
     /// that the date still holds.
     fn adopt_pinned_date(&mut self, ask: &Ask<'_>) {
         if let Condition::Pinned(Validators { etag: "", last_modified }) = ask.condition
-            && self.status == 206
-            && self.etag.is_none()
-            && self.last_modified.is_none()
+            && self.meta.status == 206
+            && !self.meta.has_validator()
         {
-            self.last_modified = last_modified;
+            self.meta.last_modified = last_modified;
         }
     }
 }
@@ -277,22 +253,6 @@ fn first<'b>(head: &ResponseHead<'_, 'b>, field: Known) -> Option<&'b [u8]> {
     values.next().is_none().then_some(value)
 }
 
-/// RFC 9110 8.8.3: quotes around neither quotes nor spaces. Anything else can't
-/// be compared by the rules, so it is no tag.
-fn etag_of(value: &[u8]) -> Option<String> {
-    let quoted = value.strip_prefix(b"W/").unwrap_or(value);
-    let opaque = quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    let is_opaque = opaque.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'"');
-    is_opaque.then(|| String::from_utf8_lossy(value).into_owned())
-}
-
-fn vary_of(head: &ResponseHead<'_, '_>) -> Vec<String> {
-    let names =
-        head.fields.known_all(Known::Vary).flat_map(|value| value.split(|byte| *byte == b','));
-    let lower = names.map(|name| String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase());
-    lower.filter(|name| !name.is_empty()).collect()
-}
-
 /// Fields that a later reply from memory must not repeat.
 fn is_of_this_answer(name: &[u8]) -> bool {
     match Known::of(name) {
@@ -331,8 +291,9 @@ mod tests {
         let head = read(200, fields, &Ask::default()).unwrap();
         assert_eq!((head.total_bytes, head.start, head.end), (Some(5), 0, Some(5)));
         assert_eq!(head.validators(), Validators { etag: "\"a\"", last_modified: Some(1) });
-        assert_eq!((head.age_s, head.date, head.expires), (Some(7), Some(9), Some(0)));
-        assert_eq!(head.vary, ["accept-encoding", "origin"]);
+        let meta = &head.meta;
+        assert_eq!((meta.age_s, meta.date, meta.expires), (Some(7), Some(9), Some(0)));
+        assert_eq!(meta.vary.names(), ["accept-encoding", "origin"]);
         let kept = String::from_utf8(head.fields).unwrap();
         assert!(kept.contains("X-End: 2\r\n") && kept.contains("ETag: \"a\"\r\n"));
         for gone in ["X-Hop", "Connection", "Content-Length", "Date:", "Age"] {
@@ -341,11 +302,11 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_read_from_both_fields() {
+    fn tags_are_read_from_all_fields() {
         let fields = "Surrogate-Key: a  b\r\ncache-tag: c d , e,,\r\nX-Other: f\r\n\
-            CACHE-TAG: a\r\nSurrogate-Key:\r\n";
+            CACHE-TAG: a\r\nSurrogate-Key:\r\nCache-Groups: \"g\"\r\n";
         let head = read(200, fields, &Ask::default()).unwrap();
-        assert_eq!(head.tags().collect::<Vec<_>>(), ["a", "b", "c d", "e", "a"]);
+        assert_eq!(head.tags().collect::<Vec<_>>(), ["a", "b", "c d", "e", "a", "g"]);
     }
 
     #[test]
@@ -355,12 +316,12 @@ mod tests {
             Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n";
         let head = read(206, fields, &ranged(0..5)).unwrap();
         let handed_on = Head::from_text(&head.to_text(12_000), 12_500).unwrap();
-        assert_eq!((handed_on.status, handed_on.total_bytes), (200, Some(9)));
-        assert_eq!((handed_on.age_s, handed_on.date), (Some(18), Some(1)));
-        assert_eq!(handed_on.received_unix_ms, 12_500);
+        assert_eq!((handed_on.meta.status, handed_on.total_bytes), (200, Some(9)));
+        assert_eq!((handed_on.meta.age_s, handed_on.meta.date), (Some(18), Some(1)));
+        assert_eq!(handed_on.meta.times.received_unix_ms, 12_500);
         assert_eq!(
-            (&handed_on.etag, handed_on.cache_control, &handed_on.fields),
-            (&head.etag, head.cache_control, &head.fields)
+            (&handed_on.meta.etag, &handed_on.meta.directives, &handed_on.fields),
+            (&head.meta.etag, &head.meta.directives, &head.fields)
         );
         assert_eq!(Head::from_text(b"HTTP/1.1 200 OK\r\n", 0), None);
     }
@@ -371,7 +332,7 @@ mod tests {
         let head = part("Content-Length: 10\r\nContent-Range: bytes 5-14/20\r\n", 5..15).unwrap();
         assert_eq!((head.total_bytes, head.start, head.end), (Some(20), 5, Some(15)));
         let head = part("Content-Range: bytes 5-14/*\r\n", 5..99).unwrap();
-        assert_eq!((head.total_bytes, head.end, head.is_open_ended), (None, Some(15), false));
+        assert_eq!((head.total_bytes, head.end, head.meta.is_open_ended), (None, Some(15), false));
         for (fields, range) in [
             ("", 0..5),
             ("Content-Range: bytes 0-4/4\r\n", 0..5),
@@ -397,10 +358,10 @@ mod tests {
     fn validators_that_break_the_rules_are_none() {
         for etag in ["a", "\"a", "\"a\"b\"", "w/\"a\"", "\"a b\"", "\"a\"\r\nETag: \"b\""] {
             let head = read(200, &format!("ETag: {etag}\r\n"), &Ask::default()).unwrap();
-            assert_eq!(head.etag, None, "{etag}");
+            assert_eq!(head.meta.etag, None, "{etag}");
         }
         let head = read(200, "ETag: W/\"\"\r\n", &Ask::default()).unwrap();
-        assert_eq!(head.etag.as_deref(), Some("W/\"\""));
+        assert_eq!(head.meta.etag.as_deref(), Some("W/\"\""));
     }
 
     #[test]
@@ -410,8 +371,8 @@ mod tests {
             let version = Validators { etag, last_modified: Some(3) };
             Ask { condition: Condition::Pinned(version), ..ranged(0..5) }
         };
-        assert_eq!(read(206, part, &pinned("")).unwrap().last_modified, Some(3));
-        assert_eq!(read(206, part, &pinned("\"a\"")).unwrap().last_modified, None);
-        assert_eq!(read(200, "", &pinned("")).unwrap().last_modified, None);
+        assert_eq!(read(206, part, &pinned("")).unwrap().meta.last_modified, Some(3));
+        assert_eq!(read(206, part, &pinned("\"a\"")).unwrap().meta.last_modified, None);
+        assert_eq!(read(200, "", &pinned("")).unwrap().meta.last_modified, None);
     }
 }

@@ -8,7 +8,7 @@
 //!                                                           v
 //!              OriginReply { head: Head, body: Body } <- head parsed, range checked
 //!                              |           |
-//!       freshness (pure) <-----'           '-> next(): bytes of exactly that range
+//!       skep-httpcache (pure) <'           '-> next(): bytes of exactly that range
 //! ```
 //!
 //! One [`Origins`] belongs to one worker, as its connections do. A role in form of a
@@ -26,10 +26,8 @@
 
 mod avoid;
 mod body;
-mod cache_control;
 mod counters;
 mod error;
-pub mod freshness;
 mod head;
 mod limits;
 mod names;
@@ -38,10 +36,9 @@ mod request;
 mod url;
 
 pub use body::Body;
-pub use cache_control::CacheControl;
 pub use counters::{OriginCounters, OriginTotals};
 pub use error::{Fault, FaultKind, OriginError};
-pub use head::Head;
+pub use head::{Head, Revalidated};
 pub use limits::{AVOID_MS, OriginLimits};
 pub use names::Lookup;
 pub use origins::{OriginReply, Origins};

@@ -15,9 +15,6 @@ pub(crate) const PACE_BYTES: u64 = 256 * 1024;
 /// a minute, or 4 KiB/s.
 pub(crate) const PACE_STALLS: u64 = 6;
 
-/// Largest number of seconds in a cache directive, 2^31 (RFC 9111 1.2.2).
-pub(crate) const DELTA_SECONDS_MAX: u64 = 1 << 31;
-
 /// Milliseconds for which an origin that failed is avoided at first, by default: a
 /// short fault costs no more than that.
 pub const AVOID_MS: u64 = 1_000;

@@ -5,7 +5,8 @@ use std::ops::Range;
 use skep_http::encode::write_field;
 use skep_http::forward::VIA_NAME;
 use skep_http::limits::RESPONSE_HEAD;
-use skep_http::{Host, HttpDate, Validators};
+use skep_http::{Host, Validators};
+use skep_httpcache::{write_conditions, write_if_range};
 
 use crate::error::Fault;
 use crate::url::OriginUrl;
@@ -74,7 +75,8 @@ pub(crate) fn write(out: &mut Vec<u8>, url: &OriginUrl, ask: &Ask<'_>) {
     match &ask.condition {
         Condition::Pinned(version) if ask.range.is_some() => write_if_range(out, version),
         Condition::None | Condition::Pinned(_) => {}
-        Condition::Unless(version) => write_unless(out, version),
+        // Both, for origins that know one only.
+        Condition::Unless(version) => write_conditions(out, &[*version]),
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -83,25 +85,6 @@ fn range_value(range: &Range<u64>) -> String {
     match range.end {
         u64::MAX => format!("bytes={}-", range.start),
         end => format!("bytes={}-{}", range.start, end - 1),
-    }
-}
-
-/// RFC 9110 13.1.5: no weak tag; a date only where there is no tag at all.
-fn write_if_range(out: &mut Vec<u8>, version: &Validators<'_>) {
-    if version.etag.starts_with('"') {
-        write_field(out, "If-Range", version.etag.as_bytes());
-    } else if let (true, Some(date)) = (version.etag.is_empty(), version.last_modified) {
-        write_field(out, "If-Range", &HttpDate(date).format());
-    }
-}
-
-/// RFC 9110 13.1.2 and 13.1.3: both, for origins that know one only.
-fn write_unless(out: &mut Vec<u8>, version: &Validators<'_>) {
-    if !version.etag.is_empty() {
-        write_field(out, "If-None-Match", version.etag.as_bytes());
-    }
-    if let Some(date) = version.last_modified {
-        write_field(out, "If-Modified-Since", &HttpDate(date).format());
     }
 }
 

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use skep_engine::{ExchangeError, ReplySink};
 use skep_http::{HttpDate, Version};
+use skep_httpcache::{CacheStatus, ForwardReason};
 use skep_origin::OriginReply;
 use skep_telemetry::{CacheResult, Counter};
 
-use crate::backend::origin::{PassPermit, Passed, SlowClientPermit, lines};
+use crate::backend::origin::{NotKept, PassPermit, Passed, SlowClientPermit, lines};
 use crate::limits::{PASS_SLOW_BYTES_PER_S, PASS_SLOW_GRACE_MS, STREAM_BYTES};
 use crate::model::fault::fetch_error;
 use crate::model::route::Route;
@@ -31,9 +32,9 @@ pub(crate) async fn pass(
     passed: Passed,
     address: IpAddr,
 ) -> Result<(), ExchangeError> {
-    let Passed { reply: mut answer, place } = passed;
+    let Passed { reply: mut answer, place, why } = passed;
     let mut taker = PassedClient { place, address, behind_ms: 0, slow: None };
-    let framing = write_head(reply, route, &answer);
+    let framing = write_head(reply, route, &answer, why);
     if framing == Framing::None || !reply.body_wanted() {
         return Ok(());
     }
@@ -101,7 +102,12 @@ impl PassedClient {
     }
 }
 
-fn write_head(reply: &mut ReplySink<'_>, route: &Route, answer: &OriginReply) -> Framing {
+fn write_head(
+    reply: &mut ReplySink<'_>,
+    route: &Route,
+    answer: &OriginReply,
+    why: Option<NotKept>,
+) -> Framing {
     let head = &answer.head;
     let status = head.whole_status();
     let framing = match (status, answer.body.left_bytes(), reply.version()) {
@@ -126,11 +132,16 @@ fn write_head(reply: &mut ReplySink<'_>, route: &Route, answer: &OriginReply) ->
     let is_success = (200..300).contains(&status);
     out.lines(&lines(head, says && is_success));
     out.lines(if is_success { &route.lines_success } else { &route.lines });
-    if let Some(age_s) = head.age_s {
+    if let Some(age_s) = head.meta.age_s {
         out.field_number("Age", age_s);
     }
-    out.lines(b"Cache-Status: skep; fwd=uri-miss\r\n");
-    out.field("Date", &HttpDate(head.made_unix_s()).format());
+    let status = CacheStatus {
+        forwarded: Some(ForwardReason::UriMiss),
+        detail: why.map(NotKept::token),
+        ..CacheStatus::default()
+    };
+    out.lines(&status.line());
+    out.field("Date", &HttpDate(head.meta.made_unix_s()).format());
     out.end_dated_head();
     framing
 }

@@ -128,13 +128,13 @@ impl Object {
             200 => [origin_lines, b"Accept-Ranges: bytes\r\n", &route.lines_success].concat(),
             _ => [origin_lines, &route.lines].concat(),
         };
-        encode::write_field(&mut lines, "Date", &HttpDate(origin.head.made_unix_s()).format());
+        encode::write_field(&mut lines, "Date", &HttpDate(origin.head.meta.made_unix_s()).format());
         Self {
             content_type: Cow::Owned(content_type),
             name: route.object_name(&origin.target, &origin.version, bytes, purged),
             purged,
-            etag: origin.head.etag.clone().unwrap_or_default().into(),
-            last_modified: origin.head.last_modified,
+            etag: origin.head.meta.etag.clone().unwrap_or_default().into(),
+            last_modified: origin.head.meta.last_modified,
             is_settled: true,
             source: ObjectSource::Origin(Box::new(origin)),
             hit_head: hit_head(status, bytes, &lines),
@@ -180,7 +180,7 @@ impl Object {
     /// `Date`. For files it is the current time.
     pub(crate) fn made_unix_s(&self) -> Option<u64> {
         match &self.source {
-            ObjectSource::Origin(remote) => Some(remote.head.made_unix_s()),
+            ObjectSource::Origin(remote) => Some(remote.head.meta.made_unix_s()),
             ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => None,
         }
     }

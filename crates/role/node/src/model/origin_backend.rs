@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use skep_config::BackendConfig;
+use skep_httpcache::{CachePolicy, CookiePolicy, FailureStatuses, SetCookiePolicy, StoredStatuses};
 use skep_origin::{OriginLimits, OriginUrl, OriginUrlError};
 use skep_segments::Fills;
 
@@ -13,7 +14,8 @@ pub(crate) struct OriginBackend {
     /// Field Host; `None`: the origin's own name.
     pub(crate) host: Option<String>,
     pub(crate) limits: OriginLimits,
-    pub(crate) fresh_ms: u64,
+    /// How responses are stored and reused.
+    pub(crate) policy: Box<CachePolicy>,
     /// The fills by its origins.
     pub(crate) fills: Arc<Fills>,
     /// Identifies the route in names: the same on all nodes of a config.
@@ -45,7 +47,7 @@ impl OriginBackend {
                 progress_timeout_ms: fetch.stall_timeout_ms,
                 ..OriginLimits::default()
             },
-            fresh_ms: fetch.fresh_ms,
+            policy: Box::new(policy(fetch.fresh_ms)),
             fills: Fills::new(is_alone),
             key: key.into_bytes(),
             sets_cache_control: config.cache_control.is_some(),
@@ -55,5 +57,24 @@ impl OriginBackend {
     /// Identifies the route in names.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
+    }
+}
+
+/// Statuses of responses that are cached: objects, and what stands in their place.
+const STORED_STATUSES: &[u16] = &[200, 206, 301, 302, 307, 308, 404, 410];
+
+/// The rules for origins, whose responses are the same for all clients: requests carry nothing of
+/// any. More careful than RFC 9111 asks, as what is static needs no more.
+fn policy(fresh_ms: u64) -> CachePolicy {
+    CachePolicy {
+        statuses: StoredStatuses::Only(STORED_STATUSES),
+        set_cookie: SetCookiePolicy::Never,
+        cookies: CookiePolicy::Ignore,
+        vary_refused: Vec::new(),
+        // Static content names none; what does is meant for somebody.
+        honours_field_names: false,
+        default_ms: fresh_ms,
+        failures: FailureStatuses::Overload,
+        ..CachePolicy::safe()
     }
 }

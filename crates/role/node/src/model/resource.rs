@@ -237,11 +237,6 @@ impl Resource {
         }
     }
 
-    /// Whether it may be used if its origin fails.
-    pub(crate) fn may_do_on_error(&self) -> bool {
-        self.freshness().is_some_and(|fresh| fresh.is_usable_on_error(monotonic_ms()))
-    }
-
     /// Its place at its origins, if it has one.
     pub(crate) fn remote(&self) -> Option<&Remote> {
         match &self.variants.plain.source {

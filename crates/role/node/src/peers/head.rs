@@ -10,6 +10,7 @@ use std::time::Duration;
 use skep_directory::limits::{LATER_MS, LATERS_MAX};
 use skep_directory::{FetchEvent, FetchOutcome, ResolvedAnswer};
 use skep_peer::stream::{PeerError, PeerPool};
+use skep_serve::monotonic_ms;
 use skep_telemetry::Counter;
 use skep_wire::cache::{LeaseId, PeerRefusal, PeerReply, PeerRequest, SegmentName};
 
@@ -67,11 +68,12 @@ enum Tried<T> {
 
 impl PeerClient {
     /// Asks for a head, at most a few times. A head that `read` rejects counts as absent, so
-    /// that in the end one node asks the origin.
+    /// that in the end one node asks the origin. It is told how many milliseconds after the
+    /// question the head came.
     pub(crate) async fn seek_head<T>(
         &self,
         name: SegmentName,
-        read: impl Fn(&PeerHead) -> Option<T>,
+        read: impl Fn(&PeerHead, u64) -> Option<T>,
     ) -> HeadSought<T> {
         for _ in 0..HEAD_ASKS_MAX {
             let tried = match self.ask_for_head(name).await {
@@ -106,7 +108,7 @@ impl PeerClient {
         &self,
         holders: Vec<PeerNode>,
         name: SegmentName,
-        read: impl Fn(&PeerHead) -> Option<T>,
+        read: impl Fn(&PeerHead, u64) -> Option<T>,
     ) -> Tried<T> {
         let mut tried = Tried::Lost;
         for holder in holders {
@@ -127,7 +129,7 @@ impl PeerClient {
         &self,
         leader: PeerNode,
         name: SegmentName,
-        read: impl Fn(&PeerHead) -> Option<T>,
+        read: impl Fn(&PeerHead, u64) -> Option<T>,
     ) -> Tried<T> {
         match self.try_peer(leader, name, read).await {
             Tried::NotThere | Tried::Lost => {
@@ -142,10 +144,12 @@ impl PeerClient {
         &self,
         peer: PeerNode,
         name: SegmentName,
-        read: impl Fn(&PeerHead) -> Option<T>,
+        read: impl Fn(&PeerHead, u64) -> Option<T>,
     ) -> Tried<T> {
         let error = match self.head_of(peer, name).await {
-            Ok(peer_head) => return read(&peer_head).map_or(Tried::NotThere, Tried::Found),
+            Ok((peer_head, transit_ms)) => {
+                return read(&peer_head, transit_ms).map_or(Tried::NotThere, Tried::Found);
+            }
             Err(error) => error,
         };
         tracing::debug!(%error, "a head was not fetched from another node");
@@ -178,10 +182,16 @@ impl PeerClient {
         self.cluster.ask(name, 0).await
     }
 
-    /// Waits for a node that waits for an origin.
-    async fn head_of(&self, peer: PeerNode, name: SegmentName) -> Result<PeerHead, PeerError> {
+    /// Waits for a node that waits for an origin. Also returns the milliseconds from the question
+    /// that was answered to its answer.
+    async fn head_of(
+        &self,
+        peer: PeerNode,
+        name: SegmentName,
+    ) -> Result<(PeerHead, u64), PeerError> {
         let mut waits = 0;
         loop {
+            let asked_ms = monotonic_ms();
             let asked = ask_head(&self.pool, peer, PeerRequest::Head { name, place: None }).await;
             match asked.as_ref().map_err(end_of) {
                 // It has waited for us.
@@ -189,7 +199,7 @@ impl PeerClient {
                 Err(FetchOutcome::Crowded) if waits < HEAD_WAITS_MAX => {
                     tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
                 }
-                _ => return asked,
+                _ => return asked.map(|head| (head, monotonic_ms().saturating_sub(asked_ms))),
             }
             waits += 1;
         }

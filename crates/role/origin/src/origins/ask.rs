@@ -51,7 +51,7 @@ impl Origins {
         // An empty object has no first byte, so 416 is right (RFC 9110 14.1.2),
         // and yet not what anybody wants to know.
         let from_start = ask.range.as_ref().is_some_and(|range| range.start == 0);
-        if reply.head.status == 416 && reply.head.total_bytes == Some(0) && from_start {
+        if reply.head.meta.status == 416 && reply.head.total_bytes == Some(0) && from_start {
             return self.open_as_asked(&Ask { range: None, ..ask.clone() }).await;
         }
         Ok(reply)
@@ -161,7 +161,7 @@ impl Origins {
         outcome: &Result<OriginReply, Fault>,
     ) -> Option<usize> {
         match outcome {
-            Ok(reply) if !is_failure(reply.head.status) => None,
+            Ok(reply) if !is_failure(reply.head.meta.status) => None,
             Ok(_) => self.pick(tried),
             Err(Fault::Broken) => self.pick(tried).or(Some(place)),
             Err(_) => self.pick(tried),
@@ -171,10 +171,10 @@ impl Origins {
     fn note(&self, place: usize, outcome: &Result<OriginReply, Fault>) {
         match outcome {
             Err(fault) => self.note_fault(place, fault),
-            Ok(reply) if is_failure(reply.head.status) => {
+            Ok(reply) if is_failure(reply.head.meta.status) => {
                 self.counters.count_failure(FaultKind::Status);
                 // A 500 may be of this path alone.
-                if reply.head.status != 500 {
+                if reply.head.meta.status != 500 {
                     self.avoid(place);
                 }
             }

@@ -45,7 +45,7 @@ fn ten_megabytes_come_intact_in_every_framing() {
             [(Some(MEGABYTES_10 as u64), false), (None, false), (None, true)]
         {
             let mut reply = origins.open(&whole("/")).await.unwrap();
-            assert_eq!((reply.head.end, reply.head.is_open_ended), (end, is_open_ended));
+            assert_eq!((reply.head.end, reply.head.meta.is_open_ended), (end, is_open_ended));
             assert_eq!((reply.head.total_bytes, reply.body.left_bytes()), (end, end));
             let all = read(&mut reply.body).await.unwrap();
             assert_eq!((all.len(), hash(&all)), (MEGABYTES_10, expected));

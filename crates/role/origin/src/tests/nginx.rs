@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use skep_httpcache::{CachePolicy, RequestMeta, StoredStatuses, store};
 use tempfile::TempDir;
 
 use super::rig::{get, hash, noise, part, patient, read, whole, with_origins};
-use crate::freshness::{Revalidated, freshness, revalidate, storable, version};
-use crate::{Ask, Condition};
+use crate::{Ask, Condition, Revalidated};
 
 /// An nginx that serves a folder.
 struct Nginx {
@@ -95,34 +95,34 @@ fn nginx_is_understood() {
         let segment = |at: u64| Ask { range: Some(at..at + 4 * 1024 * 1024), ..whole("/big") };
         let mut first = origins.open(&segment(0)).await.unwrap();
         let mut joined = read(&mut first.body).await.unwrap();
-        assert_eq!(storable(&first.head), Ok(()));
-        let fresh = freshness(&first.head);
-        assert!(fresh.fresh_until_unix_ms > first.head.received_unix_ms);
+        let policy = CachePolicy { statuses: StoredStatuses::Only(&[206]), ..CachePolicy::safe() };
+        let fresh = store(&RequestMeta::PLAIN_GET, &first.head.meta, &policy);
+        assert!(fresh.unwrap().is_fresh(0));
         while joined.len() < object.len() {
             let pin = Condition::Pinned(first.head.validators());
             let ask = Ask { condition: pin, ..segment(joined.len() as u64) };
             let mut next = origins.open(&ask).await.unwrap();
-            assert_eq!(next.head.status, 206);
-            assert_eq!(version(&next.head), version(&first.head));
+            assert_eq!(next.head.meta.status, 206);
+            assert_eq!(next.head.version(), first.head.version());
             joined.extend(read(&mut next.body).await.unwrap());
         }
         assert_eq!(hash(&joined), expected);
 
         let unless = Condition::Unless(first.head.validators());
         let same = origins.open(&Ask { condition: unless, ..segment(0) }).await.unwrap();
-        assert!(matches!(revalidate(&first.head, &same.head), Revalidated::Kept(_)));
+        assert!(matches!(first.head.revalidated(&same.head, &policy), Revalidated::Kept(_)));
 
         // Of another length, for its tags are made of time and length.
         nginx.write("big", b"changed");
         let pin = Condition::Pinned(first.head.validators());
         let ask = Ask { condition: pin, ..segment(4 * 1024 * 1024) };
         let mut changed = origins.open(&ask).await.unwrap();
-        assert_eq!(changed.head.status, 200);
-        assert_ne!(version(&changed.head), version(&first.head));
+        assert_eq!(changed.head.meta.status, 200);
+        assert_ne!(changed.head.version(), first.head.version());
         assert_eq!(read(&mut changed.body).await.unwrap(), b"changed");
 
         let empty = origins.open(&Ask { path_and_query: b"/empty", ..part(0..9) }).await.unwrap();
-        assert_eq!((empty.head.status, empty.head.total_bytes), (200, Some(0)));
+        assert_eq!((empty.head.meta.status, empty.head.total_bytes), (200, Some(0)));
         assert_eq!(get(&origins, &whole("/gone")).await.unwrap(), (410, b"gone".to_vec()));
         assert_eq!(get(&origins, &whole("/none")).await.unwrap().0, 404);
         nginx

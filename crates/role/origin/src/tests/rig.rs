@@ -80,7 +80,7 @@ pub(super) async fn get(
     ask: &Ask<'_>,
 ) -> Result<(u16, Vec<u8>), OriginError> {
     let OriginReply { head, mut body, .. } = origins.open(ask).await?;
-    Ok((head.status, read(&mut body).await?))
+    Ok((head.meta.status, read(&mut body).await?))
 }
 
 /// Why there is no whole answer to `ask`.

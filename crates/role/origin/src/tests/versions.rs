@@ -1,12 +1,12 @@
 //! Ranges of objects that stay, change, or have no known ranges.
 
 use skep_http::Validators;
+use skep_httpcache::CachePolicy;
 
 use super::rig::{
     Server, answer, fault, field, get, noise, ok, part, partial, patient, read, whole, with_origins,
 };
-use crate::freshness::{Revalidated, revalidate, version};
-use crate::{Ask, Condition, Fault};
+use crate::{Ask, Condition, Fault, Revalidated};
 
 const DATES: &str = "Date: Thu, 01 Jan 1970 00:01:00 GMT\r\n\
     Last-Modified: Thu, 01 Jan 1970 00:00:09 GMT\r\n";
@@ -40,12 +40,12 @@ fn parts_of_one_version_make_the_whole() {
     let server = changing(object, b"", usize::MAX);
     let got = with_origins(&server.urls(), patient(), async |origins| {
         let mut first = origins.open(&part(0..400)).await.unwrap();
-        assert_eq!((first.head.status, first.head.total_bytes), (206, Some(1_000)));
+        assert_eq!((first.head.meta.status, first.head.total_bytes), (206, Some(1_000)));
         let mut all = read(&mut first.body).await.unwrap();
         for range in [400..800, 800..1_200] {
             let ask = Ask { condition: Condition::Pinned(first.head.validators()), ..part(range) };
             let mut next = origins.open(&ask).await.unwrap();
-            assert_eq!(version(&next.head), version(&first.head));
+            assert_eq!(next.head.version(), first.head.version());
             assert_eq!(next.body.position(), all.len() as u64);
             all.extend(read(&mut next.body).await.unwrap());
         }
@@ -65,8 +65,8 @@ fn an_object_that_changed_comes_whole_under_its_new_version() {
         assert_eq!(read(&mut first.body).await.unwrap(), b"old ");
         let pin = Condition::Pinned(first.head.validators());
         let mut next = origins.open(&Ask { condition: pin, ..part(4..8) }).await.unwrap();
-        assert_eq!((next.head.status, next.head.start, next.head.end), (200, 0, Some(7)));
-        assert_ne!(version(&next.head), version(&first.head));
+        assert_eq!((next.head.meta.status, next.head.start, next.head.end), (200, 0, Some(7)));
+        assert_ne!(next.head.version(), first.head.version());
         assert_eq!(read(&mut next.body).await.unwrap(), b"new one");
     });
 }
@@ -78,7 +78,7 @@ fn an_origin_that_ignores_conditions_shows_its_version_all_the_same() {
         let pin = Validators { etag: "\"1\"", last_modified: None };
         let ask = Ask { condition: Condition::Pinned(pin), ..part(4..8) };
         let reply = origins.open(&ask).await.unwrap();
-        assert_eq!(version(&reply.head).as_deref(), Some(&b"tag \"2\""[..]));
+        assert_eq!(reply.head.version().as_deref(), Some(&b"tag \"2\""[..]));
     });
 }
 
@@ -88,7 +88,7 @@ fn an_origin_that_ignores_ranges_can_be_skipped_through() {
     let server = Server::keeping(ok("", &object));
     with_origins(&server.urls(), patient(), async move |origins| {
         let mut reply = origins.open(&part(200_000..250_000)).await.unwrap();
-        assert_eq!((reply.head.status, reply.head.start, reply.body.position()), (200, 0, 0));
+        assert_eq!((reply.head.meta.status, reply.head.start, reply.body.position()), (200, 0, 0));
         reply.body.skip_to(200_000).await.unwrap();
         assert_eq!(reply.body.left_bytes(), Some(100_000));
         assert_eq!(read(&mut reply.body).await.unwrap(), object[200_000..]);
@@ -110,10 +110,10 @@ fn a_version_by_date_is_pinned_by_date() {
     with_origins(&server.urls(), patient(), async |origins| {
         let mut first = origins.open(&part(0..5)).await.unwrap();
         assert_eq!(read(&mut first.body).await.unwrap(), b"01234");
-        assert_eq!(version(&first.head).as_deref(), Some(&b"date 9 10 "[..]));
+        assert_eq!(first.head.version().as_deref(), Some(&b"date 9 10 "[..]));
         let pin = Condition::Pinned(first.head.validators());
         let next = origins.open(&Ask { condition: pin, ..part(5..10) }).await.unwrap();
-        assert_eq!(version(&next.head), version(&first.head));
+        assert_eq!(next.head.version(), first.head.version());
     });
     server.seen();
     assert_eq!(field(&server.seen(), "if-range"), Some("Thu, 01 Jan 1970 00:00:09 GMT"));
@@ -134,13 +134,14 @@ fn a_304_keeps_what_is_there_and_the_connection() {
         for _ in 0..2 {
             let unless = Condition::Unless(first.head.validators());
             let mut again = origins.open(&Ask { condition: unless, ..part(0..6) }).await.unwrap();
-            assert_eq!(again.head.status, 304);
+            assert_eq!(again.head.meta.status, 304);
             assert_eq!(read(&mut again.body).await.unwrap(), b"");
-            let Revalidated::Kept(head) = revalidate(&first.head, &again.head) else {
+            let Revalidated::Kept(head) = first.head.revalidated(&again.head, &CachePolicy::safe())
+            else {
                 panic!("kept no more")
             };
-            assert_eq!((head.status, head.total_bytes), (200, Some(6)));
-            assert_eq!(head.cache_control.max_age_s, Some(60));
+            assert_eq!((head.meta.status, head.total_bytes), (200, Some(6)));
+            assert_eq!(head.meta.directives.max_age_s, Some(60));
         }
     });
     assert_eq!(server.connections(), 1);
@@ -154,11 +155,11 @@ fn an_empty_object_has_no_first_segment_and_is_there() {
     });
     with_origins(&server.urls(), patient(), async |origins| {
         let mut reply = origins.open(&part(0..100)).await.unwrap();
-        assert_eq!((reply.head.status, reply.head.total_bytes), (200, Some(0)));
+        assert_eq!((reply.head.meta.status, reply.head.total_bytes), (200, Some(0)));
         assert_eq!(reply.head.content_type.as_deref(), Some(&b"text/plain"[..]));
         assert_eq!(read(&mut reply.body).await.unwrap(), b"");
         let beyond = origins.open(&part(5..100)).await.unwrap();
-        assert_eq!((beyond.head.status, beyond.head.total_bytes), (416, Some(0)));
+        assert_eq!((beyond.head.meta.status, beyond.head.total_bytes), (416, Some(0)));
     });
 }
 

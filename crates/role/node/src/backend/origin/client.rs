@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use skep_engine::Context;
+use skep_httpcache::FailureStatuses;
 use skep_origin::Origins;
 use skep_origin::{
     Ask, Condition, FaultKind, OriginCounters, OriginError, OriginReply, OriginTotals,
@@ -16,6 +17,7 @@ use skep_segments::SegmentStore;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::head_cache::{HeadOutcome, OriginHeadCache};
+use super::kept::NotKept;
 use crate::limits::PASS_SLOW_SHARE;
 use crate::model::fault::fetch_error;
 use crate::model::origin_backend::OriginBackend;
@@ -26,6 +28,8 @@ use crate::peers::PeerClient;
 pub(crate) struct Passed {
     pub(crate) reply: OriginReply,
     pub(crate) place: PassPermit,
+    /// Why responses for the path are not cached, if that is known.
+    pub(crate) why: Option<NotKept>,
 }
 
 /// A permit for one of the connections to a route's origins that slow clients may occupy.
@@ -133,19 +137,20 @@ impl Remotes {
         })
     }
 
-    /// Requests all of `target`, for one client.
+    /// Requests all of `target`, for one client; `why` is why it is not cached.
     pub(super) async fn pass(
         &self,
         route: &Arc<Route>,
         origin: &OriginBackend,
         target: &[u8],
+        why: Option<NotKept>,
     ) -> HeadOutcome<Box<Passed>> {
         let Some(place) = self.pass_place(route, origin).await else {
             return HeadOutcome::Failed(fetch_error(FaultKind::Busy));
         };
         let asked = Asked { target, range: None, condition: Condition::None };
         match self.ask(route, origin, asked).await {
-            Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
+            Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place, why })),
             Err(error) => HeadOutcome::Failed(fetch_error(error.fault.kind())),
         }
     }
@@ -156,9 +161,10 @@ impl Remotes {
         route: &Arc<Route>,
         origin: &OriginBackend,
         reply: OriginReply,
+        why: Option<NotKept>,
     ) -> HeadOutcome<Box<Passed>> {
         match self.pass_place(route, origin).await {
-            Some(place) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
+            Some(place) => HeadOutcome::Passed(Box::new(Passed { reply, place, why })),
             None => HeadOutcome::Failed(fetch_error(FaultKind::Busy)),
         }
     }
@@ -219,5 +225,5 @@ pub(super) struct Asked<'a> {
 
 /// Whether a status reports a temporary state of the origin, and nothing about the object.
 pub(super) fn is_trouble(status: u16) -> bool {
-    matches!(status, 408 | 425 | 429 | 500..)
+    FailureStatuses::Overload.has(status)
 }

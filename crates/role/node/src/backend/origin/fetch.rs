@@ -3,16 +3,16 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use skep_origin::freshness::{Revalidated, revalidate};
-use skep_origin::{Condition, FaultKind, OriginError, OriginReply};
+use skep_origin::{Condition, FaultKind, OriginError, OriginReply, Revalidated};
 use skep_segments::{Acquired, FetchError};
+use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
 use skep_units::SEGMENT_BYTES;
 use tokio::sync::oneshot;
 
 use super::client::{Asked, Passed, Remotes, is_trouble};
 use super::head_cache::{HeadFlight, HeadLookup, HeadOutcome, PassFor};
-use super::kept::FetchedHead;
+use super::kept::{FetchedHead, NotKept};
 use super::segment::RemoteSegment;
 use super::{kept, peer_head};
 use crate::limits::{ATTEMPTS_MAX, PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
@@ -28,8 +28,8 @@ use crate::peers::{HeadLease, HeadSought, renewing};
 enum AskOutcome {
     /// The resource may be served, or still may; with the cache's result.
     Resource(Arc<Resource>, CacheResult),
-    /// The response is not cacheable.
-    Passed(Box<OriginReply>),
+    /// The response is not cacheable, and why, if it is no failure.
+    Passed(Box<OriginReply>, Option<NotKept>),
     /// The response is cacheable, but there is no memory for it.
     NoRoom(Box<OriginReply>),
     Failed(FetchError),
@@ -49,7 +49,9 @@ impl Remotes {
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
                 HeadLookup::Failed(error) => return HeadOutcome::Failed(error),
-                HeadLookup::HitForPass => return self.pass(route, origin, target).await,
+                HeadLookup::HitForPass(why) => {
+                    return self.pass(route, origin, target, why).await;
+                }
                 HeadLookup::Stale(resource, flight) => {
                     drop(self.start_flight(route, flight));
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
@@ -61,7 +63,9 @@ impl Remotes {
                         return HeadOutcome::Resource(resource, cache_result);
                     }
                     Some(HeadOutcome::Failed(error)) => return HeadOutcome::Failed(error),
-                    Some(HeadOutcome::Passed(_)) => return self.pass(route, origin, target).await,
+                    Some(HeadOutcome::Passed(PassFor { why, .. })) => {
+                        return self.pass(route, origin, target, why).await;
+                    }
                     None => {}
                 },
                 HeadLookup::Lead(flight) => {
@@ -81,7 +85,7 @@ impl Remotes {
         origin: &OriginBackend,
         target: &[u8],
     ) -> Option<Arc<Resource>> {
-        if matches!(self.origin_heads.look_up(route, target), HeadLookup::HitForPass) {
+        if matches!(self.origin_heads.look_up(route, target), HeadLookup::HitForPass(_)) {
             return None;
         }
         match self.find(route, origin, target).await {
@@ -151,8 +155,9 @@ async fn seek(
     flight: &HeadFlight,
 ) -> Sought {
     let Some(peer_client) = &remotes.peer_client else { return Sought::Nothing };
-    let read = |peer_head: &_| {
-        let read = peer_head::read(route, origin, flight.target(), peer_head, flight.purges());
+    let read = |peer_head: &_, transit_ms| {
+        let came = (peer_head, transit_ms);
+        let read = peer_head::read(route, origin, flight.target(), came, flight.purges());
         read.filter(|resource| !flight.is_gone(resource))
     };
     match peer_client.seek_head(flight.name(), read).await {
@@ -195,26 +200,27 @@ async fn complete(
             HeadOutcome::Failed(error)
         }
         AskOutcome::NoRoom(reply) => {
-            flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS }));
-            remotes.pass_on(route, origin, *reply).await
+            let why = Some(NotKept::NoMemory);
+            flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS, why }));
+            remotes.pass_on(route, origin, *reply, why).await
         }
-        AskOutcome::Passed(reply) => {
-            let is_part = reply.head.status == 206 && reply.head.end != reply.head.total_bytes;
-            let status = reply.head.status;
+        AskOutcome::Passed(reply, why) => {
+            let is_part = reply.head.meta.status == 206 && reply.head.end != reply.head.total_bytes;
+            let status = reply.head.meta.status;
             match status {
                 // An origin in trouble says nothing of what it does when well.
                 _ if is_trouble(status) => {
                     flight.complete(HeadOutcome::Failed(FetchError::OriginStatus(status)));
                 }
-                200..300 => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_MS })),
+                200..300 => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_MS, why })),
                 // There may be something to keep any moment.
-                _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS })),
+                _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS, why })),
             }
             if !is_part {
-                return remotes.pass_on(route, origin, *reply).await;
+                return remotes.pass_on(route, origin, *reply, why).await;
             }
             drop(reply);
-            remotes.pass(route, origin, target).await
+            remotes.pass(route, origin, target, why).await
         }
     }
 }
@@ -233,17 +239,17 @@ async fn answer(
         // The head and the first segment by one exchange.
         let asked = Asked { target, range: Some(0..SEGMENT_BYTES), condition };
         let reply = match remotes.ask(route, origin, asked).await {
-            Ok(reply) if !is_trouble(reply.head.status) => reply,
-            failed => return on_failure(flight, failed),
+            Ok(reply) if !is_trouble(reply.head.meta.status) => reply,
+            failed => return failed_with(flight, origin, failed),
         };
-        if reply.head.status != 304 {
+        if reply.head.meta.status != 304 {
             return judge(remotes, route, origin, flight, reply).await;
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
             tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
             return AskOutcome::Failed(fetch_error(FaultKind::Malformed));
         };
-        match revalidate(head, &reply.head) {
+        match head.revalidated(&reply.head, &origin.policy) {
             Revalidated::Kept(head) => {
                 let renewed = renewed(route, origin, kept_resource, *head, flight.purges());
                 return AskOutcome::Resource(renewed, CacheResult::Revalidated);
@@ -256,18 +262,24 @@ async fn answer(
 
 /// RFC 5861 4: a stale resource may be used. Later requests do not wait soon for the same
 /// failure again, unless the origin has a response to pass to each client.
-fn on_failure(flight: &HeadFlight, failed: Result<OriginReply, OriginError>) -> AskOutcome {
+fn failed_with(
+    flight: &HeadFlight,
+    origin: &OriginBackend,
+    failed: Result<OriginReply, OriginError>,
+) -> AskOutcome {
     let error = match &failed {
-        Ok(reply) => FetchError::OriginStatus(reply.head.status),
+        Ok(reply) => FetchError::OriginStatus(reply.head.meta.status),
         Err(error) => fetch_error(error.fault.kind()),
     };
-    let usable = |kept: &&Arc<Resource>| !kept.is_retired() && kept.may_do_on_error();
+    let usable = |kept: &&Arc<Resource>| {
+        !kept.is_retired() && kept::may_do_after(error, kept, origin, monotonic_ms())
+    };
     if let Some(kept) = flight.kept().filter(usable) {
         flight.pause(error);
         return AskOutcome::Resource(Arc::clone(kept), CacheResult::Hit);
     }
     match failed {
-        Ok(reply) => AskOutcome::Passed(Box::new(reply)),
+        Ok(reply) => AskOutcome::Passed(Box::new(reply), None),
         Err(OriginError { fault, .. }) => {
             if fault.blames_origin() {
                 flight.pause(error);
@@ -309,8 +321,9 @@ async fn judge(
     flight: &HeadFlight,
     reply: OriginReply,
 ) -> AskOutcome {
-    let Some((bytes, version)) = kept::version(&reply.head) else {
-        return AskOutcome::Passed(Box::new(reply));
+    let (bytes, version) = match kept::version(&reply.head, origin) {
+        Ok(kept) => kept,
+        Err(why) => return AskOutcome::Passed(Box::new(reply), Some(why)),
     };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
     let freshness = Freshness::of(&head, origin);

@@ -14,6 +14,7 @@ use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
 use skep_wire::cache::{ObjectName, PeerRefusal, SegmentName};
 
+use super::kept::{self, NotKept};
 use super::peer_head;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
 use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
@@ -38,6 +39,8 @@ pub(crate) enum HeadOutcome<P> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassFor {
     pub(crate) ms: u64,
+    /// Why it is not cached.
+    pub(crate) why: Option<NotKept>,
 }
 
 /// The result of a look-up in the cache.
@@ -46,8 +49,8 @@ pub(crate) enum HeadLookup {
     Hit(Arc<Resource>),
     /// The resource may be served, but the caller must ask as well.
     Stale(Arc<Resource>, HeadFlight),
-    /// Answers for the path are not cached (Varnish: hit-for-pass).
-    HitForPass,
+    /// Answers for the path are not cached, and why (Varnish: hit-for-pass).
+    HitForPass(Option<NotKept>),
     /// The origin has just failed.
     Failed(FetchError),
     /// Another request is asking.
@@ -79,8 +82,8 @@ struct Slot {
 /// Why there is no shared request.
 #[derive(Clone, Copy, Debug)]
 enum Backoff {
-    /// Responses are for one client.
-    Passed,
+    /// Responses are not cached.
+    Passed(Option<NotKept>),
     /// The origin failed.
     Failed(FetchError),
 }
@@ -124,15 +127,19 @@ impl OriginHeadCache {
             kept.mark_used();
             return HeadLookup::Hit(Arc::clone(kept));
         }
+        let origin = route.origin();
         let is_usable = |kept: &Arc<Resource>| {
-            kept.freshness().is_some_and(|fresh| fresh.is_usable_while_asking(now_ms))
+            origin.is_some_and(|origin| kept::may_do_meanwhile(kept, origin, now_ms))
         };
         let usable = kept.clone().filter(is_usable);
         let pause = slot.and_then(|slot| slot.pause.filter(|(until_ms, _)| now_ms < *until_ms));
         match pause {
-            Some((_, Backoff::Passed)) => return HeadLookup::HitForPass,
+            Some((_, Backoff::Passed(why))) => return HeadLookup::HitForPass(why),
             Some((_, Backoff::Failed(error))) => {
-                let may_do = usable.or_else(|| kept.filter(|kept| kept.may_do_on_error()));
+                let is_usable = |kept: &Arc<Resource>| {
+                    origin.is_some_and(|origin| kept::may_do_after(error, kept, origin, now_ms))
+                };
+                let may_do = usable.or_else(|| kept.filter(is_usable));
                 return may_do.map_or(HeadLookup::Failed(error), HeadLookup::Hit);
             }
             None => {}
@@ -249,8 +256,8 @@ impl HeadFlight {
                 slot.charge = Slot::charge(&self.cache.account, resource.memory_bytes());
                 slot.kept.replace(Arc::clone(resource))
             }),
-            HeadOutcome::Passed(PassFor { ms }) => self.change(|slot| {
-                slot.pause = Some((monotonic_ms() + ms, Backoff::Passed));
+            HeadOutcome::Passed(PassFor { ms, why }) => self.change(|slot| {
+                slot.pause = Some((monotonic_ms() + ms, Backoff::Passed(*why)));
                 slot.kept.take()
             }),
             HeadOutcome::Failed(_) => None,

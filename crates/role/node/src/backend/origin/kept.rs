@@ -4,8 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use skep_httpcache::{
+    CachingRule, OnFailure, OriginFailure, RequestMeta, Reuse, TARGETED_FIELDS, may_store,
+    on_failure, reuse, store,
+};
 use skep_origin::Head;
-use skep_origin::freshness;
+use skep_segments::FetchError;
 use skep_serve::unix_ms;
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
@@ -18,39 +22,100 @@ use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// Length of a cacheable object: it is known, its segments can be counted, and its head does
-/// not forbid caching. A response that is no object may be cached if it is small.
-pub(super) fn keepable_bytes(head: &Head) -> Option<u64> {
-    let bytes_max = match head.status {
-        200 | 206 => OBJECT_BYTES_MAX,
-        301 | 302 | 307 | 308 | 404 | 410 => SEGMENT_BYTES,
-        _ => return None,
-    };
-    let bytes = head.total_bytes.filter(|bytes| *bytes <= bytes_max);
-    bytes.filter(|_| freshness::allowed(head).is_ok())
+/// Why a response is not cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotKept {
+    /// A rule of RFC 9111, or of the policy.
+    Rule(CachingRule),
+    /// Its length is not known in advance.
+    UnknownLength,
+    /// It is longer than what is cached of its status.
+    TooLong,
+    /// It is not the beginning, or not the whole, where that is needed.
+    Part,
+    /// Nothing tells its versions apart, or the origin knows no ranges: its parts can't be requested
+    /// again.
+    NoParts,
+    /// There is no memory for it.
+    NoMemory,
 }
 
-/// Length of a response's object, and the version under which it is cached; `None`: it is not.
-pub(super) fn version(head: &Head) -> Option<(u64, Vec<u8>)> {
-    let bytes = keepable_bytes(head)?;
-    // A page without any word on it may be anything.
-    if head.start > 0 || freshness::storable(head).is_err() {
-        return None;
+impl NotKept {
+    /// The `detail` of Cache-Status.
+    pub(crate) fn token(self) -> &'static str {
+        match self {
+            Self::Rule(rule) => rule.token(),
+            Self::UnknownLength => "unknown-length",
+            Self::TooLong => "too-long",
+            Self::Part => "part",
+            Self::NoParts => "no-parts",
+            Self::NoMemory => "no-memory",
+        }
     }
+}
+
+/// Length of a cacheable object: it is known, its segments can be counted, and its head does
+/// not forbid caching. A response that is no object may be cached if it is small.
+pub(super) fn keepable_bytes(head: &Head, origin: &OriginBackend) -> Result<u64, NotKept> {
+    may_store(&RequestMeta::PLAIN_GET, &head.meta, &origin.policy).map_err(NotKept::Rule)?;
+    let bytes_max = if is_object(head) { OBJECT_BYTES_MAX } else { SEGMENT_BYTES };
+    let bytes = head.total_bytes.ok_or(NotKept::UnknownLength)?;
+    if bytes > bytes_max { Err(NotKept::TooLong) } else { Ok(bytes) }
+}
+
+/// Length of a response's object, and the version under which it is cached.
+pub(super) fn version(head: &Head, origin: &OriginBackend) -> Result<(u64, Vec<u8>), NotKept> {
+    let bytes = keepable_bytes(head, origin)?;
+    let fresh = store(&RequestMeta::PLAIN_GET, &head.meta, &origin.policy);
+    let fresh = fresh.map_err(NotKept::Rule)?;
     let is_whole = head.end == Some(bytes);
-    if !matches!(head.status, 200 | 206) {
+    if head.start > 0 || (!is_object(head) && !is_whole) {
+        return Err(NotKept::Part);
+    }
+    if !is_object(head) {
         // As long as it says so; it is no version of what may be there otherwise.
-        let fresh = freshness::freshness(head);
-        let is_fresh = fresh.fresh_until_unix_ms > head.received_unix_ms;
-        return (is_whole && is_fresh).then(|| (bytes, once()));
+        let is_fresh = fresh.is_fresh(0);
+        return is_fresh.then(|| (bytes, once())).ok_or(NotKept::Rule(fresh.source));
     }
     // 200 to an ask for a range: an origin that knows no ranges would send
     // all of it for each segment.
     if bytes > SEGMENT_BYTES && is_whole {
-        return None;
+        return Err(NotKept::NoParts);
     }
-    let version = freshness::version(head).or_else(|| is_whole.then(once))?;
-    Some((bytes, version))
+    let version = head.version().or_else(|| is_whole.then(once)).ok_or(NotKept::NoParts)?;
+    Ok((bytes, version))
+}
+
+/// Whether a response has an object's bytes, not a word in their place.
+fn is_object(head: &Head) -> bool {
+    matches!(head.meta.status, 200 | 206)
+}
+
+/// Whether a resource may be served at once, while the origin is asked whether it is current.
+pub(super) fn may_do_meanwhile(kept: &Resource, origin: &OriginBackend, now_ms: u64) -> bool {
+    kept.freshness().is_some_and(|freshness| {
+        let (rules, resident_ms) = freshness.rules(now_ms);
+        let verdict = reuse(rules, &RequestMeta::PLAIN_GET, resident_ms, &origin.policy);
+        matches!(verdict, Reuse::Send(_) | Reuse::SendAndValidate(_))
+    })
+}
+
+/// Whether a resource may be served although it is stale, since its origin failed with `error`.
+pub(super) fn may_do_after(
+    error: FetchError,
+    kept: &Resource,
+    origin: &OriginBackend,
+    now_ms: u64,
+) -> bool {
+    let failure = match error {
+        FetchError::OriginStatus(status) => OriginFailure::Status(status),
+        _ => OriginFailure::Disconnected,
+    };
+    kept.freshness().is_some_and(|freshness| {
+        let (rules, resident_ms) = freshness.rules(now_ms);
+        let verdict = on_failure(rules, failure, resident_ms, &origin.policy);
+        matches!(verdict, OnFailure::SendStale(_))
+    })
 }
 
 /// A unique version, unlike that of any other response to any node: nothing shows whether parts
@@ -89,7 +154,7 @@ pub(super) fn resource(
     purges: &Snapshot,
 ) -> Arc<Resource> {
     let FetchedHead { target, version, bytes, head, purged } = got;
-    let is_success = (200..300).contains(&head.status);
+    let is_success = (200..300).contains(&head.meta.status);
     let lines = lines(&head, origin.sets_cache_control && is_success);
     let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
     let unknown = || "application/octet-stream".to_owned();
@@ -106,12 +171,51 @@ pub(crate) fn lines(head: &Head, route_says: bool) -> Vec<u8> {
     };
     let types = head.lines().filter(|(name, _)| is_of(name, &["content-type"]));
     let mut lines: Vec<u8> = types.flat_map(|(_, line)| line).copied().collect();
-    // Tags are for caches: elsewhere, too, the one that purges by them keeps them.
-    let ours = ["content-type", "server", "surrogate-key", "cache-tag"];
+    // Tags are for caches: elsewhere, too, the one that purges by them keeps them. And what is said
+    // to this cache alone is for nobody behind it.
+    let ours = ["content-type", "server", "surrogate-key", "cache-tag", TARGETED_FIELDS[0]];
     for (name, line) in head.lines().filter(|(name, _)| !is_of(name, &ours)) {
         if !(route_says && is_of(name, &["cache-control", "expires"])) {
             lines.extend_from_slice(line);
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::super::rig::node;
+    use super::*;
+
+    fn judged(start: &str, fields: &str) -> Result<u64, &'static str> {
+        let route = node();
+        let text = format!("HTTP/1.1 {start}\r\n{fields}\r\n");
+        let head = Head::from_text(text.as_bytes(), unix_ms()).unwrap();
+        let kept = version(&head, route.origin().unwrap());
+        kept.map(|(bytes, _)| bytes).map_err(NotKept::token)
+    }
+
+    #[test]
+    fn what_is_not_cached_says_why() {
+        let (tag, fresh) = ("ETag: \"a\"\r\n", "Cache-Control: max-age=9\r\n");
+        let length = |bytes: u64| format!("Content-Length: {bytes}\r\n");
+        let of = |start: &str, fields: &[&str]| judged(start, &fields.concat());
+        let five = length(5);
+        assert_eq!(of("200 OK", &[&five, tag]), Ok(5));
+        assert_eq!(of("200 OK", &[&five]), Err("nothing-to-reuse"));
+        assert_eq!(of("200 OK", &[&five, fresh]), Ok(5));
+        assert_eq!(of("200 OK", &[&five, "CDN-Cache-Control: max-age=9\r\n"]), Ok(5));
+        let targeted = "CDN-Cache-Control: no-store\r\n";
+        assert_eq!(of("200 OK", &[&five, fresh, targeted]), Err("no-store"));
+        assert_eq!(of("200 OK", &[&five, fresh, "Set-Cookie: a\r\n"]), Err("set-cookie"));
+        let named = "Cache-Control: max-age=9, private=\"a\"\r\n";
+        assert_eq!(of("200 OK", &[&five, named]), Err("private"));
+        assert_eq!(of("404 No", &[&five, fresh]), Ok(5));
+        assert_eq!(of("404 No", &[&five, tag]), Err("no-lifetime"));
+        assert_eq!(of("500 No", &[&five, fresh]), Err("status"));
+        assert_eq!(of("200 OK", &["Transfer-Encoding: chunked\r\n", fresh]), Err("unknown-length"));
+        assert_eq!(of("200 OK", &[&length(SEGMENT_BYTES + 1), fresh, tag]), Err("no-parts"));
+        assert_eq!(of("404 No", &[&length(SEGMENT_BYTES + 1), fresh]), Err("too-long"));
+    }
 }

@@ -32,7 +32,7 @@ mod segment;
 
 pub(crate) use client::{PassPermit, Passed, Remotes, SlowClientPermit, Tally};
 pub(crate) use head_cache::{HeadOutcome, OriginHeadCache};
-pub(crate) use kept::lines;
+pub(crate) use kept::{NotKept, lines};
 pub(crate) use segment::RemoteSegment;
 
 /// What tests of this module begin with.

@@ -37,12 +37,13 @@ pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
 }
 
 /// The resource described by another node's head of `target`; `None`: the head is invalid, or
-/// was fetched before one of `purges`, which the other node does not know yet.
+/// was fetched before one of `purges`, which the other node does not know yet. It came
+/// `transit_ms` after it was asked for.
 pub(super) fn read(
     route: &Arc<Route>,
     origin: &OriginBackend,
     target: &[u8],
-    peer_head: &PeerHead,
+    (peer_head, transit_ms): (&PeerHead, u64),
     purges: &Snapshot,
 ) -> Option<Arc<Resource>> {
     let (version_len, rest) = peer_head.head.split_first_chunk()?;
@@ -52,13 +53,13 @@ pub(super) fn read(
     let (bytes, purged) = (u64::from_le_bytes(*bytes), PurgeStamp(u64::from_le_bytes(*purged)));
     let head = Head::from_text(text, unix_ms())?;
     // It is as good as what an origin says, and no better.
-    if kept::keepable_bytes(&head) != Some(bytes) {
+    if kept::keepable_bytes(&head, origin) != Ok(bytes) {
         return None;
     }
     if purged < freshness::purged(route, &purges.known, target, &head) {
         return None;
     }
-    let freshness = Freshness::of(&head, origin).for_ms(peer_head.fresh_ms);
+    let freshness = Freshness::of(&head, origin).handed_over(peer_head.fresh_ms, transit_ms);
     let (target, version) = (target.to_vec(), version.to_vec());
     let got = FetchedHead { target, version, bytes, head, purged };
     Some(kept::resource(route, origin, got, freshness, purges))
@@ -89,7 +90,16 @@ mod tests {
     }
 
     fn taken(route: &Arc<Route>, peer_head: &PeerHead) -> Option<Arc<Resource>> {
-        read(route, route.origin().unwrap(), b"/a", peer_head, &route.purges.load())
+        taken_after(route, peer_head, 0)
+    }
+
+    fn taken_after(
+        route: &Arc<Route>,
+        peer_head: &PeerHead,
+        transit_ms: u64,
+    ) -> Option<Arc<Resource>> {
+        let purges = route.purges.load();
+        read(route, route.origin().unwrap(), b"/a", (peer_head, transit_ms), &purges)
     }
 
     #[test]
@@ -115,6 +125,22 @@ mod tests {
         assert!(!kept.is_purged());
         purge(&one, PurgeWhat::Tag("t".into()), 9);
         assert!(kept.is_purged());
+    }
+
+    #[test]
+    fn a_head_is_as_old_as_where_it_comes_from_and_the_way_counts() {
+        let route = node();
+        let head = got(&route).head;
+        let fresh_ms = |fresh_ms, transit_ms| {
+            let peer_head = PeerHead { fresh_ms, head: head.clone() };
+            let taken = taken_after(&route, &peer_head, transit_ms).unwrap();
+            let freshness = *taken.freshness().unwrap();
+            let (rules, _) = freshness.rules(monotonic_ms());
+            (rules.fresh_until_ms(), rules.initial_age_ms)
+        };
+        assert_eq!(fresh_ms(12_300, 0), (12_300, 47_700));
+        assert_eq!(fresh_ms(12_300, 400), (11_900, 48_100));
+        assert_eq!(fresh_ms(300, 400).0, 0);
     }
 
     #[test]

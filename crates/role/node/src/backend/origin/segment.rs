@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use skep_origin::{Body, Condition, FaultKind, OriginError, OriginReply, freshness};
+use skep_origin::{Body, Condition, FaultKind, OriginError, OriginReply};
 use skep_segments::{Buffer, FetchError, Filler, Filling, Segment};
 use skep_telemetry::Counter;
 use skep_units::SEGMENT_BYTES;
@@ -186,15 +186,15 @@ impl RemoteSegment {
         let asked = Asked { target: &known.target, range: Some(range), condition };
         let reply = self.remotes.ask(&self.resource.route, remote, asked).await?;
         let head = &reply.head;
-        if !matches!(head.status, 200 | 206) {
+        if !matches!(head.meta.status, 200 | 206) {
             // Or the object is not there any more.
-            if !is_trouble(head.status) {
+            if !is_trouble(head.meta.status) {
                 self.remotes.origin_heads.retire(&self.resource);
             }
-            return Err(Stopped::Status(head.status));
+            return Err(Stopped::Status(head.meta.status));
         }
         let bytes = self.resource.variants.plain.bytes();
-        let is_same = freshness::version(head).as_deref() == Some(&*known.version)
+        let is_same = head.version().as_deref() == Some(&*known.version)
             && head.total_bytes.is_none_or(|total| total == bytes);
         if !is_same {
             self.remotes.origin_heads.retire(&self.resource);

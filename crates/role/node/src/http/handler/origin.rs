@@ -42,7 +42,7 @@ impl SlowRequest<'_> {
                     }
                 }
                 HeadOutcome::Passed(passed) => {
-                    let status = passed.reply.head.status;
+                    let status = passed.reply.head.meta.status;
                     if self.site.error_page(status).is_some() {
                         return self.error(request, exchange, status, b"").await;
                     }

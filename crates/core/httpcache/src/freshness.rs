@@ -1,0 +1,202 @@
+//! How long a response may be used (RFC 9111 4.2, RFC 5861): its lifetime, its age, and by how much
+//! it may be stale. All as durations from its receipt, so that the caller's clock is any.
+
+use crate::directives::DirectiveScope;
+use crate::policy::CachePolicy;
+use crate::response::ResponseMeta;
+use crate::rule::CachingRule;
+
+/// How long a response may be used. `resident_ms` in its methods is the time since the receipt of
+/// the head, or of the last one that validated it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// Its age when it was received (4.2.3: corrected_initial_age).
+    pub initial_age_ms: u64,
+    /// The age up to which it is fresh (4.2.1); 0 if it has to be validated each time.
+    pub lifetime_ms: u64,
+    /// Where the lifetime comes from.
+    pub source: CachingRule,
+    /// Why it may not be used stale, if it may not.
+    pub stale_forbidden: Option<CachingRule>,
+    /// For how long after freshness it may be used while it is validated (RFC 5861 3).
+    pub while_revalidating_ms: u64,
+    /// For how long after freshness it may be used if the origin fails (RFC 5861 4).
+    pub if_error_ms: u64,
+    /// For how long after freshness it may be used if the origin can't be reached (4.2.4); at
+    /// least `if_error_ms`.
+    pub on_disconnect_ms: u64,
+}
+
+impl Freshness {
+    /// The freshness of a response.
+    pub fn of(meta: &ResponseMeta, policy: &CachePolicy) -> Self {
+        let directives = &meta.directives;
+        let initial_age_ms = meta.initial_age_ms();
+        let (lifetime_ms, source) = lifetime(meta, policy);
+        let must_validate = is_set(&directives.no_cache, policy);
+        let stale_forbidden = match () {
+            () if must_validate => Some(CachingRule::NoCache),
+            () if directives.must_revalidate => Some(CachingRule::MustRevalidate),
+            () if directives.proxy_revalidate => Some(CachingRule::ProxyRevalidate),
+            () if directives.s_maxage_s.is_some() => Some(CachingRule::SMaxageRevalidate),
+            () => None,
+        };
+        // 5.2.2.10 has s-maxage forbid staleness, too; an origin that allows it beside s-maxage in
+        // so many words means what it says.
+        let by_words = matches!(stale_forbidden, None | Some(CachingRule::SMaxageRevalidate));
+        let said_ms = |seconds: Option<u64>| seconds.filter(|_| by_words).unwrap_or(0) * 1000;
+        let if_error_ms = said_ms(directives.stale_if_error_s);
+        let by_policy_ms =
+            if stale_forbidden.is_none() { policy.stale_on_disconnect_ms } else { 0 };
+        Self {
+            initial_age_ms,
+            lifetime_ms: if must_validate { 0 } else { lifetime_ms },
+            source,
+            stale_forbidden,
+            while_revalidating_ms: said_ms(directives.stale_while_revalidate_s),
+            if_error_ms,
+            on_disconnect_ms: by_policy_ms.max(if_error_ms),
+        }
+    }
+
+    /// The same, received from a cache that had it and said in milliseconds how long it stays fresh
+    /// (`fresh_ms`), `transit_ms` after it was asked. Age in a head is in whole seconds.
+    #[must_use]
+    pub fn handed_over(self, fresh_ms: u64, transit_ms: u64) -> Self {
+        let age_ms = self.lifetime_ms.checked_sub(fresh_ms).filter(|_| fresh_ms > 0);
+        let initial_age_ms = age_ms.unwrap_or(self.initial_age_ms).saturating_add(transit_ms);
+        Self { initial_age_ms, ..self }
+    }
+
+    /// Its age (4.2.3: current_age).
+    pub fn age_ms(&self, resident_ms: u64) -> u64 {
+        self.initial_age_ms.saturating_add(resident_ms)
+    }
+
+    /// Whether it is fresh (4.2).
+    pub fn is_fresh(&self, resident_ms: u64) -> bool {
+        self.age_ms(resident_ms) < self.lifetime_ms
+    }
+
+    /// By how much it is stale; 0 if it is fresh.
+    pub fn stale_ms(&self, resident_ms: u64) -> u64 {
+        self.age_ms(resident_ms).saturating_sub(self.lifetime_ms)
+    }
+
+    /// Whether it may be used while it is validated, or without.
+    pub fn is_usable_while_revalidating(&self, resident_ms: u64) -> bool {
+        self.is_usable(resident_ms, self.while_revalidating_ms)
+    }
+
+    /// Whether it may be used if the origin fails.
+    pub fn is_usable_if_error(&self, resident_ms: u64) -> bool {
+        self.is_usable(resident_ms, self.if_error_ms)
+    }
+
+    /// Whether it may be used if the origin can't be reached.
+    pub fn is_usable_on_disconnect(&self, resident_ms: u64) -> bool {
+        self.is_usable(resident_ms, self.on_disconnect_ms)
+    }
+
+    /// Time until it is stale, in whole seconds, negative since it is: `ttl` of RFC 9211 2.4.
+    pub fn ttl_s(&self, resident_ms: u64) -> i64 {
+        let seconds = |ms: u64| i64::try_from(ms / 1000).unwrap_or(i64::MAX);
+        let age_ms = self.age_ms(resident_ms);
+        match self.lifetime_ms.checked_sub(age_ms) {
+            Some(left_ms) => seconds(left_ms),
+            None => -seconds(age_ms - self.lifetime_ms),
+        }
+    }
+
+    /// Residence up to which it is fresh.
+    pub fn fresh_until_ms(&self) -> u64 {
+        self.until_ms(0)
+    }
+
+    /// Residence up to which it may be used while it is validated; at least
+    /// [`Self::fresh_until_ms`].
+    pub fn while_revalidating_until_ms(&self) -> u64 {
+        self.until_ms(self.while_revalidating_ms)
+    }
+
+    /// Residence up to which it may be used if the origin fails; likewise.
+    pub fn if_error_until_ms(&self) -> u64 {
+        self.until_ms(self.if_error_ms)
+    }
+
+    /// Whether it has a lifetime of the application's own: not one of the settings.
+    pub fn is_explicit(&self) -> bool {
+        use CachingRule::{Expires, MaxAge, SMaxage, Targeted};
+        matches!(self.source, Targeted | SMaxage | MaxAge | Expires)
+    }
+
+    fn is_usable(&self, resident_ms: u64, grace_ms: u64) -> bool {
+        self.is_fresh(resident_ms) || self.stale_ms(resident_ms) < grace_ms
+    }
+
+    fn until_ms(&self, grace_ms: u64) -> u64 {
+        self.lifetime_ms.saturating_add(grace_ms).saturating_sub(self.initial_age_ms)
+    }
+}
+
+/// Whether a directive that may name fields is about the response, by this policy.
+pub(crate) fn is_set(scope: &DirectiveScope, policy: &CachePolicy) -> bool {
+    match scope {
+        DirectiveScope::Nothing => false,
+        DirectiveScope::Fields(_) => !policy.honours_field_names,
+        DirectiveScope::Response => true,
+    }
+}
+
+/// Statuses that may be stored, and their lifetime be guessed, without an explicit one
+/// (RFC 9110 15.1).
+pub(crate) fn is_heuristic_status(status: u16) -> bool {
+    matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}
+
+/// RFC 9111 4.2.1, for a shared cache: milliseconds, and the rule.
+fn lifetime(meta: &ResponseMeta, policy: &CachePolicy) -> (u64, CachingRule) {
+    let directives = &meta.directives;
+    let by_rule = |seconds: u64, rule| {
+        (seconds * 1000, if meta.is_targeted { CachingRule::Targeted } else { rule })
+    };
+    if let Some(seconds) = directives.s_maxage_s {
+        return by_rule(seconds, CachingRule::SMaxage);
+    }
+    if let Some(seconds) = directives.max_age_s {
+        return by_rule(seconds, CachingRule::MaxAge);
+    }
+    if let Some(expires) = meta.expires.filter(|_| !meta.is_targeted) {
+        return by_rule(expires.saturating_sub(meta.made_unix_s()), CachingRule::Expires);
+    }
+    guessed(meta, policy)
+}
+
+/// RFC 9111 4.2.2: without an explicit lifetime, where the status or `public` allows it.
+fn guessed(meta: &ResponseMeta, policy: &CachePolicy) -> (u64, CachingRule) {
+    if !is_heuristic_status(meta.status) && !meta.directives.public {
+        return (0, CachingRule::NoLifetime);
+    }
+    if let (Some(heuristic), Some(modified)) = (policy.heuristic, meta.last_modified) {
+        let unchanged_s = meta.made_unix_s().saturating_sub(modified);
+        let share_ms = unchanged_s.saturating_mul(10 * heuristic.percent);
+        return (share_ms.min(heuristic.ms_max), CachingRule::Heuristic);
+    }
+    // Settings count from the receipt, less what upstream caches stored it for.
+    let from_receipt = |lifetime_ms: u64| {
+        let upstream_ms = meta.age_s.unwrap_or(0) * 1000;
+        lifetime_ms.saturating_add(meta.initial_age_ms()).saturating_sub(upstream_ms)
+    };
+    match meta.status {
+        404 | 405 | 410 | 451 if policy.negative_ms > 0 => {
+            (from_receipt(policy.negative_ms), CachingRule::NegativeLifetime)
+        }
+        200..300
+            if policy.default_ms > 0
+                && (policy.default_without_validator || meta.has_validator()) =>
+        {
+            (from_receipt(policy.default_ms), CachingRule::DefaultLifetime)
+        }
+        _ => (0, CachingRule::NoLifetime),
+    }
+}

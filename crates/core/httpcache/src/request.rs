@@ -1,0 +1,82 @@
+//! What of a request matters to a cache.
+
+use skep_http::{BodyFraming, Known, Method, RequestHead};
+
+use crate::directives::RequestDirectives;
+use crate::list::members;
+use crate::policy::CachePolicy;
+
+/// What of a request matters to a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestMeta<'a> {
+    pub method: Method<'a>,
+    /// Its Cache-Control, or Pragma.
+    pub directives: RequestDirectives,
+    /// It carries credentials (RFC 9111 3.5).
+    pub has_authorization: bool,
+    /// It has a cookie that the policy does not ignore.
+    pub has_cookie: bool,
+    /// It has a body, which no key contains.
+    pub has_body: bool,
+    /// It asks for another protocol, or for a stream of events: never answered from memory.
+    pub is_stream: bool,
+}
+
+impl RequestMeta<'static> {
+    /// A GET that carries nothing of any client, as fills of static content are.
+    pub const PLAIN_GET: Self = Self {
+        method: Method::Get,
+        directives: RequestDirectives {
+            max_age_s: None,
+            max_stale_s: None,
+            min_fresh_s: None,
+            no_cache: false,
+            no_store: false,
+            only_if_cached: false,
+        },
+        has_authorization: false,
+        has_cookie: false,
+        has_body: false,
+        is_stream: false,
+    };
+}
+
+impl<'a> RequestMeta<'a> {
+    /// Reads a request.
+    pub fn of(head: &RequestHead<'_, 'a>, policy: &CachePolicy) -> Self {
+        let fields = &head.fields;
+        let control = fields.known_all(Known::CacheControl);
+        let is_events = |accepts: &[u8]| accepts.eq_ignore_ascii_case(b"text/event-stream");
+        Self {
+            method: head.method,
+            directives: RequestDirectives::parse(control, fields.all("pragma")),
+            has_authorization: fields.known(Known::Authorization).is_some(),
+            has_cookie: fields.known_all(Known::Cookie).any(|line| counts(line, policy)),
+            has_body: head.framing != BodyFraming::None,
+            is_stream: head.upgrade.is_some()
+                || fields.known_all(Known::Accept).flat_map(members).any(is_events),
+        }
+    }
+
+    /// Whether a stored response can answer it, or its response be stored, at all.
+    pub fn is_for_cache(&self) -> bool {
+        matches!(self.method, Method::Get | Method::Head) && !self.has_body && !self.is_stream
+    }
+}
+
+/// Whether a line of Cookie has one that counts. What can't be read counts.
+fn counts(line: &[u8], policy: &CachePolicy) -> bool {
+    let cookies = line.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    cookies.filter(|cookie| !cookie.is_empty()).any(|cookie| {
+        let len = cookie.iter().position(|byte| *byte == b'=').unwrap_or(cookie.len());
+        !policy.cookies_ignored.iter().any(|pattern| is_like(&cookie[..len], pattern))
+    })
+}
+
+/// Whether a name is `pattern`, or begins so where that ends with `*`.
+pub(crate) fn is_like(name: &[u8], pattern: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(begin) => name.starts_with(begin.as_bytes()),
+        None => name == pattern.as_bytes(),
+    }
+}
