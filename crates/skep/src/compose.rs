@@ -143,7 +143,7 @@ impl Process {
         let workers = Workers::start(threads)?;
         register_tasks(&registry, &workers);
         for dispatcher in &dispatchers {
-            dispatcher.start_checks(&workers.handles()[0]);
+            dispatcher.group().start_checks(&workers.handles()[0]);
         }
         skep_dispatcher::register_metrics(&registry, &dispatchers);
         let parts = Parts { node, dispatchers, direct_dispatch, cluster_cache, reporting };

@@ -14,6 +14,7 @@ use skep_console::{
     Token, Traffic,
 };
 use skep_dispatcher::Dispatcher;
+use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
 use skep_telemetry::Snapshot;
 
 use crate::roles::Roles;
@@ -84,7 +85,7 @@ impl Control for Management {
     }
 
     fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
-        self.each_with(service, name, |dispatcher| dispatcher.drain(name))?;
+        self.each_with(service, name, |nodes| nodes.drain(name))?;
         // Packets are steered by a copy of what was just changed.
         let is_steered = |dispatcher: &Arc<Dispatcher>| {
             let status = dispatcher.status();
@@ -99,7 +100,7 @@ impl Control for Management {
     }
 
     fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
-        self.each_with(service, name, |dispatcher| dispatcher.resume(name))
+        self.each_with(service, name, |nodes| nodes.resume(name))
     }
 
     fn add_node(&self, node: &NewNode) -> Result<(), ControlError> {
@@ -113,7 +114,8 @@ impl Control for Management {
             }
         };
         let public_address = node.public_address.as_deref();
-        dispatcher.add_node(&node.name, node.address, node.weight, public_address).map_err(refusal)
+        let nodes = dispatcher.group();
+        nodes.add(&node.name, node.address, node.weight, public_address).map_err(refusal)
     }
 
     fn remove_node(
@@ -122,7 +124,7 @@ impl Control for Management {
         name: &str,
         timeout_ms: u64,
     ) -> Result<(), ControlError> {
-        self.each_with(service, name, |dispatcher| dispatcher.remove_node(name, timeout_ms))
+        self.each_with(service, name, |nodes| nodes.remove(name, timeout_ms))
     }
 
     fn set_weight(
@@ -131,11 +133,11 @@ impl Control for Management {
         name: &str,
         weight: u32,
     ) -> Result<(), ControlError> {
-        self.each_with(service, name, |dispatcher| dispatcher.set_weight(name, weight))
+        self.each_with(service, name, |nodes| nodes.set_weight(name, weight))
     }
 
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError> {
-        self.service(service)?.set_policy(policy).map_err(refusal)
+        self.service(service)?.group().set_policy(policy).map_err(refusal)
     }
 
     fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
@@ -171,10 +173,10 @@ impl Management {
         &self,
         service: Option<&str>,
         name: &str,
-        job: impl Fn(&Dispatcher) -> Result<(), skep_dispatcher::ServiceControlError>,
+        job: impl Fn(&Group) -> Result<(), GroupControlError>,
     ) -> Result<(), ControlError> {
         if let Some(service) = service {
-            return job(self.service(service)?).map_err(refusal);
+            return job(self.service(service)?.group()).map_err(refusal);
         }
         let has_it = |dispatcher: &&Arc<Dispatcher>| {
             dispatcher.status().nodes.iter().any(|node| node.name == name)
@@ -183,9 +185,10 @@ impl Management {
         if !all.iter().any(|dispatcher| has_it(&dispatcher)) {
             // The first one's refusal says which nodes there are.
             let first = all.first().ok_or_else(no_dispatcher)?;
-            return job(first).map_err(refusal);
+            return job(first.group()).map_err(refusal);
         }
-        all.iter().filter(has_it).try_for_each(|dispatcher| job(dispatcher).map_err(refusal))
+        let having = all.iter().filter(has_it).map(|dispatcher| dispatcher.group());
+        having.map(|nodes| job(nodes)).try_for_each(|done| done.map_err(refusal))
     }
 
     fn service(&self, name: &str) -> Result<&Arc<Dispatcher>, ControlError> {
@@ -209,14 +212,13 @@ fn no_dispatcher() -> ControlError {
     ControlError::NotFound { what, did_you_mean: None }
 }
 
-fn refusal(error: skep_dispatcher::ServiceControlError) -> ControlError {
-    use skep_dispatcher::ServiceControlError;
+fn refusal(error: GroupControlError) -> ControlError {
     let what = error.to_string();
     match error {
-        ServiceControlError::UnknownNode { did_you_mean, .. } => {
+        GroupControlError::UnknownMember { did_you_mean, .. } => {
             ControlError::NotFound { what, did_you_mean }
         }
-        ServiceControlError::Refused(error) => match error {
+        GroupControlError::Refused(error) => match error {
             MembershipError::DuplicateName(_)
             | MembershipError::DuplicateAddress { .. }
             | MembershipError::TooManyNodes
@@ -226,13 +228,13 @@ fn refusal(error: skep_dispatcher::ServiceControlError) -> ControlError {
                 ControlError::Invalid { what, did_you_mean: None }
             }
         },
-        ServiceControlError::UnknownPolicy(unknown) => {
+        GroupControlError::UnknownPolicy(unknown) => {
             let did_you_mean = unknown.did_you_mean.map(str::to_owned);
             ControlError::Invalid { what, did_you_mean }
         }
-        ServiceControlError::BadPublicAddress(_)
-        | ServiceControlError::BadAddress(_)
-        | ServiceControlError::PolicyReadsRequests { .. } => {
+        GroupControlError::BadPublicAddress(_)
+        | GroupControlError::BadAddress(_)
+        | GroupControlError::UnfitPolicy { .. } => {
             ControlError::Invalid { what, did_you_mean: None }
         }
     }
@@ -267,7 +269,7 @@ fn service_status(dispatcher: &Dispatcher) -> ServiceStatus {
     }
 }
 
-fn node_status(service: &str, node: skep_dispatcher::NodeStatus) -> NodeStatus {
+fn node_status(service: &str, node: MemberStatus) -> NodeStatus {
     NodeStatus {
         name: node.name,
         service: service.to_owned(),
@@ -278,8 +280,8 @@ fn node_status(service: &str, node: skep_dispatcher::NodeStatus) -> NodeStatus {
         reason: node.reason,
         since_ms: node.since_ms,
         source: match node.source {
-            skep_dispatcher::NodeSource::Config => NodeSource::Config,
-            skep_dispatcher::NodeSource::Api => NodeSource::Api,
+            MemberSource::Config => NodeSource::Config,
+            MemberSource::Api => NodeSource::Api,
         },
         weight: node.weight,
         share_permille: node.share_permille,

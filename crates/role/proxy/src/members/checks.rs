@@ -1,5 +1,5 @@
-//! The task that watches a service's nodes: runs checks when they are due, and ends drains,
-//! removals and slow starts. One per service and process.
+//! The task that watches a group's members: runs checks when they are due, and ends drains,
+//! removals and slow starts. One per group and process.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -10,23 +10,23 @@ use skep_serve::{Worker, WorkerHandle};
 use skep_units::{NodeId, Now};
 
 use crate::limits::HOUSEKEEPING_MS;
-use crate::service::dispatcher::Dispatcher;
-use crate::service::probe::probe;
-use crate::service::settings::ServiceSettings;
+use crate::members::group::Group;
+use crate::members::probe::probe;
+use crate::members::settings::GroupSettings;
 
-impl Dispatcher {
-    /// Starts to watch the nodes, on `worker`; ends with the dispatcher or the
+impl Group {
+    /// Starts to watch the members, on `worker`; ends with the group or the
     /// worker. Call it once. False: that worker is gone.
     pub fn start_checks(self: &Arc<Self>, worker: &WorkerHandle) -> bool {
-        let dispatcher = Arc::downgrade(self);
+        let group = Arc::downgrade(self);
         worker.run(move |worker| {
-            tokio::task::spawn_local(watch(Rc::clone(worker), dispatcher));
+            tokio::task::spawn_local(watch(Rc::clone(worker), group));
         })
     }
 }
 
-async fn watch(worker: Rc<Worker>, dispatcher: Weak<Dispatcher>) {
-    while let Some(alive) = dispatcher.upgrade() {
+async fn watch(worker: Rc<Worker>, group: Weak<Group>) {
+    while let Some(alive) = group.upgrade() {
         let round = alive.begin_round();
         for due in round.due {
             tokio::task::spawn_local(check(Rc::clone(&worker), Arc::clone(&alive), due));
@@ -36,16 +36,16 @@ async fn watch(worker: Rc<Worker>, dispatcher: Weak<Dispatcher>) {
     }
 }
 
-async fn check(worker: Rc<Worker>, dispatcher: Arc<Dispatcher>, due: Due) {
+async fn check(worker: Rc<Worker>, group: Arc<Group>, due: Due) {
     let verdict = probe(&worker, due.address, &due.settings).await;
-    dispatcher.change(|state, now| state.on_check(now, due.id, verdict));
+    group.change(|state, now| state.on_check(now, due.id, verdict));
 }
 
 /// A check that is due.
 struct Due {
     id: NodeId,
     address: SocketAddr,
-    settings: Arc<ServiceSettings>,
+    settings: Arc<GroupSettings>,
 }
 
 struct Round {
@@ -54,7 +54,7 @@ struct Round {
     pause_ms: u64,
 }
 
-impl Dispatcher {
+impl Group {
     /// Does the periodic work other than checks, and takes the checks that are due.
     fn begin_round(&self) -> Round {
         let seed = self.seed();
@@ -66,7 +66,7 @@ impl Dispatcher {
                 if details.is_checking {
                     continue;
                 }
-                let at = member.health().next_check_at(seed ^ details.node.name_hash);
+                let at = member.health().next_check_at(seed ^ details.member.name_hash);
                 if at <= now {
                     details.is_checking = true;
                     round.due.push(Due {

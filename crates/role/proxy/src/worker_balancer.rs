@@ -1,7 +1,7 @@
-//! The load balancer of one worker: everything the worker needs to select nodes.
+//! The load balancer of one worker: everything the worker needs to select members.
 //!
-//! The only shared data are the nodes' counters; each pick copies them into the policy's view. For
-//! the number of nodes in one service, that copy is cheaper than any scheme to avoid it.
+//! The only shared data are the members' counters; each pick copies them into the policy's view. For
+//! the number of members in one group, that copy is cheaper than any scheme to avoid it.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -17,17 +17,17 @@ use skep_policy::{ClusterView, NodeView, Policy, RequestKey, policies};
 use skep_units::{NodeId, Now};
 use skep_upstream::Pool;
 
-use crate::service::node::Node;
-use crate::service::published::{Entry, Published};
-use crate::service::settings::ServiceSettings;
+use crate::members::member::SharedMember;
+use crate::members::published::{Entry, Published};
+use crate::members::settings::GroupSettings;
 
-/// Selects the nodes for the requests of one worker: by its own instance of the policy, its own
-/// view of the nodes, and its own budget of retries.
+/// Selects the members for the requests of one worker: by its own instance of the policy, its own
+/// view of the members, and its own budget of retries.
 pub(crate) struct WorkerBalancer {
     latest: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
     /// The published state for which `view`, `policy` and `budget` were made.
     in_force: Rc<InForce>,
-    pool: Rc<Pool>,
+    connections: Rc<Pool>,
     seed: u64,
     policy: Box<dyn Policy>,
     content_aware: bool,
@@ -41,15 +41,19 @@ pub(crate) struct WorkerBalancer {
 /// are counted here: without atomics, for which all workers would contend.
 pub(crate) struct InForce(Arc<Published>);
 
-/// A node that was picked, and the settings it was picked under.
+/// A member that was picked, and the settings it was picked under.
 #[derive(Clone)]
-pub(crate) struct PickedNode {
+pub struct PickedMember {
     in_force: Rc<InForce>,
     index: usize,
 }
 
 impl WorkerBalancer {
-    pub(crate) fn new(published: &Arc<ArcSwap<Published>>, pool: Rc<Pool>, seed: u64) -> Self {
+    pub(crate) fn new(
+        published: &Arc<ArcSwap<Published>>,
+        connections: Rc<Pool>,
+        seed: u64,
+    ) -> Self {
         let mut latest = Cache::new(Arc::clone(published));
         let published = Arc::clone(latest.load());
         let settings = &published.settings;
@@ -61,7 +65,7 @@ impl WorkerBalancer {
             budget: RetryBudget::new(settings.retry_budget),
             host: Vec::new(),
             in_force: Rc::new(InForce(published)),
-            pool,
+            connections,
             seed,
         };
         balancer.rebuild_view();
@@ -78,19 +82,19 @@ impl WorkerBalancer {
         &self.in_force
     }
 
-    /// Selects a node for `request` that is not in `exclude`.
+    /// Selects a member for `request` that is not in `exclude`.
     pub(crate) fn pick(
         &mut self,
         request: &RequestHead<'_, '_>,
         client: SocketAddr,
         exclude: &[NodeId],
         now: Now,
-    ) -> Option<PickedNode> {
+    ) -> Option<PickedMember> {
         self.sync();
         self.view.now = now;
         let interval_ms = self.in_force.settings.report_interval_ms;
-        for (view, entry) in self.view.nodes.iter_mut().zip(&self.in_force.nodes) {
-            entry.node.refresh(view, now, interval_ms);
+        for (view, entry) in self.view.nodes.iter_mut().zip(&self.in_force.members) {
+            entry.member.refresh(view, now, interval_ms);
         }
         let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
         if self.content_aware {
@@ -99,7 +103,7 @@ impl WorkerBalancer {
                 request.authority.write_lower(&mut self.host);
                 host = &self.host;
             }
-            // What can't be normalised is the node's to refuse.
+            // What can't be normalised is the member's to refuse.
             path = path::read(request.path, Reading::Origins).map_or(path, Path::into_place);
         }
         let key = RequestKey {
@@ -113,7 +117,7 @@ impl WorkerBalancer {
         let id = self.policy.pick(&key, &self.view, exclude).node()?;
         self.policy.started(id);
         let index = self.view.nodes.iter().position(|node| node.id == id)?;
-        Some(PickedNode { in_force: Rc::clone(&self.in_force), index })
+        Some(PickedMember { in_force: Rc::clone(&self.in_force), index })
     }
 
     /// Reports the end of an attempt to the policy.
@@ -131,12 +135,21 @@ impl WorkerBalancer {
         self.budget.try_retry(now)
     }
 
-    /// Closes unused connections to nodes that get no requests.
+    /// Whether a member that was not tried may take the request later: one that has no room now, or
+    /// was not checked yet.
+    pub(crate) fn may_wait(&mut self, exclude: &[NodeId]) -> bool {
+        let others = self.sync().members.iter().filter(|it| !exclude.contains(&it.member.id));
+        others
+            .map(|it| &it.member)
+            .any(|member| member.is_joining() || (member.share_permille() > 0 && member.is_full()))
+    }
+
+    /// Closes unused connections to members that get no requests.
     pub(crate) fn tick(&mut self) {
         self.sync();
-        for entry in &self.in_force.nodes {
-            if entry.node.share_permille() == 0 {
-                self.pool.close_address(entry.node.address);
+        for entry in &self.in_force.members {
+            if entry.member.share_permille() == 0 {
+                self.connections.close_address(entry.member.address);
             }
         }
     }
@@ -150,10 +163,11 @@ impl WorkerBalancer {
         if old.retry_budget != new.retry_budget {
             self.budget = RetryBudget::new(new.retry_budget);
         }
-        self.pool.set_limits(new.pool);
-        for gone in &self.in_force.nodes {
-            if !latest.nodes.iter().any(|entry| entry.node.address == gone.node.address) {
-                self.pool.close_address(gone.node.address);
+        self.connections.set_limits(new.connections);
+        for gone in &self.in_force.members {
+            let address = gone.member.address;
+            if !latest.members.iter().any(|entry| entry.member.address == address) {
+                self.connections.close_address(address);
             }
         }
         self.in_force = Rc::new(InForce(latest));
@@ -161,11 +175,11 @@ impl WorkerBalancer {
     }
 
     fn rebuild_view(&mut self) {
-        self.view.version = self.in_force.nodes_version;
+        self.view.version = self.in_force.members_version;
         self.view.nodes.clear();
-        self.view.nodes.extend(self.in_force.nodes.iter().map(|entry| NodeView {
-            id: entry.node.id,
-            name_hash: entry.node.name_hash,
+        self.view.nodes.extend(self.in_force.members.iter().map(|entry| NodeView {
+            id: entry.member.id,
+            name_hash: entry.member.name_hash,
             weight: entry.weight,
             eligible: false,
             slow_start_permille: 1,
@@ -176,14 +190,32 @@ impl WorkerBalancer {
     }
 }
 
-impl PickedNode {
-    /// The node's shared numbers.
-    pub(crate) fn node(&self) -> &Arc<Node> {
-        &self.in_force.nodes[self.index].node
+impl PickedMember {
+    /// Host and port that clients reach it at.
+    pub fn authority(&self) -> &str {
+        &self.entry().authority
     }
 
-    /// The settings the node was picked under.
-    pub(crate) fn settings(&self) -> &ServiceSettings {
+    /// The line that names it, if replies shall have one.
+    pub fn name_line(&self) -> &[u8] {
+        &self.entry().name_line
+    }
+
+    pub fn name(&self) -> &Arc<str> {
+        &self.member().name
+    }
+
+    /// The member's shared numbers.
+    pub(crate) fn member(&self) -> &Arc<SharedMember> {
+        &self.entry().member
+    }
+
+    fn entry(&self) -> &Entry {
+        &self.in_force.members[self.index]
+    }
+
+    /// The settings the member was picked under.
+    pub(crate) fn settings(&self) -> &GroupSettings {
         &self.in_force.settings
     }
 }
@@ -193,14 +225,6 @@ impl Deref for InForce {
 
     fn deref(&self) -> &Published {
         &self.0
-    }
-}
-
-impl Deref for PickedNode {
-    type Target = Entry;
-
-    fn deref(&self) -> &Entry {
-        &self.in_force.nodes[self.index]
     }
 }
 

@@ -1,20 +1,20 @@
-//! From the client to the node: the rebuilt head, then the client's body as it arrives.
+//! From the client to the member: the rebuilt head, then the client's body as it arrives.
 //!
-//! Invariants: at most `UPLOAD_BYTES_WAITING` and one read wait for the node; while the node does
+//! Invariants: at most `UPLOAD_BYTES_WAITING` and one read wait for the member; while the member does
 //! not take them, the client is not read (and its rate does not count). A request of which no byte
-//! was given to the kernel can be sent to another node.
+//! was given to the kernel can be sent to another member.
 
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use skep_engine::{ExchangeError, RequestBody};
-use skep_http::forward::{Forward, write_request};
+use skep_http::forward::{Forward, write_last_chunk, write_request};
 use skep_http::{BodyFraming, RequestHead, encode};
 use skep_serve::{Conn, Output, Pace, Worker};
 
 use crate::limits::UPLOAD_BYTES_WAITING;
 
-/// A request being sent to a node; lives through all attempts.
+/// A request being sent to a member; lives through all attempts.
 pub(super) struct Upload {
     worker: Rc<Worker>,
     output: Output,
@@ -48,7 +48,7 @@ impl Upload {
         }
     }
 
-    /// Whether anything of the request may have reached the node.
+    /// Whether anything of the request may have reached the member.
     pub(super) fn is_begun(&self) -> bool {
         self.is_begun
     }
@@ -58,7 +58,7 @@ impl Upload {
         self.is_over
     }
 
-    /// Whether the node has the request to its last byte.
+    /// Whether the member has the request to its last byte.
     pub(super) fn is_complete(&self) -> bool {
         self.is_over && self.is_body_read && self.output.is_empty()
     }
@@ -76,12 +76,12 @@ impl Upload {
         self.is_begun = false;
     }
 
-    /// Moves as many bytes as possible. Ready when all is sent, or when the node takes no more: its
+    /// Moves as many bytes as possible. Ready when all is sent, or when the member takes no more: its
     /// response may still be read then.
     pub(super) fn poll(
         &mut self,
         cx: &mut TaskContext<'_>,
-        node: &Conn,
+        member: &Conn,
         body: &mut RequestBody<'_>,
         stall_ms: u64,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -96,7 +96,7 @@ impl Upload {
                 continue;
             }
             let before = self.output.len();
-            let sent = node.poll_send_paced(cx, &mut self.output, &Pace::stall(stall_ms));
+            let sent = member.poll_send_paced(cx, &mut self.output, &Pace::stall(stall_ms));
             self.is_begun |= self.output.len() < before;
             match sent {
                 Poll::Ready(Ok(())) => {}
@@ -108,12 +108,12 @@ impl Upload {
             }
         }
         self.is_over = true;
-        // If the node takes no more, nobody reads on; the client is not to blame.
+        // If the member takes no more, nobody reads on; the client is not to blame.
         body.pause();
         Poll::Ready(Ok(()))
     }
 
-    /// Reads more of the client's body while few bytes wait for the node. Ready when any were
+    /// Reads more of the client's body while few bytes wait for the member. Ready when any were
     /// processed.
     fn poll_body(
         &mut self,
@@ -127,7 +127,8 @@ impl Upload {
             let is_more = ready!(body.poll_read(cx, &mut self.chunk))?;
             self.is_body_read = !is_more || body.is_done();
             let (chunk, is_last) = (&self.chunk, self.is_body_read);
-            self.output.inline(|out| write_chunk(out, chunk, is_last));
+            let trailers = body.take_trailers();
+            self.output.inline(|out| write_chunk(out, chunk, is_last.then_some(&*trailers)));
             self.chunk.clear();
         } else {
             let mut read = Poll::Pending;
@@ -144,14 +145,14 @@ impl Drop for Upload {
     }
 }
 
-/// The client's trailers are not passed on: they were checked and dropped.
-fn write_chunk(out: &mut Vec<u8>, chunk: &[u8], is_last: bool) {
+/// Appends a chunk, and behind the last one the trailers.
+fn write_chunk(out: &mut Vec<u8>, chunk: &[u8], trailers: Option<&[u8]>) {
     if !chunk.is_empty() {
         encode::write_chunk_head(out, chunk.len());
         out.extend_from_slice(chunk);
         out.extend_from_slice(encode::CHUNK_END);
     }
-    if is_last {
-        out.extend_from_slice(encode::LAST_CHUNK);
+    if let Some(trailers) = trailers {
+        write_last_chunk(out, trailers);
     }
 }

@@ -1,54 +1,52 @@
-//! The dispatcher's state of a service, behind its lock: the table of nodes (`core/cluster`), the
-//! last config file's values, and each node's state with the time it was entered.
+//! The state of a group, behind its lock: the table of members (`core/cluster`), the last config
+//! file's values, and each member's state with the time it was entered.
 //!
-//! Every method that changes something ends with [`ServiceState::settle`], which applies the change
-//! to the nodes' shared numbers and logs it.
+//! Every method that changes something ends with [`GroupState::settle`], which applies the change
+//! to the members' shared numbers and logs it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use skep_cluster::{
     Change, Failure, HealthState, Member, Membership, MembershipError, MembershipEvent,
 };
-use skep_config::DispatchMode;
 use skep_units::{NodeId, Now};
 use skep_wire::message::Name;
 
-use crate::service::node::Node;
-use crate::service::node_reports::NodeReports;
-use crate::service::published::{Entry, Published};
-use crate::service::settings::ServiceSettings;
-use crate::service::status::{NodeSource, NodeStatus};
+use crate::members::member::SharedMember;
+use crate::members::node_reports::NodeReports;
+use crate::members::published::{Entry, Published};
+use crate::members::settings::{GroupSettings, GroupWords, LoadMeasure, MemberSpec};
+use crate::members::status::{MemberSource, MemberStatus};
 
-/// The state of one service.
-pub(crate) struct ServiceState {
-    /// The service's name, for the log.
-    pub(crate) service: Arc<str>,
-    pub(crate) listen: Vec<SocketAddr>,
+/// The state of one group.
+pub(crate) struct GroupState {
+    /// The group's name, for the log.
+    pub(crate) name: Arc<str>,
+    pub(crate) words: &'static GroupWords,
     pub(crate) membership: Membership,
     /// For each member, the data that is not in the table.
     pub(crate) details: BTreeMap<NodeId, Details>,
-    pub(crate) settings: Arc<ServiceSettings>,
+    pub(crate) settings: Arc<GroupSettings>,
     /// The policy that the config file named last. A policy chosen at run time
     /// stays until the file names another.
     pub(crate) policy_filed: String,
-    /// Nodes of the file that were removed at run time: a reload does not add them again, unless
+    /// Members of the file that were removed at run time: a reload does not add them again, unless
     /// the file had dropped them in between.
     pub(crate) removed: BTreeSet<String>,
     /// Whether workers need more than new shares.
     pub(crate) unpublished: bool,
-    /// Counts changes of nodes, their states and weights, and of settings.
+    /// Counts changes of members, their states and weights, and of settings.
     pub(crate) revision: u64,
     /// What nodes report.
     reports: Option<Arc<NodeReports>>,
 }
 
-/// The dispatcher's data of a node beside the table.
+/// The data of a member beside the table.
 pub(crate) struct Details {
-    pub(crate) node: Arc<Node>,
-    pub(crate) source: NodeSource,
+    pub(crate) member: Arc<SharedMember>,
+    pub(crate) source: MemberSource,
     /// The clients' address of it.
     pub(crate) authority: String,
     /// The weight in the last config file.
@@ -59,7 +57,7 @@ pub(crate) struct Details {
     pub(crate) since: Now,
     /// A check is in progress.
     pub(crate) is_checking: bool,
-    /// When it was drained or resumed by a command to this dispatcher.
+    /// When it was drained or resumed by a command to this process.
     pub(crate) drain_set_at: Option<Now>,
     /// How often its heartbeats had stopped when that was looked at last.
     silences: u64,
@@ -76,21 +74,12 @@ pub(crate) enum ProbeOutcome {
     Bad(Failure),
 }
 
-/// A node to add.
-pub(crate) struct NewNode<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) address: SocketAddr,
-    pub(crate) weight: u32,
-    pub(crate) authority: String,
-    pub(crate) source: NodeSource,
-}
-
-impl ServiceState {
-    /// A service without nodes.
-    pub(crate) fn new(service: &str, settings: ServiceSettings) -> Self {
+impl GroupState {
+    /// A group without members.
+    pub(crate) fn new(name: &str, words: &'static GroupWords, settings: GroupSettings) -> Self {
         Self {
-            service: service.into(),
-            listen: Vec::new(),
+            name: name.into(),
+            words,
             membership: Membership::new(settings.membership),
             details: BTreeMap::new(),
             policy_filed: settings.policy.clone(),
@@ -102,13 +91,19 @@ impl ServiceState {
         }
     }
 
-    /// Adds a node; requests go there after its first good check.
-    pub(crate) fn add(&mut self, now: Now, new: NewNode<'_>) -> Result<(), MembershipError> {
-        let event = self.membership.add(now, new.name, new.address, new.weight)?;
-        let node = Node::new(event.node, Arc::clone(&event.name), new.address);
+    /// Adds a member; requests go there after its first good check.
+    pub(crate) fn add(
+        &mut self,
+        now: Now,
+        new: MemberSpec,
+        source: MemberSource,
+    ) -> Result<(), MembershipError> {
+        let event = self.membership.add(now, &new.name, new.address, new.weight)?;
+        let member = SharedMember::new(event.node, Arc::clone(&event.name), new.address);
+        member.set_requests_max(new.requests_max);
         let mut details = Details {
-            node: Arc::new(node),
-            source: new.source,
+            member: Arc::new(member),
+            source,
             authority: new.authority,
             weight_filed: new.weight,
             bows_out: false,
@@ -134,10 +129,10 @@ impl ServiceState {
         outcome: Result<(), Failure>,
     ) -> bool {
         let details = &self.details;
-        let serves = |id| details.get(&id).is_some_and(|it| it.node.share_permille() > 0);
+        let serves = |id| details.get(&id).is_some_and(|it| it.member.share_permille() > 0);
         let event = self.membership.on_request(now, id, outcome, serves);
         if let Some(details) = self.details.get(&id) {
-            details.node.set_suspect(outcome.is_err());
+            details.member.set_suspect(outcome.is_err());
         }
         let is_spared = matches!(event, Some(MembershipEvent { change: Change::Spared(_), .. }));
         self.note(event);
@@ -155,7 +150,7 @@ impl ServiceState {
     fn hear_silences(&mut self, now: Now) {
         let mut silent = Vec::new();
         for (id, details) in &mut self.details {
-            let silences = details.node.reported.silences();
+            let silences = details.member.reported.silences();
             if std::mem::replace(&mut details.silences, silences) != silences {
                 silent.push(*id);
             }
@@ -179,7 +174,8 @@ impl ServiceState {
                 self.revision += 1;
                 details.since = now;
                 let what = if is_back { "takes requests again" } else { "drains, as it says" };
-                tracing::info!("service {}: node {} {what}", self.service, details.node.name);
+                let (name, GroupWords { group, member }) = (&details.member.name, self.words);
+                tracing::info!("{group} {}: {member} {name} {what}", self.name);
             }
         }
         let result = match verdict {
@@ -194,9 +190,9 @@ impl ServiceState {
     /// Looks which nodes are silent, and ends drains and removals that are complete.
     pub(crate) fn tick(&mut self, now: Now) {
         self.hear_silences(now);
-        let (details, dispatch) = (&self.details, self.settings.dispatch);
+        let (details, source) = (&self.details, self.settings.loads);
         let in_use =
-            |id| details.get(&id).map_or(0, |it| u64::from(it.node.current(dispatch).in_use()));
+            |id| details.get(&id).map_or(0, |it| u64::from(it.member.current(source).in_use()));
         for event in self.membership.tick(now, in_use) {
             self.note(Some(event));
         }
@@ -209,17 +205,18 @@ impl ServiceState {
         self.revision += 1;
         let details = self.details.get_mut(&event.node);
         let bows_out = details.as_ref().is_some_and(|details| details.bows_out);
-        let service = &self.service;
+        let (of, GroupWords { group, member }) = (&self.name, self.words);
+        let (name, change) = (&event.name, &event.change);
         match event.change {
             // No noise for the end that a node had announced itself.
             Change::State(transition) if is_down(transition.to) && !bows_out => {
-                tracing::warn!("service {service}: {event}");
+                tracing::warn!("{group} {of}: {member} {name}: {change}");
             }
             Change::Spared(_) => {
-                tracing::warn!("service {service}: {event}");
+                tracing::warn!("{group} {of}: {member} {name}: {change}");
                 return;
             }
-            _ => tracing::info!("service {service}: {event}"),
+            _ => tracing::info!("{group} {of}: {member} {name}: {change}"),
         }
         if let Some(details) = details {
             details.since = event.at;
@@ -227,7 +224,7 @@ impl ServiceState {
         match event.change {
             Change::Removed { .. } => {
                 if let Some(gone) = self.details.remove(&event.node) {
-                    gone.node.set_share_permille(0);
+                    gone.member.set_share_permille(0);
                 }
                 self.unpublished = true;
             }
@@ -236,14 +233,15 @@ impl ServiceState {
         }
     }
 
-    /// Publishes health and drains to the workers: each node's share.
+    /// Publishes health and drains to the workers: each member's share.
     pub(crate) fn settle(&mut self, now: Now) {
         for view in self.membership.view(now) {
             let Some(details) = self.details.get(&view.id) else { continue };
             let is_open = view.eligible && !details.bows_out;
             // Not 0 for a node that just came up: 0 is out.
             let share = if is_open { view.slow_start_permille.max(1) } else { 0 };
-            details.node.set_share_permille(share);
+            details.member.set_share_permille(share);
+            details.member.set_joining(view.state == HealthState::Joining);
         }
     }
 
@@ -252,21 +250,21 @@ impl ServiceState {
         self.unpublished = false;
         let entries = self.membership.members().iter().filter_map(|member| {
             let details = self.details.get(&member.id())?;
-            let node = Arc::clone(&details.node);
-            Some(Entry::new(node, member.weight(), &details.authority, &self.settings))
+            let shared = Arc::clone(&details.member);
+            Some(Entry::new(shared, member.weight(), &details.authority, &self.settings))
         });
         Published {
-            nodes_version: self.membership.version(),
+            members_version: self.membership.version(),
             settings: Arc::clone(&self.settings),
-            nodes: entries.collect(),
+            members: entries.collect(),
         }
     }
 
-    /// The displayed state of the nodes.
-    pub(crate) fn node_statuses(&self, now: Now) -> Vec<NodeStatus> {
+    /// The displayed state of the members.
+    pub(crate) fn member_statuses(&self, now: Now) -> Vec<MemberStatus> {
         let status = |member: &Member| {
             let details = self.details.get(&member.id())?;
-            Some(node_status(member, details, self.settings.dispatch, now))
+            Some(member_status(member, details, self.settings.loads, now))
         };
         self.membership.members().iter().filter_map(status).collect()
     }
@@ -275,9 +273,9 @@ impl ServiceState {
 impl Details {
     fn follow(&mut self, reports: &NodeReports) {
         // A name too long for the wire: no report can have it.
-        if let Ok(name) = Name::new(&self.node.name) {
-            self.node.reported.follow(reports.cell(&name));
-            self.silences = self.node.reported.silences();
+        if let Ok(name) = Name::new(&self.member.name) {
+            self.member.reported.follow(reports.cell(&name));
+            self.silences = self.member.reported.silences();
         }
     }
 }
@@ -286,11 +284,17 @@ fn is_down(life: HealthState) -> bool {
     matches!(life, HealthState::Down { .. })
 }
 
-fn node_status(member: &Member, details: &Details, dispatch: DispatchMode, now: Now) -> NodeStatus {
+fn member_status(
+    member: &Member,
+    details: &Details,
+    source: LoadMeasure,
+    now: Now,
+) -> MemberStatus {
     let (state, reason) = shown(member, details, now);
-    let current = details.node.current(dispatch);
-    let (node, totals) = (&details.node, &details.node.totals);
-    NodeStatus {
+    let current = details.member.current(source);
+    let (shared, totals) = (&details.member, &details.member.totals);
+    let failures_by_cause = totals.failures.each_ref().map(|count| count.load(Relaxed));
+    MemberStatus {
         name: member.name().to_string(),
         address: member.address(),
         public_address: details.authority.clone(),
@@ -299,19 +303,21 @@ fn node_status(member: &Member, details: &Details, dispatch: DispatchMode, now: 
         since_ms: now.since_ms(details.since),
         source: details.source,
         weight: member.weight(),
-        share_permille: node.share_permille(),
+        share_permille: shared.share_permille(),
         connections: current.in_use(),
+        connections_max: shared.requests_max(),
         outstanding_requests: current.requests,
         outstanding_bytes: current.bytes,
         tunnels: current.tunnels,
         requests: totals.requests.load(Relaxed),
-        failures: totals.failures.load(Relaxed),
+        failures: failures_by_cause.iter().sum(),
+        failures_by_cause,
         bytes: totals.bytes.load(Relaxed),
-        latency_us: node.latency_us(),
+        latency_us: shared.latency_us(),
     }
 }
 
-/// Word and reason of a node's state.
+/// Word and reason of a member's state.
 fn shown(member: &Member, details: &Details, now: Now) -> (&'static str, Option<String>) {
     if let Some(deadline) = member.removal_deadline() {
         let left_s = deadline.since_ms(now).div_ceil(1000);
@@ -319,7 +325,7 @@ fn shown(member: &Member, details: &Details, now: Now) -> (&'static str, Option<
     }
     match member.health().state() {
         HealthState::Up | HealthState::Joining if details.bows_out => {
-            ("draining", Some("the node itself says so".to_owned()))
+            ("draining", Some("it says so itself".to_owned()))
         }
         HealthState::Down { reason, .. } => ("down", Some(reason.to_string())),
         HealthState::Joining => ("joining", Some("no good check yet".to_owned())),

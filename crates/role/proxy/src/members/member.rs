@@ -1,24 +1,25 @@
-//! The state of a node that all workers share: a few atomics.
+//! The state of a member that all workers share: a few atomics.
 //!
-//! Writers are the workers (loads, totals) and, under its lock, the dispatcher (share). All
+//! Writers are the workers (loads, totals) and, under its lock, the group (share). All
 //! accesses are `Relaxed`: the numbers only influence selection; no decision depends on them alone.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use skep_config::DispatchMode;
 use skep_policy::{NodeView, Work};
 use skep_units::{NodeId, Now, stable_hash};
 use skep_wire::message::NodeLoad;
 
 use crate::limits::LATENCY_SMOOTHING;
-use crate::service::reported::Reported;
+use crate::members::cause::CAUSES;
+use crate::members::reported::Reported;
+use crate::members::settings::LoadMeasure;
 
-/// One node, shared by all workers. On cache lines of its own.
+/// One member, shared by all workers. On cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Node {
+pub(crate) struct SharedMember {
     pub(crate) id: NodeId,
     pub(crate) name: Arc<str>,
     pub(crate) name_hash: u64,
@@ -27,12 +28,18 @@ pub(crate) struct Node {
     share_permille: AtomicU16,
     /// A request failed there lately: the next success is to be reported.
     suspect: AtomicBool,
+    /// It was not checked yet.
+    is_joining: AtomicBool,
+    /// Requests and tunnels at a time, at most.
+    requests_max: AtomicU32,
+    /// When a failure there was last logged, in seconds; 0: never.
+    told_s: AtomicU64,
     pub(crate) load: Load,
     pub(crate) reported: Reported,
     pub(crate) totals: Totals,
 }
 
-/// A node's current load, as measured by this dispatcher.
+/// A member's current load, as measured by this process.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     /// Requests sent and not yet answered in full.
@@ -59,18 +66,19 @@ pub(crate) struct Level {
     most: AtomicU64,
 }
 
-/// A node's totals since the dispatcher added it.
+/// A member's totals since it was added.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) requests: AtomicU64,
-    pub(crate) failures: AtomicU64,
+    /// Requests that did not end with a whole reply, by cause.
+    pub(crate) failures: [AtomicU64; CAUSES.len()],
     /// Bytes of reply bodies.
     pub(crate) bytes: AtomicU64,
     /// Moving average of the time to answer, in microseconds.
     latency_us: AtomicU64,
 }
 
-impl Node {
+impl SharedMember {
     pub(crate) fn new(id: NodeId, name: Arc<str>, address: SocketAddr) -> Self {
         Self {
             id,
@@ -80,6 +88,9 @@ impl Node {
             address,
             share_permille: AtomicU16::new(0),
             suspect: AtomicBool::new(false),
+            is_joining: AtomicBool::new(false),
+            requests_max: AtomicU32::new(u32::MAX),
+            told_s: AtomicU64::new(0),
             load: Load::default(),
             reported: Reported::default(),
             totals: Totals::default(),
@@ -104,10 +115,50 @@ impl Node {
         self.suspect.store(suspect, Relaxed);
     }
 
-    /// The current load as measured by this dispatcher; in direct dispatch, which sees packets only,
-    /// as the node reports it.
-    pub(crate) fn current(&self, dispatch: DispatchMode) -> CurrentLoad {
-        if dispatch == DispatchMode::Direct {
+    /// Whether it may soon get requests, for all that is known.
+    pub(crate) fn is_joining(&self) -> bool {
+        self.is_joining.load(Relaxed)
+    }
+
+    pub(crate) fn set_joining(&self, is_joining: bool) {
+        self.is_joining.store(is_joining, Relaxed);
+    }
+
+    /// Requests and tunnels at a time, at most.
+    pub(crate) fn requests_max(&self) -> u32 {
+        self.requests_max.load(Relaxed)
+    }
+
+    pub(crate) fn set_requests_max(&self, requests_max: u32) {
+        self.requests_max.store(requests_max, Relaxed);
+    }
+
+    /// Counts a request that is sent there, unless it has as many as it may have.
+    pub(crate) fn try_begin(&self) -> bool {
+        let before = self.load.requests.rise(1);
+        let has_room =
+            before + u64::from(self.load.tunnels.load(Relaxed)) < u64::from(self.requests_max());
+        if !has_room {
+            self.load.requests.fall(1);
+        }
+        has_room
+    }
+
+    /// Whether it has as many requests as it may have.
+    pub(crate) fn is_full(&self) -> bool {
+        let in_use = self.load.requests.now() + u64::from(self.load.tunnels.load(Relaxed));
+        in_use >= u64::from(self.requests_max())
+    }
+
+    /// Whether a failure is to be logged: at most one a second.
+    pub(crate) fn may_tell(&self, now: Now) -> bool {
+        let now_s = now.0 / 1000 + 1;
+        self.told_s.swap(now_s, Relaxed) != now_s
+    }
+
+    /// The current load as measured by this process, or as the member reports it.
+    pub(crate) fn current(&self, source: LoadMeasure) -> CurrentLoad {
+        if source == LoadMeasure::Reported {
             return self.reported.last().map(CurrentLoad::reported).unwrap_or_default();
         }
         CurrentLoad {
@@ -140,7 +191,7 @@ impl Node {
         self.reported
             .catch_up(|| Work { requests: requests.take_most(), bytes: bytes.take_most() });
         let share = self.share_permille();
-        view.eligible = share > 0;
+        view.eligible = share > 0 && !self.is_full();
         view.slow_start_permille = share.max(1);
         let own = Work { requests: requests.now(), bytes: bytes.now() };
         let seen = own.plus(self.reported.at(now, interval_ms));
@@ -172,12 +223,15 @@ impl Level {
         self.now.load(Relaxed)
     }
 
-    pub(crate) fn rise(&self, by: u64) {
-        let now = self.now.fetch_add(by, Relaxed) + by;
+    /// Returns what it was.
+    pub(crate) fn rise(&self, by: u64) -> u64 {
+        let before = self.now.fetch_add(by, Relaxed);
+        let now = before + by;
         // Seldom more than a look: all workers would fight for the line.
         if now > self.most.load(Relaxed) {
             self.most.fetch_max(now, Relaxed);
         }
+        before
     }
 
     pub(crate) fn fall(&self, by: u64) {
@@ -197,7 +251,7 @@ fn narrow(number: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::node_reports::ReportCell;
+    use crate::members::node_reports::ReportCell;
 
     fn view() -> NodeView {
         NodeView {
@@ -214,26 +268,26 @@ mod tests {
 
     #[test]
     fn a_report_tells_of_others_until_it_is_old() {
-        let node = Node::new(NodeId(0), "n".into(), ([127, 0, 0, 1], 1).into());
+        let member = SharedMember::new(NodeId(0), "n".into(), ([127, 0, 0, 1], 1).into());
         let cell = Arc::<ReportCell>::default();
-        node.reported.follow(Arc::clone(&cell));
+        member.reported.follow(Arc::clone(&cell));
         let hear = |now: u64, requests_in_flight: u64, bytes_outstanding: u64| {
             let load = NodeLoad { requests_in_flight, bytes_outstanding, ..NodeLoad::default() };
             assert!(cell.write(Now(now), None, &load));
         };
         let mut view = view();
         let mut seen = |now: u64| {
-            node.refresh(&mut view, Now(now), 100);
+            member.refresh(&mut view, Now(now), 100);
             (view.outstanding_requests, view.connections, view.outstanding_bytes)
         };
-        node.load.requests.rise(5);
-        node.load.tunnels.store(2, Relaxed);
-        node.load.bytes.rise(500);
+        member.load.requests.rise(5);
+        member.load.tunnels.store(2, Relaxed);
+        member.load.bytes.rise(500);
         assert_eq!(seen(1_000), (5, 7, 500), "its own view");
-        node.load.requests.fall(3);
+        member.load.requests.fall(3);
         hear(1_000, 9, 400);
         assert_eq!(seen(1_000), (6, 8, 500), "five of the nine may have been ours");
-        node.reported.sent_on();
+        member.reported.sent_on();
         assert_eq!(seen(1_500), (7, 9, 500), "and one that was sent there since");
         assert_eq!(seen(1_501), (2, 4, 500), "stale: its own view alone");
         hear(1_600, 9, 0);
@@ -242,15 +296,15 @@ mod tests {
 
     #[test]
     fn the_average_begins_at_the_first_answer_and_follows() {
-        let node = Node::new(NodeId(0), "n".into(), ([127, 0, 0, 1], 1).into());
-        assert_eq!(node.latency_us(), 0);
-        node.record_latency_us(1_000);
-        assert_eq!(node.latency_us(), 1_000);
+        let member = SharedMember::new(NodeId(0), "n".into(), ([127, 0, 0, 1], 1).into());
+        assert_eq!(member.latency_us(), 0);
+        member.record_latency_us(1_000);
+        assert_eq!(member.latency_us(), 1_000);
         for _ in 0..200 {
-            node.record_latency_us(2_000);
+            member.record_latency_us(2_000);
         }
-        assert!((1_900..=2_000).contains(&node.latency_us()), "{}", node.latency_us());
-        node.record_latency_us(0);
-        assert!(node.latency_us() > 0);
+        assert!((1_900..=2_000).contains(&member.latency_us()), "{}", member.latency_us());
+        member.record_latency_us(0);
+        assert!(member.latency_us() > 0);
     }
 }

@@ -1,4 +1,4 @@
-//! One attempt at one node: both directions at once, in one future without a timer, a channel or a
+//! One attempt at one member: both directions at once, in one future without a timer, a channel or a
 //! task of its own.
 
 use std::task::{Context as TaskContext, Poll, ready};
@@ -7,12 +7,13 @@ use std::time::Instant;
 use skep_engine::Exchange;
 use skep_serve::{Conn, TimeoutCause};
 
-use crate::http::proxy::download::{Asked, Download};
-use crate::http::proxy::fault::{AttemptFault, NodeFault};
-use crate::http::proxy::in_flight::InFlight;
-use crate::http::proxy::upload::Upload;
+use crate::members::cause::Cause;
+use crate::request::download::{Asked, Download};
+use crate::request::fault::AttemptFault;
+use crate::request::in_flight::InFlight;
+use crate::request::upload::Upload;
 
-/// A request and its response, on one connection to a node.
+/// A request and its response, on one connection to a member.
 pub(super) struct Attempt<'a, 'c, 'h> {
     pub(super) conn: &'a Conn,
     pub(super) asked: Asked<'a>,
@@ -20,10 +21,9 @@ pub(super) struct Attempt<'a, 'c, 'h> {
     pub(super) upload: &'a mut Upload,
     pub(super) in_flight: &'a mut InFlight<'h>,
     pub(super) download: Download,
-    /// When the node's first byte arrived.
+    /// When the member's first byte arrived.
     pub(super) first_byte: Option<Instant>,
-    timeout_ms: u64,
-    /// Whether the node's deadline was set when this wait for it began.
+    /// Whether the member's deadline was set when this wait for it began.
     is_armed: bool,
 }
 
@@ -35,7 +35,6 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
         upload: &'a mut Upload,
         in_flight: &'a mut InFlight<'h>,
     ) -> Self {
-        let timeout_ms = in_flight.target().settings().response_timeout_ms;
         Self {
             conn,
             asked,
@@ -44,7 +43,6 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
             in_flight,
             download: Download::new(),
             first_byte: None,
-            timeout_ms,
             is_armed: false,
         }
     }
@@ -53,8 +51,9 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
     pub(super) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), AttemptFault>> {
         if !self.upload.is_over() {
             let body = &mut self.exchange.body;
-            // Pending is no reason to wait: the node may answer early.
-            if let Poll::Ready(uploaded) = self.upload.poll(cx, self.conn, body, self.timeout_ms) {
+            let stall_ms = self.in_flight.target().settings().stall_timeout_ms;
+            // Pending is no reason to wait: the member may answer early.
+            if let Poll::Ready(uploaded) = self.upload.poll(cx, self.conn, body, stall_ms) {
                 uploaded?;
             }
             // What moved up counts as life; and it changed the deadline.
@@ -68,7 +67,7 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
                 }
                 ready!(flushed)?;
             }
-            match self.poll_node(cx) {
+            match self.poll_member(cx) {
                 Poll::Ready(received) => received?,
                 Poll::Pending => {
                     self.arm();
@@ -81,11 +80,12 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
         }
     }
 
-    /// Reads once from the node.
-    fn poll_node(&mut self, cx: &TaskContext<'_>) -> Poll<Result<(), NodeFault>> {
+    /// Reads once from the member.
+    fn poll_member(&mut self, cx: &TaskContext<'_>) -> Poll<Result<(), Cause>> {
         let conn = self.conn;
         conn.worker().with_input(|input| {
-            let n = ready!(conn.poll_recv(cx, input))?;
+            let received = ready!(conn.poll_recv(cx, input));
+            let n = received.map_err(|error| self.download.cause(error.into()))?;
             let reply = &mut self.exchange.reply;
             if n == 0 {
                 return Poll::Ready(self.download.end(reply));
@@ -98,12 +98,13 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
         })
     }
 
-    /// From now on the attempt waits for the node. Not while the node still waits for the request,
-    /// unless it began to answer.
+    /// From now on the attempt waits for the member. Not while the member still waits for the
+    /// request, unless it began to answer.
     fn arm(&mut self) {
         if !self.is_armed && (self.upload.is_over() || self.exchange.reply.is_begun()) {
             self.is_armed = true;
-            self.conn.expire_after(self.timeout_ms, TimeoutCause::Response);
+            let timeout_ms = self.download.timeout_ms(self.in_flight.target().settings());
+            self.conn.expire_after(timeout_ms, TimeoutCause::Response);
         }
     }
 

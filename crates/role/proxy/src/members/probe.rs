@@ -1,4 +1,4 @@
-//! One active check: its own request on its own connection, so that it also tests whether the node
+//! One active check: its own request on its own connection, so that it also tests whether the member
 //! still accepts connections.
 
 use std::net::SocketAddr;
@@ -12,14 +12,14 @@ use skep_serve::{Conn, ConnError, Output, TimeoutCause, Worker};
 use skep_upstream::UpstreamError;
 
 use crate::limits::CHECK_BODY_BYTES_MAX;
-use crate::service::settings::ServiceSettings;
-use crate::service::state::ProbeOutcome;
+use crate::members::settings::GroupSettings;
+use crate::members::state::ProbeOutcome;
 
-/// Checks the node at `address`. `None`: the check could not be made, for lack of local resources.
+/// Checks the member at `address`. `None`: the check could not be made, for lack of local resources.
 pub(crate) async fn probe(
     worker: &Rc<Worker>,
     address: SocketAddr,
-    settings: &ServiceSettings,
+    settings: &GroupSettings,
 ) -> Option<ProbeOutcome> {
     let timeout_ms = settings.membership.health.timeout_ms;
     // Sharper than a connection's deadline: late checks add up to a late verdict.
@@ -28,14 +28,14 @@ pub(crate) async fn probe(
     match asked.unwrap_or(Ok(ProbeOutcome::Bad(Failure::TimedOut))) {
         Ok(verdict) => Some(verdict),
         Err(error) if !error.blames_node() => {
-            tracing::warn!("node at {address} can't be checked: {error}");
+            tracing::warn!("{address} can't be checked: {error}");
             None
         }
         Err(error) => Some(ProbeOutcome::Bad(failure_of(&error))),
     }
 }
 
-/// What a failed connection means for the health of a node.
+/// What a failed connection means for the health of a member.
 pub(crate) fn failure_of(error: &UpstreamError) -> Failure {
     match error {
         UpstreamError::Refused => Failure::Refused,
@@ -50,14 +50,15 @@ pub(crate) fn failure_of(error: &UpstreamError) -> Failure {
 async fn ask(
     worker: &Rc<Worker>,
     address: SocketAddr,
-    settings: &ServiceSettings,
+    settings: &GroupSettings,
 ) -> Result<ProbeOutcome, UpstreamError> {
     let timeout_ms = settings.membership.health.timeout_ms;
     let deadline_ms = worker.now_ms() + timeout_ms;
     let conn = Conn::connect(worker, address, timeout_ms).await?;
+    let Some(path) = &settings.check.path else { return Ok(ProbeOutcome::Good) };
     conn.timer().set(deadline_ms, TimeoutCause::Response);
     let mut output = Output::default();
-    output.inline(|out| write_check(out, address, &settings.check_path));
+    output.inline(|out| write_check(out, address, path, settings.check.host.as_deref()));
     std::future::poll_fn(|cx| conn.poll_send(cx, &mut output)).await?;
     let mut received = Vec::new();
     loop {
@@ -76,9 +77,10 @@ async fn ask(
     }
 }
 
-fn write_check(out: &mut Vec<u8>, address: SocketAddr, path: &str) {
+fn write_check(out: &mut Vec<u8>, address: SocketAddr, path: &str, host: Option<&str>) {
+    let host = host.map_or_else(|| address.to_string(), str::to_owned);
     let head = format!(
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: skep-check\r\nConnection: \
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: skep-check\r\nConnection: \
          close\r\n\r\n"
     );
     out.extend_from_slice(head.as_bytes());
@@ -97,7 +99,7 @@ async fn read_more(conn: &Conn, received: &mut Vec<u8>) -> Result<bool, ConnErro
 }
 
 /// The verdict at the end of the response.
-fn at_end(received: &[u8], settings: &ServiceSettings) -> ProbeOutcome {
+fn at_end(received: &[u8], settings: &GroupSettings) -> ProbeOutcome {
     judge(received, settings, true).unwrap_or(ProbeOutcome::Bad(match received {
         [] => Failure::Reset,
         _ => Failure::Malformed,
@@ -105,7 +107,7 @@ fn at_end(received: &[u8], settings: &ServiceSettings) -> ProbeOutcome {
 }
 
 /// The verdict on the bytes so far; `None`: more are needed.
-fn judge(received: &[u8], settings: &ServiceSettings, is_all: bool) -> Option<ProbeOutcome> {
+fn judge(received: &[u8], settings: &GroupSettings, is_all: bool) -> Option<ProbeOutcome> {
     let malformed = Some(ProbeOutcome::Bad(Failure::Malformed));
     let mut rest = received;
     for _ in 0..=INTERIM_RESPONSES_MAX {
@@ -119,7 +121,7 @@ fn judge(received: &[u8], settings: &ServiceSettings, is_all: bool) -> Option<Pr
         match parse_response(&mut slots, head, Method::Get, &NODE_RESPONSE_HEAD) {
             Err(_) => return malformed,
             Ok(response) if response.status < 200 => rest = body,
-            Ok(response) if response.status == settings.check_status => {
+            Ok(response) if response.status == settings.check.status => {
                 return Some(ProbeOutcome::Good);
             }
             Ok(response) if response.status == 503 && bows_out(body) => {
@@ -145,7 +147,7 @@ fn may_go_on(response: &ResponseHead<'_, '_>, body: &[u8]) -> bool {
     body.len() < len_max
 }
 
-/// Whether a 503 means that the node drains: it contains the word, whatever its framing.
+/// Whether a 503 means that the member drains: it contains the word, whatever its framing.
 fn bows_out(body: &[u8]) -> bool {
     let body = &body[..body.len().min(CHECK_BODY_BYTES_MAX)];
     body.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| word == b"draining")

@@ -1,27 +1,41 @@
-//! From the node to the client: the response head, rebuilt; the body, decoded and framed anew.
+//! From the member to the client: the response head, rebuilt; the body, decoded and framed anew.
 //!
-//! Bytes are read into the worker's buffer and copied once, into the client's output. The node is
+//! Bytes are read into the worker's buffer and copied once, into the client's output. The member is
 //! read only when the client has taken all of that output, so a slow client makes us hold at most
 //! one read.
 //!
 //! Invariant: only bytes that passed the parser and the body's decoder reach the client.
 
 use skep_engine::ReplySink;
-use skep_http::forward::{ForwardReply, write_response};
+use skep_http::forward::{ForwardReply, write_last_chunk, write_response};
 use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD, RESPONSE_BODY};
 use skep_http::{
-    BodyDecoder, FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, encode,
-    parse_response,
+    BodyDecoder, FieldSlots, HeadScanner, Known, Method, ResponseFraming, ResponseHead, Version,
+    encode, parse_response,
 };
 
-use crate::http::proxy::fault::NodeFault;
-use crate::http::proxy::in_flight::InFlight;
+use crate::members::cause::Cause;
+use crate::members::settings::GroupSettings;
+use crate::request::in_flight::InFlight;
 
 /// The request that the response answers.
 pub(super) struct Asked<'b> {
     pub(super) method: Method<'b>,
     /// The protocols that the client may be switched to.
     pub(super) upgrade: Option<&'b [u8]>,
+    /// Whether the client takes trailers.
+    pub(super) trailers: bool,
+    /// What becomes of the fields of its response.
+    pub(super) rules: &'b ReplyRules<'b>,
+}
+
+/// What becomes of the fields of responses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReplyRules<'a> {
+    /// Fields that are left out; names in any case.
+    pub without: &'a [String],
+    /// Further fields, each `Name: value\r\n`.
+    pub extra: &'a [u8],
 }
 
 /// A response being passed to the client.
@@ -33,17 +47,20 @@ pub(super) struct Download {
     interim_responses: usize,
     /// Scratch for the line before a chunk.
     chunk_line: Vec<u8>,
-    /// The node keeps the connection open, and nothing followed the response.
+    /// The member keeps the connection open, and nothing followed the response.
     is_reusable: bool,
     /// How the body is delimited for the client.
     framing: ResponseFraming,
+    /// It may be silent for as long as a tunnel: events come when there are some.
+    is_event_stream: bool,
+    passes_trailers: bool,
 }
 
 enum Stage {
     Head,
     Body(BodyDecoder),
     Complete,
-    /// The node switched protocols; these bytes followed its head.
+    /// The member switched protocols; these bytes followed its head.
     Switched(Vec<u8>),
 }
 
@@ -57,6 +74,8 @@ impl Download {
             chunk_line: Vec::new(),
             is_reusable: false,
             framing: ResponseFraming::None,
+            is_event_stream: false,
+            passes_trailers: false,
         }
     }
 
@@ -70,6 +89,25 @@ impl Download {
         self.is_reusable && matches!(self.stage, Stage::Complete)
     }
 
+    /// Time without a byte of the member that is a fault of its, in milliseconds.
+    pub(super) fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
+        match self.stage {
+            Stage::Head => settings.response_timeout_ms,
+            _ if self.is_event_stream => settings.tunnel_idle_ms,
+            _ => settings.stall_timeout_ms,
+        }
+    }
+
+    /// A fault of the connection, as what it is where the response is now.
+    pub(super) fn cause(&self, cause: Cause) -> Cause {
+        match (&self.stage, cause) {
+            (Stage::Head, cause) => cause,
+            (_, Cause::Broken) => Cause::CutShort,
+            (_, Cause::Late) => Cause::Stalled,
+            (_, cause) => cause,
+        }
+    }
+
     /// After a switch of protocols: the bytes that followed the head.
     pub(super) fn into_switched(self) -> Option<Vec<u8>> {
         match self.stage {
@@ -78,14 +116,14 @@ impl Download {
         }
     }
 
-    /// The node sent `bytes`, at least one.
+    /// The member sent `bytes`, at least one.
     pub(super) fn receive(
         &mut self,
         bytes: &[u8],
         asked: &Asked<'_>,
         reply: &mut ReplySink<'_>,
         in_flight: &mut InFlight<'_>,
-    ) -> Result<(), NodeFault> {
+    ) -> Result<(), Cause> {
         if let Stage::Body(_) = self.stage {
             return self.body(bytes, reply, in_flight);
         }
@@ -102,14 +140,14 @@ impl Download {
         Ok(())
     }
 
-    /// The node closed its side.
-    pub(super) fn end(&mut self, reply: &mut ReplySink<'_>) -> Result<(), NodeFault> {
+    /// The member closed its side.
+    pub(super) fn end(&mut self, reply: &mut ReplySink<'_>) -> Result<(), Cause> {
         self.is_reusable = false;
         match &mut self.stage {
-            Stage::Head => Err(NodeFault::Broken),
+            Stage::Head => Err(Cause::Broken),
             Stage::Body(decoder) => {
-                decoder.finish().map_err(|_| NodeFault::Broken)?;
-                self.finish(reply);
+                decoder.finish().map_err(|_| Cause::CutShort)?;
+                self.finish(&[], reply);
                 Ok(())
             }
             Stage::Complete | Stage::Switched(_) => Ok(()),
@@ -124,7 +162,7 @@ impl Download {
         asked: &Asked<'_>,
         reply: &mut ReplySink<'_>,
         in_flight: &mut InFlight<'_>,
-    ) -> Result<usize, NodeFault> {
+    ) -> Result<usize, Cause> {
         let mut consumed = 0;
         loop {
             let rest = &bytes[consumed..];
@@ -141,17 +179,20 @@ impl Download {
                     self.stage = Stage::Switched(behind.to_vec());
                     return Ok(bytes.len());
                 }
-                // The engine says 100 itself; others are hints, and a client
-                // of HTTP/1.0 must not get any (RFC 9110 15.2).
                 100..200 => {
                     self.interim_responses += 1;
                     if self.interim_responses > INTERIM_RESPONSES_MAX {
-                        return Err(NodeFault::Malformed("interim-responses"));
+                        return Err(Cause::Malformed("interim-responses"));
+                    }
+                    // The engine says 100 itself, and a client of HTTP/1.0 must not get any
+                    // (RFC 9110 15.2).
+                    if head.status != 100 && reply.version() == Version::Http11 {
+                        write_interim(&head, asked, reply);
                     }
                     consumed += len;
                 }
                 _ => {
-                    self.begin(&head, reply, in_flight)?;
+                    self.begin(&head, asked, reply, in_flight)?;
                     self.body(behind, reply, in_flight)?;
                     return Ok(bytes.len());
                 }
@@ -163,11 +204,17 @@ impl Download {
     fn begin(
         &mut self,
         head: &ResponseHead<'_, '_>,
+        asked: &Asked<'_>,
         reply: &mut ReplySink<'_>,
         in_flight: &mut InFlight<'_>,
-    ) -> Result<(), NodeFault> {
-        let decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
-        let framing = write_head(head, reply, &in_flight.target().node_line);
+    ) -> Result<(), Cause> {
+        let mut decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
+        let framing = write_head(head, asked, reply, in_flight.target().name_line());
+        self.passes_trailers = asked.trailers && framing == ResponseFraming::Chunked;
+        if self.passes_trailers {
+            decoder.keep_trailers();
+        }
+        self.is_event_stream = head.fields.known(Known::ContentType).is_some_and(is_event_stream);
         if framing == ResponseFraming::UntilClose {
             reply.end_by_close();
         }
@@ -187,14 +234,14 @@ impl Download {
         head: &ResponseHead<'_, '_>,
         asked: &Asked<'_>,
         reply: &mut ReplySink<'_>,
-    ) -> Result<(), NodeFault> {
-        let unasked = NodeFault::Malformed("unasked-switch");
+    ) -> Result<(), Cause> {
+        let unasked = Cause::Malformed("unasked-switch");
         let (offered, chosen) = asked.upgrade.zip(head.upgrade).ok_or(unasked)?;
         let mut offers = offered.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         if !offers.any(|offer| offer.eq_ignore_ascii_case(chosen)) {
             return Err(unasked);
         }
-        write_head(head, reply, b"");
+        write_head(head, asked, reply, b"");
         reply.write().close();
         Ok(())
     }
@@ -204,7 +251,7 @@ impl Download {
         bytes: &[u8],
         reply: &mut ReplySink<'_>,
         in_flight: &mut InFlight<'_>,
-    ) -> Result<(), NodeFault> {
+    ) -> Result<(), Cause> {
         let Stage::Body(decoder) = &mut self.stage else { return Ok(()) };
         let mut at = 0;
         while at < bytes.len() && !decoder.is_done() {
@@ -230,14 +277,17 @@ impl Download {
             // Bytes behind a response answer nothing that was asked: the next
             // client would get them (RFC 9112 9.2).
             self.is_reusable &= at == bytes.len();
-            self.finish(reply);
+            let trailers = decoder.take_trailers();
+            self.finish(&trailers, reply);
         }
         Ok(())
     }
 
-    fn finish(&mut self, reply: &mut ReplySink<'_>) {
+    fn finish(&mut self, trailers: &[u8], reply: &mut ReplySink<'_>) {
         if self.framing == ResponseFraming::Chunked {
-            reply.write().raw(encode::LAST_CHUNK);
+            self.chunk_line.clear();
+            write_last_chunk(&mut self.chunk_line, trailers);
+            reply.write().raw(&self.chunk_line);
         }
         self.stage = Stage::Complete;
     }
@@ -246,19 +296,39 @@ impl Download {
 /// Appends the rebuilt head and returns how the body is framed for the client.
 fn write_head(
     head: &ResponseHead<'_, '_>,
+    asked: &Asked<'_>,
     reply: &mut ReplySink<'_>,
-    node_line: &[u8],
+    name_line: &[u8],
 ) -> ResponseFraming {
-    const NODE_FIELD: &str = "x-skep-node";
-    // The node may have said it itself.
-    let is_named = !node_line.is_empty() && head.fields.get(NODE_FIELD).is_some();
-    let extra = if is_named { b"" } else { node_line };
+    const NAME_FIELD: &str = "x-skep-node";
+    // The member may have said it itself.
+    let is_named = !name_line.is_empty() && head.fields.get(NAME_FIELD).is_some();
+    let name_line = if is_named { b"" } else { name_line };
     let version = reply.version();
     let date = reply.write().context().date();
+    let (trailers, ReplyRules { without, extra }) = (asked.trailers, *asked.rules);
     let mut framing = ResponseFraming::None;
     reply.write().foreign_head(head.status, |out, keep_alive| {
-        let how = ForwardReply { version, keep_alive, date: &date, extra };
+        let extra = [name_line, extra];
+        let how = ForwardReply { version, keep_alive, date: &date, trailers, without, extra };
         framing = write_response(out, head, &how);
     });
     framing
+}
+
+/// Passes the head of an interim response on.
+fn write_interim(head: &ResponseHead<'_, '_>, asked: &Asked<'_>, reply: &mut ReplySink<'_>) {
+    let (version, date) = (reply.version(), reply.write().context().date());
+    let (without, extra) = (asked.rules.without, [b"".as_slice(); 2]);
+    let how =
+        ForwardReply { version, keep_alive: true, date: &date, trailers: false, without, extra };
+    reply.interim(|out| {
+        write_response(out, head, &how);
+    });
+}
+
+/// Whether `content_type` is that of server-sent events.
+fn is_event_stream(content_type: &[u8]) -> bool {
+    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
+    media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }

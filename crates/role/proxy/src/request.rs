@@ -1,16 +1,17 @@
-//! `proxy` mode: sends a request to a node and returns its response.
+//! Sends a request to a member and returns its response.
 //!
 //! ```text
-//!  pick --> connect --> attempt (upload | download) --> give the connection back
+//!  admit --> connect --> attempt (upload | download) --> give the connection back
 //!   ^          | refused, late         | broke before the first byte
-//!   '--- retry: another node ----------'
+//!   '--- retry: another member --------'
 //! ```
 //!
 //! A request may be retried (RFC 9110 9.2.2) if none of it was given to the kernel; or if it has no
 //! body, its method is idempotent, and nothing of a reply was sent to the client. A retry at
-//! another node is charged to the budget. A kept connection that turns out to be dead is not: it is
-//! no evidence about the node, which is tried on a fresh connection first.
+//! another member is charged to the budget. A kept connection that turns out to be dead is not: it is
+//! no evidence about the member, which is tried on a fresh connection first.
 
+mod admit;
 mod attempt;
 mod download;
 mod fault;
@@ -23,58 +24,63 @@ use std::time::Instant;
 
 use skep_cluster::Failure;
 use skep_engine::{Exchange, ExchangeError, tunnel};
-use skep_http::forward::{Forward, HostPolicy, upgrade_of};
+use skep_http::forward::{Forward, takes_trailers, upgrade_of};
 use skep_http::{BodyFraming, RequestHead};
 use skep_telemetry::Counter;
 use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
 use smallvec::SmallVec;
 
-use crate::http::handler::DispatcherHandler;
-use crate::http::worker_balancer::PickedNode;
-use crate::limits::TUNNEL_IDLE_MS;
-use crate::service::probe::failure_of;
+use crate::members::cause::Cause;
+use crate::members::probe::failure_of;
+use crate::worker_balancer::PickedMember;
+use crate::worker_group::WorkerGroup;
 use attempt::Attempt;
 use download::Asked;
-use fault::{AttemptFault, NodeFault};
+pub use download::ReplyRules;
+use fault::AttemptFault;
 use in_flight::InFlight;
 use upload::Upload;
 
-impl DispatcherHandler {
-    /// Answers `request` with a node's response.
-    pub(crate) async fn proxy(
+impl WorkerGroup {
+    /// Answers `request` with a member's response.
+    ///
+    /// # Errors
+    /// The client failed, or its reply can't be completed.
+    pub async fn forward(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
+        forward: &Forward<'_>,
+        rules: &ReplyRules<'_>,
     ) -> Result<(), ExchangeError> {
         self.balancer().deposit(self.now());
-        let trust_forwarded = self.balancer().sync().settings.trust_forwarded;
-        let forward = Forward {
-            client: exchange.conn().peer().ip(),
-            proto: "http",
-            host: HostPolicy::Keep,
-            trusted: trust_forwarded,
-            target: None,
-            upgrade: true,
-            extra: b"",
+        exchange.body.keep_trailers();
+        let upload = Upload::new(exchange.context().worker(), request, forward);
+        let mut trip = Trip {
+            group: self,
+            request,
+            forward: *forward,
+            rules,
+            exchange,
+            upload,
+            tried: SmallVec::new(),
+            retries: 0,
+            began: Instant::now(),
         };
-        let upload = Upload::new(exchange.context().worker(), request, &forward);
-        let began = Instant::now();
-        let tried = SmallVec::new();
-        let mut trip =
-            Trip { handler: self, request, forward, exchange, upload, tried, retries: 0, began };
         trip.run().await
     }
 }
 
 /// One client's request in progress, over all attempts.
 struct Trip<'a, 'c, 'h, 'b> {
-    handler: &'a DispatcherHandler,
+    group: &'a WorkerGroup,
     request: &'a RequestHead<'h, 'b>,
     forward: Forward<'a>,
+    rules: &'a ReplyRules<'a>,
     exchange: &'a mut Exchange<'c>,
     upload: Upload,
-    /// Nodes that must not be tried (again).
+    /// Members that must not be tried (again).
     tried: SmallVec<[NodeId; 4]>,
     retries: u32,
     began: Instant,
@@ -84,33 +90,30 @@ struct Trip<'a, 'c, 'h, 'b> {
 enum Step {
     /// The client has its reply, or the rest of it is queued.
     Done,
-    /// The node did not answer; another node may be tried.
+    /// The member did not answer; another one may be tried.
     Next(Refusal),
-    /// No other node may be tried.
+    /// No other member may be tried.
     Stop(Refusal),
 }
 
-/// The error reply when no node answered.
+/// The error reply when no member answered.
 #[derive(Clone, Copy)]
 enum Refusal {
-    /// No node could be connected to: 503.
-    NoNode,
-    /// A node failed: 502 or 504.
-    Failed(NodeFault),
+    /// No member could be connected to, or has room: 503.
+    NoMember,
+    /// A member failed: 502 or 504.
+    Failed(Cause),
 }
 
 impl<'a> Trip<'a, '_, '_, '_> {
     async fn run(&mut self) -> Result<(), ExchangeError> {
-        let mut refusal = Refusal::NoNode;
+        let mut refusal = Refusal::NoMember;
         loop {
-            let client = self.exchange.conn().peer();
-            let Some(target) = self.handler.pick(self.request, client, &self.tried) else {
-                break;
-            };
+            let Some(in_flight) = self.admit().await else { break };
             if !self.tried.is_empty() {
-                self.handler.counters().inc(Counter::UpstreamRetries);
+                self.group.counters().inc(Counter::UpstreamRetries);
             }
-            match self.attempt(target).await? {
+            match self.attempt(in_flight).await? {
                 Step::Done => return Ok(()),
                 Step::Stop(last) => {
                     refusal = last;
@@ -123,26 +126,20 @@ impl<'a> Trip<'a, '_, '_, '_> {
         Ok(())
     }
 
-    /// Tries one node: on a kept connection first, and if that is dead on a new
+    /// Tries one member: on a kept connection first, and if that is dead on a new
     /// one.
-    async fn attempt(&mut self, target: PickedNode) -> Result<Step, ExchangeError> {
-        let handler = self.handler;
-        let mut began = self.began;
-        if !self.tried.is_empty() {
-            began = Instant::now();
-            let queue_us = began.duration_since(self.began).as_micros() as u64;
-            self.exchange.reply.write().summary().queue_us = queue_us;
-        }
-        let mut in_flight = InFlight::new(handler, target.clone(), began);
-        self.tried.push(target.node().id);
-        let mut kept = handler.pool().reuse(target.node().address);
+    async fn attempt(&mut self, mut in_flight: InFlight<'a>) -> Result<Step, ExchangeError> {
+        let (group, target) = (self.group, in_flight.target().clone());
+        let began = in_flight.began();
+        self.tried.push(target.member().id);
+        let mut kept = group.connections().reuse(target.member().address);
         if kept.as_ref().is_some_and(|lease| self.is_risky(lease)) {
             kept = None;
         }
         loop {
             let (lease, sent) = match kept.take() {
                 Some(lease) => {
-                    handler.counters().inc(Counter::UpstreamReused);
+                    group.counters().inc(Counter::UpstreamReused);
                     (lease, began)
                 }
                 None => match self.dial(&target).await {
@@ -153,33 +150,35 @@ impl<'a> Trip<'a, '_, '_, '_> {
             let is_kept = lease.reused;
             match self.exchange_on(lease, sent, &mut in_flight).await {
                 Ok(()) => return Ok(Step::Done),
-                Err((AttemptFault::Client(error), _)) => {
-                    in_flight.succeed();
-                    return Err(error);
-                }
-                Err((AttemptFault::Node(NodeFault::Broken), true))
+                Err((AttemptFault::Client(error), _)) => return Err(error),
+                Err((AttemptFault::Member(Cause::Broken), true))
                     if is_kept && self.may_resend() =>
                 {
                     self.upload.restart(self.request, &self.forward);
                 }
-                Err((AttemptFault::Node(fault), is_silent)) => {
-                    return self.failed(&target, fault, is_silent);
+                Err((AttemptFault::Member(cause), is_silent)) => {
+                    in_flight.fail(cause);
+                    return self.failed(&target, cause, is_silent);
                 }
             }
         }
     }
 
     /// Sends the request over `lease` and passes the response on. A fault is returned with whether
-    /// the node sent nothing at all.
+    /// the member sent nothing at all.
     async fn exchange_on(
         &mut self,
         lease: PooledConn,
         sent: Instant,
         in_flight: &mut InFlight<'a>,
     ) -> Result<(), (AttemptFault, bool)> {
-        self.handler.counters().inc(Counter::UpstreamRequests);
-        let asked =
-            Asked { method: self.request.method, upgrade: upgrade_of(self.request, &self.forward) };
+        self.group.counters().inc(Counter::UpstreamRequests);
+        let asked = Asked {
+            method: self.request.method,
+            upgrade: upgrade_of(self.request, &self.forward),
+            trailers: takes_trailers(self.request),
+            rules: self.rules,
+        };
         let mut attempt =
             Attempt::new(&lease.conn, asked, self.exchange, &mut self.upload, in_flight);
         let ended = poll_fn(|cx| attempt.poll(cx)).await;
@@ -195,7 +194,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         in_flight.succeed();
         self.succeeded(in_flight.target());
         if download.is_reusable() && self.upload.is_complete() {
-            lease.give_back(self.handler.pool());
+            lease.give_back(self.group.connections());
         } else if let Some(behind) = download.into_switched() {
             let tunnelled = self.tunnel(&lease, behind, in_flight).await;
             tunnelled.map_err(|error| (error.into(), false))?;
@@ -204,7 +203,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
     }
 
     /// Copies bytes in both directions, from the 101 on. Bytes that the client sent after its
-    /// request's head go to the node now and not earlier (CVE-2026-2833).
+    /// request's head go to the member now and not earlier (CVE-2026-2833).
     async fn tunnel(
         &mut self,
         lease: &PooledConn,
@@ -212,11 +211,12 @@ impl<'a> Trip<'a, '_, '_, '_> {
         in_flight: &mut InFlight<'a>,
     ) -> Result<(), ExchangeError> {
         in_flight.become_tunnel();
-        self.handler.counters().inc(Counter::Upgrades);
+        self.group.counters().inc(Counter::Upgrades);
         self.exchange.reply.flush().await?;
         let early = self.exchange.body.take_rest();
         let client = self.exchange.conn();
-        match tunnel(client, &lease.conn, early, behind, TUNNEL_IDLE_MS).await {
+        let idle_ms = in_flight.target().settings().tunnel_idle_ms;
+        match tunnel(client, &lease.conn, early, behind, idle_ms).await {
             Ok((_, bytes)) => {
                 in_flight.tunnelled(bytes);
                 self.exchange.reply.write().summary().body_bytes = bytes;
@@ -227,11 +227,11 @@ impl<'a> Trip<'a, '_, '_, '_> {
         Ok(())
     }
 
-    async fn dial(&mut self, target: &PickedNode) -> Result<PooledConn, UpstreamError> {
+    async fn dial(&mut self, target: &PickedMember) -> Result<PooledConn, UpstreamError> {
         let began = Instant::now();
-        let dialled = self.handler.pool().dial(target.node().address).await;
+        let dialled = self.group.connections().dial(target.member().address).await;
         if !matches!(dialled, Err(UpstreamError::PoolFull)) {
-            self.handler.counters().inc(Counter::UpstreamConnects);
+            self.group.counters().inc(Counter::UpstreamConnects);
         }
         let us = began.elapsed().as_micros() as u64;
         self.exchange.reply.write().summary().connect_us += us;
@@ -241,25 +241,26 @@ impl<'a> Trip<'a, '_, '_, '_> {
     /// A kept connection may die during a request; for one that can't be retried, the kernel is
     /// asked first whether the connection is alive.
     fn is_risky(&self, lease: &PooledConn) -> bool {
-        let is_repeatable =
-            self.request.method.is_idempotent() && self.request.framing == BodyFraming::None;
-        !is_repeatable && lease.conn.probe_stale()
+        !self.is_repeatable() && lease.conn.probe_stale()
     }
 
-    /// Whether the request may be sent once more, to any node.
+    fn is_repeatable(&self) -> bool {
+        self.request.method.is_idempotent() && self.request.framing == BodyFraming::None
+    }
+
+    /// Whether the request may be sent once more, to any member.
     fn may_resend(&self) -> bool {
-        let is_repeatable =
-            self.request.method.is_idempotent() && self.request.framing == BodyFraming::None;
-        !self.exchange.reply.is_begun() && (is_repeatable || !self.upload.is_begun())
+        let is_unsent = !self.upload.is_begun();
+        !self.exchange.reply.is_begun() && (self.is_repeatable() || is_unsent)
     }
 
-    /// Whether another node may be tried; if so, charges the budget.
-    fn may_retry(&mut self, target: &PickedNode) -> bool {
-        let counters = self.handler.counters();
+    /// Whether another member may be tried; if so, charges the budget.
+    fn may_retry(&mut self, target: &PickedMember) -> bool {
+        let counters = self.group.counters();
         if self.retries >= target.settings().retries_max {
             return false;
         }
-        if !self.handler.balancer().try_retry(self.handler.now()) {
+        if !self.group.balancer().try_retry(self.group.now()) {
             counters.inc(Counter::UpstreamRetryBudgetExhausted);
             return false;
         }
@@ -267,86 +268,101 @@ impl<'a> Trip<'a, '_, '_, '_> {
         true
     }
 
-    /// There is no connection to the node. Nothing was sent, so any request may
+    /// There is no connection to the member. Nothing was sent, so any request may
     /// go to another.
     fn not_connected(
         &mut self,
-        target: &PickedNode,
+        target: &PickedMember,
         in_flight: &mut InFlight<'_>,
         error: &UpstreamError,
     ) -> Step {
         if !matches!(error, UpstreamError::PoolFull) {
-            self.handler.counters().inc(Counter::UpstreamConnectFailures);
+            self.group.counters().inc(Counter::UpstreamConnectFailures);
         }
         if !error.blames_node() {
             // Nobody failed; to ask elsewhere costs the cluster nothing.
-            in_flight.succeed();
-            return Step::Next(Refusal::NoNode);
+            return Step::Next(Refusal::NoMember);
         }
+        let cause = Cause::of_connect(error);
+        in_flight.fail(cause);
+        self.tell(target, cause);
         self.report(target, Err(failure_of(error)));
         match self.may_retry(target) {
-            true => Step::Next(Refusal::NoNode),
-            false => Step::Stop(Refusal::NoNode),
+            true => Step::Next(Refusal::NoMember),
+            false => Step::Stop(Refusal::NoMember),
         }
     }
 
-    /// The node failed while it had the request.
+    /// The member failed while it had the request.
     fn failed(
         &mut self,
-        target: &PickedNode,
-        fault: NodeFault,
+        target: &PickedMember,
+        cause: Cause,
         is_silent: bool,
     ) -> Result<Step, ExchangeError> {
-        let node = &target.node().name;
-        tracing::debug!(%node, reason = fault.reason(), "request failed at a node");
-        let counters = self.handler.counters();
+        self.tell(target, cause);
+        let counters = self.group.counters();
         counters.inc(Counter::UpstreamFailures);
-        if fault == NodeFault::Late {
+        if matches!(cause, Cause::Late | Cause::Stalled) {
             counters.inc(Counter::UpstreamTimeouts);
         }
-        // A client that does not send its body may be what the node waited for.
+        // A client that does not send its body may be what the member waited for.
         let has_all = self.request.framing == BodyFraming::None || self.upload.is_complete();
-        if let Some(failure) = fault.failure().filter(|_| is_silent && has_all) {
+        if let Some(failure) = cause.failure().filter(|_| is_silent && has_all) {
             self.report(target, Err(failure));
         }
-        self.exchange.reply.write().summary().node = Some(Arc::clone(node));
+        self.exchange.reply.write().summary().node = Some(Arc::clone(target.name()));
         if !self.exchange.reply.take_back() {
-            return Err(ExchangeError::ReplyCutShort(fault.reason()));
+            return Err(ExchangeError::ReplyCutShort(cause.reason()));
         }
-        let refusal = Refusal::Failed(fault);
-        // A node that is late may be at work: its twin would be late too. One
+        let refusal = Refusal::Failed(cause);
+        // A member that is late may be at work: its twin would be late too. One
         // that answers nonsense would do so again.
-        if fault != NodeFault::Broken || !self.may_resend() || !self.may_retry(target) {
+        if cause != Cause::Broken || !self.may_resend() || !self.may_retry(target) {
             return Ok(Step::Stop(refusal));
         }
         self.upload.restart(self.request, &self.forward);
         Ok(Step::Next(refusal))
     }
 
-    fn succeeded(&mut self, target: &PickedNode) {
-        let node = target.node();
-        if node.is_suspect() {
+    /// Logs a failure of a member, once a second at most: metrics count all of them.
+    fn tell(&self, target: &PickedMember, cause: Cause) {
+        let (group, words) = (self.group.group().name(), self.group.group().words);
+        let (name, address) = (target.name(), target.member().address);
+        let (method, reason) = (self.request.method.as_str(), cause.reason());
+        let path = String::from_utf8_lossy(self.request.path);
+        if target.member().may_tell(self.group.now()) {
+            tracing::warn!(
+                "{} {group}: {} {name} ({address}): {reason}: {method} {path}",
+                words.group,
+                words.member
+            );
+        }
+    }
+
+    fn succeeded(&mut self, target: &PickedMember) {
+        if target.member().is_suspect() {
             self.report(target, Ok(()));
         }
-        self.exchange.reply.write().summary().node = Some(Arc::clone(&node.name));
+        self.exchange.reply.write().summary().node = Some(Arc::clone(target.name()));
     }
 
-    fn report(&self, target: &PickedNode, outcome: Result<(), Failure>) {
-        if self.handler.dispatcher().report(target.node().id, outcome) {
-            self.handler.counters().inc(Counter::UpstreamSpared);
+    fn report(&self, target: &PickedMember, outcome: Result<(), Failure>) {
+        if self.group.group().report(target.member().id, outcome) {
+            self.group.counters().inc(Counter::UpstreamSpared);
         }
     }
 
-    /// Replies to the client that no node answered.
+    /// Replies to the client that no member answered.
     fn refuse(&mut self, refusal: Refusal) {
         let queue_us = self.began.elapsed().as_micros() as u64;
         let mut reply = self.exchange.reply.write();
         match refusal {
-            Refusal::NoNode => {
+            Refusal::NoMember => {
                 reply.summary().queue_us = queue_us;
-                self.handler.refuse_for_want_of_nodes(&mut reply);
+                self.group.refuse_for_want_of_members(&mut reply);
             }
-            Refusal::Failed(fault) => reply.plain(fault.status(), b""),
+            Refusal::Failed(cause) => reply.plain(cause.status(), b""),
         }
     }
 }

@@ -11,7 +11,7 @@ use skep_policy::{Work, is_stale};
 use skep_units::Now;
 use skep_wire::message::NodeLoad;
 
-use crate::service::node_reports::ReportCell;
+use crate::members::node_reports::ReportCell;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -1,14 +1,14 @@
-//! What direct dispatch reads from a service's state and writes to it: the same nodes, drains,
-//! weights and policies as in the other dispatch modes.
+//! What direct dispatch reads from a group's state: the same members, drains, weights and policies
+//! as where requests are passed on.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use skep_cluster::HealthState;
 
-use crate::service::dispatcher::Dispatcher;
+use crate::members::group::Group;
 
-/// A node of a service, as direct dispatch needs it.
+/// A member, as direct dispatch needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub name: Arc<str>,
@@ -20,7 +20,7 @@ pub struct Candidate {
     pub openness: Openness,
 }
 
-/// The packets that a node may get.
+/// The packets that a member may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Openness {
     /// New flows.
@@ -35,8 +35,8 @@ pub enum Openness {
     Unknown,
 }
 
-impl Dispatcher {
-    /// The nodes, the oldest first.
+impl Group {
+    /// The members with what packets they may get, the oldest first.
     pub fn candidates(&self) -> Vec<Candidate> {
         self.change(|state, _| {
             let candidate = |member: &skep_cluster::Member| {
@@ -60,10 +60,5 @@ impl Dispatcher {
             };
             state.membership.members().iter().filter_map(candidate).collect()
         })
-    }
-
-    /// The policy in force.
-    pub fn policy(&self) -> String {
-        self.change(|state, _| state.settings.policy.clone())
     }
 }

@@ -1,99 +1,107 @@
-//! An operator's commands to a running service, as called by the admin API.
+//! An operator's commands to a running group, as called by the admin API.
 
 use std::net::SocketAddr;
 
 use skep_cluster::{Member, MembershipError};
-use skep_config::{DIRECT_POLICY_NAMES, DispatchMode};
 use skep_http::Host;
 use skep_policy::UnknownPolicy;
 use skep_units::{NodeId, Now};
 
-use crate::service::dispatcher::Dispatcher;
-use crate::service::settings::ServiceSettings;
-use crate::service::state::{NewNode, ServiceState};
-use crate::service::status::NodeSource;
+use crate::members::group::Group;
+use crate::members::settings::{GroupSettings, GroupWords, MemberSpec};
+use crate::members::state::GroupState;
+use crate::members::status::MemberSource;
 
 /// The operator's command is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ServiceControlError {
-    /// No node has this name.
+pub enum GroupControlError {
+    /// No member has this name.
     #[error(
-        "service {service} has no node \"{name}\"{}; its nodes: {}",
+        "{} {group} has no {} \"{name}\"{}; its {}s: {}",
+        words.group,
+        words.member,
         hint(did_you_mean),
+        words.member,
         list(known)
     )]
-    UnknownNode {
-        service: String,
+    UnknownMember {
+        words: &'static GroupWords,
+        group: String,
         /// The name in the command.
         name: String,
         /// The nearest name, if one is near.
         did_you_mean: Option<String>,
-        /// The names of all nodes.
+        /// The names of all members.
         known: Vec<String>,
     },
-    /// The table of nodes refuses the change.
+    /// The table of members refuses the change.
     #[error(transparent)]
     Refused(#[from] MembershipError),
     /// No policy has this name.
     #[error(transparent)]
     UnknownPolicy(#[from] UnknownPolicy),
-    /// A policy that reads requests, for a service in direct dispatch.
+    /// A policy that there is, but not for this group.
     #[error(
-        "service {service} is direct, where nobody reads requests: \"{policy}\" can't be its \
-         policy; one of {}",
-        DIRECT_POLICY_NAMES.join(", ")
+        "{} {group} can't have policy \"{policy}\", {why}; one of {}",
+        words.group,
+        known.join(", ")
     )]
-    PolicyReadsRequests {
-        service: String,
+    UnfitPolicy {
+        words: &'static GroupWords,
+        group: String,
         /// The name in the command.
         policy: String,
+        why: &'static str,
+        known: &'static [&'static str],
     },
-    /// A node that clients can't be sent to.
+    /// A member that clients can't be sent to.
     #[error("\"{0}\" is no host and port for clients, such as \"www1.example.org:8080\"")]
     BadPublicAddress(String),
-    /// A node that can't be connected to.
+    /// A member that can't be connected to.
     #[error("{0} is no address that can be connected to: give a machine's own address and a port")]
     BadAddress(SocketAddr),
 }
 
-impl Dispatcher {
-    /// Adds a node, which stays through reloads. It gets requests after its
+impl Group {
+    /// Adds a member, which stays through reloads. It gets requests after its
     /// first good check. `public_address` is what a redirect names; `None`:
     /// `address`.
     ///
     /// # Errors
     /// A name or address that is taken or malformed, a weight out of bounds.
-    pub fn add_node(
+    pub fn add(
         &self,
         name: &str,
         address: SocketAddr,
         weight: u32,
         public_address: Option<&str>,
-    ) -> Result<(), ServiceControlError> {
+    ) -> Result<(), GroupControlError> {
         if address.ip().is_unspecified() || address.port() == 0 {
-            return Err(ServiceControlError::BadAddress(address));
+            return Err(GroupControlError::BadAddress(address));
         }
         let authority = match public_address {
             Some(public) => checked_authority(public)?,
             None => address.to_string(),
         };
+        let name = name.to_owned();
         self.change(|state, now| {
-            let new = NewNode { name, address, weight, authority, source: NodeSource::Api };
-            state.add(now, new)?;
-            state.removed.remove(name);
+            let requests_max = u32::MAX;
+            let new = MemberSpec { name: name.clone(), address, weight, authority, requests_max };
+            state.add(now, new, MemberSource::Api)?;
+            state.removed.remove(&name);
             Ok(())
         })
     }
 
-    /// Removes a node: no new requests; gone when the last one ended, or after
-    /// `timeout_ms`. Requests still in work then go on, unwatched. A node of
+    /// Removes a member: no new requests; gone when the last one ended, or after
+    /// `timeout_ms`. Requests still in work then go on, unwatched. A member of
     /// the config file does not come back with a reload, unless the file drops
     /// it first.
     ///
     /// # Errors
     /// An unknown name.
-    pub fn remove_node(&self, name: &str, timeout_ms: u64) -> Result<(), ServiceControlError> {
-        self.with_node(name, |state, now, id| {
+    pub fn remove(&self, name: &str, timeout_ms: u64) -> Result<(), GroupControlError> {
+        self.with_member(name, |state, now, id| {
             let event = state.membership.remove(now, id, now.plus_ms(timeout_ms))?;
             state.note(Some(event));
             state.removed.insert(name.to_owned());
@@ -101,24 +109,24 @@ impl Dispatcher {
         })
     }
 
-    /// No new requests for a node; those in work end. See its state to know
+    /// No new requests for a member; those in work end. See its state to know
     /// when it is `drained`.
     ///
     /// # Errors
     /// An unknown name.
-    pub fn drain(&self, name: &str) -> Result<(), ServiceControlError> {
+    pub fn drain(&self, name: &str) -> Result<(), GroupControlError> {
         self.set_drained(name, true, None)
     }
 
-    /// Requests for a node again, as soon as checks allow it.
+    /// Requests for a member again, as soon as checks allow it.
     ///
     /// # Errors
-    /// An unknown name, or a node that is being removed.
-    pub fn resume(&self, name: &str) -> Result<(), ServiceControlError> {
+    /// An unknown name, or a member that is being removed.
+    pub fn resume(&self, name: &str) -> Result<(), GroupControlError> {
         self.set_drained(name, false, None)
     }
 
-    /// Drains a node or resumes it, as the active dispatcher has done: known here since `at`. A
+    /// Drains a member or resumes it, as the active dispatcher has done: known here since `at`. A
     /// command that was given here at that time or later stands.
     ///
     /// # Errors
@@ -128,16 +136,16 @@ impl Dispatcher {
         name: &str,
         is_drained: bool,
         at: Now,
-    ) -> Result<(), ServiceControlError> {
+    ) -> Result<(), GroupControlError> {
         self.set_drained(name, is_drained, Some(at))
     }
 
-    /// Changes a node's share under weighted policies.
+    /// Changes a member's share under weighted policies.
     ///
     /// # Errors
     /// An unknown name, a weight out of bounds.
-    pub fn set_weight(&self, name: &str, weight: u32) -> Result<(), ServiceControlError> {
-        self.with_node(name, |state, now, id| {
+    pub fn set_weight(&self, name: &str, weight: u32) -> Result<(), GroupControlError> {
+        self.with_member(name, |state, now, id| {
             let event = state.membership.set_weight(now, id, weight)?;
             state.note(event);
             Ok(())
@@ -149,20 +157,21 @@ impl Dispatcher {
     ///
     /// # Errors
     /// An unknown name.
-    pub fn set_policy(&self, policy: &str) -> Result<(), ServiceControlError> {
+    pub fn set_policy(&self, policy: &str) -> Result<(), GroupControlError> {
         skep_policy::build(policy, 0)?;
         self.change(|state, _| {
-            let is_direct = state.settings.dispatch == DispatchMode::Direct;
-            if is_direct && !DIRECT_POLICY_NAMES.contains(&policy) {
-                let (service, policy) = (state.service.to_string(), policy.to_owned());
-                return Err(ServiceControlError::PolicyReadsRequests { service, policy });
+            let (known, why) = state.settings.policies;
+            if !known.contains(&policy) {
+                let (group, policy) = (state.name.to_string(), policy.to_owned());
+                let words = state.words;
+                return Err(GroupControlError::UnfitPolicy { words, group, policy, why, known });
             }
             if state.settings.policy != policy {
                 let was = &state.settings.policy;
-                tracing::info!("service {}: policy {was} -> {policy}", state.service);
-                let settings = ServiceSettings {
+                tracing::info!("{} {}: policy {was} -> {policy}", state.words.group, state.name);
+                let settings = GroupSettings {
                     policy: policy.to_owned(),
-                    ..ServiceSettings::clone(&state.settings)
+                    ..GroupSettings::clone(&state.settings)
                 };
                 state.settings = settings.into();
                 state.unpublished = true;
@@ -178,8 +187,8 @@ impl Dispatcher {
         name: &str,
         is_drained: bool,
         known_at: Option<Now>,
-    ) -> Result<(), ServiceControlError> {
-        self.with_node(name, |state, now, id| {
+    ) -> Result<(), GroupControlError> {
+        self.with_member(name, |state, now, id| {
             let commanded_at = state.details.get(&id).and_then(|details| details.drain_set_at);
             if known_at.is_some_and(|known_at| commanded_at >= Some(known_at)) {
                 return Ok(());
@@ -196,11 +205,11 @@ impl Dispatcher {
         })
     }
 
-    fn with_node(
+    fn with_member(
         &self,
         name: &str,
-        job: impl FnOnce(&mut ServiceState, Now, NodeId) -> Result<(), MembershipError>,
-    ) -> Result<(), ServiceControlError> {
+        job: impl FnOnce(&mut GroupState, Now, NodeId) -> Result<(), MembershipError>,
+    ) -> Result<(), GroupControlError> {
         self.change(|state, now| {
             let id = match state.membership.find(name) {
                 Some(member) => member.id(),
@@ -214,19 +223,20 @@ impl Dispatcher {
 }
 
 /// The address becomes part of a header line, so only a host and a port may pass.
-fn checked_authority(public: &str) -> Result<String, ServiceControlError> {
+fn checked_authority(public: &str) -> Result<String, GroupControlError> {
     match Host::parse(public.as_bytes()) {
         Ok(host) if host.port != Some(0) => Ok(public.to_owned()),
-        _ => Err(ServiceControlError::BadPublicAddress(public.to_owned())),
+        _ => Err(GroupControlError::BadPublicAddress(public.to_owned())),
     }
 }
 
-fn unknown(state: &ServiceState, name: &str) -> ServiceControlError {
+fn unknown(state: &GroupState, name: &str) -> GroupControlError {
     let known: Vec<String> =
         state.membership.members().iter().map(Member::name).map(|name| name.to_string()).collect();
     let nearest = skep_units::nearest(name, known.iter().map(String::as_str));
-    ServiceControlError::UnknownNode {
-        service: state.service.to_string(),
+    GroupControlError::UnknownMember {
+        words: state.words,
+        group: state.name.to_string(),
         name: name.to_owned(),
         did_you_mean: nearest.map(str::to_owned),
         known,

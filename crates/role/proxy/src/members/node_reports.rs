@@ -1,5 +1,5 @@
 //! The nodes' last load reports, by the names of nodes: written once for each report, whatever the
-//! number of services, and read by all of them when they need it.
+//! number of groups, and read by all of them when they need it.
 //!
 //! **Invariant:** whoever writes a report waits for nobody. The event loop of direct dispatch does,
 //! and its thread has real time: a lock that another thread held would let it wait for as long as
@@ -20,7 +20,7 @@ use crate::limits::REPORT_READS_MAX;
 /// The reports of all nodes: those of services, and at most [`PEERS_MAX`] with those that are only
 /// heard.
 #[derive(Debug, Default)]
-pub(crate) struct NodeReports {
+pub struct NodeReports {
     cells: ArcSwap<Cells>,
     /// Held while a service gets a cell, and while cells that no service has are forgotten; not by
     /// who brings reports.
@@ -50,9 +50,9 @@ const LOAD_NUMBERS: usize = 8;
 
 /// A report as it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HeardReport {
-    pub(crate) at: Now,
-    pub(crate) load: NodeLoad,
+pub struct HeardReport {
+    pub at: Now,
+    pub load: NodeLoad,
 }
 
 impl NodeReports {
@@ -65,13 +65,7 @@ impl NodeReports {
 
     /// Records a report; false if it is not the latest. Without a stamp it is from the node of
     /// this process.
-    pub(crate) fn hear(
-        &self,
-        now: Now,
-        name: &Name,
-        stamp: Option<Stamp>,
-        load: &NodeLoad,
-    ) -> bool {
+    pub fn hear(&self, now: Now, name: &Name, stamp: Option<Stamp>, load: &NodeLoad) -> bool {
         match self.cells.load().get(name) {
             Some(cell) => cell.write(now, stamp, load),
             None => {
@@ -81,7 +75,7 @@ impl NodeReports {
     }
 
     /// The heartbeats of a node stopped.
-    pub(crate) fn miss(&self, name: &Name) {
+    pub fn miss(&self, name: &Name) {
         if let Some(cell) = self.cells.load().get(name) {
             cell.silences.fetch_add(1, Ordering::Relaxed);
         }
@@ -89,7 +83,7 @@ impl NodeReports {
 
     /// The nodes of a config from now on. Others are shown again when they are heard; they are
     /// forgotten as soon as no service has them.
-    pub(crate) fn reload(&self, configured: &[Name]) {
+    pub fn reload(&self, configured: &[Name]) {
         let _users = self.lock_users();
         self.cells.rcu(|cells| {
             let mut cells = Cells::clone(cells);
@@ -108,7 +102,7 @@ impl NodeReports {
 
     /// The last reports of the listed nodes that were heard, with a number that is another one
     /// after the next report.
-    pub(crate) fn listed(&self) -> Vec<(Name, u64, HeardReport)> {
+    pub fn listed(&self) -> Vec<(Name, u64, HeardReport)> {
         let cells = self.cells.load();
         let listed = cells.iter().filter(|(_, cell)| cell.is_listed.load(Ordering::Relaxed));
         let read = |(name, cell): (&Name, &Arc<ReportCell>)| {
