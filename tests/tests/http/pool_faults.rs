@@ -233,8 +233,9 @@ fn what_may_have_been_done_is_not_done_twice() {
         seen.load(Ordering::SeqCst) > 0
     });
     let before = seen.load(Ordering::SeqCst);
-    let mut statuses: Vec<u16> =
-        (0..10).map(|_| rig.skep.connect().request("POST", "/", &[]).status).collect();
+    // On one connection, as each worker has a rotation of its own.
+    let mut client = rig.skep.connect();
+    let mut statuses: Vec<u16> = (0..10).map(|_| client.request("POST", "/", &[]).status).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [[200; 5], [502; 5]].concat(), "each POST was sent once");
     assert_eq!(seen.load(Ordering::SeqCst) - before, 5);
@@ -360,6 +361,36 @@ fn a_slow_upload_is_the_clients_fault() {
     for cause in ["broken", "late", "stalled", "cut_short"] {
         assert_eq!(rig.failures(cause), 0, "{cause}");
     }
+}
+
+#[test]
+fn a_client_that_leaves_frees_its_server() {
+    let (asked, gone) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let counts = (Arc::clone(&asked), Arc::clone(&gone));
+    let app = failing(move |conn| {
+        counts.0.fetch_add(1, Ordering::SeqCst);
+        conn.wait_for_end();
+        counts.1.fetch_add(1, Ordering::SeqCst);
+    });
+    let pool = pool_lines("", &[(app.address(), "connections_max = 1")]);
+    let skep = Skep::node_of(&format!("pool = \"app\"\n{pool}"));
+    let mut polling = skep.connect();
+    polling.ask("/poll");
+    let count = |of: &AtomicUsize| of.load(Ordering::SeqCst);
+    poll_until(PATIENCE, "the server waits", || count(&asked) == 1);
+    let pool = || {
+        let listed = skep.command(&["pool", "list", "--json"]).stdout;
+        serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0].clone()
+    };
+    let mut waiting = skep.connect();
+    waiting.ask("/queued");
+    poll_until(PATIENCE, "another waits for it", || pool()["queued_requests"] == 1);
+    drop(waiting);
+    poll_until(PATIENCE, "its place is free", || pool()["queued_requests"] == 0);
+    drop(polling);
+    poll_until(PATIENCE, "the server is told", || count(&gone) == 1);
+    poll_until(PATIENCE, "and free", || pool()["servers"][0]["connections"] == 0);
+    assert_eq!((count(&asked), &pool()["servers"][0]["failures_total"]), (1, &0.into()));
 }
 
 #[test]

@@ -218,6 +218,25 @@ impl Conn {
         Ok(rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL)?)
     }
 
+    /// Ready when the peer has closed its side, or broken off: for who waits for something else on its
+    /// behalf. Behind bytes that were not read it can't be seen.
+    pub fn poll_closed(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut byte = [0u8; 1];
+        loop {
+            if ready!(self.stream.poll_read_ready(&mut reborrow(cx))).is_err() {
+                return Poll::Ready(());
+            }
+            let peeked = self.stream.try_io(Interest::READABLE, || {
+                Ok(rustix::net::recv(&self.stream, &mut byte[..], RecvFlags::PEEK)?.1)
+            });
+            match peeked {
+                Ok(1..) => return Poll::Pending,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
     /// Whether the peer has closed, or sent unexpected bytes. For idle connections in a pool.
     pub fn is_stale(&self) -> bool {
         let mut byte = [0u8; 1];

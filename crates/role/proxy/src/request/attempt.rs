@@ -9,7 +9,7 @@ use skep_serve::{Conn, TimeoutCause};
 
 use crate::members::cause::Cause;
 use crate::request::download::{Asked, Download};
-use crate::request::fault::AttemptFault;
+use crate::request::fault::{AttemptFault, left};
 use crate::request::in_flight::InFlight;
 use crate::request::upload::Upload;
 
@@ -71,7 +71,7 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
                 Poll::Ready(received) => received?,
                 Poll::Pending => {
                     self.arm();
-                    return Poll::Pending;
+                    return self.poll_left(cx).map(Err);
                 }
             }
             if self.download.is_complete() {
@@ -96,6 +96,15 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
             self.is_armed &= !reply.is_begun();
             Poll::Ready(received)
         })
+    }
+
+    /// Ready when the client has left: nobody waits for the response any more.
+    fn poll_left(&self, cx: &TaskContext<'_>) -> Poll<AttemptFault> {
+        let may_leave = !self.exchange.reply.is_begun() || self.download.is_event_stream();
+        if !may_leave || !self.upload.is_over() || !self.in_flight.target().settings().gives_up {
+            return Poll::Pending;
+        }
+        self.exchange.conn().poll_closed(cx).map(|()| AttemptFault::Client(left()))
     }
 
     /// From now on the attempt waits for the member. Not while the member still waits for the

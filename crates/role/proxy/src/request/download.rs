@@ -84,6 +84,11 @@ impl Download {
         matches!(self.stage, Stage::Complete | Stage::Switched(_))
     }
 
+    /// Whether it is one of server-sent events.
+    pub(super) fn is_event_stream(&self) -> bool {
+        self.is_event_stream
+    }
+
     /// Whether its connection may carry another request.
     pub(super) fn is_reusable(&self) -> bool {
         self.is_reusable && matches!(self.stage, Stage::Complete)
