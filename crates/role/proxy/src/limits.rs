@@ -28,3 +28,6 @@ pub(crate) const REPORT_READS_MAX: u32 = 16;
 /// Bytes of one reply that count as load, at most: 1 TiB. A member may announce 2^64, and
 /// a million of these must not overflow a sum.
 pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;
+
+/// Bytes of a request's path in a message for the operator: enough to know it by.
+pub(crate) const TOLD_PATH_BYTES_MAX: usize = 200;

@@ -31,6 +31,7 @@ use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
 use smallvec::SmallVec;
 
+use crate::limits::TOLD_PATH_BYTES_MAX;
 use crate::members::cause::Cause;
 use crate::members::probe::failure_of;
 use crate::worker_balancer::PickedMember;
@@ -352,8 +353,9 @@ impl<'a> Trip<'a, '_, '_, '_> {
         let (group, words) = (self.group.group().name(), self.group.group().words);
         let (name, address) = (target.name(), target.member().address);
         let (method, reason) = (self.request.method.as_str(), cause.reason());
-        let path = String::from_utf8_lossy(self.request.path);
         if target.member().may_tell(self.group.now()) {
+            let path = self.request.path;
+            let path = String::from_utf8_lossy(&path[..path.len().min(TOLD_PATH_BYTES_MAX)]);
             tracing::warn!(
                 "{} {group}: {} {name} ({address}): {reason}: {method} {path}",
                 words.group,
