@@ -31,7 +31,7 @@ use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
 use smallvec::SmallVec;
 
-use crate::limits::TOLD_PATH_BYTES_MAX;
+use crate::limits::{TOLD_PATH_BYTES_MAX, UPLOAD_BYTES_WAITING};
 use crate::members::cause::Cause;
 use crate::members::probe::failure_of;
 use crate::worker_balancer::PickedMember;
@@ -57,7 +57,12 @@ impl WorkerGroup {
     ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
         exchange.body.keep_trailers();
-        let upload = Upload::new(exchange.context().worker(), request, forward);
+        let began = Instant::now();
+        let mut upload = Upload::new(exchange.context().worker(), request, forward);
+        let reads_ahead = self.balancer().sync().settings.reads_ahead;
+        if reads_ahead && may_read_ahead(request) {
+            poll_fn(|cx| upload.poll_read_ahead(cx, &mut exchange.body)).await?;
+        }
         let mut trip = Trip {
             group: self,
             request,
@@ -67,10 +72,18 @@ impl WorkerGroup {
             upload,
             tried: SmallVec::new(),
             retries: 0,
-            began: Instant::now(),
+            began,
         };
         trip.run().await
     }
+}
+
+/// Whether all of the body is sure to come by itself, and fits what may wait for a member. A client
+/// that waits for 100 is told to go on once there is a member; and one that sends chunks may wait for
+/// the answer to the first.
+fn may_read_ahead(request: &RequestHead<'_, '_>) -> bool {
+    let is_small = |bytes| bytes <= UPLOAD_BYTES_WAITING;
+    !request.expect_continue && matches!(request.framing, BodyFraming::Length(it) if is_small(it))
 }
 
 /// A request was not answered with a member's response.
