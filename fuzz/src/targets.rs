@@ -274,7 +274,7 @@ fn check_response(head: &ResponseHead<'_, '_>, method: Method<'_>) {
             date: DATE,
             trailers: true,
             without: &[],
-            extra: [b"", b""],
+            extra: &[],
         };
         let mut out = Vec::new();
         let framing = write_response(&mut out, head, &reply);

@@ -123,8 +123,9 @@ impl Process {
             log: access_log.handle(),
         };
 
-        let node =
-            roles.node.as_ref().map(|_| Node::start(&config_of_node(&config, &roles), seed()));
+        let start =
+            |_| Node::start(&config_of_node(&config, &roles), seed(), key.as_ref().cloned());
+        let node = roles.node.as_ref().map(start);
         let node = node.transpose()?;
         let dispatchers = dispatchers(&config, &roles)?;
         let responders = responders(doors, peers, node.as_ref(), &dispatchers);

@@ -22,6 +22,7 @@ mod routes;
 mod signals;
 mod sites;
 mod slow;
+mod sticky;
 mod telemetry;
 mod underscores;
 mod versions;

@@ -50,5 +50,5 @@ pub use schema::{
 pub use section::{Setting, TableDoc};
 pub use words::{
     AccessLogTarget, Attach, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode, Level, LogFormat,
-    POLICY_NAMES, PoolProtocol, StoreKind, Symlinks, UnderscoreFields,
+    POLICY_NAMES, PoolProtocol, SameSite, StickyBy, StoreKind, Symlinks, UnderscoreFields,
 };

@@ -8,7 +8,7 @@ use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, count, ms, number, word};
 use crate::number::Unit;
 use crate::section::Row;
 use crate::table::table;
-use crate::words::{POLICY_NAMES, PoolProtocol};
+use crate::words::{POLICY_NAMES, PoolProtocol, SameSite, StickyBy};
 
 table! {
     /// A pool: the servers of an application, of which each request goes to one. Routes and sites
@@ -53,6 +53,8 @@ table! {
     tables {
         /// How servers are watched.
         health: PoolHealthConfig, live;
+        /// How the requests of a session stay at one server.
+        sticky: StickyConfig, live;
         /// The servers. A pool without any answers 503.
         servers: Vec<ServerConfig>, live;
     }
@@ -99,6 +101,33 @@ table! {
         /// Servers that may be out at a time for requests that failed, as a share of the pool: at
         /// least one, never the last that is up. 0 takes none out but for refused connections.
         ejected_max_percent: u32 = 50 => number(Unit::Percent, 0..=100), live;
+    }
+}
+
+table! {
+    /// How the requests of a session stay at one server, as long as it is up. No node stores
+    /// anything about a session, so any of them finds its server.
+    StickyConfig at "sticky" {
+        /// How a request tells its server. `cookie`: by a cookie that nodes insert, and that servers
+        /// do not see. `route`: by the server's name behind the id that the application gives the
+        /// session, as in `JSESSIONID=ID.NAME`, which Tomcat does where `jvmRoute` is the name.
+        /// `cookie-hash`, `field-hash`: by the hash of the value of `cookie` or `field`.
+        by: StickyBy = StickyBy::Off
+            => Kind::Word { known: StickyBy::WORDS, later: &[] }, live;
+        /// Name of the cookie; unset, it is `skep-` and the pool's name under `by = "cookie"`, and
+        /// `JSESSIONID` under `by = "route"`.
+        cookie: Option<String> = None => Kind::Text(Form::Name), live;
+        /// Parameter of paths in which a session is looked for first, under `by = "route"`.
+        path_parameter: String = "jsessionid".into() => Kind::Text(Form::Name), live;
+        /// Field under `by = "field-hash"`.
+        field: Option<String> = None => Kind::Text(Form::FieldName), live;
+        /// Path of the inserted cookie.
+        path: String = "/".into() => Kind::Text(Form::UrlPath), live;
+        /// Whether clients send the inserted cookie by https only.
+        secure: bool = false => Kind::Switch, live;
+        /// Which requests from other sites have the inserted cookie.
+        same_site: SameSite = SameSite::Lax
+            => Kind::Word { known: SameSite::WORDS, later: &[] }, live;
     }
 }
 

@@ -14,7 +14,7 @@ use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::words::{
     AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, PoolProtocol,
-    StoreKind, Symlinks, UnderscoreFields,
+    SameSite, StickyBy, StoreKind, Symlinks, UnderscoreFields,
 };
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
@@ -277,6 +277,8 @@ word_fields!(
     Attach,
     ContentPlacement,
     PoolProtocol,
+    SameSite,
+    StickyBy,
     Symlinks,
     UnderscoreFields,
     LogFormat,

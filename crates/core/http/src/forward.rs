@@ -143,7 +143,7 @@ pub struct ForwardReply<'a> {
     /// Fields that are left out; names in any case.
     pub without: &'a [String],
     /// Further fields, each `Name: value\r\n`; put in as they are.
-    pub extra: [&'a [u8]; 2],
+    pub extra: &'a [&'a [u8]],
 }
 
 /// Appends the head of a reply, CRLFCRLF included, and says how the body must

@@ -205,6 +205,7 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
         },
         // Nodes have no bound that is the whole process's, so there is nothing to wait for.
         queue: QueueSettings { requests_max: 0, timeout_ms: 0 },
+        sticky: None,
         membership: membership(&service.health),
         check: CheckSettings {
             path: Some(service.health.path.clone()),

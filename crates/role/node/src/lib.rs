@@ -47,6 +47,7 @@ use skep_segments::{Pins, SegmentStore};
 use skep_serve::{WorkerHandle, unix_ms};
 use skep_telemetry::Registry;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
+use skep_wire::seal::Key;
 
 use backend::files::catalog::Catalog;
 use backend::origin::{Remotes, Tally};
@@ -103,15 +104,15 @@ pub struct Node {
 
 impl Node {
     /// Creates the node of a config: the roots of its sites must exist. `seed` drives the policies of
-    /// its pools; processes get different ones.
-    pub fn start(config: &Config, seed: u64) -> Result<Arc<Self>, NodeError> {
+    /// its pools; processes get different ones. `key` is the cluster's, if it has one.
+    pub fn start(config: &Config, seed: u64, key: Option<Key>) -> Result<Arc<Self>, NodeError> {
         let cache = &config.cache;
         let entries_max = cache.entries_max as usize;
         let store = SegmentStore::new(cache.size_bytes_max, entries_max, config.cooperates());
         store.start_cleaner()?;
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
-        let pools = Pools::new(seed);
+        let pools = Pools::new(seed, key);
         let prepared = pools.prepare(config);
         let catalog = catalog(config, &prepared, &store, &watcher, &purges)?;
         pools.adopt(config, prepared);

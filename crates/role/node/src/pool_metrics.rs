@@ -47,6 +47,13 @@ pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
         "Requests that got 503, as no server was up or had room in time.",
         |it| it.queued().1 as f64,
     );
+    of_pools(
+        registry,
+        &pools,
+        "skep_pool_sessions_lost_total",
+        "Requests of a session that another server answered than the one that has it.",
+        |it| it.sessions_lost() as f64,
+    );
 }
 
 fn of_pools(

@@ -8,6 +8,10 @@ pub(crate) const UPLOAD_BYTES_WAITING: u64 = 16 * 1024;
 /// that a quiet group retries too (Finagle's default).
 pub(crate) const RETRY_FLOOR_PER_S: u32 = 10;
 
+/// Names of sessions that a request may have, of which one may be a member's: more cookies of one name
+/// than a browser sends for nested paths.
+pub(crate) const SESSION_NAMES_MAX: usize = 8;
+
 /// How often drains, removals and slow starts are checked, in milliseconds.
 pub(crate) const HOUSEKEEPING_MS: u64 = 100;
 

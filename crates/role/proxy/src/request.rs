@@ -19,6 +19,7 @@ mod in_flight;
 mod upload;
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,6 +35,8 @@ use smallvec::SmallVec;
 use crate::limits::{TOLD_PATH_BYTES_MAX, UPLOAD_BYTES_WAITING};
 use crate::members::cause::Cause;
 use crate::members::probe::failure_of;
+use crate::members::session::Session;
+use crate::members::settings::GroupWords;
 use crate::worker_balancer::PickedMember;
 use crate::worker_group::WorkerGroup;
 use attempt::Attempt;
@@ -59,8 +62,9 @@ impl WorkerGroup {
         exchange.body.keep_trailers();
         let began = Instant::now();
         let mut upload = Upload::new(exchange.context().worker(), request, forward);
-        let reads_ahead = self.balancer().sync().settings.reads_ahead;
-        if reads_ahead && may_read_ahead(request) {
+        let in_force = Rc::clone(self.balancer().sync());
+        let sticky = in_force.settings.sticky.as_ref();
+        if in_force.settings.reads_ahead && may_read_ahead(request) {
             poll_fn(|cx| upload.poll_read_ahead(cx, &mut exchange.body)).await?;
         }
         let mut trip = Trip {
@@ -70,6 +74,7 @@ impl WorkerGroup {
             rules,
             exchange,
             upload,
+            session: Session::of(request, sticky),
             tried: SmallVec::new(),
             retries: 0,
             began,
@@ -117,6 +122,7 @@ struct Trip<'a, 'c, 'h, 'b> {
     rules: &'a ReplyRules<'a>,
     exchange: &'a mut Exchange<'c>,
     upload: Upload,
+    session: Session<'a>,
     /// Members that must not be tried (again).
     tried: SmallVec<[NodeId; 4]>,
     retries: u32,
@@ -214,6 +220,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
             upgrade: upgrade_of(self.request, &self.forward),
             trailers: takes_trailers(self.request),
             rules: self.rules,
+            begins_session: in_flight.target().begins(&self.session),
         };
         let mut attempt =
             Attempt::new(&lease.conn, asked, self.exchange, &mut self.upload, in_flight);
@@ -381,7 +388,23 @@ impl<'a> Trip<'a, '_, '_, '_> {
         if target.member().is_suspect() {
             self.report(target, Ok(()));
         }
+        if target.has_inherited(&self.session) {
+            self.lost_session(target);
+        }
         self.exchange.reply.write().summary().node = Some(Arc::clone(target.name()));
+    }
+
+    /// The member of the request's session does not answer any more.
+    fn lost_session(&self, heir: &PickedMember) {
+        let group = self.group.group();
+        group.count_lost_session();
+        if heir.member().may_tell(self.group.now()) {
+            let GroupWords { group: word, member } = group.words;
+            let (group, heir) = (group.name(), heir.name());
+            tracing::info!(
+                "{word} {group}: {member} {heir} continues a session of another {member}"
+            );
+        }
     }
 
     fn report(&self, target: &PickedMember, outcome: Result<(), Failure>) {
@@ -397,7 +420,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
                 let queue_us = self.began.elapsed().as_micros() as u64;
                 self.exchange.reply.write().summary().queue_us = queue_us;
                 self.group.counters().inc(Counter::NoNode);
-                let in_force = std::rc::Rc::clone(self.group.balancer().sync());
+                let in_force = Rc::clone(self.group.balancer().sync());
                 Refused { status: 503, lines: in_force.settings.retry_after_line.clone() }
             }
             Refusal::Failed(cause) => Refused { status: cause.status(), lines: Box::default() },

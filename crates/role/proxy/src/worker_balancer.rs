@@ -19,6 +19,7 @@ use skep_upstream::Pool;
 
 use crate::members::member::SharedMember;
 use crate::members::published::{Entry, Published};
+use crate::members::session::{Session, highest_random_weight};
 use crate::members::settings::GroupSettings;
 
 /// Selects the members for the requests of one worker: by its own instance of the policy, its own
@@ -82,11 +83,13 @@ impl WorkerBalancer {
         &self.in_force
     }
 
-    /// Selects a member for `request` that is not in `exclude`.
+    /// Selects a member for `request` that is not in `exclude`: that of its session, else as its
+    /// session's hash has it, else as the policy has it.
     pub(crate) fn pick(
         &mut self,
         request: &RequestHead<'_, '_>,
         client: SocketAddr,
+        session: &Session<'_>,
         exclude: &[NodeId],
         now: Now,
     ) -> Option<PickedMember> {
@@ -95,6 +98,41 @@ impl WorkerBalancer {
         let interval_ms = self.in_force.settings.report_interval_ms;
         for (view, entry) in self.view.nodes.iter_mut().zip(&self.in_force.members) {
             entry.member.refresh(view, now, interval_ms);
+        }
+        let index = match self.index_of(session, exclude) {
+            // It waits for its member.
+            Some(index) if self.in_force.members[index].member.is_full() => return None,
+            Some(index) => {
+                self.policy.started(self.view.nodes[index].id);
+                index
+            }
+            None => self.pick_by_policy(request, client, session.hash, exclude)?,
+        };
+        Some(PickedMember { in_force: Rc::clone(&self.in_force), index })
+    }
+
+    /// The member that the session has, if it may go there.
+    fn index_of(&self, session: &Session<'_>, exclude: &[NodeId]) -> Option<usize> {
+        let members = &self.in_force.members;
+        let index = session.find(members.iter().map(|entry| &*entry.session_name))?;
+        let member = &members[index].member;
+        (member.takes_sessions() && !exclude.contains(&member.id)).then_some(index)
+    }
+
+    fn pick_by_policy(
+        &mut self,
+        request: &RequestHead<'_, '_>,
+        client: SocketAddr,
+        session_hash: Option<u64>,
+        exclude: &[NodeId],
+    ) -> Option<usize> {
+        if let Some(hash) = session_hash {
+            let nodes = self.view.nodes.iter().enumerate();
+            let open = nodes.filter(|(_, it)| it.eligible && !exclude.contains(&it.id));
+            let open = open.map(|(index, node)| (index, node.name_hash));
+            let index = highest_random_weight(hash, open)?;
+            self.policy.started(self.view.nodes[index].id);
+            return Some(index);
         }
         let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
         if self.content_aware {
@@ -116,8 +154,7 @@ impl WorkerBalancer {
         };
         let id = self.policy.pick(&key, &self.view, exclude).node()?;
         self.policy.started(id);
-        let index = self.view.nodes.iter().position(|node| node.id == id)?;
-        Some(PickedMember { in_force: Rc::clone(&self.in_force), index })
+        self.view.nodes.iter().position(|node| node.id == id)
     }
 
     /// Reports the end of an attempt to the policy.
@@ -137,7 +174,11 @@ impl WorkerBalancer {
 
     /// Whether a member that was not tried may take the request later: one that has no room now, or
     /// was not checked yet.
-    pub(crate) fn may_wait(&mut self, exclude: &[NodeId]) -> bool {
+    pub(crate) fn may_wait(&mut self, session: &Session<'_>, exclude: &[NodeId]) -> bool {
+        self.sync();
+        if self.index_of(session, exclude).is_some() {
+            return true;
+        }
         let others = self.sync().members.iter().filter(|it| !exclude.contains(&it.member.id));
         others
             .map(|it| &it.member)
@@ -199,6 +240,21 @@ impl PickedMember {
     /// The line that names it, if replies shall have one.
     pub fn name_line(&self) -> &[u8] {
         &self.entry().name_line
+    }
+
+    /// Whether the client gets a session there by the reply.
+    pub(crate) fn begins(&self, session: &Session<'_>) -> bool {
+        session.is_new_at(&self.entry().session_name)
+    }
+
+    /// What a reply gets by which a session begins.
+    pub(crate) fn session_lines(&self) -> &[u8] {
+        &self.entry().session_lines
+    }
+
+    /// Whether the session had been at another member.
+    pub(crate) fn has_inherited(&self, session: &Session<'_>) -> bool {
+        session.names_any() && session.find(std::iter::once(&*self.entry().session_name)).is_none()
     }
 
     pub fn name(&self) -> &Arc<str> {

@@ -13,6 +13,7 @@ use skep_units::{NodeId, Now, Rng};
 use skep_upstream::Pool;
 
 use crate::members::group::Group;
+use crate::members::session::Session;
 use crate::worker_balancer::{PickedMember, WorkerBalancer};
 
 /// See the module.
@@ -55,7 +56,7 @@ impl WorkerGroup {
         request: &RequestHead<'_, '_>,
         client: SocketAddr,
     ) -> Option<PickedMember> {
-        let target = self.pick(request, client, &[])?;
+        let target = self.pick(request, client, &Session::default(), &[])?;
         target.member().totals.requests.fetch_add(1, Relaxed);
         target.member().reported.sent_on();
         self.balancer().finished(target.member().id, 0, 0);
@@ -90,8 +91,9 @@ impl WorkerGroup {
         &self,
         request: &RequestHead<'_, '_>,
         client: SocketAddr,
+        session: &Session<'_>,
         exclude: &[NodeId],
     ) -> Option<PickedMember> {
-        self.balancer().pick(request, client, exclude, self.now())
+        self.balancer().pick(request, client, session, exclude, self.now())
     }
 }

@@ -8,6 +8,7 @@ use super::{Conflict, ms, unique_rows};
 use crate::error::ErrorKind;
 use crate::pools::ForwardConfig;
 use crate::schema::{BackendConfig, Config};
+use crate::words::{SameSite, StickyBy};
 
 /// Fields that are written anew for each request, or that belong to a hop.
 const WRITTEN: &[&str] = &[
@@ -55,6 +56,29 @@ pub(super) fn checks_of_servers_do_not_overlap(config: &Config, clashes: &mut Ve
             let at = [Key("pool"), Nth(i), Key("health"), Key("timeout_ms")];
             let expected = format!("at most interval_ms ({})", ms(health.interval_ms));
             clashes.push(Conflict::new(&at, expected, ms(health.timeout_ms)));
+        }
+    }
+}
+
+pub(super) fn sessions_can_be_told(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let sticky = &pool.sticky;
+        let mut demand = |key, expected: &str, found: &str| {
+            let at = [Key("pool"), Nth(i), Key("sticky"), Key(key)];
+            clashes.push(Conflict::new(&at, expected, found));
+        };
+        match sticky.by {
+            StickyBy::CookieHash if sticky.cookie.is_none() => {
+                demand("by", "`cookie` beside \"cookie-hash\"", "none");
+            }
+            StickyBy::FieldHash if sticky.field.is_none() => {
+                demand("by", "`field` beside \"field-hash\"", "none");
+            }
+            StickyBy::Cookie if sticky.same_site == SameSite::None && !sticky.secure => {
+                // Browsers drop it.
+                demand("same_site", "`secure = true` beside \"none\"", "secure = false");
+            }
+            _ => {}
         }
     }
 }

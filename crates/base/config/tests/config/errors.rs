@@ -487,6 +487,34 @@ fn routes_need_a_source_and_fallbacks_a_route() {
 }
 
 #[test]
+fn sessions_of_pools_can_be_told() {
+    let with = |lines: &str| format!("{BASE}[[pool]]\nname = 'app'\n[pool.sticky]\n{lines}");
+    for fine in ["by = 'route'", "by = 'field-hash'\nfield = 'X-User'", "same_site = 'none'"] {
+        Config::parse("test", &with(fine)).unwrap();
+    }
+    let cases = [
+        (
+            with("by = 'cookie-hash'"),
+            "9:6 Contradiction pool.sticky.by / `cookie` beside \"cookie-hash\" / none / -",
+        ),
+        (
+            with("by = 'field-hash'"),
+            "9:6 Contradiction pool.sticky.by / `field` beside \"field-hash\" / none / -",
+        ),
+        (
+            with("by = 'cookie'\nsame_site = 'none'"),
+            "10:13 Contradiction pool.sticky.same_site / `secure = true` beside \"none\" / secure = \
+             false / -",
+        ),
+    ];
+    for (text, told) in cases {
+        assert_eq!(only(&text), told, "{text}");
+    }
+    let idle = format!("{BASE}[site.forward]\nupgrade = false\n");
+    assert!(only(&idle).contains("no `forward`, because there is no `pool`"));
+}
+
+#[test]
 fn pools_and_what_leads_to_them_fit_together() {
     let pool = "[[pool]]\nname = 'app'\n[[pool.server]]\nname = 's1'\naddress = '10.0.0.1:80'\n";
     let to = |lines: &str| {

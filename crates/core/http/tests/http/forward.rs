@@ -234,7 +234,7 @@ fn replied(method: &str, head: &str, version: Version) -> (Vec<String>, Response
         date: DATE,
         trailers: true,
         without: &["X-Dropped".to_owned()],
-        extra: [b"X-Extra: 1\r\n", b""],
+        extra: &[b"X-Extra: 1\r\n", b""],
     };
     let framing = write_response(&mut out, &head, &reply);
     (lines(out), framing)

@@ -1,9 +1,10 @@
 //! The pool of a route, and how requests go there.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use skep_config::BackendConfig;
-use skep_http::{Method, encode};
+use skep_http::{Fields, Method, cookie, encode};
 use skep_proxy::Group;
 
 use crate::model::pools::{Pool, PoolMap};
@@ -20,8 +21,10 @@ pub(crate) struct PoolBackend {
     /// Field Host; `None`: the client's.
     pub(crate) host: Option<Box<[u8]>>,
     pub(crate) upgrade: bool,
-    pub(crate) request_without: Vec<String>,
-    pub(crate) request_lines: Box<[u8]>,
+    request_without: Vec<String>,
+    request_lines: Box<[u8]>,
+    /// Name of the cookie that is ours, not the servers'.
+    session_cookie: Option<String>,
     pub(crate) response_without: Vec<String>,
     pub(crate) response_lines: Box<[u8]>,
     strip_prefix: Box<[u8]>,
@@ -40,7 +43,8 @@ impl PoolBackend {
         pools: &PoolMap,
         response_headers: &[&(String, String)],
     ) -> Option<Self> {
-        let Pool { group, trusts_claims } = pools.get(backend.pool.as_ref()?)?.clone();
+        let Pool { group, trusts_claims, session_cookie } =
+            pools.get(backend.pool.as_ref()?)?.clone();
         let forward = &backend.forward;
         let prefix = |prefix: &Option<String>| {
             let path = prefix.as_deref().unwrap_or_default().trim_end_matches('/');
@@ -60,6 +64,7 @@ impl PoolBackend {
                 set.clone().map(|(name, _)| name).collect(),
             ),
             request_lines: lines(set),
+            session_cookie,
             response_without: names(
                 &forward.response_headers_removed,
                 response_headers.iter().map(|(name, _)| name).collect(),
@@ -72,6 +77,23 @@ impl PoolBackend {
             methods: forward.methods.clone(),
             allow_line: allow.into_bytes().into(),
         })
+    }
+
+    /// Names of the fields that a request with `fields` loses, and the lines that it gets.
+    pub(crate) fn request_rules(
+        &self,
+        fields: &Fields<'_, '_>,
+    ) -> (Cow<'_, [String]>, Cow<'_, [u8]>) {
+        let cookies = self.session_cookie.as_deref().and_then(|name| cookie::without(fields, name));
+        let Some(cookies) = cookies else {
+            return ((&self.request_without).into(), (&*self.request_lines).into());
+        };
+        let without = [&*self.request_without, &["cookie".to_owned()]].concat();
+        let mut lines = self.request_lines.to_vec();
+        if !cookies.is_empty() && !self.request_without.iter().any(|name| is_cookie(name)) {
+            encode::write_field(&mut lines, "Cookie", &cookies);
+        }
+        (without.into(), lines.into())
     }
 
     /// Whether requests of this method may pass. TRACE would show an application's answer to what
@@ -106,6 +128,10 @@ impl PoolBackend {
     }
 }
 
+fn is_cookie(name: &str) -> bool {
+    name.eq_ignore_ascii_case("cookie")
+}
+
 fn lines<'a>(fields: impl Iterator<Item = &'a (String, String)>) -> Box<[u8]> {
     let mut lines = Vec::new();
     fields.for_each(|(name, value)| encode::write_field(&mut lines, name, value.as_bytes()));
@@ -126,7 +152,7 @@ mod tests {
              [[pool]]\nname = 'p'\n"
         );
         let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let pools = Pools::new(1).prepare(&config);
+        let pools = Pools::new(1, None).prepare(&config);
         let backend = &config.sites[0].routes[0].backend;
         PoolBackend::new(backend, &pools, &[]).unwrap()
     }

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use skep_cluster::{HealthSettings, MembershipSettings};
-use skep_config::{Config, POLICY_NAMES, PoolConfig, PoolHealthConfig, ServerConfig};
+use skep_config::{
+    Config, POLICY_NAMES, PoolConfig, PoolHealthConfig, SameSite, ServerConfig, StickyBy,
+};
 use skep_proxy::{
-    CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec,
-    QueueSettings, retry_budget,
+    CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, InsertedCookie, LoadMeasure,
+    MemberSpec, QueueSettings, Sticky, retry_budget,
 };
 use skep_serve::WorkerHandle;
 use skep_units::stable_hash;
 use skep_upstream::PoolLimits;
+use skep_wire::seal::Key;
 
 /// The words of operators for a pool and what is in it.
 static WORDS: GroupWords = GroupWords { group: "pool", member: "server" };
@@ -25,21 +28,26 @@ pub(crate) struct Pool {
     pub(crate) group: Arc<Group>,
     /// Whether clients are believed what they say about where a request came from.
     pub(crate) trusts_claims: bool,
+    /// Name of the cookie that nodes insert for sessions, if they do.
+    pub(crate) session_cookie: Option<String>,
 }
 
 /// The pools of a node; shared by all workers.
 #[derive(Default)]
 pub(crate) struct Pools {
     seed: u64,
+    /// The cluster's key, if it has one.
+    key: Option<Key>,
     current: Mutex<PoolMap>,
     /// The worker that checks servers.
     checker: OnceLock<WorkerHandle>,
 }
 
 impl Pools {
-    /// None; `seed` drives policies and the spread of checks.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { seed, ..Self::default() }
+    /// None; `seed` drives policies and the spread of checks, `key` hides the servers' names in
+    /// cookies.
+    pub(crate) fn new(seed: u64, key: Option<Key>) -> Self {
+        Self { seed, key, ..Self::default() }
     }
 
     /// The pools of a config: those that there are already, and new ones, which get no requests
@@ -52,10 +60,11 @@ impl Pools {
                 None => {
                     // Pools must not be checked in step.
                     let seed = self.seed ^ stable_hash(pool.name.as_bytes(), 0);
-                    Group::new(&pool.name, &WORDS, spec(config, pool), seed)
+                    Group::new(&pool.name, &WORDS, self.spec(config, pool), seed)
                 }
             },
             trusts_claims: pool.trust_forwarded,
+            session_cookie: sticky(pool, None).and_then(|it| it.inserted().map(str::to_owned)),
         };
         config.pools.iter().map(|pool| (pool.name.clone(), prepared(pool))).collect()
     }
@@ -66,7 +75,7 @@ impl Pools {
         for pool in &config.pools {
             let Some(Pool { group, .. }) = pools.get(&pool.name) else { continue };
             if current.contains_key(&pool.name) {
-                group.reload(spec(config, pool));
+                group.reload(self.spec(config, pool));
             } else if let Some(checker) = self.checker.get() {
                 group.start_checks(checker);
             }
@@ -93,24 +102,58 @@ impl Pools {
         self.lock().get(group.name()).is_some_and(|current| Arc::ptr_eq(&current.group, group))
     }
 
+    fn spec(&self, config: &Config, pool: &PoolConfig) -> GroupSpec {
+        let member = |server: &ServerConfig| MemberSpec {
+            name: server.name.clone(),
+            address: server.address,
+            weight: server.weight,
+            authority: server.address.to_string(),
+            requests_max: server.connections_max,
+        };
+        let sticky = sticky(pool, self.key.as_ref());
+        let members = pool.servers.iter().map(member).collect();
+        GroupSpec { settings: settings(config, pool, sticky), members }
+    }
+
     fn lock(&self) -> MutexGuard<'_, PoolMap> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn spec(config: &Config, pool: &PoolConfig) -> GroupSpec {
-    let member = |server: &ServerConfig| MemberSpec {
-        name: server.name.clone(),
-        address: server.address,
-        weight: server.weight,
-        authority: server.address.to_string(),
-        requests_max: server.connections_max,
-    };
-    let members = pool.servers.iter().map(member).collect();
-    GroupSpec { settings: settings(config, pool), members }
+/// How sessions of the pool find their server.
+fn sticky(pool: &PoolConfig, key: Option<&Key>) -> Option<Sticky> {
+    let sticky = &pool.sticky;
+    let cookie = |default: &str| sticky.cookie.clone().unwrap_or_else(|| default.to_owned());
+    Some(match sticky.by {
+        StickyBy::Off => return None,
+        StickyBy::Cookie => Sticky::Cookie(InsertedCookie {
+            name: cookie(&format!("skep-{}", pool.name)),
+            attributes: cookie_attributes(pool),
+            group: pool.name.clone(),
+            key: key.cloned(),
+        }),
+        StickyBy::Route => Sticky::Route {
+            cookie: cookie("JSESSIONID"),
+            parameter: sticky.path_parameter.clone(),
+            separator: b'.',
+        },
+        StickyBy::CookieHash => Sticky::CookieHash(sticky.cookie.clone()?),
+        StickyBy::FieldHash => Sticky::FieldHash(sticky.field.clone()?),
+    })
 }
 
-fn settings(config: &Config, pool: &PoolConfig) -> GroupSettings {
+/// Attributes of an inserted cookie (RFC 6265bis 4.1.2).
+fn cookie_attributes(pool: &PoolConfig) -> String {
+    let same_site = match pool.sticky.same_site {
+        SameSite::Lax => "Lax",
+        SameSite::Strict => "Strict",
+        SameSite::None => "None",
+    };
+    let secure = if pool.sticky.secure { "; Secure" } else { "" };
+    format!("; Path={}; HttpOnly; SameSite={same_site}{secure}", pool.sticky.path)
+}
+
+fn settings(config: &Config, pool: &PoolConfig, sticky: Option<Sticky>) -> GroupSettings {
     let retry_after_s = config.limits.retry_after_s;
     let servers = pool.servers.iter();
     GroupSettings {
@@ -135,6 +178,7 @@ fn settings(config: &Config, pool: &PoolConfig) -> GroupSettings {
             requests_max: pool.queue_max as usize,
             timeout_ms: pool.queue_timeout_ms,
         },
+        sticky,
         membership: membership(&pool.health),
         check: CheckSettings {
             path: pool.health.path.clone(),

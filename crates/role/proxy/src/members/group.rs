@@ -26,6 +26,8 @@ pub struct Group {
     /// That of the state.
     revision: AtomicU64,
     pub(crate) queue: Queue,
+    /// Requests whose session's member did not answer, so that another one did.
+    sessions_lost: AtomicU64,
 }
 
 impl Group {
@@ -45,6 +47,7 @@ impl Group {
             published,
             revision,
             queue: Queue::default(),
+            sessions_lost: AtomicU64::new(0),
         })
     }
 
@@ -76,6 +79,15 @@ impl Group {
     /// Requests that wait for a member with room; and those that did not get one, since the start.
     pub fn queued(&self) -> (usize, u64) {
         (self.queue.waiting(), self.queue.refused())
+    }
+
+    /// Requests of sessions that another member answered than the one that has the session.
+    pub fn sessions_lost(&self) -> u64 {
+        self.sessions_lost.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_lost_session(&self) {
+        self.sessions_lost.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reads nodes' loads in `reports` from now on.

@@ -30,6 +30,8 @@ pub(crate) struct SharedMember {
     suspect: AtomicBool,
     /// It was not checked yet.
     is_joining: AtomicBool,
+    /// It drains: only sessions that it has go there.
+    is_draining: AtomicBool,
     /// Requests and tunnels at a time, at most.
     requests_max: AtomicU32,
     /// When a failure there was last logged, in seconds; 0: never.
@@ -89,6 +91,7 @@ impl SharedMember {
             share_permille: AtomicU16::new(0),
             suspect: AtomicBool::new(false),
             is_joining: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
             requests_max: AtomicU32::new(u32::MAX),
             told_s: AtomicU64::new(0),
             load: Load::default(),
@@ -122,6 +125,15 @@ impl SharedMember {
 
     pub(crate) fn set_joining(&self, is_joining: bool) {
         self.is_joining.store(is_joining, Relaxed);
+    }
+
+    /// Whether requests of its own sessions go there.
+    pub(crate) fn takes_sessions(&self) -> bool {
+        self.share_permille() > 0 || self.is_draining.load(Relaxed)
+    }
+
+    pub(crate) fn set_draining(&self, is_draining: bool) {
+        self.is_draining.store(is_draining, Relaxed);
     }
 
     /// Requests and tunnels at a time, at most.

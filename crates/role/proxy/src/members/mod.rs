@@ -20,6 +20,7 @@ pub(crate) mod published;
 pub(crate) mod queue;
 pub(crate) mod reload;
 pub(crate) mod reported;
+pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod state;
 pub(crate) mod status;

@@ -27,6 +27,10 @@ pub(crate) struct Entry {
     pub(crate) authority: Box<str>,
     /// `X-Skep-Node: NAME\r\n`, or nothing if that is disabled.
     pub(crate) name_line: Box<[u8]>,
+    /// By what name requests of its sessions know it.
+    pub(crate) session_name: Box<str>,
+    /// `Set-Cookie: …\r\n` for a client whose session begins there, or nothing.
+    pub(crate) session_lines: Box<[u8]>,
 }
 
 impl Entry {
@@ -41,11 +45,18 @@ impl Entry {
             true => format!("X-Skep-Node: {}\r\n", member.name),
             false => String::new(),
         };
+        let sticky = settings.sticky.as_ref();
+        let session_name =
+            sticky.map(|sticky| sticky.session_name(&member.name)).unwrap_or_default();
+        let session_lines =
+            sticky.map(|sticky| sticky.cookie_line(&session_name)).unwrap_or_default();
         Self {
             member,
             weight,
             authority: authority.into(),
             name_line: name_line.into_bytes().into(),
+            session_name: session_name.into(),
+            session_lines: session_lines.into_bytes().into(),
         }
     }
 }

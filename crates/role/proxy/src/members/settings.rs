@@ -6,6 +6,7 @@ use skep_cluster::{MembershipSettings, RetryBudgetSettings};
 use skep_upstream::PoolLimits;
 
 use crate::limits::RETRY_FLOOR_PER_S;
+use crate::members::session::Sticky;
 
 /// The words by which an operator knows a group and its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct GroupSettings {
     pub tunnel_idle_ms: u64,
     pub connections: PoolLimits,
     pub queue: QueueSettings,
+    /// How requests of a session find their member again; `None`: the policy chooses for each.
+    pub sticky: Option<Sticky>,
     pub membership: MembershipSettings,
     pub check: CheckSettings,
     /// Time from one report of a member's load to the next.

@@ -225,6 +225,7 @@ impl GroupState {
             Change::Removed { .. } => {
                 if let Some(gone) = self.details.remove(&event.node) {
                     gone.member.set_share_permille(0);
+                    gone.member.set_draining(false);
                 }
                 self.unpublished = true;
             }
@@ -242,6 +243,10 @@ impl GroupState {
             let share = if is_open { view.slow_start_permille.max(1) } else { 0 };
             details.member.set_share_permille(share);
             details.member.set_joining(view.state == HealthState::Joining);
+            // Drained is what it is called while it has no request, which a session may have again.
+            let drains = matches!(view.state, HealthState::Draining | HealthState::Drained);
+            let is_well = view.state == HealthState::Up;
+            details.member.set_draining(drains || (is_well && details.bows_out));
         }
     }
 

@@ -48,7 +48,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         let client = self.exchange.conn().peer();
         // Another worker may take the last place between the choice and its use; then it is full.
         loop {
-            let target = self.group.pick(self.request, client, &self.tried)?;
+            let target = self.group.pick(self.request, client, &self.session, &self.tried)?;
             if let Some(in_flight) = InFlight::begin(self.group, target) {
                 return Some(in_flight);
             }
@@ -59,7 +59,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         let in_force = Rc::clone(self.group.balancer().sync());
         let QueueSettings { requests_max, timeout_ms } = in_force.settings.queue;
         let gives_up = in_force.settings.gives_up;
-        let may_wait = || self.group.balancer().may_wait(&self.tried);
+        let may_wait = || self.group.balancer().may_wait(&self.session, &self.tried);
         if !may_wait() {
             return Ok(self.try_admit());
         }
@@ -81,7 +81,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
             if !may_wait() {
                 return Ok(None);
             }
-            if !self.tried.is_empty() {
+            if !self.tried.is_empty() || self.session.names_any() {
                 place.pass_on();
             }
         }

@@ -27,6 +27,8 @@ pub(super) struct Asked<'b> {
     pub(super) trailers: bool,
     /// What becomes of the fields of its response.
     pub(super) rules: &'b ReplyRules<'b>,
+    /// Whether the response gives the client a session with the member.
+    pub(super) begins_session: bool,
 }
 
 /// What becomes of the fields of responses.
@@ -214,7 +216,10 @@ impl Download {
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause> {
         let mut decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
-        let framing = write_head(head, asked, reply, in_flight.target().name_line());
+        let target = in_flight.target();
+        let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
+        let lines = [target.name_line(), session_lines];
+        let framing = write_head(head, asked, reply, lines);
         self.passes_trailers = asked.trailers && framing == ResponseFraming::Chunked;
         if self.passes_trailers {
             decoder.keep_trailers();
@@ -246,7 +251,7 @@ impl Download {
         if !offers.any(|offer| offer.eq_ignore_ascii_case(chosen)) {
             return Err(unasked);
         }
-        write_head(head, asked, reply, b"");
+        write_head(head, asked, reply, [b""; 2]);
         reply.write().close();
         Ok(())
     }
@@ -303,7 +308,7 @@ fn write_head(
     head: &ResponseHead<'_, '_>,
     asked: &Asked<'_>,
     reply: &mut ReplySink<'_>,
-    name_line: &[u8],
+    [name_line, session_lines]: [&[u8]; 2],
 ) -> ResponseFraming {
     const NAME_FIELD: &str = "x-skep-node";
     // The member may have said it itself.
@@ -314,7 +319,8 @@ fn write_head(
     let (trailers, ReplyRules { without, extra }) = (asked.trailers, *asked.rules);
     let mut framing = ResponseFraming::None;
     reply.write().foreign_head(head.status, |out, keep_alive| {
-        let extra = [name_line, extra];
+        let extra = [name_line, session_lines, extra];
+        let extra = &extra;
         let how = ForwardReply { version, keep_alive, date: &date, trailers, without, extra };
         framing = write_response(out, head, &how);
     });
@@ -324,7 +330,7 @@ fn write_head(
 /// Passes the head of an interim response on.
 fn write_interim(head: &ResponseHead<'_, '_>, asked: &Asked<'_>, reply: &mut ReplySink<'_>) {
     let (version, date) = (reply.version(), reply.write().context().date());
-    let (without, extra) = (asked.rules.without, [b"".as_slice(); 2]);
+    let (without, extra) = (asked.rules.without, &[]);
     let how =
         ForwardReply { version, keep_alive: true, date: &date, trailers: false, without, extra };
     reply.interim(|out| {

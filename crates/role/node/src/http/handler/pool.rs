@@ -33,6 +33,7 @@ impl SlowRequest<'_> {
             return self.error(request, exchange, 405, &pool.allow_line).await;
         }
         let target = pool.target(path.target(), request.query).ok_or(Reject::PATH_TWO_ROUTES)?;
+        let (without, extra) = pool.request_rules(&request.fields);
         let forward = Forward {
             client: exchange.conn().peer().ip(),
             proto: "http",
@@ -40,8 +41,8 @@ impl SlowRequest<'_> {
             claims: self.claims(exchange, pool),
             target: Some(&target),
             upgrade: pool.upgrade,
-            without: &pool.request_without,
-            extra: &pool.request_lines,
+            without: &without,
+            extra: &extra,
         };
         let rules = ReplyRules { without: &pool.response_without, extra: &pool.response_lines };
         let servers = self.handler.servers(&pool.group);
