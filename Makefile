@@ -27,7 +27,7 @@ up: ## Build, then run a cluster on this machine: PORT=8080 NODES=3 DISPATCH=pro
 	@$(TARGET)/release/skep up $(SITE) --nodes $(NODES) --dispatch $(DISPATCH) --node-header --listen 127.0.0.1:$(PORT)
 
 # What tests run beside Skep, as COMMAND:PACKAGE.
-TOOLS := $(shell sed -n 's/^\([a-z][a-z_-]*\)  *\([a-z].*\)$$/\1:\2/p' tests/tools.txt)
+TOOLS := $(shell sed -n 's/^\([a-z][a-z0-9._-]*\)  *\([a-z].*\)$$/\1:\2/p' tests/tools.txt)
 
 # Tests wait for sockets and timers more than they compute.
 TEST_THREADS ?= 6

@@ -6,12 +6,13 @@
 //!   compiler, no further tools. `make test` runs it for seconds.
 //!
 //! The seeds are the codec's own case tables (`crates/core/http/tests/http/cases`),
-//! what machines really say ([`machines`], [`streams`]), and `regressions/`, inputs that once
+//! what machines and application servers really say ([`machines`], [`streams`], [`gateways`]), and `regressions/`, inputs that once
 //! broke something.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a fuzz target fails by panicking")]
 
 pub mod drive;
+pub mod gateways;
 pub mod machines;
 pub mod seeds;
 pub mod streams;

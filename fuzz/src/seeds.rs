@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{machines, streams};
+use crate::{gateways, machines, streams};
 
 #[path = "../../crates/core/http/tests/http/cases/table.rs"]
 #[expect(dead_code, reason = "only its parser is wanted here")]
@@ -27,7 +27,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         cases.into_iter().filter_map(|mut case| case.columns.pop()).collect()
     };
     let seeds = match target {
-        "request_head" => column(REQUESTS, 2),
+        "request_head" | "gateway_request" => column(REQUESTS, 2),
         "body" => column(CHUNKED, 2),
         "response_head" => column(RESPONSES, 2),
         "path" => [column(PATHS, 2), column(TARGETS, 2)].concat(),
@@ -40,6 +40,8 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "cache_frames" => streams::framed(),
         "cache_message" => streams::messages(),
         "part_head" => streams::part_heads(),
+        "ajp_reply" => gateways::ajp_replies(),
+        "fastcgi_reply" => gateways::fastcgi_replies(),
         other => panic!("there is no target {other}"),
     };
     seeds.into_iter().filter(|seed| seed.len() <= SEED_BYTES_MAX).collect()
@@ -138,6 +140,15 @@ pub const WORDS: &[&[u8]] = &[
     b"0\r\n\r\n",
     b"5\r\nhello\r\n",
     b";a=b",
+    b"AB\x00\x02\x05\x01",
+    b"AB\x00\x03\x06\x1f\xfa",
+    b"AB\x00\x04\x03\x00\x00\x00",
+    b"\xa0\x03",
+    b"\x01\x06\x00\x01",
+    b"\x01\x07\x00\x01\x00\x02\x00\x00a\n",
+    b"Status: 304\r\n",
+    b".php",
+    b"Proxy: x\r\n",
     b"\x7f",
     b"\x80",
     b"\xff",

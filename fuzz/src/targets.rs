@@ -15,7 +15,7 @@ use skep_http::{
 };
 use skep_units::stable_hash;
 
-use crate::{machines, streams};
+use crate::{gateways, machines, streams};
 
 /// Takes any bytes; panics when an invariant breaks.
 pub type Target = fn(&[u8]);
@@ -33,6 +33,9 @@ pub const ALL: &[(&str, Target)] = &[
     ("cache_frames", streams::frames),
     ("cache_message", streams::message),
     ("part_head", streams::part_head),
+    ("ajp_reply", gateways::ajp_reply),
+    ("fastcgi_reply", gateways::fastcgi_reply),
+    ("gateway_request", gateways::gateway_request),
 ];
 
 const HEAD_LIMITS: HeadLimits = HeadLimits {

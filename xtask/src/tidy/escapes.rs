@@ -11,7 +11,13 @@ use super::Finding;
 use crate::source::Source;
 
 /// Where bytes from the network go.
-const PATHS: &[&str] = &["crates/core/http/", "crates/edge/", "crates/role/"];
+const PATHS: &[&str] = &[
+    "crates/core/ajp/",
+    "crates/core/fastcgi/",
+    "crates/core/http/",
+    "crates/edge/",
+    "crates/role/",
+];
 
 /// Calls that end in a panic, and the lint that an excuse names.
 const CALLS: &[(&str, &str)] = &[

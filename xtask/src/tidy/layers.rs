@@ -54,6 +54,17 @@ const OUTERMOST: &[&str] =
 /// The one table of allowed arrows; the first row that fits a crate counts.
 const LAYERS: &[Layer] = &[
     Layer { folder: "crates/base", may_use: &["crates/base/units"], banned: IMPURE },
+    // What application servers say is translated into HTTP's types, and judged by its rules.
+    Layer {
+        folder: "crates/core/ajp",
+        may_use: &["crates/base", "crates/core/http"],
+        banned: IMPURE,
+    },
+    Layer {
+        folder: "crates/core/fastcgi",
+        may_use: &["crates/base", "crates/core/http"],
+        banned: IMPURE,
+    },
     Layer { folder: "crates/core", may_use: &["crates/base"], banned: IMPURE },
     // A connection to a node is a worker's connection like any other, with the
     // same deadlines and buffers, and one to another cache is pooled like it:
@@ -241,6 +252,10 @@ mod tests {
             ("crates/core/http", "crates/base/units", 0),
             ("crates/core/http", "crates/edge/serve", 1),
             ("crates/core/http", "crates/core/cache", 1),
+            ("crates/core/http", "crates/core/ajp", 1),
+            ("crates/core/ajp", "crates/core/http", 0),
+            ("crates/core/fastcgi", "crates/core/http", 0),
+            ("crates/core/fastcgi", "crates/core/ajp", 1),
             ("crates/edge/serve", "crates/core/http", 1),
             ("crates/edge/serve", "crates/edge/telemetry", 1),
             ("crates/edge/serve", "crates/edge/upstream", 1),

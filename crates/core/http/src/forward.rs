@@ -250,7 +250,11 @@ pub fn write_kept_fields(
 // === Both directions ===
 
 /// Appends every field that is neither `replaced` nor listed in Connection.
-fn write_end_to_end(out: &mut Vec<u8>, fields: &Fields<'_, '_>, replaced: impl Fn(&[u8]) -> bool) {
+pub(crate) fn write_end_to_end(
+    out: &mut Vec<u8>,
+    fields: &Fields<'_, '_>,
+    replaced: impl Fn(&[u8]) -> bool,
+) {
     // Seldom anything but these three: then there is no name to look for.
     let lists_names = framing::listed(fields).any(|option| {
         !eq_lower(option, b"keep-alive")
@@ -268,7 +272,7 @@ fn write_end_to_end(out: &mut Vec<u8>, fields: &Fields<'_, '_>, replaced: impl F
 
 /// Fields that concern one connection only (RFC 9110 7.6.1, and RFC 2616's
 /// list), or are written anew.
-fn is_hop_by_hop(name: &[u8]) -> bool {
+pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
     match Known::of(name) {
         Some(
             Known::Connection
@@ -321,7 +325,7 @@ fn is_replaced_in_request(name: &[u8]) -> bool {
 
 /// What a CGI-like application would take for a field that is written here, or
 /// that is for this hop, since it reads `_` as `-` (CVE-2024-45614).
-fn is_imitation(name: &[u8]) -> bool {
+pub(crate) fn is_imitation(name: &[u8]) -> bool {
     let mut read = [0; IMITATION_BYTES_MAX];
     let Some(read) = read.get_mut(..name.len()) else { return false };
     for (byte, sent) in read.iter_mut().zip(name) {
@@ -410,7 +414,7 @@ fn write_request_framing(out: &mut Vec<u8>, head: &RequestHead<'_, '_>) {
 
 // === Responses ===
 
-fn write_response_line(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>) {
+pub(crate) fn write_response_line(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>) {
     if encode::reason_phrase(head.status).is_empty() {
         out.extend_from_slice(b"HTTP/1.1 ");
         encode::write_u64(out, u64::from(head.status));
@@ -426,7 +430,11 @@ fn is_replaced_in_response(name: &[u8]) -> bool {
     Known::of(name) == Some(Known::Date)
 }
 
-fn write_response_framing(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>, sent: ResponseFraming) {
+pub(crate) fn write_response_framing(
+    out: &mut Vec<u8>,
+    head: &ResponseHead<'_, '_>,
+    sent: ResponseFraming,
+) {
     match sent {
         ResponseFraming::Length(bytes) => write_field_u64(out, "Content-Length", bytes),
         ResponseFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),

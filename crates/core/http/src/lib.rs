@@ -25,6 +25,7 @@ pub mod encode;
 pub mod fields;
 pub mod forward;
 mod framing;
+pub mod gateway;
 pub mod host;
 pub mod limits;
 pub mod mime;

@@ -13,6 +13,10 @@ pub const HOP_FIELDS_MAX: usize = 8;
 /// twice (45), a space behind each colon (160), and the rest of those fields.
 pub const HOP_BYTES_MAX: usize = 2 * 1024;
 
+/// Bytes that a gateway adds to the head of an application server's reply: a reason phrase (31
+/// bytes) and `Transfer-Encoding: chunked` (28).
+pub const GATEWAY_BYTES_MAX: usize = 64;
+
 /// Head of a message, first byte to CRLFCRLF: 16 KiB, as nginx' and Apache's
 /// defaults together allow; browsers with large cookies stay below it.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;

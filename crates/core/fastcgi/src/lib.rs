@@ -1,0 +1,34 @@
+//! FastCGI without I/O: requests to applications such as php-fpm, and their replies.
+//!
+//! The input is bytes, the output events and bytes; the caller owns sockets, clocks and buffers.
+//!
+//! ```text
+//!   GatewayRequest --start--> BEGIN_REQUEST, PARAMS --> application
+//!      FcgiExchange --body_head/body_end--> STDIN -->
+//!      FcgiExchange <--receive-- STDOUT (head, body), STDERR, END_REQUEST
+//! ```
+//! Invariants:
+//! - No field of a client becomes a parameter that another field, or the gateway itself, could be
+//!   meant by: `Proxy`, names with `_` or `.`, `Redirect-*` are dropped (CVE-2016-5385,
+//!   CVE-2024-8927).
+//! - A path with control characters or dot segments runs no script (CVE-2019-11043).
+//! - A reply is complete at END_REQUEST and nowhere else.
+//! - No bytes from the network cause a panic; after an error the connection closes.
+//!
+//! Which subset, which rules and why: `docs/protocols/fastcgi.md`.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod exchange;
+mod head;
+pub mod limits;
+mod params;
+mod record;
+mod script;
+mod stderr;
+
+pub use error::{FcgiError, FcgiRefusal, FcgiRequestError};
+pub use exchange::{FcgiEvent, FcgiExchange, FcgiReceived};
+pub use params::FcgiSettings;
+pub use script::{Script, ScriptRule};

@@ -1,0 +1,53 @@
+<?php
+// What the tests ask php-fpm for: says what it was asked, and replies as the query says.
+$number = fn(string $name): int => (int) ($_GET[$name] ?? 0);
+switch ($_GET['do'] ?? 'told') {
+case 'told':
+    foreach ($_SERVER as $name => $value) {
+        if (is_string($value)) echo "$name=$value\n";
+    }
+    break;
+case 'body':
+    $body = file_get_contents('php://input');
+    echo strlen($body), ' ', crc32($body);
+    break;
+case 'early':
+    echo 'early';
+    break;
+case 'big':
+    $bytes = $number('bytes');
+    if (isset($_GET['length'])) header("Content-Length: $bytes");
+    echo substr(str_repeat('abcdefghijklmnopqrstuvw', intdiv($bytes, 23) + 1), 0, $bytes);
+    break;
+case 'short':
+    header('Content-Length: 10');
+    echo 'five!';
+    break;
+case 'long':
+    header('Content-Length: 5');
+    echo 'more than five';
+    break;
+case 'status':
+    http_response_code($number('code'));
+    header('Set-Cookie: a=1', false);
+    header('Set-Cookie: b=2', false);
+    echo 'body';
+    break;
+case 'location':
+    header('Location: /elsewhere');
+    break;
+case 'complain':
+    error_log("first line\nsecond line");
+    echo 'fine';
+    error_log('after the head');
+    flush();
+    break;
+case 'fatal':
+    no_such_function();
+    break;
+case 'flush':
+    echo 'a';
+    flush();
+    echo 'b';
+    break;
+}

@@ -1,0 +1,4 @@
+//! libFuzzer's entry to `skep_fuzz::gateways::ajp_reply`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| skep_fuzz::gateways::ajp_reply(data));
