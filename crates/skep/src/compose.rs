@@ -123,7 +123,8 @@ impl Process {
             log: access_log.handle(),
         };
 
-        let node = roles.node.as_ref().map(|_| Node::start(&config_of_node(&config, &roles)));
+        let node =
+            roles.node.as_ref().map(|_| Node::start(&config_of_node(&config, &roles), seed()));
         let node = node.transpose()?;
         let dispatchers = dispatchers(&config, &roles)?;
         let responders = responders(doors, peers, node.as_ref(), &dispatchers);
@@ -144,6 +145,10 @@ impl Process {
         register_tasks(&registry, &workers);
         for dispatcher in &dispatchers {
             dispatcher.group().start_checks(&workers.handles()[0]);
+        }
+        if let Some(node) = &node {
+            node.start_checks(&workers.handles()[0]);
+            skep_node::register_pools(&registry, node);
         }
         skep_dispatcher::register_metrics(&registry, &dispatchers);
         let parts = Parts { node, dispatchers, direct_dispatch, cluster_cache, reporting };

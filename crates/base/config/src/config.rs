@@ -1,6 +1,6 @@
 //! Operations on a [`Config`]: reading, writing, comparison and queries.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::check::check;
@@ -121,6 +121,15 @@ impl Config {
             let routes = site.routes.iter_mut().map(|route| &mut route.backend);
             routes.chain([&mut site.backend])
         })
+    }
+
+    /// The addresses that requests from dispatchers come from, as far as the file says.
+    pub fn dispatcher_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let known = self.dispatchers.iter().filter_map(|it| it.address);
+        // Those that listen on an address of their own, and not on all.
+        let listening = self.services.iter().flat_map(|it| it.listen.iter().copied());
+        let ips = known.chain(listening).map(|it| it.ip().to_canonical());
+        ips.filter(|ip| !ip.is_unspecified())
     }
 
     /// Whether clients reach nodes through a dispatcher that proxies.

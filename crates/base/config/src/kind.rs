@@ -75,7 +75,14 @@ pub enum Form {
     Network,
     /// `http://HOST[:PORT][/BASE]`.
     OriginUrl,
+    /// A method of requests.
+    Method,
+    /// Name of a header field.
+    FieldName,
 }
+
+pub(crate) const MINUTE_MS: u64 = 60_000;
+pub(crate) const HOUR_MS: u64 = 60 * MINUTE_MS;
 
 /// A count within `limits`.
 pub(crate) const fn count(limits: RangeInclusive<u64>) -> Kind {

@@ -13,8 +13,8 @@ use crate::limits::LIST_MAX;
 use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::words::{
-    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, StoreKind, Symlinks,
-    UnderscoreFields,
+    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, PoolProtocol,
+    StoreKind, Symlinks, UnderscoreFields,
 };
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
@@ -276,6 +276,7 @@ word_fields!(
     StoreKind,
     Attach,
     ContentPlacement,
+    PoolProtocol,
     Symlinks,
     UnderscoreFields,
     LogFormat,

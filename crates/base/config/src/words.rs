@@ -83,6 +83,19 @@ impl DispatchMode {
 }
 
 words! {
+    /// What the servers of a pool speak.
+    PoolProtocol {
+        /// HTTP/1.1.
+        Http = "http",
+    }
+}
+
+impl PoolProtocol {
+    /// Words that later versions will know.
+    pub const WORDS_LATER: &'static [&'static str] = &["fastcgi", "ajp"];
+}
+
+words! {
     /// Which symbolic links under a site's root are followed.
     Symlinks {
         /// Those whose target lies under the root.

@@ -46,14 +46,14 @@ impl WorkerGroup {
     /// Answers `request` with a member's response.
     ///
     /// # Errors
-    /// The client failed, or its reply can't be completed.
+    /// [`ForwardError`].
     pub async fn forward(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
         forward: &Forward<'_>,
         rules: &ReplyRules<'_>,
-    ) -> Result<(), ExchangeError> {
+    ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
         exchange.body.keep_trailers();
         let upload = Upload::new(exchange.context().worker(), request, forward);
@@ -69,6 +69,29 @@ impl WorkerGroup {
             began: Instant::now(),
         };
         trip.run().await
+    }
+}
+
+/// A request was not answered with a member's response.
+#[derive(Debug)]
+pub enum ForwardError {
+    /// The client failed, or its reply can't be completed.
+    Exchange(ExchangeError),
+    /// No member answered. No reply was begun.
+    Refused(Refused),
+}
+
+/// The reply to a client whose request no member answered.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub status: u16,
+    /// Whole field lines: when the client may come back.
+    pub lines: Box<[u8]>,
+}
+
+impl From<ExchangeError> for ForwardError {
+    fn from(error: ExchangeError) -> Self {
+        Self::Exchange(error)
     }
 }
 
@@ -106,7 +129,7 @@ enum Refusal {
 }
 
 impl<'a> Trip<'a, '_, '_, '_> {
-    async fn run(&mut self) -> Result<(), ExchangeError> {
+    async fn run(&mut self) -> Result<(), ForwardError> {
         let mut refusal = Refusal::NoMember;
         loop {
             let Some(in_flight) = self.admit().await else { break };
@@ -122,8 +145,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
                 Step::Next(last) => refusal = last,
             }
         }
-        self.refuse(refusal);
-        Ok(())
+        Err(ForwardError::Refused(self.refused(refusal)))
     }
 
     /// Tries one member: on a kept connection first, and if that is dead on a new
@@ -353,16 +375,17 @@ impl<'a> Trip<'a, '_, '_, '_> {
         }
     }
 
-    /// Replies to the client that no member answered.
-    fn refuse(&mut self, refusal: Refusal) {
-        let queue_us = self.began.elapsed().as_micros() as u64;
-        let mut reply = self.exchange.reply.write();
+    /// What the client is told if no member answered.
+    fn refused(&mut self, refusal: Refusal) -> Refused {
         match refusal {
             Refusal::NoMember => {
-                reply.summary().queue_us = queue_us;
-                self.group.refuse_for_want_of_members(&mut reply);
+                let queue_us = self.began.elapsed().as_micros() as u64;
+                self.exchange.reply.write().summary().queue_us = queue_us;
+                self.group.counters().inc(Counter::NoNode);
+                let in_force = std::rc::Rc::clone(self.group.balancer().sync());
+                Refused { status: 503, lines: in_force.settings.retry_after_line.clone() }
             }
-            Refusal::Failed(cause) => reply.plain(cause.status(), b""),
+            Refusal::Failed(cause) => Refused { status: cause.status(), lines: Box::default() },
         }
     }
 }

@@ -230,11 +230,11 @@ fn a_site_comes_from_a_folder_or_from_origins() {
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\nroot = '/b'\norigins = ['http://a.org']",
-            "16:11 Contradiction site.origins / a `root` or `origins` / both / a [[site.route]] of its own can have the other",
+            "16:11 Contradiction site.origins / a `root`, `origins` or a `pool` / two of them / a [[site.route]] of its own can have the other",
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'",
-            "13:1 Missing site / a `root` or `origins` / neither / root = \"/srv/www\" is a folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from",
+            "13:1 Missing site / a `root`, `origins` or a `pool` / none of them / root = \"/srv/www\" is a folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" are those of an application",
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'http://a'\nlisting = true",
@@ -423,8 +423,8 @@ fn routes_that_could_not_answer_are_refused() {
     );
     assert_eq!(
         told(&["/*"]),
-        "7:8 Contradiction site.route.path / a share of the paths / all of them / `root` or \
-         `origins` of the [[site]] are for all that no route matches"
+        "7:8 Contradiction site.route.path / a share of the paths / all of them / `root`, \
+         `origins` or `pool` of the [[site]] is for all that no route matches"
     );
     let spelling =
         "only what can't stand in a path is written as `%` and two digits, such as `%20`";
@@ -452,13 +452,13 @@ fn routes_need_a_source_and_fallbacks_a_route() {
     let route = |path: &str| format!("[[site.route]]\npath = '{path}'\nroot = '/srv'\n");
     assert_eq!(
         only(&format!("{BASE}[[site.route]]\npath = '/a/*'\n")),
-        "6:1 Missing site.route / a `root` or `origins` / neither / root = \"/srv/www\" is a \
-         folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from"
+        "6:1 Missing site.route / a `root`, `origins` or a `pool` / none of them / root = \"/srv/www\" is a \
+         folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" are those of an application"
     );
     let both = format!("{BASE}{}origins = ['http://127.0.0.1:1']\n", route("/a/*"));
     assert_eq!(
         only(&both),
-        "9:11 Contradiction site.route.origins / a `root` or `origins` / both / a [[site.route]] \
+        "9:11 Contradiction site.route.origins / a `root`, `origins` or a `pool` / two of them / a [[site.route]] \
          of its own can have the other"
     );
     let typo = format!("{BASE}{}[site.route.fetch]\nfresh = 1\n", route("/a/*"));
@@ -484,4 +484,72 @@ fn routes_need_a_source_and_fallbacks_a_route() {
     let config = Config::parse("skep.toml", &format!("{BASE}{routes}")).unwrap();
     assert_eq!(config.sites[0].routes.len(), 5);
     assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
+}
+
+#[test]
+fn pools_and_what_leads_to_them_fit_together() {
+    let pool = "[[pool]]\nname = 'app'\n[[pool.server]]\nname = 's1'\naddress = '10.0.0.1:80'\n";
+    let to = |lines: &str| {
+        format!("{BASE}[[site.route]]\npath = '/app/*'\npool = 'app'\n{lines}\n{pool}")
+    };
+    let forward = |lines: &str| to(&format!("[site.route.forward]\n{lines}"));
+    Config::parse("test", &forward("strip_prefix = '/app'\nmethods = ['GET']")).unwrap();
+    let config = Config::parse("test", &to("root = '/srv'")).unwrap();
+    assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
+    let cases = [
+        (
+            to("").replacen("pool = 'app'", "pool = 'ap'", 1),
+            "8:8 Contradiction site.route.pool / the name of a [[pool]] / \"ap\" / did you mean `app`?",
+        ),
+        (
+            to("index = 'a.html'"),
+            "9:9 Contradiction site.route.index / no `index`, because there is a `pool` and no `root` \
+             / one / it is for folders",
+        ),
+        (
+            to("root = '/srv'\nlisting = true"),
+            "10:11 Contradiction site.route.listing / no `listing`, because what is no file goes to \
+             `pool` / one / -",
+        ),
+        (
+            forward("strip_prefix = '/ap'"),
+            "10:16 Contradiction site.route.forward.strip_prefix / a beginning, up to a `/`, of all \
+             paths of the route / \"/ap\" of \"/app/*\" / path = \"/app/*\" goes with strip_prefix = \
+             \"/app\"",
+        ),
+        (
+            forward("request_headers = { 'Host' = 'a' }"),
+            "10:19 Contradiction site.route.forward.request_headers / fields that nodes do not write \
+             themselves / \"Host\" / `host` sets it",
+        ),
+        (
+            forward("methods = 'get'"),
+            "10:11 WrongType site.route.forward.methods / a method such as \"POST\" / \"get\" / in capital letters",
+        ),
+        (
+            to("") + "[[pool.server]]\nname = 's1'\naddress = '10.0.0.2:80'\n",
+            "16:8 Duplicate pool.server.name / each server with a name of its own / a second \"s1\" / -",
+        ),
+        (
+            to("") + "[[pool.server]]\nname = 's2'\naddress = '10.0.0.1:80'\n",
+            "17:11 Duplicate pool.server.address / an address of its own / that of server \"s1\" / -",
+        ),
+        (
+            to("") + pool,
+            "16:8 Duplicate pool.name / each pool with a name of its own / a second \"app\" / -",
+        ),
+        (
+            to("").replacen("name = 'app'\n", "name = 'app'\nprotocol = 'ajp'\n", 1),
+            "12:12 OutOfRange pool.protocol / \"http\" / \"ajp\" / \"ajp\" is not in this version",
+        ),
+        (
+            to("").replacen("name = 'app'\n", "name = 'app'\nhealth.timeout_ms = 3000\n", 1),
+            "12:21 Contradiction pool.health.timeout_ms / at most interval_ms (2s) / 3s / -",
+        ),
+    ];
+    for (text, told) in cases {
+        assert_eq!(only(&text), told, "{text}");
+    }
+    let idle = format!("{BASE}[site.forward]\nupgrade = false\n");
+    assert!(only(&idle).contains("no `forward`, because there is no `pool`"));
 }

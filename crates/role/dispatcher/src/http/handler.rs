@@ -10,7 +10,7 @@ use skep_config::DispatchMode;
 use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
 use skep_http::RequestHead;
 use skep_http::forward::{Claims, Forward, HostPolicy, upgrade_of};
-use skep_proxy::{ReplyRules, WorkerGroup};
+use skep_proxy::{ForwardError, ReplyRules, WorkerGroup};
 use skep_telemetry::CoreCounters;
 
 use crate::service::{DispatchSettings, Dispatcher};
@@ -58,7 +58,14 @@ impl DispatcherHandler {
         let trusts = self.with_settings(|settings| settings.trust_forwarded);
         let claims = if trusts { Claims::Extend } else { Claims::Replace };
         let forward = forward(exchange.conn().peer(), claims);
-        self.nodes.forward(request, exchange, &forward, &ReplyRules::default()).await
+        match self.nodes.forward(request, exchange, &forward, &ReplyRules::default()).await {
+            Ok(()) => Ok(()),
+            Err(ForwardError::Exchange(error)) => Err(error),
+            Err(ForwardError::Refused(refused)) => {
+                exchange.reply.write().plain(refused.status, &refused.lines);
+                Ok(())
+            }
+        }
     }
 }
 

@@ -9,6 +9,8 @@ pub(crate) mod hosts;
 pub(crate) mod object;
 pub(crate) mod origin_backend;
 pub(crate) mod peer;
+pub(crate) mod pool_backend;
+pub(crate) mod pools;
 pub(crate) mod purges;
 pub(crate) mod resource;
 pub(crate) mod route;

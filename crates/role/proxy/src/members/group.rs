@@ -1,5 +1,6 @@
 //! A group: its state behind a lock, what it publishes, and the workers' reports.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -118,6 +119,12 @@ impl Group {
         // A panic under the lock is a bug of ours; what it left is a table
         // whose own checks hold, and better than no group.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.words.group, self.name)
     }
 }
 
