@@ -28,3 +28,7 @@ pub(crate) const REPORT_READS_MAX: u32 = 16;
 /// Bytes of one reply that count as load, at most: 1 TiB. A member may announce 2^64, and
 /// a million of these must not overflow a sum.
 pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;
+
+/// Lines of one member's standard error that are logged in a second: a page that complains in a loop
+/// must not fill the disk.
+pub(crate) const STDERR_LINES_PER_S: u64 = 20;

@@ -40,7 +40,7 @@ impl PoolBackend {
         pools: &PoolMap,
         response_headers: &[&(String, String)],
     ) -> Option<Self> {
-        let Pool { group, trusts_claims } = pools.get(backend.pool.as_ref()?)?.clone();
+        let Pool { group, trusts_claims, .. } = pools.get(backend.pool.as_ref()?)?.clone();
         let forward = &backend.forward;
         let prefix = |prefix: &Option<String>| {
             let path = prefix.as_deref().unwrap_or_default().trim_end_matches('/');
@@ -126,7 +126,7 @@ mod tests {
              [[pool]]\nname = 'p'\n"
         );
         let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let pools = Pools::new(1).prepare(&config);
+        let pools = Pools::new(1).prepare(&config).unwrap();
         let backend = &config.sites[0].routes[0].backend;
         PoolBackend::new(backend, &pools, &[]).unwrap()
     }

@@ -6,12 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use skep_cluster::{HealthSettings, MembershipSettings};
 use skep_config::{Config, POLICY_NAMES, PoolConfig, PoolHealthConfig, ServerConfig};
 use skep_proxy::{
-    CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec,
-    QueueSettings, retry_budget,
+    CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberProtocol,
+    MemberSpec, QueueSettings, retry_budget,
 };
 use skep_serve::WorkerHandle;
 use skep_units::stable_hash;
 use skep_upstream::PoolLimits;
+
+use crate::model::pool_protocol::{PoolError, protocol};
 
 /// The words of operators for a pool and what is in it.
 static WORDS: GroupWords = GroupWords { group: "pool", member: "server" };
@@ -25,6 +27,8 @@ pub(crate) struct Pool {
     pub(crate) group: Arc<Group>,
     /// Whether clients are believed what they say about where a request came from.
     pub(crate) trusts_claims: bool,
+    /// What the config says of it.
+    spec: GroupSpec,
 }
 
 /// The pools of a node; shared by all workers.
@@ -44,29 +48,34 @@ impl Pools {
 
     /// The pools of a config: those that there are already, and new ones, which get no requests
     /// before [`Pools::adopt`].
-    pub(crate) fn prepare(&self, config: &Config) -> PoolMap {
+    ///
+    /// # Errors
+    /// A secret cannot be read.
+    pub(crate) fn prepare(&self, config: &Config) -> Result<PoolMap, PoolError> {
         let current = self.lock();
-        let prepared = |pool: &PoolConfig| Pool {
-            group: match current.get(&pool.name) {
+        let prepared = |pool: &PoolConfig| {
+            let spec = spec(config, pool)?;
+            let group = match current.get(&pool.name) {
                 Some(current) => Arc::clone(&current.group),
                 None => {
                     // Pools must not be checked in step.
                     let seed = self.seed ^ stable_hash(pool.name.as_bytes(), 0);
-                    Group::new(&pool.name, &WORDS, spec(config, pool), seed)
+                    Group::new(&pool.name, &WORDS, spec.clone(), seed)
                 }
-            },
-            trusts_claims: pool.trust_forwarded,
+            };
+            let trusts_claims = pool.trust_forwarded;
+            Ok((pool.name.clone(), Pool { group, trusts_claims, spec }))
         };
-        config.pools.iter().map(|pool| (pool.name.clone(), prepared(pool))).collect()
+        config.pools.iter().map(prepared).collect()
     }
 
     /// `pools`, made for `config`, are in force from now on.
     pub(crate) fn adopt(&self, config: &Config, pools: PoolMap) {
         let mut current = self.lock();
         for pool in &config.pools {
-            let Some(Pool { group, .. }) = pools.get(&pool.name) else { continue };
+            let Some(Pool { group, spec, .. }) = pools.get(&pool.name) else { continue };
             if current.contains_key(&pool.name) {
-                group.reload(spec(config, pool));
+                group.reload(spec.clone());
             } else if let Some(checker) = self.checker.get() {
                 group.start_checks(checker);
             }
@@ -98,7 +107,7 @@ impl Pools {
     }
 }
 
-fn spec(config: &Config, pool: &PoolConfig) -> GroupSpec {
+fn spec(config: &Config, pool: &PoolConfig) -> Result<GroupSpec, PoolError> {
     let member = |server: &ServerConfig| MemberSpec {
         name: server.name.clone(),
         address: server.address,
@@ -107,13 +116,14 @@ fn spec(config: &Config, pool: &PoolConfig) -> GroupSpec {
         requests_max: server.connections_max,
     };
     let members = pool.servers.iter().map(member).collect();
-    GroupSpec { settings: settings(config, pool), members }
+    Ok(GroupSpec { settings: settings(config, pool, protocol(pool)?), members })
 }
 
-fn settings(config: &Config, pool: &PoolConfig) -> GroupSettings {
+fn settings(config: &Config, pool: &PoolConfig, protocol: MemberProtocol) -> GroupSettings {
     let retry_after_s = config.limits.retry_after_s;
     let servers = pool.servers.iter();
     GroupSettings {
+        protocol,
         policy: pool.policy.clone(),
         policies: (POLICY_NAMES, ""),
         loads: LoadMeasure::Counted,
