@@ -14,6 +14,7 @@
 //! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
 //! - [`fake::FakeNode`]: a node that has the key and does as the test likes.
 //! - [`flood`]: millions of requests for objects that are one byte string.
+//! - [`app::App`]: a server of an application that nodes pass requests to.
 //! - [`origin::Origin`]: a web server that nodes get their bytes from.
 //! - [`liar::Liar`]: a web server that writes any bytes at any pace.
 //! - [`direct::DirectCluster`]: dispatchers and nodes on the machines of a test bed.
@@ -30,6 +31,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test harness fails by panicking")]
 
 mod acceptor;
+pub mod app;
 pub mod cache;
 pub mod content;
 pub mod direct;

@@ -10,8 +10,8 @@ use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, Purged, Role, ServiceStatus,
-    Token, Traffic,
+    NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus, Purged, Role,
+    ServerStatus, ServiceStatus, Token, Traffic,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
@@ -81,6 +81,7 @@ impl Control for Management {
             direct: running.parts.direct_dispatch.status(),
             cache: running.parts.cluster_cache.status(),
             loads: running.parts.reporting.status(),
+            pools: pools(running),
         }
     }
 
@@ -138,6 +139,14 @@ impl Control for Management {
 
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError> {
         self.service(service)?.group().set_policy(policy).map_err(refusal)
+    }
+
+    fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
+        self.pool(pool)?.drain(name).map_err(refusal)
+    }
+
+    fn resume_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
+        self.pool(pool)?.resume(name).map_err(refusal)
     }
 
     fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
@@ -202,6 +211,20 @@ impl Management {
         })
     }
 
+    fn pool(&self, name: &str) -> Result<Arc<Group>, ControlError> {
+        let pools = self.0.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
+        let names = || pools.iter().map(|pool| pool.name());
+        if let Some(pool) = pools.iter().find(|pool| pool.name() == name) {
+            return Ok(Arc::clone(pool));
+        }
+        let what = match names().collect::<Vec<_>>().join(", ").as_str() {
+            "" => "this process has no pools: ask a node whose sites lead to some".to_owned(),
+            known => format!("no pool {name:?}; the pools: {known}"),
+        };
+        let did_you_mean = skep_units::nearest(name, names()).map(str::to_owned);
+        Err(ControlError::NotFound { what, did_you_mean })
+    }
+
     fn service_names(&self) -> Vec<&str> {
         self.0.parts.dispatchers.iter().map(|dispatcher| dispatcher.name()).collect()
     }
@@ -255,6 +278,42 @@ fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option
         cache_lookups_total: snapshot.totals.cache_lookups(),
         sites: config.sites.iter().map(site).collect(),
     })
+}
+
+fn pools(running: &Running) -> Vec<PoolStatus> {
+    let pools = running.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
+    let status = |pool: &Arc<Group>| {
+        let (queued, refused_total) = pool.queued();
+        let name = pool.name();
+        PoolStatus {
+            name: name.to_owned(),
+            policy: pool.policy(),
+            queued_requests: queued as u64,
+            refused_total,
+            servers: pool.members().into_iter().map(|it| server_status(name, it)).collect(),
+        }
+    };
+    pools.iter().map(status).collect()
+}
+
+fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
+    ServerStatus {
+        name: server.name,
+        pool: pool.to_owned(),
+        address: server.address,
+        state: NodeState::from_word(&server.state).unwrap_or(NodeState::Down),
+        reason: server.reason,
+        since_ms: server.since_ms,
+        weight: server.weight,
+        share_permille: server.share_permille,
+        connections: server.connections,
+        connections_max: server.connections_max,
+        tunnels: server.tunnels,
+        requests_total: server.requests,
+        failures_total: server.failures,
+        bytes_total: server.bytes,
+        latency_us: server.latency_us,
+    }
 }
 
 fn service_status(dispatcher: &Dispatcher) -> ServiceStatus {

@@ -12,6 +12,8 @@ mod origin_faults;
 mod origin_targets;
 mod origin_words;
 mod origins;
+mod pool_faults;
+mod pools;
 mod privileges;
 mod ranges_conditions;
 mod rewritten;

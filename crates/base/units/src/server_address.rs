@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn what_others_can_reach_is_not_local() {
-        let of = |text: &str| text.parse::<ServerAddress>().map(|it| (it.is_local(), it.is_specified()));
+        let of =
+            |text: &str| text.parse::<ServerAddress>().map(|it| (it.is_local(), it.is_specified()));
         assert_eq!(of("unix:/a"), Ok((true, true)));
         assert_eq!(of("127.0.0.1:1"), Ok((true, true)));
         assert_eq!(of("[::ffff:127.0.0.1]:1"), Ok((true, true)));

@@ -70,6 +70,7 @@ pub(crate) fn process() -> ProcessStatus {
         direct: None,
         cache: None,
         loads: Vec::new(),
+        pools: Vec::new(),
         services: vec![ServiceStatus {
             name: "web".into(),
             listen: vec![([127, 0, 0, 1], 8080).into()],

@@ -13,8 +13,31 @@ const NO_REQUEST: u16 = 0;
 
 /// Asks for [`ValuesReply`]: whether the application multiplexes, which all know.
 pub const GET_VALUES: [u8; 25] = [
-    VERSION, KIND_GET_VALUES, 0, 0, 0, 17, 0, 0, // 15 bytes of a name, none of a value
-    15, 0, b'F', b'C', b'G', b'I', b'_', b'M', b'P', b'X', b'S', b'_', b'C', b'O', b'N', b'N', b'S',
+    VERSION,
+    KIND_GET_VALUES,
+    0,
+    0,
+    0,
+    17,
+    0,
+    0, // 15 bytes of a name, none of a value
+    15,
+    0,
+    b'F',
+    b'C',
+    b'G',
+    b'I',
+    b'_',
+    b'M',
+    b'P',
+    b'X',
+    b'S',
+    b'_',
+    b'C',
+    b'O',
+    b'N',
+    b'N',
+    b'S',
 ];
 
 /// Reads the answer to [`GET_VALUES`]: its header says all.

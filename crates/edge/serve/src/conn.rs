@@ -10,9 +10,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
+use skep_units::ServerAddress;
 use socket2::SockRef;
 use tokio::io::Interest;
-use skep_units::ServerAddress;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::admission::Permit;
@@ -20,9 +20,9 @@ use crate::deadline::{TimeoutCause, Timer};
 use crate::limits::{
     BACKLOG_RETRY_MS, LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_TURN_BYTES_MAX, UNSENT_BYTES_MAX,
 };
-use crate::stream::Stream;
 use crate::output::{Output, Piece};
 use crate::pace::{Pace, PaceVerdict, Progress, Taken};
+use crate::stream::Stream;
 use crate::tcp;
 use crate::worker::Worker;
 
@@ -76,12 +76,13 @@ impl Conn {
             ServerAddress::Tcp(address) => tokio::time::timeout(limit, TcpStream::connect(address))
                 .await
                 .map(|stream| stream.map(|stream| (Stream::Tcp(stream), address))),
-            ServerAddress::Unix(path) => tokio::time::timeout(limit, connect_unix(path.as_path()))
-                .await
-                .map(|stream| stream.map(|stream| (Stream::Unix(stream, Cell::new(0)), NO_ADDRESS))),
+            ServerAddress::Unix(path) => {
+                tokio::time::timeout(limit, connect_unix(path.as_path())).await.map(|stream| {
+                    stream.map(|stream| (Stream::Unix(stream, Cell::new(0)), NO_ADDRESS))
+                })
+            }
         };
-        let (stream, peer) =
-            connected.map_err(|_| ConnError::Expired(TimeoutCause::Connect))??;
+        let (stream, peer) = connected.map_err(|_| ConnError::Expired(TimeoutCause::Connect))??;
         if let Stream::Tcp(stream) = &stream {
             stream.set_nodelay(true)?;
             SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
@@ -89,12 +90,7 @@ impl Conn {
         Ok(Self::new(worker, stream, peer, None))
     }
 
-    fn new(
-        worker: &Rc<Worker>,
-        stream: Stream,
-        peer: SocketAddr,
-        permit: Option<Permit>,
-    ) -> Self {
+    fn new(worker: &Rc<Worker>, stream: Stream, peer: SocketAddr, permit: Option<Permit>) -> Self {
         let (timer_key, timer) = worker.deadlines().add();
         let (worker, progress) = (Rc::clone(worker), RefCell::default());
         let resets = Cell::new(false);
@@ -238,6 +234,25 @@ impl Conn {
     /// worth a wait.
     pub fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
         Ok(rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    /// Ready when the peer has closed its side, or broken off: for who waits for something else on its
+    /// behalf. Behind bytes that were not read it can't be seen.
+    pub fn poll_closed(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut byte = [0u8; 1];
+        loop {
+            if ready!(self.stream.poll_read_ready(&mut reborrow(cx))).is_err() {
+                return Poll::Ready(());
+            }
+            let peeked = self.stream.try_io(Interest::READABLE, || {
+                Ok(rustix::net::recv(&self.stream, &mut byte[..], RecvFlags::PEEK)?.1)
+            });
+            match peeked {
+                Ok(1..) => return Poll::Pending,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
     }
 
     /// Whether the peer has closed, or sent unexpected bytes. For idle connections in a pool.

@@ -72,7 +72,10 @@ impl Pool {
     /// # Errors
     /// Why there is no connection; see [`UpstreamError`].
     #[cfg(test)]
-    pub(crate) async fn checkout(&self, address: impl Into<ServerAddress>) -> Result<PooledConn, UpstreamError> {
+    pub(crate) async fn checkout(
+        &self,
+        address: impl Into<ServerAddress>,
+    ) -> Result<PooledConn, UpstreamError> {
         let address = address.into();
         match self.reuse(address) {
             Some(lease) => Ok(lease),
@@ -119,7 +122,10 @@ impl Pool {
     ///
     /// # Errors
     /// Why there is no connection; see [`UpstreamError`].
-    pub async fn dial(&self, address: impl Into<ServerAddress>) -> Result<PooledConn, UpstreamError> {
+    pub async fn dial(
+        &self,
+        address: impl Into<ServerAddress>,
+    ) -> Result<PooledConn, UpstreamError> {
         let address = address.into();
         let slot = self.slot(address);
         let limits = self.limits.get();

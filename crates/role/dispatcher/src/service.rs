@@ -189,6 +189,8 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
             false => (POLICY_NAMES, ""),
         },
         loads: if is_direct { LoadMeasure::Reported } else { LoadMeasure::Counted },
+        // It may still read: what is sent, nodes decide.
+        gives_up: false,
         names_member: service.node_header,
         retries_max: service.retries_max,
         retry_budget: retry_budget(service.retry_budget_percent),

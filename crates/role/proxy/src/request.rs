@@ -180,7 +180,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
     async fn run(&mut self) -> Result<(), ForwardError> {
         let mut refusal = Refusal::NoMember;
         loop {
-            let Some(in_flight) = self.admit().await else { break };
+            let Some(in_flight) = self.admit().await? else { break };
             if !self.tried.is_empty() {
                 self.group.counters().inc(Counter::UpstreamRetries);
             }

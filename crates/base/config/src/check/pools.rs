@@ -76,7 +76,8 @@ pub(super) fn scripts_have_a_place(config: &Config, clashes: &mut Vec<Conflict>)
         {
             let at = [Key("pool"), Nth(i), Key("protocol")];
             let clash = Conflict::new(&at, "`root` in [pool.fastcgi]", "none");
-            let how = "the folder of the scripts, as the application sees it; or script = \"below\"";
+            let how =
+                "the folder of the scripts, as the application sees it; or script = \"below\"";
             clashes.push(clash.hint(how.to_owned()));
         }
         if fastcgi.root.as_ref().is_some_and(|root| root.is_relative()) {

@@ -79,9 +79,8 @@ fn ajp(pool: &str, config: &AjpConfig) -> Result<AjpSpec, PoolError> {
 
 fn read_secret(pool: &str, path: &Path) -> Result<Secret, PoolError> {
     let (pool, path) = (pool.to_owned(), path.to_owned());
-    let read = std::fs::metadata(&path).and_then(|data| {
-        Ok((data.permissions().mode(), std::fs::read_to_string(&path)?))
-    });
+    let read = std::fs::metadata(&path)
+        .and_then(|data| Ok((data.permissions().mode(), std::fs::read_to_string(&path)?)));
     let (mode, text) = match read {
         Ok(read) => read,
         Err(cause) => return Err(PoolError::SecretUnreadable { pool, path, cause }),
@@ -117,7 +116,10 @@ mod tests {
         let public = read("a", 0o644).unwrap_err().to_string();
         assert!(public.contains("\"app\"") && public.contains("chmod o="), "{public}");
         for text in ["", "\n", "a\nb", "a\0"] {
-            assert!(matches!(read(text, 0o600), Err(PoolError::SecretMalformed { .. })), "{text:?}");
+            assert!(
+                matches!(read(text, 0o600), Err(PoolError::SecretMalformed { .. })),
+                "{text:?}"
+            );
         }
         let missing = read_secret("app", Path::new("/nowhere/secret"));
         assert!(matches!(missing, Err(PoolError::SecretUnreadable { .. })));

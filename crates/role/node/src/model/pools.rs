@@ -127,6 +127,7 @@ fn settings(config: &Config, pool: &PoolConfig, protocol: MemberProtocol) -> Gro
         policy: pool.policy.clone(),
         policies: (POLICY_NAMES, ""),
         loads: LoadMeasure::Counted,
+        gives_up: true,
         names_member: false,
         retries_max: pool.retries_max,
         retry_budget: retry_budget(pool.retry_budget_percent),

@@ -1,6 +1,5 @@
 //! An operator's commands to a running group, as called by the admin API.
 
-
 use skep_cluster::{Member, MembershipError};
 use skep_http::Host;
 use skep_policy::UnknownPolicy;

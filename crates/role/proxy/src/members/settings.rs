@@ -1,6 +1,5 @@
 //! An operator's settings of a group, in the form that the request path reads.
 
-
 use skep_cluster::{MembershipSettings, RetryBudgetSettings};
 use skep_units::ServerAddress;
 use skep_upstream::PoolLimits;
@@ -48,6 +47,8 @@ pub struct GroupSettings {
     pub policies: (&'static [&'static str], &'static str),
     /// Where a member's current load is read.
     pub loads: LoadMeasure,
+    /// Whether a client that closes its side while it waits has left, so that its request is given up.
+    pub gives_up: bool,
     /// Whether replies name the member that they come from, as `X-Skep-Node`.
     pub names_member: bool,
     /// Other members that an idempotent request is tried on after its first failed.

@@ -1,6 +1,5 @@
 //! The displayed state of members: `skep status`, `skep node list`, the admin API.
 
-
 use serde::{Deserialize, Serialize};
 use skep_units::ServerAddress;
 

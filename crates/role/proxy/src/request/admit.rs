@@ -1,32 +1,39 @@
 //! Admission of a request to a member: at once, or after a wait in the group's queue.
 
 use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use skep_engine::ExchangeError;
 use tokio::time::timeout_at;
 
 use super::Trip;
+use super::fault::left;
 use super::in_flight::InFlight;
 use crate::members::settings::QueueSettings;
 
 impl<'a> Trip<'a, '_, '_, '_> {
     /// A member that was not tried yet; waits while all of those have as many requests as they may
     /// have, or were not checked yet. `None`: there is none, or the wait is over.
-    pub(super) async fn admit(&mut self) -> Option<InFlight<'a>> {
+    ///
+    /// # Errors
+    /// The client left while it waited.
+    pub(super) async fn admit(&mut self) -> Result<Option<InFlight<'a>>, ExchangeError> {
         let queue = &self.group.group().queue;
         if queue.waiting() == 0
             && let Some(in_flight) = self.try_admit()
         {
             let is_first = self.tried.is_empty();
             let began = if is_first { self.began } else { self.note_wait() };
-            return Some(in_flight.since(began));
+            return Ok(Some(in_flight.since(began)));
         }
-        let in_flight = self.wait_in_queue().await;
+        let in_flight = self.wait_in_queue().await?;
         if in_flight.is_none() {
             queue.refuse();
         }
         let began = self.note_wait();
-        Some(in_flight?.since(began))
+        Ok(in_flight.map(|in_flight| in_flight.since(began)))
     }
 
     /// Records how long the request has waited until now.
@@ -48,22 +55,31 @@ impl<'a> Trip<'a, '_, '_, '_> {
         }
     }
 
-    async fn wait_in_queue(&self) -> Option<InFlight<'a>> {
-        let QueueSettings { requests_max, timeout_ms } =
-            self.group.balancer().sync().settings.queue;
+    async fn wait_in_queue(&self) -> Result<Option<InFlight<'a>>, ExchangeError> {
+        let in_force = Rc::clone(self.group.balancer().sync());
+        let QueueSettings { requests_max, timeout_ms } = in_force.settings.queue;
+        let gives_up = in_force.settings.gives_up;
         let may_wait = || self.group.balancer().may_wait(&self.tried);
         if !may_wait() {
-            return self.try_admit();
+            return Ok(self.try_admit());
         }
-        let place = self.group.group().queue.enter(requests_max)?;
+        let Some(place) = self.group.group().queue.enter(requests_max) else { return Ok(None) };
+        let client = self.exchange.conn();
         let deadline = tokio::time::Instant::now() + Duration::from_millis(timeout_ms);
         loop {
-            timeout_at(deadline, poll_fn(|cx| place.poll_turn(cx))).await.ok()?;
+            let turn = poll_fn(|cx| match (place.poll_turn(cx), gives_up) {
+                (Poll::Pending, true) => client.poll_closed(cx).map(|()| Err(left())),
+                (turn, _) => turn.map(Ok),
+            });
+            match timeout_at(deadline, turn).await {
+                Ok(turn) => turn?,
+                Err(_) => return Ok(None),
+            }
             if let Some(in_flight) = self.try_admit() {
-                return Some(in_flight);
+                return Ok(Some(in_flight));
             }
             if !may_wait() {
-                return None;
+                return Ok(None);
             }
             if !self.tried.is_empty() {
                 place.pass_on();

@@ -9,7 +9,7 @@ use skep_serve::{Conn, TimeoutCause};
 
 use crate::members::cause::Cause;
 use crate::members::settings::GroupSettings;
-use crate::request::fault::AttemptFault;
+use crate::request::fault::{AttemptFault, left};
 use crate::request::in_flight::InFlight;
 use crate::request::passage::Asked;
 
@@ -46,6 +46,9 @@ pub(super) trait Leg {
 
     /// Whether the response was read to its end.
     fn is_complete(&self) -> bool;
+
+    /// Whether the response is one of events, which come when there are some.
+    fn is_event_stream(&self) -> bool;
 
     /// Time without a byte of the member that is a fault of its, in milliseconds.
     fn timeout_ms(&self, settings: &GroupSettings) -> u64;
@@ -93,7 +96,7 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
                 Poll::Ready(received) => received?,
                 Poll::Pending => {
                     self.arm();
-                    return Poll::Pending;
+                    return self.poll_left(cx).map(Err);
                 }
             }
             if self.leg.is_complete() {
@@ -135,6 +138,15 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
             self.is_armed &= !reply.is_begun();
             Poll::Ready(received)
         })
+    }
+
+    /// Ready when the client has left: nobody waits for the response any more.
+    fn poll_left(&self, cx: &TaskContext<'_>) -> Poll<AttemptFault> {
+        let may_leave = !self.exchange.reply.is_begun() || self.leg.is_event_stream();
+        if !may_leave || !self.leg.is_uploaded() || !self.in_flight.target().settings().gives_up {
+            return Poll::Pending;
+        }
+        self.exchange.conn().poll_closed(cx).map(|()| AttemptFault::Client(left()))
     }
 
     /// From now on the attempt waits for the member. Not while the member still waits for the

@@ -1,5 +1,7 @@
 //! The faults on the way to a member and back.
 
+use std::io;
+
 use skep_engine::ExchangeError;
 use skep_http::Reject;
 use skep_serve::ConnError;
@@ -13,6 +15,12 @@ pub(super) enum AttemptFault {
     Client(ExchangeError),
     /// The member failed.
     Member(Cause),
+}
+
+/// The client closed while it waited.
+pub(super) fn left() -> ExchangeError {
+    let error = io::Error::new(io::ErrorKind::ConnectionAborted, "it left while it waited");
+    ExchangeError::Client(ConnError::Io(error))
 }
 
 impl From<ExchangeError> for AttemptFault {

@@ -288,6 +288,10 @@ impl Leg for GatewayLeg {
         self.stage == Stage::Complete
     }
 
+    fn is_event_stream(&self) -> bool {
+        self.passage.is_event_stream()
+    }
+
     fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
         match self.stage {
             Stage::Head => settings.response_timeout_ms,

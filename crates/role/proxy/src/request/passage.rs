@@ -45,6 +45,11 @@ impl Passage {
         self.framing == Some(ResponseFraming::Chunked)
     }
 
+    /// Whether it may be silent for as long as a tunnel: events come when there are some.
+    pub(super) fn is_event_stream(&self) -> bool {
+        self.is_event_stream
+    }
+
     /// Time without a byte of the body that is a fault of the member, in milliseconds.
     pub(super) fn silence_ms_max(&self, settings: &GroupSettings) -> u64 {
         match self.is_event_stream {

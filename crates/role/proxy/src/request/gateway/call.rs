@@ -37,7 +37,8 @@ pub(super) fn with_request<R>(
     let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
     let is_tls = is_tls(head, forward);
     // `OPTIONS *` and absolute targets are not what applications take.
-    let sent = [head.path, if head.query.is_some() { b"?" } else { b"" }, head.query.unwrap_or(b"")];
+    let sent =
+        [head.path, if head.query.is_some() { b"?" } else { b"" }, head.query.unwrap_or(b"")];
     job(&GatewayRequest {
         method: head.method,
         target: &sent.concat(),
@@ -118,7 +119,8 @@ mod tests {
     #[test]
     fn only_trusted_peers_say_who_the_client_is() {
         let mut slots = FieldSlots::new();
-        let head = b"GET /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6, 192.0.2.1, 10.0.0.1\r\n\
+        let head =
+            b"GET /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6, 192.0.2.1, 10.0.0.1\r\n\
                      X-Forwarded-Proto: https\r\n\r\n";
         let head = parse_request(&mut slots, head, &HeadLimits::default()).unwrap();
         let peer: SocketAddr = "192.0.2.9:4711".parse().unwrap();
@@ -136,7 +138,8 @@ mod tests {
     #[test]
     fn fields_are_those_of_the_next_hop() {
         let mut slots = FieldSlots::new();
-        let head = b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: x-hop\r\nX-Hop: 1\r\nProxy: http://e\r\n\
+        let head =
+            b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: x-hop\r\nX-Hop: 1\r\nProxy: http://e\r\n\
                      Accept: text/html\r\n\r\n";
         let head = parse_request(&mut slots, head, &HeadLimits::default()).unwrap();
         let mut lines = Vec::new();
