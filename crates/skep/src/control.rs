@@ -323,16 +323,17 @@ fn service_status(dispatcher: &Dispatcher) -> ServiceStatus {
         listen: status.listen,
         dispatch: status.dispatch,
         policy: status.policy,
-        nodes: status.nodes.into_iter().map(|node| node_status(&name, node)).collect(),
+        nodes: status.nodes.into_iter().filter_map(|node| node_status(&name, node)).collect(),
         name,
     }
 }
 
-fn node_status(service: &str, node: MemberStatus) -> NodeStatus {
-    NodeStatus {
+/// `None`: it is at no IP address, where no node is.
+fn node_status(service: &str, node: MemberStatus) -> Option<NodeStatus> {
+    Some(NodeStatus {
         name: node.name,
         service: service.to_owned(),
-        address: node.address,
+        address: node.address.tcp()?,
         public_address: node.public_address,
         // A word that is not known here is one of a node without requests.
         state: NodeState::from_word(&node.state).unwrap_or(NodeState::Down),
@@ -352,5 +353,5 @@ fn node_status(service: &str, node: MemberStatus) -> NodeStatus {
         failures_total: node.failures,
         bytes_total: node.bytes,
         latency_us: node.latency_us,
-    }
+    })
 }

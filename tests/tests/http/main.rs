@@ -5,6 +5,7 @@ mod cli;
 mod cut_short;
 mod faults;
 mod files;
+mod gateways;
 mod http_strictness;
 mod limits;
 mod memory;

@@ -60,6 +60,9 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["site"], sites::folders_are_not_fetched),
     (&["pool.name"], pools::pools_have_names_of_their_own),
     (&["pool.server"], pools::servers_are_told_apart),
+    (&["pool.protocol", "pool.fastcgi", "pool.ajp"], pools::protocols_have_their_tables),
+    (&["pool.protocol", "pool.fastcgi"], pools::scripts_have_a_place),
+    (&["pool.protocol", "pool.ajp", "pool.server"], pools::ajp_beyond_this_machine_has_a_secret),
     (
         &["pool.health.timeout_ms", "pool.health.interval_ms"],
         pools::checks_of_servers_do_not_overlap,

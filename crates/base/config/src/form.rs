@@ -252,6 +252,16 @@ pub(crate) fn field_name(text: &str) -> FormResult {
     require(!ours, "the server sets this field itself")
 }
 
+/// The name of a CGI parameter (RFC 3875 4.1), or a hint. Those that a request decides are not for a
+/// config.
+pub(crate) fn param_name(text: &str) -> FormResult {
+    const OURS: &[&str] = &["CONTENT_LENGTH", "CONTENT_TYPE", "REQUEST_METHOD", "QUERY_STRING"];
+    let in_alphabet = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let fits = !text.is_empty() && text.len() <= STRING_BYTES_MAX && text.bytes().all(in_alphabet);
+    require(fits, "names of parameters are letters, digits and `_`")?;
+    require(!OURS.contains(&text), "the request decides it")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,7 @@ mod check;
 mod config;
 mod error;
 mod form;
+mod gateways;
 mod kind;
 pub mod limits;
 mod number;
@@ -37,6 +38,7 @@ mod write;
 
 pub use config::changes_needing_restart;
 pub use error::{ConfigError, ConfigErrors, ErrorKind};
+pub use gateways::{AjpConfig, FcgiConfig};
 pub use kind::{Form, Kind};
 pub use number::{Unit, parse_duration_ms, parse_size};
 pub use pools::{ForwardConfig, PoolConfig, PoolHealthConfig, ServerConfig};
@@ -50,5 +52,6 @@ pub use schema::{
 pub use section::{Setting, TableDoc};
 pub use words::{
     AccessLogTarget, Attach, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode, Level, LogFormat,
-    POLICY_NAMES, PoolProtocol, SameSite, StickyBy, StoreKind, Symlinks, UnderscoreFields,
+    POLICY_NAMES, PoolProtocol, SameSite, ScriptWord, StickyBy, StoreKind, Symlinks,
+    UnderscoreFields,
 };

@@ -1,9 +1,8 @@
 //! The settings of pools, and of routes that lead to them: a part of the settings table.
 
-use std::net::SocketAddr;
+use skep_units::{ServerAddress, WEIGHT_MAX};
 
-use skep_units::WEIGHT_MAX;
-
+use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, count, ms, number, word};
 use crate::number::Unit;
 use crate::section::Row;
@@ -19,7 +18,7 @@ table! {
         name: String => Kind::Text(Form::Name), live;
         /// What its servers speak.
         protocol: PoolProtocol = PoolProtocol::Http
-            => Kind::Word { known: PoolProtocol::WORDS, later: PoolProtocol::WORDS_LATER }, restart;
+            => word(PoolProtocol::WORDS), restart;
         /// How the server is chosen; the names are those of a service's `policy`.
         policy: String = "least-outstanding".into() => word(POLICY_NAMES), live;
         /// Whether Forwarded and X-Forwarded-* of clients are believed and extended. Only behind
@@ -55,6 +54,10 @@ table! {
         health: PoolHealthConfig, live;
         /// How the requests of a session stay at one server.
         sticky: StickyConfig, live;
+        /// FastCGI.
+        fastcgi: FcgiConfig, live;
+        /// AJP.
+        ajp: AjpConfig, live;
         /// The servers. A pool without any answers 503.
         servers: Vec<ServerConfig>, live;
     }
@@ -65,8 +68,9 @@ table! {
     ServerConfig at "server" {
         /// Its name, for commands, logs and metrics.
         name: String => Kind::Text(Form::Name), live;
-        /// Where nodes connect to it.
-        address: SocketAddr => Kind::Address, live;
+        /// Where nodes connect to it: an IP address and a port, or a Unix socket
+        /// (`"unix:/run/php/php8.2-fpm.sock"`), for which `machine.groups` may be needed.
+        address: ServerAddress => Kind::ServerAddress, live;
         /// Its share of the work under weighted policies, against the other servers' weights.
         weight: u32 = 1 => count(1..=WEIGHT_MAX as u64), live;
         /// Requests and upgraded connections that one node has there at a time. More wait in the
@@ -78,7 +82,9 @@ table! {
 table! {
     /// How nodes watch the servers of a pool.
     PoolHealthConfig at "health" {
-        /// Path that checks ask for; unset, a server that takes a connection is good. An answer of
+        /// Path that checks ask for. Unset, a server that takes a connection is good (`http`), that
+        /// answers GET_VALUES (`fastcgi`), or CPING and `OPTIONS *` with the secret (`ajp`). For
+        /// php-fpm it is its `ping.path`. An answer of
         /// 503 whose body has the word `draining` takes the server out without calling it down.
         path: Option<String> = None => Kind::Text(Form::UrlPath), live;
         /// Field Host of checks; unset, it is the server's address.

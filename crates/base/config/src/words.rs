@@ -87,12 +87,23 @@ words! {
     PoolProtocol {
         /// HTTP/1.1.
         Http = "http",
+        /// FastCGI, as php-fpm.
+        Fcgi = "fastcgi",
+        /// AJP13, as Tomcat.
+        Ajp = "ajp",
     }
 }
 
-impl PoolProtocol {
-    /// Words that later versions will know.
-    pub const WORDS_LATER: &'static [&'static str] = &["fastcgi", "ajp"];
+words! {
+    /// Which script of a FastCGI application runs.
+    ScriptWord {
+        /// The one that the path names.
+        Extension = "extension",
+        /// Always the same.
+        Always = "always",
+        /// None: the application has all paths below one.
+        Below = "below",
+    }
 }
 
 words! {

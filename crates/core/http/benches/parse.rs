@@ -72,6 +72,7 @@ fn forward(limits: &HeadLimits) {
         host: HostPolicy::Keep,
         claims: Claims::Replace,
         target: None,
+        server_name: None,
         upgrade: false,
         without: &[],
         extra: b"",

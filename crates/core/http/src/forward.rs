@@ -55,6 +55,8 @@ pub struct Forward<'a> {
     pub claims: Claims,
     /// Target to send; `None`: the client's path and query as sent.
     pub target: Option<&'a [u8]>,
+    /// Name of the site, for application servers that are told one; `None`: the host's.
+    pub server_name: Option<&'a [u8]>,
     /// Whether an upgrade may pass (never h2c); see [`upgrade_of`].
     pub upgrade: bool,
     /// Fields that are left out; names in any case.
@@ -85,6 +87,27 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Fo
         HostPolicy::Set(host) => host,
     };
     write_field(out, "Host", host);
+    write_client_fields(out, head, forward);
+    write_request_framing(out, head);
+    if let Some(protocols) = upgrade_of(head, forward) {
+        out.extend_from_slice(b"Connection: upgrade\r\n");
+        write_field(out, "Upgrade", protocols);
+    } else if takes_trailers(head) {
+        out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
+    }
+    write_own_fields(out, head, forward);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends what [`write_request`] passes on as fields, as lines, for protocols that have no other
+/// part of a head in common with HTTP: without Host, framing, and what concerns one connection.
+pub fn write_request_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
+    write_client_fields(out, head, forward);
+    write_own_fields(out, head, forward);
+}
+
+/// The client's fields, and what there is to say about the client.
+fn write_client_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     write_end_to_end(out, &head.fields, |name| {
         is_replaced_in_request(name)
             || (forward.claims == Claims::Replace && is_claim(name))
@@ -95,13 +118,10 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Fo
         Claims::Replace | Claims::Extend => write_forwarded(out, head, forward),
         Claims::Keep => write_forwarded_as_sent(out, head, forward),
     }
-    write_request_framing(out, head);
-    if let Some(protocols) = upgrade_of(head, forward) {
-        out.extend_from_slice(b"Connection: upgrade\r\n");
-        write_field(out, "Upgrade", protocols);
-    } else if takes_trailers(head) {
-        out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
-    }
+}
+
+/// Via, and the fields of the config.
+fn write_own_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     out.extend_from_slice(match head.version {
         Version::Http10 => b"Via: 1.0 ",
         Version::Http11 => b"Via: 1.1 ",
@@ -109,7 +129,6 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Fo
     out.extend_from_slice(VIA_NAME.as_bytes());
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(forward.extra);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// The upgrade that [`write_request`] passes on; only then may a 101 come back.

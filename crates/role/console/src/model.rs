@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
+use skep_units::ServerAddress;
 use utoipa::ToSchema;
 
 /// A process of a cluster at one moment.
@@ -350,7 +351,7 @@ pub struct ServerStatus {
     pub pool: String,
     /// Where the node reaches it.
     #[schema(value_type = String)]
-    pub address: SocketAddr,
+    pub address: ServerAddress,
     /// Whether it gets requests.
     pub state: NodeState,
     /// Why it is in that state, where there is something to say.

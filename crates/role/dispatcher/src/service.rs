@@ -11,7 +11,7 @@ use skep_config::{
 };
 use skep_proxy::{
     CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, Groups, LoadMeasure, MemberMetric,
-    MemberSpec, MemberStatus, QueueSettings, register_members, retry_budget,
+    MemberProtocol, MemberSpec, MemberStatus, QueueSettings, register_members, retry_budget,
 };
 use skep_telemetry::Registry;
 use skep_upstream::PoolLimits;
@@ -169,7 +169,7 @@ fn find<'a>(config: &'a Config, name: &str) -> Option<&'a ServiceConfig> {
 fn spec(config: &Config, service: &ServiceConfig) -> GroupSpec {
     let member = |node: &skep_config::NodeConfig| MemberSpec {
         name: node.name.clone(),
-        address: node.address,
+        address: node.address.into(),
         weight: node.weight,
         authority: node.client_authority(),
         requests_max: u32::MAX,
@@ -182,6 +182,7 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
     let is_direct = service.dispatch == DispatchMode::Direct;
     let retry_after_s = config.limits.retry_after_s;
     GroupSettings {
+        protocol: MemberProtocol::Http,
         policy: service.policy.clone(),
         policies: match is_direct {
             true => (DIRECT_POLICY_NAMES, "since it is direct, where nobody reads requests"),

@@ -55,6 +55,7 @@ use backend::partition::Walker;
 use disk::watch::Watcher;
 pub use http::handler::NodeHandler;
 use model::announced::Announced;
+pub use model::pool_protocol::PoolError;
 use model::pools::{PoolMap, Pools};
 use model::purges::Purges;
 pub use model::route::SiteError;
@@ -74,6 +75,9 @@ pub enum NodeError {
     /// A route can't be served.
     #[error(transparent)]
     Site(#[from] SiteError),
+    /// A pool can't be made.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
     /// A thread could not be started.
     #[error("cannot start a thread of the node: {0}")]
     Thread(#[from] std::io::Error),
@@ -113,7 +117,7 @@ impl Node {
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
         let pools = Pools::new(seed, key);
-        let prepared = pools.prepare(config);
+        let prepared = pools.prepare(config)?;
         let catalog = catalog(config, &prepared, &store, &watcher, &purges)?;
         pools.adopt(config, prepared);
         Ok(Arc::new(Self {
@@ -138,7 +142,7 @@ impl Node {
     /// Replaces the sites; on an error the old ones stay. The contents of the memory remain
     /// useful.
     pub fn reload(&self, config: &Config) -> Result<(), NodeError> {
-        let prepared = self.pools.prepare(config);
+        let prepared = self.pools.prepare(config)?;
         let new = catalog(config, &prepared, &self.store, &self.watcher, &self.purges)?;
         self.pools.adopt(config, prepared);
         self.dispatchers.store(Arc::new(dispatchers(config)));

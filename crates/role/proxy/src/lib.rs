@@ -43,6 +43,7 @@ pub use members::control::GroupControlError;
 pub use members::group::Group;
 pub use members::metrics::{Groups, MemberMetric, register_failures, register_members};
 pub use members::node_reports::{HeardReport, NodeReports};
+pub use members::protocol::{AjpSpec, FcgiSpec, MemberProtocol, ScriptSpec, Secret};
 pub use members::session::{InsertedCookie, Sticky};
 pub use members::settings::{
     CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec, QueueSettings,

@@ -15,7 +15,11 @@ mod admit;
 mod attempt;
 mod download;
 mod fault;
+mod gateway;
+mod http_leg;
 mod in_flight;
+mod outbound;
+mod passage;
 mod upload;
 
 use std::future::poll_fn;
@@ -27,6 +31,7 @@ use skep_cluster::Failure;
 use skep_engine::{Exchange, ExchangeError, tunnel};
 use skep_http::forward::{Forward, takes_trailers, upgrade_of};
 use skep_http::{BodyFraming, RequestHead};
+use skep_serve::Conn;
 use skep_telemetry::Counter;
 use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
@@ -35,15 +40,20 @@ use smallvec::SmallVec;
 use crate::limits::{TOLD_PATH_BYTES_MAX, UPLOAD_BYTES_WAITING};
 use crate::members::cause::Cause;
 use crate::members::probe::failure_of;
+use crate::members::protocol::MemberProtocol;
 use crate::members::session::Session;
-use crate::members::settings::GroupWords;
+use crate::members::settings::{GroupSettings, GroupWords};
 use crate::worker_balancer::PickedMember;
 use crate::worker_group::WorkerGroup;
-use attempt::Attempt;
-use download::Asked;
-pub use download::ReplyRules;
+use attempt::{Attempt, Leg};
+use download::Download;
 use fault::AttemptFault;
+use gateway::GatewayLeg;
+use http_leg::HttpLeg;
 use in_flight::InFlight;
+use outbound::Outbound;
+use passage::Asked;
+pub use passage::ReplyRules;
 use upload::Upload;
 
 impl WorkerGroup {
@@ -59,27 +69,43 @@ impl WorkerGroup {
         rules: &ReplyRules<'_>,
     ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
-        exchange.body.keep_trailers();
         let began = Instant::now();
-        let mut upload = Upload::new(exchange.context().worker(), request, forward);
         let in_force = Rc::clone(self.balancer().sync());
         let sticky = in_force.settings.sticky.as_ref();
-        if in_force.settings.reads_ahead && may_read_ahead(request) {
-            poll_fn(|cx| upload.poll_read_ahead(cx, &mut exchange.body)).await?;
-        }
+        let outbound = match self.gateway_settings() {
+            None => {
+                exchange.body.keep_trailers();
+                let mut upload = Upload::new(exchange.context().worker(), request, forward);
+                if in_force.settings.reads_ahead && may_read_ahead(request) {
+                    poll_fn(|cx| upload.poll_read_ahead(cx, &mut exchange.body)).await?;
+                }
+                Outbound::Http(upload)
+            }
+            Some(settings) => {
+                let leg = GatewayLeg::new(settings, request, exchange, forward).await?;
+                Outbound::Gateway(Box::new(leg))
+            }
+        };
         let mut trip = Trip {
             group: self,
             request,
             forward: *forward,
             rules,
             exchange,
-            upload,
+            outbound,
             session: Session::of(request, sticky),
             tried: SmallVec::new(),
             retries: 0,
             began,
         };
         trip.run().await
+    }
+
+    /// The settings in force, if members do not speak HTTP.
+    fn gateway_settings(&self) -> Option<Arc<GroupSettings>> {
+        let mut balancer = self.balancer();
+        let settings = &balancer.sync().settings;
+        (settings.protocol != MemberProtocol::Http).then(|| Arc::clone(settings))
     }
 }
 
@@ -121,12 +147,34 @@ struct Trip<'a, 'c, 'h, 'b> {
     forward: Forward<'a>,
     rules: &'a ReplyRules<'a>,
     exchange: &'a mut Exchange<'c>,
-    upload: Upload,
+    outbound: Outbound,
     session: Session<'a>,
     /// Members that must not be tried (again).
     tried: SmallVec<[NodeId; 4]>,
     retries: u32,
     began: Instant,
+}
+
+/// What becomes of the connection to a member behind a response.
+enum Behind {
+    /// It may carry another request.
+    Idle,
+    /// The member switched protocols; these bytes followed its head.
+    Switched(Vec<u8>),
+    Close,
+}
+
+/// Runs an attempt to its end: with when the member's first byte arrived.
+async fn drive<L: Leg>(
+    conn: &Conn,
+    asked: Asked<'_>,
+    exchange: &mut Exchange<'_>,
+    leg: &mut L,
+    in_flight: &mut InFlight<'_>,
+) -> (Result<(), AttemptFault>, Option<Instant>) {
+    let mut attempt = Attempt::new(conn, asked, exchange, leg, in_flight);
+    let ended = poll_fn(|cx| attempt.poll(cx)).await;
+    (ended, attempt.first_byte)
 }
 
 /// How an attempt ended.
@@ -196,7 +244,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
                 Err((AttemptFault::Member(Cause::Broken), true))
                     if is_kept && self.may_resend() =>
                 {
-                    self.upload.restart(self.request, &self.forward);
+                    self.restart();
                 }
                 Err((AttemptFault::Member(cause), is_silent)) => {
                     in_flight.fail(cause);
@@ -222,10 +270,19 @@ impl<'a> Trip<'a, '_, '_, '_> {
             rules: self.rules,
             begins_session: in_flight.target().begins(&self.session),
         };
-        let mut attempt =
-            Attempt::new(&lease.conn, asked, self.exchange, &mut self.upload, in_flight);
-        let ended = poll_fn(|cx| attempt.poll(cx)).await;
-        let (first_byte, download) = (attempt.first_byte, attempt.download);
+        let (ended, first_byte, behind) = match &mut self.outbound {
+            Outbound::Http(upload) => {
+                let mut leg = HttpLeg { upload, download: Download::new() };
+                let (ended, first_byte) =
+                    drive(&lease.conn, asked, self.exchange, &mut leg, in_flight).await;
+                (ended, first_byte, leg.behind())
+            }
+            Outbound::Gateway(leg) => {
+                let (ended, first_byte) =
+                    drive(&lease.conn, asked, self.exchange, &mut **leg, in_flight).await;
+                (ended, first_byte, if leg.is_reusable() { Behind::Idle } else { Behind::Close })
+            }
+        };
         let is_silent = first_byte.is_none();
         if let Some(first_byte) = first_byte {
             let us = first_byte.duration_since(sent).as_micros() as u64;
@@ -236,11 +293,13 @@ impl<'a> Trip<'a, '_, '_, '_> {
         }
         in_flight.succeed();
         self.succeeded(in_flight.target());
-        if download.is_reusable() && self.upload.is_complete() {
-            lease.give_back(self.group.connections());
-        } else if let Some(behind) = download.into_switched() {
-            let tunnelled = self.tunnel(&lease, behind, in_flight).await;
-            tunnelled.map_err(|error| (error.into(), false))?;
+        match behind {
+            Behind::Idle => lease.give_back(self.group.connections()),
+            Behind::Switched(early) => {
+                let tunnelled = self.tunnel(&lease, early, in_flight).await;
+                tunnelled.map_err(|error| (error.into(), false))?;
+            }
+            Behind::Close => {}
         }
         Ok(())
     }
@@ -291,9 +350,14 @@ impl<'a> Trip<'a, '_, '_, '_> {
         self.request.method.is_idempotent() && self.request.framing == BodyFraming::None
     }
 
+    /// Restores the request for another connection; see [`Trip::may_resend`].
+    fn restart(&mut self) {
+        self.outbound.restart(self.request, &self.forward, self.exchange.conn());
+    }
+
     /// Whether the request may be sent once more, to any member.
     fn may_resend(&self) -> bool {
-        let is_unsent = !self.upload.is_begun();
+        let is_unsent = !self.outbound.is_begun();
         !self.exchange.reply.is_begun() && (self.is_repeatable() || is_unsent)
     }
 
@@ -350,7 +414,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
             counters.inc(Counter::UpstreamTimeouts);
         }
         // A client that does not send its body may be what the member waited for.
-        let has_all = self.request.framing == BodyFraming::None || self.upload.is_complete();
+        let has_all = self.request.framing == BodyFraming::None || self.outbound.is_complete();
         if let Some(failure) = cause.failure().filter(|_| is_silent && has_all) {
             self.report(target, Err(failure));
         }
@@ -364,7 +428,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         if cause != Cause::Broken || !self.may_resend() || !self.may_retry(target) {
             return Ok(Step::Stop(refusal));
         }
-        self.upload.restart(self.request, &self.forward);
+        self.restart();
         Ok(Step::Next(refusal))
     }
 
@@ -372,12 +436,12 @@ impl<'a> Trip<'a, '_, '_, '_> {
     fn tell(&self, target: &PickedMember, cause: Cause) {
         let (group, words) = (self.group.group().name(), self.group.group().words);
         let (name, address) = (target.name(), target.member().address);
-        let (method, reason) = (self.request.method.as_str(), cause.reason());
+        let method = self.request.method.as_str();
         if target.member().may_tell(self.group.now()) {
             let path = self.request.path;
             let path = String::from_utf8_lossy(&path[..path.len().min(TOLD_PATH_BYTES_MAX)]);
             tracing::warn!(
-                "{} {group}: {} {name} ({address}): {reason}: {method} {path}",
+                "{} {group}: {} {name} ({address}): {cause}: {method} {path}",
                 words.group,
                 words.member
             );

@@ -6,9 +6,10 @@ use super::Step::{Key, Nth};
 use super::sites::backends;
 use super::{Conflict, ms, unique_rows};
 use crate::error::ErrorKind;
+use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::pools::ForwardConfig;
 use crate::schema::{BackendConfig, Config};
-use crate::words::{SameSite, StickyBy};
+use crate::words::{PoolProtocol, SameSite, ScriptWord, StickyBy};
 
 /// Fields that are written anew for each request, or that belong to a hop.
 const WRITTEN: &[&str] = &[
@@ -40,10 +41,70 @@ pub(super) fn servers_are_told_apart(config: &Config, clashes: &mut Vec<Conflict
                 let clash = Conflict::new(&at("address"), "an address of its own", found);
                 clashes.push(clash.kind(ErrorKind::Duplicate));
             }
-            if server.address.ip().is_unspecified() || server.address.port() == 0 {
+            if !server.address.is_specified() {
                 let expected = "an address that nodes can connect to";
                 let found = format!("\"{}\"", server.address);
                 clashes.push(Conflict::new(&at("address"), expected, found));
+            }
+        }
+    }
+}
+
+/// Tables of a protocol that the pool does not speak.
+pub(super) fn protocols_have_their_tables(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let others = [
+            ("fastcgi", PoolProtocol::Fcgi, pool.fastcgi != FcgiConfig::default()),
+            ("ajp", PoolProtocol::Ajp, pool.ajp != AjpConfig::default()),
+        ];
+        for (key, _, _) in others.iter().filter(|(_, it, set)| *set && *it != pool.protocol) {
+            let at = [Key("pool"), Nth(i), Key(key)];
+            let expected = format!("no `{key}`, because protocol is \"{}\"", pool.protocol);
+            let clash = Conflict::new(&at, expected, "one");
+            clashes.push(clash.hint(format!("it is for `protocol = \"{key}\"`")));
+        }
+    }
+}
+
+pub(super) fn scripts_have_a_place(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let (fastcgi, script) = (&pool.fastcgi, pool.fastcgi.script);
+        let at = |key| [Key("pool"), Nth(i), Key("fastcgi"), Key(key)];
+        if pool.protocol == PoolProtocol::Fcgi
+            && fastcgi.root.is_none()
+            && script != ScriptWord::Below
+        {
+            let at = [Key("pool"), Nth(i), Key("protocol")];
+            let clash = Conflict::new(&at, "`root` in [pool.fastcgi]", "none");
+            let how =
+                "the folder of the scripts, as the application sees it; or script = \"below\"";
+            clashes.push(clash.hint(how.to_owned()));
+        }
+        if fastcgi.root.as_ref().is_some_and(|root| root.is_relative()) {
+            let expected = "an absolute path, as the application sees it";
+            clashes.push(Conflict::new(&at("root"), expected, "a relative one"));
+        }
+        if !fastcgi.extension.starts_with('.') || fastcgi.extension.len() < 2 {
+            let found = format!("{:?}", fastcgi.extension);
+            clashes.push(Conflict::new(&at("extension"), "a dot and letters", found));
+        }
+        if fastcgi.mount.is_some() && script != ScriptWord::Below {
+            let expected = "no `mount`, because it is for script = \"below\"";
+            clashes.push(Conflict::new(&at("mount"), expected, "one"));
+        }
+    }
+}
+
+/// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
+pub(super) fn ajp_beyond_this_machine_has_a_secret(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let is_open = pool.protocol == PoolProtocol::Ajp && pool.ajp.secret_file.is_none();
+        for (j, server) in pool.servers.iter().enumerate().filter(|_| is_open) {
+            if !server.address.is_local() {
+                let at = [Key("pool"), Nth(i), Key("server"), Nth(j), Key("address")];
+                let expected = "an address of this machine, because there is no secret";
+                let clash = Conflict::new(&at, expected, format!("\"{}\"", server.address));
+                clashes.push(clash.hint("set `secret_file` in [pool.ajp]".to_owned()));
             }
         }
     }

@@ -17,6 +17,7 @@ fn plain() -> Forward<'static> {
         host: HostPolicy::Keep,
         claims: Claims::Replace,
         target: None,
+        server_name: None,
         upgrade: true,
         without: &[],
         extra: b"",

@@ -118,6 +118,7 @@ fn forward(client: SocketAddr, claims: Claims) -> Forward<'static> {
         host: HostPolicy::Keep,
         claims,
         target: None,
+        server_name: None,
         upgrade: true,
         without: &[],
         extra: b"",

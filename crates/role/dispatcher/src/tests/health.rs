@@ -93,8 +93,8 @@ fn a_node_that_says_it_drains_is_out_and_not_down() {
 #[test]
 fn nodes_that_do_not_speak_http_or_do_not_answer_never_come_up() {
     for (script, reason) in [
-        (b"SSH-2.0-x\r\n\r\n".to_vec(), "checks failed: not an HTTP answer"),
-        (b"HTTP/1.1 200 OK\r\n".to_vec(), "checks failed: not an HTTP answer"),
+        (b"SSH-2.0-x\r\n\r\n".to_vec(), "checks failed: not a valid answer"),
+        (b"HTTP/1.1 200 OK\r\n".to_vec(), "checks failed: not a valid answer"),
         (Vec::new(), "checks failed: connection broken"),
     ] {
         let node = FakeNode::new(move |_, mut wire| {

@@ -43,7 +43,7 @@ impl PoolBackend {
         pools: &PoolMap,
         response_headers: &[&(String, String)],
     ) -> Option<Self> {
-        let Pool { group, trusts_claims, session_cookie } =
+        let Pool { group, trusts_claims, session_cookie, .. } =
             pools.get(backend.pool.as_ref()?)?.clone();
         let forward = &backend.forward;
         let prefix = |prefix: &Option<String>| {
@@ -152,7 +152,7 @@ mod tests {
              [[pool]]\nname = 'p'\n"
         );
         let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let pools = Pools::new(1, None).prepare(&config);
+        let pools = Pools::new(1, None).prepare(&config).unwrap();
         let backend = &config.sites[0].routes[0].backend;
         PoolBackend::new(backend, &pools, &[]).unwrap()
     }

@@ -9,12 +9,14 @@ use skep_config::{
 };
 use skep_proxy::{
     CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, InsertedCookie, LoadMeasure,
-    MemberSpec, QueueSettings, Sticky, retry_budget,
+    MemberProtocol, MemberSpec, QueueSettings, Sticky, retry_budget,
 };
 use skep_serve::WorkerHandle;
 use skep_units::stable_hash;
 use skep_upstream::PoolLimits;
 use skep_wire::seal::Key;
+
+use crate::model::pool_protocol::{PoolError, protocol};
 
 /// The words of operators for a pool and what is in it.
 static WORDS: GroupWords = GroupWords { group: "pool", member: "server" };
@@ -30,6 +32,8 @@ pub(crate) struct Pool {
     pub(crate) trusts_claims: bool,
     /// Name of the cookie that nodes insert for sessions, if they do.
     pub(crate) session_cookie: Option<String>,
+    /// What the config says of it.
+    spec: GroupSpec,
 }
 
 /// The pools of a node; shared by all workers.
@@ -52,30 +56,36 @@ impl Pools {
 
     /// The pools of a config: those that there are already, and new ones, which get no requests
     /// before [`Pools::adopt`].
-    pub(crate) fn prepare(&self, config: &Config) -> PoolMap {
+    ///
+    /// # Errors
+    /// A secret cannot be read.
+    pub(crate) fn prepare(&self, config: &Config) -> Result<PoolMap, PoolError> {
         let current = self.lock();
-        let prepared = |pool: &PoolConfig| Pool {
-            group: match current.get(&pool.name) {
+        let prepared = |pool: &PoolConfig| {
+            let spec = spec(config, pool, self.key.as_ref())?;
+            let group = match current.get(&pool.name) {
                 Some(current) => Arc::clone(&current.group),
                 None => {
                     // Pools must not be checked in step.
                     let seed = self.seed ^ stable_hash(pool.name.as_bytes(), 0);
-                    Group::new(&pool.name, &WORDS, self.spec(config, pool), seed)
+                    Group::new(&pool.name, &WORDS, spec.clone(), seed)
                 }
-            },
-            trusts_claims: pool.trust_forwarded,
-            session_cookie: sticky(pool, None).and_then(|it| it.inserted().map(str::to_owned)),
+            };
+            let session_cookie = spec.settings.sticky.as_ref().and_then(Sticky::inserted);
+            let session_cookie = session_cookie.map(str::to_owned);
+            let trusts_claims = pool.trust_forwarded;
+            Ok((pool.name.clone(), Pool { group, trusts_claims, session_cookie, spec }))
         };
-        config.pools.iter().map(|pool| (pool.name.clone(), prepared(pool))).collect()
+        config.pools.iter().map(prepared).collect()
     }
 
     /// `pools`, made for `config`, are in force from now on.
     pub(crate) fn adopt(&self, config: &Config, pools: PoolMap) {
         let mut current = self.lock();
         for pool in &config.pools {
-            let Some(Pool { group, .. }) = pools.get(&pool.name) else { continue };
+            let Some(Pool { group, spec, .. }) = pools.get(&pool.name) else { continue };
             if current.contains_key(&pool.name) {
-                group.reload(self.spec(config, pool));
+                group.reload(spec.clone());
             } else if let Some(checker) = self.checker.get() {
                 group.start_checks(checker);
             }
@@ -100,19 +110,6 @@ impl Pools {
 
     pub(crate) fn is_current(&self, group: &Arc<Group>) -> bool {
         self.lock().get(group.name()).is_some_and(|current| Arc::ptr_eq(&current.group, group))
-    }
-
-    fn spec(&self, config: &Config, pool: &PoolConfig) -> GroupSpec {
-        let member = |server: &ServerConfig| MemberSpec {
-            name: server.name.clone(),
-            address: server.address,
-            weight: server.weight,
-            authority: server.address.to_string(),
-            requests_max: server.connections_max,
-        };
-        let sticky = sticky(pool, self.key.as_ref());
-        let members = pool.servers.iter().map(member).collect();
-        GroupSpec { settings: settings(config, pool, sticky), members }
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolMap> {
@@ -153,10 +150,29 @@ fn cookie_attributes(pool: &PoolConfig) -> String {
     format!("; Path={}; HttpOnly; SameSite={same_site}{secure}", pool.sticky.path)
 }
 
-fn settings(config: &Config, pool: &PoolConfig, sticky: Option<Sticky>) -> GroupSettings {
+fn spec(config: &Config, pool: &PoolConfig, key: Option<&Key>) -> Result<GroupSpec, PoolError> {
+    let member = |server: &ServerConfig| MemberSpec {
+        name: server.name.clone(),
+        address: server.address,
+        weight: server.weight,
+        authority: server.address.to_string(),
+        requests_max: server.connections_max,
+    };
+    let members = pool.servers.iter().map(member).collect();
+    let settings = settings(config, pool, protocol(pool)?, sticky(pool, key));
+    Ok(GroupSpec { settings, members })
+}
+
+fn settings(
+    config: &Config,
+    pool: &PoolConfig,
+    protocol: MemberProtocol,
+    sticky: Option<Sticky>,
+) -> GroupSettings {
     let retry_after_s = config.limits.retry_after_s;
     let servers = pool.servers.iter();
     GroupSettings {
+        protocol,
         policy: pool.policy.clone(),
         policies: (POLICY_NAMES, ""),
         loads: LoadMeasure::Counted,

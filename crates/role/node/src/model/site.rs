@@ -25,6 +25,8 @@ pub(crate) struct Site {
     error_pages: BTreeMap<u16, Page>,
     redirects: Vec<Redirect>,
     pub(crate) purges: Arc<Purges>,
+    /// Its first host name, unless that is a pattern.
+    pub(crate) name: Option<Box<[u8]>>,
 }
 
 /// The body of replies with some status.
@@ -52,6 +54,7 @@ impl Site {
             error_pages: BTreeMap::new(),
             redirects: config.redirects.iter().map(Redirect::new).collect(),
             purges: Arc::clone(purges),
+            name: name(config),
         };
         for (status, path) in &config.error_pages {
             let page = site.page_at(path)?;
@@ -137,6 +140,11 @@ impl Site {
     pub(crate) fn moved(&self, path: &Path<'_>) -> Option<(u16, Vec<u8>)> {
         self.redirects.iter().find_map(|it| Some((it.status, it.location(path)?)))
     }
+}
+
+fn name(config: &SiteConfig) -> Option<Box<[u8]>> {
+    let first = config.hosts.first().filter(|host| !host.contains('*'))?;
+    Some(first.as_bytes().into())
 }
 
 /// A redirect: the places it applies to, and its target.

@@ -44,7 +44,7 @@ impl Group {
                 let is_removed = member.removal_deadline().is_some();
                 Some(Candidate {
                     name: Arc::clone(member.name()),
-                    address: member.address(),
+                    address: member.address().tcp()?,
                     weight: member.weight(),
                     openness: match member.health().state() {
                         HealthState::Down { .. } => Openness::Shut,

@@ -1,7 +1,11 @@
 //! Why a request did not get a whole reply of a member.
 
+use std::fmt;
+
 use skep_cluster::Failure;
 use skep_upstream::UpstreamError;
+
+use crate::members::protocol::GatewayFault;
 
 /// See the module. The client's status follows from it: see [`Cause::status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,10 +28,18 @@ pub(crate) enum Cause {
     Stalled,
     /// The response was not HTTP that the parser accepts.
     Malformed(&'static str),
+    /// It was nothing that the codec of the member's protocol accepts.
+    Gateway(GatewayFault),
+    /// The member has no room for the request, as it says itself.
+    Overloaded,
+    /// This process may not connect to its Unix socket.
+    Denied,
+    /// Its Unix socket is not there.
+    NoSocket,
 }
 
 /// The words of the causes, as metrics have them.
-pub const CAUSES: [&str; 9] = [
+pub const CAUSES: [&str; 12] = [
     "refused",
     "unreachable",
     "connect_timeout",
@@ -37,6 +49,9 @@ pub const CAUSES: [&str; 9] = [
     "late",
     "stalled",
     "malformed",
+    "overloaded",
+    "denied",
+    "no_socket",
 ];
 
 impl Cause {
@@ -45,6 +60,8 @@ impl Cause {
             UpstreamError::Refused => Self::Refused,
             UpstreamError::Unreachable => Self::Unreachable,
             UpstreamError::ConnectTimeout => Self::ConnectTimeout,
+            UpstreamError::Denied => Self::Denied,
+            UpstreamError::NoSocket => Self::NoSocket,
             UpstreamError::Io(_) | UpstreamError::PoolFull | UpstreamError::Exhausted(_) => {
                 Self::ConnectFailed
             }
@@ -62,15 +79,33 @@ impl Cause {
             Self::CutShort => 5,
             Self::Late => 6,
             Self::Stalled => 7,
-            Self::Malformed(_) => 8,
+            Self::Malformed(_) | Self::Gateway(_) => 8,
+            Self::Overloaded => 9,
+            Self::Denied => 10,
+            Self::NoSocket => 11,
+        }
+    }
+
+    /// A fault of the connection, as what it is once the head of the response is there.
+    pub(crate) fn inside_reply(self) -> Self {
+        match self {
+            Self::Broken => Self::CutShort,
+            Self::Late => Self::Stalled,
+            cause => cause,
         }
     }
 
     /// The status for a client to which no reply was begun.
     pub(crate) fn status(self) -> u16 {
         match self {
-            Self::Refused | Self::Unreachable | Self::ConnectTimeout | Self::ConnectFailed => 503,
-            Self::Broken | Self::CutShort | Self::Malformed(_) => 502,
+            Self::Refused
+            | Self::Unreachable
+            | Self::ConnectTimeout
+            | Self::ConnectFailed
+            | Self::Overloaded
+            | Self::Denied
+            | Self::NoSocket => 503,
+            Self::Broken | Self::CutShort | Self::Malformed(_) | Self::Gateway(_) => 502,
             Self::Late | Self::Stalled => 504,
         }
     }
@@ -86,7 +121,7 @@ impl Cause {
         }
     }
 
-    /// In words, for the log and for a reply that is cut short.
+    /// In words, for a reply that is cut short.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Refused => "it refused the connection",
@@ -98,6 +133,24 @@ impl Cause {
             Self::Late => "no response in time",
             Self::Stalled => "it stalled",
             Self::Malformed(reason) => reason,
+            Self::Gateway(_) => "its reply broke the rules of its protocol",
+            Self::Overloaded => "it has no room for the request",
+            Self::Denied => "permission denied on its socket",
+            Self::NoSocket => "its socket is not there",
+        }
+    }
+}
+
+/// In words, for the log: what was expected and found, where that is known.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gateway(fault) => fault.fmt(f),
+            Self::Denied => f.write_str(
+                "permission denied on its socket: the user or groups of this process may not \
+                 connect",
+            ),
+            cause => f.write_str(cause.reason()),
         }
     }
 }
@@ -119,6 +172,9 @@ mod tests {
             Late,
             Stalled,
             Malformed("x"),
+            Overloaded,
+            Denied,
+            NoSocket,
         ];
         let indexes: Vec<_> = all.iter().map(|cause| cause.index()).collect();
         assert_eq!(indexes, (0..CAUSES.len()).collect::<Vec<_>>());

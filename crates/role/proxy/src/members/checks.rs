@@ -1,7 +1,6 @@
 //! The task that watches a group's members: runs checks when they are due, and ends drains,
 //! removals and slow starts. One per group and process.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use skep_units::{NodeId, Now};
 
 use crate::limits::HOUSEKEEPING_MS;
 use crate::members::group::Group;
+use crate::members::member::SharedMember;
 use crate::members::probe::probe;
 use crate::members::settings::GroupSettings;
 
@@ -37,14 +37,15 @@ async fn watch(worker: Rc<Worker>, group: Weak<Group>) {
 }
 
 async fn check(worker: Rc<Worker>, group: Arc<Group>, due: Due) {
-    let verdict = probe(&worker, due.address, &due.settings).await;
+    let is_busy = || due.member.load.requests.now() > 0;
+    let verdict = probe(&worker, due.member.address, &due.settings, is_busy).await;
     group.change(|state, now| state.on_check(now, due.id, verdict));
 }
 
 /// A check that is due.
 struct Due {
     id: NodeId,
-    address: SocketAddr,
+    member: Arc<SharedMember>,
     settings: Arc<GroupSettings>,
 }
 
@@ -71,7 +72,7 @@ impl Group {
                     details.is_checking = true;
                     round.due.push(Due {
                         id: member.id(),
-                        address: member.address(),
+                        member: Arc::clone(&details.member),
                         settings: Arc::clone(&state.settings),
                     });
                 } else {

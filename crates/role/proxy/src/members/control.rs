@@ -1,11 +1,9 @@
 //! An operator's commands to a running group, as called by the admin API.
 
-use std::net::SocketAddr;
-
 use skep_cluster::{Member, MembershipError};
 use skep_http::Host;
 use skep_policy::UnknownPolicy;
-use skep_units::{NodeId, Now};
+use skep_units::{NodeId, Now, ServerAddress};
 
 use crate::members::group::Group;
 use crate::members::settings::{GroupSettings, GroupWords, MemberSpec};
@@ -59,7 +57,7 @@ pub enum GroupControlError {
     BadPublicAddress(String),
     /// A member that can't be connected to.
     #[error("{0} is no address that can be connected to: give a machine's own address and a port")]
-    BadAddress(SocketAddr),
+    BadAddress(ServerAddress),
 }
 
 impl Group {
@@ -72,11 +70,12 @@ impl Group {
     pub fn add(
         &self,
         name: &str,
-        address: SocketAddr,
+        address: impl Into<ServerAddress>,
         weight: u32,
         public_address: Option<&str>,
     ) -> Result<(), GroupControlError> {
-        if address.ip().is_unspecified() || address.port() == 0 {
+        let address = address.into();
+        if !address.is_specified() {
             return Err(GroupControlError::BadAddress(address));
         }
         let authority = match public_address {

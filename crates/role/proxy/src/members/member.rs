@@ -3,18 +3,20 @@
 //! Writers are the workers (loads, totals) and, under its lock, the group (share). All
 //! accesses are `Relaxed`: the numbers only influence selection; no decision depends on them alone.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use skep_policy::{NodeView, Work};
-use skep_units::{NodeId, Now, stable_hash};
+use skep_units::{NodeId, Now, ServerAddress, stable_hash};
 use skep_wire::message::NodeLoad;
 
-use crate::limits::LATENCY_SMOOTHING;
+use crate::limits::{LATENCY_SMOOTHING, STDERR_LINES_PER_S};
 use crate::members::cause::CAUSES;
 use crate::members::reported::Reported;
 use crate::members::settings::LoadMeasure;
+
+/// Bits of the lines of a second, below those of the second.
+const STDERR_COUNT_BITS: u32 = 24;
 
 /// One member, shared by all workers. On cache lines of its own.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub(crate) struct SharedMember {
     pub(crate) id: NodeId,
     pub(crate) name: Arc<str>,
     pub(crate) name_hash: u64,
-    pub(crate) address: SocketAddr,
+    pub(crate) address: ServerAddress,
     /// Thousandths of its share that it gets now; 0: no new requests.
     share_permille: AtomicU16,
     /// A request failed there lately: the next success is to be reported.
@@ -36,6 +38,8 @@ pub(crate) struct SharedMember {
     requests_max: AtomicU32,
     /// When a failure there was last logged, in seconds; 0: never.
     told_s: AtomicU64,
+    /// The second in which its standard error was last logged, and the lines since.
+    stderr: AtomicU64,
     pub(crate) load: Load,
     pub(crate) reported: Reported,
     pub(crate) totals: Totals,
@@ -81,7 +85,7 @@ pub(crate) struct Totals {
 }
 
 impl SharedMember {
-    pub(crate) fn new(id: NodeId, name: Arc<str>, address: SocketAddr) -> Self {
+    pub(crate) fn new(id: NodeId, name: Arc<str>, address: ServerAddress) -> Self {
         Self {
             id,
             // As `core/cluster` has it: the same on every machine.
@@ -94,6 +98,7 @@ impl SharedMember {
             is_draining: AtomicBool::new(false),
             requests_max: AtomicU32::new(u32::MAX),
             told_s: AtomicU64::new(0),
+            stderr: AtomicU64::new(0),
             load: Load::default(),
             reported: Reported::default(),
             totals: Totals::default(),
@@ -166,6 +171,22 @@ impl SharedMember {
     pub(crate) fn may_tell(&self, now: Now) -> bool {
         let now_s = now.0 / 1000 + 1;
         self.told_s.swap(now_s, Relaxed) != now_s
+    }
+
+    /// Counts a line of its standard error: whether it is to be logged, and how many were not in an
+    /// earlier second.
+    pub(crate) fn may_log_stderr(&self, now: Now) -> (bool, u64) {
+        let now_s = now.0 / 1000 + 1;
+        let next = |packed: u64| match packed >> STDERR_COUNT_BITS == now_s {
+            true => packed + 1,
+            false => (now_s << STDERR_COUNT_BITS) + 1,
+        };
+        let before = self.stderr.update(Relaxed, Relaxed, next);
+        let counted = before & ((1 << STDERR_COUNT_BITS) - 1);
+        match before >> STDERR_COUNT_BITS == now_s {
+            true => (counted < STDERR_LINES_PER_S, 0),
+            false => (true, counted.saturating_sub(STDERR_LINES_PER_S)),
+        }
     }
 
     /// The current load as measured by this process, or as the member reports it.
@@ -265,6 +286,10 @@ mod tests {
     use super::*;
     use crate::members::node_reports::ReportCell;
 
+    fn address() -> ServerAddress {
+        std::net::SocketAddr::from(([127, 0, 0, 1], 1)).into()
+    }
+
     fn view() -> NodeView {
         NodeView {
             id: NodeId(0),
@@ -280,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_report_tells_of_others_until_it_is_old() {
-        let member = SharedMember::new(NodeId(0), "n".into(), ([127, 0, 0, 1], 1).into());
+        let member = SharedMember::new(NodeId(0), "n".into(), address());
         let cell = Arc::<ReportCell>::default();
         member.reported.follow(Arc::clone(&cell));
         let hear = |now: u64, requests_in_flight: u64, bytes_outstanding: u64| {
@@ -307,8 +332,18 @@ mod tests {
     }
 
     #[test]
+    fn standard_error_is_logged_up_to_a_rate() {
+        let member = SharedMember::new(NodeId(0), "n".into(), address());
+        for line in 0..STDERR_LINES_PER_S + 5 {
+            assert_eq!(member.may_log_stderr(Now(9_000)), (line < STDERR_LINES_PER_S, 0));
+        }
+        assert_eq!(member.may_log_stderr(Now(10_500)), (true, 5));
+        assert_eq!(member.may_log_stderr(Now(10_999)), (true, 0));
+    }
+
+    #[test]
     fn the_average_begins_at_the_first_answer_and_follows() {
-        let member = SharedMember::new(NodeId(0), "n".into(), ([127, 0, 0, 1], 1).into());
+        let member = SharedMember::new(NodeId(0), "n".into(), address());
         assert_eq!(member.latency_us(), 0);
         member.record_latency_us(1_000);
         assert_eq!(member.latency_us(), 1_000);

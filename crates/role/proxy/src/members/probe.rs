@@ -1,7 +1,6 @@
 //! One active check: its own request on its own connection, so that it also tests whether the member
 //! still accepts connections.
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,23 +8,37 @@ use skep_cluster::Failure;
 use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD};
 use skep_http::{FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, parse_response};
 use skep_serve::{Conn, ConnError, Output, TimeoutCause, Worker};
+use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
 
 use crate::limits::CHECK_BODY_BYTES_MAX;
+use crate::members::gateway_probe::Asking;
+use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;
 use crate::members::state::ProbeOutcome;
 
-/// Checks the member at `address`. `None`: the check could not be made, for lack of local resources.
+/// Checks the member at `address`, which `is_busy` with requests of this process. `None`: the check
+/// could not be made, for lack of local resources, or because it waits for its turn there.
 pub(crate) async fn probe(
     worker: &Rc<Worker>,
-    address: SocketAddr,
+    address: ServerAddress,
     settings: &GroupSettings,
+    is_busy: impl Fn() -> bool,
 ) -> Option<ProbeOutcome> {
     let timeout_ms = settings.membership.health.timeout_ms;
     // Sharper than a connection's deadline: late checks add up to a late verdict.
     let limit = Duration::from_millis(timeout_ms);
-    let asked = tokio::time::timeout(limit, ask(worker, address, settings)).await;
-    match asked.unwrap_or(Ok(ProbeOutcome::Bad(Failure::TimedOut))) {
+    let mut asking = Asking::new(worker, address, settings);
+    let asked = tokio::time::timeout(limit, async {
+        match settings.protocol {
+            MemberProtocol::Http => ask(worker, address, settings).await,
+            MemberProtocol::Fcgi(_) | MemberProtocol::Ajp(_) => asking.ask().await,
+        }
+    });
+    let asked = asked.await.unwrap_or(Ok(ProbeOutcome::Bad(Failure::TimedOut)));
+    match asked {
+        // All workers of an application are in use, as clients may keep them: it is not down.
+        Ok(ProbeOutcome::Bad(Failure::TimedOut)) if asking.waits_for_worker() && is_busy() => None,
         Ok(verdict) => Some(verdict),
         Err(error) if !error.blames_node() => {
             tracing::warn!("{address} can't be checked: {error}");
@@ -41,6 +54,8 @@ pub(crate) fn failure_of(error: &UpstreamError) -> Failure {
         UpstreamError::Refused => Failure::Refused,
         UpstreamError::Unreachable => Failure::Unreachable,
         UpstreamError::ConnectTimeout => Failure::TimedOut,
+        UpstreamError::Denied => Failure::Denied,
+        UpstreamError::NoSocket => Failure::NoSocket,
         UpstreamError::Io(_) | UpstreamError::PoolFull | UpstreamError::Exhausted(_) => {
             Failure::Reset
         }
@@ -49,7 +64,7 @@ pub(crate) fn failure_of(error: &UpstreamError) -> Failure {
 
 async fn ask(
     worker: &Rc<Worker>,
-    address: SocketAddr,
+    address: ServerAddress,
     settings: &GroupSettings,
 ) -> Result<ProbeOutcome, UpstreamError> {
     let timeout_ms = settings.membership.health.timeout_ms;
@@ -77,8 +92,8 @@ async fn ask(
     }
 }
 
-fn write_check(out: &mut Vec<u8>, address: SocketAddr, path: &str, host: Option<&str>) {
-    let host = host.map_or_else(|| address.to_string(), str::to_owned);
+fn write_check(out: &mut Vec<u8>, address: ServerAddress, path: &str, host: Option<&str>) {
+    let host = host.map_or_else(|| host_of(address), str::to_owned);
     let head = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: skep-check\r\nConnection: \
          close\r\n\r\n"
@@ -86,7 +101,12 @@ fn write_check(out: &mut Vec<u8>, address: SocketAddr, path: &str, host: Option<
     out.extend_from_slice(head.as_bytes());
 }
 
-async fn read_more(conn: &Conn, received: &mut Vec<u8>) -> Result<bool, ConnError> {
+/// A Unix socket has no host.
+fn host_of(address: ServerAddress) -> String {
+    address.tcp().map_or_else(|| "localhost".to_owned(), |address| address.to_string())
+}
+
+pub(super) async fn read_more(conn: &Conn, received: &mut Vec<u8>) -> Result<bool, ConnError> {
     std::future::poll_fn(|cx| {
         conn.worker().with_input(|input| {
             conn.poll_recv(cx, input).map_ok(|n| {

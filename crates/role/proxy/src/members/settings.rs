@@ -1,11 +1,11 @@
 //! An operator's settings of a group, in the form that the request path reads.
 
-use std::net::SocketAddr;
-
 use skep_cluster::{MembershipSettings, RetryBudgetSettings};
+use skep_units::ServerAddress;
 use skep_upstream::PoolLimits;
 
 use crate::limits::RETRY_FLOOR_PER_S;
+use crate::members::protocol::MemberProtocol;
 use crate::members::session::Sticky;
 
 /// The words by which an operator knows a group and its members.
@@ -29,7 +29,7 @@ pub struct GroupSpec {
 pub struct MemberSpec {
     pub name: String,
     /// Where it is connected to.
-    pub address: SocketAddr,
+    pub address: ServerAddress,
     /// Its share under weighted policies.
     pub weight: u32,
     /// The clients' address of it.
@@ -41,6 +41,7 @@ pub struct MemberSpec {
 /// A group's settings; replaced whole on a reload.
 #[derive(Clone, Debug)]
 pub struct GroupSettings {
+    pub protocol: MemberProtocol,
     /// Name of the policy in force.
     pub policy: String,
     /// The policies that there can be, and why no other.

@@ -1,15 +1,14 @@
 //! The displayed state of members: `skep status`, `skep node list`, the admin API.
 
-use std::net::SocketAddr;
-
 use serde::{Deserialize, Serialize};
+use skep_units::ServerAddress;
 
 /// The state of a member at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
     pub name: String,
     /// Where it is connected to.
-    pub address: SocketAddr,
+    pub address: ServerAddress,
     /// Host and port that a redirect names.
     pub public_address: String,
     /// `joining`, `up`, `draining`, `drained`, `down` or `removing`.

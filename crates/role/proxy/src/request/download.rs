@@ -1,4 +1,4 @@
-//! From the member to the client: the response head, rebuilt; the body, decoded and framed anew.
+//! From a member that speaks HTTP: interim responses, the head, and the body, decoded.
 //!
 //! Bytes are read into the worker's buffer and copied once, into the client's output. The member is
 //! read only when the client has taken all of that output, so a slow client makes us hold at most
@@ -7,38 +7,14 @@
 //! Invariant: only bytes that passed the parser and the body's decoder reach the client.
 
 use skep_engine::ReplySink;
-use skep_http::forward::{ForwardReply, write_last_chunk, write_response};
+use skep_http::forward::{ForwardReply, write_response};
 use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD, RESPONSE_BODY};
-use skep_http::{
-    BodyDecoder, FieldSlots, HeadScanner, Known, Method, ResponseFraming, ResponseHead, Version,
-    encode, parse_response,
-};
+use skep_http::{BodyDecoder, FieldSlots, HeadScanner, ResponseHead, Version, parse_response};
 
 use crate::members::cause::Cause;
 use crate::members::settings::GroupSettings;
 use crate::request::in_flight::InFlight;
-
-/// The request that the response answers.
-pub(super) struct Asked<'b> {
-    pub(super) method: Method<'b>,
-    /// The protocols that the client may be switched to.
-    pub(super) upgrade: Option<&'b [u8]>,
-    /// Whether the client takes trailers.
-    pub(super) trailers: bool,
-    /// What becomes of the fields of its response.
-    pub(super) rules: &'b ReplyRules<'b>,
-    /// Whether the response gives the client a session with the member.
-    pub(super) begins_session: bool,
-}
-
-/// What becomes of the fields of responses.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReplyRules<'a> {
-    /// Fields that are left out; names in any case.
-    pub without: &'a [String],
-    /// Further fields, each `Name: value\r\n`.
-    pub extra: &'a [u8],
-}
+use crate::request::passage::{Asked, Passage, write_head};
 
 /// A response being passed to the client.
 pub(super) struct Download {
@@ -47,15 +23,9 @@ pub(super) struct Download {
     /// The beginning of an incomplete head.
     carry: Vec<u8>,
     interim_responses: usize,
-    /// Scratch for the line before a chunk.
-    chunk_line: Vec<u8>,
     /// The member keeps the connection open, and nothing followed the response.
     is_reusable: bool,
-    /// How the body is delimited for the client.
-    framing: ResponseFraming,
-    /// It may be silent for as long as a tunnel: events come when there are some.
-    is_event_stream: bool,
-    passes_trailers: bool,
+    passage: Passage,
 }
 
 enum Stage {
@@ -73,11 +43,8 @@ impl Download {
             scanner: HeadScanner::response(),
             carry: Vec::new(),
             interim_responses: 0,
-            chunk_line: Vec::new(),
             is_reusable: false,
-            framing: ResponseFraming::None,
-            is_event_stream: false,
-            passes_trailers: false,
+            passage: Passage::default(),
         }
     }
 
@@ -88,7 +55,7 @@ impl Download {
 
     /// Whether it is one of server-sent events.
     pub(super) fn is_event_stream(&self) -> bool {
-        self.is_event_stream
+        self.passage.is_event_stream()
     }
 
     /// Whether its connection may carry another request.
@@ -100,18 +67,15 @@ impl Download {
     pub(super) fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
         match self.stage {
             Stage::Head => settings.response_timeout_ms,
-            _ if self.is_event_stream => settings.tunnel_idle_ms,
-            _ => settings.stall_timeout_ms,
+            _ => self.passage.silence_ms_max(settings),
         }
     }
 
     /// A fault of the connection, as what it is where the response is now.
     pub(super) fn cause(&self, cause: Cause) -> Cause {
-        match (&self.stage, cause) {
-            (Stage::Head, cause) => cause,
-            (_, Cause::Broken) => Cause::CutShort,
-            (_, Cause::Late) => Cause::Stalled,
-            (_, cause) => cause,
+        match self.stage {
+            Stage::Head => cause,
+            _ => cause.inside_reply(),
         }
     }
 
@@ -216,23 +180,11 @@ impl Download {
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause> {
         let mut decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
-        let target = in_flight.target();
-        let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
-        let lines = [target.name_line(), session_lines];
-        let framing = write_head(head, asked, reply, lines);
-        self.passes_trailers = asked.trailers && framing == ResponseFraming::Chunked;
-        if self.passes_trailers {
+        self.passage.begin(head, asked, reply, in_flight);
+        if asked.trailers && self.passage.is_chunked() {
             decoder.keep_trailers();
         }
-        self.is_event_stream = head.fields.known(Known::ContentType).is_some_and(is_event_stream);
-        if framing == ResponseFraming::UntilClose {
-            reply.end_by_close();
-        }
-        if let ResponseFraming::Length(bytes) = head.framing {
-            in_flight.owe(bytes);
-        }
         self.is_reusable = head.keep_alive;
-        self.framing = framing;
         self.stage = Stage::Body(decoder);
         Ok(())
     }
@@ -268,20 +220,7 @@ impl Download {
             let decoded = decoder.decode(&bytes[at..])?;
             let data = &bytes[at..][decoded.data];
             at += decoded.consumed;
-            if data.is_empty() {
-                continue;
-            }
-            in_flight.receive(data.len() as u64);
-            let mut out = reply.write();
-            if self.framing == ResponseFraming::Chunked {
-                self.chunk_line.clear();
-                encode::write_chunk_head(&mut self.chunk_line, data.len());
-                out.raw(&self.chunk_line);
-                out.body_copy(data);
-                out.raw(encode::CHUNK_END);
-            } else {
-                out.body_copy(data);
-            }
+            self.passage.body(data, reply, in_flight);
         }
         if decoder.is_done() {
             // Bytes behind a response answer nothing that was asked: the next
@@ -294,37 +233,9 @@ impl Download {
     }
 
     fn finish(&mut self, trailers: &[u8], reply: &mut ReplySink<'_>) {
-        if self.framing == ResponseFraming::Chunked {
-            self.chunk_line.clear();
-            write_last_chunk(&mut self.chunk_line, trailers);
-            reply.write().raw(&self.chunk_line);
-        }
+        self.passage.finish(trailers, reply);
         self.stage = Stage::Complete;
     }
-}
-
-/// Appends the rebuilt head and returns how the body is framed for the client.
-fn write_head(
-    head: &ResponseHead<'_, '_>,
-    asked: &Asked<'_>,
-    reply: &mut ReplySink<'_>,
-    [name_line, session_lines]: [&[u8]; 2],
-) -> ResponseFraming {
-    const NAME_FIELD: &str = "x-skep-node";
-    // The member may have said it itself.
-    let is_named = !name_line.is_empty() && head.fields.get(NAME_FIELD).is_some();
-    let name_line = if is_named { b"" } else { name_line };
-    let version = reply.version();
-    let date = reply.write().context().date();
-    let (trailers, ReplyRules { without, extra }) = (asked.trailers, *asked.rules);
-    let mut framing = ResponseFraming::None;
-    reply.write().foreign_head(head.status, |out, keep_alive| {
-        let extra = [name_line, session_lines, extra];
-        let extra = &extra;
-        let how = ForwardReply { version, keep_alive, date: &date, trailers, without, extra };
-        framing = write_response(out, head, &how);
-    });
-    framing
 }
 
 /// Passes the head of an interim response on.
@@ -336,10 +247,4 @@ fn write_interim(head: &ResponseHead<'_, '_>, asked: &Asked<'_>, reply: &mut Rep
     reply.interim(|out| {
         write_response(out, head, &how);
     });
-}
-
-/// Whether `content_type` is that of server-sent events.
-fn is_event_stream(content_type: &[u8]) -> bool {
-    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
-    media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }

@@ -83,6 +83,34 @@ impl<'a> InFlight<'a> {
         self.outcome = Outcome::Failed(cause);
     }
 
+    /// Logs a line that an application wrote for its log: a few a second, of each server.
+    pub(super) fn log_stderr(&self, line: &[u8]) {
+        let (group, member) = (self.group.group(), self.target.member());
+        let words = group.words;
+        let (is_logged, lost) = member.may_log_stderr(self.group.now());
+        if lost > 0 {
+            tracing::warn!(
+                "{} {}: {} {}: stderr: {lost} lines more, not logged",
+                words.group,
+                group.name(),
+                words.member,
+                member.name
+            );
+        }
+        if is_logged {
+            // Any bytes: what ends or colours a line of the log does not.
+            let line = String::from_utf8_lossy(line);
+            tracing::warn!(
+                "{} {}: {} {}: stderr: {}",
+                words.group,
+                group.name(),
+                words.member,
+                member.name,
+                line.escape_debug()
+            );
+        }
+    }
+
     /// The connection was upgraded.
     pub(super) fn become_tunnel(&mut self) {
         let load = &self.target.member().load;

@@ -40,6 +40,7 @@ impl SlowRequest<'_> {
             host: pool.host.as_deref().map_or(HostPolicy::Keep, HostPolicy::Set),
             claims: self.claims(exchange, pool),
             target: Some(&target),
+            server_name: self.site.name.as_deref(),
             upgrade: pool.upgrade,
             without: &without,
             extra: &extra,
