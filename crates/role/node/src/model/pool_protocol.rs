@@ -74,7 +74,7 @@ fn fcgi(config: &FcgiConfig) -> FcgiSpec {
 
 fn ajp(pool: &str, config: &AjpConfig) -> Result<AjpSpec, PoolError> {
     let secret = config.secret_file.as_deref().map(|path| read_secret(pool, path)).transpose()?;
-    Ok(AjpSpec { packet_bytes_max: config.packet_bytes as usize, secret })
+    Ok(AjpSpec { packet_bytes_max: config.packet_bytes_max as usize, secret })
 }
 
 fn read_secret(pool: &str, path: &Path) -> Result<Secret, PoolError> {
