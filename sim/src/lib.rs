@@ -4,15 +4,18 @@
 //! - [`Simulation`]: many seeds on all cores, up to the first that violates an invariant, with the
 //!   command that runs it again.
 //! - [`StateChanges`]: what an event has changed in the state of a machine, for the story of a seed.
+//! - [`Mutants`]: known bugs in a copy of the tree, which show that seeds find what they are to find.
 //!
 //! Each simulation defines what it simulates: its world, its faults, its
 //! invariants. **Invariant:** an agenda gives the same events in the same order, whatever the
 //! machine.
 
 mod agenda;
+mod mutants;
 mod seeds;
 mod state_changes;
 
 pub use agenda::{Agenda, Due};
+pub use mutants::{MUTANT_VARIABLE, Mutant, Mutants};
 pub use seeds::{SeedTotals, Simulation};
 pub use state_changes::{StateChanges, StateSummary};

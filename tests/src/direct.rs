@@ -334,8 +334,9 @@ impl DirectCluster {
         self.status_of(dispatcher, "cache")
     }
 
+    /// Any part of a dispatcher's status.
     #[track_caller]
-    fn status_of(&self, dispatcher: &str, part: &str) -> serde_json::Value {
+    pub fn status_of(&self, dispatcher: &str, part: &str) -> serde_json::Value {
         let said = self.control(dispatcher, &["status", "--json"]);
         let status: serde_json::Value = serde_json::from_str(&said).expect("JSON");
         status[part].clone()

@@ -13,6 +13,7 @@
 //! - [`Crowd`]: the right to thousands of connections.
 //! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
 //! - [`fake::FakeNode`]: a node that has the key and does as the test likes.
+//! - [`beats::BeatNodes`]: a thousand nodes of which there are only heartbeats.
 //! - [`gateways`]: php-fpm and Tomcat, as Debian has them.
 //! - [`flood`]: millions of requests for objects that are one byte string.
 //! - [`app::App`]: a server of an application that nodes pass requests to.
@@ -33,6 +34,7 @@
 
 mod acceptor;
 pub mod app;
+pub mod beats;
 pub mod cache;
 pub mod content;
 pub mod direct;

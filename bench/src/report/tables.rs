@@ -18,7 +18,8 @@ pub(super) fn section(tables: &Tables) -> String {
          dispatch, in percent of a core: `skep-bench tables`, or `cargo bench -p skep-steering \
          --bench tables`. *Plans* is reading the services' states, *tables* making the forwarding \
          table, encoding it, and sealing and sending it to all nodes; *heartbeats* is taking note \
-         of those of all nodes, 20 a second each, with the loads in them, and *unsealing* verifying and decoding them. \
+         of those of all nodes, 20 a second each, with the loads in them, and *unsealing* verifying and decoding them; *own heartbeats* is sealing and sending the \
+         dispatcher's, 50 a second to each of 500 nodes, and no more in all to more. \
          Sending goes to a socket of this machine, so that receiving is in it.\n\n",
     );
     text.push_str(&table(figures));

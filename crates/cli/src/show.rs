@@ -72,6 +72,10 @@ pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
         line(&mut out, &service_line(service));
         out.push_str(&matrix(service, status.uptime_ms, paint));
     }
+    if !status.pools.is_empty() {
+        out.push('\n');
+        out.push_str(&pools(&status.pools, paint));
+    }
     if !status.loads.is_empty() {
         out.push('\n');
         out.push_str(&loads(&status.loads));

@@ -18,7 +18,7 @@ use skep_wire::guard::{Order, PacketCounters};
 use skep_wire::seal::Key;
 use skep_wire::steer::{Count, Verdict};
 
-use crate::direct_metrics::{register_agent, register_direct, register_store};
+use crate::direct_metrics::{register_agent, register_direct, register_guard, register_store};
 use crate::failure;
 use crate::guardian::Guardian;
 use crate::load::LoadSource;
@@ -105,6 +105,7 @@ impl DirectDispatch {
     ) -> anyhow::Result<Self> {
         let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
         let Reports { load, loads, on_term, watchdog } = reporting;
+        register_guard(registry, &guardian.guard);
         if let (Some(name), Some(load)) = (&roles.node, load) {
             let parts = AgentParts {
                 name: name.clone(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use skep_agent::Agent;
+use skep_guard::Guard;
 use skep_steering::{Direct, SteeringStatus};
 use skep_telemetry::Registry;
 use skep_wire::guard::PacketCounters;
@@ -20,6 +21,14 @@ pub(crate) fn register_agent(registry: &Registry, agent: &Arc<Agent>) {
     register_packets(registry, move || own.counters());
     let own = Arc::clone(agent);
     register_datagrams(registry, move |reason| own.datagrams().refused(reason));
+}
+
+pub(crate) fn register_guard(registry: &Registry, guard: &Arc<Guard>) {
+    let guard = Arc::clone(guard);
+    let help =
+        "Messages that netguard did not log, as nobody took earlier ones from its standard error.";
+    let read = move || guard.messages_dropped() as f64;
+    registry.register("skep_netguard_messages_dropped_total", &[], help, Box::new(read));
 }
 
 pub(crate) fn register_direct(registry: &Registry, direct: &Arc<Direct>) {

@@ -1,6 +1,8 @@
 //! Messages to the operator, on standard error.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, IsTerminal, Write};
+use std::panic::{self, PanicHookInfo};
 use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -47,7 +49,21 @@ pub(crate) fn queue() -> MessageQueue {
     let dropped = writer.error_counter();
     // A second start (tests) keeps the first.
     let _ = QUEUE.set(writer);
+    panic::set_hook(Box::new(say_panic));
     MessageQueue { dropped, end: Some(end) }
+}
+
+/// Instead of the hook of the standard library, which waits for standard error as long as nobody reads
+/// it: then a thread that has panicked never ends, and whoever watches it sees it stall only.
+fn say_panic(panic: &PanicHookInfo<'_>) {
+    let thread = thread::current();
+    let name = thread.name().unwrap_or("without a name");
+    // Empty unless `RUST_BACKTRACE` asks for one.
+    let trace = match Backtrace::capture() {
+        trace if trace.status() == BacktraceStatus::Captured => format!("\n{trace}"),
+        _ => String::new(),
+    };
+    last_words(format!("skep: thread {name}: {panic}{trace}"));
 }
 
 /// Writes why this process fails. A pipe that nobody reads does not keep it from ending.
@@ -81,11 +97,17 @@ pub(crate) struct MessageQueue {
 }
 
 impl MessageQueue {
-    pub(crate) fn register(&self, registry: &Registry) {
+    /// Tells how many messages were not logged.
+    pub(crate) fn counts_dropped(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
         let dropped = self.dropped.clone();
+        move || dropped.dropped_lines() as u64
+    }
+
+    pub(crate) fn register(&self, registry: &Registry) {
+        let dropped = self.counts_dropped();
         let help =
             "Messages that were not logged, as nobody took earlier ones from standard error.";
-        let read = Box::new(move || dropped.dropped_lines() as f64);
+        let read = Box::new(move || dropped() as f64);
         registry.register("skep_messages_dropped_total", &[], help, read);
     }
 }
@@ -128,5 +150,57 @@ impl Write for Unqueued {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::io::{PipeReader, PipeWriter};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// Set in the process that panics.
+    const PANICS: &str = "SKEP_TEST_PANICS";
+
+    /// A pipe that has no room, and that nobody reads.
+    fn full_pipe() -> (PipeReader, PipeWriter) {
+        let (reader, mut writer) = io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        while writer.write(&[b'.'; 4096]).is_ok() {}
+        while writer.write(b".").is_ok() {}
+        rustix::io::ioctl_fionbio(&writer, false).unwrap();
+        (reader, writer)
+    }
+
+    #[test]
+    fn a_panic_waits_for_nobody_who_reads_standard_error() {
+        let name = "logging::tests::a_panic_waits_for_nobody_who_reads_standard_error";
+        if std::env::var_os(PANICS).is_some() {
+            let queue = queue();
+            let thread = thread::spawn(|| panic!("a test's"));
+            assert!(thread.join().is_err());
+            drop(queue);
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::TERM)
+                .unwrap();
+        }
+        let (_reader, writer) = full_pipe();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(PANICS, "1")
+            .stdout(Stdio::null())
+            .stderr(writer)
+            .spawn()
+            .unwrap();
+        let (done, is_done) = mpsc::sync_channel(1);
+        let pid = rustix::process::Pid::from_child(&child);
+        thread::spawn(move || done.send(child.wait().unwrap()));
+        let ended = is_done.recv_timeout(Duration::from_secs(30));
+        if ended.is_err() {
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        use std::os::unix::process::ExitStatusExt;
+        assert_eq!(ended.map(|status| status.signal()), Ok(Some(15)), "it went on after the panic");
     }
 }

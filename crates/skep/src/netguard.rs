@@ -37,9 +37,10 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
         }
         return Ok(Netguard::new(&config, &args.config, &args.name)?.clear()?);
     }
-    let guard = Netguard::at_socket(&config, &args.config, &args.name)?;
+    let mut guard = Netguard::at_socket(&config, &args.config, &args.name)?;
     // After the end of privileges, which are those of a thread.
-    let _messages = logging::queue();
+    let messages = logging::queue();
+    guard.count_dropped_messages(messages.counts_dropped());
     // Signals are the daemon's affair from the ready line on.
     let daemon = args.leashed.then(Daemon::watch).transpose()?;
     let announced = announce(&format!("netguard ready at {}", socket.display()));

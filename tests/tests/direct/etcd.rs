@@ -73,12 +73,24 @@ impl WithEtcd {
 
     /// What is at a key of the cluster, by a living member's JSON gateway.
     fn get(&self, key: &str) -> Result<Option<String>, String> {
+        let key = encode(&format!("/skep/lab/{key}"));
+        let reply = self.ask("range", &format!("{{\"key\":\"{key}\"}}"))?;
+        Ok(reply["kvs"][0]["value"].as_str().map(decode))
+    }
+
+    /// Writes a value, as an operator's mistake or another program would.
+    fn put(&self, key: &str, value: &str) {
+        let (key, value) = (encode(&format!("/skep/lab/{key}")), encode(value));
+        let body = format!("{{\"key\":\"{key}\",\"value\":\"{value}\"}}");
+        self.ask("put", &body).unwrap();
+    }
+
+    /// A reply of a living member's JSON gateway.
+    fn ask(&self, what: &str, body: &str) -> Result<serde_json::Value, String> {
         let member = self.members.keys().next().ok_or("all members are dead")?;
         let address = self.address(client_port(*member)).parse().unwrap();
-        let key = encode(&format!("/skep/lab/{key}"));
-        let body = format!("{{\"key\":\"{key}\"}}");
         let request = format!(
-            "POST /v3/kv/range HTTP/1.1\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /v3/kv/{what} HTTP/1.1\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
         let asked = self.cluster.machine("origin").run(|| {
@@ -89,10 +101,7 @@ impl WithEtcd {
         let response = asked.unwrap().map_err(|error| error.to_string())?;
         let text = response.text();
         let reply: serde_json::Value = serde_json::from_str(&text).map_err(|_| text.clone())?;
-        if response.status != 200 {
-            return Err(text);
-        }
-        Ok(reply["kvs"][0]["value"].as_str().map(decode))
+        if response.status == 200 { Ok(reply) } else { Err(text) }
     }
 
     /// Waits until etcd has the epoch of this dispatcher, and its name as the
@@ -205,6 +214,25 @@ fn epochs_outlive_the_loss_of_all_dispatchers() {
     let after = it.wait_recorded(&it.cluster.wait_active());
     assert!(after > before, "{after} after {before}");
     figure(&format!("all dispatchers and their files lost: epoch {after} after {before}"));
+}
+
+#[test]
+fn records_that_are_none_keep_nobody_from_serving_and_are_replaced() {
+    let Some(it) = WithEtcd::prepare() else { return };
+    it.put("epoch", "no number");
+    it.put("kv/active", "\u{1} nobody at all");
+    it.cluster.run_all();
+    it.cluster.wait_serving();
+    let active = it.cluster.wait_active();
+    let before = it.wait_recorded(&active);
+    // And once more, while it is active.
+    let standby = it.cluster.standby();
+    it.put("epoch", "18446744073709551616");
+    it.put("kv/active", "");
+    it.cluster.kill(&active);
+    poll_until(PATIENCE, "takeover", || it.cluster.status(&standby)["stage"] == "active");
+    let after = it.wait_recorded(&standby);
+    assert!(after > before, "{after} after {before}");
 }
 
 /// The active dispatcher is cut off from all machines but etcd: another one takes over, and it

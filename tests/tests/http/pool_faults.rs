@@ -364,6 +364,25 @@ fn a_slow_upload_is_the_clients_fault() {
 }
 
 #[test]
+fn a_slow_upload_of_a_small_body_holds_no_server() {
+    let app = App::answering(|received| response(200, "", &received.body));
+    let pool = pool_lines("queue_timeout_ms = 60000", &[(app.address(), "connections_max = 1")]);
+    let skep = Skep::node_of(&format!("pool = \"app\"\n{pool}"));
+    let mut slow: Vec<RawClient> = (0..5).map(|_| skep.connect()).collect();
+    for client in &mut slow {
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nsl");
+    }
+    // On the connections of both workers, behind them.
+    for _ in 0..8 {
+        skep.connect().get("/").assert_status(200);
+    }
+    for mut client in slow {
+        client.send("ow");
+        assert_eq!(client.response().assert_status(200).text(), "slow");
+    }
+}
+
+#[test]
 fn a_client_that_leaves_frees_its_server() {
     let (asked, gone) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let counts = (Arc::clone(&asked), Arc::clone(&gone));

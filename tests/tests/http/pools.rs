@@ -490,3 +490,45 @@ fn under_redirect_other_methods_get_307_and_upgrades_are_proxied() {
     client.response().assert_status(101);
     assert_eq!(client.read_to_close(), b"hi");
 }
+
+#[test]
+fn hints_trailers_events_and_upgrades_pass_both_hops() {
+    let app = App::start(|conn| {
+        while let Some(head) = conn.head() {
+            if head.contains("Upgrade: websocket") {
+                conn.send(
+                    "HTTP/1.1 101 Switching\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+                );
+                let echo = conn.exactly(4).unwrap_or_default();
+                conn.send(echo);
+                return;
+            }
+            conn.send(
+                "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n\
+                 Transfer-Encoding: chunked\r\nTrailer: X-End\r\n\r\n2\r\nok\r\n0\r\nX-End: 1\r\n\r\n",
+            );
+        }
+    });
+    let chain = Chain::new(&app, "proxy");
+    let mut client = chain.gate.connect();
+    client.send("GET /x HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: TE\r\n\r\n");
+    client.response().assert_status(103).assert_header("link", "</a>");
+    let reply = client.response();
+    assert_eq!(reply.assert_header("trailer", "X-End").text(), "ok");
+    assert!(reply.raw.ends_with(b"0\r\nX-End: 1\r\n\r\n"));
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    client.response().assert_status(101);
+    client.send("ping");
+    assert_eq!(client.read_to_close(), b"ping");
+}
+
+#[test]
+fn fields_with_underscores_pass_if_the_operator_says_so_and_imitate_nothing() {
+    let (app, told) = telling();
+    let skep = node(&app, "[limits]\nunderscore_fields = \"pass\"", "");
+    let fields = [("User_Id", "7"), ("X_Forwarded_For", "6.6.6.6"), ("Content_Length", "9")];
+    skep.connect().request("GET", "/", &fields).assert_status(200);
+    let got = next(&told);
+    assert_eq!(got.field("user_id"), Some("7"));
+    assert_eq!((got.field("x_forwarded_for"), got.field("content_length")), (None, None));
+}

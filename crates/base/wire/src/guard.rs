@@ -209,6 +209,8 @@ pub struct MachineState {
     pub changed_maps: Vec<ChangedMap>,
     /// Devices or addresses have changed since the last look.
     pub has_changed: bool,
+    /// Messages that netguard has not logged, as nobody took earlier ones.
+    pub messages_dropped: u64,
 }
 
 /// A map of a packet program that others have changed.
@@ -359,6 +361,7 @@ mod tests {
             is_attached: true,
             changed_maps: maps.into_iter().map(changed).collect(),
             has_changed: true,
+            messages_dropped: 8,
         };
         vec![
             OrderReply::Done,

@@ -99,25 +99,32 @@ impl FailureDetector {
         self.listening.total_ms() > self.silence_ms()
     }
 
-    /// Keeps a beat that is authentic and fresh. False if it came after a later
+    /// Keeps a beat that is authentic and fresh, and came at `arrived`. False if it came after a later
     /// one of the same node, or is from one node more than can be.
-    pub fn heard(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) -> bool {
-        let heard_at = self.listened(now);
+    pub fn heard(&mut self, arrived: Now, beat: NodeBeat, stamp: Stamp) -> bool {
+        self.listened(arrived);
+        let heard_at = self.listening.of(arrived);
         let known = self.nodes.get(&beat.name);
         let is_old = known.is_some_and(|node| stamp <= node.stamp);
         if is_old || (known.is_none() && self.nodes.len() >= PEERS_MAX) {
             return false;
         }
-        self.heard_at = Some(now);
+        // What was in the queue in a pause of this process does not make the silence longer.
+        let heard_at = known.map_or(heard_at, |node| node.heard_at.max(heard_at));
+        self.heard_at = self.heard_at.max(Some(arrived));
         let name = beat.name.clone();
         self.nodes.insert(name, Monitored { beat, stamp, heard_at, is_alive: true });
         true
     }
 
-    /// Advances the time; returns the nodes that are dead now.
+    /// Advances the time; returns the nodes that are dead now. Just after a pause none is: who was
+    /// silent before it may be heard again.
     pub fn tick(&mut self, now: Now) -> Vec<Name> {
         let (listened, silence_ms) = (self.listened(now), self.silence_ms());
         let mut dead = Vec::new();
+        if !self.listening.is_awake() {
+            return dead;
+        }
         for (name, node) in &mut self.nodes {
             if node.is_alive && listened.since_ms(node.heard_at) > silence_ms {
                 node.is_alive = false;

@@ -40,9 +40,17 @@ impl Listening {
         self.listened
     }
 
+    /// The listening time at which something came that is handled now. All time since counts: it may
+    /// have been in the socket's queue while the process was paused.
+    pub(crate) fn of(&self, arrived: Now) -> Now {
+        let ago_ms = self.last.map_or(0, |last| last.since_ms(arrived));
+        Now(self.listened.0.saturating_sub(ago_ms))
+    }
+
     /// The listening time, if no beat could be received since the last call.
     pub(crate) fn deaf_at(&mut self, now: Now) -> Now {
         self.last = Some(self.last.map_or(now, |last| last.max(now)));
+        self.paused_at = Some(self.listened);
         self.listened
     }
 
@@ -66,6 +74,17 @@ mod tests {
         {
             assert_eq!(listening.at(Now(now)), Now(listened), "{now}");
         }
+    }
+
+    #[test]
+    fn what_was_in_the_queue_in_a_pause_is_as_old_as_it_is() {
+        let mut listening = Listening::new(50);
+        let listened = [1_000, 1_400, 6_000].map(|now| listening.at(Now(now)));
+        assert_eq!(listened, [0, 50, 100].map(Now));
+        assert_eq!(
+            [6_000, 5_970, 5_000, 0].map(|at| listening.of(Now(at))),
+            [100, 70, 0, 0].map(Now)
+        );
     }
 
     #[test]

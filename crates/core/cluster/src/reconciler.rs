@@ -89,14 +89,23 @@ pub struct Reconciler {
     failures: [Option<Failure>; KINDS],
 }
 
-/// Addresses are claimed once each service has a node that takes new flows: before, the kernel
-/// would refuse every connection to one, as it does where nothing listens. A cluster without such a
-/// node claims them some time later, so that its clients get that refusal.
+/// In a cluster that starts, addresses are claimed once each service has a node that takes new flows:
+/// before, the kernel would refuse every connection to one, as it does where nothing listens. A cluster
+/// without such a node claims them some time later, so that its clients get that refusal.
 #[derive(Debug)]
 struct ClaimGate {
     patience_ms: u64,
-    has_steered: bool,
+    state: GateState,
     wanted_since: Now,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GateState {
+    /// No table is known by which clients were served.
+    New,
+    /// The program steers to nobody until a table is applied, which may be any.
+    Closed,
+    Open,
 }
 
 /// A step that has failed and was not done since.
@@ -157,7 +166,7 @@ impl Reconciler {
             has_table: true,
             is_set_up: true,
             announced: 0,
-            gate: ClaimGate { patience_ms, has_steered: false, wanted_since: Now(0) },
+            gate: ClaimGate { patience_ms, state: GateState::New, wanted_since: Now(0) },
             failures: [const { None }; KINDS],
         }
     }
@@ -209,17 +218,14 @@ impl Reconciler {
             Step::Claim | Step::Release if !is_done => self.has_addresses = None,
             Step::Claim => {
                 self.has_addresses = Some(true);
-                self.gate.has_steered = true;
+                self.gate.open();
                 self.announced = self.wants.announcements;
             }
             Step::Release => self.has_addresses = Some(false),
             Step::Announce if is_done => self.announced = self.wants.announcements,
             Step::Apply(table) if is_done => {
                 (self.applied, self.has_table) = (Some(table.version), true);
-                let takes = |it| table.history(it).next().is_some_and(|nodes| !nodes.is_empty());
-                // The active dispatcher serves by the table that a standby applies.
-                let is_others = self.wants.addresses == Some(false) && !table.services.is_empty();
-                self.gate.has_steered |= is_others || table.services.iter().all(takes);
+                self.gate.applied(table, self.wants.addresses);
             }
             Step::SetUp if is_done => self.is_set_up = true,
             Step::Attach | Step::Announce | Step::Apply(_) | Step::SetUp => {}
@@ -311,12 +317,36 @@ impl Reconciler {
 
 impl ClaimGate {
     fn is_open(&self, now: Now) -> bool {
-        self.has_steered || now.since_ms(self.wanted_since) >= self.patience_ms
+        self.state == GateState::Open || now.since_ms(self.wanted_since) >= self.patience_ms
     }
 
-    /// The program steers to nobody until a table is applied.
+    fn open(&mut self) {
+        self.state = GateState::Open;
+    }
+
+    /// The packet program is a new one.
     fn close(&mut self, now: Now) {
-        (self.has_steered, self.wanted_since) = (false, now);
+        self.wanted_since = now;
+        if self.state == GateState::Open {
+            self.state = GateState::Closed;
+        }
+    }
+
+    /// The program steers by this table; whether the machine is to have the addresses meanwhile.
+    fn applied(&mut self, table: &Table, wants_addresses: Option<bool>) {
+        let takes = |it| table.history(it).next().is_some_and(|nodes| !nodes.is_empty());
+        let mut services = table.services.iter();
+        let opens = match (self.state, wants_addresses) {
+            (GateState::Open | GateState::Closed, _) => true,
+            (GateState::New, Some(true)) => services.all(takes),
+            // The active dispatcher serves by the table that a standby applies.
+            (GateState::New, Some(false)) => !table.services.is_empty(),
+            // So did the last one by what a dispatcher learns that has just started.
+            (GateState::New, None) => services.any(takes),
+        };
+        if opens {
+            self.open();
+        }
     }
 }
 

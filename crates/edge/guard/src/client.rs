@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::message::{decoded, put, take};
 #[derive(Debug)]
 pub struct Guard {
     line: Mutex<Line>,
+    /// As of its last look at the machine.
+    messages_dropped: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -46,9 +49,19 @@ impl Guard {
     fn greet(socket: OwnedFd) -> Result<Self, GuardError> {
         let mut line = Line { socket, buffer: Vec::new(), state: LineState::Open };
         match line.ask(GREETING, LOADED_MS)? {
-            OrderReply::Done => Ok(Self { line: Mutex::new(line) }),
+            OrderReply::Done => Ok(Self::of(line)),
             _ => Err(GuardError::Foreign),
         }
+    }
+
+    fn of(line: Line) -> Self {
+        Self { line: Mutex::new(line), messages_dropped: AtomicU64::new(0) }
+    }
+
+    /// Messages that netguard has not logged, as nobody took earlier ones: as of its last look at the
+    /// machine.
+    pub fn messages_dropped(&self) -> u64 {
+        self.messages_dropped.load(Ordering::Relaxed)
     }
 
     /// Sends `order` and returns its answer. Blocks until then, at most ten seconds. After an order
@@ -66,6 +79,9 @@ impl Guard {
         }
         let answer_ms = if matches!(order, Order::Open(_)) { LOADED_MS } else { ANSWER_MS };
         let answer = line.ask(&message, answer_ms);
+        if let Ok(OrderReply::Machine(state)) = &answer {
+            self.messages_dropped.store(state.messages_dropped, Ordering::Relaxed);
+        }
         if *order == Order::Abort {
             line.state = LineState::Aborted;
         }
@@ -158,7 +174,7 @@ mod tests {
         let silent = line.ask(&[0], 1).unwrap_err();
         assert!(silent.to_string().contains("no answer within"), "{silent}");
         answer(&netguard, &OrderReply::Refused("of the first order".to_owned()));
-        let guard = Guard { line: Mutex::new(line) };
+        let guard = Guard::of(line);
         let next = guard.ask(&Order::Claim).unwrap_err();
         assert!(matches!(next, GuardError::Gone(_)), "{next}");
         assert!(next.is_fatal());

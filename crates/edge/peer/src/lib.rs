@@ -18,6 +18,6 @@ mod thread;
 mod watchdog;
 
 pub use counts::Counts;
-pub use socket::{BindError, Received, SendError, Socket, SocketSettings, Waker};
+pub use socket::{BindError, EncodedMessage, Received, SendError, Socket, SocketSettings, Waker};
 pub use thread::{Priority, RealtimePriority, spawn_heartbeat_thread};
 pub use watchdog::{Pulse, ThreadFault, Watchdog};

@@ -131,3 +131,7 @@ pub(crate) const PEER_BATCH_BYTES_MAX: u64 = 512 * 1024;
 
 /// Size of the first read after a request, in bytes: a reply followed by a small segment.
 pub(crate) const PEER_FIRST_READ_BYTES: usize = 16 * 1024;
+
+/// Time since a socket's queue was empty from which on the kernel is asked how long a datagram was in
+/// it, in milliseconds: half a heartbeat. A busy process is asked for nothing.
+pub(crate) const QUEUED_MS_MIN: u64 = 10;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,8 +18,11 @@ use socket2::{Domain, Protocol, Type};
 
 use crate::counts::Counts;
 use crate::limits::{
-    DATAGRAMS_PER_WAIT_MAX, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, TRAFFIC_CLASS,
+    DATAGRAMS_PER_WAIT_MAX, QUEUED_MS_MIN, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, TRAFFIC_CLASS,
 };
+
+/// socket(7): the time of the last datagram, as nanoseconds (`linux/sockios.h`).
+const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
 
 /// Identity and address of the socket.
 #[derive(Clone, Debug)]
@@ -41,6 +44,9 @@ pub struct Received {
     pub from: PeerId,
     /// The sender's sequence; of a long message: that of its last part.
     pub stamp: Stamp,
+    /// When it came to this machine, by the socket's clock. It may have waited in the socket's queue:
+    /// who sent it may be dead by now.
+    pub at: Now,
     pub message: Message,
 }
 
@@ -53,8 +59,14 @@ pub struct Socket {
     peers: BTreeMap<PeerId, SocketAddr>,
     counts: Arc<Counts>,
     clock: fn() -> Now,
+    /// When the queue was empty last: nothing in it is older.
+    empty_at: Now,
     buffer: Box<[u8; DATAGRAM_BYTES_MAX + 1]>,
 }
+
+/// A message as it goes to any machine, but for the seal.
+#[derive(Clone, Debug)]
+pub struct EncodedMessage(Vec<Vec<u8>>);
 
 /// Ends a wait of its socket.
 #[derive(Clone, Debug)]
@@ -111,6 +123,7 @@ impl Socket {
             peers: BTreeMap::new(),
             counts: Arc::default(),
             clock: settings.clock,
+            empty_at: (settings.clock)(),
             buffer: Box::new([0; DATAGRAM_BYTES_MAX + 1]),
         })
     }
@@ -151,14 +164,17 @@ impl Socket {
         self.send_bodies(to, &split(&message.encode())?)
     }
 
+    /// Sends a message that was encoded before. Failures are counted.
+    pub fn send_encoded(&mut self, to: PeerId, message: &EncodedMessage) {
+        // The next beat tries again, and the counter tells.
+        let _ = self.send_bodies(to, &message.0);
+    }
+
     /// Sends the same message to several machines, encoded once. Failures are counted.
     pub fn send_all(&mut self, to: impl IntoIterator<Item = PeerId>, message: &Message) {
         // Longer than any that is taken: nobody is sent it.
-        let Ok(bodies) = split(&message.encode()) else { return };
-        for to in to {
-            // The next beat tries again, and the counter tells.
-            let _ = self.send_bodies(to, &bodies);
-        }
+        let Ok(message) = EncodedMessage::new(message) else { return };
+        to.into_iter().for_each(|to| self.send_encoded(to, &message));
     }
 
     /// Waits for a message; `None` after the timeout, after a wake-up, or after many datagrams
@@ -169,7 +185,8 @@ impl Socket {
             let bytes = match self.udp.recv(&mut self.buffer[..]) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let left_ms = deadline.since_ms((self.clock)());
+                    self.empty_at = (self.clock)();
+                    let left_ms = deadline.since_ms(self.empty_at);
                     if left_ms == 0 || self.wait(left_ms)? {
                         return Ok(None);
                     }
@@ -201,17 +218,28 @@ impl Socket {
         sent.map(drop).map_err(|error| SendError::System { address, error })
     }
 
+    /// When the datagram that was read last came. That of a process that runs without a pause came
+    /// just now; of others the kernel has noted it, by a clock that may be set.
+    fn arrived_at(&self, now: Now) -> Now {
+        let since_ms = now.since_ms(self.empty_at);
+        let waited_ms =
+            if since_ms < QUEUED_MS_MIN { 0 } else { queued_ms(&self.udp).unwrap_or(0) };
+        Now(now.0.saturating_sub(waited_ms.min(since_ms)))
+    }
+
     /// Opens and checks the datagram in the buffer.
     fn judge(&mut self, bytes: usize) -> Option<Received> {
+        let now = (self.clock)();
+        let at = self.arrived_at(now);
         let datagram = &self.buffer[..bytes];
-        let received = match self.endpoint.open((self.clock)(), datagram) {
+        let received = match self.endpoint.open(now, datagram) {
             Ok(OpenedDatagram::Live { from, stamp, body }) => {
                 self.counts.count_live();
                 let message = read(&mut self.reassembler, from, body);
                 if message.is_err() {
                     self.counts.count_refused(OpenError::MalformedBody);
                 }
-                message.ok().flatten().map(|message| Received { from, stamp, message })
+                message.ok().flatten().map(|message| Received { from, stamp, at, message })
             }
             Ok(OpenedDatagram::Hello { .. }) => {
                 self.counts.count_hello();
@@ -256,6 +284,17 @@ impl fmt::Debug for Socket {
     }
 }
 
+impl EncodedMessage {
+    pub fn new(message: &Message) -> Result<Self, MessageTooLong> {
+        split(&message.encode()).map(Self)
+    }
+
+    /// Datagrams that carry it.
+    pub fn datagrams(&self) -> usize {
+        self.0.len()
+    }
+}
+
 impl Waker {
     /// Ends the current wait, or else the next one.
     pub fn wake(&self) {
@@ -278,6 +317,23 @@ fn read(
     message.map_err(|_| OpenError::MalformedBody)
 }
 
+/// How long ago the datagram came that was read last, in milliseconds.
+fn queued_ms(socket: &impl AsFd) -> Option<u64> {
+    let came = UNIX_EPOCH.checked_add(last_came(socket)?)?;
+    let waited = SystemTime::now().duration_since(came).unwrap_or_default();
+    u64::try_from(waited.as_millis()).ok()
+}
+
+/// When the datagram came that was read last, since the epoch of Unix; `None` if none was.
+#[expect(unsafe_code, reason = "no safe call for it in rustix")]
+fn last_came(socket: &impl AsFd) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one `timespec`, which outlives the call.
+    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCGSTAMPNS, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok().filter(|_| result == 0)?;
+    Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
+}
+
 fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket =
         socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
@@ -289,6 +345,8 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
         SocketAddr::V4(_) => socket.set_tos_v4(TRAFFIC_CLASS),
         SocketAddr::V6(_) => socket.set_tclass_v6(TRAFFIC_CLASS),
     };
+    // From now on the kernel notes when datagrams come; there is none yet.
+    let _ = last_came(&socket);
     socket.bind(&address.into())?;
     Ok(socket.into())
 }

@@ -59,12 +59,13 @@ impl Voice for Steered {
     }
 
     fn hear(&mut self, received: Received, socket: &mut Socket) {
-        let Received { from, stamp, message } = received;
+        let Received { from, stamp, at, message } = received;
         match message {
             Message::Dispatcher(beat) => {
-                // It has lost its memory: without the histories it would take
-                // connections of earlier memberships for nobody's.
-                let asks = beat.stage == Stage::Joining && beat.table < self.table.version;
+                // It has lost its memory: without the histories it would take connections of earlier
+                // memberships for nobody's, and other dispatchers' machines for strangers.
+                let is_new = matches!(beat.stage, Stage::Joining | Stage::Leaving);
+                let asks = is_new && beat.table < self.table.version;
                 let now = now();
                 let answered = self.answered.get(&from);
                 let is_due = answered.is_none_or(|at| now.since_ms(*at) >= JOINING_ANSWER_MS);
@@ -73,7 +74,7 @@ impl Voice for Steered {
                     self.answered.insert(from, now);
                     let _ = socket.send(from, &Message::Table(Table::clone(&self.table)));
                 }
-                self.witness(&beat, from, stamp);
+                self.witness(at, &beat, from, stamp);
             }
             Message::Table(table) => self.take(table),
             Message::TableDelta(delta) => {
@@ -88,10 +89,9 @@ impl Voice for Steered {
 }
 
 impl Steered {
-    fn witness(&mut self, beat: &DispatcherBeat, from: PeerId, stamp: Stamp) {
-        let now = now();
-        if self.witness.heard(now, beat, from, stamp)
-            && self.witness.hears(now, self.takeover_ms).is_some_and(|it| it.dispatcher == from)
+    fn witness(&mut self, arrived: Now, beat: &DispatcherBeat, from: PeerId, stamp: Stamp) {
+        if self.witness.heard(arrived, beat, from, stamp)
+            && self.witness.hears(now(), self.takeover_ms).is_some_and(|it| it.dispatcher == from)
         {
             self.shared.set_active_mac(beat.mac);
         }

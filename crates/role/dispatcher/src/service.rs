@@ -191,6 +191,8 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
         loads: if is_direct { LoadMeasure::Reported } else { LoadMeasure::Counted },
         // It may still read: what is sent, nodes decide.
         gives_up: false,
+        // Nodes have no places that could run out.
+        reads_ahead: false,
         names_member: service.node_header,
         retries_max: service.retries_max,
         retry_budget: retry_budget(service.retry_budget_percent),

@@ -17,7 +17,7 @@ use skep_wire::steer::{
 };
 
 use crate::error::NetguardError;
-use crate::limits::{ANNOUNCEMENTS, WEIGHT_MAX};
+use crate::limits::{ANNOUNCEMENTS, PEERS_CHECKED_MAX, WEIGHT_MAX};
 use crate::look::Look;
 use crate::plan::NetguardPlan;
 
@@ -38,6 +38,8 @@ pub(crate) struct DispatchSide {
     down: HashSet<NodeIndex>,
     /// The virtual addresses that this machine has.
     held: Vec<IpAddr>,
+    /// Peers that checks have seen so far.
+    checked: usize,
 }
 
 impl DispatchSide {
@@ -63,6 +65,7 @@ impl DispatchSide {
             services: Vec::new(),
             down: HashSet::new(),
             held: Vec::new(),
+            checked: 0,
         })
     }
 
@@ -119,6 +122,7 @@ impl DispatchSide {
                     true => Dispatching::Active,
                     false => Dispatching::Standby,
                 };
+                let expected = part_of(expected, &mut self.checked);
                 return check(netif, &self.device, &plan.dispatch.vips, dispatching, expected);
             }
             Order::Open(_) | Order::Abort | Order::Hold => return Err(NetguardError::WrongSide),
@@ -300,6 +304,18 @@ pub(crate) fn opened(device: &Device, how: String) -> AttachedProgram {
         mac: device.mac.map_or([0; 6], |mac| mac.0),
         mtu: device.mtu,
     }
+}
+
+/// What this check looks at, after so many peers of earlier ones: of a large cluster a part, in turn.
+/// All of them would overrun the device's queue with requests, and what is wrong an answer.
+pub(crate) fn part_of(mut expected: Expectations, checked: &mut usize) -> Expectations {
+    let count = expected.peers.len();
+    if count > PEERS_CHECKED_MAX {
+        expected.peers.rotate_left(*checked % count);
+        expected.peers.truncate(PEERS_CHECKED_MAX);
+        *checked = checked.wrapping_add(PEERS_CHECKED_MAX);
+    }
+    expected
 }
 
 /// Faults of this machine and its segment.

@@ -32,7 +32,7 @@ use std::path::Path;
 use skep_config::Config;
 use skep_guard::{Listener, Serve, User, UserError, Visit, confine, privileges, trust};
 use skep_netif::Netif;
-use skep_wire::guard::{Order, OrderReply, Side};
+use skep_wire::guard::{MachineState, Order, OrderReply, Side};
 
 use dispatch::DispatchSide;
 pub use error::NetguardError;
@@ -54,6 +54,7 @@ pub struct Netguard {
     node: Option<NodeSide>,
     /// Sides of which nothing was on this machine before this netguard's orders.
     is_fresh: Fresh,
+    messages_dropped: Box<dyn Fn() -> u64>,
 }
 
 #[derive(Default)]
@@ -104,7 +105,13 @@ impl Netguard {
             dispatch: None,
             node: None,
             is_fresh: Fresh::default(),
+            messages_dropped: Box::new(|| 0),
         })
+    }
+
+    /// Whom it asks how many messages were not logged.
+    pub fn count_dropped_messages(&mut self, count: impl Fn() -> u64 + 'static) {
+        self.messages_dropped = Box::new(count);
     }
 
     /// Takes orders, if it has a socket, and never ends.
@@ -240,7 +247,14 @@ impl Netguard {
 
 impl Serve for Netguard {
     fn perform(&mut self, order: Order) -> OrderReply {
-        self.try_perform(order).unwrap_or_else(|error| OrderReply::Refused(error.to_string()))
+        match self.try_perform(order) {
+            Ok(OrderReply::Machine(state)) => {
+                let messages_dropped = (self.messages_dropped)();
+                OrderReply::Machine(MachineState { messages_dropped, ..state })
+            }
+            Ok(answer) => answer,
+            Err(error) => OrderReply::Refused(error.to_string()),
+        }
     }
 
     fn silent(&mut self) {

@@ -10,7 +10,7 @@ use skep_datapath::NodeProgram;
 use skep_netif::{Device, Dispatching, Netif, Record};
 use skep_wire::guard::{AttachedProgram, MachineState, Order, OrderReply};
 
-use crate::dispatch::{check, check_services, opened, own, rows};
+use crate::dispatch::{check, check_services, opened, own, part_of, rows};
 use crate::error::NetguardError;
 use crate::look::Look;
 use crate::plan::NetguardPlan;
@@ -24,6 +24,8 @@ pub(crate) struct NodeSide {
     device: Device,
     opened: AttachedProgram,
     look: Look,
+    /// Peers that checks have seen so far.
+    checked: usize,
 }
 
 impl NodeSide {
@@ -35,7 +37,7 @@ impl NodeSide {
         program.attach(&device.name)?;
         tracing::info!(device = device.name, "packets of other nodes are handed on by tc");
         let opened = opened(&device, "tc".to_owned());
-        Ok(Self { program, device, opened, look: Look::new()? })
+        Ok(Self { program, device, opened, look: Look::new()?, checked: 0 })
     }
 
     pub(crate) fn opened(&self) -> &AttachedProgram {
@@ -65,6 +67,7 @@ impl NodeSide {
             Order::Look { .. } => return self.look(plan, netif),
             Order::Check(_, expected) => {
                 let vips = &plan.node.vips;
+                let expected = part_of(expected, &mut self.checked);
                 return check(netif, &self.device, vips, Dispatching::No, expected);
             }
             _ => return Err(NetguardError::WrongSide),

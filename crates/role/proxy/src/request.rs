@@ -36,6 +36,7 @@ use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
 use smallvec::SmallVec;
 
+use crate::limits::{TOLD_PATH_BYTES_MAX, UPLOAD_BYTES_WAITING};
 use crate::members::cause::Cause;
 use crate::members::probe::failure_of;
 use crate::members::protocol::MemberProtocol;
@@ -66,14 +67,21 @@ impl WorkerGroup {
         rules: &ReplyRules<'_>,
     ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
+        let began = Instant::now();
         let outbound = match self.gateway_settings() {
             None => {
                 exchange.body.keep_trailers();
-                Outbound::Http(Upload::new(exchange.context().worker(), request, forward))
+                let mut upload = Upload::new(exchange.context().worker(), request, forward);
+                let reads_ahead = self.balancer().sync().settings.reads_ahead;
+                if reads_ahead && may_read_ahead(request) {
+                    poll_fn(|cx| upload.poll_read_ahead(cx, &mut exchange.body)).await?;
+                }
+                Outbound::Http(upload)
             }
             Some(settings) => {
-                let leg = GatewayLeg::new(settings, request, exchange, forward).await?;
-                Outbound::Gateway(Box::new(leg))
+                let reads_ahead = settings.reads_ahead && may_read_ahead(request);
+                let leg = GatewayLeg::new(settings, request, exchange, forward, reads_ahead);
+                Outbound::Gateway(Box::new(leg.await?))
             }
         };
         let mut trip = Trip {
@@ -85,7 +93,7 @@ impl WorkerGroup {
             outbound,
             tried: SmallVec::new(),
             retries: 0,
-            began: Instant::now(),
+            began,
         };
         trip.run().await
     }
@@ -96,6 +104,14 @@ impl WorkerGroup {
         let settings = &balancer.sync().settings;
         (settings.protocol != MemberProtocol::Http).then(|| Arc::clone(settings))
     }
+}
+
+/// Whether all of the body is sure to come by itself, and fits what may wait for a member. A client
+/// that waits for 100 is told to go on once there is a member; and one that sends chunks may wait for
+/// the answer to the first.
+fn may_read_ahead(request: &RequestHead<'_, '_>) -> bool {
+    let is_small = |bytes| bytes <= UPLOAD_BYTES_WAITING;
+    !request.expect_continue && matches!(request.framing, BodyFraming::Length(it) if is_small(it))
 }
 
 /// A request was not answered with a member's response.
@@ -416,8 +432,9 @@ impl<'a> Trip<'a, '_, '_, '_> {
         let (group, words) = (self.group.group().name(), self.group.group().words);
         let (name, address) = (target.name(), target.member().address);
         let method = self.request.method.as_str();
-        let path = String::from_utf8_lossy(self.request.path);
         if target.member().may_tell(self.group.now()) {
+            let path = self.request.path;
+            let path = String::from_utf8_lossy(&path[..path.len().min(TOLD_PATH_BYTES_MAX)]);
             tracing::warn!(
                 "{} {group}: {} {name} ({address}): {cause}: {method} {path}",
                 words.group,

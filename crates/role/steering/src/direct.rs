@@ -45,6 +45,7 @@ use crate::planner::Planner;
 use crate::queue::Queue;
 use crate::shared_store::EtcdStore;
 use crate::status::{OnTerm, Shared, SteeringStatus};
+use crate::table_queue::TableQueue;
 
 /// What direct dispatch needs to start.
 pub struct DirectParts {
@@ -147,6 +148,7 @@ impl Direct {
             told: Arc::default(),
             wishes: PathWishes::new(Arc::clone(&desired)),
             path: PathState::default(),
+            table_queue: TableQueue::default(),
             node_view: NodeView::default(),
             followed: None,
             sink: FlowSink::default(),

@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use skep_cluster::failover::{AddressConflict, Failover, FailoverAction};
+use skep_cluster::failure_detector::FailureDetector;
 use skep_cluster::flows::FlowSink;
 use skep_cluster::handover::{Handover, LastTable};
 use skep_cluster::lease_observer::LeaseObserver;
-use skep_cluster::table_distribution::TableDistributor;
+use skep_cluster::table_distribution::{TableDistributor, TableUpdate};
 use skep_cluster::table_publisher::{NodePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_dispatcher::NodeLoads;
-use skep_peer::{Pulse, Received, Socket};
+use skep_peer::{EncodedMessage, Pulse, Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::{Expectations, ExpectedPeer};
 use skep_wire::message::{DispatcherBeat, FlowsTaken, Mac, Message, Name, NodeBeat, Stage};
@@ -35,6 +36,7 @@ use crate::planner::{DrainOrder, PlanView};
 use crate::queue::Queue;
 use crate::shared_store::EtcdStore;
 use crate::status::{PeerStatus, Shared, View, stage_word};
+use crate::table_queue::TableQueue;
 
 /// The event loop of direct dispatch, with its state. It runs on a thread of its own.
 pub(crate) struct DirectLoop {
@@ -63,6 +65,7 @@ pub(crate) struct DirectLoop {
     pub(crate) told: Arc<Table>,
     pub(crate) wishes: PathWishes,
     pub(crate) path: PathState,
+    pub(crate) table_queue: TableQueue,
     pub(crate) node_view: NodeView,
     /// The active dispatcher whose flows are in the sink.
     pub(crate) followed: Option<PeerId>,
@@ -90,9 +93,10 @@ impl DirectLoop {
         let mut tick_at = now().plus_ms(tick_ms);
         while !self.stop.load(Ordering::Relaxed) {
             pulse.beat();
-            match self.socket.receive(Duration::from_millis(tick_at.since_ms(now()))) {
+            let left_ms = if self.table_queue.is_empty() { tick_at.since_ms(now()) } else { 0 };
+            match self.socket.receive(Duration::from_millis(left_ms)) {
                 Ok(Some(received)) => self.hear(received),
-                Ok(None) => {}
+                Ok(None) => self.send_tables(),
                 Err(error) => {
                     tracing::error!(%error, "heartbeats cannot be received");
                     std::thread::sleep(Duration::from_millis(tick_ms));
@@ -104,6 +108,8 @@ impl DirectLoop {
             if now >= tick_at {
                 tick_at = now.plus_ms(tick_ms);
                 self.tick(now);
+                // However much there is to receive.
+                self.send_tables();
             }
         }
         let has_failed = self.has_failed.load(Ordering::Relaxed);
@@ -129,6 +135,10 @@ impl DirectLoop {
         let hears_nodes = no_nodes || !self.publisher.detector().hears_nobody(now);
         self.failover.set_hears_nodes(now, hears_nodes);
         self.failover.set_hindered(now, self.path.is_hindered);
+        let (table, detector) = (self.publisher.table(), self.publisher.detector());
+        let is_dispatcher = |mac| table.dispatchers.contains(&mac);
+        self.failover
+            .end_conflict(|mac| is_dispatcher(mac) || node_of(table, detector, mac).is_some());
         self.observe_lease(now);
         match self.epoch_writer.poll(now) {
             Some(Written::Persisted(last)) => self.failover.epochs_persisted(last),
@@ -160,12 +170,14 @@ impl DirectLoop {
     }
 
     fn hear(&mut self, received: Received) {
-        let Received { from, stamp, message } = received;
+        let Received { from, stamp, at, message } = received;
         let now = now();
         self.follow_active();
         match message {
-            Message::Dispatcher(beat) => self.hear_dispatcher(now, beat, from, stamp),
-            Message::Node(beat) if beat.name.peer() == from => self.hear_node(now, beat, stamp),
+            Message::Dispatcher(beat) => self.hear_dispatcher((now, at), beat, from, stamp),
+            Message::Node(beat) if beat.name.peer() == from => {
+                self.hear_node((now, at), beat, stamp);
+            }
             Message::Table(table) => self.hear_table(table, from),
             Message::TableDelta(delta) => {
                 // Without its base the whole table comes soon.
@@ -197,14 +209,20 @@ impl DirectLoop {
         }
     }
 
-    fn hear_dispatcher(&mut self, now: Now, beat: DispatcherBeat, from: PeerId, stamp: Stamp) {
+    fn hear_dispatcher(
+        &mut self,
+        (now, arrived): (Now, Now),
+        beat: DispatcherBeat,
+        from: PeerId,
+        stamp: Stamp,
+    ) {
         let Some(other) = self.others.get_mut(&from) else { return };
-        other.beat = Some((beat.clone(), now));
+        other.beat = Some((beat.clone(), arrived));
         let name = other.name.clone();
         if self.is_active() && !self.publisher.knows(beat.table) {
             self.handover.await_table(now, &name, beat.table);
         }
-        let outputs = self.failover.heard(now, &beat, from, stamp);
+        let outputs = self.failover.heard(arrived, &beat, from, stamp);
         self.carry_out(outputs);
         if self.is_active() {
             self.send_table(now, from, beat.table);
@@ -216,11 +234,11 @@ impl DirectLoop {
         }
     }
 
-    fn hear_node(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) {
-        let outputs = self.failover.witness(now, beat.hears, beat.table);
+    fn hear_node(&mut self, (now, arrived): (Now, Now), beat: NodeBeat, stamp: Stamp) {
+        let outputs = self.failover.witness(arrived, beat.hears, beat.table);
         self.carry_out(outputs);
         let (name, load, version) = (beat.name.clone(), beat.load, beat.table);
-        for note in self.publisher.heard(now, beat, stamp) {
+        for note in self.publisher.heard(arrived, beat, stamp) {
             match note.is_trouble() {
                 true => tracing::warn!("{note}"),
                 false => tracing::info!("{note}"),
@@ -236,8 +254,9 @@ impl DirectLoop {
     /// that has just started, with no active dispatcher before it, learns from nodes which earlier
     /// flows they have.
     fn hear_table(&mut self, table: Table, from: PeerId) {
-        let is_joining = self.failover.stage() == Stage::Joining;
-        let is_from_node = is_joining && self.nodes().any(|node| node == from);
+        // One that gives way to a stranger may learn that it is none.
+        let is_new = matches!(self.failover.stage(), Stage::Joining | Stage::Leaving);
+        let is_from_node = is_new && self.nodes().any(|node| node == from);
         if !(is_from_node || self.others.contains_key(&from)) {
             return;
         }
@@ -289,12 +308,10 @@ impl DirectLoop {
     }
 
     fn hear_conflict(&mut self, conflict: AddressConflict) {
-        // Also one whose process is dead: what it left on its machine answers.
-        let known = &self.publisher.table().nodes;
-        let known = known.iter().find(|node| node.mac == conflict.mac).map(|node| &node.name);
-        let living = self.publisher.detector().living().find(|beat| beat.mac == conflict.mac);
-        let node = known.or(living.map(|beat| &beat.name)).cloned();
-        let outputs = self.failover.conflict(now(), conflict, node.is_some());
+        let (table, detector) = (self.publisher.table(), self.publisher.detector());
+        let node = node_of(table, detector, conflict.mac).cloned();
+        let is_known = node.is_some() || table.dispatchers.contains(&conflict.mac);
+        let outputs = self.failover.conflict(now(), conflict, is_known);
         self.carry_out(outputs);
         if let Some(node) = node {
             self.node_view.answers(now(), node, conflict.address);
@@ -334,6 +351,7 @@ impl DirectLoop {
                 }
                 FailoverAction::StepDown { .. } => {
                     self.publisher.step_down();
+                    self.table_queue.clear();
                     self.handover.step_down();
                     self.last_table = Some(LastTable::new(Arc::clone(self.publisher.table())));
                     // Before the beat that says so.
@@ -411,7 +429,12 @@ impl DirectLoop {
                 Some((*id, beat.table))
             });
             let updates = self.distributor.publish(now, Arc::clone(&table), nodes.chain(others));
-            updates.into_iter().for_each(|it| self.socket.send_all(it.to, &it.message));
+            let encode = |it: TableUpdate| {
+                // Longer than any that is taken: nobody is sent it.
+                let message = EncodedMessage::new(&it.message).ok()?;
+                Some((it.to, Arc::new(message)))
+            };
+            self.table_queue.put(updates.into_iter().filter_map(encode).collect());
             self.want_table();
         }
         if now >= self.loads_due_at {
@@ -517,8 +540,18 @@ impl DirectLoop {
         macs
     }
 
+    /// Sends the next tables that wait, up to a bound.
+    fn send_tables(&mut self) {
+        for (to, message) in self.table_queue.take_turn() {
+            self.socket.send_encoded(to, &message);
+        }
+    }
+
     /// Sends the table that was published last to a machine that has an earlier one.
     fn send_table(&mut self, now: Now, to: PeerId, has: TableVersion) {
+        if self.table_queue.has(to) {
+            return;
+        }
         if let Some(message) = self.distributor.heard(now, to, has) {
             self.send(to, &message);
         }
@@ -544,6 +577,12 @@ impl DirectLoop {
             }
         }
     }
+}
+
+/// The node with that device. Also one whose process is dead: what it left on its machine answers.
+fn node_of<'a>(table: &'a Table, detector: &'a FailureDetector, mac: Mac) -> Option<&'a Name> {
+    let known = table.nodes.iter().find(|node| node.mac == mac).map(|node| &node.name);
+    known.or_else(|| detector.living().find(|beat| beat.mac == mac).map(|beat| &beat.name))
 }
 
 impl Drop for DirectLoop {

@@ -12,7 +12,7 @@ const NODE_HEARTBEATS_PER_S_MAX: u64 = 25_000;
 
 /// Takes turns among the nodes.
 #[derive(Debug, Default)]
-pub(crate) struct HeartbeatTurns {
+pub struct HeartbeatTurns {
     turn: usize,
     /// What the last heartbeat said.
     said: Option<(Stage, u64)>,
@@ -21,7 +21,7 @@ pub(crate) struct HeartbeatTurns {
 impl HeartbeatTurns {
     /// Which of `nodes` nodes, by their places, this heartbeat is sent to; there is one each
     /// `interval_ms`. A new stage or term is told to all.
-    pub(crate) fn next(
+    pub fn next(
         &mut self,
         beat: &DispatcherBeat,
         nodes: usize,

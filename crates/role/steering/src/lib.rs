@@ -34,8 +34,10 @@ mod queue;
 mod shared_store;
 mod status;
 mod table_handover;
+mod table_queue;
 
 pub use direct::{Direct, DirectError, DirectParts};
+pub use heartbeats::HeartbeatTurns;
 pub use load_orders::{LoadOrder, load_orders};
 pub use plan::Plans;
 pub use status::{OnTerm, PeerStatus, SteeringStatus};

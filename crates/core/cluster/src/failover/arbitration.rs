@@ -8,6 +8,7 @@
 use skep_units::Now;
 use skep_wire::seal::PeerId;
 
+use super::{Failover, FailoverAction, State, StepDownReason};
 use crate::limits::LEADER_HEARD_MS;
 
 /// The lease of the active dispatcher, according to the store.
@@ -23,6 +24,34 @@ pub enum LeaseView {
         /// The epoch that the leader has recorded; 0 before it has. No number of the store's own.
         epoch: u64,
     },
+}
+
+impl Failover {
+    /// The state of the lease in the store that dispatchers share. May be repeated.
+    pub fn lease(&mut self, now: Now, lease: LeaseView) -> Vec<FailoverAction> {
+        let listened = self.listening.at(now);
+        self.arbitration.see(listened, lease);
+        if let LeaseView::Held { epoch, .. } = lease {
+            self.obey_lease(listened);
+            self.note_epoch(listened, epoch);
+        }
+        self.drain()
+    }
+
+    /// Whether to campaign for the lease in the store: while active, unless clients could not be
+    /// served by this dispatcher, and another one may.
+    pub fn wants_lease(&self) -> bool {
+        matches!(self.state, State::Active { .. }) && !self.data_path.is_lost()
+    }
+
+    pub(super) fn obey_lease(&mut self, listened: Now) {
+        if let State::Active { epoch, .. } = self.state
+            && let Some(epoch) = self.arbitration.verdict(listened, epoch)
+        {
+            self.arbitration.obeyed();
+            self.step_down(listened, StepDownReason::Lease { epoch });
+        }
+    }
 }
 
 /// What the store has said, and for how long.

@@ -1,6 +1,7 @@
 //! Conflicts over virtual addresses with machines outside the cluster (RFC 5227, 2.4).
 
 use skep_units::Now;
+use skep_wire::message::Mac;
 
 use super::{AddressConflict, Failover, FailoverAction, FailoverNote, State, StepDownReason};
 use crate::limits::{ADDRESS_CONFLICT_HOLD_MS, DEFEND_INTERVAL_MS};
@@ -32,6 +33,14 @@ impl Failover {
             _ => self.give_way(listened, conflict),
         }
         self.drain()
+    }
+
+    /// Which machines are of the cluster, as far as is known now: one of them that was taken for a
+    /// stranger is given way to no longer. That a dispatcher's process is paused or dead does not keep
+    /// its machine from answering for the addresses.
+    pub fn end_conflict(&mut self, is_known: impl Fn(Mac) -> bool) {
+        let peers = &self.peers;
+        self.conflicts.end_if(|mac| is_known(mac) || peers.owns(mac));
     }
 
     pub(super) fn expire_conflict(&mut self, listened: Now) {
@@ -78,6 +87,11 @@ impl Conflicts {
         let is_new = self.current.is_none_or(|(known, _)| known != conflict);
         self.current = Some((conflict, listened.plus_ms(ADDRESS_CONFLICT_HOLD_MS)));
         is_new
+    }
+
+    /// Gives way no longer to a machine that `is_known`.
+    fn end_if(&mut self, is_known: impl Fn(Mac) -> bool) {
+        self.current.take_if(|(conflict, _)| is_known(conflict.mac));
     }
 
     /// Whether it is time to defend an address, which is not to be done often.

@@ -259,32 +259,35 @@ impl Failover {
         self.epochs.next(now).is_some()
     }
 
-    /// A dispatcher's beat came. Beats must be authentic and fresh.
+    /// A dispatcher's beat came at `arrived`. Beats must be authentic and fresh.
     pub fn heard(
         &mut self,
-        now: Now,
+        arrived: Now,
         beat: &DispatcherBeat,
         from: PeerId,
         stamp: Stamp,
     ) -> Vec<FailoverAction> {
-        let listened = self.listening.at(now);
+        let listened = self.listening.at(arrived);
         if from == self.own || self.state == State::Stopped {
             return Vec::new();
         }
-        let Some(before) = self.peers.hear((now, listened), beat, from, stamp) else {
+        let heard_at = self.listening.of(arrived);
+        let Some(before) = self.peers.hear((arrived, heard_at), beat, from, stamp) else {
             return Vec::new();
         };
-        let is_back = before.is_none_or(|peer| !peer.is_fresh(listened, self.takeover_ms()));
+        self.end_conflict(|_| false);
+        let is_back = before.is_none_or(|peer| !peer.is_fresh(heard_at, self.takeover_ms()));
         if is_back {
             self.log(FailoverNote::Heard(beat.name.clone()));
         }
         self.note_epoch(listened, beat.epoch);
         if beat.stage == Stage::Active {
-            self.heard_active(now, listened, beat, from);
+            let seen = Seen { id: from, epoch: beat.epoch, at: heard_at };
+            self.heard_active(arrived, listened, beat, seen);
         } else {
             self.heard_other(listened, beat, from);
             if let Some(hears) = beat.hears {
-                self.hearsay(listened, hears);
+                self.hearsay(listened, heard_at, hears);
             }
             if is_back {
                 // It may have been active, too, while it was not heard, and have
@@ -295,18 +298,19 @@ impl Failover {
         self.drain()
     }
 
-    /// A node's beat reported the active dispatcher that it receives, and the table it has applied.
+    /// A node's beat, which came at `arrived`, reported the active dispatcher that it receives, and the
+    /// table it has applied.
     pub fn witness(
         &mut self,
-        now: Now,
+        arrived: Now,
         hears: Option<Hears>,
         table: TableVersion,
     ) -> Vec<FailoverAction> {
-        let listened = self.listening.at(now);
+        let listened = self.listening.at(arrived);
         self.data_path.has_heard();
         self.note_epoch(listened, table.epoch);
         if let Some(hears) = hears {
-            self.hearsay(listened, hears);
+            self.hearsay(listened, self.listening.of(arrived), hears);
         }
         self.drain()
     }
@@ -316,23 +320,6 @@ impl Failover {
     pub fn table_heard(&mut self, now: Now, table: TableVersion) {
         let listened = self.listening.at(now);
         self.note_epoch(listened, table.epoch);
-    }
-
-    /// The state of the lease in the store that dispatchers share. May be repeated.
-    pub fn lease(&mut self, now: Now, lease: LeaseView) -> Vec<FailoverAction> {
-        let listened = self.listening.at(now);
-        self.arbitration.see(listened, lease);
-        if let LeaseView::Held { epoch, .. } = lease {
-            self.obey_lease(listened);
-            self.note_epoch(listened, epoch);
-        }
-        self.drain()
-    }
-
-    /// Whether to campaign for the lease in the store: while active, unless clients could not be
-    /// served by this dispatcher, and another one may.
-    pub fn wants_lease(&self) -> bool {
-        matches!(self.state, State::Active { .. }) && !self.data_path.is_lost()
     }
 
     /// Whether any node is heard at this moment; true if there are no nodes. To be called before each
@@ -367,12 +354,11 @@ impl Failover {
 
     // --- what beats say ---
 
-    fn heard_active(&mut self, now: Now, listened: Now, beat: &DispatcherBeat, from: PeerId) {
-        let seen = Seen { id: from, epoch: beat.epoch, at: listened };
+    fn heard_active(&mut self, now: Now, listened: Now, beat: &DispatcherBeat, seen: Seen) {
         let State::Active { epoch, announce_at, .. } = self.state else {
             return self.follow(listened, seen);
         };
-        let theirs: ClaimRank = (beat.epoch, beat.priority, from);
+        let theirs: ClaimRank = (beat.epoch, beat.priority, seen.id);
         if theirs > (epoch, self.settings.priority, self.own) {
             self.step_down(listened, StepDownReason::Outranked { epoch: beat.epoch });
             self.follow(listened, seen);
@@ -396,15 +382,15 @@ impl Failover {
         }
     }
 
-    fn hearsay(&mut self, listened: Now, hears: Hears) {
+    fn hearsay(&mut self, listened: Now, heard_at: Now, hears: Hears) {
         self.note_epoch(listened, hears.epoch);
-        let ago_ms = u64::from(hears.ago_ms);
+        let at = Now(heard_at.0.saturating_sub(u64::from(hears.ago_ms)));
         let has_ended = |(id, epoch): (PeerId, u64)| id == hears.dispatcher && epoch >= hears.epoch;
-        let is_over = ago_ms > self.takeover_ms() || self.let_go.is_some_and(has_ended);
+        let is_old = listened.since_ms(at) > self.takeover_ms();
+        let is_over = is_old || self.let_go.is_some_and(has_ended);
         if hears.dispatcher == self.own || is_over {
             return;
         }
-        let at = Now(listened.0.saturating_sub(ago_ms));
         let seen = Seen { id: hears.dispatcher, epoch: hears.epoch, at };
         match self.state {
             State::Active { epoch, .. } if epoch < hears.epoch => {
@@ -544,15 +530,6 @@ impl Failover {
         self.outputs.push(FailoverAction::StepDown { why: why.clone() });
         self.outputs.push(FailoverAction::SendBeat);
         self.log(FailoverNote::SteppedDown(why));
-    }
-
-    fn obey_lease(&mut self, listened: Now) {
-        if let State::Active { epoch, .. } = self.state
-            && let Some(epoch) = self.arbitration.verdict(listened, epoch)
-        {
-            self.arbitration.obeyed();
-            self.step_down(listened, StepDownReason::Lease { epoch });
-        }
     }
 
     fn hears(&self, now: Now) -> Option<Hears> {

@@ -33,7 +33,7 @@ impl Peers {
     /// than one already received, or the table of dispatchers is full.
     pub(super) fn hear(
         &mut self,
-        (real, listened): (Now, Now),
+        (arrived, listened): (Now, Now),
         beat: &DispatcherBeat,
         from: PeerId,
         stamp: Stamp,
@@ -43,9 +43,12 @@ impl Peers {
         if is_old || is_crowded {
             return None;
         }
-        let peer =
-            PeerDispatcher { beat: beat.clone(), stamp, heard_at: listened, heard_at_real: real };
-        Some(self.0.insert(from, peer))
+        let before = self.0.remove(&from);
+        // A beat of before a pause of this process does not make the silence longer.
+        let heard_at = before.as_ref().map_or(listened, |before| before.heard_at.max(listened));
+        let beat = beat.clone();
+        self.0.insert(from, PeerDispatcher { beat, stamp, heard_at, heard_at_real: arrived });
+        Some(before)
     }
 
     pub(super) fn len(&self) -> usize {

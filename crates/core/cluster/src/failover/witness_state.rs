@@ -22,15 +22,21 @@ struct Heard {
 }
 
 impl WitnessState {
-    /// A dispatcher's beat came. Beats must be authentic and fresh. False if it
+    /// A dispatcher's beat came at `arrived`. Beats must be authentic and fresh. False if it
     /// came after a later one, or is from one dispatcher more than can be.
-    pub fn heard(&mut self, now: Now, beat: &DispatcherBeat, from: PeerId, stamp: Stamp) -> bool {
+    pub fn heard(
+        &mut self,
+        arrived: Now,
+        beat: &DispatcherBeat,
+        from: PeerId,
+        stamp: Stamp,
+    ) -> bool {
         let known = self.last.get(&from);
         let is_old = known.is_some_and(|heard| stamp <= heard.stamp);
         if is_old || (known.is_none() && self.last.len() >= DISPATCHERS_MAX) {
             return false;
         }
-        self.last.insert(from, Heard { stamp, stage: beat.stage, epoch: beat.epoch, at: now });
+        self.last.insert(from, Heard { stamp, stage: beat.stage, epoch: beat.epoch, at: arrived });
         true
     }
 

@@ -328,6 +328,30 @@ fn later_epochs_without_anybody_active_make_it_claim_anew() {
 }
 
 #[test]
+fn beats_that_waited_in_a_pause_are_no_return_and_no_life() {
+    let mut bench = Bench::new(settings(0, 200), 0);
+    let active = beat("d1", Stage::Active, of(1, 0));
+    bench.run_with(1_000, &active);
+    let paused = bench.now;
+    bench.now = paused.plus_ms(5_000);
+    let mut outputs = bench.failover.tick(bench.now);
+    // It has died a second after the pause began.
+    for ms in (0..1_000).step_by(50) {
+        bench.sequence += 1;
+        let stamp = Stamp { incarnation: 1, sequence: bench.sequence };
+        let arrived = paused.plus_ms(ms);
+        outputs.extend(bench.failover.heard(arrived, &active, PeerId::of("d1"), stamp));
+    }
+    let is_note =
+        |output: &&FailoverAction| matches!(output, FailoverAction::Log(FailoverNote::Heard(_)));
+    assert_eq!(outputs.iter().filter(is_note).count(), 0, "{outputs:?}");
+    assert_eq!(claimed(&outputs), [0; 0]);
+    // What it had heard before the pause counts, and the time since that it has listened.
+    assert_eq!(claimed(&bench.run(50)), [0; 0]);
+    assert_eq!(claimed(&bench.run(100 + 2 * TICK_MS)), [of(0, 1)]);
+}
+
+#[test]
 fn preemption_wants_permission_priority_flows_and_time() {
     for (preempt, priority, is_synced, takes) in [
         (true, 200, true, true),

@@ -123,6 +123,34 @@ fn addresses_are_claimed_once_every_service_has_a_node() {
     assert_eq!(bench.run(), [Step::Claim], "the next takeover waits for nothing");
 }
 
+/// A new address whose nodes have not been started yet.
+#[test]
+fn an_address_without_nodes_delays_no_takeover() {
+    let is_claimed = |steps: &[Step]| steps.contains(&Step::Claim);
+    // Started anew, it has the last table of a dispatcher that died meanwhile, from nodes.
+    let mut bench = Bench::new();
+    bench.want(None, Some(table(1, &[2, 0])));
+    assert_eq!(bench.run().len(), 1);
+    bench.want(Some(true), Some(table(2, &[2, 0])));
+    assert!(is_claimed(&bench.run()));
+    // The packet program was attached anew.
+    let attach = |bench: &mut Bench| {
+        bench.reconciler.found(&MachineState { is_attached: false, ..well() });
+        let first = bench.reconciler.next(bench.now).unwrap();
+        bench.reconciler.done(bench.now, &first, Ok(()));
+        first
+    };
+    assert_eq!(attach(&mut bench), Step::Attach);
+    let steps = bench.run();
+    assert!(is_claimed(&steps), "{steps:?}");
+    // Tables of a cluster that has no nodes at all say nothing.
+    let mut bench = Bench::new();
+    bench.want(None, Some(table(1, &[0, 0])));
+    bench.run();
+    bench.want(Some(true), Some(table(2, &[0, 0])));
+    assert!(!is_claimed(&bench.run()));
+}
+
 #[test]
 fn without_nodes_they_are_claimed_late_so_that_clients_are_refused() {
     let mut bench = Bench::new();

@@ -137,7 +137,7 @@ impl Check {
         self.made_at[id].clear();
     }
 
-    /// A dispatcher takes note of another's beat.
+    /// A dispatcher takes note of another's beat, which came at this time.
     pub(crate) fn heard(&mut self, at: u64, id: Id, from: Id, beat: &DispatcherBeat, stamp: Stamp) {
         let heard = &mut self.heard[id][from];
         if stamp > heard.stamp {
@@ -191,11 +191,13 @@ impl Check {
         if let Some(other) = self.heard[id].iter().position(heard) {
             return Err(format!("d{id} claims, although d{other} is active and heard"));
         }
-        // Its own pause is no silence of others. One in which its clock stood still it cannot know of.
+        // Its own pause is no silence of others, unless they were paused, too. One in which its clock stood still it cannot know of.
         let is_back = world.at - dispatcher.body.knows_since < 100 && world.net.loss_percent == 0;
         let lives = |(other, heard): (Id, &Heard)| {
+            let dispatcher = &world.dispatchers[other];
             heard.active_at.is_some()
-                && is_active(world, &world.dispatchers[other])
+                && is_active(world, dispatcher)
+                && world.at - dispatcher.body.woke_at() >= 100
                 && world.net.joins(id, other)
         };
         if is_back && self.heard[id].iter().enumerate().any(lives) {
@@ -424,6 +426,9 @@ impl Check {
         let is_any_held = world.dispatchers.iter().any(is_held);
         if world.scenario.preempt && !is_any_held && Some(active.priority()) != best {
             return Err(format!("{} is active, not the one of highest priority", active.body.name));
+        }
+        if active.disk.epoch() < active.failover.epoch() {
+            return Err(format!("{} has not persisted its epoch at the end", active.body.name));
         }
         let table = active.publisher.table();
         for other in &world.dispatchers {

@@ -84,6 +84,17 @@ impl Clock {
 /// Datagrams that wait for a process that does not run, at most; what comes then is lost.
 const INBOX_MAX: usize = 1_000;
 
+/// A datagram in the queue of a socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrived {
+    /// When it came.
+    pub(crate) at: u64,
+    /// The same, by the clock of the machine.
+    pub(crate) now: Now,
+    pub(crate) from: Id,
+    pub(crate) said: Said,
+}
+
 /// What dispatchers and nodes have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
@@ -96,7 +107,7 @@ pub(crate) struct Body {
     /// The machine does not run, either: nothing comes, and its clock stands still.
     pub(crate) is_suspended: bool,
     /// What came while it did not run.
-    inbox: VecDeque<(Id, Said)>,
+    inbox: VecDeque<Arrived>,
     pub(crate) stamp: Stamp,
     /// Counts starts, so that timers of an earlier life do nothing.
     pub(crate) life: u64,
@@ -140,7 +151,7 @@ impl Body {
     }
 
     /// It runs again, maybe before its time: what came meanwhile.
-    pub(crate) fn wake(&mut self, at: u64) -> VecDeque<(Id, Said)> {
+    pub(crate) fn wake(&mut self, at: u64) -> VecDeque<Arrived> {
         let early_ms = self.paused_until.saturating_sub(at);
         self.clock.stood_ms -= if self.is_suspended { early_ms } else { 0 };
         self.paused_until = self.paused_until.min(at);
@@ -157,9 +168,10 @@ impl Body {
     }
 
     /// Something came, which is kept while it does not run.
-    pub(crate) fn keep(&mut self, from: Id, said: Said) {
+    pub(crate) fn keep(&mut self, at: u64, from: Id, said: Said) {
         if !self.is_suspended && self.inbox.len() < INBOX_MAX {
-            self.inbox.push_back((from, said));
+            let now = self.clock.at(at);
+            self.inbox.push_back(Arrived { at, now, from, said });
         }
     }
 
@@ -204,6 +216,8 @@ pub(crate) struct Dispatcher {
     pub(crate) may_claim_since: Option<u64>,
     /// As its outputs say.
     pub(crate) is_active: bool,
+    /// When it last sent a beat that says so.
+    pub(crate) said_active_at: u64,
     /// Whom it follows, and since when.
     pub(crate) follows: Option<(PeerId, u64)>,
     pub(crate) reaches_store: bool,
@@ -258,6 +272,7 @@ impl Dispatcher {
             persists_since: None,
             may_claim_since: None,
             is_active: false,
+            said_active_at: 0,
             follows: None,
             reaches_store: true,
             lease_observer: None,

@@ -6,7 +6,8 @@
 //! repaired, and the cluster must recover.
 //!
 //! `SKEP_SIM_SEED=n` runs one seed and prints its events; `SKEP_SIM_SEEDS=n` runs
-//! that many.
+//! that many. `SKEP_SIM_FAULTS=Crash,Start` restricts them to faults of these kinds, and
+//! `SKEP_SIM_NODES=n` to clusters of n nodes. `sim/examples/cluster_mutants.rs` lists bugs that seeds must find.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod check;

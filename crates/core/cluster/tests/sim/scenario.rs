@@ -16,6 +16,9 @@ const RECOVERY_MS: u64 = 4_000;
 /// How long nothing changes at the end, so that all machines have the last table.
 const CALM_MS: u64 = 1_000;
 
+/// Faults that are drawn so that some are of a kind that is rare.
+const DRAWS_PER_KIND: usize = 200;
+
 /// The cluster of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -73,6 +76,14 @@ pub(crate) enum Fault {
     Mend,
 }
 
+impl Fault {
+    /// As it is written here.
+    fn kind(&self) -> String {
+        let all = format!("{self:?}");
+        all.split('(').next().unwrap_or_default().to_owned()
+    }
+}
+
 impl Scenario {
     pub(crate) fn new(rng: &mut Rng) -> Self {
         let dispatchers = [2, 2, 3, 3, 3, 4][rng.below(6) as usize];
@@ -81,6 +92,8 @@ impl Scenario {
             1 | 2 => 16,
             _ => 1 + rng.below(6) as usize,
         };
+        let nodes =
+            std::env::var("SKEP_SIM_NODES").map_or(nodes, |it| it.parse().expect("a number"));
         let faults_end_ms = FAULTS_END_MS[rng.below(8) as usize];
         let (preempt, has_store) = (rng.below(5) == 0, rng.below(4) == 0);
         let has_slow_store = rng.below(4) == 0;
@@ -101,9 +114,20 @@ impl Scenario {
         for _ in 0..count {
             scenario.add_fault(rng);
         }
+        scenario.restrict(count, rng);
         scenario.faults.push((faults_end_ms, Fault::Mend));
         scenario.faults.sort_by_key(|(at, _)| *at);
         scenario
+    }
+
+    /// Replaces the faults by as many of the kinds that `SKEP_SIM_FAULTS` names, as in `Crash,Start`.
+    fn restrict(&mut self, count: usize, rng: &mut Rng) {
+        let Ok(kinds) = std::env::var("SKEP_SIM_FAULTS") else { return };
+        let kinds: Vec<&str> = kinds.split(',').collect();
+        let draws = if count == 0 { 0 } else { DRAWS_PER_KIND };
+        (0..draws).for_each(|_| self.add_fault(rng));
+        self.faults.retain(|(_, fault)| kinds.contains(&fault.kind().as_str()));
+        self.faults.truncate(2 * count);
     }
 
     fn machines(&self) -> usize {

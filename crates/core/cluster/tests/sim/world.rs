@@ -9,13 +9,13 @@ use skep_cluster::failover::{FailoverAction, StepDownReason};
 use skep_cluster::reconciler::Step;
 use skep_sim::{Agenda, StateChanges};
 use skep_units::Rng;
-use skep_wire::message::{Message, NodeBeat};
+use skep_wire::message::{Message, NodeBeat, Stage};
 use skep_wire::seal::PeerId;
 
 use crate::check::Check;
 use crate::disk::DiskMode;
 use crate::guard::Mode;
-use crate::machine::{Body, Dispatcher, NODE_INTERVAL_MS, Node, Said, table_in};
+use crate::machine::{Arrived, Body, Dispatcher, NODE_INTERVAL_MS, Node, Said, table_in};
 use crate::net::{Id, Net, Release};
 use crate::scenario::{Fault, Scenario};
 use crate::store::{Etcd, Reply, SLOW_MS};
@@ -178,10 +178,7 @@ impl World {
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Tick(id, life) => self.tick(id, life),
-            Event::Beat(id, life) => {
-                self.node_beat(id, life);
-                Ok(())
-            }
+            Event::Beat(id, life) => self.node_beat(id, life),
             Event::Arrive { from, to, said } => self.arrive(from, to, said),
             Event::Wake(id) => self.wake(id),
             Event::Fault(fault) => self.befall(&fault),
@@ -376,6 +373,9 @@ impl World {
         let dispatcher = &mut self.dispatchers[id];
         let version = dispatcher.publisher.table().version;
         let beat = dispatcher.failover.beat(dispatcher.body.clock.at(self.at), version);
+        if beat.stage == Stage::Active {
+            dispatcher.said_active_at = self.at;
+        }
         let said = Said::Dispatcher(Arc::new(beat), dispatcher.body.next_stamp());
         for to in 0..self.dispatchers.len() + self.nodes.len() {
             if to != id {
@@ -384,7 +384,8 @@ impl World {
         }
     }
 
-    fn dispatcher_hears(&mut self, id: Id, from: Id, said: Said) -> Result<(), String> {
+    fn dispatcher_hears(&mut self, id: Id, arrived: Arrived) -> Result<(), String> {
+        let Arrived { at: arrived_at, now: arrived, from, said } = arrived;
         let (peer, release) = (self.peer(from), self.net.release(id));
         let dispatcher = &mut self.dispatchers[id];
         let now = dispatcher.body.clock.at(self.at);
@@ -395,15 +396,15 @@ impl World {
         };
         let outputs = match said {
             Said::Dispatcher(beat, stamp) => {
-                self.check.heard(self.at, id, from, &beat, stamp);
+                self.check.heard(arrived_at, id, from, &beat, stamp);
                 if dispatcher.is_active && !dispatcher.publisher.knows(beat.table) {
                     dispatcher.handover.await_table(now, &beat.name, beat.table);
                 }
-                dispatcher.failover.heard(now, &beat, peer, stamp)
+                dispatcher.failover.heard(arrived, &beat, peer, stamp)
             }
             Said::Node(beat, stamp) => {
-                let outputs = dispatcher.failover.witness(now, beat.hears, beat.table);
-                dispatcher.publisher.heard(now, NodeBeat::clone(&beat), stamp);
+                let outputs = dispatcher.failover.witness(arrived, beat.hears, beat.table);
+                dispatcher.publisher.heard(arrived, NodeBeat::clone(&beat), stamp);
                 outputs
             }
             Said::Table(message) => {
@@ -426,27 +427,31 @@ impl World {
 
     // --- nodes ---
 
-    fn node_beat(&mut self, id: Id, life: u64) {
+    fn node_beat(&mut self, id: Id, life: u64) -> Result<(), String> {
         let at = self.at;
         let node = &mut self.nodes[id - self.scenario.dispatchers];
         if node.body.life != life || !node.body.is_alive {
-            return;
+            return Ok(());
         }
         if node.body.runs(at) {
-            let said = Said::Node(Arc::new(node.beat(at)), node.body.next_stamp());
+            let beat = node.beat(at);
+            let stamp = node.body.next_stamp();
+            Check::reports(self, id, &beat).map_err(|broken| format!("at {at} ms: {broken}"))?;
+            let said = Said::Node(Arc::new(beat), stamp);
             for to in 0..self.scenario.dispatchers {
                 self.send(id, to, said.clone());
             }
         }
         let jitter_ms = self.rng.below(8);
         self.schedule(at + NODE_INTERVAL_MS - 4 + jitter_ms, Event::Beat(id, life));
+        Ok(())
     }
 
-    fn node_hears(&mut self, id: Id, from: Id, said: &Said) {
+    fn node_hears(&mut self, id: Id, arrived: Arrived) {
+        let Arrived { now, from, said, .. } = arrived;
         let (peer, release) = (self.peer(from), self.net.release(id));
         let node = &mut self.nodes[id - self.scenario.dispatchers];
-        let now = node.body.clock.at(self.at);
-        match said {
+        match &said {
             Said::Dispatcher(beat, stamp) => {
                 node.witness.heard(now, beat, peer, *stamp);
             }
@@ -475,17 +480,18 @@ impl World {
             return Ok(());
         }
         if !body.runs(at) {
-            body.keep(from, said);
+            body.keep(at, from, said);
             return Ok(());
         }
-        self.hear(from, to, said)
+        let now = body.clock.at(at);
+        self.hear(to, Arrived { at, now, from, said })
     }
 
-    fn hear(&mut self, from: Id, to: Id, said: Said) -> Result<(), String> {
+    fn hear(&mut self, to: Id, arrived: Arrived) -> Result<(), String> {
         if to < self.scenario.dispatchers {
-            return self.dispatcher_hears(to, from, said);
+            return self.dispatcher_hears(to, arrived);
         }
-        self.node_hears(to, from, &said);
+        self.node_hears(to, arrived);
         Ok(())
     }
 
@@ -508,8 +514,8 @@ impl World {
             let outputs = self.dispatchers[id].failover.tick(now);
             self.carry_out(id, outputs)?;
         }
-        for (from, said) in inbox {
-            self.hear(from, id, said)?;
+        for arrived in inbox {
+            self.hear(id, arrived)?;
         }
         Ok(())
     }

@@ -46,7 +46,11 @@ fn answer(order: Order) -> OrderReply {
         Order::Look { .. } => {
             let vip = "10.0.0.1".parse().unwrap();
             let owners = vec![VipHolder { vip, mac: [1; 6] }];
-            OrderReply::Machine(MachineState { owners, ..MachineState::default() })
+            OrderReply::Machine(MachineState {
+                owners,
+                messages_dropped: 7,
+                ..MachineState::default()
+            })
         }
         Order::Abort => OrderReply::Refused("x".repeat(MESSAGE_BYTES_MAX)),
         _ => OrderReply::Refused("not here".to_owned()),
@@ -62,8 +66,10 @@ fn orders_are_answered_until_the_peer_is_gone() {
     });
     let client = Guard::connect(&path).unwrap();
     assert_eq!(client.ask(&Order::Claim).unwrap(), OrderReply::Done);
+    assert_eq!(client.messages_dropped(), 0, "not known yet");
     let looked = client.ask(&Order::Look { side: Side::Dispatch, probe: false }).unwrap();
     assert!(matches!(looked, OrderReply::Machine(looked) if looked.owners[0].mac == [1; 6]));
+    assert_eq!(client.messages_dropped(), 7);
     let refused = client.ask(&Order::Hold).unwrap_err();
     assert!(matches!(refused, GuardError::Refused(why) if why == "not here"));
     let long = client.ask(&Order::Abort).unwrap_err();

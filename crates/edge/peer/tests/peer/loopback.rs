@@ -144,6 +144,24 @@ fn an_address_that_is_taken_is_named() {
 }
 
 #[test]
+fn a_message_that_waited_in_the_queue_is_as_old_as_it_is() {
+    let (mut a, mut b) = pair();
+    say_until_heard(&mut a, &mut b, &message(1));
+    let before = clock();
+    a.send(b.own(), &message(2)).unwrap();
+    let after = clock();
+    // As a process that is stopped meanwhile.
+    std::thread::sleep(Duration::from_millis(300));
+    a.send(b.own(), &message(3)).unwrap();
+    let late = clock();
+    let [first, second] = [2, 3].map(|_| b.receive(PATIENCE).unwrap().unwrap());
+    assert_eq!((first.message, second.message), (message(2), message(3)));
+    // Clocks of whole milliseconds, of which one is the kernel's.
+    assert!(before.0 - 2 <= first.at.0 && first.at.0 <= after.0 + 2, "{before:?} {:?}", first.at);
+    assert!(late.0 - 200 <= second.at.0 && second.at <= clock(), "{late:?} {:?}", second.at);
+}
+
+#[test]
 fn a_wait_is_ended_from_another_thread_and_by_a_message() {
     let (mut a, mut b) = pair();
     say_until_heard(&mut a, &mut b, &message(1));

@@ -121,7 +121,7 @@ fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads) {
             nodes = latest;
         }
         match socket.receive(wait) {
-            Ok(Some(Received { from, stamp, message })) => match (nodes.get(&from), message) {
+            Ok(Some(Received { from, stamp, message, .. })) => match (nodes.get(&from), message) {
                 (Some((name, _)), Message::Load(load)) => loads.hear(name, Some(stamp), load),
                 _ => loads.ignore(),
             },

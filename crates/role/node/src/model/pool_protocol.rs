@@ -65,7 +65,12 @@ fn fcgi(config: &FcgiConfig) -> FcgiSpec {
                 mount: bytes(config.mount.as_deref().unwrap_or_default().trim_end_matches('/')),
             },
         },
-        params: config.params.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+        params: config
+            .params
+            .iter()
+            .cloned()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
         software: concat!("skep/", env!("CARGO_PKG_VERSION")).as_bytes().into(),
         keep_conn: config.keep_conn,
         collect_bytes_max: config.collect_bytes_max as usize,

@@ -128,6 +128,7 @@ fn settings(config: &Config, pool: &PoolConfig, protocol: MemberProtocol) -> Gro
         policies: (POLICY_NAMES, ""),
         loads: LoadMeasure::Counted,
         gives_up: true,
+        reads_ahead: true,
         names_member: false,
         retries_max: pool.retries_max,
         retry_budget: retry_budget(pool.retry_budget_percent),

@@ -49,6 +49,9 @@ pub struct GroupSettings {
     pub loads: LoadMeasure,
     /// Whether a client that closes its side while it waits has left, so that its request is given up.
     pub gives_up: bool,
+    /// Whether a small body is read before the request takes a place at a member, so that a slow client
+    /// holds none meanwhile.
+    pub reads_ahead: bool,
     /// Whether replies name the member that they come from, as `X-Skep-Node`.
     pub names_member: bool,
     /// Other members that an idempotent request is tried on after its first failed.

@@ -76,6 +76,20 @@ impl Upload {
         self.is_begun = false;
     }
 
+    /// Reads the client's body before there is a member, up to what may wait for one. Ready when that
+    /// is there.
+    pub(super) fn poll_read_ahead(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        body: &mut RequestBody<'_>,
+    ) -> Poll<Result<(), ExchangeError>> {
+        while !self.is_body_read && self.output.len() < UPLOAD_BYTES_WAITING {
+            ready!(self.poll_body(cx, body))?;
+        }
+        body.pause();
+        Poll::Ready(Ok(()))
+    }
+
     /// Moves as many bytes as possible. Ready when all is sent, or when the member takes no more: its
     /// response may still be read then.
     pub(super) fn poll(

@@ -21,6 +21,26 @@ fn a_newcomer_claims_no_address_that_is_in_conflict() {
 }
 
 #[test]
+fn a_stranger_that_turns_out_to_be_of_the_cluster_is_given_way_to_no_longer() {
+    let ours = AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, 99] };
+    // By its heartbeat: it is dead soon after.
+    let mut bench = Bench::new(settings(0, 200), 0);
+    bench.failover.conflict(bench.now, ours, false);
+    assert_eq!(bench.failover.stage(), Stage::Leaving);
+    bench.hear(&beat("d1", Stage::Active, of(1, 0)));
+    assert_eq!(bench.failover.stage(), Stage::Standby);
+    assert_eq!(claimed(&bench.run(TAKEOVER_MS + 2 * TICK_MS)), [of(0, 1)]);
+    // By a table, as its process does not run.
+    let mut bench = Bench::new(settings(0, 200), 0);
+    bench.failover.conflict(bench.now, ours, false);
+    bench.failover.end_conflict(|mac| mac == [2, 0, 0, 0, 9, 9]);
+    assert_eq!(bench.failover.stage(), Stage::Leaving);
+    bench.failover.end_conflict(|mac| mac == ours.mac);
+    assert_eq!(bench.failover.stage(), Stage::Joining);
+    assert_eq!(claimed(&bench.run(TAKEOVER_MS + 2 * TICK_MS)), [of(0, 0)]);
+}
+
+#[test]
 fn of_two_running_clusters_the_higher_mac_steps_down() {
     for (last, steps_down) in [(9, true), (11, false)] {
         let mut bench = Bench::active();

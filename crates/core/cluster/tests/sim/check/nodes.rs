@@ -1,5 +1,7 @@
 //! What nodes have of tables, and tables of nodes.
 
+use skep_wire::message::NodeBeat;
+
 use crate::machine::Node;
 
 use super::*;
@@ -9,6 +11,8 @@ const DEAD_MS_MAX: u64 = 1_000;
 /// How long a node may have an earlier table than a dispatcher that it reaches, if no datagram is lost:
 /// until it is sent a whole one, which it needs after a restart, and heartbeats there and back.
 const LAG_MS_MAX: u64 = 600;
+/// How much less than the truth a node may say, if its clock is slow.
+const REPORT_SLACK_MS: u64 = 10;
 /// How long a node must have been heard to be taken for alive: more than the silence of a dead one.
 const HEARD_MS_MIN: u64 = 700;
 
@@ -74,6 +78,25 @@ impl Check {
         Ok(())
     }
 
+    /// A node says of no dispatcher that it heard it later than that one spoke, unless its clock stood
+    /// still meanwhile.
+    pub(crate) fn reports(world: &World, id: Id, beat: &NodeBeat) -> Result<(), String> {
+        let Some(hears) = beat.hears else { return Ok(()) };
+        let body = &world.nodes[id - world.dispatchers.len()].body;
+        let is_of = |it: &&Dispatcher| it.body.peer == hears.dispatcher;
+        let Some(dispatcher) = world.dispatchers.iter().find(is_of) else { return Ok(()) };
+        let told_ms = u64::from(hears.ago_ms) + world.net.delay_ms_max + REPORT_SLACK_MS;
+        let silent_ms = world.at - dispatcher.said_active_at;
+        let stood_still = body.runs_since > body.knows_since && world.at - body.runs_since < 1_000;
+        if silent_ms > told_ms && !stood_still {
+            return Err(format!(
+                "{} says that it heard {} {} ms ago, which has said nothing for {silent_ms} ms",
+                body.name, dispatcher.body.name, hears.ago_ms
+            ));
+        }
+        Ok(())
+    }
+
     /// Nodes never go back to an earlier table.
     pub(super) fn applied_tables(&mut self, world: &World) -> Result<(), String> {
         self.node_versions.resize(world.nodes.len(), TableVersion::default());
@@ -106,8 +129,11 @@ impl Check {
         before: &Table,
         after: &Table,
     ) -> Result<(), String> {
+        let body = &world.dispatchers[id].body;
+        // The silence from before its machine was suspended ends with what comes next.
+        let resumed_at = if body.runs_since > body.knows_since { body.runs_since } else { 0 };
         for (n, node) in world.nodes.iter().enumerate() {
-            let since = self.heard_since.get(&(id, n));
+            let since = self.heard_since.get(&(id, n)).map(|since| resumed_at.max(*since));
             let is_heard = since.is_some_and(|since| world.at - since >= HEARD_MS_MIN)
                 && may_hear(world, id, n);
             if is_heard && is_up(before, node) && !is_up(after, node) {

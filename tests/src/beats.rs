@@ -1,0 +1,275 @@
+//! Nodes that are heartbeats only: they apply each table that they are sent, answer health checks, and
+//! take no packets.
+//!
+//! One thread speaks the sealed datagrams of all of them, each from a socket of its own, and another
+//! one answers their checks.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use skep_units::Now;
+use skep_wire::limits::DATAGRAM_BYTES_MAX;
+use skep_wire::message::{Mac, Message, Name, NodeBeat, NodeLoad};
+use skep_wire::parts::{Reassembler, split};
+use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId};
+use skep_wire::steer::service_hash;
+use skep_wire::table::{Table, TableVersion};
+
+/// From a node's port to the one where it answers health checks.
+const CHECK_PORTS: u16 = 10_000;
+
+/// How long a connection is waited for until it is looked whether all is over.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// Latest tables that are kept, of which each may be the base of the next.
+const TABLES_KEPT_MAX: usize = 16;
+
+/// What heartbeat nodes say, and to whom.
+#[derive(Clone, Debug)]
+pub struct BeatNodes {
+    pub cluster: String,
+    pub key: String,
+    /// The dispatcher's name, and its socket.
+    pub dispatcher: (String, SocketAddr),
+    /// The address of all of them.
+    pub address: IpAddr,
+    /// Numbers of the nodes. `node-NUMBER` is its name.
+    pub numbers: std::ops::RangeInclusive<u16>,
+    /// The address of the service.
+    pub service: SocketAddr,
+    pub interval: Duration,
+}
+
+/// What has come of them; they end when this is dropped.
+pub struct RunningBeats {
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    is_over: AtomicBool,
+    /// What each has applied.
+    versions: Mutex<BTreeMap<u16, TableVersion>>,
+    /// Tables that came whole, and as deltas.
+    wholes: AtomicUsize,
+    deltas: AtomicUsize,
+}
+
+/// Tables that any of them was sent: each is decoded once.
+#[derive(Default)]
+struct Tables {
+    all: Vec<Arc<Table>>,
+    messages: Vec<(Vec<u8>, (TableVersion, bool))>,
+}
+
+struct BeatNode {
+    number: u16,
+    name: Name,
+    udp: UdpSocket,
+    endpoint: Endpoint,
+    reassembler: Reassembler,
+    version: TableVersion,
+}
+
+impl BeatNodes {
+    /// The port of a node's own socket.
+    pub fn port(number: u16) -> u16 {
+        20_000 + number
+    }
+
+    /// The device of a node, which no machine has.
+    pub fn mac(number: u16) -> Mac {
+        let [high, low] = number.to_be_bytes();
+        [2, 7, 0, 0, high, low]
+    }
+
+    /// Lines of the config.
+    pub fn lines(&self) -> String {
+        let line = |number| {
+            let (address, port) = (self.address, Self::port(number));
+            format!(
+                "[[node]]\nname = \"node-{number}\"\naddress = \"{address}:{}\"\n\
+                 agent = \"{address}:{port}\"\n",
+                port + CHECK_PORTS
+            )
+        };
+        self.numbers.clone().map(line).collect()
+    }
+
+    /// What they have applied; to be run beside [`BeatNodes::speak`].
+    pub fn running() -> RunningBeats {
+        RunningBeats { state: Arc::default() }
+    }
+
+    /// Speaks for all of them until `running` is dropped.
+    pub fn speak(self, running: &RunningBeats) -> impl FnOnce() + Send + use<> {
+        let state = Arc::clone(&running.state);
+        move || {
+            let mut nodes: Vec<BeatNode> =
+                self.numbers.clone().map(|number| self.node(number)).collect();
+            let mut tables = Tables::default();
+            let mut due = Instant::now();
+            while !state.is_over.load(Ordering::Relaxed) {
+                nodes.iter_mut().for_each(|node| node.hear(&self, &state, &mut tables));
+                if Instant::now() >= due {
+                    due += self.interval;
+                    nodes.iter_mut().for_each(|node| node.beat(&self, &tables.all));
+                    let versions = nodes.iter().map(|node| (node.number, node.version));
+                    *state.versions.lock().unwrap_or_else(PoisonError::into_inner) =
+                        versions.collect();
+                }
+                // Datagrams wait in the sockets.
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+
+    /// Answers health checks of all of them until `running` is dropped.
+    pub fn answer_checks(self, running: &RunningBeats) -> impl FnOnce() + Send + use<> {
+        let state = Arc::clone(&running.state);
+        move || {
+            let listen = |number| {
+                TcpListener::bind((self.address, Self::port(number) + CHECK_PORTS)).unwrap()
+            };
+            let listeners: Vec<TcpListener> = self.numbers.clone().map(listen).collect();
+            while !state.is_over.load(Ordering::Relaxed) {
+                let entry = |listener| PollFd::new(listener, PollFlags::IN);
+                let mut entries: Vec<PollFd<'_>> = listeners.iter().map(entry).collect();
+                poll(&mut entries, Some(&LOOK)).unwrap();
+                let asked = entries.iter().map(|entry| !entry.revents().is_empty());
+                for (listener, _) in listeners.iter().zip(asked).filter(|(_, is_asked)| *is_asked) {
+                    let _ = listener.accept().and_then(|(stream, _)| answer(&stream));
+                }
+            }
+        }
+    }
+
+    fn node(&self, number: u16) -> BeatNode {
+        let name = format!("node-{number}");
+        let udp = UdpSocket::bind((self.address, Self::port(number))).unwrap();
+        udp.set_nonblocking(true).unwrap();
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+        let key = Key::from_text(&self.key).unwrap();
+        BeatNode {
+            number,
+            endpoint: Endpoint::new(&key, &self.cluster, &name, started),
+            name: Name::new(&name).unwrap(),
+            udp,
+            reassembler: Reassembler::default(),
+            version: TableVersion::default(),
+        }
+    }
+}
+
+impl BeatNode {
+    fn hear(&mut self, nodes: &BeatNodes, state: &State, tables: &mut Tables) {
+        let mut buffer = [0; DATAGRAM_BYTES_MAX];
+        while let Ok(bytes) = self.udp.recv(&mut buffer) {
+            let message = match self.endpoint.open(now(), &buffer[..bytes]) {
+                Ok(OpenedDatagram::Live { from, body, .. }) if !body.is_empty() => {
+                    self.reassembler.take(from, body).ok().flatten()
+                }
+                _ => None,
+            };
+            if let Some(answer) = self.endpoint.take_answer() {
+                let _ = self.udp.send_to(&answer.datagram, nodes.dispatcher.1);
+            }
+            let Some((version, is_whole)) = message.and_then(|message| tables.take(message)) else {
+                continue;
+            };
+            self.version = self.version.max(version);
+            let count = if is_whole { &state.wholes } else { &state.deltas };
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn beat(&mut self, nodes: &BeatNodes, tables: &[Arc<Table>]) {
+        let own = tables.iter().find(|table| table.version == self.version);
+        let row = own.and_then(|table| table.node(self.name.as_str()));
+        let beat = Message::Node(NodeBeat {
+            name: self.name.clone(),
+            index: row.map(|row| row.index),
+            mac: BeatNodes::mac(self.number),
+            mtu: 1_500,
+            addresses: vec![nodes.address],
+            services: vec![service_hash(nodes.service)],
+            table: self.version,
+            hears: None,
+            is_leaving: false,
+            load: NodeLoad::default(),
+        });
+        let to = PeerId::of(&nodes.dispatcher.0);
+        for body in split(&beat.encode()).unwrap() {
+            let datagram = self.endpoint.seal(to, &body).unwrap();
+            let _ = self.udp.send_to(&datagram, nodes.dispatcher.1);
+        }
+    }
+}
+
+impl Tables {
+    /// The table of a message that carries one, and whether it came whole.
+    fn take(&mut self, message: Vec<u8>) -> Option<(TableVersion, bool)> {
+        if let Some((_, known)) = self.messages.iter().find(|(known, _)| *known == message) {
+            return Some(*known);
+        }
+        let (table, is_whole) = match Message::decode(&message).ok()? {
+            Message::Table(table) => (table, true),
+            Message::TableDelta(delta) => {
+                let base = self.all.iter().find(|table| table.version == delta.base)?;
+                (delta.apply(base).ok()?, false)
+            }
+            _ => return None,
+        };
+        let known = (table.version, is_whole);
+        if self.messages.len() == TABLES_KEPT_MAX {
+            self.messages.remove(0);
+        }
+        self.messages.push((message, known));
+        if self.all.iter().all(|known| known.version != table.version) {
+            if self.all.len() == TABLES_KEPT_MAX {
+                self.all.remove(0);
+            }
+            self.all.push(Arc::new(table));
+        }
+        Some(known)
+    }
+}
+
+impl RunningBeats {
+    /// The table that each has applied, by its number.
+    pub fn versions(&self) -> BTreeMap<u16, TableVersion> {
+        self.state.versions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tables that came whole, and as deltas.
+    pub fn tables(&self) -> (usize, usize) {
+        let read = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        (read(&self.state.wholes), read(&self.state.deltas))
+    }
+}
+
+impl Drop for RunningBeats {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Answers one request, whatever it is.
+fn answer(stream: &TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    let mut lines = BufReader::new(stream).lines();
+    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let mut stream = stream;
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+}
+
+fn now() -> Now {
+    static STARTED: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    Now(STARTED.get_or_init(Instant::now).elapsed().as_millis() as u64)
+}

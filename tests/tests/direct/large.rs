@@ -1,0 +1,158 @@
+//! As many nodes as a cluster may have, behind real packet programs.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use skep_tests::beats::BeatNodes;
+use skep_tests::direct::{BEAT_PORT, DirectCluster, SHORT, Setup, figure};
+use skep_tests::{PATIENCE, poll_until};
+use skep_units::NODES_MAX;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+const DISPATCHER: &str = "dispatcher-1";
+
+/// The machine of the nodes that are heartbeats only.
+const CROWD: &str = "node-2";
+
+/// The only node that serves.
+const NODE: &str = "node-1";
+
+/// Between two heartbeats of a node: most machines of this size have more than two cores.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+
+/// Every protocol (`linux/if_ether.h`).
+const ETH_P_ALL: u16 = 3;
+
+/// Connections that are begun for each node.
+const CONNECTIONS_PER_NODE: usize = 4;
+
+/// All of a cluster's nodes but one.
+fn crowd(cluster: &DirectCluster) -> BeatNodes {
+    BeatNodes {
+        cluster: "lab".into(),
+        key: format!("{:-<32}", "lab"),
+        dispatcher: (DISPATCHER.into(), (cluster.machine(DISPATCHER).ipv4(), BEAT_PORT).into()),
+        address: cluster.machine(CROWD).ipv4().into(),
+        numbers: 2..=NODES_MAX as u16,
+        service: cluster.vip(),
+        interval: HEARTBEAT,
+    }
+}
+
+/// Nodes that packets were steered to, by the counters of the packet program.
+fn steered(cluster: &DirectCluster) -> usize {
+    let is_used =
+        |line: &&str| line.starts_with("skep_direct_node_packets_total{") && !line.ends_with(" 0");
+    cluster.metrics(DISPATCHER).lines().filter(is_used).count()
+}
+
+/// Devices of the crowd that frames come to, as long as it lives.
+struct Frames {
+    is_over: Arc<AtomicBool>,
+    seen: Arc<Mutex<BTreeSet<[u8; 6]>>>,
+}
+
+impl Frames {
+    fn watch(cluster: &DirectCluster) -> Self {
+        // Of the bed, where no machine has those devices, frames to them come everywhere.
+        cluster.tool(CROWD, "ip", &["link", "set", "dev", "eth0", "promisc", "on"]);
+        let (is_over, seen) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let (ends, notes) = (Arc::clone(&is_over), Arc::<Mutex<BTreeSet<_>>>::clone(&seen));
+        let all = i32::from(ETH_P_ALL.to_be());
+        let watch = move || {
+            let mut socket =
+                Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(all))).unwrap();
+            socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            let mut frame = [0; 2048];
+            while !ends.load(Ordering::Relaxed) {
+                let Ok(len) = socket.read(&mut frame) else { continue };
+                if let Some(to) = frame[..len].first_chunk::<6>().filter(|to| to[..2] == [2, 7]) {
+                    notes.lock().unwrap().insert(*to);
+                }
+            }
+        };
+        drop(cluster.machine(CROWD).spawn(watch).unwrap());
+        Self { is_over, seen }
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Begins connections that are not waited for.
+fn begin(to: SocketAddr, count: usize) -> Vec<Socket> {
+    let begin = |_| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let _ = socket.connect(&SockAddr::from(to));
+        socket
+    };
+    (0..count).map(begin).collect()
+}
+
+#[test]
+fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
+    let direct = format!("node_heartbeat_ms = \"{}ms\"\n", HEARTBEAT.as_millis());
+    // Checks of a thousand nodes each second are not what this is about.
+    let policy = "round-robin\"\nhealth.interval_ms = \"1h".to_owned();
+    let setup = Setup { direct, policy, ..Setup::of(1, 2) };
+    let Some(cluster) = DirectCluster::prepare(setup) else { return };
+    let crowd = crowd(&cluster);
+    cluster.reconfigure(|setup| {
+        setup.nodes = vec![(1, 100)];
+        setup.site = crowd.lines();
+    });
+    let beats = BeatNodes::running();
+    let began = Instant::now();
+    let machine = cluster.machine(CROWD);
+    drop(machine.spawn(crowd.clone().speak(&beats)).unwrap());
+    drop(machine.spawn(crowd.clone().answer_checks(&beats)).unwrap());
+    cluster.run_all();
+
+    let generation = |state: &str| {
+        let sample = format!("skep_direct_table_generation{{state=\"{state}\"}}");
+        cluster.metric(DISPATCHER, &sample) as u64
+    };
+    // All have the latest table, and so has the packet program.
+    poll_until(PATIENCE, "all have the last table", || {
+        let versions = beats.versions();
+        let published = generation("published");
+        let is_latest = versions.values().all(|version| version.generation == published);
+        versions.len() == NODES_MAX - 1
+            && is_latest
+            && published > 1
+            && generation("applied") == published
+    });
+    let ready_ms = began.elapsed().as_millis();
+    let (wholes, deltas) = beats.tables();
+
+    // New connections go to all of them.
+    let frames = Frames::watch(&cluster);
+    let vip = cluster.vip();
+    let begun = cluster.machine("client-1").run(|| begin(vip, CONNECTIONS_PER_NODE * NODES_MAX));
+    let begun = begun.unwrap();
+    poll_until(PATIENCE, "connections at every node", || steered(&cluster) == NODES_MAX);
+    poll_until(PATIENCE, "frames to every node", || {
+        frames.seen.lock().unwrap().len() == NODES_MAX - 1
+    });
+    drop((begun, frames));
+
+    // The crowd falls silent: the node that serves gets all.
+    drop(beats);
+    let silent = Instant::now();
+    poll_until(PATIENCE, "the only node answers", || {
+        (0..20).all(|_| cluster.ask("client-2", vip, SHORT.0) == Ok(NODE.to_owned()))
+    });
+    figure(&format!(
+        "{NODES_MAX} nodes: all have the same table {ready_ms} ms after the start ({wholes} whole, \
+         {deltas} deltas), and are left out {} ms after their silence",
+        silent.elapsed().as_millis()
+    ));
+}
