@@ -122,6 +122,7 @@ fn check_forwarded(head: &RequestHead<'_, '_>, claims: Claims) {
         host: HostPolicy::Keep,
         claims,
         target: None,
+        server_name: None,
         upgrade: true,
         without: &[],
         extra: b"",

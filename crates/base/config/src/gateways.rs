@@ -46,6 +46,6 @@ table! {
         secret_file: Option<PathBuf> = None => Kind::Text(Form::Path), live;
         /// Size of a packet: the same value as the Connector's `packetSize`. It bounds the head of a
         /// request and of a reply.
-        packet_bytes: u64 = 8 * KIB => bytes(8 * KIB..=64 * KIB), live;
+        packet_bytes_max: u64 = 8 * KIB => bytes(8 * KIB..=64 * KIB), live;
     }
 }

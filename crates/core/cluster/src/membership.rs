@@ -53,7 +53,7 @@ pub enum MembershipError {
     #[error("{address} is the address of node \"{name}\" already")]
     DuplicateAddress {
         /// The address asked for.
-        address: ServerAddress,
+        address: Box<ServerAddress>,
         /// The node that has it.
         name: Arc<str>,
     },
@@ -227,7 +227,7 @@ impl Membership {
         }
         if let Some(twin) = self.members.iter().find(|member| member.address == address) {
             return Err(MembershipError::DuplicateAddress {
-                address,
+                address: Box::new(address),
                 name: Arc::clone(&twin.name),
             });
         }

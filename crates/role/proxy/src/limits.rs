@@ -35,6 +35,7 @@ pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;
 
 /// Bytes of a request's path in a message for the operator: enough to know it by.
 pub(crate) const TOLD_PATH_BYTES_MAX: usize = 200;
+
 /// Lines of one member's standard error that are logged in a second: a page that complains in a loop
 /// must not fill the disk.
 pub(crate) const STDERR_LINES_PER_S: u64 = 20;

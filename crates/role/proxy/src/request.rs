@@ -82,8 +82,9 @@ impl WorkerGroup {
                 Outbound::Http(upload)
             }
             Some(settings) => {
-                let leg = GatewayLeg::new(settings, request, exchange, forward).await?;
-                Outbound::Gateway(Box::new(leg))
+                let reads_ahead = settings.reads_ahead && may_read_ahead(request);
+                let leg = GatewayLeg::new(settings, request, exchange, forward, reads_ahead);
+                Outbound::Gateway(Box::new(leg.await?))
             }
         };
         let mut trip = Trip {

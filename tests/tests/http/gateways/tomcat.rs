@@ -1,7 +1,9 @@
 //! Tomcat behind a node, by AJP.
 
+use std::net::SocketAddr;
+
 use skep_tests::gateways::{SECRET, Tomcat};
-use skep_tests::{PATIENCE, Skep, poll_until};
+use skep_tests::{FreePort, PATIENCE, RawClient, Skep, poll_until};
 
 use super::{body_of, crc32, in_chunks, pool_list, until_logged};
 
@@ -11,14 +13,16 @@ fn tomcat_answers_behind_a_node() {
     let mut tomcat = Tomcat::start();
     let pool = "response_timeout_ms = \"2s\"\nhealth.interval_ms = 100\nhealth.timeout_ms = 100";
     let lines = tomcat.lines(pool, SECRET);
-    let skep = Skep::node_of(&format!("hosts = [\"shop.example\", \"*\"]\n{lines}"));
+    let metrics = FreePort::claim();
+    let of_metrics = format!("[metrics]\nlisten = \"{}\"\n", metrics.address());
+    let skep = Skep::node_of(&format!("hosts = [\"shop.example\", \"*\"]\n{lines}{of_metrics}"));
     a_servlet_is_told_what_it_needs(&skep);
     bodies_arrive_whole(&skep);
     replies_arrive_whole(&skep);
     a_client_may_leave_inside_its_body(&skep);
     a_head_that_does_not_fit_is_late_and_no_sign_of_a_server_that_is_down(&skep, &tomcat);
     a_wrong_secret_is_named(&tomcat);
-    a_server_that_is_killed_cuts_its_reply(&skep, &mut tomcat);
+    a_server_that_is_killed_cuts_its_reply(&skep, &mut tomcat, metrics.address());
 }
 
 fn a_servlet_is_told_what_it_needs(skep: &Skep) {
@@ -127,14 +131,20 @@ fn a_wrong_secret_is_named(tomcat: &Tomcat) {
     assert!(!skep.stderr_text().contains("another one"), "{}", skep.stderr_text());
 }
 
-fn a_server_that_is_killed_cuts_its_reply(skep: &Skep, tomcat: &mut Tomcat) {
+fn a_server_that_is_killed_cuts_its_reply(skep: &Skep, tomcat: &mut Tomcat, metrics: SocketAddr) {
     let mut client = skep.connect();
     client.ask("/hang");
     client.try_head().unwrap().assert_status(200);
     tomcat.kill();
     let (body, _) = client.read_to_end();
     assert!(body.len() < 1000, "a part: {}", body.len());
-    until_logged(skep, "the connection ended inside the response: GET /hang");
+    // The log says one failure of a server in a second; the metrics count all.
+    let counted =
+        "skep_pool_server_failures_total{pool=\"java\",server=\"s1\",cause=\"cut_short\"} 1";
+    poll_until(PATIENCE, counted, || {
+        let page = RawClient::connect(metrics).get("/metrics").text();
+        page.lines().any(|line| line == counted)
+    });
     poll_until(PATIENCE, "it is down", || pool_list(skep).contains("refused"));
     skep.connect().get("/told").assert_status(503);
 }

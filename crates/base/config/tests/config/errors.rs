@@ -3,7 +3,7 @@
 use skep_config::{Config, ConfigErrors, ErrorKind, limits};
 
 /// A right file, to which cases add lines.
-const BASE: &str = "\
+pub(crate) const BASE: &str = "\
 [[node]]
 name = 'one'
 address = '127.0.0.1:8001'
@@ -33,7 +33,7 @@ fn refused(text: &str) -> ConfigErrors {
 }
 
 /// The only error: `line:column kind setting / expected / found / hint`.
-fn only(text: &str) -> String {
+pub(crate) fn only(text: &str) -> String {
     let all = refused(text);
     let [e] = all.errors.as_slice() else { panic!("one error expected:\n{all}") };
     let hint = e.hint.as_deref().unwrap_or("-");
@@ -484,100 +484,4 @@ fn routes_need_a_source_and_fallbacks_a_route() {
     let config = Config::parse("skep.toml", &format!("{BASE}{routes}")).unwrap();
     assert_eq!(config.sites[0].routes.len(), 5);
     assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
-}
-
-#[test]
-fn sessions_of_pools_can_be_told() {
-    let with = |lines: &str| format!("{BASE}[[pool]]\nname = 'app'\n[pool.sticky]\n{lines}");
-    for fine in ["by = 'route'", "by = 'field-hash'\nfield = 'X-User'", "same_site = 'none'"] {
-        Config::parse("test", &with(fine)).unwrap();
-    }
-    let cases = [
-        (
-            with("by = 'cookie-hash'"),
-            "9:6 Contradiction pool.sticky.by / `cookie` beside \"cookie-hash\" / none / -",
-        ),
-        (
-            with("by = 'field-hash'"),
-            "9:6 Contradiction pool.sticky.by / `field` beside \"field-hash\" / none / -",
-        ),
-        (
-            with("by = 'cookie'\nsame_site = 'none'"),
-            "10:13 Contradiction pool.sticky.same_site / `secure = true` beside \"none\" / secure = \
-             false / -",
-        ),
-    ];
-    for (text, told) in cases {
-        assert_eq!(only(&text), told, "{text}");
-    }
-    let idle = format!("{BASE}[site.forward]\nupgrade = false\n");
-    assert!(only(&idle).contains("no `forward`, because there is no `pool`"));
-}
-
-#[test]
-fn pools_and_what_leads_to_them_fit_together() {
-    let pool = "[[pool]]\nname = 'app'\n[[pool.server]]\nname = 's1'\naddress = '10.0.0.1:80'\n";
-    let to = |lines: &str| {
-        format!("{BASE}[[site.route]]\npath = '/app/*'\npool = 'app'\n{lines}\n{pool}")
-    };
-    let forward = |lines: &str| to(&format!("[site.route.forward]\n{lines}"));
-    Config::parse("test", &forward("strip_prefix = '/app'\nmethods = ['GET']")).unwrap();
-    let config = Config::parse("test", &to("root = '/srv'")).unwrap();
-    assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
-    let cases = [
-        (
-            to("").replacen("pool = 'app'", "pool = 'ap'", 1),
-            "8:8 Contradiction site.route.pool / the name of a [[pool]] / \"ap\" / did you mean `app`?",
-        ),
-        (
-            to("index = 'a.html'"),
-            "9:9 Contradiction site.route.index / no `index`, because there is a `pool` and no `root` \
-             / one / it is for folders",
-        ),
-        (
-            to("root = '/srv'\nlisting = true"),
-            "10:11 Contradiction site.route.listing / no `listing`, because what is no file goes to \
-             `pool` / one / -",
-        ),
-        (
-            forward("strip_prefix = '/ap'"),
-            "10:16 Contradiction site.route.forward.strip_prefix / a beginning, up to a `/`, of all \
-             paths of the route / \"/ap\" of \"/app/*\" / path = \"/app/*\" goes with strip_prefix = \
-             \"/app\"",
-        ),
-        (
-            forward("request_headers = { 'Host' = 'a' }"),
-            "10:19 Contradiction site.route.forward.request_headers / fields that nodes do not write \
-             themselves / \"Host\" / `host` sets it",
-        ),
-        (
-            forward("methods = 'get'"),
-            "10:11 WrongType site.route.forward.methods / a method such as \"POST\" / \"get\" / in capital letters",
-        ),
-        (
-            to("") + "[[pool.server]]\nname = 's1'\naddress = '10.0.0.2:80'\n",
-            "16:8 Duplicate pool.server.name / each server with a name of its own / a second \"s1\" / -",
-        ),
-        (
-            to("") + "[[pool.server]]\nname = 's2'\naddress = '10.0.0.1:80'\n",
-            "17:11 Duplicate pool.server.address / an address of its own / that of server \"s1\" / -",
-        ),
-        (
-            to("") + pool,
-            "16:8 Duplicate pool.name / each pool with a name of its own / a second \"app\" / -",
-        ),
-        (
-            to("").replacen("name = 'app'\n", "name = 'app'\nprotocol = 'ajp'\n", 1),
-            "12:12 OutOfRange pool.protocol / \"http\" / \"ajp\" / \"ajp\" is not in this version",
-        ),
-        (
-            to("").replacen("name = 'app'\n", "name = 'app'\nhealth.timeout_ms = 3000\n", 1),
-            "12:21 Contradiction pool.health.timeout_ms / at most interval_ms (2s) / 3s / -",
-        ),
-    ];
-    for (text, told) in cases {
-        assert_eq!(only(&text), told, "{text}");
-    }
-    let idle = format!("{BASE}[site.forward]\nupgrade = false\n");
-    assert!(only(&idle).contains("no `forward`, because there is no `pool`"));
 }

@@ -208,7 +208,7 @@ fn every_setting_refuses_other_types() {
             assert_eq!(found, [ErrorKind::WrongType], "{} = {wrong}", setting.path);
         }
         let takes_number = matches!(setting.kind, Kind::Number { .. } | Kind::Status(_));
-        let takes_table = matches!(setting.kind, Kind::Headers | Kind::ErrorPages);
+        let takes_table = matches!(setting.kind, Kind::Headers | Kind::Params | Kind::ErrorPages);
         let takes_switch = setting.kind == Kind::Switch;
         for (value, taken) in
             [("77", takes_number), ("{ a = 1 }", takes_table), ("true", takes_switch)]
@@ -238,7 +238,9 @@ fn addresses_are_off_only_where_that_is_a_value() {
         let found = faults(setting, "'off'");
         match setting.kind {
             Kind::AddressOrOff => assert_eq!(found, [], "{}", setting.path),
-            Kind::Address => assert_eq!(found, [ErrorKind::WrongType], "{}", setting.path),
+            Kind::Address | Kind::ServerAddress => {
+                assert_eq!(found, [ErrorKind::WrongType], "{}", setting.path)
+            }
             _ => {}
         }
     }

@@ -223,7 +223,7 @@ proptest! {
         let forward = Forward {
             client: [192, 0, 2, 1].into(), proto: "http", host: HostPolicy::Keep,
             claims: if trusted { Claims::Extend } else { Claims::Replace },
-            target: None, upgrade: true, without: &[], extra: b"",
+            target: None, server_name: None, upgrade: true, without: &[], extra: b"",
         };
         let mut out = Vec::new();
         write_request(&mut out, &head, &forward);

@@ -65,7 +65,12 @@ fn fcgi(config: &FcgiConfig) -> FcgiSpec {
                 mount: bytes(config.mount.as_deref().unwrap_or_default().trim_end_matches('/')),
             },
         },
-        params: config.params.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+        params: config
+            .params
+            .iter()
+            .cloned()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
         software: concat!("skep/", env!("CARGO_PKG_VERSION")).as_bytes().into(),
         keep_conn: config.keep_conn,
         collect_bytes_max: config.collect_bytes_max as usize,
@@ -74,7 +79,7 @@ fn fcgi(config: &FcgiConfig) -> FcgiSpec {
 
 fn ajp(pool: &str, config: &AjpConfig) -> Result<AjpSpec, PoolError> {
     let secret = config.secret_file.as_deref().map(|path| read_secret(pool, path)).transpose()?;
-    Ok(AjpSpec { packet_bytes_max: config.packet_bytes as usize, secret })
+    Ok(AjpSpec { packet_bytes_max: config.packet_bytes_max as usize, secret })
 }
 
 fn read_secret(pool: &str, path: &Path) -> Result<Secret, PoolError> {

@@ -57,7 +57,7 @@ pub enum GroupControlError {
     BadPublicAddress(String),
     /// A member that can't be connected to.
     #[error("{0} is no address that can be connected to: give a machine's own address and a port")]
-    BadAddress(ServerAddress),
+    BadAddress(Box<ServerAddress>),
 }
 
 impl Group {
@@ -76,7 +76,7 @@ impl Group {
     ) -> Result<(), GroupControlError> {
         let address = address.into();
         if !address.is_specified() {
-            return Err(GroupControlError::BadAddress(address));
+            return Err(GroupControlError::BadAddress(Box::new(address)));
         }
         let authority = match public_address {
             Some(public) => checked_authority(public)?,

@@ -12,6 +12,7 @@ use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
 
 use crate::limits::CHECK_BODY_BYTES_MAX;
+use crate::members::check_io::{read_more, send};
 use crate::members::gateway_probe::Asking;
 use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;
@@ -74,7 +75,7 @@ async fn ask(
     conn.timer().set(deadline_ms, TimeoutCause::Response);
     let mut output = Output::default();
     output.inline(|out| write_check(out, address, path, settings.check.host.as_deref()));
-    std::future::poll_fn(|cx| conn.poll_send(cx, &mut output)).await?;
+    send(&conn, output).await?;
     let mut received = Vec::new();
     loop {
         match read_more(&conn, &mut received).await {
@@ -104,18 +105,6 @@ fn write_check(out: &mut Vec<u8>, address: ServerAddress, path: &str, host: Opti
 /// A Unix socket has no host.
 fn host_of(address: ServerAddress) -> String {
     address.tcp().map_or_else(|| "localhost".to_owned(), |address| address.to_string())
-}
-
-pub(super) async fn read_more(conn: &Conn, received: &mut Vec<u8>) -> Result<bool, ConnError> {
-    std::future::poll_fn(|cx| {
-        conn.worker().with_input(|input| {
-            conn.poll_recv(cx, input).map_ok(|n| {
-                received.extend_from_slice(&input[..n]);
-                n > 0
-            })
-        })
-    })
-    .await
 }
 
 /// The verdict at the end of the response.

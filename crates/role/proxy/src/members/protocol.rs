@@ -22,7 +22,7 @@ pub struct FcgiSpec {
     pub root: Box<[u8]>,
     pub script: ScriptSpec,
     /// Further parameters; they replace those of the same name.
-    pub params: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub params: Vec<(Vec<u8>, Vec<u8>)>,
     /// SERVER_SOFTWARE.
     pub software: Box<[u8]>,
     /// Whether connections are kept: each takes a worker of php-fpm.
@@ -73,7 +73,8 @@ impl MemberProtocol {
 impl FcgiSpec {
     /// Runs `job` on the codec's form of it.
     pub(crate) fn with_settings<R>(&self, job: impl FnOnce(&FcgiSettings<'_>) -> R) -> R {
-        let params: Vec<_> = self.params.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let params: Vec<_> =
+            self.params.iter().map(|(name, value)| (&name[..], &value[..])).collect();
         job(&FcgiSettings {
             root: &self.root,
             script: self.script.rule(),

@@ -65,7 +65,7 @@ enum Stage {
 
 impl GatewayLeg {
     /// The request `head` for the members of `settings`, whose protocol is not HTTP. Reads a body
-    /// that must be there before.
+    /// that must be there before, and one that is said to be small if it `reads_ahead`.
     ///
     /// # Errors
     /// It cannot go that way, or the client failed.
@@ -74,14 +74,25 @@ impl GatewayLeg {
         head: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
         forward: &Forward<'_>,
+        reads_ahead: bool,
     ) -> Result<Self, ForwardError> {
-        let (mut framing, mut pending) = (head.framing, Vec::new());
-        // CGI tells the length first (RFC 3875 4.1.2).
-        if let (BodyFraming::Chunked, MemberProtocol::Fcgi(spec)) = (framing, &settings.protocol) {
-            let collected = call::collect(&mut exchange.body, spec.collect_bytes_max).await?;
-            pending = collected.ok_or(refusal(411))?;
-            framing = BodyFraming::Length(pending.len() as u64);
-        }
+        let bytes_max = match (head.framing, &settings.protocol) {
+            // CGI tells the length first (RFC 3875 4.1.2).
+            (BodyFraming::Chunked, MemberProtocol::Fcgi(spec)) => Some(spec.collect_bytes_max),
+            (BodyFraming::Length(bytes), _) if reads_ahead => Some(bytes as usize),
+            _ => None,
+        };
+        let collected = match bytes_max {
+            Some(bytes_max) => {
+                let collected = call::collect(&mut exchange.body, bytes_max).await?;
+                Some(collected.ok_or(refusal(411))?)
+            }
+            None => None,
+        };
+        let framing = match (head.framing, &collected) {
+            (BodyFraming::Chunked, Some(body)) => BodyFraming::Length(body.len() as u64),
+            (framing, _) => framing,
+        };
         let worker = exchange.context().worker();
         let mut output = worker.take_output();
         let codec = start(&mut output, head, forward, exchange.conn(), framing, &settings)
@@ -99,8 +110,8 @@ impl GatewayLeg {
             framing,
             codec,
             output,
-            is_body_read: head.framing == BodyFraming::None || framing != head.framing,
-            pending,
+            is_body_read: head.framing == BodyFraming::None || collected.is_some(),
+            pending: collected.unwrap_or_default(),
             pending_at: 0,
             is_begun: false,
             is_refused: false,
