@@ -188,16 +188,16 @@ fn clients_of_http_1_0_get_bodies_without_length_to_the_close() {
 
 /// A gate that a test opens.
 #[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<usize>, Condvar)>);
+pub(super) struct Gate(Arc<(Mutex<usize>, Condvar)>);
 
 impl Gate {
-    fn open(&self) {
+    pub(super) fn open(&self) {
         *self.0.0.lock().unwrap() += 1;
         self.0.1.notify_all();
     }
 
     /// Waits for one opening.
-    fn pass(&self) {
+    pub(super) fn pass(&self) {
         let mut openings = self.0.0.lock().unwrap();
         while *openings == 0 {
             let (guard, waited) = self.0.1.wait_timeout(openings, PATIENCE).unwrap();
@@ -339,6 +339,12 @@ fn what_is_no_file_goes_to_the_pool() {
     assert_eq!(next(&told).line(), "POST /a.css HTTP/1.1");
 }
 
+/// What the node says of its only pool.
+fn pool_of(skep: &Skep) -> serde_json::Value {
+    let listed = done(skep, &["pool", "list", "--json"]);
+    serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0].clone()
+}
+
 #[test]
 fn requests_wait_for_a_server_with_room_and_not_for_ever() {
     let gate = Gate::default();
@@ -354,8 +360,7 @@ fn requests_wait_for_a_server_with_room_and_not_for_ever() {
     let skep = Skep::node_of(&format!("pool = \"app\"\n{one}"));
     let mut clients: Vec<RawClient> = (0..5).map(|_| skep.connect()).collect();
     clients[0].ask("/0");
-    let list = || done(&skep, &["pool", "list", "--json"]);
-    let pools = || serde_json::from_str::<serde_json::Value>(&list()).unwrap()[0].clone();
+    let pools = || pool_of(&skep);
     poll_until(PATIENCE, "the first is in work", || pools()["servers"][0]["connections"] == 1);
     for (number, client) in clients.iter_mut().enumerate().take(4).skip(1) {
         client.ask(&format!("/{number}"));
@@ -370,8 +375,11 @@ fn requests_wait_for_a_server_with_room_and_not_for_ever() {
     }
     let brief = pool_lines("queue_timeout_ms = 50", &[(app.address(), "connections_max = 1")]);
     let skep = Skep::node_of(&format!("pool = \"app\"\n{brief}"));
+    poll_until(PATIENCE, "the server is up", || pool_of(&skep)["servers"][0]["state"] == "up");
     let mut first = skep.connect();
     first.ask("/");
+    let is_in_work = || pool_of(&skep)["servers"][0]["connections"] == 1;
+    poll_until(PATIENCE, "the first is in work", is_in_work);
     let mut late = Response { status: 200, headers: vec![], body: vec![], raw: vec![] };
     poll_until(PATIENCE, "one is too late", || {
         late = skep.connect().get("/");

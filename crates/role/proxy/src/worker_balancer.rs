@@ -99,14 +99,15 @@ impl WorkerBalancer {
         for (view, entry) in self.view.nodes.iter_mut().zip(&self.in_force.members) {
             entry.member.refresh(view, now, interval_ms);
         }
-        let index = match self.index_of(session, exclude) {
+        let by_hash = || session.hash.and_then(|hash| self.index_by_hash(hash, exclude));
+        let index = match self.index_of(session, exclude).or_else(by_hash) {
             // It waits for its member.
-            Some(index) if self.in_force.members[index].member.is_full() => return None,
+            Some(index) if !self.in_force.members[index].member.can_begin() => return None,
             Some(index) => {
                 self.policy.started(self.view.nodes[index].id);
                 index
             }
-            None => self.pick_by_policy(request, client, session.hash, exclude)?,
+            None => self.pick_by_policy(request, client, exclude)?,
         };
         Some(PickedMember { in_force: Rc::clone(&self.in_force), index })
     }
@@ -116,24 +117,22 @@ impl WorkerBalancer {
         let members = &self.in_force.members;
         let index = session.find(members.iter().map(|entry| &*entry.session_name))?;
         let member = &members[index].member;
-        (member.takes_sessions() && !exclude.contains(&member.id)).then_some(index)
+        (member.keeps_sessions() && !exclude.contains(&member.id)).then_some(index)
+    }
+
+    /// The member for a session with that hash.
+    fn index_by_hash(&self, hash: u64, exclude: &[NodeId]) -> Option<usize> {
+        let members = self.in_force.members.iter().map(|entry| &entry.member).enumerate();
+        let open = members.filter(|(_, it)| it.is_in() && !exclude.contains(&it.id));
+        highest_random_weight(hash, open.map(|(index, member)| (index, member.name_hash)))
     }
 
     fn pick_by_policy(
         &mut self,
         request: &RequestHead<'_, '_>,
         client: SocketAddr,
-        session_hash: Option<u64>,
         exclude: &[NodeId],
     ) -> Option<usize> {
-        if let Some(hash) = session_hash {
-            let nodes = self.view.nodes.iter().enumerate();
-            let open = nodes.filter(|(_, it)| it.eligible && !exclude.contains(&it.id));
-            let open = open.map(|(index, node)| (index, node.name_hash));
-            let index = highest_random_weight(hash, open)?;
-            self.policy.started(self.view.nodes[index].id);
-            return Some(index);
-        }
         let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
         if self.content_aware {
             if host.iter().any(u8::is_ascii_uppercase) {
@@ -172,17 +171,15 @@ impl WorkerBalancer {
         self.budget.try_retry(now)
     }
 
-    /// Whether a member that was not tried may take the request later: one that has no room now, or
-    /// was not checked yet.
+    /// Whether a member that was not tried may take the request, now or later: one that is up, or was
+    /// not checked yet. Whether it has room says nothing: that changes at any moment.
     pub(crate) fn may_wait(&mut self, session: &Session<'_>, exclude: &[NodeId]) -> bool {
         self.sync();
         if self.index_of(session, exclude).is_some() {
             return true;
         }
-        let others = self.sync().members.iter().filter(|it| !exclude.contains(&it.member.id));
-        others
-            .map(|it| &it.member)
-            .any(|member| member.is_joining() || (member.share_permille() > 0 && member.is_full()))
+        let mut members = self.in_force.members.iter().map(|entry| &entry.member);
+        members.any(|member| member.is_in() && !exclude.contains(&member.id))
     }
 
     /// Closes unused connections to members that get no requests.

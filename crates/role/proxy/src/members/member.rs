@@ -40,13 +40,15 @@ pub(crate) struct SharedMember {
     told_s: AtomicU64,
     /// The second in which its standard error was last logged, and the lines since.
     stderr: AtomicU64,
-    pub(crate) load: Load,
+    /// That of its address: of another name, after a reload, it is the same server.
+    pub(crate) load: Arc<Load>,
     pub(crate) reported: Reported,
     pub(crate) totals: Totals,
 }
 
 /// A member's current load, as measured by this process.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub(crate) struct Load {
     /// Requests sent and not yet answered in full.
     pub(crate) requests: Level,
@@ -85,7 +87,8 @@ pub(crate) struct Totals {
 }
 
 impl SharedMember {
-    pub(crate) fn new(id: NodeId, name: Arc<str>, address: ServerAddress) -> Self {
+    /// `load` is what is under way at that address, if there was a member before.
+    pub(crate) fn new(id: NodeId, name: Arc<str>, address: ServerAddress, load: Arc<Load>) -> Self {
         Self {
             id,
             // As `core/cluster` has it: the same on every machine.
@@ -99,7 +102,7 @@ impl SharedMember {
             requests_max: AtomicU32::new(u32::MAX),
             told_s: AtomicU64::new(0),
             stderr: AtomicU64::new(0),
-            load: Load::default(),
+            load,
             reported: Reported::default(),
             totals: Totals::default(),
         }
@@ -132,9 +135,19 @@ impl SharedMember {
         self.is_joining.store(is_joining, Relaxed);
     }
 
-    /// Whether requests of its own sessions go there.
-    pub(crate) fn takes_sessions(&self) -> bool {
-        self.share_permille() > 0 || self.is_draining.load(Relaxed)
+    /// Whether it gets new sessions, or may soon.
+    pub(crate) fn is_in(&self) -> bool {
+        self.share_permille() > 0 || self.is_joining()
+    }
+
+    /// Whether it keeps the sessions that it has.
+    pub(crate) fn keeps_sessions(&self) -> bool {
+        self.is_in() || self.is_draining.load(Relaxed)
+    }
+
+    /// Whether a request of its sessions can go there now; else it waits.
+    pub(crate) fn can_begin(&self) -> bool {
+        !self.is_full() && !self.is_joining()
     }
 
     pub(crate) fn set_draining(&self, is_draining: bool) {
@@ -305,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_report_tells_of_others_until_it_is_old() {
-        let member = SharedMember::new(NodeId(0), "n".into(), address());
+        let member = SharedMember::new(NodeId(0), "n".into(), address(), Arc::default());
         let cell = Arc::<ReportCell>::default();
         member.reported.follow(Arc::clone(&cell));
         let hear = |now: u64, requests_in_flight: u64, bytes_outstanding: u64| {
@@ -333,7 +346,7 @@ mod tests {
 
     #[test]
     fn standard_error_is_logged_up_to_a_rate() {
-        let member = SharedMember::new(NodeId(0), "n".into(), address());
+        let member = SharedMember::new(NodeId(0), "n".into(), address(), Arc::default());
         for line in 0..STDERR_LINES_PER_S + 5 {
             assert_eq!(member.may_log_stderr(Now(9_000)), (line < STDERR_LINES_PER_S, 0));
         }
@@ -343,7 +356,7 @@ mod tests {
 
     #[test]
     fn the_average_begins_at_the_first_answer_and_follows() {
-        let member = SharedMember::new(NodeId(0), "n".into(), address());
+        let member = SharedMember::new(NodeId(0), "n".into(), address(), Arc::default());
         assert_eq!(member.latency_us(), 0);
         member.record_latency_us(1_000);
         assert_eq!(member.latency_us(), 1_000);

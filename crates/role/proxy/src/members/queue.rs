@@ -28,6 +28,10 @@ struct Line {
 struct Waiter {
     /// Room may have come up since it looked.
     shall_look: bool,
+    /// What room there was when it looked did not suit it: others may overtake it.
+    has_passed: bool,
+    /// Not every member suits it.
+    is_bound: bool,
     waker: Option<Waker>,
 }
 
@@ -53,16 +57,29 @@ impl Queue {
         self.refused.fetch_add(1, SeqCst);
     }
 
-    /// The last place, unless `places_max` are taken.
-    pub(crate) fn enter(&self, places_max: usize) -> Option<QueuePlace<'_>> {
+    /// Whether a request that comes now may look for a member at once: nobody waits, or only those
+    /// whom what room there is does not suit.
+    pub(crate) fn may_overtake(&self) -> bool {
+        self.waiting() == 0 || self.lock().have_all_passed()
+    }
+
+    /// Whether only requests wait that not every member suits.
+    pub(crate) fn are_all_bound(&self) -> bool {
+        self.lock().waiters.values().all(|waiter| waiter.is_bound)
+    }
+
+    /// The last place, unless `places_max` are taken, for a request that some members only may suit:
+    /// `is_bound`.
+    pub(crate) fn enter(&self, places_max: usize, is_bound: bool) -> Option<QueuePlace<'_>> {
         let mut line = self.lock();
         if line.waiters.len() >= places_max {
             return None;
         }
         let ticket = line.next_ticket;
         line.next_ticket += 1;
-        let shall_look = line.waiters.is_empty();
-        line.waiters.insert(ticket, Waiter { shall_look, waker: None });
+        let shall_look = line.have_all_passed();
+        line.waiters
+            .insert(ticket, Waiter { shall_look, has_passed: false, is_bound, waker: None });
         self.waiting.store(line.waiters.len(), SeqCst);
         // Who frees a place later sees that somebody waits; one that was freed earlier is seen by
         // the look that follows.
@@ -84,10 +101,14 @@ impl Queue {
 }
 
 impl Line {
+    fn have_all_passed(&self) -> bool {
+        self.waiters.values().all(|waiter| waiter.has_passed)
+    }
+
     /// The first of those with this ticket or a later one looks.
     fn wake_from(&mut self, ticket: u64) {
         if let Some((_, waiter)) = self.waiters.range_mut(ticket..).next() {
-            waiter.shall_look = true;
+            (waiter.shall_look, waiter.has_passed) = (true, false);
             if let Some(waker) = waiter.waker.take() {
                 waker.wake();
             }
@@ -109,7 +130,12 @@ impl QueuePlace<'_> {
 
     /// What room there is suits others, but not its request: the next one looks.
     pub(crate) fn pass_on(&self) {
-        self.queue.lock().wake_from(self.ticket + 1);
+        let mut line = self.queue.lock();
+        if let Some(waiter) = line.waiters.get_mut(&self.ticket) {
+            // Unless more room came up meanwhile.
+            waiter.has_passed = !waiter.shall_look;
+        }
+        line.wake_from(self.ticket + 1);
     }
 }
 
@@ -134,9 +160,9 @@ mod tests {
     #[test]
     fn who_came_first_looks_first_and_places_are_bounded() {
         let queue = Queue::default();
-        let (first, second) = (queue.enter(3).unwrap(), queue.enter(3).unwrap());
-        let third = queue.enter(3).unwrap();
-        assert!(queue.enter(3).is_none() && queue.waiting() == 3);
+        let (first, second) = (queue.enter(3, false).unwrap(), queue.enter(3, false).unwrap());
+        let third = queue.enter(3, false).unwrap();
+        assert!(queue.enter(3, false).is_none() && queue.waiting() == 3);
         assert!(looks(&first) && !looks(&first), "once at its entry");
         assert!(!looks(&second));
         queue.look();
@@ -144,13 +170,34 @@ mod tests {
         drop(first);
         assert!(looks(&second) && !looks(&third), "room may be left");
         // One that leaves from the middle gives its turn to nobody before it.
-        let fourth = queue.enter(3).unwrap();
+        let fourth = queue.enter(3, false).unwrap();
         drop(third);
         assert!(!looks(&second) && looks(&fourth), "a look too many does no harm");
         second.pass_on();
         assert!(looks(&fourth) && !looks(&second));
-        drop((second, fourth));
-        assert!(queue.waiting() == 0 && queue.enter(0).is_none());
+        assert!(!queue.may_overtake(), "the fourth has not passed");
+        fourth.pass_on();
+        assert!(queue.may_overtake());
+        let fifth = queue.enter(3, false).unwrap();
+        assert!(looks(&fifth) && !queue.may_overtake());
         queue.look();
+        assert!(looks(&second) && !looks(&fourth) && !looks(&fifth));
+        second.pass_on();
+        assert!(looks(&fourth) && !looks(&fifth));
+        drop((second, fourth, fifth));
+        assert!(queue.waiting() == 0 && queue.enter(0, false).is_none());
+        queue.look();
+    }
+
+    #[test]
+    fn a_queue_of_those_with_a_member_of_their_own_is_known() {
+        let queue = Queue::default();
+        let bound = queue.enter(2, true).unwrap();
+        assert!(queue.are_all_bound() && !queue.may_overtake());
+        assert!(looks(&bound));
+        bound.pass_on();
+        assert!(queue.may_overtake());
+        let free = queue.enter(2, false).unwrap();
+        assert!(!queue.are_all_bound() && looks(&free));
     }
 }

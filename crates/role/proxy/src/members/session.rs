@@ -154,6 +154,11 @@ impl<'a> Session<'a> {
         !self.names.is_empty()
     }
 
+    /// Whether not every member with room suits it.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.names_any() || self.hash.is_some()
+    }
+
     /// Which of the members with these session names is its own.
     pub(crate) fn find<'m>(&self, members: impl Iterator<Item = &'m str> + Clone) -> Option<usize> {
         let member = |name: &&[u8]| members.clone().position(|it| it.as_bytes() == *name);

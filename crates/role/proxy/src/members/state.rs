@@ -4,17 +4,17 @@
 //! Every method that changes something ends with [`GroupState::settle`], which applies the change
 //! to the members' shared numbers and logs it.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
 use skep_cluster::{
     Change, Failure, HealthState, Member, Membership, MembershipError, MembershipEvent,
 };
-use skep_units::{NodeId, Now};
+use skep_units::{NodeId, Now, ServerAddress};
 use skep_wire::message::Name;
 
-use crate::members::member::SharedMember;
+use crate::members::member::{Load, SharedMember};
 use crate::members::node_reports::NodeReports;
 use crate::members::published::{Entry, Published};
 use crate::members::settings::{GroupSettings, GroupWords, LoadMeasure, MemberSpec};
@@ -41,6 +41,8 @@ pub(crate) struct GroupState {
     pub(crate) revision: u64,
     /// What nodes report.
     reports: Option<Arc<NodeReports>>,
+    /// What is under way at each address, as long as anything is.
+    loads: HashMap<ServerAddress, Weak<Load>>,
 }
 
 /// The data of a member beside the table.
@@ -88,6 +90,7 @@ impl GroupState {
             unpublished: true,
             revision: 0,
             reports: None,
+            loads: HashMap::new(),
         }
     }
 
@@ -99,7 +102,11 @@ impl GroupState {
         source: MemberSource,
     ) -> Result<(), MembershipError> {
         let event = self.membership.add(now, &new.name, new.address, new.weight)?;
-        let member = SharedMember::new(event.node, Arc::clone(&event.name), new.address);
+        // Requests of a member that was there before may be in work at the same server.
+        self.loads.retain(|_, load| load.strong_count() > 0);
+        let load = self.loads.get(&new.address).and_then(Weak::upgrade).unwrap_or_default();
+        self.loads.insert(new.address, Arc::downgrade(&load));
+        let member = SharedMember::new(event.node, Arc::clone(&event.name), new.address, load);
         member.set_requests_max(new.requests_max);
         let mut details = Details {
             member: Arc::new(member),

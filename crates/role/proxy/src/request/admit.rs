@@ -21,7 +21,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
     /// The client left while it waited.
     pub(super) async fn admit(&mut self) -> Result<Option<InFlight<'a>>, ExchangeError> {
         let queue = &self.group.group().queue;
-        if queue.waiting() == 0
+        if queue.may_overtake()
             && let Some(in_flight) = self.try_admit()
         {
             let is_first = self.tried.is_empty();
@@ -55,15 +55,25 @@ impl<'a> Trip<'a, '_, '_, '_> {
         }
     }
 
+    /// Whether not every member with room suits the request.
+    fn is_bound(&self) -> bool {
+        !self.tried.is_empty() || self.session.is_bound()
+    }
+
     async fn wait_in_queue(&self) -> Result<Option<InFlight<'a>>, ExchangeError> {
         let in_force = Rc::clone(self.group.balancer().sync());
         let QueueSettings { requests_max, timeout_ms } = in_force.settings.queue;
         let gives_up = in_force.settings.gives_up;
         let may_wait = || self.group.balancer().may_wait(&self.session, &self.tried);
         if !may_wait() {
-            return Ok(self.try_admit());
+            return Ok(None);
         }
-        let Some(place) = self.group.group().queue.enter(requests_max) else { return Ok(None) };
+        let queue = &self.group.group().queue;
+        let Some(place) = queue.enter(requests_max, self.is_bound()) else {
+            // Those that wait for members of their own do not keep others out.
+            let may_overtake = !self.is_bound() && queue.are_all_bound();
+            return Ok(may_overtake.then(|| self.try_admit()).flatten());
+        };
         let client = self.exchange.conn();
         let deadline = tokio::time::Instant::now() + Duration::from_millis(timeout_ms);
         loop {
@@ -81,7 +91,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
             if !may_wait() {
                 return Ok(None);
             }
-            if !self.tried.is_empty() || self.session.names_any() {
+            if self.is_bound() {
                 place.pass_on();
             }
         }
