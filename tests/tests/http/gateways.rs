@@ -1,5 +1,6 @@
 //! Pools whose servers speak FastCGI or AJP: real php-fpm, real Tomcat, and servers that lie.
 
+mod examples;
 mod liars;
 mod php;
 mod tomcat;

@@ -18,7 +18,7 @@ table! {
         name: String => Kind::Text(Form::Name), live;
         /// What its servers speak.
         protocol: PoolProtocol = PoolProtocol::Http
-            => word(PoolProtocol::WORDS), restart;
+            => word(PoolProtocol::WORDS), live;
         /// How the server is chosen; the names are those of a service's `policy`.
         policy: String = "least-outstanding".into() => word(POLICY_NAMES), live;
         /// Whether Forwarded and X-Forwarded-* of clients are believed and extended. Only behind

@@ -170,7 +170,7 @@ fn pools_have_their_servers_and_reasons() {
     let server = |name: &str, state, reason: Option<&str>| ServerStatus {
         name: name.into(),
         pool: "app".into(),
-        address: ([10, 0, 0, 1], 3000).into(),
+        address: std::net::SocketAddr::from(([10, 0, 0, 1], 3000)).into(),
         state,
         reason: reason.map(str::to_owned),
         since_ms: 61_000,

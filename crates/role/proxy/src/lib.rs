@@ -14,9 +14,8 @@
 //! ```
 //!
 //! `members` is the state of a group, `request` what becomes of a request; the latter uses the
-//! former. How a request and its response are written is in `request/upload.rs` and
-//! `request/download.rs`; a member that speaks another protocol than HTTP/1.1 needs its own two of
-//! them, and nothing else.
+//! former. What goes over the wire is a
+//! `Leg`'s: `HttpLeg` (`request/upload.rs`, `request/download.rs`), and `GatewayLeg` for AJP and FastCGI.
 //!
 //! Invariants:
 //! - A request takes no lock and, in steady state, waits only for its client, its member, and its

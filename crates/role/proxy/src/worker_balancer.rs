@@ -204,7 +204,9 @@ impl WorkerBalancer {
         self.connections.set_limits(new.connections);
         for gone in &self.in_force.members {
             let address = gone.member.address;
-            if !latest.members.iter().any(|entry| entry.member.address == address) {
+            let is_kept = |entry: &Entry| entry.member.address == address;
+            // What was said on a connection is not to be taken for another protocol.
+            if old.protocol != new.protocol || !latest.members.iter().any(is_kept) {
                 self.connections.close_address(address);
             }
         }

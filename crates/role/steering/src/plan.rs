@@ -337,7 +337,9 @@ pub(crate) mod tests {
         web.group().set_policy("power-of-two").unwrap();
         assert_eq!(plans.look(), Ok(true));
         assert_eq!(plans.plan().services[0].policy.as_str(), "power-of-two");
-        web.group().add("d", "10.0.1.9:80".parse().unwrap(), 3, None).unwrap();
+        web.group()
+            .add("d", "10.0.1.9:80".parse::<std::net::SocketAddr>().unwrap(), 3, None)
+            .unwrap();
         assert_eq!(plans.look(), Ok(true));
         assert_eq!(weights(&plans).last(), Some(&("d", 3)));
     }

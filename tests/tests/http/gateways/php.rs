@@ -283,6 +283,23 @@ fn checks_may_ask_for_the_ping_path() {
     poll_until(PATIENCE, "it is down", || pool_list(&skep).contains("status 404"));
 }
 
+#[test]
+fn a_reload_changes_the_protocol() {
+    let php = PhpFpm::start(PhpOptions { is_tcp: true, ..PhpOptions::default() });
+    let http = format!(
+        "pool = \"php\"\n[[pool]]\nname = \"php\"\n[[pool.server]]\nname = \"s1\"\n\
+         address = \"{}\"\n",
+        php.address
+    );
+    let skep = Skep::node_of(&http);
+    skep.connect().get("/peer.php?do=early").assert_status(502);
+    skep.reconfigure_of(&php.lines("", ""));
+    assert_eq!(skep.command(&["reload"]).code, Some(0));
+    poll_until(PATIENCE, "it is asked in its words", || {
+        skep.connect().get("/peer.php?do=early").text() == "early"
+    });
+}
+
 fn id_of_group(name: &str) -> u32 {
     let groups = std::fs::read_to_string("/etc/group").unwrap();
     let id =

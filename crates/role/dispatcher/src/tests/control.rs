@@ -47,7 +47,7 @@ fn errors_say_what_would_have_been_right() {
     let told = direct.group().set_policy("maglev-url").unwrap_err().to_string();
     assert!(told.contains("nobody reads requests") && told.contains("maglev-address"), "{told}");
     assert!(dispatcher.group().set_weight("beta", 0).is_err());
-    let unspecified = "0.0.0.0:80".parse().unwrap();
+    let unspecified: SocketAddr = "0.0.0.0:80".parse().unwrap();
     let unspecified = dispatcher.group().add("gamma", unspecified, 1, None);
     assert!(matches!(unspecified, Err(GroupControlError::BadAddress(_))));
     for public in ["a b", "a\r\nX: y", "a:0", "http://a", ""] {
@@ -146,10 +146,10 @@ fn a_reload_moves_addresses_between_names() {
     let rig = Rig::unchecked(&config(&filed(&[("n1", one), ("n2", two)]), ""));
     rig.dispatcher.group().add("x1", three, 1, None).unwrap();
     rig.dispatcher.reload(&config(&filed(&[("n1", two), ("n2", one), ("x1", three)]), ""));
-    assert_eq!((rig.node("n1").address, rig.node("n2").address), (two, one));
+    assert_eq!((rig.node("n1").address, rig.node("n2").address), (two.into(), one.into()));
     assert_eq!(rig.node("x1").source, MemberSource::Config, "the file has taken it over");
     rig.dispatcher.reload(&config(&filed(&[("n3", three)]), ""));
-    assert_eq!(rig.node("n3").address, three);
+    assert_eq!(rig.node("n3").address, three.into());
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub fn server(name: &str) -> ServerStatus {
     ServerStatus {
         name: name.into(),
         pool: "app".into(),
-        address: ([127, 0, 0, 1], 9000).into(),
+        address: std::net::SocketAddr::from(([127, 0, 0, 1], 9000)).into(),
         state: NodeState::Up,
         reason: None,
         since_ms: 1_000,
