@@ -2,7 +2,9 @@
 //! codec's documentation.
 
 use skep_http::conditional::evaluate;
-use skep_http::forward::{Forward, ForwardReply, HostPolicy, write_request, write_response};
+use skep_http::forward::{
+    Claims, Forward, ForwardReply, HostPolicy, write_request, write_response,
+};
 use skep_http::negotiate::{AcceptEncoding, Encoding, EncodingSet, prefers_json};
 use skep_http::path::{self, Path, Reading};
 use skep_http::range::{RangeVerdict, ranges};
@@ -74,8 +76,8 @@ pub fn request_head(data: &[u8]) {
     let mut slots = FieldSlots::new();
     let Ok(head) = parse_request(&mut slots, &data[..end], &HEAD_LIMITS) else { return };
     check_request(&head);
-    for trusted in [false, true] {
-        check_forwarded(&head, trusted);
+    for claims in [Claims::Replace, Claims::Extend] {
+        check_forwarded(&head, claims);
     }
 }
 
@@ -114,14 +116,16 @@ fn check_request(head: &RequestHead<'_, '_>) {
 }
 
 /// What is sent on is read by the next hop as the same request.
-fn check_forwarded(head: &RequestHead<'_, '_>, trusted: bool) {
+fn check_forwarded(head: &RequestHead<'_, '_>, claims: Claims) {
     let forward = Forward {
         client: [192, 0, 2, 1].into(),
         proto: "http",
         host: HostPolicy::Keep,
-        trusted,
+        claims,
         target: None,
+        server_name: None,
         upgrade: true,
+        without: &[],
         extra: b"",
     };
     let mut out = Vec::new();
@@ -137,14 +141,17 @@ fn check_forwarded(head: &RequestHead<'_, '_>, trusted: bool) {
     assert_eq!(next.framing, head.framing);
     assert!(next.keep_alive && next.version == Version::Http11 && !next.expect_continue);
     assert!(next.upgrade.is_none() || next.upgrade == head.upgrade);
-    for field in ["te", "trailer", "keep-alive", "proxy", "proxy-connection", "http2-settings"] {
+    assert!(next.fields.all("te").all(|codings| codings == b"trailers"));
+    for field in ["trailer", "keep-alive", "proxy", "proxy-connection", "http2-settings"] {
         assert!(next.fields.get(field).is_none(), "{field} was passed on");
     }
     assert_eq!(
         (next.fields.all("x-forwarded-for").count(), next.fields.all("forwarded").count()),
         (1, 1)
     );
-    assert!(trusted || next.fields.known(Known::XForwardedFor) == Some(b"192.0.2.1"));
+    assert!(
+        claims == Claims::Extend || next.fields.known(Known::XForwardedFor) == Some(b"192.0.2.1")
+    );
 }
 
 /// The verdict of a scanner, which must not depend on the pieces.
@@ -263,7 +270,14 @@ fn check_response(head: &ResponseHead<'_, '_>, method: Method<'_>) {
     assert!(!no_body || head.framing == ResponseFraming::None);
     assert!(!head.keep_alive || head.framing != ResponseFraming::UntilClose);
     for version in [Version::Http10, Version::Http11] {
-        let reply = ForwardReply { version, keep_alive: true, date: DATE, extra: b"" };
+        let reply = ForwardReply {
+            version,
+            keep_alive: true,
+            date: DATE,
+            trailers: true,
+            without: &[],
+            extra: &[],
+        };
         let mut out = Vec::new();
         let framing = write_response(&mut out, head, &reply);
         assert_eq!(HeadScanner::response().scan(&out, &NEXT_LIMITS), Ok(Some(out.len())));

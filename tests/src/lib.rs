@@ -14,7 +14,9 @@
 //! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
 //! - [`fake::FakeNode`]: a node that has the key and does as the test likes.
 //! - [`beats::BeatNodes`]: a thousand nodes of which there are only heartbeats.
+//! - [`gateways`]: php-fpm and Tomcat, as Debian has them.
 //! - [`flood`]: millions of requests for objects that are one byte string.
+//! - [`app::App`]: a server of an application that nodes pass requests to.
 //! - [`origin::Origin`]: a web server that nodes get their bytes from.
 //! - [`liar::Liar`]: a web server that writes any bytes at any pace.
 //! - [`direct::DirectCluster`]: dispatchers and nodes on the machines of a test bed.
@@ -31,12 +33,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test harness fails by panicking")]
 
 mod acceptor;
+pub mod app;
 pub mod beats;
 pub mod cache;
 pub mod content;
 pub mod direct;
 pub mod fake;
 pub mod flood;
+pub mod gateways;
 pub mod liar;
 mod load;
 mod loads;

@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// List services, change how their nodes are chosen
     #[command(subcommand)]
     Service(ServiceCommand),
+    /// List the servers of applications, drain and resume them
+    #[command(subcommand)]
+    Pool(PoolCommand),
     /// Have all nodes get anew what they keep of URLs, prefixes or tags
     Purge(PurgeArgs),
     /// Make a process read its config file again
@@ -266,6 +269,36 @@ pub(crate) enum ServiceCommand {
         #[command(flatten)]
         target: Target,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PoolCommand {
+    /// List the pools of a node, and their servers
+    List(StatusArgs),
+    /// Give a server no new requests of this node; those in work end
+    Drain {
+        #[command(flatten)]
+        server: OneServer,
+    },
+    /// Give a drained server requests of this node again
+    Resume {
+        #[command(flatten)]
+        server: OneServer,
+    },
+}
+
+/// A server of a pool, and how to say what became of it.
+#[derive(Args, Debug)]
+pub(crate) struct OneServer {
+    /// Name of the pool
+    pub(crate) pool: String,
+    /// Name of the server
+    pub(crate) name: String,
+    /// Print what the API says, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
 }
 
 #[derive(Args, Debug)]

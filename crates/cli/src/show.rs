@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use skep_console::{
     CoordinatorStatus, DirectStatus, Latency, NodeBehind, NodeReport, NodeSource, NodeState,
-    NodeStatus, ProcessStatus, ServiceStatus,
+    NodeStatus, PoolStatus, ProcessStatus, ServiceStatus,
 };
 
 mod number;
@@ -71,6 +71,10 @@ pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
         out.push('\n');
         line(&mut out, &service_line(service));
         out.push_str(&matrix(service, status.uptime_ms, paint));
+    }
+    if !status.pools.is_empty() {
+        out.push('\n');
+        out.push_str(&pools(&status.pools, paint));
     }
     if !status.loads.is_empty() {
         out.push('\n');
@@ -332,6 +336,66 @@ fn matrix(service: &ServiceStatus, uptime_ms: u64, paint: Paint) -> String {
     }
     let mut text = table.text(COLUMNS, |row| paint.of(service.nodes[row].state));
     text.push_str(&reasons(&service.nodes.iter().collect::<Vec<_>>()));
+    text
+}
+
+/// The pools of a node, and their servers.
+pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
+    if pools.is_empty() {
+        return "no pools\n".to_owned();
+    }
+    let mut out = String::new();
+    for (number, pool) in pools.iter().enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        let up = pool.servers.iter().filter(|it| it.state == NodeState::Up).count();
+        let (waiting, refused) = (count(pool.queued_requests), count(pool.refused_total));
+        line(
+            &mut out,
+            &format!(
+                "pool {}: {}, {up}/{} servers up, {waiting} waiting, {refused} refused",
+                pool.name,
+                pool.policy,
+                pool.servers.len()
+            ),
+        );
+        out.push_str(&servers(pool, paint));
+    }
+    out
+}
+
+fn servers(pool: &PoolStatus, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("SERVER", Align::Left),
+        ("ADDRESS", Align::Left),
+        ("STATE", Align::Left),
+        ("SINCE", Align::Right),
+        ("CONNS", Align::Right),
+        ("REQUESTS", Align::Right),
+        ("FAILED", Align::Right),
+        ("LATENCY", Align::Right),
+        ("WEIGHT", Align::Right),
+    ]);
+    for server in &pool.servers {
+        table.row([
+            server.name.clone(),
+            server.address.to_string(),
+            server.state.word().to_owned(),
+            duration(server.since_ms),
+            format!("{}/{}", server.connections, server.connections_max),
+            count(server.requests_total),
+            count(server.failures_total),
+            latency(server.latency_us),
+            server.weight.to_string(),
+        ]);
+    }
+    let mut text = table.text(COLUMNS, |row| paint.of(pool.servers[row].state));
+    for server in &pool.servers {
+        if let Some(reason) = &server.reason {
+            line(&mut text, &format!("  {} {}: {reason}", server.name, server.state.word()));
+        }
+    }
     text
 }
 

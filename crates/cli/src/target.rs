@@ -27,7 +27,16 @@ impl Target {
     /// The first process that answers, a dispatcher if there is one; else an
     /// error that says where it was looked for.
     pub(crate) fn find(&self) -> anyhow::Result<Found> {
-        let mut search = Search::default();
+        self.find_role(Role::Dispatcher)
+    }
+
+    /// The same, a node if there is one.
+    pub(crate) fn find_node(&self) -> anyhow::Result<Found> {
+        self.find_role(Role::Node)
+    }
+
+    fn find_role(&self, wanted: Role) -> anyhow::Result<Found> {
+        let mut search = Search { wanted, second_best: None, tried: Vec::new() };
         let found = self.look(&mut search)?.or_else(|| search.second_best.take());
         found.ok_or_else(|| search.failure())
     }
@@ -46,9 +55,14 @@ impl Target {
             return search.ask(ApiClient::socket(Path::new(&socket)));
         }
         for folder in up::running_clusters() {
-            let socket = up::state_of(&folder).join(format!("{}.sock", up::DISPATCHER));
-            if let Some(found) = search.ask(ApiClient::socket(&socket))? {
-                return Ok(Some(found));
+            let state = up::state_of(&folder);
+            let dispatcher = state.join(format!("{}.sock", up::DISPATCHER));
+            let found = match search.wanted {
+                Role::Dispatcher => search.ask(ApiClient::socket(&dispatcher))?,
+                Role::Node => search.ask_all_in(&state)?,
+            };
+            if found.is_some() {
+                return Ok(found);
             }
         }
         search.ask_all_in(&Config::default().state_dir)
@@ -85,9 +99,9 @@ impl Target {
 }
 
 /// The results of a search so far.
-#[derive(Default)]
 struct Search {
-    /// A process that answers and is no dispatcher.
+    wanted: Role,
+    /// A process that answers and has another role.
     second_best: Option<Found>,
     /// The processes that did not answer, and why.
     tried: Vec<String>,
@@ -98,9 +112,9 @@ impl Search {
     fn ask(&mut self, client: ApiClient) -> anyhow::Result<Option<Found>> {
         match client.status() {
             Ok(status) => {
-                let is_dispatcher = status.roles.contains(&Role::Dispatcher);
+                let is_wanted = status.roles.contains(&self.wanted);
                 let found = Found { client, status };
-                if is_dispatcher {
+                if is_wanted {
                     return Ok(Some(found));
                 }
                 self.second_best.get_or_insert(found);

@@ -123,7 +123,9 @@ impl Process {
             log: access_log.handle(),
         };
 
-        let node = roles.node.as_ref().map(|_| Node::start(&config_of_node(&config, &roles)));
+        let start =
+            |_| Node::start(&config_of_node(&config, &roles), seed(), key.as_ref().cloned());
+        let node = roles.node.as_ref().map(start);
         let node = node.transpose()?;
         let dispatchers = dispatchers(&config, &roles)?;
         let responders = responders(doors, peers, node.as_ref(), &dispatchers);
@@ -143,7 +145,11 @@ impl Process {
         let workers = Workers::start(threads)?;
         register_tasks(&registry, &workers);
         for dispatcher in &dispatchers {
-            dispatcher.start_checks(&workers.handles()[0]);
+            dispatcher.group().start_checks(&workers.handles()[0]);
+        }
+        if let Some(node) = &node {
+            node.start_checks(&workers.handles()[0]);
+            skep_node::register_pools(&registry, node);
         }
         skep_dispatcher::register_metrics(&registry, &dispatchers);
         let parts = Parts { node, dispatchers, direct_dispatch, cluster_cache, reporting };

@@ -10,10 +10,11 @@ use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, Purged, Role, ServiceStatus,
-    Token, Traffic,
+    NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus, Purged, Role,
+    ServerStatus, ServiceStatus, Token, Traffic,
 };
 use skep_dispatcher::Dispatcher;
+use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
 use skep_telemetry::Snapshot;
 
 use crate::roles::Roles;
@@ -80,11 +81,12 @@ impl Control for Management {
             direct: running.parts.direct_dispatch.status(),
             cache: running.parts.cluster_cache.status(),
             loads: running.parts.reporting.status(),
+            pools: pools(running),
         }
     }
 
     fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
-        self.each_with(service, name, |dispatcher| dispatcher.drain(name))?;
+        self.each_with(service, name, |nodes| nodes.drain(name))?;
         // Packets are steered by a copy of what was just changed.
         let is_steered = |dispatcher: &Arc<Dispatcher>| {
             let status = dispatcher.status();
@@ -99,7 +101,7 @@ impl Control for Management {
     }
 
     fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
-        self.each_with(service, name, |dispatcher| dispatcher.resume(name))
+        self.each_with(service, name, |nodes| nodes.resume(name))
     }
 
     fn add_node(&self, node: &NewNode) -> Result<(), ControlError> {
@@ -113,7 +115,8 @@ impl Control for Management {
             }
         };
         let public_address = node.public_address.as_deref();
-        dispatcher.add_node(&node.name, node.address, node.weight, public_address).map_err(refusal)
+        let nodes = dispatcher.group();
+        nodes.add(&node.name, node.address, node.weight, public_address).map_err(refusal)
     }
 
     fn remove_node(
@@ -122,7 +125,7 @@ impl Control for Management {
         name: &str,
         timeout_ms: u64,
     ) -> Result<(), ControlError> {
-        self.each_with(service, name, |dispatcher| dispatcher.remove_node(name, timeout_ms))
+        self.each_with(service, name, |nodes| nodes.remove(name, timeout_ms))
     }
 
     fn set_weight(
@@ -131,11 +134,19 @@ impl Control for Management {
         name: &str,
         weight: u32,
     ) -> Result<(), ControlError> {
-        self.each_with(service, name, |dispatcher| dispatcher.set_weight(name, weight))
+        self.each_with(service, name, |nodes| nodes.set_weight(name, weight))
     }
 
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError> {
-        self.service(service)?.set_policy(policy).map_err(refusal)
+        self.service(service)?.group().set_policy(policy).map_err(refusal)
+    }
+
+    fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
+        self.pool(pool)?.drain(name).map_err(refusal)
+    }
+
+    fn resume_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
+        self.pool(pool)?.resume(name).map_err(refusal)
     }
 
     fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
@@ -171,10 +182,10 @@ impl Management {
         &self,
         service: Option<&str>,
         name: &str,
-        job: impl Fn(&Dispatcher) -> Result<(), skep_dispatcher::ServiceControlError>,
+        job: impl Fn(&Group) -> Result<(), GroupControlError>,
     ) -> Result<(), ControlError> {
         if let Some(service) = service {
-            return job(self.service(service)?).map_err(refusal);
+            return job(self.service(service)?.group()).map_err(refusal);
         }
         let has_it = |dispatcher: &&Arc<Dispatcher>| {
             dispatcher.status().nodes.iter().any(|node| node.name == name)
@@ -183,9 +194,10 @@ impl Management {
         if !all.iter().any(|dispatcher| has_it(&dispatcher)) {
             // The first one's refusal says which nodes there are.
             let first = all.first().ok_or_else(no_dispatcher)?;
-            return job(first).map_err(refusal);
+            return job(first.group()).map_err(refusal);
         }
-        all.iter().filter(has_it).try_for_each(|dispatcher| job(dispatcher).map_err(refusal))
+        let having = all.iter().filter(has_it).map(|dispatcher| dispatcher.group());
+        having.map(|nodes| job(nodes)).try_for_each(|done| done.map_err(refusal))
     }
 
     fn service(&self, name: &str) -> Result<&Arc<Dispatcher>, ControlError> {
@@ -199,6 +211,20 @@ impl Management {
         })
     }
 
+    fn pool(&self, name: &str) -> Result<Arc<Group>, ControlError> {
+        let pools = self.0.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
+        let names = || pools.iter().map(|pool| pool.name());
+        if let Some(pool) = pools.iter().find(|pool| pool.name() == name) {
+            return Ok(Arc::clone(pool));
+        }
+        let what = match names().collect::<Vec<_>>().join(", ").as_str() {
+            "" => "this process has no pools: ask a node whose sites lead to some".to_owned(),
+            known => format!("no pool {name:?}; the pools: {known}"),
+        };
+        let did_you_mean = skep_units::nearest(name, names()).map(str::to_owned);
+        Err(ControlError::NotFound { what, did_you_mean })
+    }
+
     fn service_names(&self) -> Vec<&str> {
         self.0.parts.dispatchers.iter().map(|dispatcher| dispatcher.name()).collect()
     }
@@ -209,14 +235,13 @@ fn no_dispatcher() -> ControlError {
     ControlError::NotFound { what, did_you_mean: None }
 }
 
-fn refusal(error: skep_dispatcher::ServiceControlError) -> ControlError {
-    use skep_dispatcher::ServiceControlError;
+fn refusal(error: GroupControlError) -> ControlError {
     let what = error.to_string();
     match error {
-        ServiceControlError::UnknownNode { did_you_mean, .. } => {
+        GroupControlError::UnknownMember { did_you_mean, .. } => {
             ControlError::NotFound { what, did_you_mean }
         }
-        ServiceControlError::Refused(error) => match error {
+        GroupControlError::Refused(error) => match error {
             MembershipError::DuplicateName(_)
             | MembershipError::DuplicateAddress { .. }
             | MembershipError::TooManyNodes
@@ -226,13 +251,13 @@ fn refusal(error: skep_dispatcher::ServiceControlError) -> ControlError {
                 ControlError::Invalid { what, did_you_mean: None }
             }
         },
-        ServiceControlError::UnknownPolicy(unknown) => {
+        GroupControlError::UnknownPolicy(unknown) => {
             let did_you_mean = unknown.did_you_mean.map(str::to_owned);
             ControlError::Invalid { what, did_you_mean }
         }
-        ServiceControlError::BadPublicAddress(_)
-        | ServiceControlError::BadAddress(_)
-        | ServiceControlError::PolicyReadsRequests { .. } => {
+        GroupControlError::BadPublicAddress(_)
+        | GroupControlError::BadAddress(_)
+        | GroupControlError::UnfitPolicy { .. } => {
             ControlError::Invalid { what, did_you_mean: None }
         }
     }
@@ -255,6 +280,42 @@ fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option
     })
 }
 
+fn pools(running: &Running) -> Vec<PoolStatus> {
+    let pools = running.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
+    let status = |pool: &Arc<Group>| {
+        let (queued, refused_total) = pool.queued();
+        let name = pool.name();
+        PoolStatus {
+            name: name.to_owned(),
+            policy: pool.policy(),
+            queued_requests: queued as u64,
+            refused_total,
+            servers: pool.members().into_iter().map(|it| server_status(name, it)).collect(),
+        }
+    };
+    pools.iter().map(status).collect()
+}
+
+fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
+    ServerStatus {
+        name: server.name,
+        pool: pool.to_owned(),
+        address: server.address,
+        state: NodeState::from_word(&server.state).unwrap_or(NodeState::Down),
+        reason: server.reason,
+        since_ms: server.since_ms,
+        weight: server.weight,
+        share_permille: server.share_permille,
+        connections: server.connections,
+        connections_max: server.connections_max,
+        tunnels: server.tunnels,
+        requests_total: server.requests,
+        failures_total: server.failures,
+        bytes_total: server.bytes,
+        latency_us: server.latency_us,
+    }
+}
+
 fn service_status(dispatcher: &Dispatcher) -> ServiceStatus {
     let status = dispatcher.status();
     let name = status.name;
@@ -262,24 +323,25 @@ fn service_status(dispatcher: &Dispatcher) -> ServiceStatus {
         listen: status.listen,
         dispatch: status.dispatch,
         policy: status.policy,
-        nodes: status.nodes.into_iter().map(|node| node_status(&name, node)).collect(),
+        nodes: status.nodes.into_iter().filter_map(|node| node_status(&name, node)).collect(),
         name,
     }
 }
 
-fn node_status(service: &str, node: skep_dispatcher::NodeStatus) -> NodeStatus {
-    NodeStatus {
+/// `None`: it is at no IP address, where no node is.
+fn node_status(service: &str, node: MemberStatus) -> Option<NodeStatus> {
+    Some(NodeStatus {
         name: node.name,
         service: service.to_owned(),
-        address: node.address,
+        address: node.address.tcp()?,
         public_address: node.public_address,
         // A word that is not known here is one of a node without requests.
         state: NodeState::from_word(&node.state).unwrap_or(NodeState::Down),
         reason: node.reason,
         since_ms: node.since_ms,
         source: match node.source {
-            skep_dispatcher::NodeSource::Config => NodeSource::Config,
-            skep_dispatcher::NodeSource::Api => NodeSource::Api,
+            MemberSource::Config => NodeSource::Config,
+            MemberSource::Api => NodeSource::Api,
         },
         weight: node.weight,
         share_permille: node.share_permille,
@@ -291,5 +353,5 @@ fn node_status(service: &str, node: skep_dispatcher::NodeStatus) -> NodeStatus {
         failures_total: node.failures,
         bytes_total: node.bytes,
         latency_us: node.latency_us,
-    }
+    })
 }

@@ -271,7 +271,9 @@ fn end_without_guard() {
 /// The cluster's key, if this config needs it. Read once, while this process may read it.
 pub(crate) fn cluster_key(config: &Config) -> anyhow::Result<Option<Key>> {
     let is_direct = config.direct_services().next().is_some();
-    let is_needed = is_direct || config.cooperates() || config.reports_load();
+    // Session cookies work without a key, but tell more.
+    let is_of_use = config.key_file.is_some() && !config.pools.is_empty();
+    let is_needed = is_direct || config.cooperates() || config.reports_load() || is_of_use;
     is_needed.then(|| read_key(config)).transpose()
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Admissions {
 impl Admissions {
     /// Those of a process, which is a node or not.
     pub(crate) fn new(config: &Config, is_node: bool) -> Self {
-        let members = dispatchers_of(config).filter(|_| is_node);
+        let members = config.dispatcher_addresses().filter(|_| is_node);
         let knows_clients = !is_node || !has_nameless_proxies(config);
         let limits = client_limits(config, knows_clients);
         let clients = Admission::with_members(limits, members.collect());
@@ -83,14 +83,6 @@ impl Admissions {
     pub(crate) fn open(&self) -> usize {
         self.clients.open() + self.peers.open()
     }
-}
-
-/// The addresses of dispatchers that pass requests on to nodes.
-fn dispatchers_of(config: &Config) -> impl Iterator<Item = IpAddr> {
-    let known = config.dispatchers.iter().filter_map(|it| it.address);
-    // Those that listen on an address of their own, and not on all.
-    let listening = config.services.iter().flat_map(|it| it.listen.iter().copied());
-    known.chain(listening).map(|it| it.ip()).filter(|ip| !ip.is_unspecified())
 }
 
 /// Whether requests may come from dispatchers that cannot be told from clients.

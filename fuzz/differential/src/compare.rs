@@ -162,12 +162,18 @@ pub(crate) fn malformed(passed: &Received) -> Option<String> {
     let count = |name: &str| head.all(name).count();
     let framings = count("content-length") + count("transfer-encoding");
     let is_line = head.start.split(' ').count() == 3 && head.start.ends_with(" HTTP/1.1");
-    let is_hop = |name: &str| matches!(name, "keep-alive" | "te" | "trailer" | "proxy-connection");
+    let is_hop = |name: &str| matches!(name, "keep-alive" | "trailer" | "proxy-connection");
+    // It takes trailers on behalf of its client, and says that this is for one hop (RFC 9110 10.1.4).
+    let lists_te = head.all("connection").any(|value| value.eq_ignore_ascii_case(b"te"));
+    let is_te = |name: &str, value: &[u8]| name == "te" && (value != b"trailers" || !lists_te);
     let bad = |(name, value): &&(String, Vec<u8>)| {
         let is_token =
             |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         let is_name = !name.is_empty() && name.bytes().all(is_token);
-        !is_name || value.iter().any(|byte| *byte < 0x20 && *byte != b'\t') || is_hop(name)
+        !is_name
+            || value.iter().any(|byte| *byte < 0x20 && *byte != b'\t')
+            || is_hop(name)
+            || is_te(name, value)
     };
     if !is_line {
         return Some(format!("request line {:?}", head.start));

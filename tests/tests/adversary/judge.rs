@@ -63,14 +63,24 @@ pub(crate) fn ask(victim: &Victim, target: &str, how: Ask, expect: &Expect) -> R
         return client.try_read_some().map(drop).or_else(|error| unless_hung(&error));
     }
     let method = if how == Ask::Head { "HEAD" } else { "GET" };
-    judge(how, expect, client.try_response_to(method))
+    judge(how, expect, final_response(&mut client, method))
+}
+
+/// The response behind hints (1xx), which are passed on as they come.
+fn final_response(client: &mut RawClient, method: &str) -> Result<Response, ClientError> {
+    loop {
+        match client.try_response_to(method) {
+            Ok(hint) if matches!(hint.status, 102 | 103) => {}
+            came => return came,
+        }
+    }
 }
 
 /// The bytes of `target`, if they come whole with 200.
 pub(crate) fn whole(client: &mut RawClient, target: &str) -> Option<Vec<u8>> {
     client.set_timeout(HANG);
     client.send(Ask::Get.request(target));
-    client.try_response().ok().filter(|it| it.status == 200).map(|it| it.body)
+    final_response(client, "GET").ok().filter(|it| it.status == 200).map(|it| it.body)
 }
 
 fn judge(how: Ask, expect: &Expect, came: Result<Response, ClientError>) -> Result<(), String> {

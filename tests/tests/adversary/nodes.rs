@@ -122,3 +122,8 @@ fn an_origin_leaves_at_every_byte_and_nothing_stays_at_its_node() {
 fn a_node_leaves_at_every_byte_and_nothing_stays_at_its_dispatcher() {
     leave_at_every_byte(&Victim::dispatcher(leaver(), LEAVING));
 }
+
+#[test]
+fn an_application_leaves_at_every_byte_and_nothing_stays_at_its_node() {
+    leave_at_every_byte(&Victim::application(leaver(), LEAVING));
+}

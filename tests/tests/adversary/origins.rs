@@ -148,6 +148,17 @@ fn nodes_that_lie_leave_nothing_at_a_dispatcher() {
 }
 
 #[test]
+fn applications_that_lie_leave_nothing_at_a_node() {
+    all_at_once(&Victim::application(liar(&[OF_ALL]), PATIENT), &[OF_ALL]);
+}
+
+#[test]
+#[ignore = "takes minutes: names the lie that leaves something"]
+fn applications_that_lie_one_by_one() {
+    one_by_one(&Victim::application(liar(&[OF_ALL]), BRISK), &[OF_ALL]);
+}
+
+#[test]
 #[ignore = "takes minutes: names the lie that leaves something"]
 fn origins_that_lie_one_by_one() {
     one_by_one(&Victim::node(liar(ALL), BRISK), ALL);

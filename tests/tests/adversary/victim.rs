@@ -81,6 +81,26 @@ impl Victim {
         Self { skep, liar, metrics, _folder: Site::new(), _client_port: None }
     }
 
+    /// A node whose application is `liar`.
+    pub(crate) fn application(liar: Liar, patience: Patience) -> Self {
+        let metrics = FreePort::claim();
+        let settings = format!(
+            "pool = \"app\"\n{}[metrics]\nlisten = \"{}\"\n\
+             [[pool]]\nname = \"app\"\nidle_ms = \"500ms\"\nresponse_timeout_ms = {}\n\
+             stall_timeout_ms = {}\n\
+             health = {{ interval_ms = \"1s\", timeout_ms = \"1s\", fall = 100, \
+             passive_failures_max = 1000 }}\n\
+             [[pool.server]]\nname = \"s1\"\naddress = \"{}\"\nconnections_max = 1024\n",
+            patience.timeouts(),
+            metrics.address(),
+            patience.response_ms,
+            patience.response_ms,
+            liar.address(),
+        );
+        let skep = Skep::node_of(&settings);
+        Self { skep, liar, metrics, _folder: Site::new(), _client_port: None }
+    }
+
     /// A dispatcher whose only node is `liar`.
     pub(crate) fn dispatcher(liar: Liar, patience: Patience) -> Self {
         let (metrics, port, folder) = (FreePort::claim(), FreePort::claim(), Site::new());

@@ -18,8 +18,6 @@ const ITEMS: &[&str] = &["struct", "enum", "trait", "type", "union"];
 /// Names that two crates define, and why.
 const ALLOWED: &[(&str, &str)] = &[
     ("NodeReport", "value of the dispatcher, and its API schema: roles do not import roles"),
-    ("NodeSource", "value of the dispatcher, and its API schema"),
-    ("NodeStatus", "value of the dispatcher, and its API schema"),
     ("ServiceStatus", "value of the dispatcher, and its API schema"),
     ("Steerer", "wire type of an order, and its mirror in the model of the packet programs"),
 ];

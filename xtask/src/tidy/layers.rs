@@ -99,7 +99,20 @@ const LAYERS: &[Layer] = &[
             "crates/edge",
             "crates/role/engine",
             "crates/role/origin",
+            "crates/role/proxy",
             "crates/role/segments",
+        ],
+        banned: OUTERMOST,
+    },
+    // Nodes of a service and servers of a pool are the same: members, of which requests go to one.
+    Layer {
+        folder: "crates/role/dispatcher",
+        may_use: &[
+            "crates/base",
+            "crates/core",
+            "crates/edge",
+            "crates/role/engine",
+            "crates/role/proxy",
         ],
         banned: OUTERMOST,
     },

@@ -28,6 +28,7 @@ pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
     faults.extend(placed);
 }
 
+mod pools;
 mod sites;
 
 const KEY_HINT: &str = "head -c 32 /dev/urandom | base64 makes a key; every machine gets the same";
@@ -38,11 +39,13 @@ type Check = fn(&Config, &mut Vec<Conflict>);
 const SOURCES: &[&str] = &[
     "site.root",
     "site.origins",
+    "site.pool",
     "site.content",
     "site.listing",
     "site.spa_fallback",
     "site.route.root",
     "site.route.origins",
+    "site.route.pool",
     "site.route.content",
     "site.route.listing",
     "site.route.spa_fallback",
@@ -51,10 +54,25 @@ const SOURCES: &[&str] = &[
 /// The settings or tables that a check looks at, and the check.
 const CHECKS: &[(&[&str], Check)] = &[
     (&["node.name"], nodes_exist),
-    (&["site.root", "site.origins"], sites::sites_exist),
+    (&["site.root", "site.origins", "site.pool"], sites::sites_exist),
     (SOURCES, sites::backends_have_one_source),
     (SOURCES, sites::origins_have_no_files),
     (&["site"], sites::folders_are_not_fetched),
+    (&["pool.name"], pools::pools_have_names_of_their_own),
+    (&["pool.server"], pools::servers_are_told_apart),
+    (&["pool.protocol", "pool.fastcgi", "pool.ajp"], pools::protocols_have_their_tables),
+    (&["pool.protocol", "pool.fastcgi"], pools::scripts_have_a_place),
+    (&["pool.protocol", "pool.ajp", "pool.server"], pools::ajp_beyond_this_machine_has_a_secret),
+    (
+        &["pool.health.timeout_ms", "pool.health.interval_ms"],
+        pools::checks_of_servers_do_not_overlap,
+    ),
+    (&["pool.sticky.by"], pools::sessions_can_be_told),
+    (&["pool.name", "site.pool", "site.route.pool"], pools::routes_know_their_pools),
+    (&["site"], pools::others_are_not_forwarded),
+    (&["site"], pools::what_is_no_file_goes_to_the_pool),
+    (&["site"], pools::prefixes_are_there),
+    (&["site"], pools::written_fields_are_not_set),
     (&["site.route.path"], sites::routes_can_be_reached),
     (
         &["site.route.path", "site.spa_fallback", "site.route.spa_fallback"],

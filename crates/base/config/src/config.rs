@@ -1,6 +1,6 @@
 //! Operations on a [`Config`]: reading, writing, comparison and queries.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::check::check;
@@ -74,6 +74,8 @@ impl Config {
         self.admin.socket.iter_mut().for_each(resolve);
         self.key_file.iter_mut().for_each(resolve);
         self.admin.token_file.iter_mut().for_each(resolve);
+        let secrets = self.pools.iter_mut().filter_map(|pool| pool.ajp.secret_file.as_mut());
+        secrets.for_each(resolve);
     }
 
     pub fn node(&self, name: &str) -> Option<&NodeConfig> {
@@ -121,6 +123,15 @@ impl Config {
             let routes = site.routes.iter_mut().map(|route| &mut route.backend);
             routes.chain([&mut site.backend])
         })
+    }
+
+    /// The addresses that requests from dispatchers come from, as far as the file says.
+    pub fn dispatcher_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let known = self.dispatchers.iter().filter_map(|it| it.address);
+        // Those that listen on an address of their own, and not on all.
+        let listening = self.services.iter().flat_map(|it| it.listen.iter().copied());
+        let ips = known.chain(listening).map(|it| it.ip().to_canonical());
+        ips.filter(|ip| !ip.is_unspecified())
     }
 
     /// Whether clients reach nodes through a dispatcher that proxies.

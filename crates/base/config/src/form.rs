@@ -28,6 +28,8 @@ impl Form {
             Self::FieldValue => field_value(text)?,
             Self::Network => network(text)?,
             Self::OriginUrl => origin_url(text)?,
+            Self::Method => method(text)?,
+            Self::FieldName => field_name(text)?,
         }
         Ok(text.to_owned())
     }
@@ -46,6 +48,8 @@ impl Form {
             Self::HostPattern => "a host name such as \"example.org\" or \"*.example.org\"",
             Self::FieldValue => "the value of a header field",
             Self::AccessLog => "\"off\", \"-\" or a path",
+            Self::Method => "a method such as \"POST\"",
+            Self::FieldName => "the name of a header field",
             Self::OriginUrl => "an origin such as \"http://10.0.0.9:8080/base\"",
             Self::Network => "a network such as \"192.0.2.0/24\" or \"2001:db8::/32\"",
         }
@@ -197,6 +201,13 @@ fn network(text: &str) -> FormResult {
     require(fits, &format!("after `/` comes a number from 0 to {bits_max}"))
 }
 
+/// Methods are case-sensitive (RFC 9110 9.1); all that are registered are in capitals.
+fn method(text: &str) -> FormResult {
+    let in_alphabet = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b"-_".contains(&b);
+    require(text.len() <= 32 && text.bytes().all(in_alphabet), "in capital letters")?;
+    require(!matches!(text, "CONNECT" | "TRACE"), "it never passes")
+}
+
 /// `http://HOST[:PORT][/BASE]`.
 fn origin_url(text: &str) -> FormResult {
     let scheme = |name: &str| text.get(..name.len()).is_some_and(|s| s.eq_ignore_ascii_case(name));
@@ -241,6 +252,16 @@ pub(crate) fn field_name(text: &str) -> FormResult {
     require(!ours, "the server sets this field itself")
 }
 
+/// The name of a CGI parameter (RFC 3875 4.1), or a hint. Those that a request decides are not for a
+/// config.
+pub(crate) fn param_name(text: &str) -> FormResult {
+    const OURS: &[&str] = &["CONTENT_LENGTH", "CONTENT_TYPE", "REQUEST_METHOD", "QUERY_STRING"];
+    let in_alphabet = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    let fits = !text.is_empty() && text.len() <= STRING_BYTES_MAX && text.bytes().all(in_alphabet);
+    require(fits, "names of parameters are letters, digits and `_`")?;
+    require(!OURS.contains(&text), "the request decides it")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,6 +291,8 @@ mod tests {
             &["a:80", "https://a", "ftp://a", "http://", "http:///a", "http://a:0", "http://u@a"],
         ),
         (Form::OriginUrl, &[], &["http://a/b?c", "http://a#b", "http://a/b c", "http://a/../b"]),
+        (Form::Method, &["GET", "M-SEARCH"], &["", "get", "TRACE", "CONNECT", "A B"]),
+        (Form::FieldName, &["X-A"], &["", "a b", "Content-Length", "é"]),
         (Form::AccessLog, &["off", "-", "/var/log/a"], &["", "a\0"]),
     ];
 

@@ -40,8 +40,12 @@ pub enum Kind {
     AddressOrOff,
     /// One `"IP:PORT"` or a list of them, at least one.
     Addresses,
+    /// `"IP:PORT"` or `"unix:/PATH"`.
+    ServerAddress,
     /// A table: name of a header field = its value.
     Headers,
+    /// A table: name of a parameter = its value.
+    Params,
     /// A table: HTTP status (4xx or 5xx) = URL path of the page.
     ErrorPages,
 }
@@ -75,7 +79,14 @@ pub enum Form {
     Network,
     /// `http://HOST[:PORT][/BASE]`.
     OriginUrl,
+    /// A method of requests.
+    Method,
+    /// Name of a header field.
+    FieldName,
 }
+
+pub(crate) const MINUTE_MS: u64 = 60_000;
+pub(crate) const HOUR_MS: u64 = 60 * MINUTE_MS;
 
 /// A count within `limits`.
 pub(crate) const fn count(limits: RangeInclusive<u64>) -> Kind {
@@ -115,6 +126,8 @@ impl Kind {
             Self::Address => "an address \"IP:PORT\"".into(),
             Self::AddressOrOff => "an address \"IP:PORT\", or \"off\"".into(),
             Self::Addresses => "an address \"IP:PORT\", or a list of them".into(),
+            Self::ServerAddress => "an address \"IP:PORT\" or \"unix:/PATH\"".into(),
+            Self::Params => "a table of parameters, NAME = \"value\"".into(),
             Self::Headers => "a table of header fields, name = \"value\"".into(),
             Self::ErrorPages => "a table of pages, \"status\" = \"/path\"".into(),
         }

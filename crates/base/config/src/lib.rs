@@ -1,6 +1,6 @@
 //! The settings table and what is derived from it: parser, messages, reference.
 //!
-//! `schema.rs` defines every setting once: name, type, unit, limits, default,
+//! `schema.rs` and `pools.rs` define every setting once: name, type, unit, limits, default,
 //! doc, whether it is reloadable. From those entries derive the typed [`Config`], the
 //! parser with its messages, [`Config::to_toml`], [`settings_help`] and
 //! [`reference_markdown`].
@@ -20,9 +20,11 @@ mod check;
 mod config;
 mod error;
 mod form;
+mod gateways;
 mod kind;
 pub mod limits;
 mod number;
+mod pools;
 mod raw;
 mod read;
 mod reference;
@@ -36,8 +38,10 @@ mod write;
 
 pub use config::changes_needing_restart;
 pub use error::{ConfigError, ConfigErrors, ErrorKind};
+pub use gateways::{AjpConfig, FcgiConfig};
 pub use kind::{Form, Kind};
 pub use number::{Unit, parse_duration_ms, parse_size};
+pub use pools::{ForwardConfig, PoolConfig, PoolHealthConfig, ServerConfig};
 pub use reference::{reference_markdown, settings_help};
 pub use schema::{
     AGENT_PORT, AdminConfig, AgentConfig, BackendConfig, CacheConfig, Config, DirectConfig,
@@ -48,5 +52,6 @@ pub use schema::{
 pub use section::{Setting, TableDoc};
 pub use words::{
     AccessLogTarget, Attach, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode, Level, LogFormat,
-    POLICY_NAMES, StoreKind, Symlinks, UnderscoreFields,
+    POLICY_NAMES, PoolProtocol, SameSite, ScriptWord, StickyBy, StoreKind, Symlinks,
+    UnderscoreFields,
 };

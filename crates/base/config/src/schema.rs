@@ -10,8 +10,9 @@ use std::sync::LazyLock;
 
 use skep_units::{GIB, KIB, MIB, WEIGHT_MAX};
 
-use crate::kind::{Form, Kind, bytes, count, ms, number, word};
+use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, bytes, count, ms, number, word};
 use crate::number::Unit;
+use crate::pools::{ForwardConfig, PoolConfig};
 use crate::section::{Section, Setting, TableDoc};
 use crate::table::table;
 use crate::words::{
@@ -19,8 +20,6 @@ use crate::words::{
     StoreKind, Symlinks, UnderscoreFields,
 };
 
-const MINUTE_MS: u64 = 60_000;
-const HOUR_MS: u64 = 60 * MINUTE_MS;
 const DAY_MS: u64 = 24 * HOUR_MS;
 const TIB: u64 = 1024 * GIB;
 
@@ -87,6 +86,8 @@ table! {
         services: Vec<ServiceConfig>, restart;
         /// What nodes serve.
         sites: Vec<SiteConfig>, live;
+        /// Applications that nodes pass requests to.
+        pools: Vec<PoolConfig>, live;
         /// The nodes' memory of files.
         cache: CacheConfig, live;
         /// Limits of size and number.
@@ -311,7 +312,7 @@ table! {
 }
 
 table! {
-    /// A site: host names and what is served under them. Its `root` or `origins` answer for
+    /// A site: host names and what is served under them. Its `root`, `origins` or `pool` answers for
     /// all paths that none of its routes is for.
     SiteConfig at "site" {
         /// Host names of the site: `example.org`, `*.example.org` (any name
@@ -336,10 +337,10 @@ table! {
 }
 
 table! {
-    /// A route: paths of a site that have a folder or origins of their own, with their own
+    /// A route: paths of a site that have a folder, origins or a pool of their own, with their own
     /// cache rules. Routes are tried in the order of the file. A route inherits nothing of its
     /// site but `headers`. The whole path is looked up below its `root`, or requested of its
-    /// `origins`: `/api/*` does not cut `/api` off.
+    /// `origins`: `/api/*` does not cut `/api` off; `forward.strip_prefix` does.
     RouteConfig at "route" {
         /// The paths: exactly this one, or a pattern in which `*` stands for any characters,
         /// including `/` and none, such as `/api/*` or `*.php`. However a request spells its path, it
@@ -358,13 +359,17 @@ table! {
 table! {
     /// Where the bytes of a site or route come from, and how they may be cached.
     BackendConfig {
-        /// Folder of the files; either this or `origins` is set.
+        /// Folder of the files; this, `origins` or `pool` is set, or this and `pool`: then what is
+        /// no file goes to the pool.
         root: Option<PathBuf> = None => Kind::Text(Form::Path), live;
         /// Web servers that the bytes come from in place of a folder,
         /// such as `["http://10.0.0.9:8080/base"]`: the first that is healthy
         /// is used, by plain HTTP, without the clients' cookies and credentials.
         /// What they let caches keep is fetched once by the cluster.
         origins: Vec<String> = Vec::new() => Kind::Texts(Form::OriginUrl), live;
+        /// Name of the [[pool]] whose servers answer: all methods, with all that clients send;
+        /// nothing of it is cached.
+        pool: Option<String> = None => Kind::Text(Form::Name), live;
         /// Whether the folder is `local`, a whole one on each node;
         /// `shared`, one that all nodes see under the same path, such as a
         /// network file system; or `partition`, one of which each node has a
@@ -394,6 +399,8 @@ table! {
     tables {
         /// How bytes come from `origins`.
         fetch: FetchConfig, live;
+        /// How requests go to `pool`.
+        forward: ForwardConfig, live;
     }
 }
 
@@ -479,8 +486,8 @@ table! {
             => word(UnderscoreFields::WORDS), live;
         /// Path and query of a request. Over it: 414.
         target_bytes_max: u64 = 8 * KIB => bytes(64..=64 * KIB), live;
-        /// Body of a request through a proxy. Over it: 413. Sites of files
-        /// take no bodies.
+        /// Body of a request through a dispatcher, or to a pool. Over it: 413. Sites of
+        /// files take no bodies.
         body_bytes_max: u64 = GIB => bytes(0..=TIB), live;
         /// Memory that replies to one address hold while they are sent without
         /// being copied (IPv6: one /64). Over it they are copied piece by piece,

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use skep_units::did_you_mean;
+use skep_units::{ServerAddress, ServerAddressError, did_you_mean};
 
 use crate::error::{ErrorKind, Fault};
-use crate::form::field_name;
+use crate::form::{field_name, param_name};
 use crate::kind::{Form, Kind};
 use crate::limits::LIST_MAX;
 use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::words::{
-    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, StoreKind, Symlinks,
-    UnderscoreFields,
+    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, PoolProtocol,
+    SameSite, ScriptWord, StickyBy, StoreKind, Symlinks, UnderscoreFields,
 };
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
@@ -276,6 +276,10 @@ word_fields!(
     StoreKind,
     Attach,
     ContentPlacement,
+    PoolProtocol,
+    SameSite,
+    StickyBy,
+    ScriptWord,
     Symlinks,
     UnderscoreFields,
     LogFormat,
@@ -350,6 +354,32 @@ impl Required for SocketAddr {
     }
 }
 
+impl Field for ServerAddress {
+    fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
+        match &raw.value {
+            RawValue::Text(text) if text.starts_with("unix") || text.starts_with('/') => {
+                let parsed = text.parse::<Self>();
+                let hint = |error: ServerAddressError| match error {
+                    ServerAddressError::Form => format!("write \"unix:{text}\" for a socket"),
+                    error => error.to_string(),
+                };
+                parsed.map_err(|error| faults.push(at.wrong(raw).hint(hint(error)))).ok()
+            }
+            _ => at.address(raw, faults).map(Self::Tcp),
+        }
+    }
+
+    fn write(&self, _kind: Kind) -> Option<String> {
+        Some(quoted(&self.to_string()))
+    }
+}
+
+impl Required for ServerAddress {
+    fn unset() -> Self {
+        SocketAddr::unset().into()
+    }
+}
+
 /// `None` is written `"off"` where that is a value; elsewhere it is not set.
 impl Field for Option<SocketAddr> {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
@@ -405,10 +435,14 @@ impl Field for Vec<(String, String)> {
         let faults_before = faults.len();
         let mut fields = Self::new();
         for RawEntry { key, key_span, raw } in at.entries(raw, faults)? {
-            if let Err(hint) = field_name(key) {
-                faults.push(at.wrong_key(key_span, key, "the name of a header field").hint(hint));
+            let (checked, what) = match at.kind {
+                Kind::Params => (param_name(key), "the name of a parameter"),
+                _ => (field_name(key), "the name of a header field"),
+            };
+            if let Err(hint) = checked {
+                faults.push(at.wrong_key(key_span, key, what).hint(hint));
             } else if fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(key)) {
-                let mut fault = at.wrong_key(key_span, key, "each header field once");
+                let mut fault = at.wrong_key(key_span, key, "each name once");
                 fault.kind = ErrorKind::Duplicate;
                 faults.push(fault);
             } else if let Some(value) = at.text(Form::FieldValue, raw, faults) {

@@ -83,6 +83,58 @@ impl DispatchMode {
 }
 
 words! {
+    /// What the servers of a pool speak.
+    PoolProtocol {
+        /// HTTP/1.1.
+        Http = "http",
+        /// FastCGI, as php-fpm.
+        Fcgi = "fastcgi",
+        /// AJP13, as Tomcat.
+        Ajp = "ajp",
+    }
+}
+
+words! {
+    /// Which script of a FastCGI application runs.
+    ScriptWord {
+        /// The one that the path names.
+        Extension = "extension",
+        /// Always the same.
+        Always = "always",
+        /// None: the application has all paths below one.
+        Below = "below",
+    }
+}
+
+words! {
+    /// How a request tells the server of its session.
+    StickyBy {
+        /// It does not: the policy chooses for each request.
+        Off = "off",
+        /// By a cookie that nodes insert.
+        Cookie = "cookie",
+        /// By the name that the application puts behind the id of a session.
+        Route = "route",
+        /// By the hash of a cookie's value.
+        CookieHash = "cookie-hash",
+        /// By the hash of a field's value.
+        FieldHash = "field-hash",
+    }
+}
+
+words! {
+    /// The attribute SameSite of a cookie.
+    SameSite {
+        /// With links from other sites, but no other requests of theirs.
+        Lax = "lax",
+        /// None.
+        Strict = "strict",
+        /// All; only with `secure`.
+        None = "none",
+    }
+}
+
+words! {
     /// Which symbolic links under a site's root are followed.
     Symlinks {
         /// Those whose target lies under the root.

@@ -9,14 +9,19 @@ mod dispatcher;
 mod hash;
 mod limits;
 mod rng;
+mod server_address;
 mod suggest;
 mod time;
 mod wildcard;
 
 pub use dispatcher::{DISPATCHER_NUMBER_BITS, EPOCH_MAX, EPOCH_STORED_MAX, dispatcher_number};
 pub use hash::stable_hash;
-pub use limits::{DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
+pub use limits::{
+    DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, NAME_BYTES_MAX, NODES_MAX, SOCKET_PATH_BYTES_MAX,
+    WEIGHT_MAX,
+};
 pub use rng::Rng;
+pub use server_address::{ServerAddress, ServerAddressError, SocketPath};
 pub use suggest::{did_you_mean, nearest};
 pub use time::Now;
 pub use wildcard::matches_wildcard;

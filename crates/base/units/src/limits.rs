@@ -19,3 +19,6 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// Largest weight of a node, in config and commands: ratios of 1 to 256 are exotic
 /// already.
 pub const WEIGHT_MAX: u32 = 256;
+
+/// Longest path of a Unix socket, in bytes: the kernel's `sun_path` without its NUL (unix(7)).
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;

@@ -2,6 +2,7 @@
 
 mod config;
 mod node;
+mod pool;
 mod purge;
 mod reload;
 mod service;
@@ -9,6 +10,7 @@ mod status;
 
 pub(crate) use config::config;
 pub(crate) use node::node;
+pub(crate) use pool::pool;
 pub(crate) use purge::purge;
 pub(crate) use reload::reload;
 pub(crate) use service::service;

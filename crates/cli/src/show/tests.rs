@@ -1,7 +1,7 @@
 //! The complete output of each command.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use skep_console::{NodeLocalStatus, Role, Traffic};
+use skep_console::{NodeLocalStatus, PoolStatus, Role, ServerStatus, Traffic};
 
 use super::*;
 
@@ -70,6 +70,7 @@ pub(crate) fn process() -> ProcessStatus {
         direct: None,
         cache: None,
         loads: Vec::new(),
+        pools: Vec::new(),
         services: vec![ServiceStatus {
             name: "web".into(),
             listen: vec![([127, 0, 0, 1], 8080).into()],
@@ -162,4 +163,40 @@ fn states_have_colours_only_where_they_are_wanted() {
 fn parts_of_paths_are_encoded() {
     assert_eq!(encode("node-1.a_b~"), "node-1.a_b~");
     assert_eq!(encode("a/b?c&d=é %"), "a%2Fb%3Fc%26d%3D%C3%A9%20%25");
+}
+
+#[test]
+fn pools_have_their_servers_and_reasons() {
+    let server = |name: &str, state, reason: Option<&str>| ServerStatus {
+        name: name.into(),
+        pool: "app".into(),
+        address: std::net::SocketAddr::from(([10, 0, 0, 1], 3000)).into(),
+        state,
+        reason: reason.map(str::to_owned),
+        since_ms: 61_000,
+        weight: 2,
+        share_permille: 1000,
+        connections: 3,
+        connections_max: 50,
+        tunnels: 0,
+        requests_total: 1_200,
+        failures_total: 7,
+        bytes_total: 0,
+        latency_us: 1_500,
+    };
+    let down = server("two", NodeState::Down, Some("connection refused"));
+    let pool = PoolStatus {
+        name: "app".into(),
+        policy: "least-outstanding".into(),
+        queued_requests: 4,
+        refused_total: 9,
+        servers: vec![server("one", NodeState::Up, None), down],
+    };
+    let text = pools(&[pool], Paint::Plain);
+    let first = "pool app: least-outstanding, 1/2 servers up, 4 waiting, 9 refused\n";
+    assert!(text.starts_with(first), "{text}");
+    assert!(text.contains("10.0.0.1:3000") && text.contains("3/50"), "{text}");
+    assert!(text.ends_with("  two down: connection refused\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert_eq!(pools(&[], Paint::Plain), "no pools\n");
 }

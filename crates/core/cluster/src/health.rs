@@ -102,8 +102,14 @@ pub enum Failure {
     TimedOut,
     /// The connection broke.
     Reset,
-    /// The answer was not HTTP.
+    /// The answer was not one of its protocol.
     Malformed,
+    /// This process may not connect to its Unix socket.
+    Denied,
+    /// Its Unix socket is not there.
+    NoSocket,
+    /// It wants another secret than it was sent, or one at all.
+    Secret,
     /// The answer had this status, which is not the expected.
     Status(u16),
 }
@@ -414,7 +420,12 @@ impl fmt::Display for Failure {
             Self::Unreachable => f.write_str("unreachable"),
             Self::TimedOut => f.write_str("timed out"),
             Self::Reset => f.write_str("connection broken"),
-            Self::Malformed => f.write_str("not an HTTP answer"),
+            Self::Malformed => f.write_str("not a valid answer"),
+            Self::Denied => f.write_str(
+                "permission denied: the user or groups of this process may not connect to the socket",
+            ),
+            Self::NoSocket => f.write_str("no such socket"),
+            Self::Secret => f.write_str("the secret is wrong or missing"),
             Self::Status(status) => write!(f, "status {status}"),
         }
     }

@@ -9,10 +9,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use skep_units::{NodeId, Now, stable_hash};
+use skep_units::{NodeId, Now, ServerAddress, stable_hash};
 
 use crate::health::{
     CheckResult, Failure, HealthSettings, HealthState, NodeHealth, RequestOutcome, Transition,
@@ -54,7 +53,7 @@ pub enum MembershipError {
     #[error("{address} is the address of node \"{name}\" already")]
     DuplicateAddress {
         /// The address asked for.
-        address: SocketAddr,
+        address: Box<ServerAddress>,
         /// The node that has it.
         name: Arc<str>,
     },
@@ -84,7 +83,7 @@ pub struct Member {
     id: NodeId,
     name: Arc<str>,
     name_hash: u64,
-    address: SocketAddr,
+    address: ServerAddress,
     weight: u32,
     health: NodeHealth,
     removal_deadline: Option<Now>,
@@ -98,7 +97,7 @@ pub struct MemberView {
     /// `stable_hash` of the name, the same on every machine.
     pub name_hash: u64,
     /// Where it listens.
-    pub address: SocketAddr,
+    pub address: ServerAddress,
     /// `1..=WEIGHT_MAX`.
     pub weight: u32,
     /// May it get new requests? Includes panic mode.
@@ -124,7 +123,7 @@ pub enum Change {
     /// It is in the table now, joining.
     Added {
         /// Where it listens.
-        address: SocketAddr,
+        address: ServerAddress,
         weight: u32,
     },
     /// Its weight changed.
@@ -214,9 +213,10 @@ impl Membership {
         &mut self,
         now: Now,
         name: &str,
-        address: SocketAddr,
+        address: impl Into<ServerAddress>,
         weight: u32,
     ) -> Result<MembershipEvent, MembershipError> {
+        let address = address.into();
         check_name(name)?;
         check_weight(weight)?;
         if let Some(twin) = self.find(name) {
@@ -227,7 +227,7 @@ impl Membership {
         }
         if let Some(twin) = self.members.iter().find(|member| member.address == address) {
             return Err(MembershipError::DuplicateAddress {
-                address,
+                address: Box::new(address),
                 name: Arc::clone(&twin.name),
             });
         }
@@ -451,7 +451,7 @@ impl Member {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> ServerAddress {
         self.address
     }
 

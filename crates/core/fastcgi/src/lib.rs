@@ -27,8 +27,10 @@ mod params;
 mod record;
 mod script;
 mod stderr;
+mod values;
 
 pub use error::{FcgiError, FcgiRefusal, FcgiRequestError};
 pub use exchange::{FcgiEvent, FcgiExchange, FcgiReceived};
 pub use params::FcgiSettings;
 pub use script::{Script, ScriptRule};
+pub use values::{GET_VALUES, ValuesReply};

@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use skep_http::forward::{Forward, HostPolicy, write_request};
+use skep_http::forward::{Claims, Forward, HostPolicy, write_request};
 use skep_http::path::Reading;
 use skep_http::{
     BodyDecoder, BodyFraming, BodyLimits, FieldSlots, HeadLimits, HeadScanner, HttpDate,
@@ -70,9 +70,11 @@ fn forward(limits: &HeadLimits) {
         client: [192, 0, 2, 1].into(),
         proto: "http",
         host: HostPolicy::Keep,
-        trusted: false,
+        claims: Claims::Replace,
         target: None,
+        server_name: None,
         upgrade: false,
+        without: &[],
         extra: b"",
     };
     let mut out = Vec::with_capacity(4096);

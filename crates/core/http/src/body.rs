@@ -5,8 +5,8 @@
 //!   chunked decoder is a byte-by-byte machine that keeps no copy of them.
 //! - Payload never exceeds the cap; a declared length over it is refused
 //!   before any byte of it is read.
-//! - Trailers are checked, bounded and dropped: no trailer may change a
-//!   request that was already processed (RFC 9110 6.5.1).
+//! - Trailers are checked and bounded, and dropped unless they are asked for: none is
+//!   ever merged into a head (RFC 9110 6.5.1).
 //! - After an error the decoder stays in the error state.
 
 use std::ops::Range;
@@ -29,6 +29,8 @@ pub struct Decoded {
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: DecoderState,
+    /// Of a chunked body that is complete.
+    trailers: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +59,7 @@ impl BodyDecoder {
             ResponseFraming::Chunked => DecoderState::Chunked(Chunked::new(limits)),
             ResponseFraming::UntilClose => DecoderState::UntilClose(limits.body_bytes_max),
         };
-        Ok(BodyDecoder { state })
+        Ok(BodyDecoder { state, trailers: Vec::new() })
     }
 
     /// Decodes bytes that arrived. Call again with those that it did not consume,
@@ -89,6 +91,7 @@ impl BodyDecoder {
             DecoderState::Chunked(chunked) => match decode_chunked(chunked, input) {
                 Ok(decoded) => {
                     if decoded.done {
+                        self.trailers = chunked.take_trailers();
                         self.state = DecoderState::Done;
                     }
                     Ok(decoded)
@@ -97,6 +100,19 @@ impl BodyDecoder {
             },
             DecoderState::Failed(reject) => Err(*reject),
         }
+    }
+
+    /// Keeps trailers for [`BodyDecoder::take_trailers`].
+    pub fn keep_trailers(&mut self) {
+        if let DecoderState::Chunked(chunked) = &mut self.state {
+            chunked.keep_trailers();
+        }
+    }
+
+    /// The trailers of a body that is complete, as whole lines; empty unless they were to be kept,
+    /// and there are some.
+    pub fn take_trailers(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.trailers)
     }
 
     /// Whether the body is complete; true from the start when there is none.
@@ -187,7 +203,7 @@ mod tests {
         chunk_line_bytes_max: 32,
         chunk_ext_bytes_max: 32,
         trailer_bytes_max: 32,
-        trailer_fields_max: 1,
+        trailer_fields_max: 2,
     };
 
     fn decoder(framing: ResponseFraming) -> BodyDecoder {
@@ -240,5 +256,22 @@ mod tests {
         assert_eq!(body.decode(input), Ok(Decoded { consumed: 9, data: 3..4, done: false }));
         let rest = &input[9..];
         assert_eq!(body.decode(rest), Ok(Decoded { consumed: 9, data: 0..2, done: true }));
+    }
+
+    #[test]
+    fn trailers_are_kept_if_they_are_asked_for() {
+        let input = b"1\r\na\r\n0\r\nX-A: 1\r\nB:\r\n\r\nGET";
+        for keeps in [false, true] {
+            let mut body = decoder(ResponseFraming::Chunked);
+            if keeps {
+                body.keep_trailers();
+            }
+            for byte in input.chunks(1) {
+                assert!(body.is_done() || body.decode(byte).is_ok());
+            }
+            assert!(body.is_done());
+            let expected: &[u8] = if keeps { b"X-A: 1\r\nB:\r\n" } else { b"" };
+            assert_eq!((body.take_trailers(), body.take_trailers()), (expected.to_vec(), vec![]));
+        }
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Chunked {
     ext_bytes_left: usize,
     trailer_bytes_left: usize,
     trailer_fields_left: usize,
+    /// The lines so far, if they are to be kept.
+    trailers: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +88,16 @@ impl Chunked {
             ext_bytes_left: limits.chunk_ext_bytes_max,
             trailer_bytes_left: limits.trailer_bytes_max,
             trailer_fields_left: limits.trailer_fields_max,
+            trailers: None,
         }
+    }
+
+    pub(crate) fn keep_trailers(&mut self) {
+        self.trailers = Some(Vec::new());
+    }
+
+    pub(crate) fn take_trailers(&mut self) -> Vec<u8> {
+        self.trailers.take().unwrap_or_default()
     }
 
     /// Payload bytes of the current chunk to come now; `None`: a byte of
@@ -118,7 +129,10 @@ impl Chunked {
             ChunkState::TrailerStart | ChunkState::TrailerName | ChunkState::TrailerValue => {
                 self.trailer(byte)?
             }
-            ChunkState::TrailerLf if byte == b'\n' => ChunkState::TrailerStart,
+            ChunkState::TrailerLf if byte == b'\n' => {
+                self.keep(byte);
+                ChunkState::TrailerStart
+            }
             ChunkState::EndLf if byte == b'\n' => ChunkState::End,
             ChunkState::TrailerLf | ChunkState::EndLf => return Err(Reject::TRAILER_FIELD),
             ChunkState::Payload | ChunkState::End => unreachable!("no framing is expected here"),
@@ -190,6 +204,21 @@ impl Chunked {
     fn trailer(&mut self, byte: u8) -> Result<ChunkState, Reject> {
         self.trailer_bytes_left =
             self.trailer_bytes_left.checked_sub(1).ok_or(Reject::TRAILER_TOO_LARGE)?;
+        let next = self.trailer_place(byte)?;
+        if next != ChunkState::EndLf {
+            self.keep(byte);
+        }
+        Ok(next)
+    }
+
+    /// Keeps a byte of a trailer; the limits of trailers bound them.
+    fn keep(&mut self, byte: u8) {
+        if let Some(trailers) = &mut self.trailers {
+            trailers.push(byte);
+        }
+    }
+
+    fn trailer_place(&mut self, byte: u8) -> Result<ChunkState, Reject> {
         match (self.place, byte) {
             (ChunkState::TrailerStart, b'\r') => Ok(ChunkState::EndLf),
             (ChunkState::TrailerStart, _) if bytes::is(byte, TOKEN) => {

@@ -51,15 +51,30 @@ pub struct Forward<'a> {
     pub proto: &'a str,
     /// Host for the next hop.
     pub host: HostPolicy<'a>,
-    /// Whether the client is a trusted proxy: its Forwarded and X-Forwarded-*
-    /// are kept and added to; else they are discarded.
-    pub trusted: bool,
+    /// What becomes of Forwarded and X-Forwarded-* in the request.
+    pub claims: Claims,
     /// Target to send; `None`: the client's path and query as sent.
     pub target: Option<&'a [u8]>,
+    /// Name of the site, for application servers that are told one; `None`: the host's.
+    pub server_name: Option<&'a [u8]>,
     /// Whether an upgrade may pass (never h2c); see [`upgrade_of`].
     pub upgrade: bool,
+    /// Fields that are left out; names in any case.
+    pub without: &'a [String],
     /// Further fields, each `Name: value\r\n`; put in as they are.
     pub extra: &'a [u8],
+}
+
+/// What becomes of what a request says about where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claims {
+    /// It is discarded, and replaced by what is known here: the client may lie.
+    Replace,
+    /// It is kept, and what is known here is added: the client is a trusted proxy.
+    Extend,
+    /// It is kept as it is: the client is a dispatcher of the same cluster, which has added all that
+    /// there is to say; the cluster is one hop.
+    Keep,
 }
 
 /// Appends the head of `head` for the next hop, CRLFCRLF included. The body
@@ -72,17 +87,41 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Fo
         HostPolicy::Set(host) => host,
     };
     write_field(out, "Host", host);
-    write_end_to_end(out, &head.fields, |name| {
-        is_replaced_in_request(name)
-            || (!forward.trusted && is_claim(name))
-            || (has_underscore(name) && is_imitation(name))
-    });
-    write_forwarded(out, head, forward);
+    write_client_fields(out, head, forward);
     write_request_framing(out, head);
     if let Some(protocols) = upgrade_of(head, forward) {
         out.extend_from_slice(b"Connection: upgrade\r\n");
         write_field(out, "Upgrade", protocols);
+    } else if takes_trailers(head) {
+        out.extend_from_slice(b"TE: trailers\r\nConnection: TE\r\n");
     }
+    write_own_fields(out, head, forward);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends what [`write_request`] passes on as fields, as lines, for protocols that have no other
+/// part of a head in common with HTTP: without Host, framing, and what concerns one connection.
+pub fn write_request_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
+    write_client_fields(out, head, forward);
+    write_own_fields(out, head, forward);
+}
+
+/// The client's fields, and what there is to say about the client.
+fn write_client_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
+    write_end_to_end(out, &head.fields, |name| {
+        is_replaced_in_request(name)
+            || (forward.claims == Claims::Replace && is_claim(name))
+            || (has_underscore(name) && is_imitation(name))
+            || is_listed(forward.without, name)
+    });
+    match forward.claims {
+        Claims::Replace | Claims::Extend => write_forwarded(out, head, forward),
+        Claims::Keep => write_forwarded_as_sent(out, head, forward),
+    }
+}
+
+/// Via, and the fields of the config.
+fn write_own_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     out.extend_from_slice(match head.version {
         Version::Http10 => b"Via: 1.0 ",
         Version::Http11 => b"Via: 1.1 ",
@@ -90,7 +129,6 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Fo
     out.extend_from_slice(VIA_NAME.as_bytes());
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(forward.extra);
-    out.extend_from_slice(b"\r\n");
 }
 
 /// The upgrade that [`write_request`] passes on; only then may a 101 come back.
@@ -104,6 +142,12 @@ pub fn upgrade_of<'b>(head: &RequestHead<'_, 'b>, forward: &Forward<'_>) -> Opti
     (forward.upgrade && plain_get && !h2c).then_some(protocols)
 }
 
+/// Whether the client takes trailers (RFC 9110 6.5.1, 10.1.4).
+pub fn takes_trailers(head: &RequestHead<'_, '_>) -> bool {
+    let codings = || head.fields.known_all(Known::Te).flat_map(bytes::list);
+    head.version == Version::Http11 && codings().any(|it| it.eq_ignore_ascii_case(b"trailers"))
+}
+
 /// How a reply is passed back.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardReply<'a> {
@@ -113,8 +157,12 @@ pub struct ForwardReply<'a> {
     pub keep_alive: bool,
     /// Date for a reply that has none.
     pub date: &'a [u8; DATE_BYTES],
+    /// Whether trailers may follow a body in chunks.
+    pub trailers: bool,
+    /// Fields that are left out; names in any case.
+    pub without: &'a [String],
     /// Further fields, each `Name: value\r\n`; put in as they are.
-    pub extra: &'a [u8],
+    pub extra: &'a [&'a [u8]],
 }
 
 /// Appends the head of a reply, CRLFCRLF included, and says how the body must
@@ -126,7 +174,9 @@ pub fn write_response(
     reply: &ForwardReply<'_>,
 ) -> ResponseFraming {
     write_response_line(out, head);
-    write_end_to_end(out, &head.fields, is_replaced_in_response);
+    write_end_to_end(out, &head.fields, |name| {
+        is_replaced_in_response(name) || is_listed(reply.without, name)
+    });
     let framing = match (head.framing, reply.version) {
         (ResponseFraming::Chunked | ResponseFraming::UntilClose, Version::Http11) => {
             ResponseFraming::Chunked
@@ -138,6 +188,11 @@ pub fn write_response(
         let date = head.fields.known(Known::Date).filter(|_| !head.fields.is_repeated(Known::Date));
         write_field(out, "Date", date.unwrap_or(reply.date));
         write_response_framing(out, head, framing);
+        if framing == ResponseFraming::Chunked && reply.trailers {
+            head.fields
+                .known_all(Known::Trailer)
+                .for_each(|names| write_field(out, "Trailer", names));
+        }
         let keep_alive = reply.keep_alive && framing != ResponseFraming::UntilClose;
         out.extend_from_slice(match (keep_alive, reply.version) {
             (false, _) => b"Connection: close\r\n".as_slice(),
@@ -148,9 +203,56 @@ pub fn write_response(
         out.extend_from_slice(b"Connection: upgrade\r\n");
         write_field(out, "Upgrade", protocol);
     }
-    out.extend_from_slice(reply.extra);
+    reply.extra.iter().for_each(|lines| out.extend_from_slice(lines));
     out.extend_from_slice(b"\r\n");
     framing
+}
+
+/// Appends the last chunk and `trailers`, whole lines of a [`crate::BodyDecoder`], without those that
+/// would change how the message is read (RFC 9110 6.5.1).
+pub fn write_last_chunk(out: &mut Vec<u8>, trailers: &[u8]) {
+    out.extend_from_slice(b"0\r\n");
+    for line in trailers.split_inclusive(|byte| *byte == b'\n') {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
+        if !is_forbidden_trailer(name) {
+            out.extend_from_slice(line);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Fields for framing, routing, authentication and the reading of the content; those of a
+/// hop; and those that are written here.
+fn is_forbidden_trailer(name: &[u8]) -> bool {
+    const FORBIDDEN: &[&[u8]] = &[
+        b"age",
+        b"authorization",
+        b"cache-control",
+        b"content-encoding",
+        b"content-range",
+        b"content-type",
+        b"cookie",
+        b"date",
+        b"expires",
+        b"location",
+        b"max-forwards",
+        b"range",
+        b"retry-after",
+        b"set-cookie",
+        b"status",
+        b"vary",
+        b"via",
+        b"www-authenticate",
+    ];
+    has_underscore(name)
+        || is_hop_by_hop(name)
+        || is_replaced_in_request(name)
+        || is_claim(name)
+        || FORBIDDEN.iter().any(|it| name.eq_ignore_ascii_case(it))
+}
+
+fn is_listed(names: &[String], name: &[u8]) -> bool {
+    names.iter().any(|it| it.as_bytes().eq_ignore_ascii_case(name))
 }
 
 /// Appends the fields of a reply that concern more than one hop, as lines,
@@ -277,12 +379,25 @@ fn write_forwarded(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forw
     out.extend_from_slice(b"\r\nX-Forwarded-For: ");
     write_earlier(out, head, forward, Known::XForwardedFor);
     let _ = write!(out, "{client}\r\n");
-    if !forward.trusted || head.fields.get("x-forwarded-proto").is_none() {
+    let is_kept = forward.claims != Claims::Replace;
+    if !is_kept || head.fields.get("x-forwarded-proto").is_none() {
         write_field(out, "X-Forwarded-Proto", forward.proto.as_bytes());
     }
-    if !head.host.is_empty() && (!forward.trusted || head.fields.get("x-forwarded-host").is_none())
-    {
+    if !head.host.is_empty() && (!is_kept || head.fields.get("x-forwarded-host").is_none()) {
         write_field(out, "X-Forwarded-Host", head.host);
+    }
+}
+
+/// Forwarded and X-Forwarded-For as they came, which are no end-to-end fields for
+/// [`write_end_to_end`]; or all of it, if they did not.
+fn write_forwarded_as_sent(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
+    if head.fields.known(Known::XForwardedFor).is_none() {
+        return write_forwarded(out, head, forward);
+    }
+    for (name, field) in
+        [("Forwarded", Known::Forwarded), ("X-Forwarded-For", Known::XForwardedFor)]
+    {
+        head.fields.known_all(field).for_each(|value| write_field(out, name, value));
     }
 }
 
@@ -293,7 +408,7 @@ fn write_earlier(
     forward: &Forward<'_>,
     field: Known,
 ) {
-    if !forward.trusted {
+    if forward.claims == Claims::Replace {
         return;
     }
     for value in head.fields.known_all(field).filter(|value| !value.is_empty()) {

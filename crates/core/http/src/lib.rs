@@ -20,6 +20,7 @@ pub mod body;
 mod bytes;
 mod chunked;
 pub mod conditional;
+pub mod cookie;
 pub mod date;
 pub mod encode;
 pub mod fields;

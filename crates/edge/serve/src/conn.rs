@@ -1,23 +1,28 @@
-//! One TCP connection: reads, writes, and the deadline that bounds both.
+//! One TCP connection, or one over a Unix socket to a server: reads, writes, and the deadline that bounds both.
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
+use skep_units::ServerAddress;
 use socket2::SockRef;
 use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::admission::Permit;
 use crate::deadline::{TimeoutCause, Timer};
-use crate::limits::{LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_TURN_BYTES_MAX, UNSENT_BYTES_MAX};
+use crate::limits::{
+    BACKLOG_RETRY_MS, LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_TURN_BYTES_MAX, UNSENT_BYTES_MAX,
+};
 use crate::output::{Output, Piece};
-use crate::pace::{Pace, PaceVerdict, Progress};
+use crate::pace::{Pace, PaceVerdict, Progress, Taken};
+use crate::stream::Stream;
 use crate::tcp;
 use crate::worker::Worker;
 
@@ -32,13 +37,13 @@ pub enum ConnError {
     Expired(TimeoutCause),
 }
 
-/// A TCP connection owned by one worker.
+/// A connection owned by one worker.
 ///
 /// All methods take `&self`: reading and writing may interleave in one task
 /// (tunnels do). The raw socket stays reachable through [`AsFd`] between
 /// requests; a handoff takes it there.
 pub struct Conn {
-    stream: TcpStream,
+    stream: Stream,
     peer: SocketAddr,
     timer: Rc<Timer>,
     timer_key: usize,
@@ -57,39 +62,52 @@ impl Conn {
         peer: SocketAddr,
         permit: Permit,
     ) -> Self {
-        Self::new(worker, stream, peer, Some(permit))
+        Self::new(worker, Stream::Tcp(stream), peer, Some(permit))
     }
 
     /// Connects to `address`, within `timeout_ms`.
     pub async fn connect(
         worker: &Rc<Worker>,
-        address: SocketAddr,
+        address: impl Into<ServerAddress>,
         timeout_ms: u64,
     ) -> Result<Self, ConnError> {
         let limit = Duration::from_millis(timeout_ms);
-        let stream = tokio::time::timeout(limit, TcpStream::connect(address))
-            .await
-            .map_err(|_| ConnError::Expired(TimeoutCause::Connect))??;
-        stream.set_nodelay(true)?;
-        SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
-        Ok(Self::new(worker, stream, address, None))
+        let connected = match address.into() {
+            ServerAddress::Tcp(address) => tokio::time::timeout(limit, TcpStream::connect(address))
+                .await
+                .map(|stream| stream.map(|stream| (Stream::Tcp(stream), address))),
+            ServerAddress::Unix(path) => {
+                tokio::time::timeout(limit, connect_unix(path.as_path())).await.map(|stream| {
+                    stream.map(|stream| (Stream::Unix(stream, Cell::new(0)), NO_ADDRESS))
+                })
+            }
+        };
+        let (stream, peer) = connected.map_err(|_| ConnError::Expired(TimeoutCause::Connect))??;
+        if let Stream::Tcp(stream) = &stream {
+            stream.set_nodelay(true)?;
+            SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+        }
+        Ok(Self::new(worker, stream, peer, None))
     }
 
-    fn new(
-        worker: &Rc<Worker>,
-        stream: TcpStream,
-        peer: SocketAddr,
-        permit: Option<Permit>,
-    ) -> Self {
+    fn new(worker: &Rc<Worker>, stream: Stream, peer: SocketAddr, permit: Option<Permit>) -> Self {
         let (timer_key, timer) = worker.deadlines().add();
         let (worker, progress) = (Rc::clone(worker), RefCell::default());
         let resets = Cell::new(false);
         Self { stream, peer, timer, timer_key, progress, resets, worker, _permit: permit }
     }
 
-    /// The peer's address.
+    /// The peer's address; the unspecified one behind a Unix socket.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The own address; the unspecified one behind a Unix socket, or if the connection is gone.
+    pub fn local(&self) -> SocketAddr {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.local_addr().unwrap_or(NO_ADDRESS),
+            Stream::Unix(..) => NO_ADDRESS,
+        }
     }
 
     /// The worker that owns this connection.
@@ -218,6 +236,25 @@ impl Conn {
         Ok(rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL)?)
     }
 
+    /// Ready when the peer has closed its side, or broken off: for who waits for something else on its
+    /// behalf. Behind bytes that were not read it can't be seen.
+    pub fn poll_closed(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut byte = [0u8; 1];
+        loop {
+            if ready!(self.stream.poll_read_ready(&mut reborrow(cx))).is_err() {
+                return Poll::Ready(());
+            }
+            let peeked = self.stream.try_io(Interest::READABLE, || {
+                Ok(rustix::net::recv(&self.stream, &mut byte[..], RecvFlags::PEEK)?.1)
+            });
+            match peeked {
+                Ok(1..) => return Poll::Pending,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+
     /// Whether the peer has closed, or sent unexpected bytes. For idle connections in a pool.
     pub fn is_stale(&self) -> bool {
         let mut byte = [0u8; 1];
@@ -274,7 +311,7 @@ impl Conn {
     /// need not be copied.
     fn write(&self, piece: Piece<'_>) -> io::Result<usize> {
         let socket = &self.stream;
-        self.stream.try_io(Interest::WRITABLE, || match piece {
+        let written = self.stream.try_io(Interest::WRITABLE, || match piece {
             Piece::Memory { slices: [one], more } => {
                 // MORE: the head waits for the body to fill its packet.
                 let more = if more { SendFlags::MORE } else { SendFlags::empty() };
@@ -285,7 +322,11 @@ impl Conn {
                 let mut offset = offset;
                 Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), bytes)?)
             }
-        })
+        });
+        if let (Stream::Unix(_, taken), Ok(bytes)) = (socket, &written) {
+            taken.set(taken.get() + *bytes as u64);
+        }
+        written
     }
 
     fn check_deadline(&self, cx: &Context<'_>) -> Result<(), ConnError> {
@@ -299,7 +340,11 @@ impl Conn {
 
     /// Checks whether the peer keeps its pace.
     fn judge_pace(&self) -> Result<(), ConnError> {
-        let taken = tcp::taken(self)?;
+        let taken = match &self.stream {
+            Stream::Tcp(stream) => tcp::taken(stream)?,
+            // A full socket takes bytes only after the peer has read some.
+            Stream::Unix(_, taken) => Taken { acked_bytes: taken.get(), segment_bytes: 1 },
+        };
         match self.progress.borrow_mut().look(self.worker.now_ms(), &taken) {
             PaceVerdict::Wait(look_ms) => {
                 self.timer.set(look_ms, TimeoutCause::WriteStall);
@@ -328,6 +373,22 @@ impl AsFd for Conn {
 impl Drop for Conn {
     fn drop(&mut self) {
         self.worker.deadlines().remove(self.timer_key);
+    }
+}
+
+/// What a peer without an address has.
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Connects to a Unix socket. While its backlog is full the kernel refuses at once and tells nobody when
+/// there is room (unix(7): EAGAIN): the server is busy, not gone.
+async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                tokio::time::sleep(Duration::from_millis(BACKLOG_RETRY_MS)).await;
+            }
+            connected => return connected,
+        }
     }
 }
 

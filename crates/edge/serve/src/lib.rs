@@ -21,6 +21,7 @@ mod limits;
 mod listen;
 mod output;
 mod pace;
+mod stream;
 mod tcp;
 mod worker;
 

@@ -63,3 +63,7 @@ pub(crate) const RECEIVE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// slow reader costs beside the segment that it pins; enough to keep a fast one's
 /// pipe full between two wake-ups (128 KiB is what others run with).
 pub(crate) const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
+/// Time between two tries to connect to a Unix socket whose backlog is full, in milliseconds: a server
+/// accepts within it, if it has room; no event tells.
+pub(crate) const BACKLOG_RETRY_MS: u64 = 10;

@@ -13,6 +13,12 @@ pub enum UpstreamError {
     /// No route to the host or network.
     #[error("unreachable")]
     Unreachable,
+    /// This process may not connect to that Unix socket.
+    #[error("permission denied: this process's user or groups may not connect to the socket")]
+    Denied,
+    /// There is no such Unix socket.
+    #[error("no such socket")]
+    NoSocket,
     /// Timeout of the connect.
     #[error("no connection in time")]
     ConnectTimeout,
@@ -54,6 +60,8 @@ impl From<io::Error> for UpstreamError {
             io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Self::Unreachable,
             // The kernel's own time to connect ran out before ours.
             io::ErrorKind::TimedOut => Self::ConnectTimeout,
+            io::ErrorKind::PermissionDenied => Self::Denied,
+            io::ErrorKind::NotFound => Self::NoSocket,
             io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory => Self::Exhausted(error),
             _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => Self::Exhausted(error),
             _ => Self::Io(error),
@@ -70,6 +78,9 @@ mod tests {
         let of = |code| UpstreamError::from(io::Error::from_raw_os_error(code));
         let (econnrefused, ehostunreach, emfile, eaddrnotavail, econnreset) =
             (111, 113, 24, 99, 104);
+        let (enoent, eacces) = (2, 13);
+        assert!(matches!(of(eacces), UpstreamError::Denied));
+        assert!(matches!(of(enoent), UpstreamError::NoSocket));
         assert!(matches!(of(econnrefused), UpstreamError::Refused));
         assert!(matches!(of(ehostunreach), UpstreamError::Unreachable));
         assert!(matches!(of(econnreset), UpstreamError::Io(_)));

@@ -1,12 +1,12 @@
 //! The pool: connections by address, most recently used first.
 
 use std::cell::{Cell, RefCell};
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use skep_serve::{Conn, Worker};
+use skep_units::ServerAddress;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -27,12 +27,12 @@ pub struct PoolLimits {
 pub struct Pool {
     worker: Rc<Worker>,
     limits: Cell<PoolLimits>,
-    slots: RefCell<HashMap<SocketAddr, Rc<Slot>, foldhash::fast::RandomState>>,
+    slots: RefCell<HashMap<ServerAddress, Rc<Slot>, foldhash::fast::RandomState>>,
 }
 
 /// The connections to one address.
 struct Slot {
-    address: SocketAddr,
+    address: ServerAddress,
     in_use: Cell<usize>,
     /// In the order in which they were given back.
     idle: RefCell<Vec<Idle>>,
@@ -72,7 +72,11 @@ impl Pool {
     /// # Errors
     /// Why there is no connection; see [`UpstreamError`].
     #[cfg(test)]
-    pub(crate) async fn checkout(&self, address: SocketAddr) -> Result<PooledConn, UpstreamError> {
+    pub(crate) async fn checkout(
+        &self,
+        address: impl Into<ServerAddress>,
+    ) -> Result<PooledConn, UpstreamError> {
+        let address = address.into();
         match self.reuse(address) {
             Some(lease) => Ok(lease),
             None => self.dial(address).await,
@@ -80,9 +84,9 @@ impl Pool {
     }
 
     /// An idle connection to `address` that is alive, as far as this machine knows.
-    pub fn reuse(&self, address: SocketAddr) -> Option<PooledConn> {
+    pub fn reuse(&self, address: impl Into<ServerAddress>) -> Option<PooledConn> {
         let slots = self.slots.borrow();
-        let slot = slots.get(&address)?;
+        let slot = slots.get(&address.into())?;
         loop {
             // A statement of its own: closing a stale one must not hold it.
             let idle = slot.idle.borrow_mut().pop()?;
@@ -98,19 +102,19 @@ impl Pool {
 
     /// Waits while all connections to all of `addresses` are in use, for at most
     /// `wait_ms`.
-    pub async fn room(&self, addresses: &[SocketAddr], wait_ms: u64) {
+    pub async fn room(&self, addresses: &[impl Copy + Into<ServerAddress>], wait_ms: u64) {
         let until = Instant::now() + Duration::from_millis(wait_ms);
         while let Some(address) = addresses.first()
-            && addresses.iter().all(|address| self.is_full(*address))
+            && addresses.iter().all(|address| self.is_full((*address).into()))
         {
-            let slot = self.slot(*address);
+            let slot = self.slot((*address).into());
             if timeout_at(until, slot.freed.notified()).await.is_err() {
                 return;
             }
         }
     }
 
-    fn is_full(&self, address: SocketAddr) -> bool {
+    fn is_full(&self, address: ServerAddress) -> bool {
         self.counts(address).0 >= self.limits.get().connections_max
     }
 
@@ -118,7 +122,11 @@ impl Pool {
     ///
     /// # Errors
     /// Why there is no connection; see [`UpstreamError`].
-    pub async fn dial(&self, address: SocketAddr) -> Result<PooledConn, UpstreamError> {
+    pub async fn dial(
+        &self,
+        address: impl Into<ServerAddress>,
+    ) -> Result<PooledConn, UpstreamError> {
+        let address = address.into();
         let slot = self.slot(address);
         let limits = self.limits.get();
         if slot.open() >= limits.connections_max {
@@ -139,8 +147,8 @@ impl Pool {
 
     /// Closes the idle connections to `address` now and those in use when their requests end. For
     /// nodes that left or went down.
-    pub fn close_address(&self, address: SocketAddr) {
-        if let Some(slot) = self.slots.borrow().get(&address) {
+    pub fn close_address(&self, address: impl Into<ServerAddress>) {
+        if let Some(slot) = self.slots.borrow().get(&address.into()) {
             slot.epoch.set(slot.epoch.get() + 1);
             let closing = std::mem::take(&mut *slot.idle.borrow_mut());
             drop(closing);
@@ -148,10 +156,10 @@ impl Pool {
     }
 
     /// Number of connections to `address`: in use, and idle.
-    pub fn counts(&self, address: SocketAddr) -> (usize, usize) {
+    pub fn counts(&self, address: impl Into<ServerAddress>) -> (usize, usize) {
         self.slots
             .borrow()
-            .get(&address)
+            .get(&address.into())
             .map_or((0, 0), |slot| (slot.in_use.get(), slot.idle.borrow().len()))
     }
 
@@ -169,7 +177,7 @@ impl Pool {
         });
     }
 
-    fn slot(&self, address: SocketAddr) -> Rc<Slot> {
+    fn slot(&self, address: ServerAddress) -> Rc<Slot> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.entry(address).or_insert_with(|| {
             Rc::new(Slot {
@@ -200,7 +208,7 @@ pub struct PooledConn {
 
 impl PooledConn {
     /// Its address.
-    pub fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> ServerAddress {
         self.place.slot.address
     }
 

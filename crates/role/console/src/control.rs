@@ -58,6 +58,18 @@ pub trait Control: Send + Sync {
     /// An unknown service or policy.
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError>;
 
+    /// No new requests for a server of a pool.
+    ///
+    /// # Errors
+    /// An unknown pool or server.
+    fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError>;
+
+    /// Requests for a drained server again.
+    ///
+    /// # Errors
+    /// An unknown pool or server, or one that is being removed.
+    fn resume_server(&self, pool: &str, name: &str) -> Result<(), ControlError>;
+
     /// Purges `what`, as it was typed, at all nodes. Waits until they have applied
     /// it, at most `timeout_ms`: on a thread of its own.
     ///

@@ -38,8 +38,8 @@ pub use limits::{PURGE_MS, PURGE_MS_MAX};
 pub use model::{
     AnswerCount, CacheNode, CoordinatorStatus, DirectPeer, DirectStatus, Latency, NewNode,
     NewPolicy, NewPurge, NewWeight, NodeBehind, NodeLocalStatus, NodeReport, NodeSource, NodeState,
-    NodeStatus, PacketCount, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, Role,
-    ServiceStatus, Traffic,
+    NodeStatus, PacketCount, PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded,
+    Role, ServerStatus, ServiceStatus, Traffic,
 };
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
+use skep_units::ServerAddress;
 use utoipa::ToSchema;
 
 /// A process of a cluster at one moment.
@@ -44,6 +45,9 @@ pub struct ProcessStatus {
     /// What nodes say of their load, if it has a dispatcher.
     #[serde(default)]
     pub loads: Vec<NodeReport>,
+    /// The pools of its node.
+    #[serde(default)]
+    pub pools: Vec<PoolStatus>,
 }
 
 /// What a node said last of its load. Rates are those of the second before.
@@ -318,6 +322,57 @@ pub struct NodeStatus {
     /// Requests to it that did not end with a whole reply.
     pub failures_total: u64,
     /// Bytes of its reply bodies.
+    pub bytes_total: u64,
+    /// Moving average of its time to answer, in microseconds; 0: none yet.
+    pub latency_us: u64,
+}
+
+/// A pool at one moment, as a node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// How the server is chosen.
+    pub policy: String,
+    /// Requests that wait for a server with room.
+    pub queued_requests: u64,
+    /// Requests that got 503, as no server was up or had room in time.
+    pub refused_total: u64,
+    /// Its servers, the oldest first.
+    pub servers: Vec<ServerStatus>,
+}
+
+/// A server of a pool at one moment, as a node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServerStatus {
+    /// Its name.
+    pub name: String,
+    /// The pool.
+    pub pool: String,
+    /// Where the node reaches it.
+    #[schema(value_type = String)]
+    pub address: ServerAddress,
+    /// Whether it gets requests.
+    pub state: NodeState,
+    /// Why it is in that state, where there is something to say.
+    pub reason: Option<String>,
+    /// How long it has been in that state, in milliseconds.
+    pub since_ms: u64,
+    /// Its share of the work under weighted policies.
+    pub weight: u32,
+    /// Thousandths of its share that it takes now.
+    pub share_permille: u16,
+    /// Requests and upgraded connections that this node has there.
+    pub connections: u32,
+    /// How many that may be.
+    pub connections_max: u32,
+    /// Upgraded connections, such as WebSockets.
+    pub tunnels: u32,
+    /// Requests that were sent to it.
+    pub requests_total: u64,
+    /// Requests to it that did not end with a whole response.
+    pub failures_total: u64,
+    /// Bytes of its response bodies.
     pub bytes_total: u64,
     /// Moving average of its time to answer, in microseconds; 0: none yet.
     pub latency_us: u64,

@@ -39,6 +39,9 @@ pub(crate) fn api(control: Shared, door: Door) -> Router {
         .route("/api/v1/nodes/{name}/drain", post(change::drain_node))
         .route("/api/v1/nodes/{name}/resume", post(change::resume_node))
         .route("/api/v1/nodes/{name}/weight", put(change::set_weight))
+        .route("/api/v1/pools", get(read::pools))
+        .route("/api/v1/pools/{pool}/servers/{name}/drain", post(change::drain_server))
+        .route("/api/v1/pools/{pool}/servers/{name}/resume", post(change::resume_server))
         .route("/api/v1/purge", post(change::purge))
         .route("/api/v1/reload", post(change::reload))
         .route("/api/v1/config", get(read::config))
@@ -114,6 +117,23 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Path::from_request_parts(parts, state).await {
             Ok(Path(name)) => Ok(Self(name)),
+            Err(rejection) => Err(Problem::new(ProblemKind::Malformed, rejection.body_text())),
+        }
+    }
+}
+
+/// The names of a pool and of a server in a route, or a [`Problem`].
+pub(crate) struct ServerName {
+    pub(crate) pool: String,
+    pub(crate) name: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ServerName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path((pool, name))) => Ok(Self { pool, name }),
             Err(rejection) => Err(Problem::new(ProblemKind::Malformed, rejection.body_text())),
         }
     }

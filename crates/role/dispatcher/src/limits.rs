@@ -1,39 +1,10 @@
 //! Every bound of this crate, with unit and reason.
 
-/// Bytes waiting for a node above which no more of the client's body is read.
-/// Below it, head and first body bytes leave together.
-pub(crate) const UPLOAD_BYTES_WAITING: u64 = 16 * 1024;
-
 /// A tunnel in which neither side sends anything is closed after this time, in milliseconds: an
 /// hour, as in HAProxy's examples; WebSockets ping every minute or so, and dead peers must not hold
 /// connections for ever.
 pub(crate) const TUNNEL_IDLE_MS: u64 = 3_600_000;
 
-/// Retries per second on one worker that are free of the budget's share, so
-/// that a quiet service retries too (Finagle's default).
-pub(crate) const RETRY_FLOOR_PER_S: u32 = 10;
-
-/// How often drains, removals and slow starts are checked, in milliseconds.
-pub(crate) const HOUSEKEEPING_MS: u64 = 100;
-
-/// Time for the requests of a node that a new config no longer has, in milliseconds; after it the
-/// node is forgotten, and they continue unwatched.
-pub(crate) const RELOAD_REMOVE_MS: u64 = 30_000;
-
-/// Bytes of a check's response body that are searched for the word `draining`.
-pub(crate) const CHECK_BODY_BYTES_MAX: usize = 64;
-
-/// Weight of one request in the moving average of latencies, as a divisor.
-pub(crate) const LATENCY_SMOOTHING: u64 = 16;
-
 /// How often the thread that receives loads wakes up without a datagram, in milliseconds; it is
 /// also woken when there is something to do.
 pub(crate) const LOAD_RECEIVER_WAIT_MS: u64 = 1000;
-
-/// How often a report that is being written meanwhile is read, at most: writing one takes some
-/// nanoseconds, unless its thread is interrupted.
-pub(crate) const REPORT_READS_MAX: u32 = 16;
-
-/// Bytes of one reply that count as load, at most: 1 TiB. A node may announce 2^64, and
-/// a million of these must not overflow a sum.
-pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;

@@ -2,7 +2,7 @@
 //!
 //! Invariants: bytes received after a body are returned only once the body has been read to its
 //! end, and only once; they never include a byte of the body. The kernel gets no byte of a reply
-//! before its head is complete, and no `100 Continue` after one.
+//! before its head is complete, and no interim response after one.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -44,11 +44,17 @@ pub(crate) struct Shared {
     /// Until when more of the body has to come, by the worker's clock in milliseconds: in force
     /// whenever the client need not take something first.
     body_deadline_ms: Cell<u64>,
+    /// Bytes of interim responses that the kernel has not taken yet.
+    interim_bytes: Cell<u64>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { stage: Cell::new(Stage::Silent), body_deadline_ms: Cell::new(u64::MAX) }
+        Self {
+            stage: Cell::new(Stage::Silent),
+            body_deadline_ms: Cell::new(u64::MAX),
+            interim_bytes: Cell::new(0),
+        }
     }
 }
 
@@ -72,7 +78,7 @@ impl<'c> Exchange<'c> {
         pace: Pace,
         shared: &'c Shared,
     ) -> Result<Self, Reject> {
-        let Shared { stage, body_deadline_ms } = shared;
+        let Shared { stage, body_deadline_ms, interim_bytes } = shared;
         assert_eq!(stage.get(), Stage::Silent, "a request is answered once");
         let settings = context.settings();
         let decoder = BodyDecoder::new(request.framing, &settings.body)?;
@@ -88,6 +94,7 @@ impl<'c> Exchange<'c> {
             continue_owed: request.expect_continue,
             stage,
             deadline_ms: body_deadline_ms,
+            interim_bytes,
             rate: Rate::Unasked,
             deadline_max_ms: u64::MAX,
             received: 0,
@@ -107,6 +114,7 @@ impl<'c> Exchange<'c> {
             stage,
             body_deadline_ms,
             is_until_close: false,
+            interim_bytes,
         };
         Ok(Self { body, reply })
     }
@@ -138,6 +146,8 @@ pub struct RequestBody<'c> {
     stage: &'c Cell<Stage>,
     /// Of [`Shared`].
     deadline_ms: &'c Cell<u64>,
+    /// Of [`Shared`].
+    interim_bytes: &'c Cell<u64>,
     rate: Rate,
     /// The latest deadline that it gets, however much of it comes.
     deadline_max_ms: u64,
@@ -164,6 +174,16 @@ impl RequestBody<'_> {
     /// Whether the body was read to its end.
     pub fn is_done(&self) -> bool {
         self.decoder.is_done()
+    }
+
+    /// Keeps the trailers of a chunked body. Before it is read.
+    pub fn keep_trailers(&mut self) {
+        self.decoder.keep_trailers();
+    }
+
+    /// The trailers of a body that was read to its end, if they were kept: whole lines.
+    pub fn take_trailers(&mut self) -> Vec<u8> {
+        self.decoder.take_trailers()
     }
 
     /// Appends the next bytes of the payload to `sink`: at least one, unless
@@ -292,7 +312,7 @@ impl RequestBody<'_> {
             }
         }
         // Behind the beginning of a reply it would be a part of that.
-        let is_answered = self.stage.get() >= Stage::Out;
+        let is_answered = self.stage.get() >= Stage::Out || self.interim_bytes.get() > 0;
         if std::mem::take(&mut self.continue_owed) && self.received == 0 && !is_answered {
             // A few bytes into an empty socket buffer; if they do not fit the
             // client sends its body after its own timeout.
@@ -362,6 +382,8 @@ pub struct ReplySink<'c> {
     body_deadline_ms: &'c Cell<u64>,
     /// Whether closing the connection resets it.
     is_until_close: bool,
+    /// Of [`Shared`]: they are at the front of the output.
+    interim_bytes: &'c Cell<u64>,
 }
 
 impl ReplySink<'_> {
@@ -391,6 +413,16 @@ impl ReplySink<'_> {
         }
     }
 
+    /// Appends the whole head of an interim response (1xx), which precedes the reply and is no part
+    /// of it. Not for clients of HTTP/1.0, which do not know such (RFC 9110 15.2).
+    pub fn interim(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        assert_eq!(self.stage.get(), Stage::Silent, "an interim response precedes the reply");
+        assert_eq!(self.state.version, Version::Http11, "the client knows interim responses");
+        self.context.counters().inc(Counter::Responses1xx);
+        self.output.inline(write);
+        self.interim_bytes.set(self.output.len());
+    }
+
     /// Appends to the reply; nothing is sent before a flush.
     pub fn write(&mut self) -> Reply<'_> {
         let client = self.conn.peer();
@@ -407,8 +439,11 @@ impl ReplySink<'_> {
     /// Discards what was appended, so that another reply can be written. False: the client may have
     /// received some of it.
     pub fn take_back(&mut self) -> bool {
-        if self.stage.get() >= Stage::Out {
-            return false;
+        match self.stage.get() {
+            // What is in the output precedes the reply.
+            Stage::Silent => return true,
+            Stage::Head | Stage::Held if self.interim_bytes.get() == 0 => {}
+            _ => return false,
         }
         self.allow_orderly_close();
         self.output.clear();
@@ -452,10 +487,13 @@ impl ReplySink<'_> {
     pub fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), ExchangeError>> {
         let queued = self.output.len();
         let stage = self.stage.get();
-        assert!(queued == 0 || stage >= Stage::Held, "a head is sent whole, not at {stage:?}");
+        let is_whole = stage >= Stage::Held || queued == self.interim_bytes.get();
+        assert!(is_whole, "a head is sent whole, not at {stage:?}");
         let sent = self.conn.poll_send_paced(cx, &mut self.output, &self.pace);
         let taken = queued - self.output.len();
-        if taken > 0 {
+        let of_interim = taken.min(self.interim_bytes.get());
+        self.interim_bytes.update(|left| left - of_interim);
+        if taken > of_interim {
             self.stage.set(Stage::Out);
         }
         self.context.counters().add(Counter::SentBytes, taken);

@@ -28,7 +28,10 @@ mod limits;
 mod model;
 mod peer_server;
 mod peers;
+mod pool_metrics;
 
+use std::collections::HashSet;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -38,11 +41,13 @@ use skep_config::Config;
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
+use skep_proxy::Group;
 pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
-use skep_serve::unix_ms;
+use skep_serve::{WorkerHandle, unix_ms};
 use skep_telemetry::Registry;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
+use skep_wire::seal::Key;
 
 use backend::files::catalog::Catalog;
 use backend::origin::{Remotes, Tally};
@@ -50,6 +55,8 @@ use backend::partition::Walker;
 use disk::watch::Watcher;
 pub use http::handler::NodeHandler;
 use model::announced::Announced;
+pub use model::pool_protocol::PoolError;
+use model::pools::{PoolMap, Pools};
 use model::purges::Purges;
 pub use model::route::SiteError;
 use model::site::SiteSet;
@@ -57,6 +64,7 @@ use model::worker_index::WorkerIndexes;
 pub use peer_server::PeerServer;
 use peers::PeerClient;
 pub use peers::{Cluster, ClusterParts};
+pub use pool_metrics::register_pools;
 
 /// Path of the health check by dispatchers.
 pub const HEALTH_PATH: &str = "/.well-known/skep/health";
@@ -67,6 +75,9 @@ pub enum NodeError {
     /// A route can't be served.
     #[error(transparent)]
     Site(#[from] SiteError),
+    /// A pool can't be made.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
     /// A thread could not be started.
     #[error("cannot start a thread of the node: {0}")]
     Thread(#[from] std::io::Error),
@@ -90,18 +101,25 @@ pub struct Node {
     /// Bits of an IPv6 address that stand for one client.
     ipv6_prefix_bits: AtomicU8,
     leaving: AtomicBool,
+    pools: Pools,
+    /// Addresses of the cluster's dispatchers.
+    dispatchers: ArcSwap<HashSet<IpAddr>>,
 }
 
 impl Node {
-    /// Creates the node of a config: the roots of its sites must exist.
-    pub fn start(config: &Config) -> Result<Arc<Self>, NodeError> {
+    /// Creates the node of a config: the roots of its sites must exist. `seed` drives the policies of
+    /// its pools; processes get different ones. `key` is the cluster's, if it has one.
+    pub fn start(config: &Config, seed: u64, key: Option<Key>) -> Result<Arc<Self>, NodeError> {
         let cache = &config.cache;
         let entries_max = cache.entries_max as usize;
         let store = SegmentStore::new(cache.size_bytes_max, entries_max, config.cooperates());
         store.start_cleaner()?;
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
-        let catalog = catalog(config, &store, &watcher, &purges)?;
+        let pools = Pools::new(seed, key);
+        let prepared = pools.prepare(config)?;
+        let catalog = catalog(config, &prepared, &store, &watcher, &purges)?;
+        pools.adopt(config, prepared);
         Ok(Arc::new(Self {
             store,
             watcher,
@@ -116,13 +134,18 @@ impl Node {
             is_proxied: AtomicBool::new(config.is_proxied()),
             ipv6_prefix_bits: AtomicU8::new(config.limits.client_ipv6_prefix_bits as u8),
             leaving: AtomicBool::new(false),
+            pools,
+            dispatchers: ArcSwap::from_pointee(dispatchers(config)),
         }))
     }
 
     /// Replaces the sites; on an error the old ones stay. The contents of the memory remain
     /// useful.
     pub fn reload(&self, config: &Config) -> Result<(), NodeError> {
-        let new = catalog(config, &self.store, &self.watcher, &self.purges)?;
+        let prepared = self.pools.prepare(config)?;
+        let new = catalog(config, &prepared, &self.store, &self.watcher, &self.purges)?;
+        self.pools.adopt(config, prepared);
+        self.dispatchers.store(Arc::new(dispatchers(config)));
         self.catalog.swap(new).retire_all();
         self.pins.set_per_address_max(config.limits.pinned_per_address_bytes_max);
         self.is_proxied.store(config.is_proxied(), Ordering::Relaxed);
@@ -133,6 +156,16 @@ impl Node {
             cluster.reload(config);
         }
         Ok(())
+    }
+
+    /// Starts to check the servers of pools, on `worker`. Call it once.
+    pub fn start_checks(&self, worker: &WorkerHandle) {
+        self.pools.start_checks(worker);
+    }
+
+    /// Its pools.
+    pub fn pools(&self) -> Vec<Arc<Group>> {
+        self.pools.all()
     }
 
     /// Joins the cluster's cache; call before handlers are made.
@@ -244,13 +277,18 @@ impl Node {
     }
 }
 
+fn dispatchers(config: &Config) -> HashSet<IpAddr> {
+    config.dispatcher_addresses().collect()
+}
+
 fn catalog(
     config: &Config,
+    pools: &PoolMap,
     store: &Arc<SegmentStore>,
     watcher: &Arc<Watcher>,
     purges: &Arc<Purges>,
 ) -> Result<Arc<Catalog>, NodeError> {
-    let sites = SiteSet::new(&config.sites, purges)?;
+    let sites = SiteSet::with_pools(&config.sites, pools, purges)?;
     let entries_max = config.cache.entries_max as usize;
     let interval_ms = config.cache.check_interval_ms;
     Ok(Catalog::start(sites, Arc::clone(store), Arc::clone(watcher), entries_max, interval_ms)?)

@@ -235,3 +235,6 @@ const _: () =
 /// Longest time that requests then wait for a coordinator, in milliseconds: some
 /// attempts to link anew.
 pub(crate) const PAUSE_WAIT_MS: u64 = 1_000;
+
+/// Secret of an AJP connector, in bytes: it is part of every request's packet.
+pub(crate) const SECRET_BYTES_MAX: usize = 256;

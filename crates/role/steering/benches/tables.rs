@@ -193,7 +193,7 @@ impl Cluster {
         let service = self.rng.below(self.dispatchers.len() as u64) as usize;
         let node = self.rng.below(self.nodes.len() as u64) as usize;
         let (name, weight) = (self.nodes[node].beat.name.as_str(), 1 + self.rng.below(9) as u32);
-        self.dispatchers[service].set_weight(name, weight).expect("the node is known");
+        self.dispatchers[service].group().set_weight(name, weight).expect("the node is known");
     }
 
     fn look_at_plan(&mut self) {

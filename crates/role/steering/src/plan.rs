@@ -157,13 +157,13 @@ impl Service {
     /// Reads the service if it has changed; true if it was read.
     fn look(&mut self, places: &mut HashMap<Name, usize>) -> Result<bool, NameTooLong> {
         // Before the rest: what changes meanwhile is read the next time.
-        let revision = Some(self.dispatcher.revision());
+        let revision = Some(self.dispatcher.group().revision());
         if revision == self.revision {
             return Ok(false);
         }
         self.revision = revision;
-        let policy = Name::new(&self.dispatcher.policy())?;
-        let candidates = self.dispatcher.candidates();
+        let policy = Name::new(&self.dispatcher.group().policy())?;
+        let candidates = self.dispatcher.group().candidates();
         let are_shut = are_all_shut(candidates.iter().map(|it| it.openness));
         let mut nodes = Vec::with_capacity(candidates.len());
         for (at, candidate) in candidates.iter().enumerate() {
@@ -305,8 +305,8 @@ pub(crate) mod tests {
         assert_eq!(plans.look(), Ok(true));
         let nodes: Vec<&[usize]> = plans.plan().services.iter().map(|it| &*it.nodes).collect();
         assert_eq!(nodes, [&[0, 1, 2][..], &[0, 1, 2], &[1]]);
-        dispatchers[0].set_weight("b", 9).unwrap();
-        dispatchers[1].set_weight("b", 5).unwrap();
+        dispatchers[0].group().set_weight("b", 9).unwrap();
+        dispatchers[1].group().set_weight("b", 5).unwrap();
         assert_eq!(plans.look(), Ok(true));
         assert_eq!(weights(&plans), [("a", 1), ("b", 5), ("c", 1)]);
         assert_eq!(plans.look(), Ok(false));
@@ -320,7 +320,7 @@ pub(crate) mod tests {
         plans.services[0].nodes.clear();
         assert_eq!(plans.look(), Ok(false));
         assert_eq!(weights(&plans).len(), 3);
-        dispatchers[1].set_weight("b", 4).unwrap();
+        dispatchers[1].group().set_weight("b", 4).unwrap();
         assert_eq!(plans.look(), Ok(true));
         assert_eq!(weights(&plans), [("b", 4)]);
     }
@@ -330,14 +330,16 @@ pub(crate) mod tests {
         let (mut plans, dispatchers) = plans();
         plans.look().unwrap();
         let web = &dispatchers[0];
-        web.drain("c").unwrap();
+        web.group().drain("c").unwrap();
         assert_eq!((plans.look(), closed(&plans)), (Ok(true), vec!["c"]));
-        web.resume("c").unwrap();
+        web.group().resume("c").unwrap();
         assert_eq!((plans.look(), closed(&plans)), (Ok(true), vec![]));
-        web.set_policy("power-of-two").unwrap();
+        web.group().set_policy("power-of-two").unwrap();
         assert_eq!(plans.look(), Ok(true));
         assert_eq!(plans.plan().services[0].policy.as_str(), "power-of-two");
-        web.add_node("d", "10.0.1.9:80".parse().unwrap(), 3, None).unwrap();
+        web.group()
+            .add("d", "10.0.1.9:80".parse::<std::net::SocketAddr>().unwrap(), 3, None)
+            .unwrap();
         assert_eq!(plans.look(), Ok(true));
         assert_eq!(weights(&plans).last(), Some(&("d", 3)));
     }
@@ -359,7 +361,7 @@ pub(crate) mod tests {
     fn a_node_that_is_gone_leaves_no_hole() {
         let (mut plans, dispatchers) = plans();
         plans.look().unwrap();
-        dispatchers[0].remove_node("a", 0).unwrap();
+        dispatchers[0].group().remove("a", 0).unwrap();
         assert_eq!((plans.look(), closed(&plans)), (Ok(true), vec!["a"]));
         // Ends removals, too.
         dispatchers[0].reload(&config());

@@ -101,7 +101,7 @@ impl Planner {
     fn execute(&self, &DrainOrder { ref name, is_drained, at }: &DrainOrder) {
         for service in self.plans.dispatchers() {
             // Unknown here: the config files differ, which is said elsewhere.
-            let _ = service.follow_drain(name.as_str(), is_drained, at);
+            let _ = service.group().follow_drain(name.as_str(), is_drained, at);
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
             |is_drained| DrainOrder { name: Name::new("b").unwrap(), is_drained, at: now() };
         // The order waits while the operator, who sees another dispatcher fail, resumes the node.
         let late = order(true);
-        dispatchers.iter().for_each(|service| service.resume("b").unwrap());
+        dispatchers.iter().for_each(|service| service.group().resume("b").unwrap());
         planner.execute(&late);
         let mut closed_now = |planner: &mut Planner| {
             planner.look();

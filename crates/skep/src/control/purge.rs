@@ -97,7 +97,8 @@ fn at_all(
 /// Names of the nodes that get clients' requests: they pass the checks of a service of this
 /// process, and nobody drains them.
 fn serving(running: &Running) -> Vec<Name> {
-    let candidates = running.parts.dispatchers.iter().flat_map(|service| service.candidates());
+    let candidates =
+        running.parts.dispatchers.iter().flat_map(|service| service.group().candidates());
     let open = candidates.filter(|candidate| candidate.openness == Openness::Open);
     let mut names: Vec<_> = open.filter_map(|open| Name::new(&open.name).ok()).collect();
     names.sort_unstable();

@@ -11,13 +11,13 @@ use crate::words::ContentPlacement;
 pub(super) fn sites_exist(config: &Config, clashes: &mut Vec<Conflict>) {
     if config.sites.is_empty() {
         let clash = Conflict::new(&[Key("site")], "at least one [[site]]", "none");
-        let how = "a site needs a `root`, the folder of its files, or `origins`";
+        let how = "a site needs a `root`, the folder of its files, `origins` or a `pool`";
         clashes.push(clash.kind(ErrorKind::Missing).hint(how.to_owned()));
     }
 }
 
 /// Each backend, and where it stands: those of a site's routes, then its own.
-fn backends(config: &Config) -> impl Iterator<Item = (Vec<Step>, &BackendConfig)> {
+pub(super) fn backends(config: &Config) -> impl Iterator<Item = (Vec<Step>, &BackendConfig)> {
     config.sites.iter().enumerate().flat_map(|(i, site)| {
         let at = vec![Key("site"), Nth(i)];
         let of_route = |j| [&*at, &[Key("route"), Nth(j)]].concat();
@@ -29,18 +29,20 @@ fn backends(config: &Config) -> impl Iterator<Item = (Vec<Step>, &BackendConfig)
 
 pub(super) fn backends_have_one_source(config: &Config, clashes: &mut Vec<Conflict>) {
     for (at, backend) in backends(config) {
-        let expected = "a `root` or `origins`";
-        match (&backend.root, backend.origins.is_empty()) {
-            (None, true) => {
+        let expected = "a `root`, `origins` or a `pool`";
+        let is_empty = backend.root.is_none() && backend.pool.is_none();
+        match (is_empty, backend.origins.is_empty()) {
+            (true, true) => {
                 let how = "root = \"/srv/www\" is a folder of files, origins = \
-                           [\"http://10.0.0.9:8080\"] are servers to get them from";
-                let clash = Conflict::new(&at, expected, "neither").kind(ErrorKind::Missing);
+                           [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" \
+                           are those of an application";
+                let clash = Conflict::new(&at, expected, "none of them").kind(ErrorKind::Missing);
                 clashes.push(clash.hint(how.to_owned()));
             }
-            (Some(_), false) => {
+            (false, false) => {
                 let at = [&*at, &[Key("origins")]].concat();
                 let how = "a [[site.route]] of its own can have the other";
-                clashes.push(Conflict::new(&at, expected, "both").hint(how.to_owned()));
+                clashes.push(Conflict::new(&at, expected, "two of them").hint(how.to_owned()));
             }
             _ => {}
         }
@@ -64,7 +66,12 @@ pub(super) fn folders_are_not_fetched(config: &Config, clashes: &mut Vec<Conflic
 /// What only folders have.
 pub(super) fn origins_have_no_files(config: &Config, clashes: &mut Vec<Conflict>) {
     let folder = BackendConfig::default();
-    for (at, backend) in backends(config).filter(|(_, it)| !it.origins.is_empty()) {
+    for (at, backend) in backends(config).filter(|(_, it)| it.root.is_none()) {
+        let source = match (backend.origins.is_empty(), &backend.pool) {
+            (false, _) => "there are `origins`",
+            (true, Some(_)) => "there is a `pool` and no `root`",
+            (true, None) => continue,
+        };
         let of_folders = [
             ("content", backend.content != ContentPlacement::Local),
             ("index", backend.index != folder.index),
@@ -76,7 +83,7 @@ pub(super) fn origins_have_no_files(config: &Config, clashes: &mut Vec<Conflict>
         ];
         for (key, _) in of_folders.into_iter().filter(|(_, is_set)| *is_set) {
             let at = [&*at, &[Key(key)]].concat();
-            let expected = format!("no `{key}`, because there are `origins`");
+            let expected = format!("no `{key}`, because {source}");
             clashes.push(Conflict::new(&at, expected, "one").hint("it is for folders".to_owned()));
         }
     }
@@ -90,7 +97,8 @@ pub(super) fn routes_can_be_reached(config: &Config, clashes: &mut Vec<Conflict>
             let hides = |earlier: &&RouteConfig| hides(&earlier.path, &route.path);
             if route.path == "*" || route.path == "/*" {
                 let clash = Conflict::new(&at, "a share of the paths", "all of them");
-                let how = "`root` or `origins` of the [[site]] are for all that no route matches";
+                let how =
+                    "`root`, `origins` or `pool` of the [[site]] is for all that no route matches";
                 clashes.push(clash.hint(how.to_owned()));
             } else if let Some(earlier) = site.routes[..j].iter().find(hides) {
                 let found = format!("{:?} behind {:?}", route.path, earlier.path);

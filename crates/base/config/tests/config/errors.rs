@@ -3,7 +3,7 @@
 use skep_config::{Config, ConfigErrors, ErrorKind, limits};
 
 /// A right file, to which cases add lines.
-const BASE: &str = "\
+pub(crate) const BASE: &str = "\
 [[node]]
 name = 'one'
 address = '127.0.0.1:8001'
@@ -33,7 +33,7 @@ fn refused(text: &str) -> ConfigErrors {
 }
 
 /// The only error: `line:column kind setting / expected / found / hint`.
-fn only(text: &str) -> String {
+pub(crate) fn only(text: &str) -> String {
     let all = refused(text);
     let [e] = all.errors.as_slice() else { panic!("one error expected:\n{all}") };
     let hint = e.hint.as_deref().unwrap_or("-");
@@ -230,11 +230,11 @@ fn a_site_comes_from_a_folder_or_from_origins() {
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\nroot = '/b'\norigins = ['http://a.org']",
-            "16:11 Contradiction site.origins / a `root` or `origins` / both / a [[site.route]] of its own can have the other",
+            "16:11 Contradiction site.origins / a `root`, `origins` or a `pool` / two of them / a [[site.route]] of its own can have the other",
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'",
-            "13:1 Missing site / a `root` or `origins` / neither / root = \"/srv/www\" is a folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from",
+            "13:1 Missing site / a `root`, `origins` or a `pool` / none of them / root = \"/srv/www\" is a folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" are those of an application",
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'http://a'\nlisting = true",
@@ -423,8 +423,8 @@ fn routes_that_could_not_answer_are_refused() {
     );
     assert_eq!(
         told(&["/*"]),
-        "7:8 Contradiction site.route.path / a share of the paths / all of them / `root` or \
-         `origins` of the [[site]] are for all that no route matches"
+        "7:8 Contradiction site.route.path / a share of the paths / all of them / `root`, \
+         `origins` or `pool` of the [[site]] is for all that no route matches"
     );
     let spelling =
         "only what can't stand in a path is written as `%` and two digits, such as `%20`";
@@ -452,13 +452,13 @@ fn routes_need_a_source_and_fallbacks_a_route() {
     let route = |path: &str| format!("[[site.route]]\npath = '{path}'\nroot = '/srv'\n");
     assert_eq!(
         only(&format!("{BASE}[[site.route]]\npath = '/a/*'\n")),
-        "6:1 Missing site.route / a `root` or `origins` / neither / root = \"/srv/www\" is a \
-         folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from"
+        "6:1 Missing site.route / a `root`, `origins` or a `pool` / none of them / root = \"/srv/www\" is a \
+         folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" are those of an application"
     );
     let both = format!("{BASE}{}origins = ['http://127.0.0.1:1']\n", route("/a/*"));
     assert_eq!(
         only(&both),
-        "9:11 Contradiction site.route.origins / a `root` or `origins` / both / a [[site.route]] \
+        "9:11 Contradiction site.route.origins / a `root`, `origins` or a `pool` / two of them / a [[site.route]] \
          of its own can have the other"
     );
     let typo = format!("{BASE}{}[site.route.fetch]\nfresh = 1\n", route("/a/*"));

@@ -5,4 +5,5 @@ mod change;
 mod errors;
 mod files;
 mod hostile;
+mod pools;
 mod settings;

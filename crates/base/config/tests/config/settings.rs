@@ -22,11 +22,24 @@ root = '/srv/a'
 [[site.redirect]]
 from = '/a'
 to = '/b'
+[[pool]]
+name = 'app'
+[[pool.server]]
+name = 'one'
+address = '127.0.0.1:9000'
 ";
 
 /// The base file with one setting set to a TOML value.
 fn with(path: &str, value: &str) -> String {
-    let mut document: DocumentMut = BASE.parse().unwrap();
+    let root = match path.contains(".forward.") {
+        true if path.starts_with("site.route.") => "root = '/srv/a'\n",
+        true => "root = '/srv'\n",
+        false => "",
+    };
+    // What goes to a pool needs one.
+    let to_pool = format!("{root}pool = 'app'\n");
+    let base = if root.is_empty() { BASE.to_owned() } else { BASE.replace(root, &to_pool) };
+    let mut document: DocumentMut = base.parse().unwrap();
     let mut table: &mut Table = document.as_table_mut();
     let (tables, key) = path.rsplit_once('.').unwrap_or(("", path));
     for step in tables.split('.').filter(|step| !step.is_empty()) {
@@ -195,7 +208,7 @@ fn every_setting_refuses_other_types() {
             assert_eq!(found, [ErrorKind::WrongType], "{} = {wrong}", setting.path);
         }
         let takes_number = matches!(setting.kind, Kind::Number { .. } | Kind::Status(_));
-        let takes_table = matches!(setting.kind, Kind::Headers | Kind::ErrorPages);
+        let takes_table = matches!(setting.kind, Kind::Headers | Kind::Params | Kind::ErrorPages);
         let takes_switch = setting.kind == Kind::Switch;
         for (value, taken) in
             [("77", takes_number), ("{ a = 1 }", takes_table), ("true", takes_switch)]
@@ -225,7 +238,9 @@ fn addresses_are_off_only_where_that_is_a_value() {
         let found = faults(setting, "'off'");
         match setting.kind {
             Kind::AddressOrOff => assert_eq!(found, [], "{}", setting.path),
-            Kind::Address => assert_eq!(found, [ErrorKind::WrongType], "{}", setting.path),
+            Kind::Address | Kind::ServerAddress => {
+                assert_eq!(found, [ErrorKind::WrongType], "{}", setting.path)
+            }
             _ => {}
         }
     }
@@ -244,6 +259,7 @@ fn lists_take_one_value_for_a_list_of_one() {
             Kind::Texts(Form::Name) => "'one'",
             Kind::Texts(Form::Network) => "'10.0.0.0/8'",
             Kind::Texts(Form::OriginUrl) => "'http://example.org/a'",
+            Kind::Texts(Form::Method) => "'GET'",
             Kind::Texts(_) => "'example.org'",
             _ => continue,
         };

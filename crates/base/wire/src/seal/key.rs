@@ -54,6 +54,18 @@ impl Key {
         u64::from_le_bytes(seed)
     }
 
+    /// By what clients' cookies know a member of a group, the same on all machines: who has not got
+    /// the key cannot tell members by it.
+    pub fn session_id(&self, group: &str, member: &str) -> u64 {
+        let purpose = [b"skep: sessions, 1".as_slice(), group.as_bytes(), b"/", member.as_bytes()];
+        let mut id = [0; 8];
+        #[expect(clippy::expect_used, reason = "RFC 5869, 2.3: only more than 8160 bytes fail")]
+        Hkdf::<Sha256>::new(None, &self.0)
+            .expand_multi_info(&purpose, &mut id)
+            .expect("8 bytes are within HKDF's bound");
+        u64::from_le_bytes(id)
+    }
+
     /// What streams between machines begin with a proof of.
     pub(crate) fn for_streams(&self) -> [u8; 32] {
         let mut key = [0; 32];

@@ -27,6 +27,18 @@ public class Peer extends HttpServlet {
                 reply.addHeader("Set-Cookie", "b=2");
                 reply.setStatus(418);
                 break;
+            case "/fail": throw new IllegalStateException("as it was asked to");
+            case "/hang":
+                reply.setContentLength(1000);
+                reply.getOutputStream().write('a');
+                reply.flushBuffer();
+                try {
+                    // Longer than any test lasts.
+                    Thread.sleep(100_000);
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                }
+                break;
             default: reply.sendError(404);
         }
     }

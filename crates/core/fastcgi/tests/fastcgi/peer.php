@@ -42,6 +42,24 @@ case 'complain':
     error_log('after the head');
     flush();
     break;
+case 'hang':
+    // Longer than any test lasts; the test kills it, or the client goes.
+    header('Content-Length: 1000');
+    header('X-Pid: ' . getmypid());
+    echo 'begun';
+    flush();
+    sleep(100);
+    break;
+case 'wait':
+    // Until the test puts a file there.
+    $seen = __DIR__ . '/seen-' . $_GET['name'];
+    touch($seen);
+    while (!file_exists(__DIR__ . '/go')) {
+        usleep(5000);
+        clearstatcache();
+    }
+    echo 'waited';
+    break;
 case 'fatal':
     no_such_function();
     break;

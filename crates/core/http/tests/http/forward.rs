@@ -1,6 +1,8 @@
 //! Heads for the next hop: which fields are dropped, added and rewritten.
 
-use skep_http::forward::{Forward, ForwardReply, HostPolicy, write_request, write_response};
+use skep_http::forward::{
+    Claims, Forward, ForwardReply, HostPolicy, write_last_chunk, write_request, write_response,
+};
 use skep_http::{
     FieldSlots, HeadLimits, Method, ResponseFraming, Underscores, Version, parse_request,
     parse_response,
@@ -13,9 +15,11 @@ fn plain() -> Forward<'static> {
         client: [192, 0, 2, 1].into(),
         proto: "http",
         host: HostPolicy::Keep,
-        trusted: false,
+        claims: Claims::Replace,
         target: None,
+        server_name: None,
         upgrade: true,
+        without: &[],
         extra: b"",
     }
 }
@@ -46,14 +50,16 @@ fn the_most_that_a_hop_adds_fits_what_the_next_one_takes() {
     let host = format!("{}:65535", vec!["a".repeat(63); 4].join("."));
     let ordinary = "X:\r\n".repeat(98);
     for line in ["Connection: upgrade\r\nUpgrade: w\r\n", "A:\r\nB:\r\n"] {
-        for (method, trusted) in [("GET", false), ("POST", false), ("POST", true)] {
+        for (method, claims) in
+            [("GET", Claims::Replace), ("POST", Claims::Replace), ("POST", Claims::Extend)]
+        {
             let text = format!("{method} / HTTP/1.0\r\nHost: {host}\r\n{ordinary}\r\n");
             let text = text.replacen("X:\r\nX:\r\n", line, 1);
             let mut slots = FieldSlots::new();
             let head = parse_request(&mut slots, text.as_bytes(), &HeadLimits::default()).unwrap();
             let client = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap();
             let mut out = Vec::new();
-            write_request(&mut out, &head, &Forward { client, trusted, ..plain() });
+            write_request(&mut out, &head, &Forward { client, claims, ..plain() });
             let own = HeadLimits {
                 head_bytes_max: text.len(),
                 fields_max: head.fields.iter().count(),
@@ -117,7 +123,7 @@ fn host_target_and_extra_fields_are_ours_to_set() {
 fn hop_by_hop_fields_stay_on_their_hop() {
     let out = forwarded(
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X-Secret, host\r\nKeep-Alive: 5\r\n\
-         Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic x\r\nTE: trailers\r\n\
+         Proxy-Connection: keep-alive\r\nProxy-Authorization: Basic x\r\nTE: gzip\r\n\
          Trailer: X\r\nX-Secret: 1\r\nx-secret: 2\r\nX-Kept: 3\r\nUpgrade: foo\r\n\
          HTTP2-Settings: AAA\r\nExpect: 100-continue\r\n\r\n",
         &plain(),
@@ -162,7 +168,7 @@ fn claims_of_strangers_are_dropped() {
 fn claims_of_trusted_proxies_are_added_to() {
     let head = "GET / HTTP/1.1\r\nHost: a\r\nForwarded: for=6.6.6.6\r\nX-Forwarded-For: 6.6.6.6\r\n\
                 X-Forwarded-For: 7.7.7.7\r\nX-Forwarded-Proto: https\r\n\r\n";
-    let out = forwarded(head, &Forward { trusted: true, ..plain() });
+    let out = forwarded(head, &Forward { claims: Claims::Extend, ..plain() });
     assert_eq!(values(&out, "forwarded"), ["for=6.6.6.6, for=192.0.2.1;host=\"a\";proto=http"]);
     assert_eq!(values(&out, "x-forwarded-for"), ["6.6.6.6, 7.7.7.7, 192.0.2.1"]);
     assert_eq!(values(&out, "x-forwarded-proto"), ["https"]);
@@ -223,7 +229,14 @@ fn replied(method: &str, head: &str, version: Version) -> (Vec<String>, Response
     let limits = HeadLimits::default();
     let head = parse_response(&mut slots, head.as_bytes(), Method::of(method), &limits).unwrap();
     let mut out = Vec::new();
-    let reply = ForwardReply { version, keep_alive: true, date: DATE, extra: b"X-Extra: 1\r\n" };
+    let reply = ForwardReply {
+        version,
+        keep_alive: true,
+        date: DATE,
+        trailers: true,
+        without: &["X-Dropped".to_owned()],
+        extra: &[b"X-Extra: 1\r\n", b""],
+    };
     let framing = write_response(&mut out, &head, &reply);
     (lines(out), framing)
 }
@@ -312,12 +325,62 @@ fn cve_2024_45614_names_with_underscores_imitate_nothing_that_is_written_here() 
     let limits = HeadLimits { underscores: Underscores::Pass, ..HeadLimits::default() };
     let mut slots = FieldSlots::new();
     let parsed = parse_request(&mut slots, head, &limits).unwrap();
-    for trusted in [false, true] {
+    for claims in [Claims::Replace, Claims::Extend, Claims::Keep] {
         let mut out = Vec::new();
-        write_request(&mut out, &parsed, &Forward { trusted, ..plain() });
+        write_request(&mut out, &parsed, &Forward { claims, ..plain() });
         let out = String::from_utf8(out).unwrap();
         let names = out.lines().filter_map(|line| Some(line.split_once(": ")?.0));
         let odd: Vec<_> = names.filter(|name| name.contains('_')).collect();
         assert_eq!(odd, ["User_Id", "Host_"], "{out}");
     }
+}
+
+#[test]
+fn claims_of_a_dispatcher_of_the_cluster_are_kept_as_they_are() {
+    let head = "GET / HTTP/1.1\r\nHost: a\r\nForwarded: for=9.9.9.9;proto=https\r\n\
+        X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: b\r\n\r\n";
+    let keep = Forward { claims: Claims::Keep, ..plain() };
+    let out = forwarded(head, &keep);
+    assert_eq!(values(&out, "forwarded"), ["for=9.9.9.9;proto=https"]);
+    assert_eq!(values(&out, "x-forwarded-for"), ["9.9.9.9"]);
+    assert_eq!(values(&out, "x-forwarded-proto"), ["https"]);
+    assert_eq!(values(&out, "x-forwarded-host"), ["b"]);
+    // One that says nothing is answered for.
+    let out = forwarded("GET / HTTP/1.1\r\nHost: a\r\n\r\n", &keep);
+    assert_eq!(values(&out, "x-forwarded-for"), ["192.0.2.1"]);
+}
+
+#[test]
+fn fields_are_left_out_and_set() {
+    let without = ["Cookie".to_owned(), "x-a".to_owned()];
+    let set = Forward { without: &without, extra: b"X-A: new\r\n", ..plain() };
+    let head = "GET / HTTP/1.1\r\nHost: a\r\nCOOKIE: 1\r\nX-A: old\r\nX-B: b\r\n\r\n";
+    let out = forwarded(head, &set);
+    assert_eq!((values(&out, "cookie").len(), values(&out, "x-b")), (0, vec!["b"]));
+    assert_eq!(values(&out, "x-a"), ["new"]);
+}
+
+#[test]
+fn who_takes_trailers_says_so_to_the_next_hop() {
+    let te = |line: &str| {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: TE\r\n{line}\r\n");
+        let out = forwarded(&head, &plain());
+        (values(&out, "te").join(","), values(&out, "connection").join(","))
+    };
+    assert_eq!(te("TE: gzip, Trailers\r\n"), ("trailers".to_owned(), "TE".to_owned()));
+    assert_eq!(te("TE: gzip\r\n"), (String::new(), String::new()));
+    assert_eq!(te(""), (String::new(), String::new()));
+}
+
+#[test]
+fn trailers_that_would_change_the_message_are_left_out() {
+    let mut out = Vec::new();
+    let trailers =
+        b"X-Sum: 1\r\nContent-Length: 9\r\nHost: b\r\nset-cookie: c\r\nGrpc-Status:0\r\n\
+        X_Forwarded_For: 1\r\nTransfer-Encoding: chunked\r\n";
+    write_last_chunk(&mut out, trailers);
+    assert_eq!(out, b"0\r\nX-Sum: 1\r\nGrpc-Status:0\r\n\r\n");
+    out.clear();
+    write_last_chunk(&mut out, b"");
+    assert_eq!(out, b"0\r\n\r\n");
 }

@@ -5,7 +5,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use skep_http::forward::{Forward, HostPolicy, write_request};
+use skep_http::forward::{Claims, Forward, HostPolicy, write_request};
 use skep_http::{
     BodyDecoder, BodyFraming, BodyLimits, FieldSlots, HeadLimits, HeadScanner, HttpDate, Method,
     Reject, ResponseFraming, Underscores, encode, parse_request, parse_response, path,
@@ -221,8 +221,9 @@ proptest! {
         let mut slots = FieldSlots::new();
         let Ok(head) = parse_request(&mut slots, &bytes, &LIMITS) else { return Ok(()) };
         let forward = Forward {
-            client: [192, 0, 2, 1].into(), proto: "http", host: HostPolicy::Keep, trusted,
-            target: None, upgrade: true, extra: b"",
+            client: [192, 0, 2, 1].into(), proto: "http", host: HostPolicy::Keep,
+            claims: if trusted { Claims::Extend } else { Claims::Replace },
+            target: None, server_name: None, upgrade: true, without: &[], extra: b"",
         };
         let mut out = Vec::new();
         write_request(&mut out, &head, &forward);

@@ -4,9 +4,11 @@
 
 use std::future::Future;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 
 use skep_serve::{Output, Workers};
+use skep_units::SocketPath;
 
 use super::*;
 
@@ -79,7 +81,7 @@ fn the_connection_used_last_is_reused_first() {
         first.give_back(&pool);
         assert_eq!(pool.counts(address), (0, 2));
         let again = pool.checkout(address).await.unwrap();
-        assert!(again.reused && again.address() == address);
+        assert!(again.reused && again.address() == address.into());
         at_first.write_all(b"for the first").unwrap();
         assert_eq!(recv(&again).await, b"for the first");
     });
@@ -243,5 +245,64 @@ fn a_job_that_has_nothing_to_do_any_more_is_gone() {
         while Rc::strong_count(&held) > 1 {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
+    });
+}
+
+fn at(path: &std::path::Path) -> ServerAddress {
+    ServerAddress::Unix(SocketPath::new(path).unwrap())
+}
+
+#[test]
+fn unix_sockets_are_as_addresses_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.sock");
+    let (address, missing) = (at(&path), at(&folder.path().join("b.sock")));
+    let listener = UnixListener::bind(&path).unwrap();
+    on_worker(LIMITS, move |_, pool| async move {
+        let lease = pool.checkout(address).await.unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        send(&lease, b"ping").await;
+        let mut buffer = [0; 4];
+        peer.read_exact(&mut buffer).unwrap();
+        peer.write_all(&buffer).unwrap();
+        assert_eq!(recv(&lease).await, b"ping");
+        lease.give_back(&pool);
+        let lease = pool.checkout(address).await.unwrap();
+        assert!(lease.reused);
+        drop(peer);
+        settle(&lease).await;
+        lease.give_back(&pool);
+        assert!(pool.reuse(address).is_none(), "it is stale");
+        let none = pool.checkout(missing).await.map(|_| ());
+        assert!(matches!(none, Err(UpstreamError::NoSocket)), "{none:?}");
+        drop(listener);
+        let refused = pool.checkout(address).await.map(|_| ());
+        assert!(matches!(refused, Err(UpstreamError::Refused)), "{refused:?}");
+    });
+}
+
+/// The kernel says EAGAIN then, and nothing when there is room.
+#[test]
+fn a_full_backlog_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.sock");
+    let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+    socket.listen(0).unwrap();
+    let address = at(&path);
+    let limits = PoolLimits { connections_max: 3, ..LIMITS };
+    on_worker(limits, move |_, pool| async move {
+        let _first = pool.dial(address).await.unwrap();
+        let second = {
+            let pool = Rc::clone(&pool);
+            tokio::task::spawn_local(async move { pool.dial(address).await.map(|_| ()) })
+        };
+        tokio::task::yield_now().await;
+        assert!(!second.is_finished(), "there is no room");
+        socket.accept().unwrap();
+        second.await.unwrap().unwrap();
+        pool.set_limits(PoolLimits { connect_timeout_ms: 30, ..limits });
+        let late = pool.dial(address).await.map(|_| ());
+        assert!(matches!(late, Err(UpstreamError::ConnectTimeout)), "{late:?}");
     });
 }

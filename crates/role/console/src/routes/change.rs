@@ -5,14 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 
-use super::{Body, Name, OfService, Params, Removal, Shared};
+use super::{Body, Name, OfService, Params, Removal, ServerName, Shared};
 use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS};
 use crate::model::{
-    NewNode, NewPolicy, NewPurge, NewWeight, NodeStatus, Purged, Reloaded, ServiceStatus,
+    NewNode, NewPolicy, NewPurge, NewWeight, NodeStatus, Purged, Reloaded, ServerStatus,
+    ServiceStatus,
 };
 use crate::problem::{Problem, ProblemKind};
 
 type Nodes = Result<Json<Vec<NodeStatus>>, Problem>;
+type Servers = Result<Json<Vec<ServerStatus>>, Problem>;
 
 /// Adds a node. It gets requests after its first good check, and stays through
 /// reloads until it is removed or the process ends.
@@ -138,6 +140,43 @@ pub(crate) async fn set_policy(
     Ok(Json(services.filter(|service| service.name == name).collect()))
 }
 
+/// Drains a server of a pool, for this process's node: no new requests; those in work end. Its state
+/// is `drained` when they have.
+#[utoipa::path(
+    post, path = "/api/v1/pools/{pool}/servers/{name}/drain", tag = "pools",
+    params(
+        ("pool" = String, Path, description = "Name of the pool"),
+        ("name" = String, Path, description = "Name of the server"),
+    ),
+    responses(
+        (status = 200, description = "The server", body = [ServerStatus]),
+        (status = 404, description = "No such pool or server", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is being removed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn drain_server(State(control): State<Shared>, server: ServerName) -> Servers {
+    control.drain_server(&server.pool, &server.name)?;
+    Ok(server_of(&control, &server))
+}
+
+/// Gives a drained server of a pool requests again, as soon as its checks allow it.
+#[utoipa::path(
+    post, path = "/api/v1/pools/{pool}/servers/{name}/resume", tag = "pools",
+    params(
+        ("pool" = String, Path, description = "Name of the pool"),
+        ("name" = String, Path, description = "Name of the server"),
+    ),
+    responses(
+        (status = 200, description = "The server", body = [ServerStatus]),
+        (status = 404, description = "No such pool or server", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is being removed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn resume_server(State(control): State<Shared>, server: ServerName) -> Servers {
+    control.resume_server(&server.pool, &server.name)?;
+    Ok(server_of(&control, &server))
+}
+
 /// Purges what nodes keep of places or tags, and waits until all nodes that are
 /// linked, or serve clients, have applied it. All others learn of it before they take
 /// part again.
@@ -176,6 +215,11 @@ pub(crate) async fn purge(
 pub(crate) async fn reload(State(control): State<Shared>) -> Result<Json<Reloaded>, Problem> {
     let config_generation = control.reload()?;
     Ok(Json(Reloaded { config_generation }))
+}
+
+fn server_of(control: &Shared, server: &ServerName) -> Json<Vec<ServerStatus>> {
+    let servers = control.status().pools.into_iter().flat_map(|pool| pool.servers);
+    Json(servers.filter(|it| it.pool == server.pool && it.name == server.name).collect())
 }
 
 fn named(control: &Shared, name: &str) -> Json<Vec<NodeStatus>> {

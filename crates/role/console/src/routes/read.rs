@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use skep_telemetry::METRICS_CONTENT_TYPE;
 
 use super::{Shared, text};
-use crate::model::{NodeStatus, ProcessStatus, ServiceStatus};
+use crate::model::{NodeStatus, PoolStatus, ProcessStatus, ServiceStatus};
 
 /// The process, its traffic, its services and their nodes.
 #[utoipa::path(
@@ -34,6 +34,15 @@ pub(crate) async fn services(State(control): State<Shared>) -> Json<Vec<ServiceS
 )]
 pub(crate) async fn nodes(State(control): State<Shared>) -> Json<Vec<NodeStatus>> {
     Json(control.status().services.into_iter().flat_map(|service| service.nodes).collect())
+}
+
+/// The pools of the process's node, and their servers as it sees them.
+#[utoipa::path(
+    get, path = "/api/v1/pools", tag = "pools",
+    responses((status = 200, description = "The pools; none: no node, or one without pools", body = [PoolStatus]))
+)]
+pub(crate) async fn pools(State(control): State<Shared>) -> Json<Vec<PoolStatus>> {
+    Json(control.status().pools)
 }
 
 /// The config in force, with every setting. It holds no secrets.

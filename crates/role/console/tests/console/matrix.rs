@@ -17,7 +17,11 @@ fn routes() -> Vec<(String, String, &'static str)> {
                 ("post", "purge") => r#"{"what":["/a"]}"#,
                 _ => "",
             };
-            routes.push((method.to_uppercase(), path.replace("{name}", name), body));
+            routes.push((
+                method.to_uppercase(),
+                path.replace("{name}", name).replace("{pool}", "app"),
+                body,
+            ));
         }
     }
     assert!(routes.len() >= 14, "{routes:?}");

@@ -1,101 +1,82 @@
 //! A worker's handler: answers one service's requests, in the service's dispatch mode.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use arc_swap::{ArcSwap, Cache};
 use skep_config::DispatchMode;
 use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
 use skep_http::RequestHead;
-use skep_telemetry::{CoreCounters, Counter};
-use skep_units::{NodeId, Now, Rng};
-use skep_upstream::Pool;
+use skep_http::forward::{Claims, Forward, HostPolicy, upgrade_of};
+use skep_proxy::{ForwardError, ReplyRules, WorkerGroup};
+use skep_telemetry::CoreCounters;
 
-use crate::http::worker_balancer::{PickedNode, WorkerBalancer};
-use crate::service::dispatcher::Dispatcher;
+use crate::service::{DispatchSettings, Dispatcher};
 
 /// Answers a service's requests on one worker.
 pub struct DispatcherHandler {
-    dispatcher: Arc<Dispatcher>,
     context: Rc<Context>,
-    pool: Rc<Pool>,
-    balancer: RefCell<WorkerBalancer>,
+    nodes: Rc<WorkerGroup>,
+    settings: RefCell<Cache<Arc<ArcSwap<DispatchSettings>>, Arc<DispatchSettings>>>,
 }
 
 impl DispatcherHandler {
     /// The handler of `dispatcher` on the worker of `context`.
     pub fn new(dispatcher: &Arc<Dispatcher>, context: &Rc<Context>) -> Rc<Self> {
-        let worker = context.worker();
-        let pool = Pool::new(worker, dispatcher.published().load().settings.pool);
-        // Workers must not walk in step: each has a sequence of its own.
-        let seed = Rng::new(dispatcher.seed().wrapping_add(worker.index() as u64)).next_u64();
-        let balancer = WorkerBalancer::new(dispatcher.published(), Rc::clone(&pool), seed);
-        let handler = Rc::new(Self {
-            dispatcher: Arc::clone(dispatcher),
+        Rc::new(Self {
             context: Rc::clone(context),
-            pool,
-            balancer: RefCell::new(balancer),
-        });
-        let ticking = Rc::downgrade(&handler);
-        worker.on_tick(move || {
-            let handler = ticking.upgrade();
-            handler.map(|handler| handler.balancer().tick()).is_some()
-        });
-        handler
+            nodes: WorkerGroup::new(dispatcher.group(), context),
+            settings: RefCell::new(Cache::new(Arc::clone(dispatcher.settings()))),
+        })
     }
 
-    pub(crate) fn dispatcher(&self) -> &Dispatcher {
-        &self.dispatcher
-    }
-
-    pub(crate) fn pool(&self) -> &Rc<Pool> {
-        &self.pool
-    }
-
-    /// Must not be held over an `await`.
-    pub(crate) fn balancer(&self) -> RefMut<'_, WorkerBalancer> {
-        self.balancer.borrow_mut()
+    pub(crate) fn nodes(&self) -> &WorkerGroup {
+        &self.nodes
     }
 
     pub(crate) fn counters(&self) -> &CoreCounters {
         self.context.counters()
     }
 
-    pub(crate) fn now(&self) -> Now {
-        Now(self.context.worker().now_ms())
-    }
-
-    pub(crate) fn pick(
-        &self,
-        request: &RequestHead<'_, '_>,
-        client: SocketAddr,
-        exclude: &[NodeId],
-    ) -> Option<PickedNode> {
-        self.balancer().pick(request, client, exclude, self.now())
-    }
-
-    /// 503: no node may take the request.
-    pub(crate) fn refuse_for_want_of_nodes(&self, reply: &mut Reply<'_>) {
-        self.counters().inc(Counter::NoNode);
-        let in_force = Rc::clone(self.balancer().sync());
-        reply.plain(503, &in_force.settings.retry_after_line);
+    /// Looks at the settings in force: without counting a reference, for which workers would contend.
+    pub(crate) fn with_settings<R>(&self, look: impl FnOnce(&DispatchSettings) -> R) -> R {
+        look(self.settings.borrow_mut().load())
     }
 
     fn dispatch(&self) -> DispatchMode {
-        self.balancer().sync().settings.dispatch
+        self.with_settings(|settings| settings.dispatch)
+    }
+
+    /// Answers `request` with a node's response.
+    async fn proxy(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        let trusts = self.with_settings(|settings| settings.trust_forwarded);
+        let claims = if trusts { Claims::Extend } else { Claims::Replace };
+        let forward = forward(exchange.conn().peer(), claims);
+        match self.nodes.forward(request, exchange, &forward, &ReplyRules::default()).await {
+            Ok(()) => Ok(()),
+            Err(ForwardError::Exchange(error)) => Err(error),
+            Err(ForwardError::Refused(refused)) => {
+                exchange.reply.write().plain(refused.status, &refused.lines);
+                Ok(())
+            }
+        }
     }
 }
 
 impl Handler for DispatcherHandler {
     fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick {
-        match self.dispatch() {
-            DispatchMode::Redirect => {
-                self.redirect(request, reply.client(), reply);
-                Quick::Done
-            }
-            DispatchMode::Proxy | DispatchMode::Direct => Quick::Later,
+        let is_redirected = self.dispatch() == DispatchMode::Redirect;
+        if !is_redirected || must_be_proxied(request, reply.client()) {
+            return Quick::Later;
         }
+        self.redirect(request, reply.client(), reply);
+        Quick::Done
     }
 
     fn answers_quickly(&self) -> bool {
@@ -108,6 +89,9 @@ impl Handler for DispatcherHandler {
         exchange: &mut Exchange<'_>,
     ) -> Result<(), ExchangeError> {
         match self.dispatch() {
+            DispatchMode::Redirect if must_be_proxied(request, exchange.conn().peer()) => {
+                self.proxy(request, exchange).await
+            }
             // A request with a body.
             DispatchMode::Redirect => {
                 let mut reply = exchange.reply.write();
@@ -117,5 +101,26 @@ impl Handler for DispatcherHandler {
             // Whose service became direct by a reload: proxied until the restart.
             DispatchMode::Proxy | DispatchMode::Direct => self.proxy(request, exchange).await,
         }
+    }
+}
+
+/// Whether clients do not follow a redirect of `request`: browsers do not at the handshake of a
+/// WebSocket (RFC 6455 4.1 leaves it to them, the Fetch standard forbids it).
+fn must_be_proxied(request: &RequestHead<'_, '_>, client: SocketAddr) -> bool {
+    upgrade_of(request, &forward(client, Claims::Replace)).is_some()
+}
+
+/// How requests of `client` are passed on.
+fn forward(client: SocketAddr, claims: Claims) -> Forward<'static> {
+    Forward {
+        client: client.ip(),
+        proto: "http",
+        host: HostPolicy::Keep,
+        claims,
+        target: None,
+        server_name: None,
+        upgrade: true,
+        without: &[],
+        extra: b"",
     }
 }

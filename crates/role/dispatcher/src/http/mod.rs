@@ -1,7 +1,4 @@
-//! From request to reply: a worker selects a node, and redirects the client there or proxies the
-//! request.
+//! From request to reply: a worker redirects the client to a node, or passes the request on to one.
 
 pub(crate) mod handler;
-pub(crate) mod proxy;
 pub(crate) mod redirect;
-pub(crate) mod worker_balancer;

@@ -1,15 +1,18 @@
 //! `redirect` mode: redirects the client to a node.
 //!
-//! Allocates nothing: everything but the target is prepared per node. The target is sent as
-//! received; the parser rejects any byte that could end a line.
+//! Allocates nothing. The target is sent as received; the parser rejects any byte that could end a
+//! line.
 
 use std::net::SocketAddr;
 
 use skep_engine::Reply;
-use skep_http::RequestHead;
+use skep_http::{Method, RequestHead};
 use skep_telemetry::Counter;
 
 use crate::http::handler::DispatcherHandler;
+
+/// Fields of every redirect.
+const COMMON_LINES: &[u8] = b"Cache-Control: no-store\r\nContent-Length: 0\r\n";
 
 impl DispatcherHandler {
     /// Answers `request` with the address of a node.
@@ -23,14 +26,15 @@ impl DispatcherHandler {
             // `OPTIONS *` asks about this server, not about a resource.
             return reply.plain(204, b"");
         }
-        let Some(target) = self.pick(request, client, &[]) else {
-            return self.refuse_for_want_of_nodes(reply);
+        let Some(target) = self.nodes().send_away(request, client) else {
+            return self.nodes().refuse_for_want_of_members(reply);
         };
         self.counters().inc(Counter::Redirects);
-        target.node().totals.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        target.node().reported.sent_on();
-        let status = target.settings().redirect_status;
-        reply.prebuilt(status, &target.redirect_head);
+        reply.start(self.redirect_status(request.method));
+        reply.lines(COMMON_LINES);
+        reply.lines(target.name_line());
+        reply.lines(b"Location: http://");
+        reply.lines(target.authority().as_bytes());
         reply.lines(request.path);
         if let Some(query) = request.query {
             reply.lines(b"?");
@@ -38,8 +42,15 @@ impl DispatcherHandler {
         }
         reply.lines(b"\r\n");
         reply.end_head();
-        reply.summary().node = Some(std::sync::Arc::clone(&target.node().name));
-        // What the client does there is not seen here.
-        self.balancer().finished(target.node().id, 0, 0);
+        reply.summary().node = Some(std::sync::Arc::clone(target.name()));
+    }
+
+    /// As configured; but a client may turn other methods than these two into a GET when it
+    /// follows a 302 (RFC 9110 15.4.3).
+    fn redirect_status(&self, method: Method<'_>) -> u16 {
+        match method {
+            Method::Get | Method::Head => self.with_settings(|settings| settings.redirect_status),
+            _ => 307,
+        }
     }
 }

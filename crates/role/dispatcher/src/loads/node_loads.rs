@@ -19,13 +19,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use skep_config::Config;
 use skep_policy::is_stale;
+use skep_proxy::NodeReports;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::message::{Name, NodeLoad};
 use skep_wire::seal::Stamp;
 
-use crate::service::dispatcher::Dispatcher;
-use crate::service::node_reports::NodeReports;
+use crate::service::Dispatcher;
 
 /// See the module. All methods may be called from any thread.
 pub struct NodeLoads {
@@ -60,7 +60,7 @@ impl NodeLoads {
     pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> Arc<Self> {
         let reports = Arc::<NodeReports>::default();
         reports.reload(&names(config));
-        dispatchers.iter().for_each(|dispatcher| dispatcher.follow_reports(&reports));
+        dispatchers.iter().for_each(|dispatcher| dispatcher.group().follow_reports(&reports));
         Arc::new(Self {
             interval_ms: config.report_interval_ms(),
             reports,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use super::rig::{Client, FakeNode, Rig, closed_port, config, wait_until};
-use crate::{Dispatcher, NoSuchService, NodeSource, ServiceControlError};
+use skep_proxy::{GroupControlError, MemberSource};
+
+use crate::{Dispatcher, NoSuchService};
 
 fn names(rig: &Rig) -> Vec<String> {
     rig.dispatcher.status().nodes.into_iter().map(|node| node.name).collect()
@@ -20,32 +22,39 @@ fn errors_say_what_would_have_been_right() {
     let nodes = filed(&[("alpha", closed_port()), ("beta", closed_port())]);
     let rig = Rig::unchecked(&config(&nodes, ""));
     let dispatcher = &rig.dispatcher;
-    let error = dispatcher.drain("alhpa").unwrap_err().to_string();
+    let error = dispatcher.group().drain("alhpa").unwrap_err().to_string();
     assert_eq!(
         error,
         "service web has no node \"alhpa\"; did you mean \"alpha\"?; its nodes: alpha, beta"
     );
-    let ServiceControlError::UnknownNode { did_you_mean, .. } =
-        dispatcher.resume("zzz").unwrap_err()
+    let GroupControlError::UnknownMember { did_you_mean, .. } =
+        dispatcher.group().resume("zzz").unwrap_err()
     else {
         panic!("another error");
     };
     assert_eq!(did_you_mean, None);
-    assert!(dispatcher.set_policy("round-robbin").unwrap_err().to_string().contains("round-robin"));
+    assert!(
+        dispatcher
+            .group()
+            .set_policy("round-robbin")
+            .unwrap_err()
+            .to_string()
+            .contains("round-robin")
+    );
     let mut steered = config(&nodes, "");
     steered.services[0].dispatch = skep_config::DispatchMode::Direct;
     let direct = Dispatcher::new(&steered, "web", 1).unwrap();
-    let told = direct.set_policy("maglev-url").unwrap_err().to_string();
+    let told = direct.group().set_policy("maglev-url").unwrap_err().to_string();
     assert!(told.contains("nobody reads requests") && told.contains("maglev-address"), "{told}");
-    assert!(dispatcher.set_weight("beta", 0).is_err());
-    let unspecified = "0.0.0.0:80".parse().unwrap();
-    let unspecified = dispatcher.add_node("gamma", unspecified, 1, None);
-    assert!(matches!(unspecified, Err(ServiceControlError::BadAddress(_))));
+    assert!(dispatcher.group().set_weight("beta", 0).is_err());
+    let unspecified: SocketAddr = "0.0.0.0:80".parse().unwrap();
+    let unspecified = dispatcher.group().add("gamma", unspecified, 1, None);
+    assert!(matches!(unspecified, Err(GroupControlError::BadAddress(_))));
     for public in ["a b", "a\r\nX: y", "a:0", "http://a", ""] {
-        let refused = dispatcher.add_node("gamma", closed_port(), 1, Some(public));
-        assert!(matches!(refused, Err(ServiceControlError::BadPublicAddress(_))), "{public:?}");
+        let refused = dispatcher.group().add("gamma", closed_port(), 1, Some(public));
+        assert!(matches!(refused, Err(GroupControlError::BadPublicAddress(_))), "{public:?}");
     }
-    let twin = dispatcher.add_node("gamma", nodes[0].1, 1, None).unwrap_err().to_string();
+    let twin = dispatcher.group().add("gamma", nodes[0].1, 1, None).unwrap_err().to_string();
     assert!(twin.contains("is the address of node \"alpha\" already"), "{twin}");
     let none = Dispatcher::new(&config(&nodes, ""), "nope", 1).err();
     assert_eq!(none, Some(NoSuchService("nope".into())));
@@ -79,17 +88,17 @@ fn drain_resume_add_and_remove_under_load_lose_nothing() {
     };
     for _ in 0..3 {
         some_more();
-        rig.dispatcher.drain("n1").unwrap();
+        rig.dispatcher.group().drain("n1").unwrap();
         wait_until("drained", || rig.node("n1").state == "drained");
         let requests = rig.node("n1").requests;
         some_more();
         assert_eq!(rig.node("n1").requests, requests, "none after the drain");
-        rig.dispatcher.resume("n1").unwrap();
-        rig.dispatcher.add_node("n3", three.address, 1, None).unwrap();
+        rig.dispatcher.group().resume("n1").unwrap();
+        rig.dispatcher.group().add("n3", three.address, 1, None).unwrap();
         wait_until("n3 is up", || rig.node("n3").state == "up");
         some_more();
         assert!(rig.node("n1").requests > requests, "some after the resume");
-        rig.dispatcher.remove_node("n3", 10_000).unwrap();
+        rig.dispatcher.group().remove("n3", 10_000).unwrap();
         wait_until("n3 is gone", || names(&rig) == ["n1", "n2"]);
     }
     is_over.store(true, SeqCst);
@@ -105,25 +114,25 @@ fn a_reload_brings_in_what_the_file_says_anew() {
     let rig = Rig::unchecked(&config(&filed(&[("n1", one), ("n2", two)]), "policy = \"random\""));
     let reload = |nodes: &[(&str, SocketAddr)], service: &str| {
         rig.dispatcher.reload(&config(&filed(nodes), service));
-        rig.dispatcher.change(|state, now| state.tick(now));
+        rig.dispatcher.group().tick();
     };
-    rig.dispatcher.set_policy("power-of-two").unwrap();
-    rig.dispatcher.set_weight("n1", 5).unwrap();
-    rig.dispatcher.add_node("x1", three, 3, None).unwrap();
-    rig.dispatcher.drain("n2").unwrap();
+    rig.dispatcher.group().set_policy("power-of-two").unwrap();
+    rig.dispatcher.group().set_weight("n1", 5).unwrap();
+    rig.dispatcher.group().add("x1", three, 3, None).unwrap();
+    rig.dispatcher.group().drain("n2").unwrap();
     // The file is about something else: what was done at run time stays.
     reload(&[("n1", one), ("n2", two)], "policy = \"random\"\nnode_header = true");
     let status = rig.dispatcher.status();
     assert_eq!(status.policy, "power-of-two");
     assert_eq!(names(&rig), ["n1", "n2", "x1"]);
-    assert_eq!((rig.node("n1").weight, rig.node("x1").source), (5, NodeSource::Api));
+    assert_eq!((rig.node("n1").weight, rig.node("x1").source), (5, MemberSource::Api));
     assert!(rig.node("n2").state.starts_with("drain"));
     // The file speaks of the same things: it is heard.
     reload(&[("n2", two)], "policy = \"round-robin\"");
     assert_eq!(rig.dispatcher.status().policy, "round-robin");
     assert_eq!(names(&rig), ["n2", "x1"], "n1 was idle and is gone");
     // What was removed at run time stays away until the file drops it.
-    rig.dispatcher.remove_node("n2", 0).unwrap();
+    rig.dispatcher.group().remove("n2", 0).unwrap();
     reload(&[("n2", two)], "policy = \"round-robin\"");
     assert_eq!(names(&rig), ["x1"]);
     reload(&[("n9", closed_port())], "policy = \"round-robin\"");
@@ -135,12 +144,12 @@ fn a_reload_brings_in_what_the_file_says_anew() {
 fn a_reload_moves_addresses_between_names() {
     let (one, two, three) = (closed_port(), closed_port(), closed_port());
     let rig = Rig::unchecked(&config(&filed(&[("n1", one), ("n2", two)]), ""));
-    rig.dispatcher.add_node("x1", three, 1, None).unwrap();
+    rig.dispatcher.group().add("x1", three, 1, None).unwrap();
     rig.dispatcher.reload(&config(&filed(&[("n1", two), ("n2", one), ("x1", three)]), ""));
-    assert_eq!((rig.node("n1").address, rig.node("n2").address), (two, one));
-    assert_eq!(rig.node("x1").source, NodeSource::Config, "the file has taken it over");
+    assert_eq!((rig.node("n1").address, rig.node("n2").address), (two.into(), one.into()));
+    assert_eq!(rig.node("x1").source, MemberSource::Config, "the file has taken it over");
     rig.dispatcher.reload(&config(&filed(&[("n3", three)]), ""));
-    assert_eq!(rig.node("n3").address, three);
+    assert_eq!(rig.node("n3").address, three.into());
 }
 
 #[test]

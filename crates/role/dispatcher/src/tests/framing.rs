@@ -73,6 +73,29 @@ fn interim_responses_cut_at_every_byte() {
 }
 
 #[test]
+fn hints_reach_clients_that_know_them_and_trailers_those_that_ask() {
+    let node = FakeNode::answering(|_, _| {
+        b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: x\r\nX: 1\r\n\r\n\
+          HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n\
+          2\r\nok\r\n0\r\nX-T: 1\r\n\r\n"
+            .to_vec()
+    });
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    assert!(client.wire.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n"));
+    let hint = client.wire.head().unwrap();
+    assert_eq!(hint, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+    let head = client.wire.head().unwrap();
+    assert!(has(&head, "trailer: x-t"), "{head}");
+    assert_eq!(client.wire.until(b"1\r\n\r\n").unwrap(), b"2\r\nok\r\n0\r\nX-T: 1\r\n\r\n");
+    let plain = client.get("/");
+    assert_eq!((plain.text(), plain.field("trailer")), ("ok", None));
+    assert!(client.wire.send("GET / HTTP/1.0\r\n\r\n"));
+    let all = String::from_utf8(client.wire.rest().0).unwrap();
+    assert!(all.starts_with("HTTP/1.1 200 OK\r\n") && all.ends_with("\r\n\r\nok"), "{all}");
+}
+
+#[test]
 fn a_client_of_http_1_0_gets_no_chunks() {
     let node = FakeNode::answering(|_, _| {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".to_vec()

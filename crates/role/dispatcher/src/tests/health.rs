@@ -82,7 +82,7 @@ fn a_node_that_says_it_drains_is_out_and_not_down() {
     wait_for(&rig, "up");
     status.store(503, SeqCst);
     wait_for(&rig, "draining");
-    assert_eq!(rig.node("n1").reason.as_deref(), Some("the node itself says so"));
+    assert_eq!(rig.node("n1").reason.as_deref(), Some("it says so itself"));
     assert_eq!(rig.get("/").status, 503);
     assert_eq!(rig.totals().upstream_requests, 0, "nothing was sent there");
     status.store(200, SeqCst);
@@ -93,8 +93,8 @@ fn a_node_that_says_it_drains_is_out_and_not_down() {
 #[test]
 fn nodes_that_do_not_speak_http_or_do_not_answer_never_come_up() {
     for (script, reason) in [
-        (b"SSH-2.0-x\r\n\r\n".to_vec(), "checks failed: not an HTTP answer"),
-        (b"HTTP/1.1 200 OK\r\n".to_vec(), "checks failed: not an HTTP answer"),
+        (b"SSH-2.0-x\r\n\r\n".to_vec(), "checks failed: not a valid answer"),
+        (b"HTTP/1.1 200 OK\r\n".to_vec(), "checks failed: not a valid answer"),
         (Vec::new(), "checks failed: connection broken"),
     ] {
         let node = FakeNode::new(move |_, mut wire| {

@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use skep_config::Config;
 use skep_peer::{Socket, SocketSettings};
-use skep_policy::Work;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::message::{FlowsTaken, Message, Name, NodeLoad};
 use skep_wire::seal::{Key, OpenError, PeerId, Stamp};
 
 use super::rig::{closed_port, wait_until};
-use crate::service::state::ProbeOutcome;
 use crate::{Dispatcher, LoadReceiver, NewReports, NodeLoads};
 
 const NODES: [&str; 2] = ["n1", "n2"];
@@ -110,16 +108,9 @@ fn loads_are_heard_and_told_on() {
     }
     let nodes = hearing.dispatcher.status().nodes;
     assert_eq!(nodes[0].outstanding_bytes, 0, "what the dispatcher sees itself is apart");
-    hearing.dispatcher.change(|state, now| {
-        let heard = |name: &str| {
-            let id = state.membership.find(name).unwrap().id();
-            let reported = &state.details[&id].node.reported;
-            reported.catch_up(Work::default);
-            reported.at(now, 10_000)
-        };
-        assert_eq!((heard("n1").bytes, heard("n1").requests), (70_000_000, 3));
-        assert_eq!(heard("n2").bytes, 5);
-    });
+    let heard = |name: &str| hearing.dispatcher.group().reported(name).unwrap();
+    assert_eq!(heard("n1"), (3, 70_000_000));
+    assert_eq!(heard("n2").1, 5);
 }
 
 #[test]
@@ -225,16 +216,13 @@ fn who_brings_a_report_waits_for_no_service() {
     let (dispatcher, loads) = steered();
     let name = Name::new("n1").unwrap();
     // As a worker does that loses the processor while it has the lock.
-    dispatcher.change(|_, _| loads.hear(&name, None, load(7)));
+    dispatcher.group().while_locked(|| loads.hear(&name, None, load(7)));
     assert_eq!(loads.reports()[0].load, load(7));
-    dispatcher.change(|state, now| {
-        let id = state.membership.find("n1").unwrap().id();
-        state.on_check(now, id, Some(ProbeOutcome::Good));
-        loads.miss(&name);
-    });
+    dispatcher.group().pass_checks();
+    dispatcher.group().while_locked(|| loads.miss(&name));
     let state = || dispatcher.status().nodes[0].state.clone();
     assert_eq!(state(), "up");
-    dispatcher.change(|state, now| state.tick(now));
+    dispatcher.group().tick();
     assert_eq!(state(), "down", "it was silent");
 }
 
@@ -245,11 +233,11 @@ fn in_direct_dispatch_status_and_drains_go_by_the_reports() {
     let hear = |connections, requests_in_flight| {
         let load = NodeLoad { connections, requests_in_flight, ..load(40) };
         loads.hear(&name, None, load);
-        dispatcher.change(|state, now| state.tick(now));
+        dispatcher.group().tick();
         dispatcher.status().nodes[0].clone()
     };
     loads.hear(&name, None, load(1));
-    dispatcher.drain("n1").unwrap();
+    dispatcher.group().drain("n1").unwrap();
     let node = hear(5, 3);
     assert_eq!((node.connections, node.outstanding_requests, node.tunnels), (5, 3, 2));
     assert_eq!((node.outstanding_bytes, node.state.as_str()), (40, "draining"));

@@ -39,14 +39,22 @@ fn path_and_query_go_along_as_they_came() {
 fn every_method_is_redirected_with_or_without_a_body() {
     let rig = rig("redirect_status = 302\nnode_header = true");
     let mut client = rig.client();
-    for request in [
-        "HEAD /x HTTP/1.1\r\nHost: example.org\r\n\r\n",
-        "DELETE /x HTTP/1.1\r\nHost: example.org\r\n\r\n",
-        "POST /x HTTP/1.1\r\nHost: example.org\r\nContent-Length: 5\r\n\r\nhello",
-        "PUT /x HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    // A client may turn any other method than these into a GET when it follows a 302.
+    for (status, request) in [
+        (302, "HEAD /x HTTP/1.1\r\nHost: example.org\r\n\r\n"),
+        (
+            302,
+            "GET /x HTTP/1.1\r\nHost: example.org\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n",
+        ),
+        (307, "DELETE /x HTTP/1.1\r\nHost: example.org\r\n\r\n"),
+        (307, "POST /x HTTP/1.1\r\nHost: example.org\r\nContent-Length: 5\r\n\r\nhello"),
+        (
+            307,
+            "PUT /x HTTP/1.1\r\nHost: example.org\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
     ] {
         let reply = client.ask(request);
-        assert_eq!((reply.status, reply.field("x-skep-node")), (302, Some("n1")), "{request}");
+        assert_eq!((reply.status, reply.field("x-skep-node")), (status, Some("n1")), "{request}");
         assert_eq!(reply.field("location"), Some("http://127.0.0.1:8081/x"));
     }
     assert_eq!(client.ask("OPTIONS * HTTP/1.1\r\nHost: example.org\r\n\r\n").status, 204);
@@ -56,8 +64,8 @@ fn every_method_is_redirected_with_or_without_a_body() {
 fn clients_are_sent_to_the_public_address() {
     let rig = rig("");
     let address = closed_port();
-    rig.dispatcher.add_node("n2", address, 1, Some("www2.example.org:8080")).unwrap();
-    rig.dispatcher.drain("n1").unwrap();
+    rig.dispatcher.group().add("n2", address, 1, Some("www2.example.org:8080")).unwrap();
+    rig.dispatcher.group().drain("n1").unwrap();
     rig.all_up();
     assert_eq!(rig.get("/x").field("location"), Some("http://www2.example.org:8080/x"));
 }
@@ -65,7 +73,7 @@ fn clients_are_sent_to_the_public_address() {
 #[test]
 fn no_node_is_a_503() {
     let rig = rig("");
-    rig.dispatcher.drain("n1").unwrap();
+    rig.dispatcher.group().drain("n1").unwrap();
     let reply = rig.get("/");
     assert_eq!((reply.status, reply.field("retry-after")), (503, Some("1")));
     assert_eq!((rig.totals().no_node, rig.totals().redirects), (1, 0));

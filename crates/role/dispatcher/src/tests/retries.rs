@@ -44,12 +44,12 @@ fn a_post_is_not_sent_twice() {
     let node = forgetful(1, &requests);
     let other = FakeNode::named("two");
     let rig = Rig::new(&[&node, &other], "");
-    rig.dispatcher.drain("n2").unwrap();
+    rig.dispatcher.group().drain("n2").unwrap();
     let mut client = rig.client();
     assert_eq!(client.get("/").text(), "one");
-    rig.dispatcher.resume("n2").unwrap();
-    rig.dispatcher.set_weight("n1", 2).unwrap();
-    rig.dispatcher.drain("n2").unwrap();
+    rig.dispatcher.group().resume("n2").unwrap();
+    rig.dispatcher.group().set_weight("n1", 2).unwrap();
+    rig.dispatcher.group().drain("n2").unwrap();
     assert_eq!(client.ask(POST).status, 502);
     assert_eq!((requests.load(SeqCst), other.connections()), (2, 0));
 }

@@ -16,8 +16,9 @@ use skep_serve::{Admission, AdmissionLimits, Workers, accept_loop, bind};
 use skep_telemetry::{AccessLog, Format, LogTarget, Registry, Totals};
 use tokio::net::TcpSocket;
 
-use crate::service::state::ProbeOutcome;
-use crate::{Dispatcher, DispatcherHandler, NodeStatus, register_metrics};
+use skep_proxy::MemberStatus;
+
+use crate::{Dispatcher, DispatcherHandler, register_metrics};
 
 /// How long anything may take before a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -76,22 +77,15 @@ impl Rig {
     /// Starts real checks.
     pub(super) fn start_checks(&self) {
         let workers = self.workers.as_ref().unwrap();
-        assert!(self.dispatcher.start_checks(&workers.handles()[0]));
+        assert!(self.dispatcher.group().start_checks(&workers.handles()[0]));
     }
 
     /// Every node that is not up passes a check.
     pub(super) fn all_up(&self) {
-        self.dispatcher.change(|state, now| {
-            let ids: Vec<_> = state.membership.members().iter().map(|m| m.id()).collect();
-            for id in ids {
-                for _ in 0..state.settings.membership.health.rise {
-                    state.on_check(now, id, Some(ProbeOutcome::Good));
-                }
-            }
-        });
+        self.dispatcher.group().pass_checks();
     }
 
-    pub(super) fn node(&self, name: &str) -> NodeStatus {
+    pub(super) fn node(&self, name: &str) -> MemberStatus {
         let nodes = self.dispatcher.status().nodes;
         nodes.into_iter().find(|node| node.name == name).expect("a node of this name")
     }
@@ -430,7 +424,10 @@ impl Client {
     }
 
     pub(super) fn reply(&mut self, is_head: bool) -> Reply {
-        let head = self.wire.head().expect("a whole head");
+        let mut head = self.wire.head().expect("a whole head");
+        while head.starts_with("HTTP/1.1 103 ") {
+            head = self.wire.head().expect("a whole head");
+        }
         let status = head[9..12].parse().unwrap();
         let body = if is_head || status == 204 || status == 304 || status == 101 {
             Vec::new()

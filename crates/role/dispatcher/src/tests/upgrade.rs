@@ -72,7 +72,7 @@ fn a_drain_waits_for_tunnels() {
     rig.start_checks();
     let mut client = rig.client();
     assert_eq!(client.ask(UPGRADE).status, 101);
-    rig.dispatcher.drain("n1").unwrap();
+    rig.dispatcher.group().drain("n1").unwrap();
     assert!(client.wire.send("x"));
     assert_eq!(client.wire.exactly(1).unwrap(), b"x");
     assert_eq!(rig.node("n1").state, "draining");
@@ -104,4 +104,20 @@ fn a_switch_that_nobody_asked_for_is_a_502() {
     let h2c = UPGRADE.replace("websocket", "h2c");
     assert_eq!(rig.client().ask(&h2c).status, 502, "h2c is never passed on");
     assert_eq!(rig.totals().upgrades, 0);
+}
+
+#[test]
+fn where_others_are_redirected_an_upgrade_is_proxied() {
+    let node = FakeNode::new(|_, mut wire| {
+        if wire.head().is_some() {
+            wire.send(SWITCHING);
+            echo(wire);
+        }
+    });
+    let rig = Rig::new(&[&node], "dispatch = \"redirect\"");
+    assert_eq!(rig.get("/").status, 307);
+    let mut client = rig.client();
+    assert_eq!(client.ask(UPGRADE).status, 101);
+    assert!(client.wire.send("x"));
+    assert_eq!(client.wire.exactly(1).unwrap(), b"x");
 }

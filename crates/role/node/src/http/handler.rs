@@ -1,6 +1,7 @@
 //! The node's side of the engine: turns requests into replies.
 
 use std::cell::{RefCell, RefMut};
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,6 +9,7 @@ use std::sync::atomic::Ordering;
 use arc_swap::Cache;
 use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
 use skep_http::{Method, RequestHead};
+use skep_proxy::{Group, WorkerGroup};
 use skep_serve::monotonic_ms;
 
 use crate::backend::files::catalog::Catalog;
@@ -23,6 +25,7 @@ mod files;
 mod get;
 mod origin;
 mod pages;
+mod pool;
 mod quick;
 mod send;
 
@@ -37,6 +40,8 @@ pub struct NodeHandler {
     /// The client of other nodes, if this node reads from their memory.
     peer_client: Option<Rc<PeerClient>>,
     view: RefCell<CatalogView>,
+    /// This worker's shares of the pools that it has sent requests to, by their names.
+    servers: RefCell<HashMap<String, Rc<WorkerGroup>>>,
 }
 
 /// The current catalog, as this worker last loaded it, and the worker's index of it.
@@ -62,7 +67,8 @@ impl NodeHandler {
             .map(|cluster| Rc::new(PeerClient::new(cluster, context.worker(), context.counters())));
         let remotes = node.remotes(context, peer_client.as_ref(), &catalog);
         let view = RefCell::new(CatalogView { cache, catalog, worker_index, remotes });
-        Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), peer_client, view })
+        let (node, context, servers) = (Arc::clone(node), Rc::clone(context), RefCell::default());
+        Rc::new(Self { node, context, peer_client, view, servers })
     }
 
     /// The current catalog, and the client of the origins of its routes.
@@ -84,8 +90,23 @@ impl NodeHandler {
             ));
             view.remotes = self.node.remotes(&self.context, self.peer_client.as_ref(), &catalog);
             view.catalog = catalog;
+            let is_current = |own: &Rc<WorkerGroup>| self.node.pools.is_current(own.group());
+            self.servers.borrow_mut().retain(|_, own| is_current(own));
         }
         view
+    }
+
+    /// This worker's share of a pool.
+    fn servers(&self, pool: &Arc<Group>) -> Rc<WorkerGroup> {
+        let mut servers = self.servers.borrow_mut();
+        match servers.get(pool.name()) {
+            Some(own) if Arc::ptr_eq(own.group(), pool) => Rc::clone(own),
+            _ => {
+                let own = WorkerGroup::new(pool, &self.context);
+                servers.insert(pool.name().to_owned(), Rc::clone(&own));
+                own
+            }
+        }
     }
 
     /// Answers a dispatcher's health check: 503 stops new requests.
@@ -155,6 +176,12 @@ impl Handler for NodeHandler {
         let slow = SlowRequest { handler: self, catalog, worker_index, remotes, site, route };
         match request.method {
             Method::Get | Method::Head => slow.get(request, exchange, &found?.1).await,
+            _ if request.path != b"*"
+                && let Some(pool) = slow.route.pool() =>
+            {
+                found?;
+                slow.pass_what_is_no_file(request, exchange, pool).await
+            }
             Method::Options => {
                 let mut reply = exchange.reply.write();
                 reply.start(204);

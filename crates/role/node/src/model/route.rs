@@ -15,6 +15,8 @@ use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 use crate::disk::{DiskError, Root, check_root};
 use crate::model::hosts::Hosts;
 use crate::model::origin_backend::OriginBackend;
+use crate::model::pool_backend::PoolBackend;
+use crate::model::pools::PoolMap;
 use crate::model::purges::Purges;
 
 /// Seed of the hash, the same on all nodes.
@@ -88,6 +90,7 @@ pub(crate) struct Route {
 pub(crate) enum Backend {
     Folder(FolderBackend),
     Origin(OriginBackend),
+    Pool(PoolBackend),
 }
 
 /// A folder of files, as its operator configured it.
@@ -103,6 +106,8 @@ pub(crate) struct FolderBackend {
     dotfiles: bool,
     pub(crate) symlinks: Symlinks,
     pub(crate) precompressed: bool,
+    /// What answers for all that is no file.
+    pub(crate) pool: Option<PoolBackend>,
 }
 
 /// The paths of a site's routes, in the order in which they are matched.
@@ -131,6 +136,7 @@ pub(crate) struct RouteSpec<'a> {
     pub(crate) backend: &'a BackendConfig,
     /// Whether no other route has origins.
     pub(crate) is_alone: bool,
+    pub(crate) pools: &'a PoolMap,
 }
 
 impl Route {
@@ -183,7 +189,7 @@ impl Route {
     pub(crate) fn folder(&self) -> Option<&FolderBackend> {
         match &self.backend {
             Backend::Folder(folder) => Some(folder),
-            Backend::Origin(_) => None,
+            Backend::Origin(_) | Backend::Pool(_) => None,
         }
     }
 
@@ -191,7 +197,16 @@ impl Route {
     pub(crate) fn origin(&self) -> Option<&OriginBackend> {
         match &self.backend {
             Backend::Origin(origin) => Some(origin),
-            Backend::Folder(_) => None,
+            Backend::Folder(_) | Backend::Pool(_) => None,
+        }
+    }
+
+    /// The pool that answers, or that answers for all that is no file.
+    pub(crate) fn pool(&self) -> Option<&PoolBackend> {
+        match &self.backend {
+            Backend::Pool(pool) => Some(pool),
+            Backend::Folder(folder) => folder.pool.as_ref(),
+            Backend::Origin(_) => None,
         }
     }
 
@@ -243,7 +258,7 @@ impl Route {
     pub(crate) fn reading(&self) -> Reading {
         match &self.backend {
             Backend::Folder(_) => Reading::Files,
-            Backend::Origin(_) => Reading::Origins,
+            Backend::Origin(_) | Backend::Pool(_) => Reading::Origins,
         }
     }
 
@@ -254,7 +269,7 @@ impl Route {
         }
         let queries = match &self.backend {
             Backend::Folder(_) => Queries::DoNot,
-            Backend::Origin(_) => Queries::Matter,
+            Backend::Origin(_) | Backend::Pool(_) => Queries::Matter,
         };
         let place = path::place(target);
         known.of_target(&String::from_utf8_lossy(&place), queries, |host| {
@@ -340,9 +355,15 @@ impl RouteSpec<'_> {
 
 impl Backend {
     fn new(of: &RouteSpec<'_>) -> Result<Self, SiteError> {
-        Ok(match of.backend.origins.is_empty() {
-            true => Self::Folder(FolderBackend::new(of.backend)?),
-            false => Self::Origin(OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?),
+        if !of.backend.origins.is_empty() {
+            let origin = OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?;
+            return Ok(Self::Origin(origin));
+        }
+        let headers: Vec<_> = fields(&of.site.headers, of.headers).collect();
+        let pool = PoolBackend::new(of.backend, of.pools, &headers);
+        Ok(match (pool, &of.backend.root) {
+            (Some(pool), None) => Self::Pool(pool),
+            (pool, _) => Self::Folder(FolderBackend::new(of.backend, pool)?),
         })
     }
 
@@ -351,6 +372,7 @@ impl Backend {
     fn key(&self, of: &RouteSpec<'_>) -> Vec<u8> {
         match self {
             Self::Origin(origin) => origin.key().to_vec(),
+            Self::Pool(pool) => format!("pool {}", pool.group.name()).into_bytes(),
             Self::Folder(folder) if folder.placement == ContentPlacement::Partition => {
                 format!("part of {}{}", of.site.hosts.join(" "), of.at()).into_bytes()
             }
@@ -360,7 +382,7 @@ impl Backend {
 }
 
 impl FolderBackend {
-    fn new(config: &BackendConfig) -> Result<Self, SiteError> {
+    fn new(config: &BackendConfig, pool: Option<PoolBackend>) -> Result<Self, SiteError> {
         let root = config.root.clone().unwrap_or_default();
         check_root(&root).map_err(|cause| SiteError::Root { root: root.clone(), cause })?;
         let page = |page: &String| {
@@ -376,6 +398,7 @@ impl FolderBackend {
             dotfiles: config.dotfiles,
             symlinks: config.symlinks,
             precompressed: config.precompressed,
+            pool,
         })
     }
 

@@ -8,6 +8,7 @@ use skep_http::path::{self, Path, Reading};
 use skep_http::{Host, Reject};
 
 use crate::model::hosts::Hosts;
+use crate::model::pools::PoolMap;
 use crate::model::purges::Purges;
 use crate::model::route::{Route, RoutePaths, RouteSpec, SiteError};
 
@@ -24,6 +25,8 @@ pub(crate) struct Site {
     error_pages: BTreeMap<u16, Page>,
     redirects: Vec<Redirect>,
     pub(crate) purges: Arc<Purges>,
+    /// Its first host name, unless that is a pattern.
+    pub(crate) name: Option<Box<[u8]>>,
 }
 
 /// The body of replies with some status.
@@ -51,6 +54,7 @@ impl Site {
             error_pages: BTreeMap::new(),
             redirects: config.redirects.iter().map(Redirect::new).collect(),
             purges: Arc::clone(purges),
+            name: name(config),
         };
         for (status, path) in &config.error_pages {
             let page = site.page_at(path)?;
@@ -81,7 +85,7 @@ impl Site {
         };
         let (route, path) = found;
         // A folder reads names as they are.
-        let is_loose = route.reading() == Reading::Origins;
+        let is_loose = route.reading() == Reading::Origins || route.pool().is_some();
         match path.loosest_place().filter(|_| is_loose) {
             Some(loosest) if !Arc::ptr_eq(route, self.route_of(&loosest)) => {
                 Err(Reject::PATH_TWO_ROUTES)
@@ -138,6 +142,11 @@ impl Site {
     }
 }
 
+fn name(config: &SiteConfig) -> Option<Box<[u8]>> {
+    let first = config.hosts.first().filter(|host| !host.contains('*'))?;
+    Some(first.as_bytes().into())
+}
+
 /// A redirect: the places it applies to, and its target.
 #[derive(Debug)]
 struct Redirect {
@@ -189,8 +198,18 @@ pub(crate) struct SiteSet {
 }
 
 impl SiteSet {
-    /// Compiles the sites of a config, and checks that their roots exist.
+    /// Sites without pools: see [`SiteSet::with_pools`].
+    #[cfg(test)]
     pub(crate) fn new(configs: &[SiteConfig], purges: &Arc<Purges>) -> Result<Self, SiteError> {
+        Self::with_pools(configs, &PoolMap::new(), purges)
+    }
+
+    /// Compiles the sites of a config, and checks that their roots exist.
+    pub(crate) fn with_pools(
+        configs: &[SiteConfig],
+        pools: &PoolMap,
+        purges: &Arc<Purges>,
+    ) -> Result<Self, SiteError> {
         let hosts = Arc::new(Hosts::new(configs));
         let backends = configs.iter().flat_map(SiteConfig::backends);
         let is_alone = backends.filter(|backend| !backend.origins.is_empty()).count() == 1;
@@ -202,7 +221,7 @@ impl SiteSet {
         let mut sites = Vec::with_capacity(configs.len());
         for (site_index, site) in configs.iter().enumerate() {
             let paths = RoutePaths::new(site);
-            let (routes, default) = routes_of((site_index, site), &paths, is_alone);
+            let (routes, default) = routes_of((site_index, site), &paths, is_alone, pools);
             let routes = routes.map(&mut route).collect::<Result<_, SiteError>>()?;
             let routes = (routes, route(default)?);
             sites.push(Arc::new(Site::new(site, paths, routes, purges)?));
@@ -236,10 +255,20 @@ fn routes_of<'a>(
     (site_index, site): (usize, &'a SiteConfig),
     paths: &Arc<RoutePaths>,
     is_alone: bool,
+    pools: &'a PoolMap,
 ) -> (impl Iterator<Item = RouteSpec<'a>>, RouteSpec<'a>) {
     let (paths, index, backend) = (Arc::clone(paths), site.routes.len(), &site.backend);
-    let default =
-        RouteSpec { site, site_index, path: None, paths, index, headers: &[], backend, is_alone };
+    let default = RouteSpec {
+        site,
+        site_index,
+        path: None,
+        paths,
+        index,
+        headers: &[],
+        backend,
+        is_alone,
+        pools,
+    };
     let template = default.clone();
     let routes = site.routes.iter().enumerate().map(move |(index, route)| RouteSpec {
         path: Some(&route.path),

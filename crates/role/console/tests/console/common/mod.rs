@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, PurgeOutcome, Purged,
-    PurgedNode, Role, ServiceStatus, Token, Traffic,
+    NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus, PurgeOutcome,
+    Purged, PurgedNode, Role, ServerStatus, ServiceStatus, Token, Traffic,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 
@@ -83,6 +83,26 @@ pub fn node(name: &str, port: u16) -> NodeStatus {
     }
 }
 
+pub fn server(name: &str) -> ServerStatus {
+    ServerStatus {
+        name: name.into(),
+        pool: "app".into(),
+        address: std::net::SocketAddr::from(([127, 0, 0, 1], 9000)).into(),
+        state: NodeState::Up,
+        reason: None,
+        since_ms: 1_000,
+        weight: 1,
+        share_permille: 1000,
+        connections: 0,
+        connections_max: 5,
+        tunnels: 0,
+        requests_total: 10,
+        failures_total: 0,
+        bytes_total: 1_000,
+        latency_us: 400,
+    }
+}
+
 impl Control for Fake {
     fn status(&self) -> ProcessStatus {
         ProcessStatus {
@@ -108,6 +128,13 @@ impl Control for Fake {
             direct: None,
             cache: None,
             loads: Vec::new(),
+            pools: vec![PoolStatus {
+                name: "app".into(),
+                policy: "random".into(),
+                queued_requests: 0,
+                refused_total: 0,
+                servers: vec![server("node-1")],
+            }],
             services: vec![ServiceStatus {
                 name: "web".into(),
                 listen: vec![([127, 0, 0, 1], 80).into()],
@@ -121,6 +148,14 @@ impl Control for Fake {
     fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
         let what = format!("drain {name} of {service:?}");
         self.change(what, name, |node| node.state = NodeState::Draining)
+    }
+
+    fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
+        self.change(format!("drain {name} of pool {pool}"), name, |_| ())
+    }
+
+    fn resume_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
+        self.change(format!("resume {name} of pool {pool}"), name, |_| ())
     }
 
     fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {

@@ -38,6 +38,9 @@ impl SlowRequest<'_> {
                         SendOutcome::Failed(error) => error,
                     }
                 }
+                Ok(Located::NeedsSlash | Located::Directory) if let Some(pool) = &folder.pool => {
+                    return self.pass_what_is_no_file(request, exchange, pool).await;
+                }
                 Ok(Located::NeedsSlash) => return self.add_slash(request, exchange, path),
                 Ok(Located::Directory) => return self.list(request, exchange, key).await,
                 Err(error) => error,
@@ -46,6 +49,11 @@ impl SlowRequest<'_> {
                 failed = error;
                 break;
             }
+        }
+        if failed == DiskError::NotFound.into()
+            && let Some(pool) = &folder.pool
+        {
+            return self.pass_what_is_no_file(request, exchange, pool).await;
         }
         if failed == DiskError::NotFound.into()
             && let Some(page) = folder.spa_fallback.as_deref()

@@ -26,6 +26,7 @@ impl SlowRequest<'_> {
         }
         match &self.route.backend {
             Backend::Folder(folder) => self.get_file(request, exchange, folder, path).await,
+            Backend::Pool(pool) => self.pass_to_pool(request, exchange, pool, path).await,
             Backend::Origin(origin) => self.get_of_origin(request, exchange, origin, path).await,
         }
     }

@@ -87,6 +87,8 @@ impl SlowRequest<'_> {
         page: &[u8],
     ) -> Option<(Arc<Resource>, Option<File>)> {
         match &route.backend {
+            // Its pages are its own.
+            Backend::Pool(_) => None,
             Backend::Origin(origin) => Some((self.kept(route, origin, page).await?, None)),
             Backend::Folder(folder) => match self.located(route, folder, page).await.ok()? {
                 Located::Resource(resource, file) => Some((resource, file)),

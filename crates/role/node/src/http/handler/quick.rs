@@ -100,6 +100,8 @@ pub(super) fn borrowed_key<'a>(
             let target = request.target.as_bytes();
             target.starts_with(b"/").then_some(target)
         }
+        // Nothing of it is in memory.
+        (Backend::Pool(_), _) => None,
         _ => Some(path),
     }
 }

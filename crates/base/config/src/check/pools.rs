@@ -1,0 +1,227 @@
+//! Contradictions of pools, and of the routes that lead to them.
+
+use skep_units::did_you_mean;
+
+use super::Step::{Key, Nth};
+use super::sites::backends;
+use super::{Conflict, ms, unique_rows};
+use crate::error::ErrorKind;
+use crate::gateways::{AjpConfig, FcgiConfig};
+use crate::pools::ForwardConfig;
+use crate::schema::{BackendConfig, Config};
+use crate::words::{PoolProtocol, SameSite, ScriptWord, StickyBy};
+
+/// Fields that are written anew for each request, or that belong to a hop.
+const WRITTEN: &[&str] = &[
+    "expect",
+    "forwarded",
+    "host",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+];
+
+pub(super) fn pools_have_names_of_their_own(config: &Config, clashes: &mut Vec<Conflict>) {
+    unique_rows(&config.pools, clashes);
+}
+
+pub(super) fn servers_are_told_apart(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        for (j, server) in pool.servers.iter().enumerate() {
+            let at = |key| [Key("pool"), Nth(i), Key("server"), Nth(j), Key(key)];
+            let earlier = &pool.servers[..j];
+            if earlier.iter().any(|it| it.name == server.name) {
+                let found = format!("a second {:?}", server.name);
+                let clash = Conflict::new(&at("name"), "each server with a name of its own", found);
+                clashes.push(clash.kind(ErrorKind::Duplicate));
+            }
+            if let Some(other) = earlier.iter().find(|it| it.address == server.address) {
+                let found = format!("that of server {:?}", other.name);
+                let clash = Conflict::new(&at("address"), "an address of its own", found);
+                clashes.push(clash.kind(ErrorKind::Duplicate));
+            }
+            if !server.address.is_specified() {
+                let expected = "an address that nodes can connect to";
+                let found = format!("\"{}\"", server.address);
+                clashes.push(Conflict::new(&at("address"), expected, found));
+            }
+        }
+    }
+}
+
+/// Tables of a protocol that the pool does not speak.
+pub(super) fn protocols_have_their_tables(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let others = [
+            ("fastcgi", PoolProtocol::Fcgi, pool.fastcgi != FcgiConfig::default()),
+            ("ajp", PoolProtocol::Ajp, pool.ajp != AjpConfig::default()),
+        ];
+        for (key, _, _) in others.iter().filter(|(_, it, set)| *set && *it != pool.protocol) {
+            let at = [Key("pool"), Nth(i), Key(key)];
+            let expected = format!("no `{key}`, because protocol is \"{}\"", pool.protocol);
+            let clash = Conflict::new(&at, expected, "one");
+            clashes.push(clash.hint(format!("it is for `protocol = \"{key}\"`")));
+        }
+    }
+}
+
+pub(super) fn scripts_have_a_place(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let (fastcgi, script) = (&pool.fastcgi, pool.fastcgi.script);
+        let at = |key| [Key("pool"), Nth(i), Key("fastcgi"), Key(key)];
+        if pool.protocol == PoolProtocol::Fcgi
+            && fastcgi.root.is_none()
+            && script != ScriptWord::Below
+        {
+            let at = [Key("pool"), Nth(i), Key("protocol")];
+            let clash = Conflict::new(&at, "`root` in [pool.fastcgi]", "none");
+            let how =
+                "the folder of the scripts, as the application sees it; or script = \"below\"";
+            clashes.push(clash.hint(how.to_owned()));
+        }
+        if fastcgi.root.as_ref().is_some_and(|root| root.is_relative()) {
+            let expected = "an absolute path, as the application sees it";
+            clashes.push(Conflict::new(&at("root"), expected, "a relative one"));
+        }
+        if !fastcgi.extension.starts_with('.') || fastcgi.extension.len() < 2 {
+            let found = format!("{:?}", fastcgi.extension);
+            clashes.push(Conflict::new(&at("extension"), "a dot and letters", found));
+        }
+        if fastcgi.mount.is_some() && script != ScriptWord::Below {
+            let expected = "no `mount`, because it is for script = \"below\"";
+            clashes.push(Conflict::new(&at("mount"), expected, "one"));
+        }
+    }
+}
+
+/// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
+pub(super) fn ajp_beyond_this_machine_has_a_secret(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let is_open = pool.protocol == PoolProtocol::Ajp && pool.ajp.secret_file.is_none();
+        for (j, server) in pool.servers.iter().enumerate().filter(|_| is_open) {
+            if !server.address.is_local() {
+                let at = [Key("pool"), Nth(i), Key("server"), Nth(j), Key("address")];
+                let expected = "an address of this machine, because there is no secret";
+                let clash = Conflict::new(&at, expected, format!("\"{}\"", server.address));
+                clashes.push(clash.hint("set `secret_file` in [pool.ajp]".to_owned()));
+            }
+        }
+    }
+}
+
+pub(super) fn checks_of_servers_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let health = &pool.health;
+        if health.timeout_ms > health.interval_ms {
+            let at = [Key("pool"), Nth(i), Key("health"), Key("timeout_ms")];
+            let expected = format!("at most interval_ms ({})", ms(health.interval_ms));
+            clashes.push(Conflict::new(&at, expected, ms(health.timeout_ms)));
+        }
+    }
+}
+
+pub(super) fn sessions_can_be_told(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let sticky = &pool.sticky;
+        let mut demand = |key, expected: &str, found: &str| {
+            let at = [Key("pool"), Nth(i), Key("sticky"), Key(key)];
+            clashes.push(Conflict::new(&at, expected, found));
+        };
+        match sticky.by {
+            StickyBy::CookieHash if sticky.cookie.is_none() => {
+                demand("by", "`cookie` beside \"cookie-hash\"", "none");
+            }
+            StickyBy::FieldHash if sticky.field.is_none() => {
+                demand("by", "`field` beside \"field-hash\"", "none");
+            }
+            StickyBy::Cookie if sticky.same_site == SameSite::None && !sticky.secure => {
+                // Browsers drop it.
+                demand("same_site", "`secure = true` beside \"none\"", "secure = false");
+            }
+            _ => {}
+        }
+    }
+}
+
+pub(super) fn routes_know_their_pools(config: &Config, clashes: &mut Vec<Conflict>) {
+    let names = || config.pools.iter().map(|pool| pool.name.as_str());
+    for (at, backend) in backends(config) {
+        let Some(name) = &backend.pool else { continue };
+        if !names().any(|known| known == name) {
+            let at = [&*at, &[Key("pool")]].concat();
+            let clash = Conflict::new(&at, "the name of a [[pool]]", format!("{name:?}"));
+            let how = did_you_mean(name, names())
+                .or_else(|| config.pools.is_empty().then(|| "there is no [[pool]]".to_owned()));
+            clashes.push(clash.hint(how));
+        }
+    }
+}
+
+/// What only pools have.
+pub(super) fn others_are_not_forwarded(config: &Config, clashes: &mut Vec<Conflict>) {
+    let is_idle = |it: &BackendConfig| it.pool.is_none() && it.forward != ForwardConfig::default();
+    for (at, _) in backends(config).filter(|(_, backend)| is_idle(backend)) {
+        let at = [&*at, &[Key("forward")]].concat();
+        let clash = Conflict::new(&at, "no `forward`, because there is no `pool`", "one");
+        clashes.push(clash.hint("it is for `pool` of the same route or site".to_owned()));
+    }
+}
+
+/// What files and pools can't have both.
+pub(super) fn what_is_no_file_goes_to_the_pool(config: &Config, clashes: &mut Vec<Conflict>) {
+    let both = |it: &BackendConfig| it.pool.is_some() && it.root.is_some();
+    for (at, backend) in backends(config).filter(|(_, backend)| both(backend)) {
+        let set = [("listing", backend.listing), ("spa_fallback", backend.spa_fallback.is_some())];
+        for (key, _) in set.into_iter().filter(|(_, is_set)| *is_set) {
+            let at = [&*at, &[Key(key)]].concat();
+            let expected = format!("no `{key}`, because what is no file goes to `pool`");
+            clashes.push(Conflict::new(&at, expected, "one"));
+        }
+    }
+}
+
+/// A prefix that not all paths of the route have could not be cut off them.
+pub(super) fn prefixes_are_there(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (at, backend) in backends(config) {
+        let Some(prefix) = &backend.forward.strip_prefix else { continue };
+        let path = match at[..] {
+            [_, Nth(site), _, Nth(route)] => &*config.sites[site].routes[route].path,
+            _ => "*",
+        };
+        let literal = path.split('*').next().unwrap_or(path);
+        let rest = literal.strip_prefix(prefix.trim_end_matches('/'));
+        if !rest.is_some_and(|rest| rest.starts_with('/') || path == literal && rest.is_empty()) {
+            let at = [&*at, &[Key("forward"), Key("strip_prefix")]].concat();
+            let expected = "a beginning, up to a `/`, of all paths of the route";
+            let found = format!("{prefix:?} of {path:?}");
+            let clash = Conflict::new(&at, expected, found);
+            clashes
+                .push(clash.hint("path = \"/app/*\" goes with strip_prefix = \"/app\"".to_owned()));
+        }
+    }
+}
+
+pub(super) fn written_fields_are_not_set(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (at, backend) in backends(config) {
+        let forward = &backend.forward;
+        let set = forward.request_headers.iter().map(|(name, _)| ("request_headers", name));
+        let removed = forward.request_headers_removed.iter();
+        let removed = removed.map(|name| ("request_headers_removed", name));
+        for (key, name) in set.chain(removed) {
+            if WRITTEN.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+                let at = [&*at, &[Key("forward"), Key(key)]].concat();
+                let clash = Conflict::new(
+                    &at,
+                    "fields that nodes do not write themselves",
+                    format!("{name:?}"),
+                );
+                let how = match name.eq_ignore_ascii_case("host") {
+                    true => "`host` sets it",
+                    false => "they say who the client is, and which way it came",
+                };
+                clashes.push(clash.hint(how.to_owned()));
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! The settings of pools whose servers speak FastCGI or AJP: a part of the settings table.
+
+use std::path::PathBuf;
+
+use skep_units::{KIB, MIB};
+
+use crate::kind::{Form, Kind, bytes, word};
+use crate::table::table;
+use crate::words::ScriptWord;
+
+table! {
+    /// What FastCGI applications such as php-fpm are told beside a request. Only with
+    /// `protocol = "fastcgi"`.
+    FcgiConfig at "fastcgi" {
+        /// Folder of the scripts, as the application sees it: DOCUMENT_ROOT, and the beginning of
+        /// SCRIPT_FILENAME. It need not exist on this machine.
+        root: Option<PathBuf> = None => Kind::Text(Form::Path), live;
+        /// Which script runs. `extension`: the path names it, up to the first segment that ends with
+        /// `extension`; what follows is PATH_INFO. `always`: `index` for every path, as front
+        /// controllers have it. `below`: none, all of the path below `mount` is PATH_INFO.
+        script: ScriptWord = ScriptWord::Extension => word(ScriptWord::WORDS), live;
+        /// What a script ends with, with its dot.
+        extension: String = ".php".into() => Kind::Text(Form::FileName), live;
+        /// Script of paths that end with a slash; with `script = "always"` that of all.
+        index: String = "index.php".into() => Kind::Text(Form::FileName), live;
+        /// Path at which the application begins, for `script = "below"`; unset, it is the root.
+        mount: Option<String> = None => Kind::Text(Form::UrlPath), live;
+        /// Further parameters, in place of those of the same name, such as
+        /// `{ APP_ENV = "prod" }`.
+        params: Vec<(String, String)> = Vec::new() => Kind::Params, live;
+        /// Whether connections are kept for further requests. Each keeps a worker of php-fpm, which then
+        /// serves nobody else: only if there are more workers than connections of all nodes.
+        keep_conn: bool = false => Kind::Switch, live;
+        /// Most of a body of unknown length that is received before the request is passed on, since
+        /// FastCGI tells the length first. Over it: 411.
+        collect_bytes_max: u64 = 64 * KIB => bytes(0..=16 * MIB), live;
+    }
+}
+
+table! {
+    /// What servlet engines such as Tomcat are told beside a request. Only with `protocol = "ajp"`.
+    AjpConfig at "ajp" {
+        /// File whose only line is the `secret` of the server's Connector, not readable by everybody.
+        /// Required if a server is not on this machine: whoever reaches an AJP port may say who
+        /// the client is.
+        secret_file: Option<PathBuf> = None => Kind::Text(Form::Path), live;
+        /// Size of a packet: the same value as the Connector's `packetSize`. It bounds the head of a
+        /// request and of a reply.
+        packet_bytes_max: u64 = 8 * KIB => bytes(8 * KIB..=64 * KIB), live;
+    }
+}

@@ -1,0 +1,175 @@
+//! The settings of pools, and of routes that lead to them: a part of the settings table.
+
+use skep_units::{ServerAddress, WEIGHT_MAX};
+
+use crate::gateways::{AjpConfig, FcgiConfig};
+use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, count, ms, number, word};
+use crate::number::Unit;
+use crate::section::Row;
+use crate::table::table;
+use crate::words::{POLICY_NAMES, PoolProtocol, SameSite, StickyBy};
+
+table! {
+    /// A pool: the servers of an application, of which each request goes to one. Routes and sites
+    /// lead to it by its name (`pool = "app"`). Every node watches the servers of its pools and
+    /// counts their requests for itself.
+    PoolConfig at "pool" {
+        /// Its name, for routes, logs and metrics.
+        name: String => Kind::Text(Form::Name), live;
+        /// What its servers speak.
+        protocol: PoolProtocol = PoolProtocol::Http
+            => word(PoolProtocol::WORDS), live;
+        /// How the server is chosen; the names are those of a service's `policy`.
+        policy: String = "least-outstanding".into() => word(POLICY_NAMES), live;
+        /// Whether Forwarded and X-Forwarded-* of clients are believed and extended. Only behind
+        /// another proxy; else clients can lie about their address. Those of the cluster's own
+        /// dispatchers are believed anyway, if they have an `address`.
+        trust_forwarded: bool = false => Kind::Switch, live;
+        /// Other servers that an idempotent request without a body is tried on after its first
+        /// failed. 0 is none.
+        retries_max: u32 = 2 => count(0..=10), live;
+        /// Retries in a second, as a share of the pool's requests.
+        retry_budget_percent: u32 = 20 => number(Unit::Percent, 0..=100), live;
+        /// Time to connect to a server; over it the next one is tried.
+        connect_timeout_ms: u64 = 1000 => ms(1..=MINUTE_MS), live;
+        /// Time from the end of a request to the head of the response; over it the client gets 504.
+        /// Long polls need more than they wait.
+        response_timeout_ms: u64 = MINUTE_MS => ms(1..=HOUR_MS), live;
+        /// Time without a byte of a response that has begun, or without a byte of a request that the
+        /// server takes. A response of type `text/event-stream` has `tunnel_idle_ms`.
+        stall_timeout_ms: u64 = MINUTE_MS => ms(1..=HOUR_MS), live;
+        /// Time in which neither side of an upgraded connection, such as a WebSocket, sends anything;
+        /// then it is closed.
+        tunnel_idle_ms: u64 = HOUR_MS => ms(1000..=24 * HOUR_MS), live;
+        /// Time that an unused connection to a server is kept: less than the server keeps it (Node.js
+        /// 5 s, Tomcat 20 s), so that no request meets a closing one.
+        idle_ms: u64 = 4000 => ms(1..=HOUR_MS), live;
+        /// Requests that wait while all servers have `connections_max`. Over it: 503.
+        queue_max: u32 = 1024 => count(0..=1_048_576), live;
+        /// Time that a request waits for a server, at most; then 503.
+        queue_timeout_ms: u64 = 10_000 => ms(1..=HOUR_MS), live;
+    }
+    tables {
+        /// How servers are watched.
+        health: PoolHealthConfig, live;
+        /// How the requests of a session stay at one server.
+        sticky: StickyConfig, live;
+        /// FastCGI.
+        fastcgi: FcgiConfig, live;
+        /// AJP.
+        ajp: AjpConfig, live;
+        /// The servers. A pool without any answers 503.
+        servers: Vec<ServerConfig>, live;
+    }
+}
+
+table! {
+    /// A server of a pool.
+    ServerConfig at "server" {
+        /// Its name, for commands, logs and metrics.
+        name: String => Kind::Text(Form::Name), live;
+        /// Where nodes connect to it: an IP address and a port, or a Unix socket
+        /// (`"unix:/run/php/php8.2-fpm.sock"`), for which `machine.groups` may be needed.
+        address: ServerAddress => Kind::ServerAddress, live;
+        /// Its share of the work under weighted policies, against the other servers' weights.
+        weight: u32 = 1 => count(1..=WEIGHT_MAX as u64), live;
+        /// Requests and upgraded connections that one node has there at a time. More wait in the
+        /// pool's queue. With several nodes, give each its share of what the server can do.
+        connections_max: u32 = 256 => count(1..=65_536), live;
+    }
+}
+
+table! {
+    /// How nodes watch the servers of a pool.
+    PoolHealthConfig at "health" {
+        /// Path that checks ask for. Unset, a server that takes a connection is good (`http`), that
+        /// answers GET_VALUES (`fastcgi`), or CPING and `OPTIONS *` with the secret (`ajp`). For
+        /// php-fpm it is its `ping.path`. An answer of
+        /// 503 whose body has the word `draining` takes the server out without calling it down.
+        path: Option<String> = None => Kind::Text(Form::UrlPath), live;
+        /// Field Host of checks; unset, it is the server's address.
+        host: Option<String> = None => Kind::Text(Form::Authority), live;
+        /// Status of a good check.
+        expect_status: u16 = 200 => number(Unit::Status, 100..=599), live;
+        /// Time from the start of one check of a server to that of the next.
+        interval_ms: u64 = 2000 => ms(50..=HOUR_MS), live;
+        /// Time for the response; at most `interval_ms`.
+        timeout_ms: u64 = 2000 => ms(10..=HOUR_MS), live;
+        /// Good checks in a row that bring a server back.
+        rise: u32 = 2 => count(1..=100), live;
+        /// Failed checks in a row that take a server out.
+        fall: u32 = 3 => count(1..=100), live;
+        /// Time in which a server that came back grows to its full share. 0 is at once.
+        slow_start_ms: u64 = 0 => ms(0..=HOUR_MS), live;
+        /// Failed requests in a row that take a server out without waiting for checks: a connection
+        /// that can't be made, or ends before a response. A refused one does so at once.
+        passive_failures_max: u32 = 3 => count(1..=1000), live;
+        /// Servers that may be out at a time for requests that failed, as a share of the pool: at
+        /// least one, never the last that is up. 0 takes none out but for refused connections.
+        ejected_max_percent: u32 = 50 => number(Unit::Percent, 0..=100), live;
+    }
+}
+
+table! {
+    /// How the requests of a session stay at one server, as long as it is up. No node stores
+    /// anything about a session, so any of them finds its server.
+    StickyConfig at "sticky" {
+        /// How a request tells its server. `cookie`: by a cookie that nodes insert, and that servers
+        /// do not see. `route`: by the server's name behind the id that the application gives the
+        /// session, as in `JSESSIONID=ID.NAME`, which Tomcat does where `jvmRoute` is the name.
+        /// `cookie-hash`, `field-hash`: by the hash of the value of `cookie` or `field`.
+        by: StickyBy = StickyBy::Off
+            => Kind::Word { known: StickyBy::WORDS, later: &[] }, live;
+        /// Name of the cookie; unset, it is `skep-` and the pool's name under `by = "cookie"`, and
+        /// `JSESSIONID` under `by = "route"`.
+        cookie: Option<String> = None => Kind::Text(Form::Name), live;
+        /// Parameter of paths in which a session is looked for first, under `by = "route"`.
+        path_parameter: String = "jsessionid".into() => Kind::Text(Form::Name), live;
+        /// Field under `by = "field-hash"`.
+        field: Option<String> = None => Kind::Text(Form::FieldName), live;
+        /// Path of the inserted cookie.
+        path: String = "/".into() => Kind::Text(Form::UrlPath), live;
+        /// Whether clients send the inserted cookie by https only.
+        secure: bool = false => Kind::Switch, live;
+        /// Which requests from other sites have the inserted cookie.
+        same_site: SameSite = SameSite::Lax
+            => Kind::Word { known: SameSite::WORDS, later: &[] }, live;
+    }
+}
+
+table! {
+    /// How requests go to `pool`, and responses come back.
+    ForwardConfig at "forward" {
+        /// What is cut off the beginning of the path: with `"/app"`, `/app/x` is asked for as `/x`.
+        /// All paths of the route must begin so.
+        strip_prefix: Option<String> = None => Kind::Text(Form::UrlPath), live;
+        /// What is put before the path then.
+        add_prefix: Option<String> = None => Kind::Text(Form::UrlPath), live;
+        /// Field Host of requests; unset, it is the client's.
+        host: Option<String> = None => Kind::Text(Form::Authority), live;
+        /// Methods that may pass, such as `["GET", "HEAD"]`; others get 405. Empty is all but
+        /// TRACE.
+        methods: Vec<String> = Vec::new() => Kind::Texts(Form::Method), live;
+        /// Fields that requests get, in place of those of the same name.
+        request_headers: Vec<(String, String)> = Vec::new() => Kind::Headers, live;
+        /// Fields that requests lose.
+        request_headers_removed: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;
+        /// Fields that responses lose. `headers` of the route and site take the place of those of the
+        /// same name.
+        response_headers_removed: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;
+        /// Whether connections may be upgraded, to WebSockets for instance; never to h2c.
+        upgrade: bool = true => Kind::Switch, live;
+    }
+}
+
+impl Row for PoolConfig {
+    fn row_name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Row for ServerConfig {
+    fn row_name(&self) -> &str {
+        &self.name
+    }
+}

@@ -1,0 +1,166 @@
+//! Pools: what is refused of them, and of what leads to them.
+
+use skep_config::Config;
+
+use crate::errors::{BASE, only};
+
+#[test]
+fn pools_have_what_their_protocol_needs() {
+    let pool = |protocol: &str, lines: &str, address: &str| {
+        format!(
+            "{BASE}[[site.route]]\npath = '/app/*'\npool = 'app'\n[[pool]]\nname = 'app'\n\
+             protocol = '{protocol}'\n{lines}\n[[pool.server]]\nname = 's1'\naddress = '{address}'\n"
+        )
+    };
+    let php = "unix:/run/php/php8.2-fpm.sock";
+    let fastcgi = "[pool.fastcgi]\nroot = '/srv/app'\nparams = { APP_ENV = 'prod' }";
+    let ajp = "[pool.ajp]\nsecret_file = 'secret'\npacket_bytes_max = '16KiB'";
+    for text in [
+        pool("fastcgi", fastcgi, php),
+        pool("fastcgi", "[pool.fastcgi]\nscript = 'below'\nmount = '/app'", "10.0.0.1:9000"),
+        pool("ajp", ajp, "10.0.0.1:8009"),
+        pool("ajp", "", "[::1]:8009"),
+        pool("http", "", "unix:/run/app.sock"),
+    ] {
+        let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
+    }
+    let cases = [
+        (
+            pool("fastcgi", "", php),
+            "11:12 Contradiction pool.protocol / `root` in [pool.fastcgi] / none / the folder of the \
+             scripts, as the application sees it; or script = \"below\"",
+        ),
+        (
+            pool("fastcgi", "[pool.fastcgi]\nroot = 'app'", php),
+            "13:8 Contradiction pool.fastcgi.root / an absolute path, as the application sees it / a \
+             relative one / -",
+        ),
+        (
+            pool("fastcgi", "[pool.fastcgi]\nroot = '/a'\nextension = 'php'", php),
+            "14:13 Contradiction pool.fastcgi.extension / a dot and letters / \"php\" / -",
+        ),
+        (
+            pool("fastcgi", "[pool.fastcgi]\nroot = '/a'\nparams = { 'X-A' = 'b' }", php),
+            "14:12 WrongType pool.fastcgi.params / the name of a parameter / \"X-A\" / names of \
+             parameters are letters, digits and `_`",
+        ),
+        (
+            pool("http", fastcgi, php),
+            "12:1 Contradiction pool.fastcgi / no `fastcgi`, because protocol is \"http\" / one / it is \
+             for `protocol = \"fastcgi\"`",
+        ),
+        (
+            pool("ajp", "", "10.0.0.1:8009"),
+            "15:11 Contradiction pool.server.address / an address of this machine, because there is \
+             no secret / \"10.0.0.1:8009\" / set `secret_file` in [pool.ajp]",
+        ),
+        (
+            pool("http", "", "unix:run/app.sock"),
+            "15:11 WrongType pool.server.address / an address \"IP:PORT\" or \"unix:/PATH\" / \
+             \"unix:run/app.sock\" / the path begins with /",
+        ),
+        (
+            pool("http", "", "/run/app.sock"),
+            "15:11 WrongType pool.server.address / an address \"IP:PORT\" or \"unix:/PATH\" / \
+             \"/run/app.sock\" / write \"unix:/run/app.sock\" for a socket",
+        ),
+    ];
+    for (text, told) in cases {
+        assert_eq!(only(&text), told, "{text}");
+    }
+}
+
+#[test]
+fn pools_and_what_leads_to_them_fit_together() {
+    let pool = "[[pool]]\nname = 'app'\n[[pool.server]]\nname = 's1'\naddress = '10.0.0.1:80'\n";
+    let to = |lines: &str| {
+        format!("{BASE}[[site.route]]\npath = '/app/*'\npool = 'app'\n{lines}\n{pool}")
+    };
+    let forward = |lines: &str| to(&format!("[site.route.forward]\n{lines}"));
+    Config::parse("test", &forward("strip_prefix = '/app'\nmethods = ['GET']")).unwrap();
+    let config = Config::parse("test", &to("root = '/srv'")).unwrap();
+    assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
+    let cases = [
+        (
+            to("").replacen("pool = 'app'", "pool = 'ap'", 1),
+            "8:8 Contradiction site.route.pool / the name of a [[pool]] / \"ap\" / did you mean `app`?",
+        ),
+        (
+            to("index = 'a.html'"),
+            "9:9 Contradiction site.route.index / no `index`, because there is a `pool` and no `root` \
+             / one / it is for folders",
+        ),
+        (
+            to("root = '/srv'\nlisting = true"),
+            "10:11 Contradiction site.route.listing / no `listing`, because what is no file goes to \
+             `pool` / one / -",
+        ),
+        (
+            forward("strip_prefix = '/ap'"),
+            "10:16 Contradiction site.route.forward.strip_prefix / a beginning, up to a `/`, of all \
+             paths of the route / \"/ap\" of \"/app/*\" / path = \"/app/*\" goes with strip_prefix = \
+             \"/app\"",
+        ),
+        (
+            forward("request_headers = { 'Host' = 'a' }"),
+            "10:19 Contradiction site.route.forward.request_headers / fields that nodes do not write \
+             themselves / \"Host\" / `host` sets it",
+        ),
+        (
+            forward("methods = 'get'"),
+            "10:11 WrongType site.route.forward.methods / a method such as \"POST\" / \"get\" / in capital letters",
+        ),
+        (
+            to("") + "[[pool.server]]\nname = 's1'\naddress = '10.0.0.2:80'\n",
+            "16:8 Duplicate pool.server.name / each server with a name of its own / a second \"s1\" / -",
+        ),
+        (
+            to("") + "[[pool.server]]\nname = 's2'\naddress = '10.0.0.1:80'\n",
+            "17:11 Duplicate pool.server.address / an address of its own / that of server \"s1\" / -",
+        ),
+        (
+            to("") + pool,
+            "16:8 Duplicate pool.name / each pool with a name of its own / a second \"app\" / -",
+        ),
+        (
+            to("").replacen("name = 'app'\n", "name = 'app'\nprotocol = 'scgi'\n", 1),
+            "12:12 OutOfRange pool.protocol / \"http\", \"fastcgi\" or \"ajp\" / \"scgi\" / did you mean `fastcgi`?",
+        ),
+        (
+            to("").replacen("name = 'app'\n", "name = 'app'\nhealth.timeout_ms = 3000\n", 1),
+            "12:21 Contradiction pool.health.timeout_ms / at most interval_ms (2s) / 3s / -",
+        ),
+    ];
+    for (text, told) in cases {
+        assert_eq!(only(&text), told, "{text}");
+    }
+    let idle = format!("{BASE}[site.forward]\nupgrade = false\n");
+    assert!(only(&idle).contains("no `forward`, because there is no `pool`"));
+}
+
+#[test]
+fn sessions_of_pools_can_be_told() {
+    let with = |lines: &str| format!("{BASE}[[pool]]\nname = 'app'\n[pool.sticky]\n{lines}");
+    for fine in ["by = 'route'", "by = 'field-hash'\nfield = 'X-User'", "same_site = 'none'"] {
+        Config::parse("test", &with(fine)).unwrap();
+    }
+    let cases = [
+        (
+            with("by = 'cookie-hash'"),
+            "9:6 Contradiction pool.sticky.by / `cookie` beside \"cookie-hash\" / none / -",
+        ),
+        (
+            with("by = 'field-hash'"),
+            "9:6 Contradiction pool.sticky.by / `field` beside \"field-hash\" / none / -",
+        ),
+        (
+            with("by = 'cookie'\nsame_site = 'none'"),
+            "10:13 Contradiction pool.sticky.same_site / `secure = true` beside \"none\" / secure = \
+             false / -",
+        ),
+    ];
+    for (text, told) in cases {
+        assert_eq!(only(&text), told, "{text}");
+    }
+}

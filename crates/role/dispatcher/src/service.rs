@@ -1,0 +1,234 @@
+//! A service's dispatcher: the group of its nodes, and how clients get to one of them.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use serde::{Deserialize, Serialize};
+use skep_cluster::{HealthSettings, MembershipSettings};
+use skep_config::{
+    Config, DIRECT_POLICY_NAMES, DispatchMode, HealthConfig, POLICY_NAMES, ServiceConfig,
+};
+use skep_proxy::{
+    CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, Groups, LoadMeasure, MemberMetric,
+    MemberProtocol, MemberSpec, MemberStatus, QueueSettings, register_members, retry_budget,
+};
+use skep_telemetry::Registry;
+use skep_upstream::PoolLimits;
+
+use crate::limits::TUNNEL_IDLE_MS;
+
+/// The words of operators for a service and what is behind it.
+static WORDS: GroupWords = GroupWords { group: "service", member: "node" };
+
+const METRICS: &[MemberMetric] = &[
+    ("skep_node_up", "Whether a node may get new requests.", |n| f64::from(n.share_permille > 0)),
+    (
+        "skep_node_share",
+        "Fraction of its full share that a node gets; below 1 in slow start.",
+        |n| f64::from(n.share_permille) / 1000.0,
+    ),
+    ("skep_node_weight", "Weight of a node.", |n| f64::from(n.weight)),
+    ("skep_node_outstanding_requests", "Requests of a node not yet answered in full.", |n| {
+        f64::from(n.outstanding_requests)
+    }),
+    ("skep_node_outstanding_bytes", "Bytes of announced replies that have not arrived.", |n| {
+        n.outstanding_bytes as f64
+    }),
+    ("skep_node_tunnels", "Upgraded connections to a node.", |n| f64::from(n.tunnels)),
+    ("skep_node_requests_total", "Requests sent to a node since it was added.", |n| {
+        n.requests as f64
+    }),
+    (
+        "skep_node_failures_total",
+        "Requests to a node without a whole reply, since it was added.",
+        |n| n.failures as f64,
+    ),
+    ("skep_node_bytes_total", "Bytes of a node's reply bodies since it was added.", |n| {
+        n.bytes as f64
+    }),
+    ("skep_node_latency_seconds", "Moving average of a node's time to answer.", |n| {
+        n.latency_us as f64 / 1e6
+    }),
+];
+
+/// The config has no service of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the config has no service \"{0}\"")]
+pub struct NoSuchService(pub String);
+
+/// Sends a service's requests to its nodes. Shared by all threads.
+pub struct Dispatcher {
+    group: Arc<Group>,
+    settings: Arc<ArcSwap<DispatchSettings>>,
+}
+
+/// How clients get to nodes; replaced whole on a reload.
+#[derive(Clone, Debug)]
+pub(crate) struct DispatchSettings {
+    listen: Vec<SocketAddr>,
+    pub(crate) dispatch: DispatchMode,
+    pub(crate) redirect_status: u16,
+    pub(crate) trust_forwarded: bool,
+}
+
+/// The state of a service at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceStatus {
+    pub name: String,
+    /// Where it listens.
+    pub listen: Vec<SocketAddr>,
+    /// `proxy` or `redirect`.
+    pub dispatch: String,
+    /// Name of the policy in force.
+    pub policy: String,
+    /// Its nodes, the oldest first.
+    pub nodes: Vec<MemberStatus>,
+}
+
+impl Dispatcher {
+    /// The dispatcher of the service `name` of `config`. No node gets requests
+    /// before its first good check: see [`Group::start_checks`]. `seed`
+    /// drives policies and the spread of checks; dispatchers get different ones.
+    ///
+    /// # Errors
+    /// [`NoSuchService`].
+    pub fn new(config: &Config, name: &str, seed: u64) -> Result<Arc<Self>, NoSuchService> {
+        let service = find(config, name).ok_or_else(|| NoSuchService(name.to_owned()))?;
+        let settings = Arc::new(ArcSwap::from_pointee(DispatchSettings::of(service)));
+        let group = Group::new(name, &WORDS, spec(config, service), seed);
+        Ok(Arc::new(Self { group, settings }))
+    }
+
+    /// Its nodes.
+    pub fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    pub fn name(&self) -> &str {
+        self.group.name()
+    }
+
+    /// Applies a new config's settings, nodes and weights of this service: see [`Group::reload`]. A
+    /// config without this service changes nothing: services are added and removed by a restart.
+    pub fn reload(&self, config: &Config) {
+        let Some(service) = find(config, self.name()) else {
+            tracing::warn!(
+                "service {}: not in the new config, unchanged until restart",
+                self.name()
+            );
+            return;
+        };
+        self.group.reload(spec(config, service));
+        self.settings.store(Arc::new(DispatchSettings::of(service)));
+    }
+
+    /// The service at this moment.
+    pub fn status(&self) -> ServiceStatus {
+        let settings = self.settings.load();
+        ServiceStatus {
+            name: self.name().to_owned(),
+            listen: settings.listen.clone(),
+            dispatch: settings.dispatch.word().to_owned(),
+            policy: self.group.policy(),
+            nodes: self.group.members(),
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &Arc<ArcSwap<DispatchSettings>> {
+        &self.settings
+    }
+}
+
+/// Registers the metrics of the nodes of all `dispatchers` of this process, each
+/// with the labels `service` and `node`. Call it once, with all of them: a
+/// second call replaces the first.
+pub fn register_metrics(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
+    let groups: Vec<Weak<Group>> =
+        dispatchers.iter().map(|dispatcher| Arc::downgrade(dispatcher.group())).collect();
+    let groups: Groups = Arc::new(move || groups.iter().filter_map(Weak::upgrade).collect());
+    register_members(registry, METRICS, ["service", "node"], &groups);
+}
+
+impl DispatchSettings {
+    fn of(service: &ServiceConfig) -> Self {
+        Self {
+            listen: service.listen.clone(),
+            dispatch: service.dispatch,
+            redirect_status: service.redirect_status,
+            trust_forwarded: service.trust_forwarded,
+        }
+    }
+}
+
+fn find<'a>(config: &'a Config, name: &str) -> Option<&'a ServiceConfig> {
+    config.services.iter().find(|service| service.name == name)
+}
+
+/// What `config` says of the nodes of `service`.
+fn spec(config: &Config, service: &ServiceConfig) -> GroupSpec {
+    let member = |node: &skep_config::NodeConfig| MemberSpec {
+        name: node.name.clone(),
+        address: node.address.into(),
+        weight: node.weight,
+        authority: node.client_authority(),
+        requests_max: u32::MAX,
+    };
+    let members = config.nodes_of(service).map(|(_, node)| member(node)).collect();
+    GroupSpec { settings: settings(config, service), members }
+}
+
+fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
+    let is_direct = service.dispatch == DispatchMode::Direct;
+    let retry_after_s = config.limits.retry_after_s;
+    GroupSettings {
+        protocol: MemberProtocol::Http,
+        policy: service.policy.clone(),
+        policies: match is_direct {
+            true => (DIRECT_POLICY_NAMES, "since it is direct, where nobody reads requests"),
+            false => (POLICY_NAMES, ""),
+        },
+        loads: if is_direct { LoadMeasure::Reported } else { LoadMeasure::Counted },
+        // It may still read: what is sent, nodes decide.
+        gives_up: false,
+        // Nodes have no places that could run out.
+        reads_ahead: false,
+        names_member: service.node_header,
+        retries_max: service.retries_max,
+        retry_budget: retry_budget(service.retry_budget_percent),
+        response_timeout_ms: service.response_timeout_ms,
+        stall_timeout_ms: service.response_timeout_ms,
+        tunnel_idle_ms: TUNNEL_IDLE_MS,
+        connections: PoolLimits {
+            connections_max: service.upstream_connections_max as usize,
+            idle_ms: service.upstream_idle_ms,
+            connect_timeout_ms: service.connect_timeout_ms,
+        },
+        // Nodes have no bound that is the whole process's, so there is nothing to wait for.
+        queue: QueueSettings { requests_max: 0, timeout_ms: 0 },
+        sticky: None,
+        membership: membership(&service.health),
+        check: CheckSettings {
+            path: Some(service.health.path.clone()),
+            host: None,
+            status: service.health.expect_status,
+        },
+        report_interval_ms: config.report_interval_ms(),
+        retry_after_line: format!("Retry-After: {retry_after_s}\r\n").into_bytes().into(),
+    }
+}
+
+fn membership(health: &HealthConfig) -> MembershipSettings {
+    MembershipSettings {
+        health: HealthSettings {
+            interval_ms: health.interval_ms,
+            timeout_ms: health.timeout_ms,
+            rise: health.rise,
+            fall: health.fall,
+            passive_failures_max: health.passive_failures_max,
+            slow_start_ms: health.slow_start_ms,
+        },
+        fail_open: false,
+        ejected_percent_max: health.ejected_max_percent,
+    }
+}

@@ -1,0 +1,183 @@
+//! The pool of a route, and how requests go there.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use skep_config::BackendConfig;
+use skep_http::{Fields, Method, cookie, encode};
+use skep_proxy::Group;
+
+use crate::model::pools::{Pool, PoolMap};
+
+/// Field of every response of a pool: nothing of it is cached (RFC 9211 2.2).
+const CACHE_STATUS: &[u8] = b"Cache-Status: skep; fwd=bypass\r\n";
+
+/// The pool of a route.
+#[derive(Debug)]
+pub(crate) struct PoolBackend {
+    pub(crate) group: Arc<Group>,
+    /// Whether clients are believed what they say about where a request came from.
+    pub(crate) trusts_claims: bool,
+    /// Field Host; `None`: the client's.
+    pub(crate) host: Option<Box<[u8]>>,
+    pub(crate) upgrade: bool,
+    request_without: Vec<String>,
+    request_lines: Box<[u8]>,
+    /// Name of the cookie that is ours, not the servers'.
+    session_cookie: Option<String>,
+    pub(crate) response_without: Vec<String>,
+    pub(crate) response_lines: Box<[u8]>,
+    strip_prefix: Box<[u8]>,
+    add_prefix: Box<[u8]>,
+    /// Those that may pass; empty: all but TRACE.
+    methods: Vec<String>,
+    /// `Allow: …\r\n`, for refusals of others.
+    pub(crate) allow_line: Box<[u8]>,
+}
+
+impl PoolBackend {
+    /// The pool that `backend` names, out of `pools`; `lines` are the fields that responses of the
+    /// route get. `None`: it names none.
+    pub(crate) fn new(
+        backend: &BackendConfig,
+        pools: &PoolMap,
+        response_headers: &[&(String, String)],
+    ) -> Option<Self> {
+        let Pool { group, trusts_claims, session_cookie, .. } =
+            pools.get(backend.pool.as_ref()?)?.clone();
+        let forward = &backend.forward;
+        let prefix = |prefix: &Option<String>| {
+            let path = prefix.as_deref().unwrap_or_default().trim_end_matches('/');
+            path.as_bytes().into()
+        };
+        let set = forward.request_headers.iter();
+        let names =
+            |removed: &[String], set: Vec<&String>| removed.iter().chain(set).cloned().collect();
+        let allow = format!("Allow: {}\r\n", forward.methods.join(", "));
+        Some(Self {
+            group,
+            trusts_claims,
+            host: forward.host.as_ref().map(|host| host.as_bytes().into()),
+            upgrade: forward.upgrade,
+            request_without: names(
+                &forward.request_headers_removed,
+                set.clone().map(|(name, _)| name).collect(),
+            ),
+            request_lines: lines(set),
+            session_cookie,
+            response_without: names(
+                &forward.response_headers_removed,
+                response_headers.iter().map(|(name, _)| name).collect(),
+            ),
+            response_lines: [&*lines(response_headers.iter().copied()), CACHE_STATUS]
+                .concat()
+                .into(),
+            strip_prefix: prefix(&forward.strip_prefix),
+            add_prefix: prefix(&forward.add_prefix),
+            methods: forward.methods.clone(),
+            allow_line: allow.into_bytes().into(),
+        })
+    }
+
+    /// Names of the fields that a request with `fields` loses, and the lines that it gets.
+    pub(crate) fn request_rules(
+        &self,
+        fields: &Fields<'_, '_>,
+    ) -> (Cow<'_, [String]>, Cow<'_, [u8]>) {
+        let cookies = self.session_cookie.as_deref().and_then(|name| cookie::without(fields, name));
+        let Some(cookies) = cookies else {
+            return ((&self.request_without).into(), (&*self.request_lines).into());
+        };
+        let without = [&*self.request_without, &["cookie".to_owned()]].concat();
+        let mut lines = self.request_lines.to_vec();
+        if !cookies.is_empty() && !self.request_without.iter().any(|name| is_cookie(name)) {
+            encode::write_field(&mut lines, "Cookie", &cookies);
+        }
+        (without.into(), lines.into())
+    }
+
+    /// Whether requests of this method may pass. TRACE would show an application's answer to what
+    /// was sent by us (RFC 9110 9.3.8).
+    pub(crate) fn allows(&self, method: Method<'_>) -> bool {
+        match self.methods.is_empty() {
+            true => method != Method::Trace,
+            false => self.methods.iter().any(|it| it == method.as_str()),
+        }
+    }
+
+    /// The target that a server is asked for: `path` is a normalised target. `None`: it does not
+    /// begin as all paths of the route do, by how many slashes it has.
+    pub(crate) fn target(&self, path: &[u8], query: Option<&[u8]>) -> Option<Vec<u8>> {
+        let rest = path.strip_prefix(&*self.strip_prefix)?;
+        if !rest.is_empty() && !rest.starts_with(b"/") {
+            return None;
+        }
+        let query_bytes = query.map_or(0, |query| query.len() + 1);
+        let mut target =
+            Vec::with_capacity(self.add_prefix.len() + rest.len().max(1) + query_bytes);
+        target.extend_from_slice(&self.add_prefix);
+        target.extend_from_slice(rest);
+        if target.is_empty() {
+            target.push(b'/');
+        }
+        if let Some(query) = query {
+            target.push(b'?');
+            target.extend_from_slice(query);
+        }
+        Some(target)
+    }
+}
+
+fn is_cookie(name: &str) -> bool {
+    name.eq_ignore_ascii_case("cookie")
+}
+
+fn lines<'a>(fields: impl Iterator<Item = &'a (String, String)>) -> Box<[u8]> {
+    let mut lines = Vec::new();
+    fields.for_each(|(name, value)| encode::write_field(&mut lines, name, value.as_bytes()));
+    lines.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::model::pools::Pools;
+    use skep_config::Config;
+
+    fn pool(forward: &str) -> PoolBackend {
+        let text = format!(
+            "[[node]]\nname = 'n'\naddress = '127.0.0.1:1'\n[[site]]\nroot = '/'\n\
+             [[site.route]]\npath = '/app/*'\npool = 'p'\n[site.route.forward]\n{forward}\n\
+             [[pool]]\nname = 'p'\n"
+        );
+        let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let pools = Pools::new(1, None).prepare(&config).unwrap();
+        let backend = &config.sites[0].routes[0].backend;
+        PoolBackend::new(backend, &pools, &[]).unwrap()
+    }
+
+    #[test]
+    fn prefixes_come_and_go() {
+        let asked = |forward: &str, path: &str| {
+            let target = pool(forward).target(path.as_bytes(), Some(b"q"));
+            target.map(|target| String::from_utf8(target).unwrap())
+        };
+        let strip = "strip_prefix = '/app'";
+        assert_eq!(asked("", "/app//x").as_deref(), Some("/app//x?q"));
+        assert_eq!(asked(strip, "/app/x").as_deref(), Some("/x?q"));
+        assert_eq!(asked(strip, "/app/").as_deref(), Some("/?q"));
+        assert_eq!(asked(strip, "/app").as_deref(), Some("/?q"));
+        assert_eq!(asked(strip, "/apple"), None);
+        assert_eq!(asked(strip, "//app/x"), None);
+        let both = "strip_prefix = '/app/'\nadd_prefix = '/v1/'";
+        assert_eq!(asked(both, "/app/x").as_deref(), Some("/v1/x?q"));
+    }
+
+    #[test]
+    fn methods_are_those_that_are_named() {
+        let (all, one) = (pool(""), pool("methods = 'GET'"));
+        assert!(all.allows(Method::Other("M-SEARCH")) && !all.allows(Method::Trace));
+        assert!(one.allows(Method::Get) && !one.allows(Method::Head));
+    }
+}

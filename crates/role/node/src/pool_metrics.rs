@@ -1,0 +1,72 @@
+//! Metrics of pools and their servers.
+
+use std::sync::Arc;
+
+use skep_proxy::{Group, Groups, MemberMetric, register_failures, register_members};
+use skep_telemetry::{Labels, Registry};
+
+use crate::Node;
+
+const SERVER_METRICS: &[MemberMetric] = &[
+    ("skep_pool_server_up", "Whether a server may get new requests.", |it| {
+        f64::from(it.share_permille > 0)
+    }),
+    ("skep_pool_server_weight", "Weight of a server.", |it| f64::from(it.weight)),
+    ("skep_pool_server_outstanding_requests", "Requests not yet answered in full.", |it| {
+        f64::from(it.outstanding_requests)
+    }),
+    ("skep_pool_server_tunnels", "Upgraded connections to a server.", |it| f64::from(it.tunnels)),
+    ("skep_pool_server_requests_total", "Requests sent to a server since it was added.", |it| {
+        it.requests as f64
+    }),
+    ("skep_pool_server_bytes_total", "Bytes of a server's response bodies.", |it| it.bytes as f64),
+    ("skep_pool_server_latency_seconds", "Moving average of a server's time to answer.", |it| {
+        it.latency_us as f64 / 1e6
+    }),
+];
+
+/// Registers the metrics of the pools of `node`. Call it once.
+pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
+    let node = Arc::downgrade(node);
+    let pools: Groups = Arc::new(move || node.upgrade().map(|it| it.pools()).unwrap_or_default());
+    register_members(registry, SERVER_METRICS, ["pool", "server"], &pools);
+    let failures = "skep_pool_server_failures_total";
+    let help = "Requests to a server without a whole response, by cause.";
+    register_failures(registry, (failures, help), ["pool", "server"], &pools);
+    of_pools(
+        registry,
+        &pools,
+        "skep_pool_queued_requests",
+        "Requests that wait for a server.",
+        |it| it.queued().0 as f64,
+    );
+    of_pools(
+        registry,
+        &pools,
+        "skep_pool_refused_total",
+        "Requests that got 503, as no server was up or had room in time.",
+        |it| it.queued().1 as f64,
+    );
+    of_pools(
+        registry,
+        &pools,
+        "skep_pool_sessions_lost_total",
+        "Requests of a session that another server answered than the one that has it.",
+        |it| it.sessions_lost() as f64,
+    );
+}
+
+fn of_pools(
+    registry: &Registry,
+    pools: &Groups,
+    name: &str,
+    help: &str,
+    value: impl Fn(&Group) -> f64 + Send + Sync + 'static,
+) {
+    let pools = Arc::clone(pools);
+    let sample = move |pool: &Arc<Group>| -> (Labels, f64) {
+        (vec![("pool".to_owned(), pool.name().to_owned())], value(pool))
+    };
+    let read = move || pools().iter().map(&sample).collect();
+    registry.register_samples(name, help, Box::new(read));
+}

@@ -1,0 +1,54 @@
+//! A reverse proxy as a library: the members of a group, their health and load, the choice of one
+//! for each request, and the exchange with it.
+//!
+//! The nodes of a service are a group of a dispatcher, the servers of a pool one of a node. Both are
+//! a [`Group`], shared by all threads, and on each worker a [`WorkerGroup`].
+//!
+//! ```text
+//!  admin API, reload --> Group (a mutex, off the path of requests)
+//!  checks of members -->   |  publishes                  ^ refused, broken, late
+//!                          v                             |
+//!  request -> WorkerGroup (policy, view, budget, queue) ---> member
+//!                      ^-- loads: atomics of each member, counted by all workers
+//!                           ^-- NodeReports: loads that nodes report
+//! ```
+//!
+//! `members` is the state of a group, `request` what becomes of a request; the latter uses the
+//! former. What goes over the wire is a
+//! `Leg`'s: `HttpLeg` (`request/upload.rs`, `request/download.rs`), and `GatewayLeg` for AJP and FastCGI.
+//!
+//! Invariants:
+//! - A request takes no lock and, in steady state, waits only for its client, its member, and its
+//!   turn.
+//! - A request that a member may have acted on is never sent again unless its method is idempotent;
+//!   retries are charged to a budget.
+//! - A connection to a member is reused only after its reply was read to the end and no byte
+//!   followed.
+//! - If a reply was begun and can't be completed, the client's connection is closed, never with a
+//!   clean end.
+//! - Heads are rebuilt from their parsed form, never passed on as bytes.
+
+#![forbid(unsafe_code)]
+
+mod limits;
+mod members;
+mod request;
+mod worker_balancer;
+mod worker_group;
+
+pub use members::candidates::{Candidate, Openness};
+pub use members::cause::CAUSES;
+pub use members::control::GroupControlError;
+pub use members::group::Group;
+pub use members::metrics::{Groups, MemberMetric, register_failures, register_members};
+pub use members::node_reports::{HeardReport, NodeReports};
+pub use members::protocol::{AjpSpec, FcgiSpec, MemberProtocol, ScriptSpec, Secret};
+pub use members::session::{InsertedCookie, Sticky};
+pub use members::settings::{
+    CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec, QueueSettings,
+    retry_budget,
+};
+pub use members::status::{MemberSource, MemberStatus};
+pub use request::{ForwardError, Refused, ReplyRules};
+pub use worker_balancer::PickedMember;
+pub use worker_group::WorkerGroup;

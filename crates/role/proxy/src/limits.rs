@@ -1,0 +1,41 @@
+//! Every bound of this crate, with unit and reason.
+
+/// Bytes waiting for a member above which no more of the client's body is read.
+/// Below it, head and first body bytes leave together.
+pub(crate) const UPLOAD_BYTES_WAITING: u64 = 16 * 1024;
+
+/// Retries per second on one worker that are free of the budget's share, so
+/// that a quiet group retries too (Finagle's default).
+pub(crate) const RETRY_FLOOR_PER_S: u32 = 10;
+
+/// Names of sessions that a request may have, of which one may be a member's: more cookies of one name
+/// than a browser sends for nested paths.
+pub(crate) const SESSION_NAMES_MAX: usize = 8;
+
+/// How often drains, removals and slow starts are checked, in milliseconds.
+pub(crate) const HOUSEKEEPING_MS: u64 = 100;
+
+/// Time for the requests of a member that a new config no longer has, in milliseconds; after it the
+/// member is forgotten, and they continue unwatched.
+pub(crate) const RELOAD_REMOVE_MS: u64 = 30_000;
+
+/// Bytes of a check's response body that are searched for the word `draining`.
+pub(crate) const CHECK_BODY_BYTES_MAX: usize = 64;
+
+/// Weight of one request in the moving average of latencies, as a divisor.
+pub(crate) const LATENCY_SMOOTHING: u64 = 16;
+
+/// How often a report that is being written meanwhile is read, at most: writing one takes some
+/// nanoseconds, unless its thread is interrupted.
+pub(crate) const REPORT_READS_MAX: u32 = 16;
+
+/// Bytes of one reply that count as load, at most: 1 TiB. A member may announce 2^64, and
+/// a million of these must not overflow a sum.
+pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;
+
+/// Bytes of a request's path in a message for the operator: enough to know it by.
+pub(crate) const TOLD_PATH_BYTES_MAX: usize = 200;
+
+/// Lines of one member's standard error that are logged in a second: a page that complains in a loop
+/// must not fill the disk.
+pub(crate) const STDERR_LINES_PER_S: u64 = 20;

@@ -1,0 +1,182 @@
+//! Why a request did not get a whole reply of a member.
+
+use std::fmt;
+
+use skep_cluster::Failure;
+use skep_upstream::UpstreamError;
+
+use crate::members::protocol::GatewayFault;
+
+/// See the module. The client's status follows from it: see [`Cause::status`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It refused the connection.
+    Refused,
+    /// There is no way to it.
+    Unreachable,
+    /// No connection in time.
+    ConnectTimeout,
+    /// The kernel's other errors of a connect.
+    ConnectFailed,
+    /// The connection broke or ended before the head of the response.
+    Broken,
+    /// The same inside the body: clients see a reply that is cut short.
+    CutShort,
+    /// No head of a response in time.
+    Late,
+    /// No more of the request taken, or of the response sent, in time.
+    Stalled,
+    /// The response was not HTTP that the parser accepts.
+    Malformed(&'static str),
+    /// It was nothing that the codec of the member's protocol accepts.
+    Gateway(GatewayFault),
+    /// The member has no room for the request, as it says itself.
+    Overloaded,
+    /// This process may not connect to its Unix socket.
+    Denied,
+    /// Its Unix socket is not there.
+    NoSocket,
+}
+
+/// The words of the causes, as metrics have them.
+pub const CAUSES: [&str; 12] = [
+    "refused",
+    "unreachable",
+    "connect_timeout",
+    "connect_failed",
+    "broken",
+    "cut_short",
+    "late",
+    "stalled",
+    "malformed",
+    "overloaded",
+    "denied",
+    "no_socket",
+];
+
+impl Cause {
+    pub(crate) fn of_connect(error: &UpstreamError) -> Self {
+        match error {
+            UpstreamError::Refused => Self::Refused,
+            UpstreamError::Unreachable => Self::Unreachable,
+            UpstreamError::ConnectTimeout => Self::ConnectTimeout,
+            UpstreamError::Denied => Self::Denied,
+            UpstreamError::NoSocket => Self::NoSocket,
+            UpstreamError::Io(_) | UpstreamError::PoolFull | UpstreamError::Exhausted(_) => {
+                Self::ConnectFailed
+            }
+        }
+    }
+
+    /// Its place in [`CAUSES`].
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Refused => 0,
+            Self::Unreachable => 1,
+            Self::ConnectTimeout => 2,
+            Self::ConnectFailed => 3,
+            Self::Broken => 4,
+            Self::CutShort => 5,
+            Self::Late => 6,
+            Self::Stalled => 7,
+            Self::Malformed(_) | Self::Gateway(_) => 8,
+            Self::Overloaded => 9,
+            Self::Denied => 10,
+            Self::NoSocket => 11,
+        }
+    }
+
+    /// A fault of the connection, as what it is once the head of the response is there.
+    pub(crate) fn inside_reply(self) -> Self {
+        match self {
+            Self::Broken => Self::CutShort,
+            Self::Late => Self::Stalled,
+            cause => cause,
+        }
+    }
+
+    /// The status for a client to which no reply was begun.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Self::Refused
+            | Self::Unreachable
+            | Self::ConnectTimeout
+            | Self::ConnectFailed
+            | Self::Overloaded
+            | Self::Denied
+            | Self::NoSocket => 503,
+            Self::Broken | Self::CutShort | Self::Malformed(_) | Self::Gateway(_) => 502,
+            Self::Late | Self::Stalled => 504,
+        }
+    }
+
+    /// What the fault means for the health of a member that had the whole request and sent nothing.
+    /// A late answer may wait for an origin or for an application, an invalid one may be theirs:
+    /// otherwise clients could take members out by their choice of requests. Checks find members
+    /// that are slow or invalid in themselves.
+    pub(crate) fn failure(self) -> Option<Failure> {
+        match self {
+            Self::Broken => Some(Failure::Reset),
+            _ => None,
+        }
+    }
+
+    /// In words, for a reply that is cut short.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Refused => "it refused the connection",
+            Self::Unreachable => "it is unreachable",
+            Self::ConnectTimeout => "no connection in time",
+            Self::ConnectFailed => "the connection failed",
+            Self::Broken => "the connection ended before a response",
+            Self::CutShort => "the connection ended inside the response",
+            Self::Late => "no response in time",
+            Self::Stalled => "it stalled",
+            Self::Malformed(reason) => reason,
+            Self::Gateway(_) => "its reply broke the rules of its protocol",
+            Self::Overloaded => "it has no room for the request",
+            Self::Denied => "permission denied on its socket",
+            Self::NoSocket => "its socket is not there",
+        }
+    }
+}
+
+/// In words, for the log: what was expected and found, where that is known.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gateway(fault) => fault.fmt(f),
+            Self::Denied => f.write_str(
+                "permission denied on its socket: the user or groups of this process may not \
+                 connect",
+            ),
+            cause => f.write_str(cause.reason()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_a_word_of_its_own() {
+        use Cause::*;
+        let all = [
+            Refused,
+            Unreachable,
+            ConnectTimeout,
+            ConnectFailed,
+            Broken,
+            CutShort,
+            Late,
+            Stalled,
+            Malformed("x"),
+            Overloaded,
+            Denied,
+            NoSocket,
+        ];
+        let indexes: Vec<_> = all.iter().map(|cause| cause.index()).collect();
+        assert_eq!(indexes, (0..CAUSES.len()).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,251 @@
+//! An operator's commands to a running group, as called by the admin API.
+
+use skep_cluster::{Member, MembershipError};
+use skep_http::Host;
+use skep_policy::UnknownPolicy;
+use skep_units::{NodeId, Now, ServerAddress};
+
+use crate::members::group::Group;
+use crate::members::settings::{GroupSettings, GroupWords, MemberSpec};
+use crate::members::state::GroupState;
+use crate::members::status::MemberSource;
+
+/// The operator's command is not possible.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GroupControlError {
+    /// No member has this name.
+    #[error(
+        "{} {group} has no {} \"{name}\"{}; its {}s: {}",
+        words.group,
+        words.member,
+        hint(did_you_mean),
+        words.member,
+        list(known)
+    )]
+    UnknownMember {
+        words: &'static GroupWords,
+        group: String,
+        /// The name in the command.
+        name: String,
+        /// The nearest name, if one is near.
+        did_you_mean: Option<String>,
+        /// The names of all members.
+        known: Vec<String>,
+    },
+    /// The table of members refuses the change.
+    #[error(transparent)]
+    Refused(#[from] MembershipError),
+    /// No policy has this name.
+    #[error(transparent)]
+    UnknownPolicy(#[from] UnknownPolicy),
+    /// A policy that there is, but not for this group.
+    #[error(
+        "{} {group} can't have policy \"{policy}\", {why}; one of {}",
+        words.group,
+        known.join(", ")
+    )]
+    UnfitPolicy {
+        words: &'static GroupWords,
+        group: String,
+        /// The name in the command.
+        policy: String,
+        why: &'static str,
+        known: &'static [&'static str],
+    },
+    /// A member that clients can't be sent to.
+    #[error("\"{0}\" is no host and port for clients, such as \"www1.example.org:8080\"")]
+    BadPublicAddress(String),
+    /// A member that can't be connected to.
+    #[error("{0} is no address that can be connected to: give a machine's own address and a port")]
+    BadAddress(Box<ServerAddress>),
+}
+
+impl Group {
+    /// Adds a member, which stays through reloads. It gets requests after its
+    /// first good check. `public_address` is what a redirect names; `None`:
+    /// `address`.
+    ///
+    /// # Errors
+    /// A name or address that is taken or malformed, a weight out of bounds.
+    pub fn add(
+        &self,
+        name: &str,
+        address: impl Into<ServerAddress>,
+        weight: u32,
+        public_address: Option<&str>,
+    ) -> Result<(), GroupControlError> {
+        let address = address.into();
+        if !address.is_specified() {
+            return Err(GroupControlError::BadAddress(Box::new(address)));
+        }
+        let authority = match public_address {
+            Some(public) => checked_authority(public)?,
+            None => address.to_string(),
+        };
+        let name = name.to_owned();
+        self.change(|state, now| {
+            let requests_max = u32::MAX;
+            let new = MemberSpec { name: name.clone(), address, weight, authority, requests_max };
+            state.add(now, new, MemberSource::Api)?;
+            state.removed.remove(&name);
+            Ok(())
+        })
+    }
+
+    /// Removes a member: no new requests; gone when the last one ended, or after
+    /// `timeout_ms`. Requests still in work then go on, unwatched. A member of
+    /// the config file does not come back with a reload, unless the file drops
+    /// it first.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn remove(&self, name: &str, timeout_ms: u64) -> Result<(), GroupControlError> {
+        self.with_member(name, |state, now, id| {
+            let event = state.membership.remove(now, id, now.plus_ms(timeout_ms))?;
+            state.note(Some(event));
+            state.removed.insert(name.to_owned());
+            Ok(())
+        })
+    }
+
+    /// No new requests for a member; those in work end. See its state to know
+    /// when it is `drained`.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn drain(&self, name: &str) -> Result<(), GroupControlError> {
+        self.set_drained(name, true, None)
+    }
+
+    /// Requests for a member again, as soon as checks allow it.
+    ///
+    /// # Errors
+    /// An unknown name, or a member that is being removed.
+    pub fn resume(&self, name: &str) -> Result<(), GroupControlError> {
+        self.set_drained(name, false, None)
+    }
+
+    /// Drains a member or resumes it, as the active dispatcher has done: known here since `at`. A
+    /// command that was given here at that time or later stands.
+    ///
+    /// # Errors
+    /// As [`Self::drain`] and [`Self::resume`].
+    pub fn follow_drain(
+        &self,
+        name: &str,
+        is_drained: bool,
+        at: Now,
+    ) -> Result<(), GroupControlError> {
+        self.set_drained(name, is_drained, Some(at))
+    }
+
+    /// Changes a member's share under weighted policies.
+    ///
+    /// # Errors
+    /// An unknown name, a weight out of bounds.
+    pub fn set_weight(&self, name: &str, weight: u32) -> Result<(), GroupControlError> {
+        self.with_member(name, |state, now, id| {
+            let event = state.membership.set_weight(now, id, weight)?;
+            state.note(event);
+            Ok(())
+        })
+    }
+
+    /// Changes the policy, from the next request on. It stays until the config
+    /// file names another.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn set_policy(&self, policy: &str) -> Result<(), GroupControlError> {
+        skep_policy::build(policy, 0)?;
+        self.change(|state, _| {
+            let (known, why) = state.settings.policies;
+            if !known.contains(&policy) {
+                let (group, policy) = (state.name.to_string(), policy.to_owned());
+                let words = state.words;
+                return Err(GroupControlError::UnfitPolicy { words, group, policy, why, known });
+            }
+            if state.settings.policy != policy {
+                let was = &state.settings.policy;
+                tracing::info!("{} {}: policy {was} -> {policy}", state.words.group, state.name);
+                let settings = GroupSettings {
+                    policy: policy.to_owned(),
+                    ..GroupSettings::clone(&state.settings)
+                };
+                state.settings = settings.into();
+                state.unpublished = true;
+                state.revision += 1;
+            }
+            Ok(())
+        })
+    }
+
+    /// Without a time it is a command, which counts from now on.
+    fn set_drained(
+        &self,
+        name: &str,
+        is_drained: bool,
+        known_at: Option<Now>,
+    ) -> Result<(), GroupControlError> {
+        self.with_member(name, |state, now, id| {
+            let commanded_at = state.details.get(&id).and_then(|details| details.drain_set_at);
+            if known_at.is_some_and(|known_at| commanded_at >= Some(known_at)) {
+                return Ok(());
+            }
+            let event = match is_drained {
+                true => state.membership.drain(now, id)?,
+                false => state.membership.resume(now, id)?,
+            };
+            if let Some(details) = state.details.get_mut(&id).filter(|_| known_at.is_none()) {
+                details.drain_set_at = Some(now);
+            }
+            state.note(event);
+            Ok(())
+        })
+    }
+
+    fn with_member(
+        &self,
+        name: &str,
+        job: impl FnOnce(&mut GroupState, Now, NodeId) -> Result<(), MembershipError>,
+    ) -> Result<(), GroupControlError> {
+        self.change(|state, now| {
+            let id = match state.membership.find(name) {
+                Some(member) => member.id(),
+                None => return Err(unknown(state, name)),
+            };
+            job(state, now, id)?;
+            state.settle(now);
+            Ok(())
+        })
+    }
+}
+
+/// The address becomes part of a header line, so only a host and a port may pass.
+fn checked_authority(public: &str) -> Result<String, GroupControlError> {
+    match Host::parse(public.as_bytes()) {
+        Ok(host) if host.port != Some(0) => Ok(public.to_owned()),
+        _ => Err(GroupControlError::BadPublicAddress(public.to_owned())),
+    }
+}
+
+fn unknown(state: &GroupState, name: &str) -> GroupControlError {
+    let known: Vec<String> =
+        state.membership.members().iter().map(Member::name).map(|name| name.to_string()).collect();
+    let nearest = skep_units::nearest(name, known.iter().map(String::as_str));
+    GroupControlError::UnknownMember {
+        words: state.words,
+        group: state.name.to_string(),
+        name: name.to_owned(),
+        did_you_mean: nearest.map(str::to_owned),
+        known,
+    }
+}
+
+fn hint(did_you_mean: &Option<String>) -> String {
+    did_you_mean.as_ref().map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"))
+}
+
+fn list(known: &[String]) -> String {
+    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+}

@@ -1,0 +1,211 @@
+//! Checks of application servers, each in the words of its protocol.
+//!
+//! ```text
+//!   FastCGI  GET_VALUES, or the path of the check: php-fpm's `ping.path`
+//!   AJP      CPING, then `OPTIONS *`, then the path of the check, if there is one
+//! ```
+//! `OPTIONS *` reaches no application, so what refuses it is the server itself: a 403 says that the
+//! secret is wrong or missing. CPONG would come without one.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+
+use skep_ajp::{AjpEvent, AjpExchange, AjpSettings, CPING, Pong};
+use skep_cluster::Failure;
+use skep_fastcgi::{FcgiEvent, FcgiExchange, GET_VALUES, ValuesReply};
+use skep_http::gateway::GatewayRequest;
+use skep_http::limits::RESPONSE_HEAD;
+use skep_http::{BodyFraming, Method, Version};
+use skep_serve::{Conn, Output, Worker};
+use skep_units::ServerAddress;
+use skep_upstream::UpstreamError;
+
+use crate::members::check_io::{self, read_more};
+use crate::members::protocol::{AjpSpec, MemberProtocol};
+use crate::members::settings::GroupSettings;
+use crate::members::state::ProbeOutcome;
+
+/// Addresses of nobody: a check has no client.
+const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// A check in progress.
+pub(super) struct Asking<'a> {
+    worker: &'a Rc<Worker>,
+    address: ServerAddress,
+    settings: &'a GroupSettings,
+    is_connected: bool,
+}
+
+/// What comes of a check: a failure is not always one of the connection.
+type Asked = Result<Result<(), Failure>, UpstreamError>;
+
+impl<'a> Asking<'a> {
+    pub(super) fn new(
+        worker: &'a Rc<Worker>,
+        address: ServerAddress,
+        settings: &'a GroupSettings,
+    ) -> Self {
+        Self { worker, address, settings, is_connected: false }
+    }
+
+    /// Whether all that is missing is a worker of the application: the kernel has taken the
+    /// connection, or its queue is full, which only a Unix socket says.
+    pub(super) fn waits_for_worker(&self) -> bool {
+        let has_workers = self.settings.protocol != MemberProtocol::Http;
+        has_workers && (self.is_connected || self.address.tcp().is_none())
+    }
+
+    /// The verdict. Not bounded in time.
+    pub(super) async fn ask(&mut self) -> Result<ProbeOutcome, UpstreamError> {
+        let timeout_ms = self.settings.membership.health.timeout_ms;
+        let connected = Conn::connect(self.worker, self.address, timeout_ms).await;
+        let conn = match connected.map_err(UpstreamError::from) {
+            Err(UpstreamError::ConnectTimeout) => {
+                return Ok(ProbeOutcome::Bad(Failure::TimedOut));
+            }
+            connected => connected?,
+        };
+        self.is_connected = true;
+        let asked = match &self.settings.protocol {
+            MemberProtocol::Ajp(spec) => self.ask_by_ajp(&conn, spec).await?,
+            MemberProtocol::Http | MemberProtocol::Fcgi(_) => self.ask_by_fcgi(&conn).await?,
+        };
+        Ok(asked.map_or_else(ProbeOutcome::Bad, |()| ProbeOutcome::Good))
+    }
+
+    async fn ask_by_fcgi(&self, conn: &Conn) -> Asked {
+        let Some(path) = &self.settings.check.path else {
+            let mut reply = ValuesReply::default();
+            send(conn, &GET_VALUES).await?;
+            return until(conn, |bytes| match reply.receive(bytes) {
+                Ok(true) => Some(Ok(())),
+                Ok(false) => None,
+                Err(_) => Some(Err(Failure::Malformed)),
+            })
+            .await;
+        };
+        let mut out = Vec::new();
+        let Ok(mut exchange) = FcgiExchange::probe(&mut out, path.as_bytes(), b"", &RESPONSE_HEAD)
+        else {
+            return Ok(Err(Failure::Malformed));
+        };
+        send(conn, &out).await?;
+        let expected = self.settings.check.status;
+        until(conn, |bytes| {
+            let mut at = 0;
+            loop {
+                let Ok(received) = exchange.receive(&bytes[at..]) else {
+                    return Some(Err(Failure::Malformed));
+                };
+                at += received.consumed;
+                match received.event? {
+                    FcgiEvent::Head(head) => return Some(verdict(head.status, expected)),
+                    FcgiEvent::End { .. } => return Some(Err(Failure::Malformed)),
+                    FcgiEvent::Body(_) | FcgiEvent::Stderr(_) => {}
+                }
+            }
+        })
+        .await
+    }
+
+    async fn ask_by_ajp(&self, conn: &Conn, spec: &AjpSpec) -> Asked {
+        let mut pong = Pong::default();
+        send(conn, &CPING).await?;
+        let ponged = until(conn, |bytes| match pong.receive(bytes) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(_) => Some(Err(Failure::Malformed)),
+        })
+        .await?;
+        if let Err(failure) = ponged {
+            return Ok(Err(failure));
+        }
+        let settings = spec.settings();
+        let host = self.settings.check.host.as_deref().unwrap_or("localhost");
+        let known = ajp_status(conn, &settings, (Method::Options, "*"), host).await?;
+        match (known, &self.settings.check.path) {
+            (Err(failure), _) => Ok(Err(failure)),
+            (Ok(403), _) => Ok(Err(Failure::Secret)),
+            (Ok(_), None) => Ok(Ok(())),
+            (Ok(_), Some(path)) => {
+                let status = ajp_status(conn, &settings, (Method::Get, path), host).await?;
+                Ok(status.and_then(|status| verdict(status, self.settings.check.status)))
+            }
+        }
+    }
+}
+
+fn verdict(found: u16, expected: u16) -> Result<(), Failure> {
+    if found == expected { Ok(()) } else { Err(Failure::Status(found)) }
+}
+
+/// The status of the reply to a request without a body, which is read to its end.
+async fn ajp_status(
+    conn: &Conn,
+    settings: &AjpSettings<'_>,
+    (method, target): (Method<'_>, &str),
+    host: &str,
+) -> Result<Result<u16, Failure>, UpstreamError> {
+    let target = target.as_bytes();
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+    let query = target.get(path.len() + 1..);
+    let request = GatewayRequest {
+        method,
+        target,
+        path,
+        query,
+        version: Version::Http11,
+        host: host.as_bytes(),
+        fields: &[("User-Agent", b"skep-check")],
+        client: NOBODY,
+        local: NOBODY,
+        server_name: host.as_bytes(),
+        server_port: 80,
+        is_tls: false,
+        body: BodyFraming::None,
+    };
+    let mut out = Vec::new();
+    let Ok(mut exchange) = AjpExchange::start(&mut out, &request, settings) else {
+        return Ok(Err(Failure::Malformed));
+    };
+    send(conn, &out).await?;
+    let mut status = None;
+    until(conn, |bytes| {
+        let mut at = 0;
+        loop {
+            let Ok(received) = exchange.receive(&bytes[at..]) else {
+                return Some(Err(Failure::Malformed));
+            };
+            at += received.consumed;
+            match received.event? {
+                AjpEvent::Head(head) => status = Some(head.status),
+                AjpEvent::End => return Some(status.ok_or(Failure::Malformed)),
+                AjpEvent::Body(_) | AjpEvent::Flush | AjpEvent::Wants(_) => {}
+            }
+        }
+    })
+    .await
+}
+
+async fn send(conn: &Conn, bytes: &[u8]) -> Result<(), UpstreamError> {
+    let mut output = Output::default();
+    output.copy(bytes);
+    Ok(check_io::send(conn, output).await?)
+}
+
+/// Reads until `take` has a verdict on what came.
+async fn until<R>(
+    conn: &Conn,
+    mut take: impl FnMut(&[u8]) -> Option<Result<R, Failure>>,
+) -> Result<Result<R, Failure>, UpstreamError> {
+    let mut received = Vec::new();
+    loop {
+        received.clear();
+        if !read_more(conn, &mut received).await? {
+            return Ok(Err(Failure::Reset));
+        }
+        if let Some(verdict) = take(&received) {
+            return Ok(verdict);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! A group: its state behind a lock, what it publishes, and the workers' reports.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use skep_cluster::Failure;
+use skep_serve::monotonic_ms;
+use skep_units::{NodeId, Now};
+
+use crate::members::node_reports::NodeReports;
+use crate::members::published::Published;
+use crate::members::queue::Queue;
+use crate::members::settings::{GroupSpec, GroupWords};
+use crate::members::state::GroupState;
+use crate::members::status::MemberStatus;
+
+/// Members of which each request goes to one. Shared by all threads.
+pub struct Group {
+    name: Arc<str>,
+    pub(crate) words: &'static GroupWords,
+    seed: u64,
+    state: Mutex<GroupState>,
+    published: Arc<ArcSwap<Published>>,
+    /// That of the state.
+    revision: AtomicU64,
+    pub(crate) queue: Queue,
+    /// Requests whose session's member did not answer, so that another one did.
+    sessions_lost: AtomicU64,
+}
+
+impl Group {
+    /// The group `name`. No member gets requests before its first good check: see
+    /// [`Group::start_checks`]. `seed` drives policies and the spread of checks; processes get
+    /// different ones.
+    pub fn new(name: &str, words: &'static GroupWords, spec: GroupSpec, seed: u64) -> Arc<Self> {
+        let mut state = GroupState::new(name, words, spec.settings.clone());
+        state.adopt(spec, now());
+        let published = Arc::new(ArcSwap::from_pointee(state.publish()));
+        let revision = AtomicU64::new(state.revision);
+        Arc::new(Self {
+            name: name.into(),
+            words,
+            seed,
+            state: Mutex::new(state),
+            published,
+            revision,
+            queue: Queue::default(),
+            sessions_lost: AtomicU64::new(0),
+        })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Applies a new config's settings, members and weights. Changes made at run time stay, unless
+    /// the file has changed the same setting. Requests in progress are not touched.
+    pub fn reload(&self, spec: GroupSpec) {
+        self.change(|state, now| state.adopt(spec, now));
+    }
+
+    /// Rises whenever members, their states or weights, or settings may have changed. Takes no lock.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> String {
+        self.lock().settings.policy.clone()
+    }
+
+    /// The members at this moment, the oldest first.
+    pub fn members(&self) -> Vec<MemberStatus> {
+        self.lock().member_statuses(now())
+    }
+
+    /// Requests that wait for a member with room; and those that did not get one, since the start.
+    pub fn queued(&self) -> (usize, u64) {
+        (self.queue.waiting(), self.queue.refused())
+    }
+
+    /// Requests of sessions that another member answered than the one that has the session.
+    pub fn sessions_lost(&self) -> u64 {
+        self.sessions_lost.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_lost_session(&self) {
+        self.sessions_lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Reads nodes' loads in `reports` from now on.
+    pub fn follow_reports(&self, reports: &Arc<NodeReports>) {
+        self.change(|state, _| state.follow_reports(reports));
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(crate) fn published(&self) -> &Arc<ArcSwap<Published>> {
+        &self.published
+    }
+
+    /// Records that a request at a member failed, or succeeded after others had failed. Returns
+    /// whether the member would be down now if it could be spared, and was not before.
+    pub(crate) fn report(&self, id: NodeId, outcome: Result<(), Failure>) -> bool {
+        self.change(|state, now| state.on_request(now, id, outcome))
+    }
+
+    /// Runs `job` on the state and publishes the changes to the workers.
+    pub(crate) fn change<R>(&self, job: impl FnOnce(&mut GroupState, Now) -> R) -> R {
+        let mut state = self.lock();
+        let before = state.revision;
+        let result = job(&mut state, now());
+        if state.unpublished {
+            // Within the lock, so that a later state is never overwritten.
+            self.published.store(Arc::new(state.publish()));
+        }
+        let is_changed = state.revision != before;
+        self.revision.store(state.revision, Ordering::Release);
+        drop(state);
+        if is_changed {
+            self.queue.look();
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, GroupState> {
+        // A panic under the lock is a bug of ours; what it left is a table
+        // whose own checks hold, and better than no group.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.words.group, self.name)
+    }
+}
+
+fn now() -> Now {
+    Now(monotonic_ms())
+}

@@ -1,0 +1,370 @@
+//! The state of a member that all workers share: a few atomics.
+//!
+//! Writers are the workers (loads, totals) and, under its lock, the group (share). All
+//! accesses are `Relaxed`: the numbers only influence selection; no decision depends on them alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use skep_policy::{NodeView, Work};
+use skep_units::{NodeId, Now, ServerAddress, stable_hash};
+use skep_wire::message::NodeLoad;
+
+use crate::limits::{LATENCY_SMOOTHING, STDERR_LINES_PER_S};
+use crate::members::cause::CAUSES;
+use crate::members::reported::Reported;
+use crate::members::settings::LoadMeasure;
+
+/// Bits of the lines of a second, below those of the second.
+const STDERR_COUNT_BITS: u32 = 24;
+
+/// One member, shared by all workers. On cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct SharedMember {
+    pub(crate) id: NodeId,
+    pub(crate) name: Arc<str>,
+    pub(crate) name_hash: u64,
+    pub(crate) address: ServerAddress,
+    /// Thousandths of its share that it gets now; 0: no new requests.
+    share_permille: AtomicU16,
+    /// A request failed there lately: the next success is to be reported.
+    suspect: AtomicBool,
+    /// It was not checked yet.
+    is_joining: AtomicBool,
+    /// It drains: only sessions that it has go there.
+    is_draining: AtomicBool,
+    /// Requests and tunnels at a time, at most.
+    requests_max: AtomicU32,
+    /// When a failure there was last logged, in seconds; 0: never.
+    told_s: AtomicU64,
+    /// The second in which its standard error was last logged, and the lines since.
+    stderr: AtomicU64,
+    /// That of its address: of another name, after a reload, it is the same server.
+    pub(crate) load: Arc<Load>,
+    pub(crate) reported: Reported,
+    pub(crate) totals: Totals,
+}
+
+/// A member's current load, as measured by this process.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Load {
+    /// Requests sent and not yet answered in full.
+    pub(crate) requests: Level,
+    /// Upgraded connections.
+    pub(crate) tunnels: AtomicU32,
+    /// Bytes of announced reply bodies that have not arrived yet.
+    pub(crate) bytes: Level,
+}
+
+/// The load that drains wait for and the status displays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CurrentLoad {
+    pub(crate) requests: u32,
+    /// Upgraded connections; in direct dispatch, idle ones.
+    pub(crate) tunnels: u32,
+    pub(crate) bytes: u64,
+}
+
+/// A number that rises and falls, and its recent maximum.
+#[derive(Debug, Default)]
+pub(crate) struct Level {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+/// A member's totals since it was added.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) requests: AtomicU64,
+    /// Requests that did not end with a whole reply, by cause.
+    pub(crate) failures: [AtomicU64; CAUSES.len()],
+    /// Bytes of reply bodies.
+    pub(crate) bytes: AtomicU64,
+    /// Moving average of the time to answer, in microseconds.
+    latency_us: AtomicU64,
+}
+
+impl SharedMember {
+    /// `load` is what is under way at that address, if there was a member before.
+    pub(crate) fn new(id: NodeId, name: Arc<str>, address: ServerAddress, load: Arc<Load>) -> Self {
+        Self {
+            id,
+            // As `core/cluster` has it: the same on every machine.
+            name_hash: stable_hash(name.as_bytes(), 0),
+            name,
+            address,
+            share_permille: AtomicU16::new(0),
+            suspect: AtomicBool::new(false),
+            is_joining: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
+            requests_max: AtomicU32::new(u32::MAX),
+            told_s: AtomicU64::new(0),
+            stderr: AtomicU64::new(0),
+            load,
+            reported: Reported::default(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Thousandths of its share that it gets now; 0: no new requests.
+    pub(crate) fn share_permille(&self) -> u16 {
+        self.share_permille.load(Relaxed)
+    }
+
+    pub(crate) fn set_share_permille(&self, share: u16) {
+        self.share_permille.store(share, Relaxed);
+    }
+
+    /// Whether a success is to be reported.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.suspect.load(Relaxed)
+    }
+
+    pub(crate) fn set_suspect(&self, suspect: bool) {
+        self.suspect.store(suspect, Relaxed);
+    }
+
+    /// Whether it may soon get requests, for all that is known.
+    pub(crate) fn is_joining(&self) -> bool {
+        self.is_joining.load(Relaxed)
+    }
+
+    pub(crate) fn set_joining(&self, is_joining: bool) {
+        self.is_joining.store(is_joining, Relaxed);
+    }
+
+    /// Whether it gets new sessions, or may soon.
+    pub(crate) fn is_in(&self) -> bool {
+        self.share_permille() > 0 || self.is_joining()
+    }
+
+    /// Whether it keeps the sessions that it has.
+    pub(crate) fn keeps_sessions(&self) -> bool {
+        self.is_in() || self.is_draining.load(Relaxed)
+    }
+
+    /// Whether a request of its sessions can go there now; else it waits.
+    pub(crate) fn can_begin(&self) -> bool {
+        !self.is_full() && !self.is_joining()
+    }
+
+    pub(crate) fn set_draining(&self, is_draining: bool) {
+        self.is_draining.store(is_draining, Relaxed);
+    }
+
+    /// Requests and tunnels at a time, at most.
+    pub(crate) fn requests_max(&self) -> u32 {
+        self.requests_max.load(Relaxed)
+    }
+
+    pub(crate) fn set_requests_max(&self, requests_max: u32) {
+        self.requests_max.store(requests_max, Relaxed);
+    }
+
+    /// Counts a request that is sent there, unless it has as many as it may have.
+    pub(crate) fn try_begin(&self) -> bool {
+        let before = self.load.requests.rise(1);
+        let has_room =
+            before + u64::from(self.load.tunnels.load(Relaxed)) < u64::from(self.requests_max());
+        if !has_room {
+            self.load.requests.fall(1);
+        }
+        has_room
+    }
+
+    /// Whether it has as many requests as it may have.
+    pub(crate) fn is_full(&self) -> bool {
+        let in_use = self.load.requests.now() + u64::from(self.load.tunnels.load(Relaxed));
+        in_use >= u64::from(self.requests_max())
+    }
+
+    /// Whether a failure is to be logged: at most one a second.
+    pub(crate) fn may_tell(&self, now: Now) -> bool {
+        let now_s = now.0 / 1000 + 1;
+        self.told_s.swap(now_s, Relaxed) != now_s
+    }
+
+    /// Counts a line of its standard error: whether it is to be logged, and how many were not in an
+    /// earlier second.
+    pub(crate) fn may_log_stderr(&self, now: Now) -> (bool, u64) {
+        let now_s = now.0 / 1000 + 1;
+        let next = |packed: u64| match packed >> STDERR_COUNT_BITS == now_s {
+            true => packed + 1,
+            false => (now_s << STDERR_COUNT_BITS) + 1,
+        };
+        let before = self.stderr.update(Relaxed, Relaxed, next);
+        let counted = before & ((1 << STDERR_COUNT_BITS) - 1);
+        match before >> STDERR_COUNT_BITS == now_s {
+            true => (counted < STDERR_LINES_PER_S, 0),
+            false => (true, counted.saturating_sub(STDERR_LINES_PER_S)),
+        }
+    }
+
+    /// The current load as measured by this process, or as the member reports it.
+    pub(crate) fn current(&self, source: LoadMeasure) -> CurrentLoad {
+        if source == LoadMeasure::Reported {
+            return self.reported.last().map(CurrentLoad::reported).unwrap_or_default();
+        }
+        CurrentLoad {
+            requests: narrow(self.load.requests.now()),
+            tunnels: self.load.tunnels.load(Relaxed),
+            bytes: self.load.bytes.now(),
+        }
+    }
+
+    /// Moving average of the time to answer, in microseconds; 0: no answer yet.
+    pub(crate) fn latency_us(&self) -> u64 {
+        self.totals.latency_us.load(Relaxed)
+    }
+
+    /// Adds one answer to the average. Two workers may overwrite each other's update; the error in
+    /// an average is small.
+    pub(crate) fn record_latency_us(&self, latency_us: u64) {
+        let average = match self.latency_us() {
+            0 => latency_us,
+            old => (old * (LATENCY_SMOOTHING - 1) + latency_us) / LATENCY_SMOOTHING,
+        };
+        // 0 means "none": an answer within a microsecond took one.
+        self.totals.latency_us.store(average.max(1), Relaxed);
+    }
+
+    /// Copies the numbers that change from request to request into `view`; reports are due every
+    /// `interval_ms`.
+    pub(crate) fn refresh(&self, view: &mut NodeView, now: Now, interval_ms: u64) {
+        let (requests, bytes) = (&self.load.requests, &self.load.bytes);
+        self.reported
+            .catch_up(|| Work { requests: requests.take_most(), bytes: bytes.take_most() });
+        let share = self.share_permille();
+        view.eligible = share > 0 && !self.is_full();
+        view.slow_start_permille = share.max(1);
+        let own = Work { requests: requests.now(), bytes: bytes.now() };
+        let seen = own.plus(self.reported.at(now, interval_ms));
+        view.outstanding_requests = narrow(seen.requests);
+        view.connections =
+            view.outstanding_requests.saturating_add(self.load.tunnels.load(Relaxed));
+        view.outstanding_bytes = seen.bytes;
+    }
+}
+
+impl CurrentLoad {
+    fn reported(load: NodeLoad) -> Self {
+        Self {
+            requests: narrow(load.requests_in_flight),
+            // Idle connections are flows too: a drain waits for them.
+            tunnels: narrow(load.connections.saturating_sub(load.requests_in_flight)),
+            bytes: load.bytes_outstanding,
+        }
+    }
+
+    /// Connections in use: what a drain waits for.
+    pub(crate) fn in_use(self) -> u32 {
+        self.requests.saturating_add(self.tunnels)
+    }
+}
+
+impl Level {
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Relaxed)
+    }
+
+    /// Returns what it was.
+    pub(crate) fn rise(&self, by: u64) -> u64 {
+        let before = self.now.fetch_add(by, Relaxed);
+        let now = before + by;
+        // Seldom more than a look: all workers would fight for the line.
+        if now > self.most.load(Relaxed) {
+            self.most.fetch_max(now, Relaxed);
+        }
+        before
+    }
+
+    pub(crate) fn fall(&self, by: u64) {
+        self.now.fetch_sub(by, Relaxed);
+    }
+
+    /// The maximum since the last call.
+    fn take_most(&self) -> u64 {
+        self.most.swap(self.now(), Relaxed)
+    }
+}
+
+fn narrow(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::node_reports::ReportCell;
+
+    fn address() -> ServerAddress {
+        std::net::SocketAddr::from(([127, 0, 0, 1], 1)).into()
+    }
+
+    fn view() -> NodeView {
+        NodeView {
+            id: NodeId(0),
+            name_hash: 0,
+            weight: 1,
+            eligible: true,
+            slow_start_permille: 1000,
+            connections: 0,
+            outstanding_requests: 0,
+            outstanding_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_report_tells_of_others_until_it_is_old() {
+        let member = SharedMember::new(NodeId(0), "n".into(), address(), Arc::default());
+        let cell = Arc::<ReportCell>::default();
+        member.reported.follow(Arc::clone(&cell));
+        let hear = |now: u64, requests_in_flight: u64, bytes_outstanding: u64| {
+            let load = NodeLoad { requests_in_flight, bytes_outstanding, ..NodeLoad::default() };
+            assert!(cell.write(Now(now), None, &load));
+        };
+        let mut view = view();
+        let mut seen = |now: u64| {
+            member.refresh(&mut view, Now(now), 100);
+            (view.outstanding_requests, view.connections, view.outstanding_bytes)
+        };
+        member.load.requests.rise(5);
+        member.load.tunnels.store(2, Relaxed);
+        member.load.bytes.rise(500);
+        assert_eq!(seen(1_000), (5, 7, 500), "its own view");
+        member.load.requests.fall(3);
+        hear(1_000, 9, 400);
+        assert_eq!(seen(1_000), (6, 8, 500), "five of the nine may have been ours");
+        member.reported.sent_on();
+        assert_eq!(seen(1_500), (7, 9, 500), "and one that was sent there since");
+        assert_eq!(seen(1_501), (2, 4, 500), "stale: its own view alone");
+        hear(1_600, 9, 0);
+        assert_eq!(seen(1_600), (9, 11, 500), "two were the most of ours since then");
+    }
+
+    #[test]
+    fn standard_error_is_logged_up_to_a_rate() {
+        let member = SharedMember::new(NodeId(0), "n".into(), address(), Arc::default());
+        for line in 0..STDERR_LINES_PER_S + 5 {
+            assert_eq!(member.may_log_stderr(Now(9_000)), (line < STDERR_LINES_PER_S, 0));
+        }
+        assert_eq!(member.may_log_stderr(Now(10_500)), (true, 5));
+        assert_eq!(member.may_log_stderr(Now(10_999)), (true, 0));
+    }
+
+    #[test]
+    fn the_average_begins_at_the_first_answer_and_follows() {
+        let member = SharedMember::new(NodeId(0), "n".into(), address(), Arc::default());
+        assert_eq!(member.latency_us(), 0);
+        member.record_latency_us(1_000);
+        assert_eq!(member.latency_us(), 1_000);
+        for _ in 0..200 {
+            member.record_latency_us(2_000);
+        }
+        assert!((1_900..=2_000).contains(&member.latency_us()), "{}", member.latency_us());
+        member.record_latency_us(0);
+        assert!(member.latency_us() > 0);
+    }
+}

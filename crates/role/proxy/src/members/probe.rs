@@ -1,0 +1,163 @@
+//! One active check: its own request on its own connection, so that it also tests whether the member
+//! still accepts connections.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use skep_cluster::Failure;
+use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD};
+use skep_http::{FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, parse_response};
+use skep_serve::{Conn, ConnError, Output, TimeoutCause, Worker};
+use skep_units::ServerAddress;
+use skep_upstream::UpstreamError;
+
+use crate::limits::CHECK_BODY_BYTES_MAX;
+use crate::members::check_io::{read_more, send};
+use crate::members::gateway_probe::Asking;
+use crate::members::protocol::MemberProtocol;
+use crate::members::settings::GroupSettings;
+use crate::members::state::ProbeOutcome;
+
+/// Checks the member at `address`, which `is_busy` with requests of this process. `None`: the check
+/// could not be made, for lack of local resources, or because it waits for its turn there.
+pub(crate) async fn probe(
+    worker: &Rc<Worker>,
+    address: ServerAddress,
+    settings: &GroupSettings,
+    is_busy: impl Fn() -> bool,
+) -> Option<ProbeOutcome> {
+    let timeout_ms = settings.membership.health.timeout_ms;
+    // Sharper than a connection's deadline: late checks add up to a late verdict.
+    let limit = Duration::from_millis(timeout_ms);
+    let mut asking = Asking::new(worker, address, settings);
+    let asked = tokio::time::timeout(limit, async {
+        match settings.protocol {
+            MemberProtocol::Http => ask(worker, address, settings).await,
+            MemberProtocol::Fcgi(_) | MemberProtocol::Ajp(_) => asking.ask().await,
+        }
+    });
+    let asked = asked.await.unwrap_or(Ok(ProbeOutcome::Bad(Failure::TimedOut)));
+    match asked {
+        // All workers of an application are in use, as clients may keep them: it is not down.
+        Ok(ProbeOutcome::Bad(Failure::TimedOut)) if asking.waits_for_worker() && is_busy() => None,
+        Ok(verdict) => Some(verdict),
+        Err(error) if !error.blames_node() => {
+            tracing::warn!("{address} can't be checked: {error}");
+            None
+        }
+        Err(error) => Some(ProbeOutcome::Bad(failure_of(&error))),
+    }
+}
+
+/// What a failed connection means for the health of a member.
+pub(crate) fn failure_of(error: &UpstreamError) -> Failure {
+    match error {
+        UpstreamError::Refused => Failure::Refused,
+        UpstreamError::Unreachable => Failure::Unreachable,
+        UpstreamError::ConnectTimeout => Failure::TimedOut,
+        UpstreamError::Denied => Failure::Denied,
+        UpstreamError::NoSocket => Failure::NoSocket,
+        UpstreamError::Io(_) | UpstreamError::PoolFull | UpstreamError::Exhausted(_) => {
+            Failure::Reset
+        }
+    }
+}
+
+async fn ask(
+    worker: &Rc<Worker>,
+    address: ServerAddress,
+    settings: &GroupSettings,
+) -> Result<ProbeOutcome, UpstreamError> {
+    let timeout_ms = settings.membership.health.timeout_ms;
+    let deadline_ms = worker.now_ms() + timeout_ms;
+    let conn = Conn::connect(worker, address, timeout_ms).await?;
+    let Some(path) = &settings.check.path else { return Ok(ProbeOutcome::Good) };
+    conn.timer().set(deadline_ms, TimeoutCause::Response);
+    let mut output = Output::default();
+    output.inline(|out| write_check(out, address, path, settings.check.host.as_deref()));
+    send(&conn, output).await?;
+    let mut received = Vec::new();
+    loop {
+        match read_more(&conn, &mut received).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(at_end(&received, settings)),
+            // Some servers reset instead of closing: what came may do.
+            Err(ConnError::Io(_)) if !received.is_empty() => {
+                return Ok(at_end(&received, settings));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(verdict) = judge(&received, settings, false) {
+            return Ok(verdict);
+        }
+    }
+}
+
+fn write_check(out: &mut Vec<u8>, address: ServerAddress, path: &str, host: Option<&str>) {
+    let host = host.map_or_else(|| host_of(address), str::to_owned);
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: skep-check\r\nConnection: \
+         close\r\n\r\n"
+    );
+    out.extend_from_slice(head.as_bytes());
+}
+
+/// A Unix socket has no host.
+fn host_of(address: ServerAddress) -> String {
+    address.tcp().map_or_else(|| "localhost".to_owned(), |address| address.to_string())
+}
+
+/// The verdict at the end of the response.
+fn at_end(received: &[u8], settings: &GroupSettings) -> ProbeOutcome {
+    judge(received, settings, true).unwrap_or(ProbeOutcome::Bad(match received {
+        [] => Failure::Reset,
+        _ => Failure::Malformed,
+    }))
+}
+
+/// The verdict on the bytes so far; `None`: more are needed.
+fn judge(received: &[u8], settings: &GroupSettings, is_all: bool) -> Option<ProbeOutcome> {
+    let malformed = Some(ProbeOutcome::Bad(Failure::Malformed));
+    let mut rest = received;
+    for _ in 0..=INTERIM_RESPONSES_MAX {
+        let len = match HeadScanner::response().scan(rest, &NODE_RESPONSE_HEAD) {
+            Ok(Some(len)) => len,
+            Ok(None) => return None,
+            Err(_) => return malformed,
+        };
+        let (head, body) = rest.split_at(len);
+        let mut slots = FieldSlots::new();
+        match parse_response(&mut slots, head, Method::Get, &NODE_RESPONSE_HEAD) {
+            Err(_) => return malformed,
+            Ok(response) if response.status < 200 => rest = body,
+            Ok(response) if response.status == settings.check.status => {
+                return Some(ProbeOutcome::Good);
+            }
+            Ok(response) if response.status == 503 && bows_out(body) => {
+                return Some(ProbeOutcome::BowsOut);
+            }
+            // The body may still say it.
+            Ok(response) if response.status == 503 && !is_all && may_go_on(&response, body) => {
+                return None;
+            }
+            Ok(response) => return Some(ProbeOutcome::Bad(Failure::Status(response.status))),
+        }
+    }
+    malformed
+}
+
+/// Whether more of the body is needed.
+fn may_go_on(response: &ResponseHead<'_, '_>, body: &[u8]) -> bool {
+    let len_max = match response.framing {
+        ResponseFraming::None => 0,
+        ResponseFraming::Length(bytes) => bytes.min(CHECK_BODY_BYTES_MAX as u64) as usize,
+        ResponseFraming::Chunked | ResponseFraming::UntilClose => CHECK_BODY_BYTES_MAX,
+    };
+    body.len() < len_max
+}
+
+/// Whether a 503 means that the member drains: it contains the word, whatever its framing.
+fn bows_out(body: &[u8]) -> bool {
+    let body = &body[..body.len().min(CHECK_BODY_BYTES_MAX)];
+    body.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| word == b"draining")
+}

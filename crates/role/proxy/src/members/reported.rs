@@ -1,0 +1,80 @@
+//! A node's last load report as a service sees it: the part that is beyond this dispatcher's own
+//! count, for the workers' picks.
+//!
+//! The first pick after a report takes it from [`ReportCell`]. A pick at the same time as that sees
+//! half of each report, and its choice is slightly worse.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use skep_policy::{Work, is_stale};
+use skep_units::Now;
+use skep_wire::message::NodeLoad;
+
+use crate::members::node_reports::ReportCell;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Reported {
+    cell: OnceLock<Arc<ReportCell>>,
+    /// Version of the report that the rest is of.
+    version: AtomicU64,
+    /// When the report was received, plus one; 0 is never.
+    heard: AtomicU64,
+    /// The reported load beyond this dispatcher's own count.
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    /// Requests sent there since, whose end this dispatcher does not see.
+    sent_on: AtomicU64,
+}
+
+impl Reported {
+    /// Takes the reports from `cell` from now on. Only the first call counts.
+    pub(crate) fn follow(&self, cell: Arc<ReportCell>) {
+        let _ = self.cell.set(cell);
+    }
+
+    /// The node's last report, however old.
+    pub(crate) fn last(&self) -> Option<NodeLoad> {
+        Some(self.cell.get()?.read()?.1.load)
+    }
+
+    /// How often its heartbeats stopped.
+    pub(crate) fn silences(&self) -> u64 {
+        self.cell.get().map_or(0, |cell| cell.silences())
+    }
+
+    /// Takes the last report, if it is new; `take_own_most` is the most that this dispatcher had
+    /// there since it was last called.
+    pub(crate) fn catch_up(&self, take_own_most: impl FnOnce() -> Work) {
+        let Some(cell) = self.cell.get() else { return };
+        let (version, seen) = (cell.version(), self.version.load(Relaxed));
+        let is_new = version != seen && version.is_multiple_of(2);
+        if !is_new || self.version.compare_exchange(seen, version, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let Some((_, report)) = cell.read() else { return };
+        let beyond = Work::of(&report.load).beyond(take_own_most());
+        self.requests.store(beyond.requests, Relaxed);
+        self.bytes.store(beyond.bytes, Relaxed);
+        self.sent_on.store(0, Relaxed);
+        self.heard.store(report.at.0.saturating_add(1), Relaxed);
+    }
+
+    /// A client was redirected there, whose requests this dispatcher does not see.
+    pub(crate) fn sent_on(&self) {
+        self.sent_on.fetch_add(1, Relaxed);
+    }
+
+    /// The load that it counts for now: none, if it is stale.
+    pub(crate) fn at(&self, now: Now, interval_ms: u64) -> Work {
+        let heard = self.heard.load(Relaxed);
+        if heard == 0 || is_stale(now.since_ms(Now(heard - 1)), interval_ms) {
+            return Work::default();
+        }
+        Work {
+            requests: self.requests.load(Relaxed).saturating_add(self.sent_on.load(Relaxed)),
+            bytes: self.bytes.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The state of a group, behind its lock: the table of members (`core/cluster`), the last config
+//! file's values, and each member's state with the time it was entered.
+//!
+//! Every method that changes something ends with [`GroupState::settle`], which applies the change
+//! to the members' shared numbers and logs it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
+
+use skep_cluster::{
+    Change, Failure, HealthState, Member, Membership, MembershipError, MembershipEvent,
+};
+use skep_units::{NodeId, Now, ServerAddress};
+use skep_wire::message::Name;
+
+use crate::members::member::{Load, SharedMember};
+use crate::members::node_reports::NodeReports;
+use crate::members::published::{Entry, Published};
+use crate::members::settings::{GroupSettings, GroupWords, LoadMeasure, MemberSpec};
+use crate::members::status::{MemberSource, MemberStatus};
+
+/// The state of one group.
+pub(crate) struct GroupState {
+    /// The group's name, for the log.
+    pub(crate) name: Arc<str>,
+    pub(crate) words: &'static GroupWords,
+    pub(crate) membership: Membership,
+    /// For each member, the data that is not in the table.
+    pub(crate) details: BTreeMap<NodeId, Details>,
+    pub(crate) settings: Arc<GroupSettings>,
+    /// The policy that the config file named last. A policy chosen at run time
+    /// stays until the file names another.
+    pub(crate) policy_filed: String,
+    /// Members of the file that were removed at run time: a reload does not add them again, unless
+    /// the file had dropped them in between.
+    pub(crate) removed: BTreeSet<String>,
+    /// Whether workers need more than new shares.
+    pub(crate) unpublished: bool,
+    /// Counts changes of members, their states and weights, and of settings.
+    pub(crate) revision: u64,
+    /// What nodes report.
+    reports: Option<Arc<NodeReports>>,
+    /// What is under way at each address, as long as anything is.
+    loads: HashMap<ServerAddress, Weak<Load>>,
+}
+
+/// The data of a member beside the table.
+pub(crate) struct Details {
+    pub(crate) member: Arc<SharedMember>,
+    pub(crate) source: MemberSource,
+    /// The clients' address of it.
+    pub(crate) authority: String,
+    /// The weight in the last config file.
+    pub(crate) weight_filed: u32,
+    /// It answers checks, but reports that it drains.
+    pub(crate) bows_out: bool,
+    /// When it entered its state.
+    pub(crate) since: Now,
+    /// A check is in progress.
+    pub(crate) is_checking: bool,
+    /// When it was drained or resumed by a command to this process.
+    pub(crate) drain_set_at: Option<Now>,
+    /// How often its heartbeats had stopped when that was looked at last.
+    silences: u64,
+}
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeOutcome {
+    /// It answers as expected.
+    Good,
+    /// It is alive and wants no more requests.
+    BowsOut,
+    /// It does not answer as expected.
+    Bad(Failure),
+}
+
+impl GroupState {
+    /// A group without members.
+    pub(crate) fn new(name: &str, words: &'static GroupWords, settings: GroupSettings) -> Self {
+        Self {
+            name: name.into(),
+            words,
+            membership: Membership::new(settings.membership),
+            details: BTreeMap::new(),
+            policy_filed: settings.policy.clone(),
+            settings: Arc::new(settings),
+            removed: BTreeSet::new(),
+            unpublished: true,
+            revision: 0,
+            reports: None,
+            loads: HashMap::new(),
+        }
+    }
+
+    /// Adds a member; requests go there after its first good check.
+    pub(crate) fn add(
+        &mut self,
+        now: Now,
+        new: MemberSpec,
+        source: MemberSource,
+    ) -> Result<(), MembershipError> {
+        let event = self.membership.add(now, &new.name, new.address, new.weight)?;
+        // Requests of a member that was there before may be in work at the same server.
+        self.loads.retain(|_, load| load.strong_count() > 0);
+        let load = self.loads.get(&new.address).and_then(Weak::upgrade).unwrap_or_default();
+        self.loads.insert(new.address, Arc::downgrade(&load));
+        let member = SharedMember::new(event.node, Arc::clone(&event.name), new.address, load);
+        member.set_requests_max(new.requests_max);
+        let mut details = Details {
+            member: Arc::new(member),
+            source,
+            authority: new.authority,
+            weight_filed: new.weight,
+            bows_out: false,
+            since: now,
+            is_checking: false,
+            drain_set_at: None,
+            silences: 0,
+        };
+        if let Some(reports) = &self.reports {
+            details.follow(reports);
+        }
+        self.details.insert(event.node, details);
+        self.note(Some(event));
+        Ok(())
+    }
+
+    /// Records the end of a request at `id`; see [`Membership::on_request`]. Returns whether it is
+    /// spared from now on.
+    pub(crate) fn on_request(
+        &mut self,
+        now: Now,
+        id: NodeId,
+        outcome: Result<(), Failure>,
+    ) -> bool {
+        let details = &self.details;
+        let serves = |id| details.get(&id).is_some_and(|it| it.member.share_permille() > 0);
+        let event = self.membership.on_request(now, id, outcome, serves);
+        if let Some(details) = self.details.get(&id) {
+            details.member.set_suspect(outcome.is_err());
+        }
+        let is_spared = matches!(event, Some(MembershipEvent { change: Change::Spared(_), .. }));
+        self.note(event);
+        self.settle(now);
+        is_spared
+    }
+
+    /// Nodes' loads, and that they are silent, are read there from now on.
+    pub(crate) fn follow_reports(&mut self, reports: &Arc<NodeReports>) {
+        self.details.values_mut().for_each(|details| details.follow(reports));
+        self.reports = Some(Arc::clone(reports));
+    }
+
+    /// Nodes whose heartbeats stopped are down.
+    fn hear_silences(&mut self, now: Now) {
+        let mut silent = Vec::new();
+        for (id, details) in &mut self.details {
+            let silences = details.member.reported.silences();
+            if std::mem::replace(&mut details.silences, silences) != silences {
+                silent.push(*id);
+            }
+        }
+        for id in silent {
+            let event = self.membership.on_silence(now, id);
+            self.note(event);
+        }
+    }
+
+    /// Records the result of a check of `id`; `None`: it could not be made.
+    pub(crate) fn on_check(&mut self, now: Now, id: NodeId, verdict: Option<ProbeOutcome>) {
+        let Some(details) = self.details.get_mut(&id) else { return };
+        details.is_checking = false;
+        let Some(verdict) = verdict else { return };
+        if details.bows_out != (verdict == ProbeOutcome::BowsOut) {
+            // A node that bowed out and then is gone has not come back.
+            let is_back = verdict == ProbeOutcome::Good;
+            if verdict == ProbeOutcome::BowsOut || is_back {
+                details.bows_out = !is_back;
+                self.revision += 1;
+                details.since = now;
+                let what = if is_back { "takes requests again" } else { "drains, as it says" };
+                let (name, GroupWords { group, member }) = (&details.member.name, self.words);
+                tracing::info!("{group} {}: {member} {name} {what}", self.name);
+            }
+        }
+        let result = match verdict {
+            ProbeOutcome::Good | ProbeOutcome::BowsOut => Ok(()),
+            ProbeOutcome::Bad(failure) => Err(failure),
+        };
+        let event = self.membership.on_check(now, id, result);
+        self.note(event);
+        self.settle(now);
+    }
+
+    /// Looks which nodes are silent, and ends drains and removals that are complete.
+    pub(crate) fn tick(&mut self, now: Now) {
+        self.hear_silences(now);
+        let (details, source) = (&self.details, self.settings.loads);
+        let in_use =
+            |id| details.get(&id).map_or(0, |it| u64::from(it.member.current(source).in_use()));
+        for event in self.membership.tick(now, in_use) {
+            self.note(Some(event));
+        }
+        self.settle(now);
+    }
+
+    /// Logs `event` and stores its time.
+    pub(crate) fn note(&mut self, event: Option<MembershipEvent>) {
+        let Some(event) = event else { return };
+        self.revision += 1;
+        let details = self.details.get_mut(&event.node);
+        let bows_out = details.as_ref().is_some_and(|details| details.bows_out);
+        let (of, GroupWords { group, member }) = (&self.name, self.words);
+        let (name, change) = (&event.name, &event.change);
+        match event.change {
+            // No noise for the end that a node had announced itself.
+            Change::State(transition) if is_down(transition.to) && !bows_out => {
+                tracing::warn!("{group} {of}: {member} {name}: {change}");
+            }
+            Change::Spared(_) => {
+                tracing::warn!("{group} {of}: {member} {name}: {change}");
+                return;
+            }
+            _ => tracing::info!("{group} {of}: {member} {name}: {change}"),
+        }
+        if let Some(details) = details {
+            details.since = event.at;
+        }
+        match event.change {
+            Change::Removed { .. } => {
+                if let Some(gone) = self.details.remove(&event.node) {
+                    gone.member.set_share_permille(0);
+                    gone.member.set_draining(false);
+                }
+                self.unpublished = true;
+            }
+            Change::Added { .. } | Change::Weight { .. } => self.unpublished = true,
+            Change::State(_) | Change::Spared(_) | Change::Removing { .. } => {}
+        }
+    }
+
+    /// Publishes health and drains to the workers: each member's share.
+    pub(crate) fn settle(&mut self, now: Now) {
+        for view in self.membership.view(now) {
+            let Some(details) = self.details.get(&view.id) else { continue };
+            let is_open = view.eligible && !details.bows_out;
+            // Not 0 for a node that just came up: 0 is out.
+            let share = if is_open { view.slow_start_permille.max(1) } else { 0 };
+            details.member.set_share_permille(share);
+            details.member.set_joining(view.state == HealthState::Joining);
+            // Drained is what it is called while it has no request, which a session may have again.
+            let drains = matches!(view.state, HealthState::Draining | HealthState::Drained);
+            let is_well = view.state == HealthState::Up;
+            details.member.set_draining(drains || (is_well && details.bows_out));
+        }
+    }
+
+    /// The state that workers see from now on.
+    pub(crate) fn publish(&mut self) -> Published {
+        self.unpublished = false;
+        let entries = self.membership.members().iter().filter_map(|member| {
+            let details = self.details.get(&member.id())?;
+            let shared = Arc::clone(&details.member);
+            Some(Entry::new(shared, member.weight(), &details.authority, &self.settings))
+        });
+        Published {
+            members_version: self.membership.version(),
+            settings: Arc::clone(&self.settings),
+            members: entries.collect(),
+        }
+    }
+
+    /// The displayed state of the members.
+    pub(crate) fn member_statuses(&self, now: Now) -> Vec<MemberStatus> {
+        let status = |member: &Member| {
+            let details = self.details.get(&member.id())?;
+            Some(member_status(member, details, self.settings.loads, now))
+        };
+        self.membership.members().iter().filter_map(status).collect()
+    }
+}
+
+impl Details {
+    fn follow(&mut self, reports: &NodeReports) {
+        // A name too long for the wire: no report can have it.
+        if let Ok(name) = Name::new(&self.member.name) {
+            self.member.reported.follow(reports.cell(&name));
+            self.silences = self.member.reported.silences();
+        }
+    }
+}
+
+fn is_down(life: HealthState) -> bool {
+    matches!(life, HealthState::Down { .. })
+}
+
+fn member_status(
+    member: &Member,
+    details: &Details,
+    source: LoadMeasure,
+    now: Now,
+) -> MemberStatus {
+    let (state, reason) = shown(member, details, now);
+    let current = details.member.current(source);
+    let (shared, totals) = (&details.member, &details.member.totals);
+    let failures_by_cause = totals.failures.each_ref().map(|count| count.load(Relaxed));
+    MemberStatus {
+        name: member.name().to_string(),
+        address: member.address(),
+        public_address: details.authority.clone(),
+        state: state.to_owned(),
+        reason,
+        since_ms: now.since_ms(details.since),
+        source: details.source,
+        weight: member.weight(),
+        share_permille: shared.share_permille(),
+        connections: current.in_use(),
+        connections_max: shared.requests_max(),
+        outstanding_requests: current.requests,
+        outstanding_bytes: current.bytes,
+        tunnels: current.tunnels,
+        requests: totals.requests.load(Relaxed),
+        failures: failures_by_cause.iter().sum(),
+        failures_by_cause,
+        bytes: totals.bytes.load(Relaxed),
+        latency_us: shared.latency_us(),
+    }
+}
+
+/// Word and reason of a member's state.
+fn shown(member: &Member, details: &Details, now: Now) -> (&'static str, Option<String>) {
+    if let Some(deadline) = member.removal_deadline() {
+        let left_s = deadline.since_ms(now).div_ceil(1000);
+        return ("removing", Some(format!("gone when idle, at the latest in {left_s} s")));
+    }
+    match member.health().state() {
+        HealthState::Up | HealthState::Joining if details.bows_out => {
+            ("draining", Some("it says so itself".to_owned()))
+        }
+        HealthState::Down { reason, .. } => ("down", Some(reason.to_string())),
+        HealthState::Joining => ("joining", Some("no good check yet".to_owned())),
+        life @ (HealthState::Up | HealthState::Draining | HealthState::Drained) => {
+            (life.word(), None)
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The displayed state of members: `skep status`, `skep node list`, the admin API.
+
+use serde::{Deserialize, Serialize};
+use skep_units::ServerAddress;
+
+/// The state of a member at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    pub name: String,
+    /// Where it is connected to.
+    pub address: ServerAddress,
+    /// Host and port that a redirect names.
+    pub public_address: String,
+    /// `joining`, `up`, `draining`, `drained`, `down` or `removing`.
+    pub state: String,
+    /// The reason for that state, where there is one.
+    pub reason: Option<String>,
+    /// How long it has been in that state, in milliseconds.
+    pub since_ms: u64,
+    /// The source of its entry.
+    pub source: MemberSource,
+    /// Its share of the work under weighted policies.
+    pub weight: u32,
+    /// Thousandths of its share that it gets now: below 1000 during slow start, 0 while it gets no
+    /// new requests.
+    pub share_permille: u16,
+    /// Connections in use: requests and tunnels.
+    pub connections: u32,
+    /// Requests and tunnels at a time, at most; `u32::MAX` is no bound.
+    pub connections_max: u32,
+    /// Requests sent to it and not yet answered in full.
+    pub outstanding_requests: u32,
+    /// Bytes of announced reply bodies that have not arrived yet.
+    pub outstanding_bytes: u64,
+    /// Upgraded connections, such as WebSockets.
+    pub tunnels: u32,
+    /// Requests that were sent or redirected to it.
+    pub requests: u64,
+    /// Requests to it that did not end with a whole reply.
+    pub failures: u64,
+    /// The same by cause, in the order of [`crate::CAUSES`].
+    pub failures_by_cause: [u64; crate::CAUSES.len()],
+    /// Bytes of its reply bodies.
+    pub bytes: u64,
+    /// Moving average of its time to answer, in microseconds; 0: none yet.
+    pub latency_us: u64,
+}
+
+/// The source of a member's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberSource {
+    /// The config file.
+    Config,
+    /// The admin API; stays through reloads until it is removed.
+    Api,
+}

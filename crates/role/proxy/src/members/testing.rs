@@ -1,0 +1,42 @@
+//! What tests of roles do to a group in place of its checks and its clock.
+
+use skep_policy::Work;
+
+use crate::members::group::Group;
+use crate::members::state::ProbeOutcome;
+
+#[doc(hidden)]
+impl Group {
+    /// Every member that is not up passes its checks.
+    pub fn pass_checks(&self) {
+        self.change(|state, now| {
+            let ids: Vec<_> = state.membership.members().iter().map(|it| it.id()).collect();
+            for id in ids {
+                for _ in 0..state.settings.membership.health.rise {
+                    state.on_check(now, id, Some(ProbeOutcome::Good));
+                }
+            }
+        });
+    }
+
+    /// Ends drains and removals that are complete, as it is done some times a second.
+    pub fn tick(&self) {
+        self.change(|state, now| state.tick(now));
+    }
+
+    /// Runs `job` while the lock is held.
+    pub fn while_locked<R>(&self, job: impl FnOnce() -> R) -> R {
+        self.change(|_, _| job())
+    }
+
+    /// What the member `name` has reported, beyond what is counted here: requests and bytes.
+    pub fn reported(&self, name: &str) -> Option<(u64, u64)> {
+        self.change(|state, now| {
+            let id = state.membership.find(name)?.id();
+            let reported = &state.details.get(&id)?.member.reported;
+            reported.catch_up(Work::default);
+            let work = reported.at(now, 10_000);
+            Some((work.requests, work.bytes))
+        })
+    }
+}

@@ -1,0 +1,494 @@
+//! Sends a request to a member and returns its response.
+//!
+//! ```text
+//!  admit --> connect --> attempt (upload | download) --> give the connection back
+//!   ^          | refused, late         | broke before the first byte
+//!   '--- retry: another member --------'
+//! ```
+//!
+//! A request may be retried (RFC 9110 9.2.2) if none of it was given to the kernel; or if it has no
+//! body, its method is idempotent, and nothing of a reply was sent to the client. A retry at
+//! another member is charged to the budget. A kept connection that turns out to be dead is not: it is
+//! no evidence about the member, which is tried on a fresh connection first.
+
+mod admit;
+mod attempt;
+mod download;
+mod fault;
+mod gateway;
+mod http_leg;
+mod in_flight;
+mod outbound;
+mod passage;
+mod upload;
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use skep_cluster::Failure;
+use skep_engine::{Exchange, ExchangeError, tunnel};
+use skep_http::forward::{Forward, takes_trailers, upgrade_of};
+use skep_http::{BodyFraming, RequestHead};
+use skep_serve::Conn;
+use skep_telemetry::Counter;
+use skep_units::NodeId;
+use skep_upstream::{PooledConn, UpstreamError};
+use smallvec::SmallVec;
+
+use crate::limits::{TOLD_PATH_BYTES_MAX, UPLOAD_BYTES_WAITING};
+use crate::members::cause::Cause;
+use crate::members::probe::failure_of;
+use crate::members::protocol::MemberProtocol;
+use crate::members::session::Session;
+use crate::members::settings::{GroupSettings, GroupWords};
+use crate::worker_balancer::PickedMember;
+use crate::worker_group::WorkerGroup;
+use attempt::{Attempt, Leg};
+use download::Download;
+use fault::AttemptFault;
+use gateway::GatewayLeg;
+use http_leg::HttpLeg;
+use in_flight::InFlight;
+use outbound::Outbound;
+use passage::Asked;
+pub use passage::ReplyRules;
+use upload::Upload;
+
+impl WorkerGroup {
+    /// Answers `request` with a member's response.
+    ///
+    /// # Errors
+    /// [`ForwardError`].
+    pub async fn forward(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        forward: &Forward<'_>,
+        rules: &ReplyRules<'_>,
+    ) -> Result<(), ForwardError> {
+        self.balancer().deposit(self.now());
+        let began = Instant::now();
+        let in_force = Rc::clone(self.balancer().sync());
+        let sticky = in_force.settings.sticky.as_ref();
+        let outbound = match self.gateway_settings() {
+            None => {
+                exchange.body.keep_trailers();
+                let mut upload = Upload::new(exchange.context().worker(), request, forward);
+                if in_force.settings.reads_ahead && may_read_ahead(request) {
+                    poll_fn(|cx| upload.poll_read_ahead(cx, &mut exchange.body)).await?;
+                }
+                Outbound::Http(upload)
+            }
+            Some(settings) => {
+                let reads_ahead = settings.reads_ahead && may_read_ahead(request);
+                let leg = GatewayLeg::new(settings, request, exchange, forward, reads_ahead);
+                Outbound::Gateway(Box::new(leg.await?))
+            }
+        };
+        let mut trip = Trip {
+            group: self,
+            request,
+            forward: *forward,
+            rules,
+            exchange,
+            outbound,
+            session: Session::of(request, sticky),
+            tried: SmallVec::new(),
+            retries: 0,
+            began,
+        };
+        trip.run().await
+    }
+
+    /// The settings in force, if members do not speak HTTP.
+    fn gateway_settings(&self) -> Option<Arc<GroupSettings>> {
+        let mut balancer = self.balancer();
+        let settings = &balancer.sync().settings;
+        (settings.protocol != MemberProtocol::Http).then(|| Arc::clone(settings))
+    }
+}
+
+/// Whether all of the body is sure to come by itself, and fits what may wait for a member. A client
+/// that waits for 100 is told to go on once there is a member; and one that sends chunks may wait for
+/// the answer to the first.
+fn may_read_ahead(request: &RequestHead<'_, '_>) -> bool {
+    let is_small = |bytes| bytes <= UPLOAD_BYTES_WAITING;
+    !request.expect_continue && matches!(request.framing, BodyFraming::Length(it) if is_small(it))
+}
+
+/// A request was not answered with a member's response.
+#[derive(Debug)]
+pub enum ForwardError {
+    /// The client failed, or its reply can't be completed.
+    Exchange(ExchangeError),
+    /// No member answered. No reply was begun.
+    Refused(Refused),
+}
+
+/// The reply to a client whose request no member answered.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub status: u16,
+    /// Whole field lines: when the client may come back.
+    pub lines: Box<[u8]>,
+}
+
+impl From<ExchangeError> for ForwardError {
+    fn from(error: ExchangeError) -> Self {
+        Self::Exchange(error)
+    }
+}
+
+/// One client's request in progress, over all attempts.
+struct Trip<'a, 'c, 'h, 'b> {
+    group: &'a WorkerGroup,
+    request: &'a RequestHead<'h, 'b>,
+    forward: Forward<'a>,
+    rules: &'a ReplyRules<'a>,
+    exchange: &'a mut Exchange<'c>,
+    outbound: Outbound,
+    session: Session<'a>,
+    /// Members that must not be tried (again).
+    tried: SmallVec<[NodeId; 4]>,
+    retries: u32,
+    began: Instant,
+}
+
+/// What becomes of the connection to a member behind a response.
+enum Behind {
+    /// It may carry another request.
+    Idle,
+    /// The member switched protocols; these bytes followed its head.
+    Switched(Vec<u8>),
+    Close,
+}
+
+/// Runs an attempt to its end: with when the member's first byte arrived.
+async fn drive<L: Leg>(
+    conn: &Conn,
+    asked: Asked<'_>,
+    exchange: &mut Exchange<'_>,
+    leg: &mut L,
+    in_flight: &mut InFlight<'_>,
+) -> (Result<(), AttemptFault>, Option<Instant>) {
+    let mut attempt = Attempt::new(conn, asked, exchange, leg, in_flight);
+    let ended = poll_fn(|cx| attempt.poll(cx)).await;
+    (ended, attempt.first_byte)
+}
+
+/// How an attempt ended.
+enum Step {
+    /// The client has its reply, or the rest of it is queued.
+    Done,
+    /// The member did not answer; another one may be tried.
+    Next(Refusal),
+    /// No other member may be tried.
+    Stop(Refusal),
+}
+
+/// The error reply when no member answered.
+#[derive(Clone, Copy)]
+enum Refusal {
+    /// No member could be connected to, or has room: 503.
+    NoMember,
+    /// A member failed: 502 or 504.
+    Failed(Cause),
+}
+
+impl<'a> Trip<'a, '_, '_, '_> {
+    async fn run(&mut self) -> Result<(), ForwardError> {
+        let mut refusal = Refusal::NoMember;
+        loop {
+            let Some(in_flight) = self.admit().await? else { break };
+            if !self.tried.is_empty() {
+                self.group.counters().inc(Counter::UpstreamRetries);
+            }
+            match self.attempt(in_flight).await? {
+                Step::Done => return Ok(()),
+                Step::Stop(last) => {
+                    refusal = last;
+                    break;
+                }
+                Step::Next(last) => refusal = last,
+            }
+        }
+        Err(ForwardError::Refused(self.refused(refusal)))
+    }
+
+    /// Tries one member: on a kept connection first, and if that is dead on a new
+    /// one.
+    async fn attempt(&mut self, mut in_flight: InFlight<'a>) -> Result<Step, ExchangeError> {
+        let (group, target) = (self.group, in_flight.target().clone());
+        let began = in_flight.began();
+        self.tried.push(target.member().id);
+        let mut kept = group.connections().reuse(target.member().address);
+        if kept.as_ref().is_some_and(|lease| self.is_risky(lease)) {
+            kept = None;
+        }
+        loop {
+            let (lease, sent) = match kept.take() {
+                Some(lease) => {
+                    group.counters().inc(Counter::UpstreamReused);
+                    (lease, began)
+                }
+                None => match self.dial(&target).await {
+                    Ok(lease) => (lease, Instant::now()),
+                    Err(error) => return Ok(self.not_connected(&target, &mut in_flight, &error)),
+                },
+            };
+            let is_kept = lease.reused;
+            match self.exchange_on(lease, sent, &mut in_flight).await {
+                Ok(()) => return Ok(Step::Done),
+                Err((AttemptFault::Client(error), _)) => return Err(error),
+                Err((AttemptFault::Member(Cause::Broken), true))
+                    if is_kept && self.may_resend() =>
+                {
+                    self.restart();
+                }
+                Err((AttemptFault::Member(cause), is_silent)) => {
+                    in_flight.fail(cause);
+                    return self.failed(&target, cause, is_silent);
+                }
+            }
+        }
+    }
+
+    /// Sends the request over `lease` and passes the response on. A fault is returned with whether
+    /// the member sent nothing at all.
+    async fn exchange_on(
+        &mut self,
+        lease: PooledConn,
+        sent: Instant,
+        in_flight: &mut InFlight<'a>,
+    ) -> Result<(), (AttemptFault, bool)> {
+        self.group.counters().inc(Counter::UpstreamRequests);
+        let asked = Asked {
+            method: self.request.method,
+            upgrade: upgrade_of(self.request, &self.forward),
+            trailers: takes_trailers(self.request),
+            rules: self.rules,
+            begins_session: in_flight.target().begins(&self.session),
+        };
+        let (ended, first_byte, behind) = match &mut self.outbound {
+            Outbound::Http(upload) => {
+                let mut leg = HttpLeg { upload, download: Download::new() };
+                let (ended, first_byte) =
+                    drive(&lease.conn, asked, self.exchange, &mut leg, in_flight).await;
+                (ended, first_byte, leg.behind())
+            }
+            Outbound::Gateway(leg) => {
+                let (ended, first_byte) =
+                    drive(&lease.conn, asked, self.exchange, &mut **leg, in_flight).await;
+                (ended, first_byte, if leg.is_reusable() { Behind::Idle } else { Behind::Close })
+            }
+        };
+        let is_silent = first_byte.is_none();
+        if let Some(first_byte) = first_byte {
+            let us = first_byte.duration_since(sent).as_micros() as u64;
+            self.exchange.reply.write().summary().first_byte_us = us;
+        }
+        if let Err(fault) = ended {
+            return Err((fault, is_silent));
+        }
+        in_flight.succeed();
+        self.succeeded(in_flight.target());
+        match behind {
+            Behind::Idle => lease.give_back(self.group.connections()),
+            Behind::Switched(early) => {
+                let tunnelled = self.tunnel(&lease, early, in_flight).await;
+                tunnelled.map_err(|error| (error.into(), false))?;
+            }
+            Behind::Close => {}
+        }
+        Ok(())
+    }
+
+    /// Copies bytes in both directions, from the 101 on. Bytes that the client sent after its
+    /// request's head go to the member now and not earlier (CVE-2026-2833).
+    async fn tunnel(
+        &mut self,
+        lease: &PooledConn,
+        behind: Vec<u8>,
+        in_flight: &mut InFlight<'a>,
+    ) -> Result<(), ExchangeError> {
+        in_flight.become_tunnel();
+        self.group.counters().inc(Counter::Upgrades);
+        self.exchange.reply.flush().await?;
+        let early = self.exchange.body.take_rest();
+        let client = self.exchange.conn();
+        let idle_ms = in_flight.target().settings().tunnel_idle_ms;
+        match tunnel(client, &lease.conn, early, behind, idle_ms).await {
+            Ok((_, bytes)) => {
+                in_flight.tunnelled(bytes);
+                self.exchange.reply.write().summary().body_bytes = bytes;
+            }
+            // One of the two is gone; so is the other then.
+            Err(error) => tracing::debug!(%error, "tunnel ended"),
+        }
+        Ok(())
+    }
+
+    async fn dial(&mut self, target: &PickedMember) -> Result<PooledConn, UpstreamError> {
+        let began = Instant::now();
+        let dialled = self.group.connections().dial(target.member().address).await;
+        if !matches!(dialled, Err(UpstreamError::PoolFull)) {
+            self.group.counters().inc(Counter::UpstreamConnects);
+        }
+        let us = began.elapsed().as_micros() as u64;
+        self.exchange.reply.write().summary().connect_us += us;
+        dialled
+    }
+
+    /// A kept connection may die during a request; for one that can't be retried, the kernel is
+    /// asked first whether the connection is alive.
+    fn is_risky(&self, lease: &PooledConn) -> bool {
+        !self.is_repeatable() && lease.conn.probe_stale()
+    }
+
+    fn is_repeatable(&self) -> bool {
+        self.request.method.is_idempotent() && self.request.framing == BodyFraming::None
+    }
+
+    /// Restores the request for another connection; see [`Trip::may_resend`].
+    fn restart(&mut self) {
+        self.outbound.restart(self.request, &self.forward, self.exchange.conn());
+    }
+
+    /// Whether the request may be sent once more, to any member.
+    fn may_resend(&self) -> bool {
+        let is_unsent = !self.outbound.is_begun();
+        !self.exchange.reply.is_begun() && (self.is_repeatable() || is_unsent)
+    }
+
+    /// Whether another member may be tried; if so, charges the budget.
+    fn may_retry(&mut self, target: &PickedMember) -> bool {
+        let counters = self.group.counters();
+        if self.retries >= target.settings().retries_max {
+            return false;
+        }
+        if !self.group.balancer().try_retry(self.group.now()) {
+            counters.inc(Counter::UpstreamRetryBudgetExhausted);
+            return false;
+        }
+        self.retries += 1;
+        true
+    }
+
+    /// There is no connection to the member. Nothing was sent, so any request may
+    /// go to another.
+    fn not_connected(
+        &mut self,
+        target: &PickedMember,
+        in_flight: &mut InFlight<'_>,
+        error: &UpstreamError,
+    ) -> Step {
+        if !matches!(error, UpstreamError::PoolFull) {
+            self.group.counters().inc(Counter::UpstreamConnectFailures);
+        }
+        if !error.blames_node() {
+            // Nobody failed; to ask elsewhere costs the cluster nothing.
+            return Step::Next(Refusal::NoMember);
+        }
+        let cause = Cause::of_connect(error);
+        in_flight.fail(cause);
+        self.tell(target, cause);
+        self.report(target, Err(failure_of(error)));
+        match self.may_retry(target) {
+            true => Step::Next(Refusal::NoMember),
+            false => Step::Stop(Refusal::NoMember),
+        }
+    }
+
+    /// The member failed while it had the request.
+    fn failed(
+        &mut self,
+        target: &PickedMember,
+        cause: Cause,
+        is_silent: bool,
+    ) -> Result<Step, ExchangeError> {
+        self.tell(target, cause);
+        let counters = self.group.counters();
+        counters.inc(Counter::UpstreamFailures);
+        if matches!(cause, Cause::Late | Cause::Stalled) {
+            counters.inc(Counter::UpstreamTimeouts);
+        }
+        // A client that does not send its body may be what the member waited for.
+        let has_all = self.request.framing == BodyFraming::None || self.outbound.is_complete();
+        if let Some(failure) = cause.failure().filter(|_| is_silent && has_all) {
+            self.report(target, Err(failure));
+        }
+        self.exchange.reply.write().summary().node = Some(Arc::clone(target.name()));
+        if !self.exchange.reply.take_back() {
+            return Err(ExchangeError::ReplyCutShort(cause.reason()));
+        }
+        let refusal = Refusal::Failed(cause);
+        // A member that is late may be at work: its twin would be late too. One
+        // that answers nonsense would do so again.
+        if cause != Cause::Broken || !self.may_resend() || !self.may_retry(target) {
+            return Ok(Step::Stop(refusal));
+        }
+        self.restart();
+        Ok(Step::Next(refusal))
+    }
+
+    /// Logs a failure of a member, once a second at most: metrics count all of them.
+    fn tell(&self, target: &PickedMember, cause: Cause) {
+        let (group, words) = (self.group.group().name(), self.group.group().words);
+        let (name, address) = (target.name(), target.member().address);
+        let method = self.request.method.as_str();
+        if target.member().may_tell(self.group.now()) {
+            let path = self.request.path;
+            let path = String::from_utf8_lossy(&path[..path.len().min(TOLD_PATH_BYTES_MAX)]);
+            tracing::warn!(
+                "{} {group}: {} {name} ({address}): {cause}: {method} {path}",
+                words.group,
+                words.member
+            );
+        }
+    }
+
+    fn succeeded(&mut self, target: &PickedMember) {
+        if target.member().is_suspect() {
+            self.report(target, Ok(()));
+        }
+        if target.has_inherited(&self.session) {
+            self.lost_session(target);
+        }
+        self.exchange.reply.write().summary().node = Some(Arc::clone(target.name()));
+    }
+
+    /// The member of the request's session does not answer any more.
+    fn lost_session(&self, heir: &PickedMember) {
+        let group = self.group.group();
+        group.count_lost_session();
+        if heir.member().may_tell(self.group.now()) {
+            let GroupWords { group: word, member } = group.words;
+            let (group, heir) = (group.name(), heir.name());
+            tracing::info!(
+                "{word} {group}: {member} {heir} continues a session of another {member}"
+            );
+        }
+    }
+
+    fn report(&self, target: &PickedMember, outcome: Result<(), Failure>) {
+        if self.group.group().report(target.member().id, outcome) {
+            self.group.counters().inc(Counter::UpstreamSpared);
+        }
+    }
+
+    /// What the client is told if no member answered.
+    fn refused(&mut self, refusal: Refusal) -> Refused {
+        match refusal {
+            Refusal::NoMember => {
+                let queue_us = self.began.elapsed().as_micros() as u64;
+                self.exchange.reply.write().summary().queue_us = queue_us;
+                self.group.counters().inc(Counter::NoNode);
+                let in_force = Rc::clone(self.group.balancer().sync());
+                Refused { status: 503, lines: in_force.settings.retry_after_line.clone() }
+            }
+            Refusal::Failed(cause) => Refused { status: cause.status(), lines: Box::default() },
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! One attempt at one member: both directions at once, in one future without a timer, a channel or a
+//! task of its own. What goes over the wire is a [`Leg`]'s: one for each protocol of members.
+
+use std::task::{Context as TaskContext, Poll, ready};
+use std::time::Instant;
+
+use skep_engine::{Exchange, ExchangeError, ReplySink, RequestBody};
+use skep_serve::{Conn, TimeoutCause};
+
+use crate::members::cause::Cause;
+use crate::members::settings::GroupSettings;
+use crate::request::fault::{AttemptFault, left};
+use crate::request::in_flight::InFlight;
+use crate::request::passage::Asked;
+
+/// A request and its response as a protocol has them: from the client's body to bytes for the member,
+/// and from the member's bytes to the client's reply.
+pub(super) trait Leg {
+    /// Moves as many bytes as possible to the member. Ready when all is sent that the member waits
+    /// for, or when it takes no more: its response may still be read then.
+    fn poll_upload(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        member: &Conn,
+        body: &mut RequestBody<'_>,
+        stall_ms: u64,
+    ) -> Poll<Result<(), ExchangeError>>;
+
+    /// Whether the member waits for nothing of the request, or gets no more of it.
+    fn is_uploaded(&self) -> bool;
+
+    /// Whether the member has asked for more of the request since the last call.
+    fn take_asked(&mut self) -> bool;
+
+    /// The member sent `bytes`, at least one.
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        asked: &Asked<'_>,
+        reply: &mut ReplySink<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<(), Cause>;
+
+    /// The member closed its side.
+    fn end(&mut self, reply: &mut ReplySink<'_>, in_flight: &InFlight<'_>) -> Result<(), Cause>;
+
+    /// Whether the response was read to its end.
+    fn is_complete(&self) -> bool;
+
+    /// Whether the response is one of events, which come when there are some.
+    fn is_event_stream(&self) -> bool;
+
+    /// Time without a byte of the member that is a fault of its, in milliseconds.
+    fn timeout_ms(&self, settings: &GroupSettings) -> u64;
+
+    /// A fault of the connection, as what it is where the response is now.
+    fn cause(&self, cause: Cause) -> Cause;
+}
+
+/// A request and its response, on one connection to a member.
+pub(super) struct Attempt<'a, 'c, 'h, L> {
+    pub(super) conn: &'a Conn,
+    pub(super) asked: Asked<'a>,
+    pub(super) exchange: &'a mut Exchange<'c>,
+    pub(super) leg: &'a mut L,
+    pub(super) in_flight: &'a mut InFlight<'h>,
+    /// When the member's first byte arrived.
+    pub(super) first_byte: Option<Instant>,
+    /// Whether the member's deadline was set when this wait for it began.
+    is_armed: bool,
+}
+
+impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
+    pub(super) fn new(
+        conn: &'a Conn,
+        asked: Asked<'a>,
+        exchange: &'a mut Exchange<'c>,
+        leg: &'a mut L,
+        in_flight: &'a mut InFlight<'h>,
+    ) -> Self {
+        Self { conn, asked, exchange, leg, in_flight, first_byte: None, is_armed: false }
+    }
+
+    /// Ready when the response is complete, except for the bytes that the client has not taken yet.
+    pub(super) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), AttemptFault>> {
+        self.poll_upload(cx)?;
+        loop {
+            if self.exchange.reply.queued_bytes() > 0 {
+                let flushed = self.exchange.reply.poll_flush(cx);
+                if flushed.is_pending() {
+                    self.disarm();
+                }
+                ready!(flushed)?;
+            }
+            match self.poll_member(cx) {
+                Poll::Ready(received) => received?,
+                Poll::Pending => {
+                    self.arm();
+                    return self.poll_left(cx).map(Err);
+                }
+            }
+            if self.leg.is_complete() {
+                return Poll::Ready(Ok(()));
+            }
+            if self.leg.take_asked() {
+                self.poll_upload(cx)?;
+            }
+        }
+    }
+
+    fn poll_upload(&mut self, cx: &mut TaskContext<'_>) -> Result<(), ExchangeError> {
+        if !self.leg.is_uploaded() {
+            let body = &mut self.exchange.body;
+            let stall_ms = self.in_flight.target().settings().stall_timeout_ms;
+            // Pending is no reason to wait: the member may answer early.
+            if let Poll::Ready(uploaded) = self.leg.poll_upload(cx, self.conn, body, stall_ms) {
+                uploaded?;
+            }
+            // What moved up counts as life; and it changed the deadline.
+            self.is_armed = false;
+        }
+        Ok(())
+    }
+
+    /// Reads once from the member.
+    fn poll_member(&mut self, cx: &TaskContext<'_>) -> Poll<Result<(), Cause>> {
+        let conn = self.conn;
+        conn.worker().with_input(|input| {
+            let received = ready!(conn.poll_recv(cx, input));
+            let n = received.map_err(|error| self.leg.cause(error.into()))?;
+            let reply = &mut self.exchange.reply;
+            if n == 0 {
+                return Poll::Ready(self.leg.end(reply, self.in_flight));
+            }
+            self.first_byte.get_or_insert_with(Instant::now);
+            let received = self.leg.receive(&input[..n], &self.asked, reply, self.in_flight);
+            // The deadline of a head stands until it is there, however many reads it takes.
+            self.is_armed &= !reply.is_begun();
+            Poll::Ready(received)
+        })
+    }
+
+    /// Ready when the client has left: nobody waits for the response any more.
+    fn poll_left(&self, cx: &TaskContext<'_>) -> Poll<AttemptFault> {
+        let may_leave = !self.exchange.reply.is_begun() || self.leg.is_event_stream();
+        if !may_leave || !self.leg.is_uploaded() || !self.in_flight.target().settings().gives_up {
+            return Poll::Pending;
+        }
+        self.exchange.conn().poll_closed(cx).map(|()| AttemptFault::Client(left()))
+    }
+
+    /// From now on the attempt waits for the member. Not while the member still waits for the
+    /// request, unless it began to answer.
+    fn arm(&mut self) {
+        if !self.is_armed && (self.leg.is_uploaded() || self.exchange.reply.is_begun()) {
+            self.is_armed = true;
+            let timeout_ms = self.leg.timeout_ms(self.in_flight.target().settings());
+            self.conn.expire_after(timeout_ms, TimeoutCause::Response);
+        }
+    }
+
+    /// From now on the attempt waits for the client, which has a deadline of its own.
+    fn disarm(&mut self) {
+        self.is_armed = false;
+        self.conn.timer().clear();
+    }
+}

@@ -1,0 +1,250 @@
+//! From a member that speaks HTTP: interim responses, the head, and the body, decoded.
+//!
+//! Bytes are read into the worker's buffer and copied once, into the client's output. The member is
+//! read only when the client has taken all of that output, so a slow client makes us hold at most
+//! one read.
+//!
+//! Invariant: only bytes that passed the parser and the body's decoder reach the client.
+
+use skep_engine::ReplySink;
+use skep_http::forward::{ForwardReply, write_response};
+use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD, RESPONSE_BODY};
+use skep_http::{BodyDecoder, FieldSlots, HeadScanner, ResponseHead, Version, parse_response};
+
+use crate::members::cause::Cause;
+use crate::members::settings::GroupSettings;
+use crate::request::in_flight::InFlight;
+use crate::request::passage::{Asked, Passage, write_head};
+
+/// A response being passed to the client.
+pub(super) struct Download {
+    stage: Stage,
+    scanner: HeadScanner,
+    /// The beginning of an incomplete head.
+    carry: Vec<u8>,
+    interim_responses: usize,
+    /// The member keeps the connection open, and nothing followed the response.
+    is_reusable: bool,
+    passage: Passage,
+}
+
+enum Stage {
+    Head,
+    Body(BodyDecoder),
+    Complete,
+    /// The member switched protocols; these bytes followed its head.
+    Switched(Vec<u8>),
+}
+
+impl Download {
+    pub(super) fn new() -> Self {
+        Self {
+            stage: Stage::Head,
+            scanner: HeadScanner::response(),
+            carry: Vec::new(),
+            interim_responses: 0,
+            is_reusable: false,
+            passage: Passage::default(),
+        }
+    }
+
+    /// Whether the response was read to its end.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.stage, Stage::Complete | Stage::Switched(_))
+    }
+
+    /// Whether it is one of server-sent events.
+    pub(super) fn is_event_stream(&self) -> bool {
+        self.passage.is_event_stream()
+    }
+
+    /// Whether its connection may carry another request.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.is_reusable && matches!(self.stage, Stage::Complete)
+    }
+
+    /// Time without a byte of the member that is a fault of its, in milliseconds.
+    pub(super) fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
+        match self.stage {
+            Stage::Head => settings.response_timeout_ms,
+            _ => self.passage.silence_ms_max(settings),
+        }
+    }
+
+    /// A fault of the connection, as what it is where the response is now.
+    pub(super) fn cause(&self, cause: Cause) -> Cause {
+        match self.stage {
+            Stage::Head => cause,
+            _ => cause.inside_reply(),
+        }
+    }
+
+    /// After a switch of protocols: the bytes that followed the head.
+    pub(super) fn into_switched(self) -> Option<Vec<u8>> {
+        match self.stage {
+            Stage::Switched(behind) => Some(behind),
+            Stage::Head | Stage::Body(_) | Stage::Complete => None,
+        }
+    }
+
+    /// The member sent `bytes`, at least one.
+    pub(super) fn receive(
+        &mut self,
+        bytes: &[u8],
+        asked: &Asked<'_>,
+        reply: &mut ReplySink<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<(), Cause> {
+        if let Stage::Body(_) = self.stage {
+            return self.body(bytes, reply, in_flight);
+        }
+        if self.carry.is_empty() {
+            let consumed = self.heads(bytes, asked, reply, in_flight)?;
+            self.carry.extend_from_slice(&bytes[consumed..]);
+        } else {
+            let mut carry = std::mem::take(&mut self.carry);
+            carry.extend_from_slice(bytes);
+            let consumed = self.heads(&carry, asked, reply, in_flight)?;
+            carry.drain(..consumed);
+            self.carry = carry;
+        }
+        Ok(())
+    }
+
+    /// The member closed its side.
+    pub(super) fn end(&mut self, reply: &mut ReplySink<'_>) -> Result<(), Cause> {
+        self.is_reusable = false;
+        match &mut self.stage {
+            Stage::Head => Err(Cause::Broken),
+            Stage::Body(decoder) => {
+                decoder.finish().map_err(|_| Cause::CutShort)?;
+                self.finish(&[], reply);
+                Ok(())
+            }
+            Stage::Complete | Stage::Switched(_) => Ok(()),
+        }
+    }
+
+    /// Parses heads up to the final one, and the bytes after it. Returns the number of bytes
+    /// consumed; the others are the beginning of a head.
+    fn heads(
+        &mut self,
+        bytes: &[u8],
+        asked: &Asked<'_>,
+        reply: &mut ReplySink<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<usize, Cause> {
+        let mut consumed = 0;
+        loop {
+            let rest = &bytes[consumed..];
+            let Some(len) = self.scanner.scan(rest, &NODE_RESPONSE_HEAD)? else {
+                return Ok(consumed);
+            };
+            self.scanner = HeadScanner::response();
+            let (head_bytes, behind) = rest.split_at(len);
+            let mut slots = FieldSlots::new();
+            let head = parse_response(&mut slots, head_bytes, asked.method, &NODE_RESPONSE_HEAD)?;
+            match head.status {
+                101 => {
+                    self.switch(&head, asked, reply)?;
+                    self.stage = Stage::Switched(behind.to_vec());
+                    return Ok(bytes.len());
+                }
+                100..200 => {
+                    self.interim_responses += 1;
+                    if self.interim_responses > INTERIM_RESPONSES_MAX {
+                        return Err(Cause::Malformed("interim-responses"));
+                    }
+                    // The engine says 100 itself, and a client of HTTP/1.0 must not get any
+                    // (RFC 9110 15.2).
+                    if head.status != 100 && reply.version() == Version::Http11 {
+                        write_interim(&head, asked, reply);
+                    }
+                    consumed += len;
+                }
+                _ => {
+                    self.begin(&head, asked, reply, in_flight)?;
+                    self.body(behind, reply, in_flight)?;
+                    return Ok(bytes.len());
+                }
+            }
+        }
+    }
+
+    /// Passes the head of a final response on.
+    fn begin(
+        &mut self,
+        head: &ResponseHead<'_, '_>,
+        asked: &Asked<'_>,
+        reply: &mut ReplySink<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<(), Cause> {
+        let mut decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
+        self.passage.begin(head, asked, reply, in_flight);
+        if asked.trailers && self.passage.is_chunked() {
+            decoder.keep_trailers();
+        }
+        self.is_reusable = head.keep_alive;
+        self.stage = Stage::Body(decoder);
+        Ok(())
+    }
+
+    /// Passes the head of a 101 on, if the client asked for that upgrade (RFC 9110 7.8: a server
+    /// switches only to an offered protocol).
+    fn switch(
+        &mut self,
+        head: &ResponseHead<'_, '_>,
+        asked: &Asked<'_>,
+        reply: &mut ReplySink<'_>,
+    ) -> Result<(), Cause> {
+        let unasked = Cause::Malformed("unasked-switch");
+        let (offered, chosen) = asked.upgrade.zip(head.upgrade).ok_or(unasked)?;
+        let mut offers = offered.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        if !offers.any(|offer| offer.eq_ignore_ascii_case(chosen)) {
+            return Err(unasked);
+        }
+        write_head(head, asked, reply, [b""; 2]);
+        reply.write().close();
+        Ok(())
+    }
+
+    fn body(
+        &mut self,
+        bytes: &[u8],
+        reply: &mut ReplySink<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<(), Cause> {
+        let Stage::Body(decoder) = &mut self.stage else { return Ok(()) };
+        let mut at = 0;
+        while at < bytes.len() && !decoder.is_done() {
+            let decoded = decoder.decode(&bytes[at..])?;
+            let data = &bytes[at..][decoded.data];
+            at += decoded.consumed;
+            self.passage.body(data, reply, in_flight);
+        }
+        if decoder.is_done() {
+            // Bytes behind a response answer nothing that was asked: the next
+            // client would get them (RFC 9112 9.2).
+            self.is_reusable &= at == bytes.len();
+            let trailers = decoder.take_trailers();
+            self.finish(&trailers, reply);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, trailers: &[u8], reply: &mut ReplySink<'_>) {
+        self.passage.finish(trailers, reply);
+        self.stage = Stage::Complete;
+    }
+}
+
+/// Passes the head of an interim response on.
+fn write_interim(head: &ResponseHead<'_, '_>, asked: &Asked<'_>, reply: &mut ReplySink<'_>) {
+    let (version, date) = (reply.version(), reply.write().context().date());
+    let (without, extra) = (asked.rules.without, &[]);
+    let how =
+        ForwardReply { version, keep_alive: true, date: &date, trailers: false, without, extra };
+    reply.interim(|out| {
+        write_response(out, head, &how);
+    });
+}

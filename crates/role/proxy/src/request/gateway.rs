@@ -1,0 +1,354 @@
+//! The exchange with a member that is no HTTP server: an application server behind AJP or FastCGI.
+//!
+//! ```text
+//!   client's body -> pending -> codec -> packets -> member
+//!   client <- passage <- head, body <- codec <- bytes <- member
+//!                  log <- stderr <----'   '--> asks for more of the body (AJP)
+//! ```
+//! Invariants:
+//! - The client's body is read only where the member waits for it, and one read at a time: at most
+//!   that and `UPLOAD_BYTES_WAITING` wait for the member.
+//! - A body that the client breaks off has no end: the connection to the member is closed.
+//! - Its head passes the same parser as that of an HTTP server.
+
+mod call;
+mod codec;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use skep_engine::{Exchange, ExchangeError, ReplySink, RequestBody};
+use skep_http::forward::Forward;
+use skep_http::gateway::GatewayHead;
+use skep_http::limits::RESPONSE_HEAD;
+use skep_http::{BodyFraming, FieldSlots, RequestHead, parse_response};
+use skep_serve::{Conn, Output, Pace, Worker};
+
+use crate::limits::UPLOAD_BYTES_WAITING;
+use crate::members::cause::Cause;
+use crate::members::protocol::MemberProtocol;
+use crate::members::settings::GroupSettings;
+use crate::request::attempt::Leg;
+use crate::request::in_flight::InFlight;
+use crate::request::passage::{Asked, Passage};
+use crate::request::{ForwardError, Refused};
+use codec::{GatewayCodec, GatewayEvent};
+
+/// A request to an application server, and its reply; lives through all attempts.
+pub(super) struct GatewayLeg {
+    worker: Rc<Worker>,
+    settings: Arc<GroupSettings>,
+    framing: BodyFraming,
+    codec: GatewayCodec,
+    output: Output,
+    /// What was read of the client's body and is in no packet yet: from `pending_at` on.
+    pending: Vec<u8>,
+    pending_at: usize,
+    is_body_read: bool,
+    /// The kernel took some bytes.
+    is_begun: bool,
+    /// The member takes no more.
+    is_refused: bool,
+    is_asked: bool,
+    stage: Stage,
+    passage: Passage,
+    is_reusable: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Head,
+    Body,
+    Complete,
+}
+
+impl GatewayLeg {
+    /// The request `head` for the members of `settings`, whose protocol is not HTTP. Reads a body
+    /// that must be there before, and one that is said to be small if it `reads_ahead`.
+    ///
+    /// # Errors
+    /// It cannot go that way, or the client failed.
+    pub(super) async fn new(
+        settings: Arc<GroupSettings>,
+        head: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        forward: &Forward<'_>,
+        reads_ahead: bool,
+    ) -> Result<Self, ForwardError> {
+        let bytes_max = match (head.framing, &settings.protocol) {
+            // CGI tells the length first (RFC 3875 4.1.2).
+            (BodyFraming::Chunked, MemberProtocol::Fcgi(spec)) => Some(spec.collect_bytes_max),
+            (BodyFraming::Length(bytes), _) if reads_ahead => Some(bytes as usize),
+            _ => None,
+        };
+        let collected = match bytes_max {
+            Some(bytes_max) => {
+                let collected = call::collect(&mut exchange.body, bytes_max).await?;
+                Some(collected.ok_or(refusal(411))?)
+            }
+            None => None,
+        };
+        let framing = match (head.framing, &collected) {
+            (BodyFraming::Chunked, Some(body)) => BodyFraming::Length(body.len() as u64),
+            (framing, _) => framing,
+        };
+        let worker = exchange.context().worker();
+        let mut output = worker.take_output();
+        let codec = start(&mut output, head, forward, exchange.conn(), framing, &settings)
+            .inspect_err(|_| output.clear());
+        let codec = match codec {
+            Ok(codec) => codec,
+            Err(error) => {
+                worker.put_output(output);
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            worker: Rc::clone(worker),
+            settings,
+            framing,
+            codec,
+            output,
+            is_body_read: head.framing == BodyFraming::None || collected.is_some(),
+            pending: collected.unwrap_or_default(),
+            pending_at: 0,
+            is_begun: false,
+            is_refused: false,
+            is_asked: false,
+            stage: Stage::Head,
+            passage: Passage::default(),
+            is_reusable: false,
+        })
+    }
+
+    /// Whether anything of the request may have reached the member.
+    pub(super) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// Whether the connection may carry another request.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.is_reusable && self.output.is_empty()
+    }
+
+    /// Whether the member has the request to its last byte, or has not asked for the rest of it.
+    pub(super) fn is_complete(&self) -> bool {
+        self.output.is_empty() && (self.is_body_read || !self.codec.is_awaited())
+    }
+
+    /// Restores the request for another connection. Possible only if none of it was sent, or if it
+    /// has no body.
+    ///
+    /// # Panics
+    /// If a body was begun.
+    pub(super) fn restart(
+        &mut self,
+        head: &RequestHead<'_, '_>,
+        forward: &Forward<'_>,
+        conn: &Conn,
+    ) {
+        self.is_refused = false;
+        self.is_asked = false;
+        if !self.is_begun {
+            return;
+        }
+        assert!(head.framing == BodyFraming::None, "a body that was begun is not there any more");
+        self.output.clear();
+        self.is_begun = false;
+        self.stage = Stage::Head;
+        // It was possible before.
+        let started = start(&mut self.output, head, forward, conn, self.framing, &self.settings);
+        match started {
+            Ok(codec) => self.codec = codec,
+            Err(_) => unreachable!("the same request under the same settings"),
+        }
+    }
+
+    /// Puts what the member waits for into packets, as far as it is there.
+    fn fill(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        body: &mut RequestBody<'_>,
+    ) -> Result<(), ExchangeError> {
+        while self.codec.is_awaited() && self.output.len() < UPLOAD_BYTES_WAITING {
+            let ready = &self.pending[self.pending_at..];
+            let bytes = ready.len().min(self.codec.wanted());
+            if bytes > 0 {
+                let (codec, output) = (&mut self.codec, &mut self.output);
+                output.inline(|out| codec.write_body(out, &ready[..bytes]));
+                self.pending_at += bytes;
+                continue;
+            }
+            if self.is_body_read {
+                let codec = &mut self.codec;
+                self.output.inline(|out| codec.write_end(out));
+                continue;
+            }
+            self.pending.clear();
+            self.pending_at = 0;
+            match body.poll_read(cx, &mut self.pending) {
+                Poll::Ready(is_more) => self.is_body_read = !is_more? || body.is_done(),
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(
+        &mut self,
+        head: &GatewayHead,
+        asked: &Asked<'_>,
+        reply: &mut ReplySink<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<(), Cause> {
+        let mut slots = FieldSlots::new();
+        let head = parse_response(&mut slots, &head.bytes, asked.method, &RESPONSE_HEAD)?;
+        self.passage.begin(&head, asked, reply, in_flight);
+        self.stage = Stage::Body;
+        Ok(())
+    }
+}
+
+impl Leg for GatewayLeg {
+    fn poll_upload(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        member: &Conn,
+        body: &mut RequestBody<'_>,
+        stall_ms: u64,
+    ) -> Poll<Result<(), ExchangeError>> {
+        loop {
+            self.fill(cx, body)?;
+            if self.output.is_empty() {
+                if self.codec.is_awaited() {
+                    // Whether the client is too slow, its own deadline says.
+                    return Poll::Pending;
+                }
+                break;
+            }
+            let before = self.output.len();
+            let sent = member.poll_send_paced(cx, &mut self.output, &Pace::stall(stall_ms));
+            self.is_begun |= self.output.len() < before;
+            match sent {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => {
+                    self.is_refused = true;
+                    break;
+                }
+                Poll::Pending => {
+                    body.pause();
+                    return Poll::Pending;
+                }
+            }
+        }
+        // Nobody reads on before the member asks; the client is not to blame.
+        body.pause();
+        Poll::Ready(Ok(()))
+    }
+
+    fn is_uploaded(&self) -> bool {
+        self.is_refused || (self.output.is_empty() && !self.codec.is_awaited())
+    }
+
+    fn take_asked(&mut self) -> bool {
+        std::mem::take(&mut self.is_asked)
+    }
+
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        asked: &Asked<'_>,
+        reply: &mut ReplySink<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<(), Cause> {
+        let mut at = 0;
+        loop {
+            let rest = &bytes[at..];
+            let received = self.codec.receive(rest);
+            let (consumed, event) = received.inspect_err(|_| {
+                log_rest(&mut self.codec, in_flight);
+            })?;
+            at += consumed;
+            match event {
+                None => return Ok(()),
+                Some(GatewayEvent::Head(head)) => self.begin(&head, asked, reply, in_flight)?,
+                Some(GatewayEvent::Body(range)) => {
+                    self.passage.body(&rest[range], reply, in_flight);
+                }
+                Some(GatewayEvent::Wants) => self.is_asked = true,
+                Some(GatewayEvent::Stderr(line)) => in_flight.log_stderr(&line),
+                // All is sent as soon as the client takes it.
+                Some(GatewayEvent::Flush) => {}
+                Some(GatewayEvent::End) => {
+                    self.is_reusable = self.codec.is_reusable(bytes.len() - at);
+                    self.passage.finish(&[], reply);
+                    self.stage = Stage::Complete;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, _: &mut ReplySink<'_>, in_flight: &InFlight<'_>) -> Result<(), Cause> {
+        log_rest(&mut self.codec, in_flight);
+        self.codec.close().map_err(|cause| self.cause(cause))
+    }
+
+    fn is_complete(&self) -> bool {
+        self.stage == Stage::Complete
+    }
+
+    fn is_event_stream(&self) -> bool {
+        self.passage.is_event_stream()
+    }
+
+    fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
+        match self.stage {
+            Stage::Head => settings.response_timeout_ms,
+            Stage::Body | Stage::Complete => self.passage.silence_ms_max(settings),
+        }
+    }
+
+    fn cause(&self, cause: Cause) -> Cause {
+        match self.stage {
+            Stage::Head => cause,
+            Stage::Body | Stage::Complete => cause.inside_reply(),
+        }
+    }
+}
+
+impl Drop for GatewayLeg {
+    fn drop(&mut self) {
+        self.worker.put_output(std::mem::take(&mut self.output));
+    }
+}
+
+/// Puts the head of the request into `output`.
+fn start(
+    output: &mut Output,
+    head: &RequestHead<'_, '_>,
+    forward: &Forward<'_>,
+    conn: &Conn,
+    framing: BodyFraming,
+    settings: &GroupSettings,
+) -> Result<GatewayCodec, ForwardError> {
+    call::with_request(head, forward, conn, framing, |request| {
+        let mut started = None;
+        output.inline(|out| started = Some(GatewayCodec::start(out, request, &settings.protocol)));
+        started.unwrap_or(Err((500, String::new()))).map_err(|(status, reason)| {
+            tracing::debug!("request refused with {status}: {reason}");
+            refusal(status)
+        })
+    })
+}
+
+fn refusal(status: u16) -> ForwardError {
+    ForwardError::Refused(Refused { status, lines: Box::default() })
+}
+
+fn log_rest(codec: &mut GatewayCodec, in_flight: &InFlight<'_>) {
+    if let Some(line) = codec.stderr_rest() {
+        in_flight.log_stderr(&line);
+    }
+}

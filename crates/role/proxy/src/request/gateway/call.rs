@@ -1,0 +1,156 @@
+//! A client's request as application servers are told of it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use skep_engine::{ExchangeError, RequestBody};
+use skep_http::forward::{Claims, Forward, HostPolicy, write_request_fields};
+use skep_http::gateway::GatewayRequest;
+use skep_http::{BodyFraming, Known, RequestHead};
+use skep_serve::Conn;
+
+/// A body of unknown length that was read to its end; `None`: it is longer than `bytes_max`.
+pub(super) async fn collect(
+    body: &mut RequestBody<'_>,
+    bytes_max: usize,
+) -> Result<Option<Vec<u8>>, ExchangeError> {
+    let mut collected = Vec::new();
+    while body.read(&mut collected).await? {
+        if collected.len() > bytes_max {
+            return Ok(None);
+        }
+    }
+    Ok(Some(collected))
+}
+
+/// Runs `job` on the request that the server gets, with `framing` for its body.
+pub(super) fn with_request<R>(
+    head: &RequestHead<'_, '_>,
+    forward: &Forward<'_>,
+    conn: &Conn,
+    framing: BodyFraming,
+    job: impl FnOnce(&GatewayRequest<'_>) -> R,
+) -> R {
+    let mut lines = Vec::new();
+    write_request_fields(&mut lines, head, forward);
+    let fields: Vec<_> = lines_of(&lines).collect();
+    let target = forward.target.unwrap_or(head.target.as_bytes());
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+    let is_tls = is_tls(head, forward);
+    // `OPTIONS *` and absolute targets are not what applications take.
+    let sent =
+        [head.path, if head.query.is_some() { b"?" } else { b"" }, head.query.unwrap_or(b"")];
+    job(&GatewayRequest {
+        method: head.method,
+        target: &sent.concat(),
+        path,
+        query: head.query,
+        version: head.version,
+        host: match forward.host {
+            HostPolicy::Keep => head.host,
+            HostPolicy::Set(host) => host,
+        },
+        fields: &fields,
+        client: client(head, forward, conn.peer()),
+        local: conn.local(),
+        server_name: forward.server_name.unwrap_or(head.authority.name),
+        server_port: head.authority.port.unwrap_or(if is_tls { 443 } else { 80 }),
+        is_tls,
+        body: framing,
+    })
+}
+
+/// The fields in `lines`, which were written here.
+fn lines_of(lines: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
+    lines.split(|byte| *byte == b'\n').filter_map(|line| {
+        let line = line.strip_suffix(b"\r")?;
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let name = std::str::from_utf8(&line[..colon]).ok()?;
+        Some((name, line[colon + 1..].trim_ascii()))
+    })
+}
+
+/// The client: the connection's peer, or whom a trusted one names. Its port is then unknown, 0.
+fn client(head: &RequestHead<'_, '_>, forward: &Forward<'_>, peer: SocketAddr) -> SocketAddr {
+    let named = head.fields.known_all(Known::XForwardedFor).last();
+    let named = named.and_then(|value| std::str::from_utf8(value).ok()).and_then(|value| {
+        let mut from_last = value.rsplit(',').map(str::trim);
+        match forward.claims {
+            Claims::Replace => None,
+            // The trusted proxy has appended its client.
+            Claims::Extend => from_last.next(),
+            // The dispatcher has appended its peer. If it trusts that one, which is a proxy then, the
+            // client is the entry before.
+            Claims::Keep => from_last.take(2).last(),
+        }
+    });
+    let address = named.and_then(|named| named.parse::<IpAddr>().ok());
+    address.map_or(peer, |address| SocketAddr::new(address, 0))
+}
+
+/// Whether the client's connection is encrypted, as far as who may say so says.
+fn is_tls(head: &RequestHead<'_, '_>, forward: &Forward<'_>) -> bool {
+    let said = head.fields.get("x-forwarded-proto").filter(|_| forward.claims != Claims::Replace);
+    said.unwrap_or(forward.proto.as_bytes()).eq_ignore_ascii_case(b"https")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use skep_http::limits::HeadLimits;
+    use skep_http::{FieldSlots, parse_request};
+
+    use super::*;
+
+    fn forward(claims: Claims) -> Forward<'static> {
+        Forward {
+            client: [192, 0, 2, 9].into(),
+            proto: "http",
+            host: HostPolicy::Keep,
+            claims,
+            target: None,
+            server_name: None,
+            upgrade: true,
+            without: &[],
+            extra: b"X-Own: a: b\r\n",
+        }
+    }
+
+    #[test]
+    fn only_trusted_peers_say_who_the_client_is() {
+        let mut slots = FieldSlots::new();
+        let head =
+            b"GET /a HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6, 192.0.2.1, 10.0.0.1\r\n\
+                     X-Forwarded-Proto: https\r\n\r\n";
+        let head = parse_request(&mut slots, head, &HeadLimits::default()).unwrap();
+        let peer: SocketAddr = "192.0.2.9:4711".parse().unwrap();
+        for (claims, address, encrypted) in [
+            (Claims::Replace, "192.0.2.9:4711", false),
+            (Claims::Extend, "10.0.0.1:0", true),
+            (Claims::Keep, "192.0.2.1:0", true),
+        ] {
+            let forward = forward(claims);
+            assert_eq!(client(&head, &forward, peer).to_string(), address);
+            assert_eq!(is_tls(&head, &forward), encrypted);
+        }
+    }
+
+    #[test]
+    fn fields_are_those_of_the_next_hop() {
+        let mut slots = FieldSlots::new();
+        let head =
+            b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: x-hop\r\nX-Hop: 1\r\nProxy: http://e\r\n\
+                     Accept: text/html\r\n\r\n";
+        let head = parse_request(&mut slots, head, &HeadLimits::default()).unwrap();
+        let mut lines = Vec::new();
+        write_request_fields(&mut lines, &head, &forward(Claims::Replace));
+        let fields: Vec<_> = lines_of(&lines).collect();
+        let value = |name: &str| fields.iter().find(|(it, _)| *it == name).map(|(_, value)| *value);
+        assert_eq!(value("Accept"), Some(&b"text/html"[..]));
+        assert_eq!(value("X-Own"), Some(&b"a: b"[..]));
+        assert_eq!(value("X-Forwarded-For"), Some(&b"192.0.2.9"[..]));
+        assert_eq!(value("Via"), Some(&b"1.1 skep"[..]));
+        let are_gone = ["Host", "Connection", "X-Hop", "Proxy"].map(value);
+        assert_eq!(are_gone, [None; 4], "{fields:?}");
+    }
+}

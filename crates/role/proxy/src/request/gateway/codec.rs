@@ -1,0 +1,158 @@
+//! The codecs of application servers as one: they differ in bytes, not in what happens.
+
+use std::ops::Range;
+
+use skep_ajp::{AjpEvent, AjpExchange};
+use skep_fastcgi::{FcgiError, FcgiEvent, FcgiExchange, FcgiRefusal};
+use skep_http::gateway::{GatewayHead, GatewayRequest};
+
+use crate::members::cause::Cause;
+use crate::members::protocol::{GatewayFault, MemberProtocol};
+
+/// One request and its reply, in the protocol of its member.
+pub(super) enum GatewayCodec {
+    Ajp(AjpExchange),
+    Fcgi(FcgiExchange),
+}
+
+/// What a member said.
+pub(super) enum GatewayEvent {
+    Head(GatewayHead),
+    /// Bytes of the body: the range is of the input.
+    Body(Range<usize>),
+    /// The member waits for more of the request's body.
+    Wants,
+    /// A line for the log.
+    Stderr(Vec<u8>),
+    /// What came is for the client now, as everything is.
+    Flush,
+    End,
+}
+
+impl GatewayCodec {
+    /// Appends the head of `request` to `out`.
+    ///
+    /// # Errors
+    /// The status for the client, and why the request cannot go that way.
+    ///
+    /// # Panics
+    /// If the members speak HTTP.
+    pub(super) fn start(
+        out: &mut Vec<u8>,
+        request: &GatewayRequest<'_>,
+        protocol: &MemberProtocol,
+    ) -> Result<Self, (u16, String)> {
+        match protocol {
+            MemberProtocol::Http => panic!("HTTP has no codec here"),
+            MemberProtocol::Ajp(spec) => AjpExchange::start(out, request, &spec.settings())
+                .map(Self::Ajp)
+                .map_err(|error| (error.status(), error.to_string())),
+            MemberProtocol::Fcgi(spec) => spec
+                .with_settings(|settings| FcgiExchange::start(out, request, settings))
+                .map(Self::Fcgi)
+                .map_err(|error| (error.status(), error.to_string())),
+        }
+    }
+
+    /// Most bytes of the body that may be sent now, in one packet.
+    pub(super) fn wanted(&self) -> usize {
+        match self {
+            Self::Ajp(exchange) => exchange.wanted(),
+            Self::Fcgi(exchange) => exchange.wanted(),
+        }
+    }
+
+    /// Whether the member waits for more of the body, or for its end.
+    pub(super) fn is_awaited(&self) -> bool {
+        match self {
+            Self::Ajp(exchange) => exchange.is_awaited(),
+            Self::Fcgi(exchange) => exchange.is_awaited(),
+        }
+    }
+
+    /// Appends `bytes` of the body, at most as many as are wanted.
+    pub(super) fn write_body(&mut self, out: &mut Vec<u8>, bytes: &[u8]) {
+        match self {
+            Self::Ajp(exchange) => out.extend_from_slice(&exchange.body_head(bytes.len())),
+            Self::Fcgi(exchange) => out.extend_from_slice(&exchange.body_head(bytes.len())),
+        }
+        out.extend_from_slice(bytes);
+    }
+
+    /// Appends the end of the body.
+    pub(super) fn write_end(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Self::Ajp(exchange) => out.extend_from_slice(&exchange.body_end()),
+            Self::Fcgi(exchange) => out.extend_from_slice(&exchange.body_end()),
+        }
+    }
+
+    /// Takes bytes that arrived, and says how many. Call again with the others, be it none, while
+    /// there are events.
+    pub(super) fn receive(&mut self, input: &[u8]) -> Result<(usize, Option<GatewayEvent>), Cause> {
+        match self {
+            Self::Ajp(exchange) => {
+                let received = exchange.receive(input).map_err(GatewayFault::from)?;
+                let event = received.event.map(|event| match event {
+                    AjpEvent::Head(head) => GatewayEvent::Head(head),
+                    AjpEvent::Body(range) => GatewayEvent::Body(range),
+                    AjpEvent::Flush => GatewayEvent::Flush,
+                    AjpEvent::Wants(_) => GatewayEvent::Wants,
+                    AjpEvent::End => GatewayEvent::End,
+                });
+                Ok((received.consumed, event))
+            }
+            Self::Fcgi(exchange) => {
+                let received = exchange.receive(input).map_err(cause_of)?;
+                let event = received.event.map(|event| match event {
+                    FcgiEvent::Head(head) => GatewayEvent::Head(head),
+                    FcgiEvent::Body(range) => GatewayEvent::Body(range),
+                    FcgiEvent::Stderr(line) => GatewayEvent::Stderr(line),
+                    FcgiEvent::End { .. } => GatewayEvent::End,
+                });
+                Ok((received.consumed, event))
+            }
+        }
+    }
+
+    /// What an end of the connection in the middle of a reply is.
+    pub(super) fn close(&self) -> Result<(), Cause> {
+        let closed = match self {
+            Self::Ajp(exchange) => exchange.close().map_err(GatewayFault::from),
+            Self::Fcgi(exchange) => exchange.close().map_err(GatewayFault::from),
+        };
+        // Whatever else was wrong was returned when it was received.
+        closed.map_err(|_| Cause::Broken)
+    }
+
+    /// The last line of a reply that has failed, if it has no end.
+    pub(super) fn stderr_rest(&mut self) -> Option<Vec<u8>> {
+        match self {
+            Self::Ajp(_) => None,
+            Self::Fcgi(exchange) => exchange.stderr_rest(),
+        }
+    }
+
+    /// Whether the connection may carry another request, after `unread_bytes` that were not taken.
+    pub(super) fn is_reusable(&self, unread_bytes: usize) -> bool {
+        match self {
+            Self::Ajp(exchange) => exchange.is_reusable(unread_bytes),
+            Self::Fcgi(exchange) => exchange.is_reusable(unread_bytes),
+        }
+    }
+}
+
+impl From<GatewayFault> for Cause {
+    fn from(fault: GatewayFault) -> Self {
+        Self::Gateway(fault)
+    }
+}
+
+fn cause_of(error: FcgiError) -> Cause {
+    match error {
+        FcgiError::Refused(FcgiRefusal::Overloaded | FcgiRefusal::CantMultiplex) => {
+            Cause::Overloaded
+        }
+        error => Cause::Gateway(error.into()),
+    }
+}

@@ -1,0 +1,81 @@
+//! The exchange with a member that speaks HTTP/1.1.
+
+use std::task::{Context as TaskContext, Poll};
+
+use skep_engine::{ExchangeError, ReplySink, RequestBody};
+use skep_serve::Conn;
+
+use crate::members::cause::Cause;
+use crate::members::settings::GroupSettings;
+use crate::request::Behind;
+use crate::request::attempt::Leg;
+use crate::request::download::Download;
+use crate::request::in_flight::InFlight;
+use crate::request::passage::Asked;
+use crate::request::upload::Upload;
+
+/// The two directions know nothing of each other.
+pub(super) struct HttpLeg<'a> {
+    pub(super) upload: &'a mut Upload,
+    pub(super) download: Download,
+}
+
+impl HttpLeg<'_> {
+    /// What becomes of the connection.
+    pub(super) fn behind(self) -> Behind {
+        if self.download.is_reusable() && self.upload.is_complete() {
+            return Behind::Idle;
+        }
+        self.download.into_switched().map_or(Behind::Close, Behind::Switched)
+    }
+}
+
+impl Leg for HttpLeg<'_> {
+    fn poll_upload(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        member: &Conn,
+        body: &mut RequestBody<'_>,
+        stall_ms: u64,
+    ) -> Poll<Result<(), ExchangeError>> {
+        self.upload.poll(cx, member, body, stall_ms)
+    }
+
+    fn is_uploaded(&self) -> bool {
+        self.upload.is_over()
+    }
+
+    fn take_asked(&mut self) -> bool {
+        false
+    }
+
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        asked: &Asked<'_>,
+        reply: &mut ReplySink<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Result<(), Cause> {
+        self.download.receive(bytes, asked, reply, in_flight)
+    }
+
+    fn end(&mut self, reply: &mut ReplySink<'_>, _: &InFlight<'_>) -> Result<(), Cause> {
+        self.download.end(reply)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.download.is_complete()
+    }
+
+    fn is_event_stream(&self) -> bool {
+        self.download.is_event_stream()
+    }
+
+    fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
+        self.download.timeout_ms(settings)
+    }
+
+    fn cause(&self, cause: Cause) -> Cause {
+        self.download.cause(cause)
+    }
+}

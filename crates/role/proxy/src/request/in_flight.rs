@@ -1,0 +1,156 @@
+//! Accounting of one attempt: load while it lasts, totals at its end.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use crate::limits::OWED_BYTES_MAX;
+use crate::members::cause::Cause;
+use crate::worker_balancer::PickedMember;
+use crate::worker_group::WorkerGroup;
+
+/// An attempt at a member. Counted as load until it is dropped.
+pub(super) struct InFlight<'a> {
+    group: &'a WorkerGroup,
+    target: PickedMember,
+    began: Instant,
+    /// Bytes of the announced body that have not arrived yet.
+    owed: u64,
+    /// Bytes of the body that have arrived.
+    received: u64,
+    is_tunnel: bool,
+    outcome: Outcome,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    /// Through no fault of the member.
+    Abandoned,
+    Complete,
+    Failed(Cause),
+}
+
+impl<'a> InFlight<'a> {
+    /// Unless the member has as many requests as it may have.
+    pub(super) fn begin(group: &'a WorkerGroup, target: PickedMember) -> Option<Self> {
+        if !target.member().try_begin() {
+            group.balancer().finished(target.member().id, 0, 0);
+            return None;
+        }
+        let began = Instant::now();
+        let outcome = Outcome::Abandoned;
+        Some(Self { group, target, began, owed: 0, received: 0, is_tunnel: false, outcome })
+    }
+
+    /// The latency counts from this moment on.
+    pub(super) fn since(mut self, began: Instant) -> Self {
+        self.began = began;
+        self
+    }
+
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
+    pub(super) fn target(&self) -> &PickedMember {
+        &self.target
+    }
+
+    /// The reply will have this many bytes more than arrived with its head.
+    pub(super) fn owe(&mut self, bytes: u64) {
+        let bytes = bytes.min(OWED_BYTES_MAX);
+        self.owed += bytes;
+        self.target.member().load.bytes.rise(bytes);
+    }
+
+    /// Counts bytes of the body that arrived.
+    pub(super) fn receive(&mut self, bytes: u64) {
+        self.received += bytes;
+        let paid = bytes.min(self.owed);
+        if paid > 0 {
+            self.owed -= paid;
+            self.target.member().load.bytes.fall(paid);
+        }
+    }
+
+    /// The reply was read to its end.
+    pub(super) fn succeed(&mut self) {
+        self.outcome = Outcome::Complete;
+    }
+
+    /// The member failed.
+    pub(super) fn fail(&mut self, cause: Cause) {
+        self.outcome = Outcome::Failed(cause);
+    }
+
+    /// Logs a line that an application wrote for its log: a few a second, of each server.
+    pub(super) fn log_stderr(&self, line: &[u8]) {
+        let (group, member) = (self.group.group(), self.target.member());
+        let words = group.words;
+        let (is_logged, lost) = member.may_log_stderr(self.group.now());
+        if lost > 0 {
+            tracing::warn!(
+                "{} {}: {} {}: stderr: {lost} lines more, not logged",
+                words.group,
+                group.name(),
+                words.member,
+                member.name
+            );
+        }
+        if is_logged {
+            // Any bytes: what ends or colours a line of the log does not.
+            let line = String::from_utf8_lossy(line);
+            tracing::warn!(
+                "{} {}: {} {}: stderr: {}",
+                words.group,
+                group.name(),
+                words.member,
+                member.name,
+                line.escape_debug()
+            );
+        }
+    }
+
+    /// The connection was upgraded.
+    pub(super) fn become_tunnel(&mut self) {
+        let load = &self.target.member().load;
+        load.tunnels.fetch_add(1, Relaxed);
+        load.requests.fall(1);
+        self.is_tunnel = true;
+    }
+
+    /// Counts bytes that a tunnel received from the member.
+    pub(super) fn tunnelled(&mut self, bytes: u64) {
+        self.received += bytes;
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let member = self.target.member();
+        if self.owed > 0 {
+            member.load.bytes.fall(self.owed);
+        }
+        member.totals.requests.fetch_add(1, Relaxed);
+        member.totals.bytes.fetch_add(self.received, Relaxed);
+        let latency_us = self.began.elapsed().as_micros() as u64;
+        if self.is_tunnel {
+            member.load.tunnels.fetch_sub(1, Relaxed);
+        } else {
+            member.load.requests.fall(1);
+        }
+        match self.outcome {
+            Outcome::Failed(cause) => {
+                member.totals.failures[cause.index()].fetch_add(1, Relaxed);
+            }
+            // How long a tunnel lives says nothing of how fast a member is.
+            Outcome::Complete if !self.is_tunnel => member.record_latency_us(latency_us),
+            Outcome::Complete | Outcome::Abandoned => {}
+        }
+        self.group.balancer().finished(member.id, self.received, latency_us);
+        // Without a bound nobody waits for a place.
+        if member.requests_max() != u32::MAX {
+            self.group.group().queue.look();
+        }
+    }
+}

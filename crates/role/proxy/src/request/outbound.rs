@@ -1,0 +1,45 @@
+//! A request on its way to a member, in the member's protocol; lives through all attempts.
+
+use skep_http::RequestHead;
+use skep_http::forward::Forward;
+use skep_serve::Conn;
+
+use crate::request::gateway::GatewayLeg;
+use crate::request::upload::Upload;
+
+pub(super) enum Outbound {
+    Http(Upload),
+    Gateway(Box<GatewayLeg>),
+}
+
+impl Outbound {
+    /// Whether anything of the request may have reached the member.
+    pub(super) fn is_begun(&self) -> bool {
+        match self {
+            Self::Http(upload) => upload.is_begun(),
+            Self::Gateway(leg) => leg.is_begun(),
+        }
+    }
+
+    /// Whether the member has the request to its last byte.
+    pub(super) fn is_complete(&self) -> bool {
+        match self {
+            Self::Http(upload) => upload.is_complete(),
+            Self::Gateway(leg) => leg.is_complete(),
+        }
+    }
+
+    /// Restores the request, of a client on `conn`, for another connection. Possible only if none of
+    /// it was sent, or if it has no body.
+    pub(super) fn restart(
+        &mut self,
+        head: &RequestHead<'_, '_>,
+        forward: &Forward<'_>,
+        conn: &Conn,
+    ) {
+        match self {
+            Self::Http(upload) => upload.restart(head, forward),
+            Self::Gateway(leg) => leg.restart(head, forward, conn),
+        }
+    }
+}

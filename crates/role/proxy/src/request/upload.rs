@@ -1,0 +1,172 @@
+//! From the client to the member: the rebuilt head, then the client's body as it arrives.
+//!
+//! Invariants: at most `UPLOAD_BYTES_WAITING` and one read wait for the member; while the member does
+//! not take them, the client is not read (and its rate does not count). A request of which no byte
+//! was given to the kernel can be sent to another member.
+
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use skep_engine::{ExchangeError, RequestBody};
+use skep_http::forward::{Forward, write_last_chunk, write_request};
+use skep_http::{BodyFraming, RequestHead, encode};
+use skep_serve::{Conn, Output, Pace, Worker};
+
+use crate::limits::UPLOAD_BYTES_WAITING;
+
+/// A request being sent to a member; lives through all attempts.
+pub(super) struct Upload {
+    worker: Rc<Worker>,
+    output: Output,
+    /// Scratch for chunks, which their length precedes.
+    chunk: Vec<u8>,
+    is_chunked: bool,
+    /// All of the client's body is in `output`, or was.
+    is_body_read: bool,
+    /// The kernel took some bytes.
+    is_begun: bool,
+    is_over: bool,
+}
+
+impl Upload {
+    /// The request `head`, without any of its body.
+    pub(super) fn new(
+        worker: &Rc<Worker>,
+        head: &RequestHead<'_, '_>,
+        forward: &Forward<'_>,
+    ) -> Self {
+        let mut output = worker.take_output();
+        output.inline(|out| write_request(out, head, forward));
+        Self {
+            worker: Rc::clone(worker),
+            output,
+            chunk: Vec::new(),
+            is_chunked: head.framing == BodyFraming::Chunked,
+            is_body_read: head.framing == BodyFraming::None,
+            is_begun: false,
+            is_over: false,
+        }
+    }
+
+    /// Whether anything of the request may have reached the member.
+    pub(super) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// Whether all was sent, or the rest can't be sent any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether the member has the request to its last byte.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_over && self.is_body_read && self.output.is_empty()
+    }
+
+    /// Restores the request for another connection. Possible only if none of it was sent, or if it
+    /// has no body.
+    pub(super) fn restart(&mut self, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
+        self.is_over = false;
+        if !self.is_begun {
+            return;
+        }
+        assert!(head.framing == BodyFraming::None, "a body that was begun is not there any more");
+        self.output.clear();
+        self.output.inline(|out| write_request(out, head, forward));
+        self.is_begun = false;
+    }
+
+    /// Reads the client's body before there is a member, up to what may wait for one. Ready when that
+    /// is there.
+    pub(super) fn poll_read_ahead(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        body: &mut RequestBody<'_>,
+    ) -> Poll<Result<(), ExchangeError>> {
+        while !self.is_body_read && self.output.len() < UPLOAD_BYTES_WAITING {
+            ready!(self.poll_body(cx, body))?;
+        }
+        body.pause();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Moves as many bytes as possible. Ready when all is sent, or when the member takes no more: its
+    /// response may still be read then.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        member: &Conn,
+        body: &mut RequestBody<'_>,
+        stall_ms: u64,
+    ) -> Poll<Result<(), ExchangeError>> {
+        while !self.is_over {
+            let read = self.poll_body(cx, body)?;
+            if self.output.is_empty() {
+                if self.is_body_read {
+                    break;
+                }
+                // Whether the client is too slow, its own deadline says.
+                ready!(read);
+                continue;
+            }
+            let before = self.output.len();
+            let sent = member.poll_send_paced(cx, &mut self.output, &Pace::stall(stall_ms));
+            self.is_begun |= self.output.len() < before;
+            match sent {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => break,
+                Poll::Pending => {
+                    body.pause();
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.is_over = true;
+        // If the member takes no more, nobody reads on; the client is not to blame.
+        body.pause();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads more of the client's body while few bytes wait for the member. Ready when any were
+    /// processed.
+    fn poll_body(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        body: &mut RequestBody<'_>,
+    ) -> Poll<Result<(), ExchangeError>> {
+        if self.is_body_read || self.output.len() >= UPLOAD_BYTES_WAITING {
+            return Poll::Ready(Ok(()));
+        }
+        if self.is_chunked {
+            let is_more = ready!(body.poll_read(cx, &mut self.chunk))?;
+            self.is_body_read = !is_more || body.is_done();
+            let (chunk, is_last) = (&self.chunk, self.is_body_read);
+            let trailers = body.take_trailers();
+            self.output.inline(|out| write_chunk(out, chunk, is_last.then_some(&*trailers)));
+            self.chunk.clear();
+        } else {
+            let mut read = Poll::Pending;
+            self.output.inline(|out| read = body.poll_read(cx, out));
+            self.is_body_read = !ready!(read)? || body.is_done();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.worker.put_output(std::mem::take(&mut self.output));
+    }
+}
+
+/// Appends a chunk, and behind the last one the trailers.
+fn write_chunk(out: &mut Vec<u8>, chunk: &[u8], trailers: Option<&[u8]>) {
+    if !chunk.is_empty() {
+        encode::write_chunk_head(out, chunk.len());
+        out.extend_from_slice(chunk);
+        out.extend_from_slice(encode::CHUNK_END);
+    }
+    if let Some(trailers) = trailers {
+        write_last_chunk(out, trailers);
+    }
+}

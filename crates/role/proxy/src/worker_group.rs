@@ -1,0 +1,99 @@
+//! A worker's share of a group: its connections to members, and its load balancer.
+
+use std::cell::{RefCell, RefMut};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use skep_engine::{Context, Reply};
+use skep_http::RequestHead;
+use skep_telemetry::{CoreCounters, Counter};
+use skep_units::{NodeId, Now, Rng};
+use skep_upstream::Pool;
+
+use crate::members::group::Group;
+use crate::members::session::Session;
+use crate::worker_balancer::{PickedMember, WorkerBalancer};
+
+/// See the module.
+pub struct WorkerGroup {
+    group: Arc<Group>,
+    context: Rc<Context>,
+    connections: Rc<Pool>,
+    balancer: RefCell<WorkerBalancer>,
+}
+
+impl WorkerGroup {
+    /// The share of `group` that the worker of `context` has.
+    pub fn new(group: &Arc<Group>, context: &Rc<Context>) -> Rc<Self> {
+        let worker = context.worker();
+        let connections = Pool::new(worker, group.published().load().settings.connections);
+        // Workers must not walk in step: each has a sequence of its own.
+        let seed = Rng::new(group.seed().wrapping_add(worker.index() as u64)).next_u64();
+        let balancer = WorkerBalancer::new(group.published(), Rc::clone(&connections), seed);
+        let own = Rc::new(Self {
+            group: Arc::clone(group),
+            context: Rc::clone(context),
+            connections,
+            balancer: RefCell::new(balancer),
+        });
+        let ticking = Rc::downgrade(&own);
+        worker.on_tick(move || {
+            let own = ticking.upgrade();
+            own.map(|own| own.balancer().tick()).is_some()
+        });
+        own
+    }
+
+    pub fn group(&self) -> &Arc<Group> {
+        &self.group
+    }
+
+    /// Selects a member for a client that goes there by itself. What it does there is not seen here.
+    pub fn send_away(
+        &self,
+        request: &RequestHead<'_, '_>,
+        client: SocketAddr,
+    ) -> Option<PickedMember> {
+        let target = self.pick(request, client, &Session::default(), &[])?;
+        target.member().totals.requests.fetch_add(1, Relaxed);
+        target.member().reported.sent_on();
+        self.balancer().finished(target.member().id, 0, 0);
+        Some(target)
+    }
+
+    /// 503: no member may take the request.
+    pub fn refuse_for_want_of_members(&self, reply: &mut Reply<'_>) {
+        self.counters().inc(Counter::NoNode);
+        let in_force = Rc::clone(self.balancer().sync());
+        reply.plain(503, &in_force.settings.retry_after_line);
+    }
+
+    pub(crate) fn connections(&self) -> &Rc<Pool> {
+        &self.connections
+    }
+
+    /// Must not be held over an `await`.
+    pub(crate) fn balancer(&self) -> RefMut<'_, WorkerBalancer> {
+        self.balancer.borrow_mut()
+    }
+
+    pub(crate) fn counters(&self) -> &CoreCounters {
+        self.context.counters()
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now(self.context.worker().now_ms())
+    }
+
+    pub(crate) fn pick(
+        &self,
+        request: &RequestHead<'_, '_>,
+        client: SocketAddr,
+        session: &Session<'_>,
+        exclude: &[NodeId],
+    ) -> Option<PickedMember> {
+        self.balancer().pick(request, client, session, exclude, self.now())
+    }
+}

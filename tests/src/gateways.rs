@@ -1,0 +1,266 @@
+//! Real application servers, as Debian has them: php-fpm and Tomcat 10, each an instance of its own
+//! that ends with its test.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use crate::site::Site;
+
+/// The scripts that the codecs' own tests ask.
+const PHP: &str = include_str!("../../crates/core/fastcgi/tests/fastcgi/peer.php");
+const SERVLET: &str = include_str!("../../crates/core/ajp/tests/ajp/Peer.java");
+
+const TOMCAT: &str = "/usr/share/tomcat10";
+const COMPILER: &str = "/usr/share/java/eclipse-jdt-core.jar";
+
+/// The secret of [`Tomcat`]'s connector.
+pub const SECRET: &str = "not known to others";
+
+/// How a [`PhpFpm`] differs from the usual.
+#[derive(Clone, Copy, Debug)]
+pub struct PhpOptions {
+    /// Requests at a time.
+    pub workers: u32,
+    /// Of its socket.
+    pub mode: u32,
+    /// Whether it listens on TCP in place of a socket.
+    pub is_tcp: bool,
+}
+
+impl Default for PhpOptions {
+    fn default() -> Self {
+        Self { workers: 3, mode: 0o666, is_tcp: false }
+    }
+}
+
+/// A running php-fpm, with `peer.php` as its only script.
+pub struct PhpFpm {
+    process: Child,
+    root: Site,
+    folder: Site,
+    /// As a config names it.
+    pub address: String,
+}
+
+impl PhpFpm {
+    /// One of these options.
+    #[track_caller]
+    pub fn start(options: PhpOptions) -> Self {
+        let root = Site::new().with("peer.php", PHP).with("index.php", PHP);
+        let folder = Site::guarded();
+        let port = crate::FreePort::claim();
+        let socket = folder.path("fpm.sock");
+        let (address, listen) = match options.is_tcp {
+            true => (port.address().to_string(), port.address().to_string()),
+            false => (format!("unix:{}", socket.display()), socket.display().to_string()),
+        };
+        let PhpOptions { workers, mode, .. } = options;
+        let conf = format!(
+            "[global]\nerror_log = /dev/stderr\n[www]\nuser = nobody\ngroup = nogroup\n\
+             listen = {listen}\nlisten.mode = {mode:o}\npm = static\npm.max_children = {workers}\n\
+             ping.path = /ping\npm.status_path = /status\ncatch_workers_output = no\n\
+             php_admin_flag[log_errors] = on\nphp_admin_flag[display_errors] = off\n"
+        );
+        folder.write("fpm.conf", conf);
+        let mut process = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM", "php-fpm8.2", "--nodaemonize", "-n", "--fpm-config"])
+            .arg(folder.path("fpm.conf"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("setpriv (util-linux)");
+        let log = BufReader::new(process.stderr.take().expect("it is piped"));
+        let php = Self { process, root, folder, address };
+        read_until(log, "ready to handle connections", "php-fpm (php8.2-fpm)");
+        php
+    }
+
+    /// The folder of its scripts.
+    pub fn root(&self) -> &Path {
+        self.root.root()
+    }
+
+    /// Where it is, beside its scripts.
+    pub fn folder(&self) -> &Path {
+        self.folder.root()
+    }
+
+    /// Lines of a config: a site that is all its.
+    pub fn lines(&self, of_pool: &str, of_fastcgi: &str) -> String {
+        format!(
+            "pool = \"php\"\n[[pool]]\nname = \"php\"\nprotocol = \"fastcgi\"\n{of_pool}\n\
+             [pool.fastcgi]\nroot = \"{}\"\n{of_fastcgi}\n\
+             [[pool.server]]\nname = \"s1\"\naddress = \"{}\"\n",
+            self.root().display(),
+            self.address
+        )
+    }
+}
+
+impl Drop for PhpFpm {
+    fn drop(&mut self) {
+        // Its workers would outlive a kill.
+        let id = rustix::process::Pid::from_child(&self.process);
+        let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        let _ = self.process.wait();
+    }
+}
+
+/// A running Tomcat with one connector for AJP, and the servlet `Peer` for all paths.
+pub struct Tomcat {
+    process: Child,
+    folder: Site,
+    port: u16,
+    log: Arc<Mutex<String>>,
+}
+
+impl Tomcat {
+    /// One with the smallest packets.
+    #[track_caller]
+    pub fn start() -> Self {
+        assert!(
+            Path::new(TOMCAT).exists() && Path::new(COMPILER).exists(),
+            "no Tomcat 10 in {TOMCAT}: install the Debian package tomcat10-user"
+        );
+        let folder = Site::guarded();
+        let classes = folder.path("webapps/ROOT/WEB-INF/classes");
+        for part in [&classes, &folder.path("conf"), &folder.path("temp")] {
+            fs::create_dir_all(part).expect("a folder of ours");
+        }
+        folder.write("conf/server.xml", server_xml());
+        folder.write("webapps/ROOT/WEB-INF/web.xml", WEB_XML);
+        folder.write("Peer.java", SERVLET);
+        compile(&folder.path("Peer.java"), &classes);
+        let base = folder.root().display();
+        let mut process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "java"])
+            .args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"])
+            .arg(format!("-Dcatalina.home={TOMCAT}"))
+            .arg(format!("-Dcatalina.base={base}"))
+            .arg(format!("-Djava.io.tmpdir={base}/temp"))
+            .arg("-cp")
+            .arg(format!("{TOMCAT}/bin/bootstrap.jar:{TOMCAT}/bin/tomcat-juli.jar"))
+            .args(["org.apache.catalina.startup.Bootstrap", "start"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("setpriv (util-linux) and java (default-jre-headless)");
+        let log = BufReader::new(process.stderr.take().expect("it is piped"));
+        let mut tomcat = Self { process, folder, port: 0, log: Arc::default() };
+        let (read, log) = read_until(log, "Server startup in", "Tomcat");
+        // Starting ProtocolHandler ["ajp-nio-127.0.0.1-auto-1-40001"]
+        let name = read.split_once("Starting ProtocolHandler [\"ajp-").expect("it says its port").1;
+        let name = name.split_once("\"]").expect("a name").0;
+        tomcat.port = name.rsplit('-').next().and_then(|port| port.parse().ok()).expect("a port");
+        tomcat.log = log;
+        tomcat
+    }
+
+    /// Of its connector.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// What it has written to its log since it started.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends it without a word.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+    }
+
+    /// Lines of a config: a site that is all its.
+    pub fn lines(&self, of_pool: &str, secret: &str) -> String {
+        ajp_lines(of_pool, &secret_file(&self.folder, secret), &self.address().to_string())
+    }
+}
+
+impl Drop for Tomcat {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Lines of a config: a site that is all the AJP server's at `address`.
+pub fn ajp_lines(of_pool: &str, secret_file: &Path, address: &str) -> String {
+    format!(
+        "pool = \"java\"\n[[pool]]\nname = \"java\"\nprotocol = \"ajp\"\n{of_pool}\n\
+         [pool.ajp]\nsecret_file = \"{}\"\n\
+         [[pool.server]]\nname = \"s1\"\naddress = \"{address}\"\n",
+        secret_file.display()
+    )
+}
+
+/// A file with a secret, in `folder`, for the one who serves.
+pub fn secret_file(folder: &Site, secret: &str) -> PathBuf {
+    folder.write("secret", format!("{secret}\n"));
+    let path = folder.path("secret");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(crate::server()), None).expect("root gives it away");
+    }
+    path
+}
+
+/// Reads a log until it says `word`: what it said, and what will grow from then on.
+fn read_until(
+    mut log: impl BufRead + Send + 'static,
+    word: &str,
+    who: &str,
+) -> (String, Arc<Mutex<String>>) {
+    let mut read = String::new();
+    while !read.contains(word) {
+        assert!(log.read_line(&mut read).expect("text") > 0, "{who} has ended:\n{read}");
+    }
+    let grown = Arc::<Mutex<String>>::default();
+    let growing = Arc::clone(&grown);
+    // Read on, so that nobody waits for it.
+    thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(n @ 1..) = log.read(&mut buffer) {
+            let text = String::from_utf8_lossy(&buffer[..n]);
+            growing.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+        }
+    });
+    (read, grown)
+}
+
+fn compile(source: &Path, classes: &Path) {
+    let compiled = Command::new("java")
+        .args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", COMPILER])
+        .args(["org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn", "-proc:none"])
+        .args(["-cp", &format!("{TOMCAT}/lib/servlet-api.jar"), "-d"])
+        .args([classes, source])
+        .output()
+        .expect("java (default-jre-headless)");
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+}
+
+fn server_xml() -> String {
+    format!(
+        r#"<Server port="-1"><Service name="Catalina">
+        <Connector protocol="AJP/1.3" address="127.0.0.1" port="0" secret="{SECRET}" />
+        <Engine name="Catalina" defaultHost="localhost">
+        <Host name="localhost" appBase="webapps" autoDeploy="false" />
+        </Engine></Service></Server>"#
+    )
+}
+
+const WEB_XML: &str = r#"<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="6.0"
+  metadata-complete="true">
+  <absolute-ordering />
+  <servlet><servlet-name>peer</servlet-name><servlet-class>Peer</servlet-class></servlet>
+  <servlet-mapping><servlet-name>peer</servlet-name><url-pattern>/</url-pattern></servlet-mapping>
+</web-app>"#;

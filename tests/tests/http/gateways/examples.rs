@@ -1,0 +1,81 @@
+//! The sites of `examples/` start by one command each, and answer.
+
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use skep_tests::{FreePort, PATIENCE, RawClient, Response, Skep, poll_until};
+
+/// A running `start.sh`, with all that it started.
+struct Example {
+    process: Child,
+    address: SocketAddr,
+    _ports: [FreePort; 2],
+}
+
+impl Example {
+    fn start(name: &str) -> Self {
+        let ports = [(); 2].map(|()| FreePort::claim());
+        let [address, of_server] = ports.each_ref().map(FreePort::address);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
+        let process = Command::new(script.join("start.sh"))
+            // An operator's, not that of tests: what stands in it is essential in Debian.
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("SKEP", Skep::binary())
+            .env("ADDRESS", address.to_string())
+            .env("AJP_PORT", of_server.port().to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .expect("a script");
+        let mut example = Self { process, address, _ports: ports };
+        poll_until(PATIENCE, name, || {
+            let ended = example.process.try_wait().expect("a child");
+            assert!(ended.is_none(), "{name}/start.sh: {ended:?}");
+            example.get("/").is_some_and(|reply| reply.status == 200)
+        });
+        example
+    }
+
+    fn get(&self, path: &str) -> Option<Response> {
+        let mut client = RawClient::try_connect(self.address).ok()?;
+        client.ask(path).try_response().ok()
+    }
+}
+
+impl Drop for Example {
+    /// As Ctrl-C does.
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.process), Signal::TERM);
+        let _ = self.process.wait();
+    }
+}
+
+fn post(example: &Example) -> String {
+    let mut client = RawClient::connect(example.address);
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n";
+    client.send(format!("{head}Content-Length: 10\r\n\r\nword=gr%3C")).response().text()
+}
+
+#[test]
+fn the_php_example_starts_by_one_command() {
+    let example = Example::start("php");
+    let page = example.get("/").unwrap().text();
+    assert!(page.contains("behind Skep") && page.contains("<dd>127.0.0.1</dd>"), "{page}");
+    assert!(post(&example).contains("You sent: gr&lt;"), "{}", post(&example));
+    example.get("/style.css").unwrap().assert_header("content-type", "text/css; charset=utf-8");
+    example.get("/app/index.php").unwrap().assert_status(404);
+}
+
+#[test]
+fn the_servlet_example_starts_by_one_command() {
+    let example = Example::start("servlet");
+    let page = example.get("/").unwrap().text();
+    assert!(page.contains("behind Skep") && page.contains("<dd>127.0.0.1</dd>"), "{page}");
+    assert!(post(&example).contains("You sent: gr&lt;"), "{}", post(&example));
+    example.get("/style.css").unwrap().assert_status(200);
+    example.get("/WEB-INF/web.xml").unwrap().assert_status(404);
+}

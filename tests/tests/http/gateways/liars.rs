@@ -1,0 +1,230 @@
+//! Application servers that break the rules of their protocol: what was said is no reply, a line of the log
+//! says which server and why, and no other client notices.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use skep_tests::gateways::{ajp_lines, secret_file};
+use skep_tests::{PATIENCE, Site, Skep, poll_until};
+
+use super::pool_list;
+
+/// What a fake does with a request, by its path.
+type Lie = fn(&mut TcpStream, &str);
+
+/// Accepts for as long as the test's process lives; each connection has a thread.
+fn accept(serve: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+fn read_some(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut buffer = vec![0; 64 * 1024];
+    let read = stream.read(&mut buffer).ok().filter(|read| *read > 0)?;
+    buffer.truncate(read);
+    Some(buffer)
+}
+
+/// The last segment of the request's path: requests here are one small packet.
+fn path_in(request: &[u8]) -> Option<String> {
+    let text: String = request.iter().map(|byte| char::from(*byte)).collect();
+    let from = text.find("/lie-")? + 5;
+    let word = |c: char| c.is_ascii_lowercase() || c == '-';
+    Some(text[from..].chars().take_while(|c| word(*c)).collect())
+}
+
+fn reset(stream: &TcpStream) {
+    socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+fn hang(stream: &mut TcpStream) {
+    while read_some(stream).is_some() {}
+}
+
+// === FastCGI ===
+
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    let [high, low] = (content.len() as u16).to_be_bytes();
+    [&[1, kind, 0, 1, high, low, 0, 0], content].concat()
+}
+
+fn fcgi(mut stream: TcpStream) {
+    let Some(mut request) = read_some(&mut stream) else { return };
+    if request[1] == 9 {
+        let _ = stream.write_all(&[1, 10, 0, 0, 0, 0, 0, 0]);
+        return;
+    }
+    while path_in(&request).is_none() {
+        let Some(more) = read_some(&mut stream) else { return };
+        request.extend(more);
+    }
+    let lie = path_in(&request).unwrap_or_default();
+    lie_by_fcgi(&mut stream, &lie);
+}
+
+const LIE_BY_FCGI: Lie = |stream, lie| {
+    let head = b"Content-Type: text/plain\r\nContent-Length: 100\r\n\r\n";
+    let end = record(3, &[0; 8]);
+    let _ = match lie {
+        "truth" => {
+            stream.write_all(&[record(6, b"Content-Type: text/plain\r\n\r\ntrue"), end].concat())
+        }
+        "length" => stream.write_all(&[1, 6, 0, 1, 0xff, 0xff, 0, 0, b'C']),
+        "short" => stream.write_all(&[record(6, head), record(6, b"five!"), end].concat()),
+        "no-end" => stream.write_all(&record(6, b"Content-Type: a/b\r\n\r\nxxxxx")),
+        "http" => stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        "two" => stream.write_all(
+            &[record(6, b"Content-Type: a/b\r\n\r\n"), end.clone(), record(6, b"x")].concat(),
+        ),
+        "split" => stream.write_all(&[record(6, b"X: a\rSet-Cookie: b=c\r\n\r\n"), end].concat()),
+        "full" => stream.write_all(&record(3, &[0, 0, 0, 0, 2, 0, 0, 0])),
+        "reset" => {
+            reset(stream);
+            return;
+        }
+        _ => {
+            hang(stream);
+            return;
+        }
+    };
+};
+
+fn lie_by_fcgi(stream: &mut TcpStream, lie: &str) {
+    LIE_BY_FCGI(stream, lie);
+}
+
+#[test]
+fn a_lying_fastcgi_application_is_named_and_harms_nobody() {
+    let address = accept(fcgi);
+    let lines = format!(
+        "pool = \"php\"\n[[pool]]\nname = \"php\"\nprotocol = \"fastcgi\"\n\
+         response_timeout_ms = 300\nstall_timeout_ms = 300\nretries_max = 0\n\
+         [pool.fastcgi]\nscript = \"below\"\n\
+         [[pool.server]]\nname = \"s1\"\naddress = \"{address}\"\n"
+    );
+    let skep = Skep::node_of(&lines);
+    for (lie, status, logged) in [
+        ("length", 502, "the connection ended before a response: GET /lie-length"),
+        ("short", 502, "expected 95 more bytes of the body"),
+        ("http", 502, "expected a record of version 1, found 72: is it a FastCGI port?"),
+        ("split", 502, "found one refused as field-value"),
+        ("full", 503, "it has no room for the request"),
+        ("reset", 502, "the connection ended before a response: GET /lie-reset"),
+        ("silence", 504, "no response in time: GET /lie-silence"),
+    ] {
+        poll_until(PATIENCE, "it is up", || pool_list(&skep).contains(" up"));
+        // The log says one failure of a server in a second.
+        poll_until(PATIENCE, logged, || {
+            let mut client = skep.connect();
+            client.get(&format!("/lie-{lie}")).assert_status(status);
+            client.get("/lie-truth").assert_status(200);
+            skep.stderr_text().contains(logged)
+        });
+    }
+    // The end is what is missing: a part was passed on, and the client learns it.
+    let mut client = skep.connect();
+    client.ask("/lie-no-end");
+    let reply = client.try_response();
+    assert!(reply.as_ref().map_or(true, |it| it.status == 502), "{:?}", reply.map(|it| it.text()));
+    // Nothing behind an end is anybody's.
+    assert_eq!(skep.connect().get("/lie-two").status, 200);
+    assert_eq!(skep.connect().get("/lie-truth").text(), "true");
+}
+
+// === AJP ===
+
+fn packet(payload: &[u8]) -> Vec<u8> {
+    [b"AB", &(payload.len() as u16).to_be_bytes()[..], payload].concat()
+}
+
+fn string(text: &str) -> Vec<u8> {
+    [&(text.len() as u16).to_be_bytes()[..], text.as_bytes(), &[0]].concat()
+}
+
+fn head(status: u16, length: &str) -> Vec<u8> {
+    let fields = [&[0xa0, 3][..], &string(length)].concat();
+    packet(&[&[4], &status.to_be_bytes()[..], &string("x"), &[0, 1], &fields].concat())
+}
+
+fn chunk(data: &[u8]) -> Vec<u8> {
+    packet(&[&[3], &(data.len() as u16).to_be_bytes()[..], data, &[0]].concat())
+}
+
+fn ajp(mut stream: TcpStream) {
+    let end = packet(&[5, 1]);
+    while let Some(request) = read_some(&mut stream) {
+        if request == [0x12, 0x34, 0, 1, 10] {
+            let _ = stream.write_all(&[0x41, 0x42, 0, 1, 9]);
+            continue;
+        }
+        let Some(lie) = path_in(&request) else {
+            let _ = stream.write_all(&[head(200, "0"), end.clone()].concat());
+            continue;
+        };
+        let truth = [head(200, "4"), chunk(b"true"), end.clone()].concat();
+        let _ = match &*lie {
+            "truth" => stream.write_all(&truth),
+            "chunk" => {
+                stream.write_all(&[head(200, "100"), packet(&[3, 0xff, 0xff, b'x'])].concat())
+            }
+            "packet" => stream.write_all(&[0x41, 0x42, 0xff, 0xff, 4]),
+            "short" => stream.write_all(&[head(200, "100"), chunk(b"x"), end.clone()].concat()),
+            "string" => {
+                stream.write_all(&packet(&[4, 0, 200, 0, 1, b'x', 0, 0, 1, 0x0f, 0xff, b'X']))
+            }
+            "http" => stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+            "asks" => {
+                stream.write_all(&[packet(&[6, 0x1f, 0xfa]), packet(&[6, 0x1f, 0xfa])].concat())
+            }
+            // The next request must not get it (CVE-2022-1319).
+            "two" => stream.write_all(&[truth.clone(), head(500, "0"), end.clone()].concat()),
+            "reset" => {
+                reset(&stream);
+                return;
+            }
+            _ => {
+                hang(&mut stream);
+                return;
+            }
+        };
+    }
+}
+
+#[test]
+fn a_lying_servlet_engine_is_named_and_harms_nobody() {
+    let folder = Site::new();
+    let address = accept(ajp).to_string();
+    let settings = "response_timeout_ms = 300\nstall_timeout_ms = 300\nretries_max = 0";
+    let skep = Skep::node_of(&ajp_lines(settings, &secret_file(&folder, "k"), &address));
+    for (lie, status, logged) in [
+        ("chunk", 502, "expected a chunk that fills its packet"),
+        ("packet", 502, "set the packet size here to the server's `packetSize`"),
+        ("short", 502, "expected 99 more bytes of the body"),
+        ("string", 502, "raise the packet size here and `packetSize` at the server"),
+        ("http", 502, "is it an AJP port?"),
+        ("asks", 502, "found GET_BODY_CHUNK"),
+        ("reset", 502, "the connection ended before a response: GET /lie-reset"),
+        ("silence", 504, "no response in time: GET /lie-silence"),
+    ] {
+        poll_until(PATIENCE, "it is up", || pool_list(&skep).contains(" up"));
+        poll_until(PATIENCE, logged, || {
+            let mut client = skep.connect();
+            client.get(&format!("/lie-{lie}")).assert_status(status);
+            client.get("/lie-truth").assert_status(200);
+            skep.stderr_text().contains(logged)
+        });
+    }
+    let mut client = skep.connect();
+    for _ in 0..3 {
+        assert_eq!(client.get("/lie-two").text(), "true");
+        assert_eq!(client.get("/lie-truth").text(), "true");
+    }
+}

@@ -1,0 +1,150 @@
+//! Tomcat behind a node, by AJP.
+
+use std::net::SocketAddr;
+
+use skep_tests::gateways::{SECRET, Tomcat};
+use skep_tests::{FreePort, PATIENCE, RawClient, Skep, poll_until};
+
+use super::{body_of, crc32, in_chunks, pool_list, until_logged};
+
+/// One instance for all of it: it takes seconds to start.
+#[test]
+fn tomcat_answers_behind_a_node() {
+    let mut tomcat = Tomcat::start();
+    let pool = "response_timeout_ms = \"2s\"\nhealth.interval_ms = 100\nhealth.timeout_ms = 100";
+    let lines = tomcat.lines(pool, SECRET);
+    let metrics = FreePort::claim();
+    let of_metrics = format!("[metrics]\nlisten = \"{}\"\n", metrics.address());
+    let skep = Skep::node_of(&format!("hosts = [\"shop.example\", \"*\"]\n{lines}{of_metrics}"));
+    a_servlet_is_told_what_it_needs(&skep);
+    bodies_arrive_whole(&skep);
+    replies_arrive_whole(&skep);
+    a_client_may_leave_inside_its_body(&skep);
+    a_head_that_does_not_fit_is_late_and_no_sign_of_a_server_that_is_down(&skep, &tomcat);
+    a_wrong_secret_is_named(&tomcat);
+    a_server_that_is_killed_cuts_its_reply(&skep, &mut tomcat, metrics.address());
+}
+
+fn a_servlet_is_told_what_it_needs(skep: &Skep) {
+    let mut client = skep.connect();
+    let head = "GET /told?a=b%20c HTTP/1.1\r\nHost: shop.example:8080\r\nCookie: a=1\r\n\
+                X-Forwarded-For: 6.6.6.6\r\nProxy: http://evil/\r\nX-Twice: 1\r\nX-Twice: 2\r\n\r\n";
+    let reply = client.send(head).response();
+    let told = reply.assert_status(200).text();
+    for line in [
+        "method=GET",
+        "uri=/told",
+        "query=a=b%20c",
+        "server=shop.example 8080",
+        "local=127.0.0.1",
+        "secure=false",
+        "field host=shop.example:8080",
+        "field cookie=a=1",
+        "field x-forwarded-for=127.0.0.1",
+        "field x-twice=1",
+        "field x-twice=2",
+        "field via=1.1 skep",
+    ] {
+        assert!(told.lines().any(|it| it == line), "{line} is missing in\n{told}");
+    }
+    assert!(told.contains("client=127.0.0.1 ") && !told.contains("6.6.6.6"), "{told}");
+    assert!(!told.contains("field proxy"), "{told}");
+    for method in ["POST", "PUT", "DELETE", "PATCH", "PROPFIND", "M-SEARCH"] {
+        client.request(method, "/told", &[]).assert_status(200).assert_header("x-method", method);
+    }
+}
+
+fn bodies_arrive_whole(skep: &Skep) {
+    let mut client = skep.connect();
+    for bytes in [0, 1, 8185, 8186, 8187, 3_000_000] {
+        let body = body_of(bytes);
+        let target = "POST /body?read=9999999 HTTP/1.1\r\nHost: a\r\n";
+        let known = format!("{target}Content-Length: {bytes}\r\n\r\n");
+        let reply = client.send([known.as_bytes(), &body].concat()).response();
+        assert_eq!(reply.text(), format!("{bytes} {}", crc32(&body)));
+        let chunked = format!("{target}Transfer-Encoding: chunked\r\n\r\n");
+        let reply = client.send([chunked.as_bytes(), &in_chunks(&body, 9_000)].concat()).response();
+        assert_eq!(reply.text(), format!("{bytes} {}", crc32(&body)));
+    }
+    // A servlet that reads the body of a GET gets its end.
+    assert_eq!(client.get("/body?read=10").text(), "0 0");
+    // One that reads a part answers; the rest is nobody's next request.
+    let body = [b"\x12\x34\x00\x02".as_slice(), &body_of(600)].concat().repeat(100);
+    let head = "POST /body?read=10 HTTP/1.1\r\nHost: a\r\n";
+    let head = format!("{head}Content-Length: {}\r\n\r\n", body.len());
+    client.send([head.as_bytes(), &body].concat()).response().assert_status(200);
+    skep.connect().get("/told").assert_status(200);
+}
+
+fn replies_arrive_whole(skep: &Skep) {
+    let mut client = skep.connect();
+    let large = client.get("/big?bytes=20000000");
+    assert_eq!(large.body.len(), 20_000_000);
+    client.get("/big?bytes=1000&length=1").assert_header("content-length", "1000");
+    client.send("HEAD /big?bytes=1000&length=1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.try_response_to("HEAD").unwrap().assert_header("content-length", "1000");
+    client.get("/no/such").assert_status(404);
+    client.get("/fail").assert_status(500);
+    assert_eq!(client.get("/flush").text(), "ab");
+    let reply = client.get("/head?bytes=10");
+    reply.assert_status(418);
+    assert_eq!(reply.header_all("set-cookie").collect::<Vec<_>>(), ["a=1", "b=2"]);
+    // A head of a request that fits no packet.
+    let long = "x".repeat(9_000);
+    client.request("GET", "/told", &[("X-Long", &long)]).assert_status(431);
+}
+
+fn a_client_may_leave_inside_its_body(skep: &Skep) {
+    for _ in 0..3 {
+        let mut client = skep.connect();
+        client.send("POST /body?read=9999 HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\nabc");
+        drop(client);
+    }
+    let mut client = skep.connect();
+    assert_eq!(client.get("/body?read=10").text(), "0 0");
+}
+
+/// Tomcat logs it and never answers.
+fn a_head_that_does_not_fit_is_late_and_no_sign_of_a_server_that_is_down(
+    skep: &Skep,
+    tomcat: &Tomcat,
+) {
+    let mut clients: Vec<_> = (0..4).map(|_| skep.connect()).collect();
+    clients.iter_mut().for_each(|client| {
+        client.ask("/head?bytes=9000");
+    });
+    for client in &mut clients {
+        client.response().assert_status(504);
+    }
+    until_logged(skep, "no response in time: GET /head");
+    assert!(tomcat.log().contains("does not fit in an AJP packet"), "{}", tomcat.log());
+    skep.connect().get("/told").assert_status(200);
+    assert!(pool_list(skep).contains(" up"), "{}", pool_list(skep));
+}
+
+fn a_wrong_secret_is_named(tomcat: &Tomcat) {
+    let health = "health.interval_ms = 100\nhealth.timeout_ms = 100";
+    let skep = Skep::node_of(&tomcat.lines(health, "another one"));
+    poll_until(PATIENCE, "it is down", || pool_list(&skep).contains("the secret is wrong"));
+    skep.connect().get("/told").assert_status(503);
+    until_logged(&skep, "the secret is wrong or missing");
+    assert!(!skep.stderr_text().contains("another one"), "{}", skep.stderr_text());
+}
+
+fn a_server_that_is_killed_cuts_its_reply(skep: &Skep, tomcat: &mut Tomcat, metrics: SocketAddr) {
+    let mut client = skep.connect();
+    client.ask("/hang");
+    client.try_head().unwrap().assert_status(200);
+    tomcat.kill();
+    let (body, _) = client.read_to_end();
+    assert!(body.len() < 1000, "a part: {}", body.len());
+    // The log says one failure of a server in a second; the metrics count all.
+    let counted =
+        "skep_pool_server_failures_total{pool=\"java\",server=\"s1\",cause=\"cut_short\"} 1";
+    poll_until(PATIENCE, counted, || {
+        let page = RawClient::connect(metrics).get("/metrics").text();
+        page.lines().any(|line| line == counted)
+    });
+    poll_until(PATIENCE, "it is down", || pool_list(skep).contains("refused"));
+    skep.connect().get("/told").assert_status(503);
+}
