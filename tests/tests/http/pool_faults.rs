@@ -412,6 +412,96 @@ fn a_client_that_leaves_frees_its_server() {
     assert_eq!((count(&asked), &pool()["servers"][0]["failures_total"]), (1, &0.into()));
 }
 
+/// Whatever of the response has come, and whatever the client has sent ahead.
+#[test]
+fn a_client_that_leaves_is_seen_behind_what_it_sent_ahead() {
+    let gone = Arc::<AtomicUsize>::default();
+    let asked = Arc::<AtomicUsize>::default();
+    let counts = (Arc::clone(&asked), Arc::clone(&gone));
+    let app = failing(move |conn| {
+        conn.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
+        counts.0.fetch_add(1, Ordering::SeqCst);
+        conn.wait_for_end();
+        counts.1.fetch_add(1, Ordering::SeqCst);
+    });
+    let silent = failing(AppConn::wait_for_end);
+    let settings = "response_timeout_ms = 600000\nstall_timeout_ms = 600000";
+    let lines = pool_lines(settings, &[(app.address(), "connections_max = 1")]);
+    let skep = Skep::node_of(&format!("pool = \"app\"\n{lines}"));
+    for (number, ahead) in (1..).zip(["", "G", "GET /next HTTP/1.1\r\nHost: a\r\n\r\n"]) {
+        let mut client = skep.connect();
+        client.ask("/x");
+        client.try_head().unwrap().assert_status(200);
+        client.send(ahead);
+        drop(client);
+        poll_until(PATIENCE, "the server is told", || gone.load(Ordering::SeqCst) == number);
+        assert_eq!(asked.load(Ordering::SeqCst), number, "what came ahead is not asked");
+    }
+    drop(skep);
+    let lines = pool_lines(settings, &[(silent.address(), "connections_max = 1")]);
+    let skep = Skep::node_of(&format!("pool = \"app\"\n{lines}"));
+    let in_use = || {
+        let listed = skep.command(&["pool", "list", "--json"]).stdout;
+        let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        let pool = &listed[0];
+        [&pool["servers"][0]["connections"], &pool["queued_requests"]]
+            .map(|it| it.as_u64().unwrap())
+    };
+    let mut first = skep.connect();
+    first.ask("/x");
+    poll_until(PATIENCE, "the server has a request", || in_use() == [1, 0]);
+    let mut second = skep.connect();
+    second.ask("/y");
+    poll_until(PATIENCE, "another waits", || in_use() == [1, 1]);
+    second.send("G");
+    drop(second);
+    poll_until(PATIENCE, "its place in the queue is free", || in_use() == [1, 0]);
+    first.send("G");
+    drop(first);
+    poll_until(PATIENCE, "the server is free", || in_use() == [0, 0]);
+}
+
+/// What was sent ahead is still read, however much it is.
+#[test]
+fn requests_sent_ahead_while_a_server_works_are_answered() {
+    const BODY: usize = 300 * 1024;
+    let turns = Arc::<(AtomicUsize, AtomicUsize)>::default();
+    let of_app = Arc::clone(&turns);
+    let app = App::start(move |conn| {
+        while let Some(request) = conn.request() {
+            if request.line().starts_with("GET /slow") {
+                let turn = 1 + of_app.0.fetch_add(1, Ordering::SeqCst);
+                while of_app.1.load(Ordering::SeqCst) < turn {
+                    std::thread::yield_now();
+                }
+            }
+            conn.send(response(200, "", request.body.len().to_string()));
+        }
+    });
+    let rig = Rig::new("", &[app.address()]);
+    let mut client = rig.skep.connect();
+    for turn in 1..=20 {
+        client.ask("/slow");
+        poll_until(PATIENCE, "the server works", || turns.0.load(Ordering::SeqCst) == turn);
+        let bytes = if turn % 2 == 0 { BODY } else { 3 };
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n"));
+        client.send(vec![7; bytes]);
+        turns.1.store(turn, Ordering::SeqCst);
+        assert_eq!(client.response().assert_status(200).text(), "0");
+        assert_eq!(client.response().assert_status(200).text(), bytes.to_string());
+    }
+}
+
+/// A path's parameters may hold a session's id.
+#[test]
+fn the_log_names_no_session() {
+    let app = failing(|conn| conn.reset());
+    let rig = Rig::new("retries_max = 0", &[app.address()]);
+    rig.skep.connect().get("/x;jsessionid=0123ABCD.two/y").assert_status(502);
+    poll_until(PATIENCE, "it is named", || rig.skep.stderr_text().contains(": GET /x"));
+    assert!(!rig.skep.stderr_text().contains("0123ABCD"), "{}", rig.skep.stderr_text());
+}
+
 #[test]
 fn error_pages_of_the_site_are_the_body_of_refusals() {
     let app = failing(|conn| assert!(conn.send("nonsense\r\n\r\n")));

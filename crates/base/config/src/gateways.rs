@@ -29,7 +29,8 @@ table! {
         /// `{ APP_ENV = "prod" }`.
         params: Vec<(String, String)> = Vec::new() => Kind::Params, live;
         /// Whether connections are kept for further requests. Each keeps a worker of php-fpm, which then
-        /// serves nobody else: only if there are more workers than connections of all nodes.
+        /// serves nobody else, and each thread keeps its own: only if there are more workers than
+        /// `threads` times `connections_max` of all nodes.
         keep_conn: bool = false => Kind::Switch, live;
         /// Most of a body of unknown length that is received before the request is passed on, since
         /// FastCGI tells the length first. Over it: 411.

@@ -35,7 +35,7 @@ const HEAD_BYTES_USUAL: usize = 512;
 #[derive(Clone, Copy, Debug)]
 pub struct GatewayRequest<'a> {
     pub method: Method<'a>,
-    /// Target as the client sent it, path and query.
+    /// Path and query as routed, percent-encoded.
     pub target: &'a [u8],
     /// Path by which the route was chosen ([`crate::path::read`]), percent-encoded.
     pub path: &'a [u8],

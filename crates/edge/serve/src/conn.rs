@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvFlags, SendFlags};
 use skep_units::ServerAddress;
 use socket2::SockRef;
@@ -50,6 +51,9 @@ pub struct Conn {
     progress: RefCell<Progress>,
     /// Whether a close is a reset.
     resets: Cell<bool>,
+    /// Bytes may be there to read although the runtime knows of none: [`Conn::poll_closed`] had it forget
+    /// them.
+    hides_bytes: Cell<bool>,
     worker: Rc<Worker>,
     _permit: Option<Permit>,
 }
@@ -93,8 +97,18 @@ impl Conn {
     fn new(worker: &Rc<Worker>, stream: Stream, peer: SocketAddr, permit: Option<Permit>) -> Self {
         let (timer_key, timer) = worker.deadlines().add();
         let (worker, progress) = (Rc::clone(worker), RefCell::default());
-        let resets = Cell::new(false);
-        Self { stream, peer, timer, timer_key, progress, resets, worker, _permit: permit }
+        let (resets, hides_bytes) = (Cell::new(false), Cell::new(false));
+        Self {
+            stream,
+            peer,
+            timer,
+            timer_key,
+            progress,
+            resets,
+            hides_bytes,
+            worker,
+            _permit: permit,
+        }
     }
 
     /// The peer's address; the unspecified one behind a Unix socket.
@@ -127,26 +141,25 @@ impl Conn {
 
     /// Reads once into `buffer`; 0 is the end of the stream.
     pub fn poll_recv(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, ConnError>> {
-        self.poll_recv_flags(cx, buffer, RecvFlags::empty())
-    }
-
-    fn poll_recv_flags(
-        &self,
-        cx: &Context<'_>,
-        buffer: &mut [u8],
-        flags: RecvFlags,
-    ) -> Poll<Result<usize, ConnError>> {
         loop {
             self.check_deadline(cx)?;
-            // Consulted by every path that waits; see `Timer::register`.
-            ready!(self.stream.poll_read_ready(&mut reborrow(cx)))?;
-            let received = self.stream.try_io(Interest::READABLE, || {
-                Ok(rustix::net::recv(&self.stream, &mut *buffer, flags)?.1)
-            });
+            let mut receive =
+                || Ok(rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::empty())?.1);
+            let was_hiding = self.hides_bytes.take();
+            let received = if was_hiding {
+                receive()
+            } else {
+                // Consulted by every path that waits; see `Timer::register`.
+                ready!(self.stream.poll_read_ready(&mut reborrow(cx)))?;
+                self.stream.try_io(Interest::READABLE, receive)
+            };
             match received {
                 Ok(n) => {
-                    if n > 0 && n < buffer.len() && flags.is_empty() {
+                    if n > 0 && n < buffer.len() {
                         self.mark_not_ready(Interest::READABLE);
+                    } else {
+                        // The runtime may know of no more, but there may be some.
+                        self.hides_bytes.set(was_hiding);
                     }
                     return Poll::Ready(Ok(n));
                 }
@@ -236,21 +249,19 @@ impl Conn {
         Ok(rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL)?)
     }
 
-    /// Ready when the peer has closed its side, or broken off: for who waits for something else on its
-    /// behalf. Behind bytes that were not read it can't be seen.
+    /// Ready when the peer has closed its side, or broken off, be it behind bytes that nobody has read: for
+    /// who waits for something else on its behalf.
     pub fn poll_closed(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut byte = [0u8; 1];
         loop {
             if ready!(self.stream.poll_read_ready(&mut reborrow(cx))).is_err() {
                 return Poll::Ready(());
             }
-            let peeked = self.stream.try_io(Interest::READABLE, || {
-                Ok(rustix::net::recv(&self.stream, &mut byte[..], RecvFlags::PEEK)?.1)
-            });
-            match peeked {
-                Ok(1..) => return Poll::Pending,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Ok(0) | Err(_) => return Poll::Ready(()),
+            // Bytes that stay unread would keep the socket ready, and no event would wake this task.
+            self.mark_not_ready(Interest::READABLE);
+            self.hides_bytes.set(true);
+            // Asked only now: what happens from here on is an event.
+            if has_ended(self) {
+                return Poll::Ready(());
             }
         }
     }
@@ -378,6 +389,15 @@ impl Drop for Conn {
 
 /// What a peer without an address has.
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Whether the peer has closed its side, or broken off; bytes of it may still be unread.
+fn has_ended(socket: &impl AsFd) -> bool {
+    let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    let mut polled = [PollFd::new(socket, PollFlags::RDHUP)];
+    // It does not wait; an error says nothing of the peer.
+    let _ = rustix::event::poll(&mut polled, Some(&Timespec::default()));
+    polled[0].revents().intersects(ends)
+}
 
 /// Connects to a Unix socket. While its backlog is full the kernel refuses at once and tells nobody when
 /// there is room (unix(7): EAGAIN): the server is busy, not gone.

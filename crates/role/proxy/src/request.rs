@@ -22,6 +22,7 @@ mod outbound;
 mod passage;
 mod upload;
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -178,6 +179,13 @@ async fn drive<L: Leg>(
     (ended, attempt.first_byte)
 }
 
+/// The beginning of `path` for the log, without parameters: they may hold a session's id, as
+/// `;jsessionid=` does.
+fn told_path(path: &[u8]) -> Cow<'_, str> {
+    let path = path.split(|byte| *byte == b';').next().unwrap_or_default();
+    String::from_utf8_lossy(&path[..path.len().min(TOLD_PATH_BYTES_MAX)])
+}
+
 /// How an attempt ended.
 enum Step {
     /// The client has its reply, or the rest of it is queued.
@@ -202,6 +210,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         let mut refusal = Refusal::NoMember;
         loop {
             let Some(in_flight) = self.admit().await? else { break };
+            self.adopt_settings()?;
             if !self.tried.is_empty() {
                 self.group.counters().inc(Counter::UpstreamRetries);
             }
@@ -215,6 +224,16 @@ impl<'a> Trip<'a, '_, '_, '_> {
             }
         }
         Err(ForwardError::Refused(self.refused(refusal)))
+    }
+
+    /// Application servers are asked under the settings under which the member was picked, just now.
+    fn adopt_settings(&mut self) -> Result<(), ForwardError> {
+        if let Outbound::Gateway(leg) = &mut self.outbound
+            && let Some(settings) = self.group.gateway_settings()
+        {
+            leg.adopt(settings, self.request, &self.forward, self.exchange.conn())?;
+        }
+        Ok(())
     }
 
     /// Tries one member: on a kept connection first, and if that is dead on a new
@@ -439,8 +458,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         let (name, address) = (target.name(), target.member().address);
         let method = self.request.method.as_str();
         if target.member().may_tell(self.group.now()) {
-            let path = self.request.path;
-            let path = String::from_utf8_lossy(&path[..path.len().min(TOLD_PATH_BYTES_MAX)]);
+            let path = told_path(self.request.path);
             tracing::warn!(
                 "{} {group}: {} {name} ({address}): {cause}: {method} {path}",
                 words.group,

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +11,9 @@ use skep_tests::gateways::{ajp_lines, secret_file};
 use skep_tests::{PATIENCE, Site, Skep, poll_until};
 
 use super::pool_list;
+
+/// Longer than any test waits.
+const LONG_MS: u32 = 600_000;
 
 /// What a fake does with a request, by its path.
 type Lie = fn(&mut TcpStream, &str);
@@ -90,12 +94,24 @@ const LIE_BY_FCGI: Lie = |stream, lie| {
             reset(stream);
             return;
         }
+        "body" => talk(stream, &record(6, &[b'x'; 100])),
+        "stderr" => talk(stream, &record(7, b"on and on\n")),
+        "empty" => talk(stream, &record(7, b"")),
         _ => {
             hang(stream);
             return;
         }
     };
 };
+
+/// A head, and then the same record for as long as somebody takes it: some of each second.
+fn talk(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<()> {
+    stream.write_all(&self::record(6, b"Content-Type: a/b\r\n\r\n"))?;
+    loop {
+        stream.write_all(record)?;
+        thread::sleep(Duration::from_millis(20));
+    }
+}
 
 fn lie_by_fcgi(stream: &mut TcpStream, lie: &str) {
     LIE_BY_FCGI(stream, lie);
@@ -137,6 +153,90 @@ fn a_lying_fastcgi_application_is_named_and_harms_nobody() {
     // Nothing behind an end is anybody's.
     assert_eq!(skep.connect().get("/lie-two").status, 200);
     assert_eq!(skep.connect().get("/lie-truth").text(), "true");
+}
+
+/// A node with one FastCGI server, which has one place.
+fn one_place(settings: &str) -> Skep {
+    let address = accept(fcgi);
+    Skep::node_of(&format!(
+        "pool = \"php\"\n[[pool]]\nname = \"php\"\nprotocol = \"fastcgi\"\n{settings}\n\
+         queue_timeout_ms = {LONG_MS}\n[pool.fastcgi]\nscript = \"below\"\n\
+         [[pool.server]]\nname = \"s1\"\naddress = \"{address}\"\nconnections_max = 1\n"
+    ))
+}
+
+#[test]
+fn a_reply_without_a_body_is_complete_with_its_head() {
+    let skep = one_place(&format!("stall_timeout_ms = {LONG_MS}"));
+    let mut client = skep.connect();
+    for lie in ["body", "stderr", "empty"] {
+        client.send(format!("HEAD /lie-{lie} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.try_response_to("HEAD").unwrap().assert_status(200);
+        // It would wait for the place.
+        client.get("/lie-truth").assert_status(200);
+    }
+    assert!(!skep.stderr_text().contains("lie-body"), "no failure");
+}
+
+#[test]
+fn what_has_nothing_for_the_client_is_no_sign_of_life() {
+    let skep = one_place("stall_timeout_ms = 300");
+    for lie in ["stderr", "empty"] {
+        // The log says one failure of a server in a second.
+        poll_until(PATIENCE, "it is named", || {
+            let mut client = skep.connect();
+            client.ask(&format!("/lie-{lie}"));
+            assert!(client.try_response().is_err(), "it has no end");
+            skep.connect().get("/lie-truth").assert_status(200);
+            skep.stderr_text().contains(&format!(": GET /lie-{lie}"))
+        });
+    }
+}
+
+#[test]
+fn a_client_that_leaves_an_endless_reply_frees_its_server() {
+    let skep = one_place(&format!("stall_timeout_ms = {LONG_MS}"));
+    for lie in ["stderr", "empty"] {
+        let mut client = skep.connect();
+        client.ask(&format!("/lie-{lie}"));
+        client.try_head().unwrap().assert_status(200);
+        drop(client);
+        skep.connect().get("/lie-truth").assert_status(200);
+    }
+}
+
+/// REQUEST_URI as the server got it.
+#[test]
+fn the_uri_is_the_path_as_routed() {
+    let address = accept(|mut stream| {
+        let Some(request) = read_some(&mut stream) else { return };
+        if request[1] == 9 {
+            let _ = stream.write_all(&[1, 10, 0, 0, 0, 0, 0, 0]);
+            return;
+        }
+        let text: String = request.iter().map(|byte| char::from(*byte)).collect();
+        let uri = text.split("REQUEST_URI").nth(1).unwrap_or_default();
+        let uri = uri.split("QUERY_STRING").next().unwrap_or_default();
+        // Behind it are the lengths of the next parameter.
+        let uri = uri.split(|c: char| c.is_control()).next().unwrap_or_default();
+        let body = format!("Content-Type: text/plain\r\n\r\n{uri}");
+        let _ = stream.write_all(&[record(6, body.as_bytes()), record(3, &[0; 8])].concat());
+    });
+    let skep = Skep::node_of(&format!(
+        "pool = \"php\"\n[[site.route]]\npath = \"/api/*\"\npool = \"php\"\n\
+         [site.route.forward]\nstrip_prefix = \"/api\"\n\
+         [[pool]]\nname = \"php\"\nprotocol = \"fastcgi\"\n[pool.fastcgi]\nscript = \"below\"\n\
+         [[pool.server]]\nname = \"s1\"\naddress = \"{address}\"\n"
+    ));
+    for (asked, told) in [
+        ("/a/../b?c=/../%20", "/b?c=/../%20"),
+        ("/x/%2e%2e/admin/%75sers", "/admin/users"),
+        ("/api/v1?q", "/v1?q"),
+        ("/x/../api/v2", "/v2"),
+        ("/", "/"),
+    ] {
+        assert_eq!(skep.connect().get(asked).assert_status(200).text(), told, "{asked}");
+    }
 }
 
 // === AJP ===
@@ -184,6 +284,14 @@ fn ajp(mut stream: TcpStream) {
             "asks" => {
                 stream.write_all(&[packet(&[6, 0x1f, 0xfa]), packet(&[6, 0x1f, 0xfa])].concat())
             }
+            "flush" => {
+                let mut written = stream.write_all(&head(200, "4"));
+                while written.is_ok() {
+                    thread::sleep(Duration::from_millis(20));
+                    written = stream.write_all(&chunk(b""));
+                }
+                written
+            }
             // The next request must not get it (CVE-2022-1319).
             "two" => stream.write_all(&[truth.clone(), head(500, "0"), end.clone()].concat()),
             "reset" => {
@@ -227,4 +335,73 @@ fn a_lying_servlet_engine_is_named_and_harms_nobody() {
         assert_eq!(client.get("/lie-two").text(), "true");
         assert_eq!(client.get("/lie-truth").text(), "true");
     }
+}
+
+#[test]
+fn flushes_of_nothing_are_no_sign_of_life() {
+    let folder = Site::new();
+    let address = accept(ajp).to_string();
+    let settings = "stall_timeout_ms = 300\nretries_max = 0";
+    let skep = Skep::node_of(&ajp_lines(settings, &secret_file(&folder, "k"), &address));
+    let mut client = skep.connect();
+    client.ask("/lie-flush");
+    assert!(client.try_response().is_err(), "it has no end");
+    poll_until(PATIENCE, "it is named", || skep.stderr_text().contains(": GET /lie-flush"));
+    // A response to HEAD has no more than its head.
+    let mut client = skep.connect();
+    client.send("HEAD /lie-flush HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.try_response_to("HEAD").unwrap().assert_status(200);
+    assert_eq!(client.get("/lie-truth").text(), "true");
+}
+
+#[test]
+fn a_secret_that_was_reloaded_is_that_of_requests_that_wait() {
+    let asked = |mut stream: TcpStream| {
+        while let Some(request) = read_some(&mut stream) {
+            if request == [0x12, 0x34, 0, 1, 10] {
+                let _ = stream.write_all(&[0x41, 0x42, 0, 1, 9]);
+                continue;
+            }
+            let is_first = path_in(&request).as_deref() == Some("first");
+            if is_first {
+                FIRST.store(true, Ordering::SeqCst);
+                while !RELOADED.load(Ordering::SeqCst) {
+                    thread::yield_now();
+                }
+            }
+            let has =
+                |secret: &str| request.windows(secret.len()).any(|it| it == secret.as_bytes());
+            let word: &[u8] = match (has("secret-old"), has("secret-new")) {
+                (true, false) => b"old!",
+                (false, true) => b"new!",
+                _ => b"none",
+            };
+            let reply = [head(200, "4"), chunk(word), packet(&[5, 1])].concat();
+            let _ = stream.write_all(&reply);
+        }
+    };
+    static FIRST: AtomicBool = AtomicBool::new(false);
+    static RELOADED: AtomicBool = AtomicBool::new(false);
+    let folder = Site::new();
+    let address = accept(asked).to_string();
+    let of_secret = |secret: &str| {
+        let lines = ajp_lines("", &secret_file(&folder, secret), &address);
+        format!("{lines}\nconnections_max = 1\n")
+    };
+    let skep = Skep::node_of(&of_secret("secret-old"));
+    let is_queued = || {
+        let listed = skep.command(&["pool", "list", "--json"]).stdout;
+        serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0]["queued_requests"] == 1
+    };
+    let mut first = skep.connect();
+    first.ask("/lie-first");
+    poll_until(PATIENCE, "the server has a request", || FIRST.load(Ordering::SeqCst));
+    let mut waiting = skep.connect();
+    waiting.ask("/lie-second");
+    poll_until(PATIENCE, "another waits", is_queued);
+    skep.reconfigure_of(&of_secret("secret-new"));
+    assert_eq!(skep.command(&["reload"]).code, Some(0));
+    RELOADED.store(true, Ordering::SeqCst);
+    assert_eq!(first.response().text(), "old!");
+    assert_eq!(waiting.response().text(), "new!");
 }

@@ -47,10 +47,7 @@ pub(super) trait Leg {
     /// Whether the response was read to its end.
     fn is_complete(&self) -> bool;
 
-    /// Whether the response is one of events, which come when there are some.
-    fn is_event_stream(&self) -> bool;
-
-    /// Time without a byte of the member that is a fault of its, in milliseconds.
+    /// Time without a byte for the client that is a fault of the member, in milliseconds.
     fn timeout_ms(&self, settings: &GroupSettings) -> u64;
 
     /// A fault of the connection, as what it is where the response is now.
@@ -133,17 +130,19 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
                 return Poll::Ready(self.leg.end(reply, self.in_flight));
             }
             self.first_byte.get_or_insert_with(Instant::now);
+            let queued_bytes = reply.queued_bytes();
             let received = self.leg.receive(&input[..n], &self.asked, reply, self.in_flight);
-            // The deadline of a head stands until it is there, however many reads it takes.
-            self.is_armed &= !reply.is_begun();
+            // The deadline of a head stands until it is there, however many reads it takes; behind it,
+            // what has nothing for the client is no sign of life.
+            self.is_armed &= !reply.is_begun() || reply.queued_bytes() == queued_bytes;
             Poll::Ready(received)
         })
     }
 
-    /// Ready when the client has left: nobody waits for the response any more.
+    /// Ready when the client has left: nobody waits for the response any more. It has taken all of the
+    /// response that there is.
     fn poll_left(&self, cx: &TaskContext<'_>) -> Poll<AttemptFault> {
-        let may_leave = !self.exchange.reply.is_begun() || self.leg.is_event_stream();
-        if !may_leave || !self.leg.is_uploaded() || !self.in_flight.target().settings().gives_up {
+        if !self.leg.is_uploaded() || !self.in_flight.target().settings().gives_up {
             return Poll::Pending;
         }
         self.exchange.conn().poll_closed(cx).map(|()| AttemptFault::Client(left()))

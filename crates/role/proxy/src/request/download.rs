@@ -53,11 +53,6 @@ impl Download {
         matches!(self.stage, Stage::Complete | Stage::Switched(_))
     }
 
-    /// Whether it is one of server-sent events.
-    pub(super) fn is_event_stream(&self) -> bool {
-        self.passage.is_event_stream()
-    }
-
     /// Whether its connection may carry another request.
     pub(super) fn is_reusable(&self) -> bool {
         self.is_reusable && matches!(self.stage, Stage::Complete)

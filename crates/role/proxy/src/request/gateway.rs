@@ -46,8 +46,10 @@ pub(super) struct GatewayLeg {
     pending: Vec<u8>,
     pending_at: usize,
     is_body_read: bool,
-    /// The kernel took some bytes.
+    /// The kernel took some bytes, or the member sent some.
     is_begun: bool,
+    /// Some of the body is in packets, and nowhere else.
+    is_packed: bool,
     /// The member takes no more.
     is_refused: bool,
     is_asked: bool,
@@ -114,6 +116,7 @@ impl GatewayLeg {
             pending: collected.unwrap_or_default(),
             pending_at: 0,
             is_begun: false,
+            is_packed: false,
             is_refused: false,
             is_asked: false,
             stage: Stage::Head,
@@ -122,7 +125,7 @@ impl GatewayLeg {
         })
     }
 
-    /// Whether anything of the request may have reached the member.
+    /// Whether anything of the request may have reached the member, or anything came from it.
     pub(super) fn is_begun(&self) -> bool {
         self.is_begun
     }
@@ -137,8 +140,27 @@ impl GatewayLeg {
         self.output.is_empty() && (self.is_body_read || !self.codec.is_awaited())
     }
 
-    /// Restores the request for another connection. Possible only if none of it was sent, or if it
-    /// has no body.
+    /// Begins anew under `settings`, if those are other ones than before: a secret, the size of packets or
+    /// parameters may have changed while the request waited. Not if some of its body is packed already.
+    ///
+    /// # Errors
+    /// It cannot go that way under these.
+    pub(super) fn adopt(
+        &mut self,
+        settings: Arc<GroupSettings>,
+        head: &RequestHead<'_, '_>,
+        forward: &Forward<'_>,
+        conn: &Conn,
+    ) -> Result<(), ForwardError> {
+        if Arc::ptr_eq(&settings, &self.settings) || self.is_begun || self.is_packed {
+            return Ok(());
+        }
+        self.settings = settings;
+        self.start_anew(head, forward, conn)
+    }
+
+    /// Restores the request for another connection. Possible only if it was not begun, or if it has no
+    /// body.
     ///
     /// # Panics
     /// If a body was begun.
@@ -154,15 +176,25 @@ impl GatewayLeg {
             return;
         }
         assert!(head.framing == BodyFraming::None, "a body that was begun is not there any more");
+        let started = self.start_anew(head, forward, conn);
+        // It was possible before.
+        assert!(started.is_ok(), "the same request under the same settings");
+    }
+
+    /// Forgets what was packed, sent and received.
+    fn start_anew(
+        &mut self,
+        head: &RequestHead<'_, '_>,
+        forward: &Forward<'_>,
+        conn: &Conn,
+    ) -> Result<(), ForwardError> {
         self.output.clear();
         self.is_begun = false;
         self.stage = Stage::Head;
-        // It was possible before.
-        let started = start(&mut self.output, head, forward, conn, self.framing, &self.settings);
-        match started {
-            Ok(codec) => self.codec = codec,
-            Err(_) => unreachable!("the same request under the same settings"),
-        }
+        self.passage = Passage::default();
+        self.is_reusable = false;
+        self.codec = start(&mut self.output, head, forward, conn, self.framing, &self.settings)?;
+        Ok(())
     }
 
     /// Puts what the member waits for into packets, as far as it is there.
@@ -177,6 +209,7 @@ impl GatewayLeg {
             if bytes > 0 {
                 let (codec, output) = (&mut self.codec, &mut self.output);
                 output.inline(|out| codec.write_body(out, &ready[..bytes]));
+                self.is_packed = true;
                 self.pending_at += bytes;
                 continue;
             }
@@ -262,6 +295,7 @@ impl Leg for GatewayLeg {
         reply: &mut ReplySink<'_>,
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause> {
+        self.is_begun = true;
         let mut at = 0;
         loop {
             let rest = &bytes[at..];
@@ -271,7 +305,15 @@ impl Leg for GatewayLeg {
             })?;
             at += consumed;
             match event {
-                None => return Ok(()),
+                None => {
+                    // The client has all of it: nobody waits for what else the application does, and its
+                    // connection is closed.
+                    if self.passage.is_only_head() {
+                        log_rest(&mut self.codec, in_flight);
+                        self.stage = Stage::Complete;
+                    }
+                    return Ok(());
+                }
                 Some(GatewayEvent::Head(head)) => self.begin(&head, asked, reply, in_flight)?,
                 Some(GatewayEvent::Body(range)) => {
                     self.passage.body(&rest[range], reply, in_flight);
@@ -297,10 +339,6 @@ impl Leg for GatewayLeg {
 
     fn is_complete(&self) -> bool {
         self.stage == Stage::Complete
-    }
-
-    fn is_event_stream(&self) -> bool {
-        self.passage.is_event_stream()
     }
 
     fn timeout_ms(&self, settings: &GroupSettings) -> u64 {

@@ -67,10 +67,6 @@ impl Leg for HttpLeg<'_> {
         self.download.is_complete()
     }
 
-    fn is_event_stream(&self) -> bool {
-        self.download.is_event_stream()
-    }
-
     fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
         self.download.timeout_ms(settings)
     }

@@ -47,9 +47,9 @@ impl Passage {
         self.framing == Some(ResponseFraming::Chunked)
     }
 
-    /// Whether it may be silent for as long as a tunnel: events come when there are some.
-    pub(super) fn is_event_stream(&self) -> bool {
-        self.is_event_stream
+    /// Whether the head was passed on and is all that the client gets: no byte of a body follows.
+    pub(super) fn is_only_head(&self) -> bool {
+        self.framing == Some(ResponseFraming::None)
     }
 
     /// Time without a byte of the body that is a fault of the member, in milliseconds.

@@ -1,5 +1,6 @@
 //! A client's request as application servers are told of it.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
 use skep_engine::{ExchangeError, RequestBody};
@@ -33,15 +34,12 @@ pub(super) fn with_request<R>(
     let mut lines = Vec::new();
     write_request_fields(&mut lines, head, forward);
     let fields: Vec<_> = lines_of(&lines).collect();
-    let target = forward.target.unwrap_or(head.target.as_bytes());
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
+    let target = target(head, forward);
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or(&target);
     let is_tls = is_tls(head, forward);
-    // `OPTIONS *` and absolute targets are not what applications take.
-    let sent =
-        [head.path, if head.query.is_some() { b"?" } else { b"" }, head.query.unwrap_or(b"")];
     job(&GatewayRequest {
         method: head.method,
-        target: &sent.concat(),
+        target: &target,
         path,
         query: head.query,
         version: head.version,
@@ -57,6 +55,16 @@ pub(super) fn with_request<R>(
         is_tls,
         body: framing,
     })
+}
+
+/// Path and query as they were routed, as HTTP servers get them: what applications choose by must be what
+/// routes were chosen by. Without a route, as sent, in origin form.
+fn target<'a>(head: &RequestHead<'_, 'a>, forward: &Forward<'a>) -> Cow<'a, [u8]> {
+    match (forward.target, head.query) {
+        (Some(target), _) => Cow::Borrowed(target),
+        (None, None) => Cow::Borrowed(head.path),
+        (None, Some(query)) => Cow::Owned([head.path, b"?", query].concat()),
+    }
 }
 
 /// The fields in `lines`, which were written here.
@@ -133,6 +141,17 @@ mod tests {
             assert_eq!(client(&head, &forward, peer).to_string(), address);
             assert_eq!(is_tls(&head, &forward), encrypted);
         }
+    }
+
+    #[test]
+    fn the_target_is_the_one_that_was_routed() {
+        let mut slots = FieldSlots::new();
+        let head = b"GET /x/../admin/%2e/y?a=%20 HTTP/1.1\r\nHost: a\r\n\r\n";
+        let head = parse_request(&mut slots, head, &HeadLimits::default()).unwrap();
+        let routed = Forward { target: Some(b"/admin/y?a=%20"), ..forward(Claims::Replace) };
+        assert_eq!(*target(&head, &routed), *b"/admin/y?a=%20");
+        let unrouted = forward(Claims::Replace);
+        assert_eq!(*target(&head, &unrouted), *b"/x/../admin/%2e/y?a=%20");
     }
 
     #[test]
