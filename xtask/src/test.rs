@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all tests of the workspace, with the seconds that each executable takes.
 //!
 //! `cargo test` runs one executable after the other. Much of their time goes in waiting for timers
-//! and peers, so several run at a time.
+//! and peers, so two run at a time.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,14 +15,15 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-/// Test targets that take tens of seconds, in the order in which they are begun: the longest first,
-/// so that no lane has a long one left when the others are done. `direct` uses less than a core for
-/// four minutes.
-const LONG: [&str; 9] =
-    ["direct", "cluster", "adversary", "http", "bpf", "store", "sim", "testbed", "datapath"];
+/// Test targets that wait more than they compute, the longest first. They are begun first.
+const WAITING: [&str; 5] = ["direct", "adversary", "store", "testbed", "lab"];
 
-/// Executables at a time: with three, two cores are seldom idle.
-const LANES: usize = 3;
+/// Test targets that keep more than half a core busy, the longest first. They are begun last: `direct`
+/// measures what a machine does in milliseconds.
+const BUSY: [&str; 5] = ["cluster", "http", "sim", "bpf", "datapath"];
+
+/// Executables at a time.
+const LANES: usize = 2;
 
 /// So many of the slowest are listed at the end.
 const LISTED_MAX: usize = 12;
@@ -48,10 +49,12 @@ struct Executable {
 }
 
 impl Executable {
-    /// Its place in [`LONG`], or after all of them.
-    fn turn(&self) -> usize {
+    /// Its place among all: the number of its group, and its place there.
+    fn turn(&self) -> (u8, usize) {
         let is_it = |name: &&str| self.is_test_target && *name == self.target;
-        LONG.iter().position(is_it).unwrap_or(LONG.len())
+        let waiting = WAITING.iter().position(is_it).map(|at| (0, at));
+        let busy = || BUSY.iter().position(is_it).map(|at| (2, at));
+        waiting.or_else(busy).unwrap_or((1, 0))
     }
 
     fn name(&self) -> String {
@@ -224,7 +227,7 @@ mod tests {
             )
         };
         let found = executable(&line(true, "\"/t/direct-1\"")).unwrap().unwrap();
-        assert_eq!((found.name().as_str(), found.turn()), ("b direct", 0));
+        assert_eq!((found.name().as_str(), found.turn()), ("b direct", (0, 0)));
         assert!(executable(&line(false, "\"/t/skep\"")).unwrap().is_none());
         assert!(executable(&line(true, "null")).unwrap().is_none());
         assert!(executable("{\"reason\":\"build-finished\",\"success\":true}").unwrap().is_none());
