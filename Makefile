@@ -29,19 +29,18 @@ up: ## Build, then run a cluster on this machine: PORT=8080 NODES=3 DISPATCH=pro
 # What tests run beside Skep, as COMMAND:PACKAGE.
 TOOLS := $(shell sed -n 's/^\([a-z][a-z0-9._-]*\)  *\([a-z].*\)$$/\1:\2/p' tests/tools.txt)
 
-# Tests wait for sockets and timers more than they compute.
-TEST_THREADS ?= 6
+# Also tests that passed before, and of whose inputs none has changed: ALL=1
+ALL ?=
 
 # Inputs of each fuzz target in `make test`.
 FUZZ_RUNS := 4000000
 
 test: static ## Every check that a change must pass
-	@xtask/need.sh $(TOOLS) clang llvm-strip:llvm
+	@xtask/need.sh $(TOOLS) chrt:util-linux clang llvm-strip:llvm
 	$(XTASK) bpf --check
 	cargo build --workspace --all-targets
-	$(TARGET)/debug/skep-fuzz all --runs $(FUZZ_RUNS)
 	$(TARGET)/debug/skep-differential --seconds 12
-	RUST_TEST_THREADS=$(TEST_THREADS) $(TARGET)/debug/xtask test
+	$(TARGET)/debug/xtask test $(if $(ALL),--all) --beside "$(TARGET)/debug/skep-fuzz all --runs $(FUZZ_RUNS)"
 
 check: ## The checks that need neither root nor long: while working
 	@xtask/need.sh cc cargo

@@ -16,7 +16,7 @@ use crate::limits::{KILL_MS, POLL_MS};
 use crate::namespace::{self, Entrance, Holder, processes};
 use crate::plan::{MachinePlan, MachineRole, V4_BITS, V6_BITS};
 use crate::registry::{BedInfo, MachineInfo, Slot};
-use crate::switch::{Plug, Switch, await_files, mac_text, start_ip};
+use crate::switch::{Plug, Switch, await_addresses, await_files, mac_text, start_ip};
 use crate::sync::lock;
 use crate::topology::Frames;
 
@@ -133,6 +133,7 @@ impl Environment {
         let state = |device| format!("/sys/class/net/{device}/operstate");
         let devices = plan.links.iter().map(|link| link.device);
         await_files(entrance, devices.clone().map(state).collect(), "up")?;
+        await_addresses(entrance)?;
         if self.frames == Frames::Large {
             return Ok(());
         }

@@ -13,7 +13,7 @@ use crate::environment::{self, Environment, kill_all};
 use crate::error::{TestbedError, Tried};
 use crate::namespace::{self, Entrance, Holder};
 use crate::plan::{Lan, MachinePlan, MachineRole};
-use crate::switch::{await_files, set_rate};
+use crate::switch::{await_addresses, await_files, set_rate};
 use crate::sync::lock;
 use crate::topology::Limits;
 
@@ -232,7 +232,11 @@ impl Machine {
             self.environment.switch.set_cable(&link.port, is_in)?;
             // Pulling is seen at once, putting in when the kernel comes to it.
             let file = format!("/sys/class/net/{}/operstate", link.device);
-            if is_in { await_files(&entrance, vec![file], "up") } else { Ok(()) }
+            if !is_in {
+                return Ok(());
+            }
+            await_files(&entrance, vec![file], "up")?;
+            await_addresses(&entrance)
         })
     }
 

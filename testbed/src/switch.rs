@@ -21,6 +21,9 @@ const PLACE: &str = "in the switch";
 /// State of a bridge's port that takes part (`linux/if_bridge.h`).
 const FORWARDING: &str = "3";
 
+/// `IFA_F_TENTATIVE` of the kernel: not used yet.
+const TENTATIVE: u32 = 0x40;
+
 /// A namespace with nothing but bridges.
 pub(crate) struct Switch {
     holder: Holder,
@@ -195,16 +198,39 @@ pub(crate) fn await_files(
     files: Vec<String>,
     state: &str,
 ) -> Result<(), TestbedError> {
+    let is_state = |found: &str| found.trim() == state;
+    await_contents(entrance, files, &is_state, &format!("{state:?}"))
+}
+
+/// Waits until IPv6 uses all addresses of a machine. The kernel leaves that to a thread of its own,
+/// also where it looks for no duplicates.
+pub(crate) fn await_addresses(entrance: &Arc<Entrance>) -> Result<(), TestbedError> {
+    // Per line: address, number of the device, bits of the prefix, scope, flags, device.
+    let is_tentative = |line: &str| {
+        let flags = line.split_whitespace().nth(4);
+        flags.and_then(|it| u32::from_str_radix(it, 16).ok()).is_some_and(|it| it & TENTATIVE != 0)
+    };
+    let is_ready = |found: &str| !found.lines().any(is_tentative);
+    let file = "/proc/thread-self/net/if_inet6".to_owned();
+    await_contents(entrance, vec![file], &is_ready, "addresses of which none is tentative")
+}
+
+fn await_contents(
+    entrance: &Arc<Entrance>,
+    files: Vec<String>,
+    is_ready: &(dyn Fn(&str) -> bool + Sync),
+    expected: &str,
+) -> Result<(), TestbedError> {
     let deadline = Instant::now() + Duration::from_millis(LINK_READY_MS);
     let waited = entrance.run(|| {
         files.into_iter().find_map(|file| {
             loop {
                 let found = fs::read_to_string(&file).unwrap_or_default();
-                if found.trim() == state {
+                if is_ready(&found) {
                     return None;
                 }
                 if Instant::now() > deadline {
-                    return Some(format!("{file} says {found:?} instead of {state:?}"));
+                    return Some(format!("{file} says {found:?} instead of {expected}"));
                 }
                 thread::sleep(Duration::from_millis(POLL_MS));
             }

@@ -27,7 +27,7 @@ cargo xtask COMMAND
   gen    write the files that are generated from code
   deny   licences, duplicate versions and sources of dependencies
   bpf    compile the packet programs; with --check, compare with what is committed
-  test   all tests of the workspace; RUST_TEST_THREADS=N in each executable
+  test   the tests of the workspace that a change concerns; --all, --beside COMMAND
   help   this text
 ";
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         "tidy" => Repo::load().and_then(|repo| tidy::run(&repo)),
         "gen" => generated::write(&repo::root()),
         "deny" => deny::run(&repo::root()),
-        "test" => test::run(&repo::root()),
+        "test" => test::run(&repo::root(), &std::env::args().skip(2).collect::<Vec<_>>()),
         "bpf" => match std::env::args().nth(2).as_deref() {
             None => bpf::build(&repo::root()),
             Some("--check") => bpf::check(&repo::root()),

@@ -1,19 +1,31 @@
 //! `cargo xtask test`: all tests of the workspace, with the seconds that each executable takes.
 //!
 //! `cargo test` runs one executable after the other. Much of their time goes in waiting for timers
-//! and peers, so two run at a time.
+//! and peers, so two run at a time, and what only computes has the time that they leave:
+//!
+//! ```text
+//!   lane 1   direct ------------------> units --> cluster -->
+//!   lane 2   adversary --> store --> .. units --> http ----->
+//!   beside   skep-fuzz, whenever a processor has nothing else to do
+//! ```
+//!
+//! One that passed, and of whose inputs none has changed, does not run again (`passed`).
+
+mod passed;
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+
+use passed::Inputs;
 
 /// Test targets that wait more than they compute, the longest first. They are begun first.
 const WAITING: [&str; 5] = ["direct", "adversary", "store", "testbed", "lab"];
@@ -25,17 +37,89 @@ const BUSY: [&str; 5] = ["cluster", "http", "sim", "bpf", "datapath"];
 /// Executables at a time.
 const LANES: usize = 2;
 
+/// Tests at a time in one executable: they wait for sockets and timers more than they compute.
+/// `direct` has turns of its own for its test beds.
+const THREADS: &str = "12";
+
 /// So many of the slowest are listed at the end.
 const LISTED_MAX: usize = 12;
+
+const HELP: &str = "\
+cargo xtask test [--all] [--beside COMMAND]
+
+  --all              also what passed before, and of whose inputs none has changed
+  --beside COMMAND   runs it with the time that tests leave; it has to succeed, too";
 
 /// Builds and runs all tests of the workspace.
 ///
 /// # Errors
 /// Names the executables in which a test failed; all have run then.
-pub(crate) fn run(root: &Path) -> Result<()> {
-    let mut all = build(root)?;
-    all.sort_by_key(Executable::turn);
-    summarise(in_lanes(root, all)?)
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
+    let options = Options::parse(args)?;
+    let all = build(root)?;
+    let programs = programs_of(&all)?;
+    let inputs = Inputs::read(root, &programs)?;
+    let is_known = |it: &Executable| !options.all && inputs.passed_before(it);
+    let (known, mut todo): (Vec<_>, Vec<_>) = all.into_iter().partition(is_known);
+    todo.sort_by_key(Executable::turn);
+    let log = programs.join("beside.log");
+    let beside = options.beside.map(|it| Beside::start(root, it, &log)).transpose()?;
+    let mut outcomes = in_lanes(root, todo, &inputs)?;
+    outcomes.extend(beside.map(Beside::wait).transpose()?);
+    summarise(outcomes, &known)
+}
+
+/// What the command line says.
+#[derive(Debug, Default)]
+struct Options<'a> {
+    all: bool,
+    beside: Option<&'a str>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(args: &'a [String]) -> Result<Self> {
+        let (mut options, mut args) = (Self::default(), args.iter());
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--all" => options.all = true,
+                "--beside" => options.beside = Some(args.next().context(HELP)?),
+                other => bail!("test: expected --all or --beside, found {other}\n{HELP}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// A command that computes while tests run, and has only the time that they leave.
+#[derive(Debug)]
+struct Beside<'a> {
+    command: &'a str,
+    child: Child,
+    log: File,
+    begun: Instant,
+}
+
+impl<'a> Beside<'a> {
+    fn start(root: &Path, command: &'a str, log: &Path) -> Result<Self> {
+        println!("     Beside: {command} (log in {})", log.display());
+        let log = new_file(log)?;
+        let child = Command::new("chrt")
+            .args(["--idle", "0", "sh", "-c", command])
+            .current_dir(root)
+            .stdout(log.try_clone().context("a file's second handle")?)
+            .stderr(log.try_clone().context("a file's second handle")?)
+            .spawn()
+            .context("chrt")?;
+        Ok(Self { command, child, log, begun: Instant::now() })
+    }
+
+    fn wait(mut self) -> Result<TestOutcome> {
+        let name = self.command.to_owned();
+        let status = self.child.wait().with_context(|| name.clone())?;
+        let seconds = self.begun.elapsed().as_secs_f64();
+        println!("\n     {name} took {seconds:.1} s\n{}", text_of(&mut self.log)?);
+        Ok(TestOutcome { name, seconds, status, counts: Counts::default() })
+    }
 }
 
 /// A test target that has been built.
@@ -122,12 +206,24 @@ fn package_name(id: &str, folder: &Path) -> String {
     }
 }
 
-/// Runs all, [`LANES`] at a time, in their order.
-fn in_lanes(root: &Path, all: Vec<Executable>) -> Result<Vec<TestOutcome>> {
+/// The folder of the programs: `TARGET/debug` of `TARGET/debug/deps/NAME`.
+fn programs_of(all: &[Executable]) -> Result<PathBuf> {
+    let one = all.first().context("the workspace has no tests")?;
+    Ok(one.file.ancestors().nth(2).context("an executable's folder")?.to_owned())
+}
+
+/// Runs all, [`LANES`] at a time, in their order, and keeps which of them passed.
+fn in_lanes(root: &Path, all: Vec<Executable>, inputs: &Inputs) -> Result<Vec<TestOutcome>> {
     let queue = Mutex::new(VecDeque::from(all));
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let lane = || -> Result<Vec<TestOutcome>> {
-        std::iter::from_fn(next).map(|one| run_one(root, &one)).collect()
+        std::iter::from_fn(next)
+            .map(|one| {
+                let outcome = run_one(root, &one)?;
+                inputs.keep(&one, outcome.status.success())?;
+                Ok(outcome)
+            })
+            .collect()
     };
     thread::scope(|scope| {
         let running: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
@@ -149,14 +245,13 @@ fn run_one(root: &Path, one: &Executable) -> Result<TestOutcome> {
         .arg(&one.file)
         .current_dir(&one.folder)
         .env("CARGO_MANIFEST_DIR", &one.folder)
+        .env("RUST_TEST_THREADS", std::env::var_os("RUST_TEST_THREADS").unwrap_or(THREADS.into()))
         .stdout(said.try_clone().context("a file's second handle")?)
         .stderr(said.try_clone().context("a file's second handle")?)
         .status()
         .with_context(|| one.name())?;
     let seconds = begun.elapsed().as_secs_f64();
-    let mut bytes = Vec::new();
-    said.rewind().and_then(|()| said.read_to_end(&mut bytes)).context("what tests said")?;
-    let text = String::from_utf8_lossy(&bytes);
+    let text = text_of(&mut said)?;
     // One call for all: what two lanes say does not mix.
     let all = format!("\n     {} took {seconds:.1} s\n{text}", one.name());
     std::io::stdout().lock().write_all(all.as_bytes()).context("standard output")?;
@@ -167,6 +262,13 @@ fn run_one(root: &Path, one: &Executable) -> Result<TestOutcome> {
 fn new_file(path: &Path) -> Result<File> {
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
     file.with_context(|| path.display().to_string())
+}
+
+/// All that a program wrote there.
+fn text_of(log: &mut File) -> Result<String> {
+    let mut bytes = Vec::new();
+    log.rewind().and_then(|()| log.read_to_end(&mut bytes)).context("what a program said")?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The counts of `test result: ok. 1 passed; 0 failed; 2 ignored; ...`.
@@ -182,7 +284,7 @@ fn counts(text: &str) -> Counts {
     Counts { passed: count("passed"), failed: count("failed"), ignored: count("ignored") }
 }
 
-fn summarise(mut outcomes: Vec<TestOutcome>) -> Result<()> {
+fn summarise(mut outcomes: Vec<TestOutcome>, known: &[Executable]) -> Result<()> {
     outcomes.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     println!("\nseconds of the slowest of {} executables:", outcomes.len());
     for outcome in outcomes.iter().take(LISTED_MAX) {
@@ -196,6 +298,11 @@ fn summarise(mut outcomes: Vec<TestOutcome>) -> Result<()> {
         failures.map(|it| format!("{} ({})", it.name, it.status)).collect();
     for failure in &ended_badly {
         println!("FAILED: {failure}");
+    }
+    if !known.is_empty() {
+        let names: Vec<_> = known.iter().map(Executable::name).collect();
+        println!("\nnot run, as they passed and nothing that they read has changed:");
+        println!("  {}\n(all: make test ALL=1)", names.join(", "));
     }
     let result = if ended_badly.is_empty() { "ok" } else { "FAILED" };
     println!("\ntest result: {result}. {passed} passed; {failed} failed; {ignored} ignored");
