@@ -24,7 +24,7 @@ pub use crate::loads::Loads;
 use crate::process::{Finished, Skep};
 use crate::site::Site;
 use crate::turn::{Turn, heartbeats};
-use crate::wait::{PATIENCE, poll_until, skip};
+use crate::wait::{PATIENCE, holds_within, poll_until, skip};
 
 /// Port of the service.
 const PORT: u16 = 80;
@@ -220,7 +220,8 @@ impl DirectCluster {
     /// Waits until the process of this name has said this.
     #[track_caller]
     pub fn wait_log(&self, name: &str, words: &str) {
-        poll_until(PATIENCE, &format!("{words:?} from {name}"), || self.log(name).contains(words));
+        let has_said = holds_within(PATIENCE, || self.log(name).contains(words));
+        assert!(has_said, "waited in vain: {words:?} from {name}, which said\n{}", self.log(name));
     }
 
     /// A running process.

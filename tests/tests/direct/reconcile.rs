@@ -183,7 +183,9 @@ fn netguard_releases_the_addresses_of_a_dispatcher_that_hangs() {
     // Both hold them, until it has been silent for longer than an upgrade takes.
     poll_until(PATIENCE, "a takeover", || cluster.holders().len() == 2);
     poll_until(PATIENCE, "a release", || cluster.holders() == [OTHER]);
-    assert!(guard.stderr_text().contains("virtual addresses are released"));
+    poll_until(PATIENCE, "it is said", || {
+        guard.stderr_text().contains("virtual addresses are released")
+    });
     wait_answer(&cluster);
     kill_process(pid, Signal::CONT).unwrap();
     cluster.wait_log(DISPATCHER, "not active any more");

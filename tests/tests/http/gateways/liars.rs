@@ -122,7 +122,7 @@ fn a_lying_fastcgi_application_is_named_and_harms_nobody() {
     let address = accept(fcgi);
     let lines = format!(
         "pool = \"php\"\n[[pool]]\nname = \"php\"\nprotocol = \"fastcgi\"\n\
-         response_timeout_ms = 300\nstall_timeout_ms = 300\nretries_max = 0\n\
+         response_timeout_ms = 2000\nstall_timeout_ms = 2000\nretries_max = 0\n\
          [pool.fastcgi]\nscript = \"below\"\n\
          [[pool.server]]\nname = \"s1\"\naddress = \"{address}\"\n"
     );
@@ -310,7 +310,7 @@ fn ajp(mut stream: TcpStream) {
 fn a_lying_servlet_engine_is_named_and_harms_nobody() {
     let folder = Site::new();
     let address = accept(ajp).to_string();
-    let settings = "response_timeout_ms = 300\nstall_timeout_ms = 300\nretries_max = 0";
+    let settings = "response_timeout_ms = 2000\nstall_timeout_ms = 2000\nretries_max = 0";
     let skep = Skep::node_of(&ajp_lines(settings, &secret_file(&folder, "k"), &address));
     for (lie, status, logged) in [
         ("chunk", 502, "expected a chunk that fills its packet"),

@@ -169,7 +169,11 @@ impl ObjectStream<'_> {
             if let Some(pin) = self.pinned(index, last).await? {
                 part.start += self.send_pinned(reply, &pin, part.clone(), base).await?;
             }
-            // By pieces, and what is left of a segment that is let go.
+            // By pieces, and what is left of a segment that is let go. The next ones are, too: it may
+            // take the client minutes to reach them.
+            if part.start < part.end {
+                self.ahead.clear();
+            }
             while part.start < part.end {
                 part.start += self.send_piece(reply, part.clone()).await?;
             }
