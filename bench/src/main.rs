@@ -74,8 +74,8 @@ struct Args {
     /// The Skep binary
     #[arg(long, default_value_os_t = default_skep())]
     skep: PathBuf,
-    /// An earlier build, measured in turn with `--skep`: files, proxy and redirect, and no
-    /// other server; prints and writes nothing
+    /// An earlier build, measured in turn with `--skep`, and no other server; prints and writes
+    /// nothing. `all` is files, proxy and redirect then
     #[arg(long, conflicts_with = "only")]
     before: Option<PathBuf>,
     /// The page to write
@@ -123,24 +123,23 @@ fn run(args: &Args) -> Result<usize> {
 
     let mut failures = 0;
     // First, since nothing is pinned in it.
-    if args.before.is_some() {
-        let is_other = [What::Direct, What::Tables].contains(&args.what);
-        ensure!(!is_other, "--before measures files, proxy and redirect");
-    } else if [What::All, What::Direct].contains(&args.what) {
+    let before = args.before.as_deref();
+    ensure!(before.is_none() || args.what != What::Tables, "--before measures no tables");
+    let with_direct = args.what == What::All && before.is_none();
+    if with_direct || args.what == What::Direct {
         let plan = (rounds, seconds);
-        failures += direct::run(plan, &args.only, &args.skep, &mut results)?;
+        failures += direct::run(plan, &args.only, (&args.skep, before), &mut results)?;
     }
-    if args.before.is_none() && [What::All, What::Tables].contains(&args.what) {
+    if before.is_none() && [What::All, What::Tables].contains(&args.what) {
         results.tables = Some(tables::run(args.quick, machine.clone())?);
         results.comparison = Some(tables::compare(machine)?);
     }
     if ![What::Direct, What::Tables].contains(&args.what) {
         machine::claim_the_client_core()?;
-        let before = args.before.as_deref();
         let bench = Bench::prepare((rounds, seconds), &args.only, &args.skep, before)?;
         failures += on_one_core(&bench, args.what, &mut results)?;
     }
-    if args.before.is_some() {
+    if before.is_some() {
         print!("{}", report::pairs(&results));
         return Ok(failures);
     }

@@ -41,25 +41,39 @@ const TABLES: [(&str, &str, &str); 7] = [
 /// What was found for one target; `None` when it was not measured.
 type Finding = Option<(String, bool)>;
 
-/// Each load's CPU per request with this build against an earlier one: the median of the rounds'
-/// ratios, with the lowest and the highest.
+/// A line for each figure that was measured with this build and with the earlier one in turn: the
+/// median of the ratios, the least and the largest of them, and both medians.
 pub(crate) fn pairs(results: &Results) -> String {
     let mut text = String::new();
     for (load, cell) in &results.cells {
         let (Some(now), Some(before)) = (cell.row(SKEP), cell.row(BEFORE.name)) else { continue };
-        let pairs = now.samples.iter().zip(&before.samples);
-        let mut ratios: Vec<f64> = pairs.map(|(a, b)| a.cpu_us / b.cpu_us).collect();
-        ratios.sort_by(f64::total_cmp);
-        let (Some(low), Some(high)) = (ratios.first(), ratios.last()) else { continue };
-        let (now, before) = (now.cpu_us(), before.cpu_us());
-        let ratio = median(ratios.iter().copied());
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{load}: {ratio:.3} x ({low:.3} to {high:.3}), {now:.2} us to {before:.2} us"
-        );
+        let cpu_us = |row: &Row| row.samples.iter().map(|it| it.cpu_us).collect::<Vec<_>>();
+        add_pairs(&mut text, &format!("{load}, us"), &cpu_us(now), &cpu_us(before));
     }
+    if let Some(idle) = &results.idle {
+        add_idle_pairs(&mut text, idle);
+    }
+    direct::add_pairs(&mut text, results);
     text
+}
+
+fn add_idle_pairs(text: &mut String, idle: &Idle) {
+    let row = |name: &str| idle.rows.iter().find(|row| row.server == name);
+    let (Some(now), Some(before)) = (row(SKEP), row(BEFORE.name)) else { return };
+    let beside = |row: &IdleRow| row.beside.iter().map(|it| it.cpu_us).collect::<Vec<_>>();
+    add_pairs(text, "idle, bytes each", &now.resident_bytes, &before.resident_bytes);
+    add_pairs(text, "beside idle ones, us", &beside(now), &beside(before));
+}
+
+/// A line of [`pairs`]: `now` and `before` have a value for each round.
+fn add_pairs(text: &mut String, what: &str, now: &[f64], before: &[f64]) {
+    let mut ratios: Vec<f64> = now.iter().zip(before).map(|(a, b)| a / b).collect();
+    ratios.sort_by(f64::total_cmp);
+    let (Some(low), Some(high)) = (ratios.first(), ratios.last()) else { return };
+    let ratio = median(ratios.iter().copied());
+    let (now, before) = (median(now.iter().copied()), median(before.iter().copied()));
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{what}: {ratio:.3} x ({low:.3} to {high:.3}), {now:.2} to {before:.2}");
 }
 
 /// The whole page.

@@ -22,7 +22,11 @@ use self::stage::{Stage, Way, ways};
 use crate::content::{self, HUGE, LARGE, SMALL};
 use crate::interrupt;
 use crate::limits::{DOWNLOAD_CONNECTIONS, LINK_BITS_S, SHORT_CONNECTIONS, WARM_UP_SECONDS};
+use crate::peers::SKEP;
 use crate::results::{Direct, DirectRow, DirectTable, Flow, Pair, Results};
+
+/// What names of rows of an earlier build begin with.
+pub(crate) const EARLIER: &str = "before: ";
 
 /// What clients do, and what the links are.
 pub(crate) struct Load {
@@ -64,11 +68,18 @@ const LOADS: &[Load] = &[
     download("16m-large", Frames::Large, HUGE.0, None),
 ];
 
-/// Measures all ways, or `only` those of these servers. Returns how many rows are not sound.
+/// A build of ours that dispatcher and nodes run, with what the names of its rows begin with.
+struct Build<'a> {
+    prefix: &'static str,
+    skep: &'a Path,
+}
+
+/// Measures all ways, or `only` those of these servers; with an earlier build `before`, only those of ours, in turn by
+/// either. Returns how many rows are not sound.
 pub(crate) fn run(
     (rounds, seconds): (u32, u32),
     only: &[String],
-    skep: &Path,
+    (skep, before): (&Path, Option<&Path>),
     results: &mut Results,
 ) -> Result<usize> {
     if !rustix::process::geteuid().is_root() {
@@ -81,33 +92,57 @@ pub(crate) fn run(
     let root = dir.path().join("root");
     let files = [SMALL, LARGE, HUGE].map(|(path, bytes)| (path.to_owned(), bytes));
     content::write(&root, files)?;
-    let mut tables: Vec<DirectTable> = LOADS.iter().map(new_table).collect();
+    let earlier = before.map(|skep| Build { prefix: EARLIER, skep });
+    let mut builds: Vec<Build<'_>> =
+        [Build { prefix: "", skep }].into_iter().chain(earlier).collect();
+    let is_chosen = |way: &Way| match before {
+        Some(_) => way.peer == SKEP,
+        None => only.is_empty() || only.iter().any(|name| name == way.peer),
+    };
+    let mut tables: Vec<DirectTable> = LOADS.iter().map(|load| new_table(load, &builds)).collect();
     for round in 1..=rounds {
         println!("skep-bench: Direct, round {round} of {rounds}");
+        builds.reverse();
         for frames in [Frames::Wire, Frames::Large] {
-            let stage = Stage::new(frames, dir.path(), &root, skep)?;
-            let mut ways: Vec<&Way> = ways(frames).collect();
-            let first = round as usize % ways.len();
-            ways.rotate_left(first);
-            ways.retain(|way| only.is_empty() || only.iter().any(|name| name == way.peer));
-            for way in ways {
-                measure_way(&stage, way, seconds, &mut tables)?;
+            for build in &builds {
+                let stage = Stage::new(frames, dir.path(), &root, build.skep)?;
+                let mut ways: Vec<&Way> = ways(frames).collect();
+                let first = round as usize % ways.len();
+                ways.rotate_left(first);
+                ways.retain(|way| is_chosen(way));
+                for way in ways {
+                    measure_way(&stage, build, way, seconds, &mut tables)?;
+                }
             }
         }
     }
     let unsound = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.is_sound()).count();
     let date = results.machine.date.clone();
-    let packets = if only.is_empty() { packets::measure()? } else { None };
+    let packets = if only.is_empty() && before.is_none() { packets::measure()? } else { None };
     results.direct = Some(Direct { date, rounds, seconds, tables, packets });
     Ok(unsound)
 }
 
+impl Build<'_> {
+    /// Name of the row of a way.
+    fn row(&self, way: &Way) -> String {
+        format!("{}{}", self.prefix, way.name)
+    }
+}
+
 /// All loads of a bed through one way; what fails is told in its rows.
-fn measure_way(stage: &Stage, way: &Way, seconds: u32, tables: &mut [DirectTable]) -> Result<()> {
+fn measure_way(
+    stage: &Stage,
+    build: &Build<'_>,
+    way: &Way,
+    seconds: u32,
+    tables: &mut [DirectTable],
+) -> Result<()> {
+    let name = build.row(way);
     let version = way.version(stage);
     let done = stage.through(way, |client| {
         for (load, table) in LOADS.iter().zip(&mut *tables) {
-            let Some(row) = table.row_mut(way.name).filter(|_| load.frames == stage.frames) else {
+            let Some(row) = table.row_mut(&name).filter(|_| load.frames == stage.frames) else {
                 continue;
             };
             row.version = version.as_ref().cloned().unwrap_or_default();
@@ -115,11 +150,11 @@ fn measure_way(stage: &Stage, way: &Way, seconds: u32, tables: &mut [DirectTable
             interrupt::check()?;
             match pair {
                 Ok(pair) => {
-                    print_pair(load, way, &pair);
+                    print_pair(load, &name, &pair);
                     row.samples.push(pair);
                 }
                 Err(error) => {
-                    eprintln!("skep-bench: {}: {}: {error:#}", load.key, way.name);
+                    eprintln!("skep-bench: {}: {name}: {error:#}", load.key);
                     row.trouble = Some(format!("{error:#}"));
                 }
             }
@@ -128,9 +163,9 @@ fn measure_way(stage: &Stage, way: &Way, seconds: u32, tables: &mut [DirectTable
     });
     interrupt::check()?;
     if let Err(error) = done {
-        eprintln!("skep-bench: {} cannot be measured: {error:#}", way.name);
+        eprintln!("skep-bench: {name} cannot be measured: {error:#}");
         for (load, table) in LOADS.iter().zip(tables) {
-            if let Some(row) = table.row_mut(way.name).filter(|_| load.frames == stage.frames) {
+            if let Some(row) = table.row_mut(&name).filter(|_| load.frames == stage.frames) {
                 row.trouble = Some(format!("{error:#}"));
             }
         }
@@ -148,23 +183,21 @@ fn pair(client: &Client, load: &Load, seconds: u32) -> Result<Pair> {
     Ok(Pair { nodes, way: measure(true)? })
 }
 
-fn new_table(load: &Load) -> DirectTable {
-    let row = |way: &Way| DirectRow {
-        way: way.name.to_owned(),
-        version: String::new(),
-        trouble: None,
-        samples: Vec::new(),
-    };
-    DirectTable { key: load.key.to_owned(), rows: ways(load.frames).map(row).collect() }
+fn new_table(load: &Load, builds: &[Build<'_>]) -> DirectTable {
+    let row =
+        |way: String| DirectRow { way, version: String::new(), trouble: None, samples: Vec::new() };
+    let ways = || ways(load.frames);
+    let rows = builds.iter().flat_map(|build| ways().map(|way| row(build.row(way)))).collect();
+    DirectTable { key: load.key.to_owned(), rows }
 }
 
-fn print_pair(load: &Load, way: &Way, pair: &Pair) {
+fn print_pair(load: &Load, row: &str, pair: &Pair) {
     let Pair { nodes, way: through } = pair;
     println!(
         "  {:<11} {:<9} {:>7.0} of {:>7.0} requests/s, {:>7.1} of {:>7.1} us each ({:.1} in the \
          dispatcher's processes), {} errors, others {:.0} %",
         load.key,
-        way.name,
+        row,
         through.requests_per_s(),
         nodes.requests_per_s(),
         through.bed_us(),

@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 
 use super::{Finding, errors, name_of, one_line, spread};
+use crate::direct::EARLIER;
 use crate::limits::{DIRECT_NODES, DOWNLOAD_CONNECTIONS, LINK_BITS_S, SHORT_CONNECTIONS};
 use crate::peers::SKEP;
-use crate::results::{Direct, DirectRow, DirectTable, FigureRow, Figures, Flow, median};
+use crate::results::{Direct, DirectRow, DirectTable, FigureRow, Figures, Flow, Results, median};
 
 /// Large replies against nodes addressed directly.
 const THROUGHPUT_RATIO_MIN: f64 = 0.97;
@@ -57,6 +58,23 @@ pub(super) fn section(direct: &Direct) -> String {
     }
     text += &packets(direct.packets.as_ref());
     text + &method()
+}
+
+/// Lines of [`super::pairs`] of the bed's CPU time, for each connection or each mebibyte.
+pub(super) fn add_pairs(text: &mut String, results: &Results) {
+    for table in results.direct.iter().flat_map(|direct| &direct.tables) {
+        let is_short = table.key.starts_with("short");
+        let us = |row: &DirectRow| -> Vec<f64> {
+            row.through().map(if is_short { Flow::bed_us } else { Flow::bed_us_per_mib }).collect()
+        };
+        for before in &table.rows {
+            let name = before.way.strip_prefix(EARLIER);
+            let Some(now) = name.and_then(|name| table.row(name)) else { continue };
+            let unit = if is_short { "us each" } else { "us per MiB" };
+            let what = format!("{}, {}, {unit}", table.key, now.way);
+            super::add_pairs(text, &what, &us(now), &us(before));
+        }
+    }
 }
 
 fn intro() -> String {
