@@ -66,6 +66,7 @@ test check lint: export CLIPPY_ARGS := --deny__CLIPPY_HACKERY__warnings__CLIPPY_
 
 bench: ## Measure Skep beside its peers, as root: BENCH="static --quick"
 	@xtask/need.sh cc cargo ip:iproute2 nft:nftables wrk nginx:nginx-light h2o lighttpd haproxy varnishd:varnish \
+		apache2:apache2-bin php-fpm8.2:php8.2-fpm java:default-jre-headless tomcat10-instance-create:tomcat10-user \
 		/usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream
 	@xtask/build.sh skep skep-bench skep-bpf-tests
 	$(TARGET)/release/skep-bench $(BENCH)

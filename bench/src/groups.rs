@@ -11,10 +11,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::backends::Backends;
 use crate::content::{self, LARGE, MEDIUM, SMALL};
 use crate::drain::Drain;
-use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
-use crate::peers::{BEFORE, LIMIT, MeasuredServer, PEERS, Places, SKEP, ServerRole};
+use crate::limits::{CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
+use crate::peers::{BEFORE, MeasuredServer, PEERS, Places, SKEP, ServerRole};
 use crate::process::Server;
 use crate::results::{Cell, Results, Row, Sample};
 use crate::wrk::{Load, Wrk};
@@ -58,6 +59,22 @@ pub(crate) fn proxy(bench: &Bench, results: &mut Results) -> Result<usize> {
 /// Sent on to an origin.
 pub(crate) fn redirect(bench: &Bench, results: &mut Results) -> Result<usize> {
     group(bench, results, ServerRole::Redirect, &[("redirect", Load::Path(SMALL.0))])
+}
+
+/// Through a pool: HTTP, FastCGI, AJP.
+pub(crate) fn applications(bench: &Bench, results: &mut Results) -> Result<usize> {
+    let groups: [(ServerRole, Loads); 4] = [
+        (ServerRole::Pool, &[("pool-1k", Load::Path(SMALL.0)), ("pool-22k", Load::Path(MEDIUM.0))]),
+        (ServerRole::Fcgi, &[("fcgi-1k", Load::Path(SMALL.0))]),
+        (
+            ServerRole::FcgiKept,
+            &[("fcgi-kept-1k", Load::Path(SMALL.0)), ("fcgi-kept-22k", Load::Path(MEDIUM.0))],
+        ),
+        (ServerRole::Ajp, &[("ajp-1k", Load::Path(SMALL.0)), ("ajp-22k", Load::Path(MEDIUM.0))]),
+    ];
+    groups
+        .into_iter()
+        .try_fold(0, |unsound, (role, loads)| Ok(unsound + group(bench, results, role, loads)?))
 }
 
 impl Bench {
@@ -136,23 +153,18 @@ impl Bench {
         peer: &MeasuredServer,
         role: ServerRole,
         paths: &[String],
-        origins: [u16; 2],
+        backends: [u16; 2],
     ) -> Result<Server> {
         let dir = self.dir.path().join(peer.name);
         let places = self.places_of(peer);
-        let server = peer.start(role, &dir, SERVER_CORE, origins, places)?;
+        let server = peer.start(role, &dir, SERVER_CORE, backends, places)?;
         peer.check(role, server.port, paths, places)?;
         Ok(server)
     }
 
-    /// Two origins on the client's core: they are not what is measured.
-    pub(crate) fn origins(&self) -> Result<[Server; 2]> {
-        let limit = MeasuredServer::named(LIMIT).context("the loop in C is one of the peers")?;
-        let start = |name: &str| {
-            let dir = self.dir.path().join(name);
-            limit.start(ServerRole::Files, &dir, CLIENT_CORE, [0; 2], &self.places)
-        };
-        Ok([start("origin-1")?, start("origin-2")?])
+    /// What servers in this role pass requests on to.
+    pub(crate) fn backends(&self, role: ServerRole) -> Result<Backends> {
+        Backends::start(role, self.dir.path(), &self.places)
     }
 
     /// One measurement, after a warm-up.
@@ -178,7 +190,7 @@ impl Bench {
     /// origins share the client's core.
     fn measure_busy(&self, server: &Server, role: ServerRole, load: Load) -> Result<Option<f64>> {
         let Load::Path(path) = load else { return Ok(None) };
-        if role == ServerRole::Proxy {
+        if role.has_backends() {
             return Ok(None);
         }
         let before = server.cpu_ns();
@@ -233,12 +245,11 @@ fn one_round(
     peers: &[(usize, &MeasuredServer)],
     tables: &mut BTreeMap<&'static str, Vec<Row>>,
 ) -> Result<()> {
-    let origins = bench.origins()?;
-    let origins = [&origins[0], &origins[1]].map(|origin| origin.port);
+    let backends = bench.backends(role)?;
     let paths = paths_of(loads);
     let mut servers = Vec::new();
     for &(index, peer) in peers {
-        match bench.start(peer, role, &paths, origins) {
+        match bench.start(peer, role, &paths, backends.ports) {
             Ok(server) => servers.push((index, peer, server)),
             Err(error) => {
                 crate::interrupt::check()?;

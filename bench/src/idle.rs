@@ -50,9 +50,8 @@ pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<usize> {
 }
 
 fn measure(bench: &Bench, peer: &MeasuredServer, row: &mut IdleRow) -> Result<()> {
-    let origins = bench.origins()?;
-    let origins = [&origins[0], &origins[1]].map(|origin| origin.port);
-    let mut server = bench.start(peer, ServerRole::Files, &[SMALL.0.to_owned()], origins)?;
+    let paths = [SMALL.0.to_owned()];
+    let mut server = bench.start(peer, ServerRole::Files, &paths, [0; 2])?;
     let alone = bench.measure(&mut server, LOAD)?;
     let before = server.resident_bytes();
     let idle = open(server.port, IDLE_CONNECTIONS)?;

@@ -6,6 +6,7 @@
 //! Raw samples go to `bench/results/latest.json`; the page is written from
 //! that file alone, so a run of one group leaves the others as they were.
 
+mod backends;
 mod bodies;
 mod check;
 mod content;
@@ -36,12 +37,14 @@ use crate::results::Results;
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// static, proxy, redirect, idle, direct and tables
+    /// static, proxy, applications, redirect, idle, direct and tables
     All,
     /// Files: 1 KiB, 22 KB, 541 KB and the WebBench mix
     Static,
     /// Reverse proxy to two kept connections' origins
     Proxy,
+    /// Pools of applications: HTTP, FastCGI to php-fpm, AJP to Tomcat
+    Applications,
     /// Answers that send the client to a node
     Redirect,
     /// 10,000 idle connections: their memory, and what they cost the active ones
@@ -75,7 +78,7 @@ struct Args {
     #[arg(long, default_value_os_t = default_skep())]
     skep: PathBuf,
     /// An earlier build, measured in turn with `--skep`, and no other server; prints and writes
-    /// nothing. `all` is files, proxy and redirect then
+    /// nothing. `all` is files, proxy, applications and redirect then
     #[arg(long, conflicts_with = "only")]
     before: Option<PathBuf>,
     /// The page to write
@@ -163,6 +166,9 @@ fn on_one_core(bench: &Bench, what: What, results: &mut Results) -> Result<usize
     }
     if all || what == What::Proxy {
         failures += groups::proxy(bench, results)?;
+    }
+    if all || what == What::Applications {
+        failures += groups::applications(bench, results)?;
     }
     if all || what == What::Redirect {
         failures += groups::redirect(bench, results)?;

@@ -25,6 +25,21 @@ pub(crate) enum ServerRole {
     Proxy,
     /// Send clients to an origin.
     Redirect,
+    /// Pass requests on to the two servers of a pool.
+    Pool,
+    /// Pass requests on to php-fpm, on a new connection each, as all do without settings.
+    Fcgi,
+    /// The same over kept connections.
+    FcgiKept,
+    /// Pass requests on to Tomcat, by AJP.
+    Ajp,
+}
+
+impl ServerRole {
+    /// Whether others do part of the work, on the client's core.
+    pub(crate) fn has_backends(self) -> bool {
+        !matches!(self, Self::Files | Self::Redirect)
+    }
 }
 
 /// One way to start a server.
@@ -86,6 +101,14 @@ const SKEP_SETUPS: &[Setup] = &[
         config: config!("skep-redirect.toml"),
         command: "@SKEP@ run --config @CONFIG@ --as d1",
     },
+    Setup { role: ServerRole::Pool, config: config!("skep-pool.toml"), command: SKEP_NODE },
+    Setup { role: ServerRole::Fcgi, config: config!("skep-fcgi.toml"), command: SKEP_NODE },
+    Setup {
+        role: ServerRole::FcgiKept,
+        config: config!("skep-fcgi-kept.toml"),
+        command: SKEP_NODE,
+    },
+    Setup { role: ServerRole::Ajp, config: config!("skep-ajp.toml"), command: SKEP_NODE },
 ];
 
 /// Everyone, in the order of the tables.
@@ -124,6 +147,13 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
             Setup {
                 role: ServerRole::Redirect,
                 config: config!("nginx-redirect.conf"),
+                command: NGINX,
+            },
+            Setup { role: ServerRole::Pool, config: config!("nginx-proxy.conf"), command: NGINX },
+            Setup { role: ServerRole::Fcgi, config: config!("nginx-fcgi.conf"), command: NGINX },
+            Setup {
+                role: ServerRole::FcgiKept,
+                config: config!("nginx-fcgi-kept.conf"),
                 command: NGINX,
             },
         ],
@@ -174,8 +204,25 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
                 config: config!("haproxy-redirect.conf"),
                 command: HAPROXY,
             },
+            Setup {
+                role: ServerRole::Pool,
+                config: config!("haproxy-proxy.conf"),
+                command: HAPROXY,
+            },
         ],
         caches: true,
+    },
+    MeasuredServer {
+        name: "httpd",
+        source: "Debian package apache2-bin",
+        program: "apache2",
+        version: &["-v"],
+        setups: &[Setup {
+            role: ServerRole::Ajp,
+            config: config!("apache-ajp.conf"),
+            command: "apache2 -DFOREGROUND -f @CONFIG@",
+        }],
+        caches: false,
     },
     MeasuredServer {
         name: "varnish",
@@ -191,6 +238,7 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
     },
 ];
 
+const SKEP_NODE: &str = "@SKEP@ run --config @CONFIG@ --as n1";
 const NGINX: &str = "nginx -c @CONFIG@ -p @DIR@ -e @DIR@/error.log";
 /// The mask takes what it logs for each request out of its log in memory, which
 /// cannot be switched off as a whole.

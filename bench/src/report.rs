@@ -13,7 +13,7 @@ use crate::peers::{BEFORE, LIMIT, SKEP};
 use crate::results::{Bodies, Cell, Idle, IdleRow, Machine, Results, Row, Sample, median};
 
 /// Key, heading and one sentence of each table of requests.
-const TABLES: [(&str, &str, &str); 7] = [
+const TABLES: [(&str, &str, &str); 14] = [
     ("files-1k", "1 KiB file", "What a request costs when the body costs nothing."),
     ("files-22k", "22,132-byte file", "The size of a picture."),
     (
@@ -35,6 +35,27 @@ const TABLES: [(&str, &str, &str); 7] = [
          is the proxy's alone, and the requests per second are bounded by the client's core.",
     ),
     ("proxy-22k", "Proxy, 22,132 bytes", "The same with a body that has to be copied."),
+    (
+        "pool-1k",
+        "Pool of two HTTP servers, 1 KiB",
+        "A node with `pool`; servers and peers are those of the proxy's table.",
+    ),
+    ("pool-22k", "Pool of two HTTP servers, 22,132 bytes", "The same with a longer body."),
+    (
+        "fcgi-1k",
+        "FastCGI to php-fpm, 1 KiB",
+        "A script of four lines in 64 workers on the client's core, which bounds the requests per \
+         second; the CPU time is that of the server before it. A new connection for each request, \
+         as without settings.",
+    ),
+    ("fcgi-kept-1k", "FastCGI over kept connections, 1 KiB", "The same with `keep_conn`."),
+    ("fcgi-kept-22k", "FastCGI over kept connections, 22,132 bytes", "And a longer body."),
+    (
+        "ajp-1k",
+        "AJP to Tomcat, 1 KiB",
+        "Tomcat's servlet for files, on the client's core, with packets of 64 KiB.",
+    ),
+    ("ajp-22k", "AJP to Tomcat, 22,132 bytes", "The same with a longer body."),
     ("redirect", "Redirect", "302 to an origin, with the path of the request."),
 ];
 

@@ -1,4 +1,4 @@
-//! The targets of issue 2, section 5, and of issue 3, each with what was measured.
+//! The targets of issue 2, section 5, of issue 3, and of issue 13, each with what was measured.
 
 use std::fmt::Write as _;
 
@@ -10,6 +10,18 @@ use crate::results::{Cell, Results, Row, Sample, median};
 const LIMIT_RATIO_MAX: f64 = 1.10;
 /// CPU of a proxied request against HAProxy's and nginx's.
 const PROXY_RATIO_MAX: f64 = 0.90;
+/// Of applications (issue 13): the table, what it shows, the peer, and CPU of a request against its.
+const APPLICATIONS: [(&str, &str, &str, f64); 9] = [
+    ("pool-1k", "pool, 1 KiB", "haproxy", 0.9),
+    ("pool-1k", "pool, 1 KiB", "nginx", 0.9),
+    ("pool-22k", "pool, 22 KB", "haproxy", 0.9),
+    ("pool-22k", "pool, 22 KB", "nginx", 0.9),
+    ("fcgi-1k", "FastCGI, 1 KiB", "nginx", 0.8),
+    ("fcgi-kept-1k", "FastCGI, kept connections, 1 KiB", "nginx", 0.8),
+    ("fcgi-kept-22k", "FastCGI, kept connections, 22 KB", "nginx", 0.8),
+    ("ajp-1k", "AJP, 1 KiB", "httpd", 0.5),
+    ("ajp-22k", "AJP, 22 KB", "httpd", 0.5),
+];
 /// Resident memory of an idle connection, in bytes.
 const IDLE_BYTES_MAX: f64 = 8.0 * 1024.0;
 /// "Unchanged": CPU per request beside the idle ones to that alone. What is
@@ -51,6 +63,10 @@ fn findings(results: &Results) -> Vec<(String, Finding)> {
             let finding = cell(key).and_then(|cell| against(cell, peer, PROXY_RATIO_MAX));
             findings.push((target, finding));
         }
+    }
+    for (key, what, peer, ratio_max) in APPLICATIONS {
+        let target = format!("{what}: CPU per request at most {ratio_max} x {peer}'s");
+        findings.push((target, cell(key).and_then(|cell| against(cell, peer, ratio_max))));
     }
     findings.push((
         "redirect: CPU per request at most nginx's".to_owned(),

@@ -24,10 +24,16 @@ impl SlowRequest<'_> {
             redirect(&mut exchange.reply.write(), status, &location, &self.route.lines);
             return Ok(());
         }
+        // Pools have most of the requests that come here: the states of the others are kept apart, so that
+        // they are not moved with each of them.
         match &self.route.backend {
-            Backend::Folder(folder) => self.get_file(request, exchange, folder, path).await,
+            Backend::Folder(folder) => {
+                Box::pin(self.get_file(request, exchange, folder, path)).await
+            }
             Backend::Pool(pool) => self.pass_to_pool(request, exchange, pool, path).await,
-            Backend::Origin(origin) => self.get_of_origin(request, exchange, origin, path).await,
+            Backend::Origin(origin) => {
+                Box::pin(self.get_of_origin(request, exchange, origin, path)).await
+            }
         }
     }
 }

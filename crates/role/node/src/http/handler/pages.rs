@@ -51,7 +51,7 @@ impl SlowRequest<'_> {
         extra_lines: &[u8],
     ) -> Result<(), ExchangeError> {
         if let Some(Page { route, key }) = self.site.error_page(status)
-            && self.page(request, exchange, status, (route, key)).await?
+            && Box::pin(self.page(request, exchange, status, (route, key))).await?
         {
             return Ok(());
         }

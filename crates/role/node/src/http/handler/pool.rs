@@ -47,7 +47,8 @@ impl SlowRequest<'_> {
         };
         let rules = ReplyRules { without: &pool.response_without, extra: &pool.response_lines };
         let servers = self.handler.servers(&pool.group);
-        match servers.forward(request, exchange, &forward, &rules).await {
+        // By itself, so that what awaits it stays small: a future is moved with each that awaits it.
+        match Box::pin(servers.forward(request, exchange, &forward, &rules)).await {
             Ok(()) => Ok(()),
             Err(ForwardError::Exchange(error)) => Err(error),
             Err(ForwardError::Refused(Refused { status, lines })) => {
