@@ -95,6 +95,18 @@ pub(crate) struct Arrived {
     pub(crate) said: Said,
 }
 
+/// What does not run for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// A process. What comes meanwhile waits for it.
+    Process,
+    /// A machine, suspended by its own kernel: nothing comes, and its clock (`CLOCK_BOOTTIME`) shows
+    /// the time afterwards.
+    Machine,
+    /// A virtual machine, by its host: nothing comes, and its clock stands still. It cannot know.
+    VirtualMachine,
+}
+
 /// What dispatchers and nodes have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
@@ -104,8 +116,8 @@ pub(crate) struct Body {
     pub(crate) is_alive: bool,
     /// Does not run until then.
     pub(crate) paused_until: u64,
-    /// The machine does not run, either: nothing comes, and its clock stands still.
-    pub(crate) is_suspended: bool,
+    /// What does not run until then.
+    pause: Pause,
     /// What came while it did not run.
     inbox: VecDeque<Arrived>,
     pub(crate) stamp: Stamp,
@@ -126,7 +138,7 @@ impl Body {
             clock: Clock::new(rng),
             is_alive: true,
             paused_until: 0,
-            is_suspended: false,
+            pause: Pause::Process,
             inbox: VecDeque::new(),
             stamp: Stamp { incarnation: 1, sequence: 0 },
             life: 1,
@@ -140,26 +152,40 @@ impl Body {
     }
 
     /// Does not run for so many milliseconds. False: it does not run anyway.
-    pub(crate) fn pause(&mut self, at: u64, ms: u64, is_suspended: bool) -> bool {
+    pub(crate) fn pause(&mut self, at: u64, ms: u64, pause: Pause) -> bool {
         let runs = self.runs(at);
         if runs {
-            self.paused_until = at + ms;
-            self.is_suspended = is_suspended;
-            self.clock.stood_ms += if is_suspended { ms } else { 0 };
+            (self.paused_until, self.pause) = (at + ms, pause);
+            self.clock.stood_ms += if self.stands_still() { ms } else { 0 };
         }
         runs
+    }
+
+    /// Whether its pause ends at this very time: it may have been woken before.
+    pub(crate) fn is_to_wake(&self, at: u64) -> bool {
+        self.is_alive && self.paused_until == at
     }
 
     /// It runs again, maybe before its time: what came meanwhile.
     pub(crate) fn wake(&mut self, at: u64) -> VecDeque<Arrived> {
         let early_ms = self.paused_until.saturating_sub(at);
-        self.clock.stood_ms -= if self.is_suspended { early_ms } else { 0 };
+        self.clock.stood_ms -= if self.stands_still() { early_ms } else { 0 };
         self.paused_until = self.paused_until.min(at);
         self.runs_since = at;
-        if !std::mem::take(&mut self.is_suspended) {
+        if !self.stands_still() {
             self.knows_since = at;
         }
+        self.pause = Pause::Process;
         std::mem::take(&mut self.inbox)
+    }
+
+    /// Whether its machine does not run, either.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.pause != Pause::Process
+    }
+
+    fn stands_still(&self) -> bool {
+        self.pause == Pause::VirtualMachine
     }
 
     /// The clock is ahead from now on.
@@ -169,7 +195,7 @@ impl Body {
 
     /// Something came, which is kept while it does not run.
     pub(crate) fn keep(&mut self, at: u64, from: Id, said: Said) {
-        if !self.is_suspended && self.inbox.len() < INBOX_MAX {
+        if !self.is_suspended() && self.inbox.len() < INBOX_MAX {
             let now = self.clock.at(at);
             self.inbox.push_back(Arrived { at, now, from, said });
         }
@@ -187,7 +213,7 @@ impl Body {
 
     pub(crate) fn restart(&mut self, at: u64) {
         self.is_alive = true;
-        (self.paused_until, self.is_suspended) = (0, false);
+        (self.paused_until, self.pause) = (0, Pause::Process);
         self.inbox.clear();
         self.stamp = Stamp { incarnation: self.stamp.incarnation + 1, sequence: 0 };
         self.life += 1;

@@ -305,7 +305,7 @@ impl World {
     }
 
     fn executed(&mut self, id: Id, life: u64, step: Step) -> Result<(), String> {
-        if self.dispatchers[id].body.is_suspended {
+        if self.dispatchers[id].body.is_suspended() {
             self.dispatchers[id].held_up.push((life, step));
             return Ok(());
         }
@@ -498,7 +498,7 @@ impl World {
     /// Runs again after a pause: its timers may be first, or its inbox.
     fn wake(&mut self, id: Id) -> Result<(), String> {
         let at = self.at;
-        if self.body(id).runs(at) { self.wake_up(id) } else { Ok(()) }
+        if self.body(id).is_to_wake(at) { self.wake_up(id) } else { Ok(()) }
     }
 
     fn wake_up(&mut self, id: Id) -> Result<(), String> {

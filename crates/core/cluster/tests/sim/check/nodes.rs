@@ -13,6 +13,9 @@ const DEAD_MS_MAX: u64 = 1_000;
 const LAG_MS_MAX: u64 = 600;
 /// How much less than the truth a node may say, if its clock is slow.
 const REPORT_SLACK_MS: u64 = 10;
+/// How long it may do so after its clock stood still: as long as it takes who is silent for alive, at
+/// the slowest clock.
+const HIDES_MS_MAX: u64 = 180;
 /// How long a node must have been heard to be taken for alive: more than the silence of a dead one.
 const HEARD_MS_MIN: u64 = 700;
 
@@ -78,8 +81,8 @@ impl Check {
         Ok(())
     }
 
-    /// A node says of no dispatcher that it heard it later than that one spoke, unless its clock stood
-    /// still meanwhile.
+    /// A node says of no dispatcher that it heard it later than that one spoke, but for a moment after
+    /// its clock stood still.
     pub(crate) fn reports(world: &World, id: Id, beat: &NodeBeat) -> Result<(), String> {
         let Some(hears) = beat.hears else { return Ok(()) };
         let body = &world.nodes[id - world.dispatchers.len()].body;
@@ -87,11 +90,13 @@ impl Check {
         let Some(dispatcher) = world.dispatchers.iter().find(is_of) else { return Ok(()) };
         let told_ms = u64::from(hears.ago_ms) + world.net.delay_ms_max + REPORT_SLACK_MS;
         let silent_ms = world.at - dispatcher.said_active_at;
-        let stood_still = body.runs_since > body.knows_since && world.at - body.runs_since < 1_000;
-        if silent_ms > told_ms && !stood_still {
+        let stood_still = body.runs_since > body.knows_since;
+        let may_hide = stood_still && world.at - body.runs_since < HIDES_MS_MAX;
+        if silent_ms > told_ms && !may_hide {
             return Err(format!(
-                "{} says that it heard {} {} ms ago, which has said nothing for {silent_ms} ms",
-                body.name, dispatcher.body.name, hears.ago_ms
+                "{} says that it heard {} {} ms ago, which has said nothing for {silent_ms} ms; it runs \
+                 since {}, and its clock shows no pause since {}",
+                body.name, dispatcher.body.name, hears.ago_ms, body.runs_since, body.knows_since
             ));
         }
         Ok(())
