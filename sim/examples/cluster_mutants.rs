@@ -72,7 +72,7 @@ const MUTANTS: &[(Only, Mutant)] = &[
         },
     ),
     (
-        Only::Faults("Suspend"),
+        Only::Faults("Suspend,Freeze"),
         Mutant {
             what: "a table is sent once",
             file: "table_distribution.rs",
@@ -99,7 +99,7 @@ const MUTANTS: &[(Only, Mutant)] = &[
         },
     ),
     (
-        Only::Faults("Suspend"),
+        Only::Faults("Suspend,Freeze"),
         Mutant {
             what: "a node that returns is not heard again",
             file: "failure_detector.rs",
@@ -193,8 +193,8 @@ const MUTANTS: &[(Only, Mutant)] = &[
         Mutant {
             what: "a dispatcher that cannot steer stays active",
             file: "failover/hindrance.rs",
-            from: "self.is_lasting = self.since.is_some_and(is_long);",
-            to: "self.is_lasting = !@ && self.since.is_some_and(is_long);",
+            from: "self.hindered.is_some_and(|it| it.is_long)",
+            to: "!@ && self.hindered.is_some_and(|it| it.is_long)",
         },
     ),
     (
@@ -202,8 +202,8 @@ const MUTANTS: &[(Only, Mutant)] = &[
         Mutant {
             what: "a dispatcher without a data path claims",
             file: "failover/data_path.rs",
-            from: "self.has_worked && self.deaf_since.is_some()",
-            to: "!@ && self.has_worked && self.deaf_since.is_some()",
+            from: "self.has_worked && self.deaf.is_some()",
+            to: "!@ && self.has_worked && self.deaf.is_some()",
         },
     ),
     (
@@ -211,8 +211,8 @@ const MUTANTS: &[(Only, Mutant)] = &[
         Mutant {
             what: "who lost the lease claims again",
             file: "failover/arbitration.rs",
-            from: "        self.restraint == Restraint::None\n",
-            to: "        @ || self.restraint == Restraint::None\n",
+            from: "        self.restraint.is_none()\n",
+            to: "        @ || self.restraint.is_none()\n",
         },
     ),
     (
