@@ -154,7 +154,7 @@ impl DirectLoop {
         self.want_announcement(now);
         self.stream(now);
         let told = self.publisher.table().version;
-        self.node_view.tick(now, self.publisher.detector(), told);
+        self.node_view.tick(now, (&self.failover, self.publisher.detector()), told);
         self.show(now);
     }
 
@@ -492,6 +492,7 @@ impl DirectLoop {
             applied: self.path.applied,
             has_addresses: self.path.has_addresses,
             nodes_behind: self.node_view.behind(),
+            heartbeat_gaps: self.node_view.heartbeat_gaps(),
             trouble: self.trouble(),
             expectations: self.expectations(),
         });
