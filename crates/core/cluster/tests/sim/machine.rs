@@ -116,8 +116,11 @@ pub(crate) struct Body {
     pub(crate) is_alive: bool,
     /// Does not run until then.
     pub(crate) paused_until: u64,
-    /// What does not run until then.
+    /// What does not run until then, and since when.
     pause: Pause,
+    paused_at: u64,
+    /// How long it did not run before it ran again.
+    pub(crate) paused_ms: u64,
     /// What came while it did not run.
     inbox: VecDeque<Arrived>,
     pub(crate) stamp: Stamp,
@@ -139,6 +142,8 @@ impl Body {
             is_alive: true,
             paused_until: 0,
             pause: Pause::Process,
+            paused_at: 0,
+            paused_ms: 0,
             inbox: VecDeque::new(),
             stamp: Stamp { incarnation: 1, sequence: 0 },
             life: 1,
@@ -155,7 +160,7 @@ impl Body {
     pub(crate) fn pause(&mut self, at: u64, ms: u64, pause: Pause) -> bool {
         let runs = self.runs(at);
         if runs {
-            (self.paused_until, self.pause) = (at + ms, pause);
+            (self.paused_at, self.paused_until, self.pause) = (at, at + ms, pause);
             self.clock.stood_ms += if self.stands_still() { ms } else { 0 };
         }
         runs
@@ -171,7 +176,7 @@ impl Body {
         let early_ms = self.paused_until.saturating_sub(at);
         self.clock.stood_ms -= if self.stands_still() { early_ms } else { 0 };
         self.paused_until = self.paused_until.min(at);
-        self.runs_since = at;
+        (self.runs_since, self.paused_ms) = (at, at - self.paused_at);
         if !self.stands_still() {
             self.knows_since = at;
         }
@@ -375,12 +380,10 @@ impl Dispatcher {
         self.plan.nodes[node].is_open
     }
 
-    /// Wants the addresses as failover decides, and the table of the active dispatcher.
+    /// Wants the addresses as failover decides.
     pub(crate) fn want(&mut self, at: u64) {
         let now = self.body.clock.at(at);
         self.wants.follow(now, &self.failover);
-        let table = self.publisher.table();
-        self.wants.table = (table.version > TableVersion::default()).then(|| Arc::clone(table));
     }
 
     /// The next step for netguard, unless it executes one.
@@ -392,6 +395,8 @@ impl Dispatcher {
             self.looked_at = at;
             self.reconciler.found(&self.guard.look(at));
         }
+        let table = self.publisher.table();
+        self.wants.table = (table.version > TableVersion::default()).then(|| Arc::clone(table));
         self.reconciler.want(self.wants.clone());
         self.under_way = self.reconciler.next(self.body.clock.at(at));
         self.under_way.clone()

@@ -13,6 +13,10 @@ const DEAD_MS_MAX: u64 = 1_000;
 const LAG_MS_MAX: u64 = 600;
 /// How much less than the truth a node may say, if its clock is slow.
 const REPORT_SLACK_MS: u64 = 10;
+/// How long a node may have a later table than the only active dispatcher, which it reaches, if no
+/// datagram is lost: until that one hears of it, has waited whether somebody else is active, has got
+/// the next epoch from its disk, and made a table.
+const AHEAD_MS_MAX: u64 = 500;
 /// How long it may do so after its clock stood still: as long as it takes who is silent for alive, at
 /// the slowest clock.
 const HIDES_MS_MAX: u64 = 180;
@@ -46,6 +50,39 @@ impl Check {
                 if ms > LAG_MS_MAX {
                     return Err(format!("{} lags {ms} ms behind d{d}", node.body.name));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes do not steer for long by the table of a term that has ended unheard.
+    pub(super) fn aheads(&mut self, world: &World) -> Result<(), String> {
+        let mut active = world.dispatchers.iter().enumerate().filter(|(_, it)| it.is_active);
+        let (only, others) = (active.next(), active.next());
+        for (n, node) in world.nodes.iter().enumerate() {
+            let id = world.dispatchers.len() + n;
+            let is_ahead = |(d, it): (Id, &Dispatcher)| {
+                let is_reached = world.net.joins(d, id);
+                let is_able = is_active(world, it) && it.may_claim_since.is_some();
+                let is_calm = world.net.loss_percent == 0 && node.body.runs(world.at);
+                let is_later = node.version() > it.publisher.table().version;
+                (is_reached && is_able && is_calm && is_later).then_some(d)
+            };
+            let of = only.filter(|_| others.is_none()).and_then(is_ahead);
+            let Some(d) = of else {
+                self.ahead.remove(&n);
+                continue;
+            };
+            let (of, since) = *self.ahead.entry(n).or_insert((d, world.at));
+            let body = &world.dispatchers[d].body;
+            let may_claim_since = world.dispatchers[d].may_claim_since.unwrap_or(world.at);
+            let runs_since = body.woke_at().max(node.body.woke_at()).max(may_claim_since);
+            let ms = world.at - since.max(runs_since);
+            self.most.ahead_ms_max = self.most.ahead_ms_max.max(ms);
+            if of != d {
+                self.ahead.insert(n, (d, world.at));
+            } else if ms > AHEAD_MS_MAX {
+                return Err(format!("{} has a later table than d{d} for {ms} ms", node.body.name));
             }
         }
         Ok(())
