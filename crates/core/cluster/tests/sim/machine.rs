@@ -130,6 +130,8 @@ pub(crate) struct Body {
     pub(crate) runs_since: u64,
     /// Since when it runs without a break that it could notice.
     pub(crate) knows_since: u64,
+    /// Until when its clock stood still, if it did.
+    pub(crate) stood_until: Option<u64>,
 }
 
 impl Body {
@@ -149,6 +151,7 @@ impl Body {
             life: 1,
             runs_since: 0,
             knows_since: 0,
+            stood_until: None,
         }
     }
 
@@ -177,8 +180,9 @@ impl Body {
         self.clock.stood_ms -= if self.stands_still() { early_ms } else { 0 };
         self.paused_until = self.paused_until.min(at);
         (self.runs_since, self.paused_ms) = (at, at - self.paused_at);
-        if !self.stands_still() {
-            self.knows_since = at;
+        match self.stands_still() {
+            true => self.stood_until = Some(at),
+            false => self.knows_since = at,
         }
         self.pause = Pause::Process;
         std::mem::take(&mut self.inbox)

@@ -319,7 +319,7 @@ impl World {
     fn reconcile(&mut self, id: Id) {
         let dispatcher = &mut self.dispatchers[id];
         let Some(step) = dispatcher.next_step(self.at) else { return };
-        self.broken = self.check.ordered(self, id, &step).err();
+        self.broken = self.check.ordered(self, id, &step).err().or_else(|| self.broken.take());
         let dispatcher = &mut self.dispatchers[id];
         let life = dispatcher.body.life;
         let due = dispatcher.guard.done_at(self.at, &mut self.rng);
@@ -395,6 +395,8 @@ impl World {
         if beat.stage == Stage::Active {
             dispatcher.said_active_at = self.at;
         }
+        self.broken = self.check.tells(self, id, &beat).err().or_else(|| self.broken.take());
+        let dispatcher = &mut self.dispatchers[id];
         let said = Said::Dispatcher(Arc::new(beat), dispatcher.body.next_stamp());
         for to in 0..self.dispatchers.len() + self.nodes.len() {
             if to != id {

@@ -127,13 +127,12 @@ impl Check {
         let Some(dispatcher) = world.dispatchers.iter().find(is_of) else { return Ok(()) };
         let told_ms = u64::from(hears.ago_ms) + world.net.delay_ms_max + REPORT_SLACK_MS;
         let silent_ms = world.at - dispatcher.said_active_at;
-        let stood_still = body.runs_since > body.knows_since;
-        let may_hide = stood_still && world.at - body.runs_since < HIDES_MS_MAX;
+        let may_hide = body.stood_until.is_some_and(|until| world.at - until < HIDES_MS_MAX);
         if silent_ms > told_ms && !may_hide {
             return Err(format!(
                 "{} says that it heard {} {} ms ago, which has said nothing for {silent_ms} ms; it runs \
-                 since {}, and its clock shows no pause since {}",
-                body.name, dispatcher.body.name, hears.ago_ms, body.runs_since, body.knows_since
+                 since {}, and its clock stood still until {:?}",
+                body.name, dispatcher.body.name, hears.ago_ms, body.runs_since, body.stood_until
             ));
         }
         Ok(())

@@ -1,6 +1,7 @@
-//! What netguards are told.
+//! What netguards and other machines are told.
 
 use skep_cluster::reconciler::Step;
+use skep_wire::message::DispatcherBeat;
 
 use super::*;
 
@@ -13,6 +14,29 @@ const LISTENS_MS: u64 = 90;
 const HEARD_MS: u64 = 300;
 
 impl Check {
+    /// A dispatcher says of no other that it heard it later than the last of its heartbeats came,
+    /// whatever came after that one and was sent before, unless its clock stood still meanwhile.
+    pub(crate) fn tells(&self, world: &World, id: Id, beat: &DispatcherBeat) -> Result<(), String> {
+        let Some(hears) = beat.hears else { return Ok(()) };
+        let body = &world.dispatchers[id].body;
+        let is_it = |it: &Dispatcher| it.body.peer == hears.dispatcher;
+        let other = world.dispatchers.iter().position(is_it).ok_or("hears a stranger")?;
+        let Some(heard_at) = self.heard[id][other].active_at else {
+            return Err(format!("d{id} says that d{other} is active, and it has said otherwise"));
+        };
+        // Its clock may be slow.
+        let told_ms = u64::from(hears.ago_ms) * 102 / 100 + 3;
+        let stood_still = body.stood_until.is_some_and(|until| until > heard_at);
+        let silent_ms = world.at - heard_at;
+        if silent_ms > told_ms && !stood_still {
+            return Err(format!(
+                "d{id} says that it heard d{other} {} ms ago, which was {silent_ms} ms ago",
+                hears.ago_ms
+            ));
+        }
+        Ok(())
+    }
+
     /// A dispatcher that was paused takes the addresses, or says that it has them, only after it has
     /// listened for others, if another one has been active meanwhile.
     pub(crate) fn ordered(&self, world: &World, id: Id, step: &Step) -> Result<(), String> {
