@@ -43,6 +43,7 @@ pub mod fake;
 pub mod flood;
 pub mod freezer;
 pub mod gateways;
+mod heartbeat_gaps;
 pub mod liar;
 mod load;
 mod loads;
