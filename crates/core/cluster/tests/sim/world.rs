@@ -12,10 +12,11 @@ use skep_units::Rng;
 use skep_wire::message::{Message, NodeBeat, Stage};
 use skep_wire::seal::PeerId;
 
+use crate::body::{Arrived, Body, Said};
 use crate::check::Check;
 use crate::disk::DiskMode;
 use crate::guard::Mode;
-use crate::machine::{Arrived, Body, Dispatcher, NODE_INTERVAL_MS, Node, Said, table_in};
+use crate::machine::{Dispatcher, NODE_INTERVAL_MS, Node, table_in};
 use crate::net::{Id, Net, Release};
 use crate::scenario::{Fault, Scenario};
 use crate::store::{Etcd, Reply, SLOW_MS};

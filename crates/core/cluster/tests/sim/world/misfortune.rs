@@ -1,7 +1,7 @@
 //! What befalls the machines of a world, and their mending.
 
+use crate::body::Pause;
 use crate::disk::FileLoss;
-use crate::machine::Pause;
 
 use super::*;
 
