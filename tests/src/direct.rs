@@ -485,11 +485,11 @@ impl DirectCluster {
         self.path(&format!("{name}.toml"))
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.node_names().into_iter().chain(self.dispatcher_names()).collect()
     }
 
-    fn dispatcher_names(&self) -> Vec<String> {
+    pub(crate) fn dispatcher_names(&self) -> Vec<String> {
         self.setup.borrow().dispatchers.iter().map(|it| format!("dispatcher-{it}")).collect()
     }
 

@@ -14,6 +14,7 @@
 //! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
 //! - [`fake::FakeNode`]: a node that has the key and does as the test likes.
 //! - [`beats::BeatNodes`]: a thousand nodes of which there are only heartbeats.
+//! - [`freezer::Freezer`]: single threads of a process that stand still.
 //! - [`gateways`]: php-fpm and Tomcat, as Debian has them.
 //! - [`flood`]: millions of requests for objects that are one byte string.
 //! - [`app::App`]: a server of an application that nodes pass requests to.
@@ -40,7 +41,9 @@ pub mod content;
 pub mod direct;
 pub mod fake;
 pub mod flood;
+pub mod freezer;
 pub mod gateways;
+mod heartbeat_gaps;
 pub mod liar;
 mod load;
 mod loads;

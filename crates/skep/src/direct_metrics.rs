@@ -66,6 +66,7 @@ pub(crate) fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
     let help = "Epoch of the active dispatcher, as far as it is known here.";
     gauge("skep_direct_epoch", help, |status| status.epoch);
     register_tables(registry, direct);
+    register_heartbeats(registry, direct);
 }
 
 fn register_tables(registry: &Registry, direct: &Arc<Direct>) {
@@ -90,6 +91,18 @@ fn register_tables(registry: &Registry, direct: &Arc<Direct>) {
         own.status().nodes_behind.iter().map(sample).collect()
     };
     registry.register_samples("skep_direct_node_tables_behind", help, Box::new(read));
+}
+
+fn register_heartbeats(registry: &Registry, direct: &Arc<Direct>) {
+    let own = Arc::clone(direct);
+    let help = "Longest time between two heartbeats of another machine's process that came here.";
+    let read = move || {
+        let sample = |(peer, gap_ms): &(Name, u64)| {
+            (vec![("peer".to_owned(), peer.to_string())], *gap_ms as f64 / 1_000.0)
+        };
+        own.status().heartbeat_gaps.iter().map(sample).collect()
+    };
+    registry.register_samples("skep_direct_heartbeat_gap_seconds_max", help, Box::new(read));
 }
 
 pub(crate) fn register_store(registry: &Registry, direct: &Arc<Direct>) {

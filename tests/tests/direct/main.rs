@@ -14,6 +14,7 @@ mod reconcile;
 mod refusals;
 mod second_chance;
 mod services;
+mod stall;
 mod steal;
 mod takeover;
 mod units;

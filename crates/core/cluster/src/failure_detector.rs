@@ -13,6 +13,7 @@ use skep_wire::limits::PEERS_MAX;
 use skep_wire::message::{Name, NodeBeat};
 use skep_wire::seal::Stamp;
 
+use crate::arrivals::Arrivals;
 use crate::listening::Listening;
 
 /// Beats in a row that may be lost of all nodes before the silence is this machine's.
@@ -70,7 +71,8 @@ pub struct FailureDetector {
 #[derive(Clone, Debug)]
 struct Monitored {
     beat: NodeBeat,
-    stamp: Stamp,
+    arrivals: Arrivals,
+    /// In time spent listening.
     heard_at: Now,
     is_alive: bool,
 }
@@ -105,15 +107,14 @@ impl FailureDetector {
         self.listened(arrived);
         let heard_at = self.listening.of(arrived);
         let known = self.nodes.get(&beat.name);
-        let is_old = known.is_some_and(|node| stamp <= node.stamp);
-        if is_old || (known.is_none() && self.nodes.len() >= PEERS_MAX) {
-            return false;
-        }
+        let arrivals = Arrivals::next(known.map(|node| node.arrivals), stamp, arrived);
+        let is_crowded = known.is_none() && self.nodes.len() >= PEERS_MAX;
+        let Some(arrivals) = arrivals.filter(|_| !is_crowded) else { return false };
         // What was in the queue in a pause of this process does not make the silence longer.
         let heard_at = known.map_or(heard_at, |node| node.heard_at.max(heard_at));
         self.heard_at = self.heard_at.max(Some(arrived));
         let name = beat.name.clone();
-        self.nodes.insert(name, Monitored { beat, stamp, heard_at, is_alive: true });
+        self.nodes.insert(name, Monitored { beat, arrivals, heard_at, is_alive: true });
         true
     }
 
@@ -165,6 +166,11 @@ impl FailureDetector {
     /// The last beats of those that live.
     pub fn living(&self) -> impl Iterator<Item = &NodeBeat> {
         self.nodes.values().filter(|node| node.is_alive).map(|node| &node.beat)
+    }
+
+    /// The longest time between two heartbeats of each node's process, in milliseconds.
+    pub fn heartbeat_gaps(&self) -> impl Iterator<Item = (&Name, u64)> {
+        self.nodes.iter().map(|(name, node)| (name, node.arrivals.gap_ms_max))
     }
 
     /// Forgets all nodes but these.

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod budget;
 mod epoch;
 pub mod failover;

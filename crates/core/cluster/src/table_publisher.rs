@@ -54,17 +54,23 @@ pub struct TablePublisher {
     refused: BTreeSet<Name>,
     /// Nodes of which was logged, since the services changed, where they do not listen.
     checked: BTreeSet<Name>,
-    is_author: bool,
+    /// This dispatcher makes the tables; it adopts those of another if it is none.
+    author: Option<Author>,
     /// The table was made anew since the failure detector has listened for long enough.
     has_settled: bool,
-    /// What the present table may not show yet.
-    change: Option<Change>,
     /// The tables of other authors that went into it.
     merged: merge::Merged,
     /// Until when nodes of merged tables keep connections unheard.
     presumed_until: Option<Now>,
     pace: TablePace,
     table: Arc<Table>,
+}
+
+/// That of the tables of a term.
+#[derive(Clone, Copy, Debug, Default)]
+struct Author {
+    /// What the present table may not show yet.
+    change: Option<Change>,
 }
 
 /// A reason for a new table.
@@ -108,9 +114,8 @@ impl TablePublisher {
             is_named: Box::new([false; NODES_MAX]),
             refused: BTreeSet::new(),
             checked: BTreeSet::new(),
-            is_author: false,
+            author: None,
             has_settled: false,
-            change: None,
             merged: merge::Merged::default(),
             presumed_until: None,
             pace: TablePace::new(0),
@@ -197,7 +202,7 @@ impl TablePublisher {
             notes.extend(self.not_listening(&name));
             self.checked.insert(name.clone());
         }
-        if self.is_author {
+        if self.author.is_some() {
             match self.learn(&name) {
                 Ok(is_news)
                     if is_news
@@ -227,7 +232,8 @@ impl TablePublisher {
         if !dead.is_empty() || settles {
             self.changed(Change::Urgent);
         }
-        if self.change.is_some_and(|change| self.pace.allows(now, change == Change::Urgent)) {
+        let change = self.author.and_then(|author| author.change);
+        if change.is_some_and(|change| self.pace.allows(now, change == Change::Urgent)) {
             self.remake(now);
         }
         self.check_invariants();
@@ -261,7 +267,6 @@ impl TablePublisher {
 
     /// This dispatcher is active now: it is the author, in its `epoch`.
     pub fn begin_term(&mut self, epoch: u64) {
-        self.is_author = true;
         let living: Vec<Name> = self.detector.living().map(|beat| beat.name.clone()).collect();
         for name in &living {
             // Who finds no index now says so at its next beat.
@@ -272,14 +277,13 @@ impl TablePublisher {
 
     /// This dispatcher is no longer active.
     pub fn step_down(&mut self) {
-        self.is_author = false;
-        self.change = None;
+        self.author = None;
         self.check_invariants();
     }
 
     /// Adopts the table of another dispatcher, if it is later than the present one.
     pub fn adopt(&mut self, table: Table) -> bool {
-        if table.version <= self.table.version || self.is_author {
+        if table.version <= self.table.version || self.author.is_some() {
             return false;
         }
         self.nodes = table.nodes.iter().map(|node| (node.name.clone(), Known::of(node))).collect();
@@ -301,8 +305,8 @@ impl TablePublisher {
 
     /// The present table may be out of date.
     fn changed(&mut self, change: Change) {
-        if self.is_author {
-            self.change = self.change.max(Some(change));
+        if let Some(author) = &mut self.author {
+            author.change = author.change.max(Some(change));
         }
     }
 
@@ -380,7 +384,7 @@ impl TablePublisher {
 
     /// Makes the next table if it would differ from the present one.
     fn remake(&mut self, now: Now) {
-        self.change = None;
+        self.author = Some(Author::default());
         self.remember();
         let version = self.table.version;
         let table = self.make(version);
@@ -394,7 +398,7 @@ impl TablePublisher {
     }
 
     fn publish(&mut self, version: TableVersion) {
-        self.change = None;
+        self.author = Some(Author::default());
         self.remember();
         let before = self.table.version;
         self.table = Arc::new(self.make(version));

@@ -27,7 +27,7 @@ mod worker;
 
 pub use accept::{AcceptEvent, ConnectionHandler, accept_loop};
 pub use admission::{Admission, AdmissionLimits, ConnectionRefusal, Permit, client_of};
-pub use clock::{monotonic_ms, unix_ms};
+pub use clock::{boottime_ms, monotonic_ms, unix_ms};
 pub use conn::{Conn, ConnError};
 pub use deadline::{Deadlines, TimeoutCause, Timer};
 pub use descriptors::{DescriptorReserve, raise_descriptor_limit};

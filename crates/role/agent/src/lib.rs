@@ -32,7 +32,7 @@ use skep_guard::{Guard, GuardError};
 use skep_peer::{
     BindError, Counts, Socket, SocketSettings, Waker, Watchdog, spawn_heartbeat_thread,
 };
-use skep_serve::monotonic_ms;
+use skep_serve::boottime_ms;
 use skep_units::Now;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, PacketCounters, ProgramSettings, Side};
 use skep_wire::message::{Name, NameTooLong, NodeLoad};
@@ -254,7 +254,7 @@ fn settings(config: &Config, key: &Key) -> ProgramSettings {
     }
 }
 
-/// Time of this process.
+/// Time of this process. Silence of others lasts while this machine is suspended.
 pub(crate) fn now() -> Now {
-    Now(monotonic_ms())
+    Now(boottime_ms())
 }

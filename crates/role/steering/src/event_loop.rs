@@ -23,7 +23,7 @@ use skep_wire::message::{DispatcherBeat, FlowsTaken, Mac, Message, Name, NodeBea
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::{Table, TableNode, TableVersion};
 
-use crate::clock::now;
+use crate::clock::{command_time, now};
 use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
 use crate::heartbeats::HeartbeatTurns;
@@ -154,7 +154,7 @@ impl DirectLoop {
         self.want_announcement(now);
         self.stream(now);
         let told = self.publisher.table().version;
-        self.node_view.tick(now, self.publisher.detector(), told);
+        self.node_view.tick(now, (&self.failover, self.publisher.detector()), told);
         self.show(now);
     }
 
@@ -283,7 +283,7 @@ impl DirectLoop {
             self.listen_to(&node.name, node.address);
             if node.is_drained != was_drained.contains(&node.name) {
                 let (name, is_drained) = (node.name.clone(), node.is_drained);
-                self.plans.order(DrainOrder { name, is_drained, at: now() });
+                self.plans.order(DrainOrder { name, is_drained, at: command_time() });
             }
         }
         self.told = table;
@@ -492,6 +492,7 @@ impl DirectLoop {
             applied: self.path.applied,
             has_addresses: self.path.has_addresses,
             nodes_behind: self.node_view.behind(),
+            heartbeat_gaps: self.node_view.heartbeat_gaps(),
             trouble: self.trouble(),
             expectations: self.expectations(),
         });

@@ -25,7 +25,7 @@ pub(crate) const PROBE_MS: u64 = 5000;
 pub(crate) const ANSWERING_MS: u64 = 2 * PROBE_MS;
 
 /// How often the tables that nodes have applied are compared for the metrics, in milliseconds.
-pub(crate) const NODE_TABLES_MS: u64 = 500;
+pub(crate) const NODE_LOOK_MS: u64 = 500;
 
 /// How often new flows are fetched for a standby, in milliseconds: what began
 /// since is found by its row if the dispatcher dies.

@@ -1,15 +1,16 @@
-//! What the event loop sees of nodes, for operators.
+//! What the event loop sees of nodes, and of all machines' heartbeats, for operators.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use skep_cluster::failover::Failover;
 use skep_cluster::failure_detector::FailureDetector;
 use skep_units::Now;
 use skep_wire::message::{Name, NodeBeat};
 use skep_wire::table::TableVersion;
 
-use crate::limits::{ANSWERING_MS, NODE_TABLES_MS};
+use crate::limits::{ANSWERING_MS, NODE_LOOK_MS};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -18,7 +19,8 @@ pub(crate) struct NodeView {
     answering: BTreeMap<Name, (IpAddr, Now)>,
     /// By node: the tables of this term that it has not applied yet.
     behind: Arc<Vec<(Name, u64)>>,
-    compare_at: Now,
+    heartbeat_gaps: Arc<Vec<(Name, u64)>>,
+    look_at: Now,
 }
 
 impl NodeView {
@@ -31,23 +33,35 @@ impl NodeView {
     }
 
     /// Time went on; the dispatcher tells nodes the table `told`.
-    pub(crate) fn tick(&mut self, now: Now, detector: &FailureDetector, told: TableVersion) {
+    pub(crate) fn tick(
+        &mut self,
+        now: Now,
+        (failover, detector): (&Failover, &FailureDetector),
+        told: TableVersion,
+    ) {
         self.answering.retain(|_, (_, at)| now.since_ms(*at) < ANSWERING_MS);
-        if now < self.compare_at {
+        if now < self.look_at {
             return;
         }
-        self.compare_at = now.plus_ms(NODE_TABLES_MS);
+        self.look_at = now.plus_ms(NODE_LOOK_MS);
         let behind = |beat: &NodeBeat| {
             let is_same = beat.table.epoch == told.epoch;
             let applied = if is_same { beat.table.generation } else { 0 };
             (beat.name.clone(), told.generation.saturating_sub(applied))
         };
         self.behind = Arc::new(detector.living().map(behind).collect());
+        let gaps = failover.heartbeat_gaps().chain(detector.heartbeat_gaps());
+        self.heartbeat_gaps = Arc::new(gaps.map(|(name, ms)| (name.clone(), ms)).collect());
     }
 
     /// By node: the tables of this term that it has not applied yet.
     pub(crate) fn behind(&self) -> Arc<Vec<(Name, u64)>> {
         Arc::clone(&self.behind)
+    }
+
+    /// By other machine: the longest time between two of its heartbeats, in milliseconds.
+    pub(crate) fn heartbeat_gaps(&self) -> Arc<Vec<(Name, u64)>> {
+        Arc::clone(&self.heartbeat_gaps)
     }
 
     /// What is wrong with nodes, in sentences.

@@ -28,7 +28,7 @@ use crate::queue::{Popped, Queue};
 pub(crate) struct DrainOrder {
     pub(crate) name: Name,
     pub(crate) is_drained: bool,
-    /// Since when it is known here.
+    /// Since when it is known here, by the clock of commands.
     pub(crate) at: Now,
 }
 
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
     use crate::plan::tests::{config, dispatchers};
 
-    use crate::clock::now;
+    use crate::clock::command_time;
 
     const MACS: [Mac; 1] = [[2; 6]];
 
@@ -207,7 +207,7 @@ mod tests {
         view.look(&MACS);
         assert_eq!(closed(&view), Some(vec![]));
         let name = Name::new("b").unwrap();
-        let order = DrainOrder { name, is_drained: true, at: now() };
+        let order = DrainOrder { name, is_drained: true, at: command_time() };
         view.order(order.clone());
         view.look(&MACS);
         assert_eq!(closed(&view), None);
@@ -225,8 +225,11 @@ mod tests {
         let config = config();
         let dispatchers = dispatchers(&config);
         let (mut planner, mut view) = planner(&config, &dispatchers);
-        let order =
-            |is_drained| DrainOrder { name: Name::new("b").unwrap(), is_drained, at: now() };
+        let order = |is_drained| DrainOrder {
+            name: Name::new("b").unwrap(),
+            is_drained,
+            at: command_time(),
+        };
         // The order waits while the operator, who sees another dispatcher fail, resumes the node.
         let late = order(true);
         dispatchers.iter().for_each(|service| service.group().resume("b").unwrap());
@@ -238,7 +241,7 @@ mod tests {
         };
         assert_eq!(closed_now(&mut planner), 0);
         // Orders of one time do not depend on commands of an earlier one.
-        let at = now().plus_ms(1);
+        let at = command_time().plus_ms(1);
         planner.execute(&DrainOrder { at, ..order(true) });
         assert_eq!(closed_now(&mut planner), 1);
         planner.execute(&DrainOrder { at, ..order(false) });
@@ -253,7 +256,11 @@ mod tests {
         let orders = DRAINS_MAX + 3;
         let name = Name::new("c").unwrap();
         for turn in 0..orders {
-            view.order(DrainOrder { name: name.clone(), is_drained: turn % 2 == 0, at: now() });
+            view.order(DrainOrder {
+                name: name.clone(),
+                is_drained: turn % 2 == 0,
+                at: command_time(),
+            });
         }
         assert_eq!(view.unsent.len(), 3);
         let watchdog = skep_peer::Watchdog::default();

@@ -25,6 +25,9 @@ pub struct SteeringStatus {
     pub published_generation: u64,
     /// By node: the tables that it has not applied yet, of those of this term.
     pub nodes_behind: Arc<Vec<(Name, u64)>>,
+    /// By other machine: the longest time between two heartbeats of its process that came here, in
+    /// milliseconds.
+    pub heartbeat_gaps: Arc<Vec<(Name, u64)>>,
     /// Whether this machine has the virtual addresses.
     pub has_addresses: bool,
     /// Whether a standby has all flows of the active dispatcher.
@@ -83,6 +86,7 @@ pub(crate) struct View {
     pub(crate) applied: TableVersion,
     pub(crate) has_addresses: bool,
     pub(crate) nodes_behind: Arc<Vec<(Name, u64)>>,
+    pub(crate) heartbeat_gaps: Arc<Vec<(Name, u64)>>,
     /// What the event loop knows to be wrong, in sentences.
     pub(crate) trouble: Vec<String>,
     pub(crate) expectations: Expectations,
@@ -114,6 +118,7 @@ impl Shared {
             applied: TableVersion::default(),
             has_addresses: false,
             nodes_behind: Arc::default(),
+            heartbeat_gaps: Arc::default(),
             trouble: Vec::new(),
             expectations: Expectations::default(),
         };
@@ -168,6 +173,7 @@ impl Shared {
             table_generation: view.applied.generation,
             published_generation: view.table.version.generation,
             nodes_behind: Arc::clone(&view.nodes_behind),
+            heartbeat_gaps: Arc::clone(&view.heartbeat_gaps),
             has_addresses: view.has_addresses,
             flows_synced: view.flows_synced,
             attached: self.opened.how.clone(),

@@ -8,7 +8,8 @@
 use skep_units::Now;
 use skep_wire::seal::PeerId;
 
-use super::{Failover, FailoverAction, State, StepDownReason};
+use super::state::State;
+use super::{Failover, FailoverAction, StepDownReason};
 use crate::limits::LEADER_HEARD_MS;
 
 /// The lease of the active dispatcher, according to the store.
@@ -65,28 +66,23 @@ pub(super) struct Arbitration {
     seen_at: Now,
     /// For how long the lease has been another's; the time of a silent store does not count.
     lost_ms: u64,
-    restraint: Restraint,
+    /// Why this dispatcher must not claim when it is not active.
+    restraint: Option<Restraint>,
+}
+
+/// The lease is another's, whom this dispatcher does not take over from.
+#[derive(Clone, Copy, Debug, Default)]
+struct Restraint {
+    /// Since when the store has not answered.
+    unknown_since: Option<Now>,
     /// Since when the beats of the leader arrive without a gap, and the last one.
     leader_heard: Option<(Now, Now)>,
 }
 
-/// Whether a dispatcher that is not active must not claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Restraint {
-    None,
-    /// The lease is another's, whom this dispatcher does not take over from.
-    Lost,
-    /// The same, but the store has not answered since.
-    Unknown {
-        since: Now,
-    },
-}
-
 impl Arbitration {
     pub(super) fn new(own: PeerId, patience_ms: u64) -> Self {
-        let (view, restraint) = (LeaseView::Unknown, Restraint::None);
-        let (seen_at, lost_ms, leader_heard) = (Now(0), 0, None);
-        Self { own, patience_ms, view, seen_at, lost_ms, restraint, leader_heard }
+        let (view, seen_at) = (LeaseView::Unknown, Now(0));
+        Self { own, patience_ms, view, seen_at, lost_ms: 0, restraint: None }
     }
 
     /// The store's answer, or its silence. May be repeated.
@@ -97,21 +93,21 @@ impl Arbitration {
             LeaseView::Held { .. } | LeaseView::Free => 0,
         };
         (self.view, self.seen_at) = (view, listened);
-        self.restraint = match (self.restraint, view) {
-            (Restraint::None, _) | (_, LeaseView::Free) => Restraint::None,
+        self.restraint = self.restraint.and_then(|it| match view {
+            LeaseView::Free => None,
             // Its own lease, too: of a term that has ended.
-            (_, LeaseView::Held { .. }) => Restraint::Lost,
-            (Restraint::Lost, LeaseView::Unknown) => Restraint::Unknown { since: listened },
-            (Restraint::Unknown { since }, LeaseView::Unknown) => {
+            LeaseView::Held { .. } => Some(Restraint { unknown_since: None, ..it }),
+            LeaseView::Unknown => {
+                let since = it.unknown_since.unwrap_or(listened);
                 let is_over = listened.since_ms(since) > self.patience_ms;
-                if is_over { Restraint::None } else { Restraint::Unknown { since } }
+                (!is_over).then_some(Restraint { unknown_since: Some(since), ..it })
             }
-        };
+        });
     }
 
     /// Whether a dispatcher that is not active may claim.
     pub(super) fn allows_claim(&self) -> bool {
-        self.restraint == Restraint::None
+        self.restraint.is_none()
     }
 
     /// Whether this dispatcher, active with `epoch`, has to step down: the epoch of the leader.
@@ -128,7 +124,7 @@ impl Arbitration {
 
     /// It has stepped down, as the verdict was.
     pub(super) fn obeyed(&mut self) {
-        (self.restraint, self.leader_heard) = (Restraint::Lost, None);
+        self.restraint = Some(Restraint::default());
     }
 
     /// No dispatcher is active as far as is heard. `last` is the one that was, if it let go; a
@@ -149,14 +145,15 @@ impl Arbitration {
         if !matches!(self.view, LeaseView::Held { leader, .. } if leader == active) {
             return;
         }
-        let since = match self.leader_heard {
-            Some((since, last)) if listened.since_ms(last) <= gap_ms => since,
-            _ => listened,
-        };
-        self.leader_heard = Some((since, listened));
-        if listened.since_ms(since) >= LEADER_HEARD_MS {
-            self.restraint = Restraint::None;
-        }
+        self.restraint = self.restraint.and_then(|it| {
+            let since = match it.leader_heard {
+                Some((since, last)) if listened.since_ms(last) <= gap_ms => since,
+                _ => listened,
+            };
+            let is_over = listened.since_ms(since) >= LEADER_HEARD_MS;
+            let leader_heard = Some((since, listened));
+            (!is_over).then_some(Restraint { leader_heard, ..it })
+        });
     }
 
     fn lost_ms(&self, listened: Now) -> u64 {

@@ -3,7 +3,8 @@
 use skep_units::Now;
 use skep_wire::message::Mac;
 
-use super::{AddressConflict, Failover, FailoverAction, FailoverNote, State, StepDownReason};
+use super::state::{Follows, State};
+use super::{AddressConflict, Failover, FailoverAction, FailoverNote, StepDownReason};
 use crate::limits::{ADDRESS_CONFLICT_HOLD_MS, DEFEND_INTERVAL_MS};
 
 impl Failover {
@@ -16,7 +17,7 @@ impl Failover {
         is_known: bool,
     ) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
-        if conflict.mac == self.settings.mac || self.state == State::Stopped {
+        if conflict.mac == self.settings.mac || self.state.is_stopped() {
             return Vec::new();
         }
         match self.state {
@@ -44,8 +45,12 @@ impl Failover {
     }
 
     pub(super) fn expire_conflict(&mut self, listened: Now) {
-        let is_over = self.conflicts.expire(listened) && self.active.is_none();
-        if is_over && !matches!(self.state, State::Active { .. } | State::Stopped) {
+        let is_vacant = match self.state {
+            State::Joining { .. } => true,
+            State::Standby { follows, .. } => matches!(follows, Follows::Nobody { .. }),
+            State::Active { .. } | State::Stopped { .. } => false,
+        };
+        if self.conflicts.expire(listened) && is_vacant {
             // Asks again before it claims.
             self.state = State::Joining { since: listened };
             self.outputs.push(FailoverAction::Probe);

@@ -2,15 +2,15 @@
 
 use skep_units::Now;
 
+use super::lasting::Lasting;
 use crate::limits::DATA_PATH_LOST_MS;
 
 /// The path from this dispatcher to the nodes. It works until the contrary is seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DataPath {
     has_worked: bool,
-    /// Since when no node has been heard.
-    deaf_since: Option<Now>,
-    is_lost: bool,
+    /// No node is heard.
+    deaf: Option<Lasting>,
 }
 
 impl DataPath {
@@ -22,18 +22,16 @@ impl DataPath {
     /// Whether any node is heard at this moment.
     pub(super) fn see(&mut self, listened: Now, hears_nodes: bool) {
         self.has_worked |= hears_nodes;
-        self.deaf_since = (!hears_nodes).then(|| self.deaf_since.unwrap_or(listened));
-        self.is_lost =
-            self.deaf_since.is_some_and(|since| listened.since_ms(since) >= DATA_PATH_LOST_MS);
+        self.deaf = Lasting::look(self.deaf, !hears_nodes, listened, DATA_PATH_LOST_MS);
     }
 
     /// Whether nodes were heard before, and none is now: others may be active unheard, too.
     pub(super) fn is_broken(&self) -> bool {
-        self.has_worked && self.deaf_since.is_some()
+        self.has_worked && self.deaf.is_some()
     }
 
     /// Whether no node has been heard for so long that others should serve.
     pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
+        self.deaf.is_some_and(|it| it.is_long)
     }
 }

@@ -3,41 +3,38 @@
 
 use skep_units::Now;
 
+use super::lasting::Lasting;
 use crate::limits::{HINDERED_HOLD_MS, HINDERED_MS_MAX, HINDERED_WAIT_MS};
 
 /// What hinders this machine, and for how long it leaves the term to others for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hindrance {
-    since: Option<Now>,
-    /// It has been hindered for long.
-    is_lasting: bool,
+    hindered: Option<Lasting>,
     held_until: Option<Now>,
 }
 
 impl Hindrance {
     /// Whether it is hindered at this moment.
     pub(super) fn see(&mut self, listened: Now, is_hindered: bool) {
-        self.since = is_hindered.then(|| self.since.unwrap_or(listened));
-        let is_long = |since| listened.since_ms(since) >= HINDERED_MS_MAX;
-        self.is_lasting = self.since.is_some_and(is_long);
+        self.hindered = Lasting::look(self.hindered, is_hindered, listened, HINDERED_MS_MAX);
         self.held_until.take_if(|until| listened >= *until);
     }
 
     /// Whether it has been hindered for so long that another dispatcher should be active.
     pub(super) fn is_lasting(&self) -> bool {
-        self.is_lasting
+        self.hindered.is_some_and(|it| it.is_long)
     }
 
     /// It has stepped down for that: without the addresses it cannot see whether it still is
     /// hindered, and must not be active again at once.
     pub(super) fn hold(&mut self, listened: Now) {
-        *self = Self { held_until: Some(listened.plus_ms(HINDERED_HOLD_MS)), ..Self::default() };
+        *self = Self { hindered: None, held_until: Some(listened.plus_ms(HINDERED_HOLD_MS)) };
     }
 
     /// Whether it leaves the term to others: it stepped down lately, or could not steer if it were
     /// active.
     pub(super) fn yields(&self) -> bool {
-        self.held_until.is_some() || self.is_lasting
+        self.held_until.is_some() || self.is_lasting()
     }
 
     /// How much longer than others it waits until it takes over, in milliseconds: a hindered

@@ -39,13 +39,15 @@ mod conflicts;
 mod data_path;
 mod epochs;
 mod hindrance;
+mod lasting;
 mod peers;
 mod settings;
+mod state;
 mod witness_state;
 
 use skep_units::{Now, dispatcher_number};
 use skep_wire::limits::DISPATCHERS_MAX;
-use skep_wire::message::{DispatcherBeat, Hears, Stage};
+use skep_wire::message::{DispatcherBeat, Hears, Name, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::TableVersion;
 
@@ -63,6 +65,7 @@ use data_path::DataPath;
 use epochs::Epochs;
 use hindrance::Hindrance;
 use peers::{ClaimRank, Fitness, Peers};
+use state::{Follows, Seen, State};
 
 /// Decides when one dispatcher becomes active, and when it steps down. Call
 /// [`Failover::tick`] every [`Failover::tick_ms`]; the caller carries out the
@@ -74,45 +77,15 @@ pub struct Failover {
     listening: Listening,
     state: State,
     peers: Peers,
-    /// The active one other than this, while it is taken to live.
-    active: Option<Seen>,
-    /// Start of the vacancy, if no dispatcher is active.
-    vacant_since: Now,
     /// The dispatcher that stepped down last, and its epoch.
     let_go: Option<(PeerId, u64)>,
     epochs: Epochs,
-    flows_synced: bool,
     conflicts: Conflicts,
     hindrance: Hindrance,
     arbitration: Arbitration,
     data_path: DataPath,
     beat_at: Now,
     outputs: Vec<FailoverAction>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Joining {
-        since: Now,
-    },
-    Standby {
-        since: Now,
-    },
-    Active {
-        epoch: u64,
-        announce_at: Option<Now>,
-        /// Since when there is a later epoch.
-        outdated_since: Option<Now>,
-    },
-    Stopped,
-}
-
-/// An active dispatcher, by its own beats or by hearsay.
-#[derive(Clone, Copy, Debug)]
-struct Seen {
-    id: PeerId,
-    epoch: u64,
-    at: Now,
 }
 
 impl Failover {
@@ -135,11 +108,8 @@ impl Failover {
             listening,
             state: State::Joining { since },
             peers: Peers::default(),
-            active: None,
-            vacant_since: since,
             let_go: None,
             epochs,
-            flows_synced: false,
             conflicts: Conflicts::default(),
             hindrance: Hindrance::default(),
             arbitration,
@@ -177,7 +147,7 @@ impl Failover {
     /// Its stage.
     pub fn stage(&self) -> Stage {
         match self.state {
-            State::Stopped => Stage::Leaving,
+            State::Stopped { .. } => Stage::Leaving,
             State::Active { .. } => Stage::Active,
             _ if self.conflicts.is_any() || self.hindrance.yields() => Stage::Leaving,
             State::Joining { .. } => Stage::Joining,
@@ -197,7 +167,7 @@ impl Failover {
     pub fn active(&self) -> Option<PeerId> {
         match self.state {
             State::Active { .. } => Some(self.own),
-            _ => self.active.map(|seen| seen.id),
+            _ => self.state.followed().map(|seen| seen.id),
         }
     }
 
@@ -208,16 +178,18 @@ impl Failover {
             stage: self.stage(),
             epoch: self.epoch(),
             priority: self.settings.priority,
-            flows_synced: self.flows_synced,
+            flows_synced: self.state.flows_synced(),
             table,
             hears: self.hears(now),
             mac: self.settings.mac,
         }
     }
 
-    /// Whether it has all flows of the active dispatcher.
+    /// Whether it has all flows of the active dispatcher. Only a standby can have them.
     pub fn set_flows_synced(&mut self, is_synced: bool) {
-        self.flows_synced = is_synced;
+        if let State::Standby { flows_synced, .. } = &mut self.state {
+            *flows_synced = is_synced;
+        }
     }
 
     /// Time went on.
@@ -227,15 +199,14 @@ impl Failover {
         match self.state {
             State::Joining { since } => {
                 if listened.since_ms(since) > self.takeover_ms() {
-                    self.state = State::Standby { since: listened };
-                    self.vacant_since = listened;
+                    self.state = State::standby(listened, Follows::Nobody { since: listened });
                     self.arbitration.vacant(None);
                     self.stand_by(now, listened);
                 }
             }
             State::Standby { .. } => self.stand_by(now, listened),
             State::Active { .. } => self.tick_active(now, listened),
-            State::Stopped => return Vec::new(),
+            State::Stopped { .. } => return Vec::new(),
         }
         self.reserve_epochs(now);
         if now >= self.beat_at {
@@ -268,7 +239,7 @@ impl Failover {
         stamp: Stamp,
     ) -> Vec<FailoverAction> {
         let listened = self.listening.at(arrived);
-        if from == self.own || self.state == State::Stopped {
+        if from == self.own || self.state.is_stopped() {
             return Vec::new();
         }
         let heard_at = self.listening.of(arrived);
@@ -341,13 +312,18 @@ impl Failover {
         self.peers.has_standby(listened, self.takeover_ms())
     }
 
+    /// The longest time between two heartbeats of each other dispatcher's process, in milliseconds.
+    pub fn heartbeat_gaps(&self) -> impl Iterator<Item = (&Name, u64)> {
+        self.peers.gaps()
+    }
+
     /// The process stops: a standby may take over at once.
     pub fn stop(&mut self, now: Now) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         if matches!(self.state, State::Active { .. }) {
             self.step_down(listened, StepDownReason::Stopping);
         }
-        self.state = State::Stopped;
+        self.state = State::Stopped { active: self.state.followed() };
         self.beat_soon(now);
         self.drain()
     }
@@ -374,7 +350,7 @@ impl Failover {
     fn heard_other(&mut self, listened: Now, beat: &DispatcherBeat, from: PeerId) {
         // A beat from before its claim knows nothing of that epoch yet.
         let is_over = |seen: &Seen| seen.id == from && beat.epoch >= seen.epoch;
-        if let Some(seen) = self.active.filter(is_over) {
+        if let Some(seen) = self.state.followed().filter(is_over) {
             self.let_go = Some((from, seen.epoch));
             self.lose_active(listened);
             self.arbitration.vacant(Some(from));
@@ -397,31 +373,33 @@ impl Failover {
                 self.step_down(listened, StepDownReason::Outranked { epoch: hears.epoch });
                 self.follow(listened, seen);
             }
-            State::Active { .. } | State::Stopped => {}
+            State::Active { .. } | State::Stopped { .. } => {}
             State::Joining { .. } | State::Standby { .. } => self.follow(listened, seen),
         }
     }
 
-    /// Another dispatcher is active.
+    /// Another dispatcher is active, and this one is not.
     fn follow(&mut self, listened: Now, seen: Seen) {
         let is_fresh = |known: &Seen| listened.since_ms(known.at) <= self.takeover_ms();
-        self.active = match self.active.filter(is_fresh) {
+        let followed = match self.state.followed().filter(is_fresh) {
             Some(known) if known.id == seen.id && known.epoch == seen.epoch => {
-                Some(Seen { at: known.at.max(seen.at), ..seen })
+                Seen { at: known.at.max(seen.at), ..seen }
             }
-            Some(known) if known.epoch > seen.epoch => Some(known),
-            _ => Some(seen),
+            Some(known) if known.epoch > seen.epoch => known,
+            _ => seen,
         };
         self.arbitration.heard(listened, seen.id, self.takeover_ms());
-        if matches!(self.state, State::Joining { .. }) {
-            self.state = State::Standby { since: listened };
+        match &mut self.state {
+            State::Standby { follows, .. } => *follows = Follows::Active(followed),
+            state => *state = State::standby(listened, Follows::Active(followed)),
         }
     }
 
-    /// The active dispatcher is lost: follow another one whose beats arrive, or none.
+    /// The active dispatcher is lost: a standby follows another one whose beats arrive, or none.
     fn lose_active(&mut self, listened: Now) {
-        self.active = None;
-        self.vacant_since = listened;
+        if let State::Standby { follows, .. } = &mut self.state {
+            *follows = Follows::Nobody { since: listened };
+        }
         if let Some((id, epoch, at)) = self.peers.active(listened, self.takeover_ms()) {
             self.follow(listened, Seen { id, epoch, at });
         }
@@ -443,7 +421,7 @@ impl Failover {
             return;
         }
         let takeover_ms = self.takeover_ms();
-        if let Some(seen) = self.active {
+        if let Some(seen) = self.state.followed() {
             let ms = listened.since_ms(seen.at);
             if ms <= takeover_ms {
                 if self.would_preempt(listened, seen) {
@@ -454,13 +432,11 @@ impl Failover {
             let name = self.peers.get(seen.id).map(|peer| peer.beat.name.clone());
             self.log(FailoverNote::Silent { name, ms });
             self.lose_active(listened);
-            if self.active.is_some() {
-                return;
-            }
         }
+        let State::Standby { follows: Follows::Nobody { since }, .. } = self.state else { return };
         let waits_ms = takeover_ms * self.peers.fitter(listened, takeover_ms, self.fitness());
         let waits_ms = waits_ms + self.hindrance.wait_ms();
-        let is_turn = listened.since_ms(self.vacant_since) >= waits_ms;
+        let is_turn = listened.since_ms(since) >= waits_ms;
         if is_turn && self.may_claim() {
             self.claim(now, listened, TakeoverReason::Vacancy);
         }
@@ -487,12 +463,12 @@ impl Failover {
     }
 
     fn would_preempt(&self, listened: Now, seen: Seen) -> bool {
-        let State::Standby { since } = self.state else { return false };
+        let State::Standby { since, flows_synced, .. } = self.state else { return false };
         let peer = self.peers.get(seen.id).filter(|peer| peer.is_active());
         let outranks = peer.is_some_and(|peer| peer.beat.priority < self.settings.priority);
         let has_settled = listened.since_ms(since) > PREEMPT_SETTLE_MS;
         (self.settings.preempt && self.may_claim() && !self.hindrance.yields())
-            && (outranks && has_settled && self.flows_synced)
+            && (outranks && has_settled && flows_synced)
             && self.peers.fitter(listened, self.takeover_ms(), self.fitness()) == 0
     }
 
@@ -506,7 +482,6 @@ impl Failover {
         let Some(epoch) = self.epochs.next(now) else { return };
         self.epochs.claimed(epoch);
         self.state = State::Active { epoch, announce_at: None, outdated_since: None };
-        self.active = None;
         self.arbitration.claimed(listened);
         self.hindrance.release();
         self.outputs.push(FailoverAction::Claim { epoch });
@@ -523,9 +498,8 @@ impl Failover {
     }
 
     fn step_down(&mut self, listened: Now, why: StepDownReason) {
-        self.state = State::Standby { since: listened };
+        self.state = State::standby(listened, Follows::Nobody { since: listened });
         self.lose_active(listened);
-        self.flows_synced = false;
         // The next beat says so without waiting for its time.
         self.outputs.push(FailoverAction::StepDown { why: why.clone() });
         self.outputs.push(FailoverAction::SendBeat);
@@ -533,14 +507,14 @@ impl Failover {
     }
 
     fn hears(&self, now: Now) -> Option<Hears> {
-        let seen = self.active?;
+        let seen = self.state.followed()?;
         let peer = self.peers.get(seen.id).filter(|peer| peer.is_active())?;
         let ago_ms = u32::try_from(peer.silent_ms(now)).ok()?;
         Some(Hears { dispatcher: seen.id, epoch: peer.beat.epoch, ago_ms })
     }
 
     fn fitness(&self) -> Fitness {
-        (self.flows_synced, self.settings.priority, self.own)
+        (self.state.flows_synced(), self.settings.priority, self.own)
     }
 
     fn reserve_epochs(&mut self, now: Now) {
@@ -561,9 +535,11 @@ impl Failover {
     /// What holds between any two calls.
     fn check_invariants(&self) {
         debug_assert!(self.peers.len() <= DISPATCHERS_MAX, "{} dispatchers", self.peers.len());
-        debug_assert!(self.active.is_none_or(|seen| seen.id != self.own), "it follows itself");
+        debug_assert!(
+            self.state.followed().is_none_or(|seen| seen.id != self.own),
+            "it follows itself"
+        );
         if let State::Active { epoch, .. } = self.state {
-            debug_assert!(self.active.is_none(), "it follows another one while active: {self:?}");
             debug_assert!(epoch <= self.epochs.seen(), "it has not seen its own epoch: {self:?}");
         }
     }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use skep_units::Now;
 use skep_wire::limits::DISPATCHERS_MAX;
-use skep_wire::message::{DispatcherBeat, Mac, Stage};
+use skep_wire::message::{DispatcherBeat, Mac, Name, Stage};
 use skep_wire::seal::{PeerId, Stamp};
+
+use crate::arrivals::Arrivals;
 
 /// How good a claim to being active is: the greatest wins.
 pub(super) type ClaimRank = (u64, u32, PeerId);
@@ -17,11 +19,9 @@ pub(super) type Fitness = (bool, u32, PeerId);
 #[derive(Clone, Debug)]
 pub(super) struct PeerDispatcher {
     pub(super) beat: DispatcherBeat,
-    stamp: Stamp,
+    arrivals: Arrivals,
     /// In time spent listening.
     heard_at: Now,
-    /// In the process's time.
-    heard_at_real: Now,
 }
 
 /// All dispatchers ever heard, at most [`DISPATCHERS_MAX`].
@@ -38,16 +38,14 @@ impl Peers {
         from: PeerId,
         stamp: Stamp,
     ) -> Option<Option<PeerDispatcher>> {
-        let is_old = self.0.get(&from).is_some_and(|peer| stamp <= peer.stamp);
-        let is_crowded = self.0.len() >= DISPATCHERS_MAX && !self.0.contains_key(&from);
-        if is_old || is_crowded {
-            return None;
-        }
+        let arrivals = self.0.get(&from).map(|peer| peer.arrivals);
+        let is_crowded = self.0.len() >= DISPATCHERS_MAX && arrivals.is_none();
+        let arrivals = Arrivals::next(arrivals, stamp, arrived).filter(|_| !is_crowded)?;
         let before = self.0.remove(&from);
         // A beat of before a pause of this process does not make the silence longer.
         let heard_at = before.as_ref().map_or(listened, |before| before.heard_at.max(listened));
         let beat = beat.clone();
-        self.0.insert(from, PeerDispatcher { beat, stamp, heard_at, heard_at_real: arrived });
+        self.0.insert(from, PeerDispatcher { beat, arrivals, heard_at });
         Some(before)
     }
 
@@ -57,6 +55,11 @@ impl Peers {
 
     pub(super) fn get(&self, id: PeerId) -> Option<&PeerDispatcher> {
         self.0.get(&id)
+    }
+
+    /// The longest time between two heartbeats of each, in milliseconds.
+    pub(super) fn gaps(&self) -> impl Iterator<Item = (&Name, u64)> {
+        self.0.values().map(|peer| (&peer.beat.name, peer.arrivals.gap_ms_max))
     }
 
     pub(super) fn owns(&self, mac: Mac) -> bool {
@@ -100,6 +103,6 @@ impl PeerDispatcher {
 
     /// Time since its last beat, pauses of this process included, in milliseconds.
     pub(super) fn silent_ms(&self, real: Now) -> u64 {
-        real.since_ms(self.heard_at_real)
+        real.since_ms(self.arrivals.at)
     }
 }

@@ -11,7 +11,6 @@ use super::TablePublisher;
 impl TablePublisher {
     /// After each call: what costs nothing.
     pub(super) fn check_invariants(&self) {
-        debug_assert!(self.is_author || self.change.is_none(), "only an author makes tables");
         debug_assert!(self.nodes.len() <= NODES_MAX, "{} nodes", self.nodes.len());
         debug_assert!(self.refused.len() <= NODES_MAX, "{} refusals", self.refused.len());
         debug_assert!(self.checked.len() <= PEERS_MAX, "{} checked nodes", self.checked.len());
@@ -23,6 +22,9 @@ impl TablePublisher {
             return;
         }
         let version = self.table.version;
+        debug_assert!(self.author.is_some(), "only an author makes tables");
+        let is_presumed = self.nodes.values().any(|node| node.is_presumed);
+        debug_assert!(!is_presumed || self.presumed_until.is_some(), "presumed for ever: {self:?}");
         debug_assert!(version > before, "{version:?} follows {before:?}");
         let indexes: BTreeSet<usize> = self.table.nodes.iter().map(|it| it.index.into()).collect();
         debug_assert_eq!(indexes.len(), self.nodes.len(), "two nodes have one index: {self:?}");

@@ -41,7 +41,7 @@ impl TablePublisher {
     /// comes of it. False if this dispatcher is not the author, knows that table, or has all of it.
     pub fn merge(&mut self, now: Now, theirs: &Table) -> bool {
         let is_lesser = theirs.version.epoch < self.table.version.epoch;
-        if !self.is_author || !is_lesser || !note(&mut self.merged, theirs.version) {
+        if self.author.is_none() || !is_lesser || !note(&mut self.merged, theirs.version) {
             return false;
         }
         let indexes = self.merge_nodes(theirs);

@@ -360,9 +360,11 @@ fn preemption_wants_permission_priority_flows_and_time() {
         (true, 200, false, false),
     ] {
         let mut bench = Bench::new(FailoverSettings { preempt, ..settings(0, priority) }, 0);
-        bench.failover.set_flows_synced(is_synced);
         let active = beat("d1", Stage::Active, of(1, 0));
-        assert_eq!(claimed(&bench.run_with(1_000, &active)), [0; 0], "not at once");
+        // Only of an active dispatcher that it follows it can have the flows.
+        assert_eq!(claimed(&bench.run_with(50, &active)), [0; 0], "it follows");
+        bench.failover.set_flows_synced(is_synced);
+        assert_eq!(claimed(&bench.run_with(950, &active)), [0; 0], "not at once");
         let outputs = bench.run_with(200, &active);
         assert_eq!(!claimed(&outputs).is_empty(), takes, "{preempt} {priority} {is_synced}");
     }

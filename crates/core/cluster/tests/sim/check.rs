@@ -1,6 +1,7 @@
 //! The invariants, checked at every event.
 
 mod nodes;
+mod orders;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -75,6 +76,8 @@ pub(crate) struct Check {
     made_at: Vec<VecDeque<u64>>,
     /// A table that a node does not have yet, of an active dispatcher that it reaches, and since when.
     behind: BTreeMap<(Id, Id), (TableVersion, u64)>,
+    /// Of which only active dispatcher each node has a later table, and since when.
+    ahead: BTreeMap<usize, (Id, u64)>,
     node_versions: Vec<TableVersion>,
     /// Since when each dispatcher could hear each node, and its checks of it passed.
     heard_since: BTreeMap<(Id, Id), u64>,
@@ -227,6 +230,7 @@ impl Check {
             self.dead_nodes(world)?;
             self.applied_tables(world)?;
             self.lags(world)?;
+            self.aheads(world)?;
             self.note_heard(world);
         }
         Ok(())

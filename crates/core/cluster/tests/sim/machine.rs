@@ -1,7 +1,7 @@
 //! The machines: cores of a dispatcher and of a node, with the minimal surrounding logic
 //! of a role.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings, WitnessState};
@@ -13,14 +13,15 @@ use skep_cluster::table_distribution::{RecentTables, TableDistributor, TableUpda
 use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_sim::StateSummary;
 use skep_units::{Now, Rng};
-use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat, NodeLoad, Stage};
-use skep_wire::seal::{PeerId, Stamp};
+use skep_wire::message::{Message, NodeBeat, NodeLoad, Stage};
+use skep_wire::seal::PeerId;
 use skep_wire::steer::service_hash;
 use skep_wire::table::{Table, TableVersion};
 
+use crate::body::Body;
 use crate::disk::Disk;
 use crate::guard::Guard;
-use crate::net::{Id, Release};
+use crate::net::Release;
 use crate::plan::{plan, service_address};
 use crate::scenario::Scenario;
 use crate::store::Client;
@@ -36,15 +37,6 @@ pub(crate) const COMPARE_ALL_MS: u64 = 1_500;
 pub(crate) const LEASE_MS: u64 = 2_000;
 pub(crate) const LEASE_PATIENCE_MS: u64 = LEASE_MS + 1_000;
 
-/// What travels.
-#[derive(Clone, Debug)]
-pub(crate) enum Said {
-    Dispatcher(Arc<DispatcherBeat>, Stamp),
-    Node(Arc<NodeBeat>, Stamp),
-    /// A table, whole or as a delta.
-    Table(Arc<Message>),
-}
-
 /// The table in a message, for a machine that runs `release` and knows these.
 pub(crate) fn table_in(
     message: &Message,
@@ -56,142 +48,6 @@ pub(crate) fn table_in(
         Message::TableDelta(_) if release == Release::WithoutDeltas => None,
         Message::TableDelta(delta) => recent.apply(delta),
         _ => None,
-    }
-}
-
-/// A machine's own clock: started anywhere, and a little fast or slow. It never goes back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    offset_ms: u64,
-    permille: u64,
-    /// For how long it has stood still.
-    stood_ms: u64,
-}
-
-impl Clock {
-    pub(crate) fn new(rng: &mut Rng) -> Self {
-        // More than it will ever stand still.
-        let offset_ms = (1 << 20) + rng.below(1 << 40);
-        Self { offset_ms, permille: 990 + rng.below(21), stood_ms: 0 }
-    }
-
-    pub(crate) fn at(&self, real_ms: u64) -> Now {
-        let own_ms = |real_ms: u64| real_ms * self.permille / 1_000;
-        Now(self.offset_ms + own_ms(real_ms) - own_ms(self.stood_ms))
-    }
-}
-
-/// Datagrams that wait for a process that does not run, at most; what comes then is lost.
-const INBOX_MAX: usize = 1_000;
-
-/// A datagram in the queue of a socket.
-#[derive(Clone, Debug)]
-pub(crate) struct Arrived {
-    /// When it came.
-    pub(crate) at: u64,
-    /// The same, by the clock of the machine.
-    pub(crate) now: Now,
-    pub(crate) from: Id,
-    pub(crate) said: Said,
-}
-
-/// What dispatchers and nodes have in common.
-#[derive(Clone, Debug)]
-pub(crate) struct Body {
-    pub(crate) name: Name,
-    pub(crate) peer: PeerId,
-    pub(crate) clock: Clock,
-    pub(crate) is_alive: bool,
-    /// Does not run until then.
-    pub(crate) paused_until: u64,
-    /// The machine does not run, either: nothing comes, and its clock stands still.
-    pub(crate) is_suspended: bool,
-    /// What came while it did not run.
-    inbox: VecDeque<Arrived>,
-    pub(crate) stamp: Stamp,
-    /// Counts starts, so that timers of an earlier life do nothing.
-    pub(crate) life: u64,
-    /// Since when it runs without a break.
-    pub(crate) runs_since: u64,
-    /// Since when it runs without a break that it could notice.
-    pub(crate) knows_since: u64,
-}
-
-impl Body {
-    pub(crate) fn new(name: &str, rng: &mut Rng) -> Self {
-        let name = Name::new(name).unwrap();
-        Self {
-            peer: name.peer(),
-            name,
-            clock: Clock::new(rng),
-            is_alive: true,
-            paused_until: 0,
-            is_suspended: false,
-            inbox: VecDeque::new(),
-            stamp: Stamp { incarnation: 1, sequence: 0 },
-            life: 1,
-            runs_since: 0,
-            knows_since: 0,
-        }
-    }
-
-    pub(crate) fn runs(&self, at: u64) -> bool {
-        self.is_alive && at >= self.paused_until
-    }
-
-    /// Does not run for so many milliseconds. False: it does not run anyway.
-    pub(crate) fn pause(&mut self, at: u64, ms: u64, is_suspended: bool) -> bool {
-        let runs = self.runs(at);
-        if runs {
-            self.paused_until = at + ms;
-            self.is_suspended = is_suspended;
-            self.clock.stood_ms += if is_suspended { ms } else { 0 };
-        }
-        runs
-    }
-
-    /// It runs again, maybe before its time: what came meanwhile.
-    pub(crate) fn wake(&mut self, at: u64) -> VecDeque<Arrived> {
-        let early_ms = self.paused_until.saturating_sub(at);
-        self.clock.stood_ms -= if self.is_suspended { early_ms } else { 0 };
-        self.paused_until = self.paused_until.min(at);
-        self.runs_since = at;
-        if !std::mem::take(&mut self.is_suspended) {
-            self.knows_since = at;
-        }
-        std::mem::take(&mut self.inbox)
-    }
-
-    /// The clock is ahead from now on.
-    pub(crate) fn leap(&mut self, ms: u64) {
-        self.clock.offset_ms += ms;
-    }
-
-    /// Something came, which is kept while it does not run.
-    pub(crate) fn keep(&mut self, at: u64, from: Id, said: Said) {
-        if !self.is_suspended && self.inbox.len() < INBOX_MAX {
-            let now = self.clock.at(at);
-            self.inbox.push_back(Arrived { at, now, from, said });
-        }
-    }
-
-    /// Since when it runs; that may be this very millisecond, before it has noticed.
-    pub(crate) fn woke_at(&self) -> u64 {
-        self.runs_since.max(self.paused_until)
-    }
-
-    pub(crate) fn next_stamp(&mut self) -> Stamp {
-        self.stamp.sequence += 1;
-        self.stamp
-    }
-
-    pub(crate) fn restart(&mut self, at: u64) {
-        self.is_alive = true;
-        (self.paused_until, self.is_suspended) = (0, false);
-        self.inbox.clear();
-        self.stamp = Stamp { incarnation: self.stamp.incarnation + 1, sequence: 0 };
-        self.life += 1;
-        (self.runs_since, self.knows_since) = (at, at);
     }
 }
 
@@ -349,12 +205,10 @@ impl Dispatcher {
         self.plan.nodes[node].is_open
     }
 
-    /// Wants the addresses as failover decides, and the table of the active dispatcher.
+    /// Wants the addresses as failover decides.
     pub(crate) fn want(&mut self, at: u64) {
         let now = self.body.clock.at(at);
         self.wants.follow(now, &self.failover);
-        let table = self.publisher.table();
-        self.wants.table = (table.version > TableVersion::default()).then(|| Arc::clone(table));
     }
 
     /// The next step for netguard, unless it executes one.
@@ -366,6 +220,8 @@ impl Dispatcher {
             self.looked_at = at;
             self.reconciler.found(&self.guard.look(at));
         }
+        let table = self.publisher.table();
+        self.wants.table = (table.version > TableVersion::default()).then(|| Arc::clone(table));
         self.reconciler.want(self.wants.clone());
         self.under_way = self.reconciler.next(self.body.clock.at(at));
         self.under_way.clone()

@@ -10,6 +10,7 @@
 //! `SKEP_SIM_NODES=n` to clusters of n nodes. `sim/examples/cluster_mutants.rs` lists bugs that seeds must find.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod body;
 mod check;
 mod disk;
 mod guard;

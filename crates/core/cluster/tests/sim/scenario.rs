@@ -43,8 +43,10 @@ pub(crate) enum Fault {
     Start(Id),
     /// Does not run for so many milliseconds.
     Pause(Id, u64),
-    /// The whole machine is suspended for so long: its clock stands still, and nothing reaches it.
+    /// The whole machine is suspended for so long: nothing reaches it.
     Suspend(Id, u64),
+    /// The same of a virtual machine, by its host: its clock stands still.
+    Freeze(Id, u64),
     /// A machine's clock leaps ahead by so many milliseconds.
     Leap(Id, u64),
     /// A machine restarts with another release.
@@ -268,7 +270,8 @@ impl Scenario {
         let id = rng.below(of as u64) as usize;
         let faults = &mut self.faults;
         match rng.below(7) {
-            0 | 1 => faults.push((at, Fault::Suspend(id, 1 + rng.below(self.faults_end_ms / 2)))),
+            0 => faults.push((at, Fault::Suspend(id, 1 + rng.below(self.faults_end_ms / 2)))),
+            1 => faults.push((at, Fault::Freeze(id, 1 + rng.below(self.faults_end_ms / 2)))),
             2 => faults.push((at, Fault::Leap(id, 1 + rng.below(20_000)))),
             3 => faults.extend([
                 (at, Fault::Upgrade(id, Release::WithoutDeltas)),

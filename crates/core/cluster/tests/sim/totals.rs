@@ -17,6 +17,7 @@ pub(crate) struct Totals {
     pub(crate) wholes: u64,
     pub(crate) tables_a_second_max: u64,
     pub(crate) lag_ms_max: u64,
+    pub(crate) ahead_ms_max: u64,
     pub(crate) vacancy_ms_max: u64,
     pub(crate) double_ms_max: u64,
     pub(crate) dead_ms_max: u64,
@@ -33,6 +34,7 @@ impl SeedTotals for Totals {
         self.wholes += other.wholes;
         self.tables_a_second_max = self.tables_a_second_max.max(other.tables_a_second_max);
         self.lag_ms_max = self.lag_ms_max.max(other.lag_ms_max);
+        self.ahead_ms_max = self.ahead_ms_max.max(other.ahead_ms_max);
         self.vacancy_ms_max = self.vacancy_ms_max.max(other.vacancy_ms_max);
         self.double_ms_max = self.double_ms_max.max(other.double_ms_max);
         self.dead_ms_max = self.dead_ms_max.max(other.dead_ms_max);
@@ -46,7 +48,8 @@ impl fmt::Display for Totals {
             "{} seeds, {} events, {} claims ({} of them takeovers), {} tables (sent {} times as \
              deltas, {} whole); at most: {} ms without an active dispatcher (and no store), {} ms \
              with two that reach each other, {} ms with a dead node in a table, {} tables in a \
-             second, {} ms until a node that is reached has a table",
+             second, {} ms until a node that is reached has a table, {} ms with one of a term that \
+             has ended unheard",
             self.seeds,
             self.events,
             self.claims,
@@ -59,6 +62,7 @@ impl fmt::Display for Totals {
             self.dead_ms_max,
             self.tables_a_second_max,
             self.lag_ms_max,
+            self.ahead_ms_max,
         )
     }
 }

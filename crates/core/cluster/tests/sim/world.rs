@@ -12,10 +12,11 @@ use skep_units::Rng;
 use skep_wire::message::{Message, NodeBeat, Stage};
 use skep_wire::seal::PeerId;
 
+use crate::body::{Arrived, Body, Said};
 use crate::check::Check;
 use crate::disk::DiskMode;
 use crate::guard::Mode;
-use crate::machine::{Arrived, Body, Dispatcher, NODE_INTERVAL_MS, Node, Said, table_in};
+use crate::machine::{Dispatcher, NODE_INTERVAL_MS, Node, table_in};
 use crate::net::{Id, Net, Release};
 use crate::scenario::{Fault, Scenario};
 use crate::store::{Etcd, Reply, SLOW_MS};
@@ -68,7 +69,11 @@ pub(crate) struct World {
     pub(crate) etcd: Etcd,
     rng: Rng,
     agenda: Agenda<Event>,
+    /// What dispatchers learn as soon as they run again.
+    waiting: Vec<(Id, Event)>,
     check: Check,
+    /// What promise a step for netguard broke.
+    broken: Option<String>,
     totals: Totals,
     tells: bool,
     changes: StateChanges,
@@ -92,6 +97,8 @@ impl World {
             etcd: Etcd::default(),
             rng,
             agenda: Agenda::default(),
+            waiting: Vec::new(),
+            broken: None,
             totals: Totals { seeds: 1, ..Totals::default() },
             tells,
             changes: StateChanges::default(),
@@ -113,6 +120,9 @@ impl World {
             self.totals.events += 1;
             self.happen(event)?;
             self.tell_changes();
+            if let Some(broken) = self.broken.take() {
+                return Err(format!("at {at} ms: {broken}"));
+            }
             if at == checked_at {
                 continue;
             }
@@ -213,25 +223,34 @@ impl World {
         let jitter_ms = self.rng.below(6);
         let next = dispatcher.failover.tick_ms() - 3 + jitter_ms;
         if dispatcher.body.runs(at) {
-            dispatcher.sync_flows(at);
-            let now = dispatcher.body.clock.at(at);
-            if self.scenario.churns_at(at) {
-                let node = self.rng.below(self.scenario.nodes as u64) as usize;
-                let (name, weight) = (&self.nodes[node].body.name, 1 + self.rng.below(9) as u32);
-                dispatcher.publisher.set_weight(name, weight);
-            }
-            dispatcher.publisher.tick(now);
-            dispatcher.failover.set_hindered(now, dispatcher.reconciler.is_hindered());
-            let mut outputs = dispatcher.observe_lease(at);
-            outputs.extend(dispatcher.failover.tick(now));
-            dispatcher.note_epoch(at);
-            self.carry_out(id, outputs)?;
-            self.publish(id);
-            self.hand_table_over(id);
-            self.dispatchers[id].want_announcement(at);
-            self.reconcile(id);
+            self.turn(id)?;
         }
         self.schedule(at + next, Event::Tick(id, life));
+        Ok(())
+    }
+
+    /// A tick of a dispatcher's event loop.
+    fn turn(&mut self, id: Id) -> Result<(), String> {
+        let at = self.at;
+        let dispatcher = &mut self.dispatchers[id];
+        dispatcher.sync_flows(at);
+        let now = dispatcher.body.clock.at(at);
+        if self.scenario.churns_at(at) {
+            let node = self.rng.below(self.scenario.nodes as u64) as usize;
+            let (name, weight) = (&self.nodes[node].body.name, 1 + self.rng.below(9) as u32);
+            dispatcher.publisher.set_weight(name, weight);
+        }
+        dispatcher.publisher.tick(now);
+        dispatcher.failover.set_hindered(now, dispatcher.reconciler.is_hindered());
+        let mut outputs = dispatcher.observe_lease(at);
+        outputs.extend(dispatcher.failover.tick(now));
+        dispatcher.note_epoch(at);
+        self.carry_out(id, outputs)?;
+        self.publish(id);
+        self.hand_table_over(id);
+        self.dispatchers[id].want(at);
+        self.dispatchers[id].want_announcement(at);
+        self.reconcile(id);
         Ok(())
     }
 
@@ -272,6 +291,7 @@ impl World {
                     self.check = check;
                     checked.map_err(|broken| format!("at {} ms: {broken}", self.at))?;
                     self.dispatchers[id].begin_term(epoch);
+                    self.dispatchers[id].want(self.at);
                 }
                 FailoverAction::StepDown { why } => {
                     if matches!(why, StepDownReason::Lease { .. }) {
@@ -281,6 +301,7 @@ impl World {
                     }
                     self.dispatchers[id].step_down();
                     self.hand_table_over(id);
+                    self.dispatchers[id].want(self.at);
                 }
                 FailoverAction::Log(note) => self.tell(format_args!("d{id}: {note}")),
                 FailoverAction::Announce => {
@@ -294,18 +315,20 @@ impl World {
         Ok(())
     }
 
-    /// Lets netguard execute the next step, if any is due.
+    /// Lets netguard execute the next step, if any is due by what is wanted: as the executor does, on
+    /// a thread of its own.
     fn reconcile(&mut self, id: Id) {
         let dispatcher = &mut self.dispatchers[id];
-        dispatcher.want(self.at);
         let Some(step) = dispatcher.next_step(self.at) else { return };
+        self.broken = self.check.ordered(self, id, &step).err().or_else(|| self.broken.take());
+        let dispatcher = &mut self.dispatchers[id];
         let life = dispatcher.body.life;
         let due = dispatcher.guard.done_at(self.at, &mut self.rng);
         self.schedule(due, Event::Executed { id, life, step });
     }
 
     fn executed(&mut self, id: Id, life: u64, step: Step) -> Result<(), String> {
-        if self.dispatchers[id].body.is_suspended {
+        if self.dispatchers[id].body.is_suspended() {
             self.dispatchers[id].held_up.push((life, step));
             return Ok(());
         }
@@ -324,8 +347,7 @@ impl World {
             return;
         }
         if !dispatcher.body.runs(at) {
-            let until = dispatcher.body.paused_until;
-            return self.schedule(until, Event::Answered { id, life, step, result });
+            return self.waiting.push((id, Event::Answered { id, life, step, result }));
         }
         dispatcher.under_way = None;
         dispatcher.reconciler.done(dispatcher.body.clock.at(at), &step, result);
@@ -357,9 +379,7 @@ impl World {
             return;
         }
         if !dispatcher.body.runs(at) {
-            let until = dispatcher.body.paused_until;
-            self.schedule(until, Event::Persisted { id, life, last, is_failure });
-            return;
+            return self.waiting.push((id, Event::Persisted { id, life, last, is_failure }));
         }
         (dispatcher.fails_to_persist, dispatcher.persists_since) = (is_failure, None);
         if is_failure {
@@ -376,6 +396,8 @@ impl World {
         if beat.stage == Stage::Active {
             dispatcher.said_active_at = self.at;
         }
+        self.broken = self.check.tells(self, id, &beat).err().or_else(|| self.broken.take());
+        let dispatcher = &mut self.dispatchers[id];
         let said = Said::Dispatcher(Arc::new(beat), dispatcher.body.next_stamp());
         for to in 0..self.dispatchers.len() + self.nodes.len() {
             if to != id {
@@ -495,24 +517,37 @@ impl World {
         Ok(())
     }
 
-    /// Runs again after a pause: its timers may be first, or its inbox.
+    /// Runs again after a pause. Its executor may be first, its tick, or a datagram that waited; its
+    /// tick is the second.
     fn wake(&mut self, id: Id) -> Result<(), String> {
         let at = self.at;
-        if self.body(id).runs(at) { self.wake_up(id) } else { Ok(()) }
+        if self.body(id).is_to_wake(at) { self.wake_up(id) } else { Ok(()) }
     }
 
     fn wake_up(&mut self, id: Id) -> Result<(), String> {
         let at = self.at;
-        let inbox = self.body(id).wake(at);
+        let mut inbox = self.body(id).wake(at);
+        for (of, event) in std::mem::take(&mut self.waiting) {
+            match of == id {
+                true => self.schedule(at, event),
+                false => self.waiting.push((of, event)),
+            }
+        }
         if let Some(dispatcher) = self.dispatchers.get_mut(id) {
             for (life, step) in std::mem::take(&mut dispatcher.held_up) {
                 self.schedule(at, Event::Executed { id, life, step });
             }
         }
-        if self.rng.below(2) == 0 && id < self.scenario.dispatchers {
-            let now = self.dispatchers[id].body.clock.at(at);
-            let outputs = self.dispatchers[id].failover.tick(now);
-            self.carry_out(id, outputs)?;
+        if id < self.scenario.dispatchers {
+            let first = self.rng.below(3);
+            if first == 0 {
+                self.reconcile(id);
+            } else if first == 1
+                && let Some(arrived) = inbox.pop_front()
+            {
+                self.hear(id, arrived)?;
+            }
+            self.turn(id)?;
         }
         for arrived in inbox {
             self.hear(id, arrived)?;

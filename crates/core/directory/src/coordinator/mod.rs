@@ -172,11 +172,8 @@ pub struct Coordinator {
     epoch: u64,
     /// Whether all nodes have sent their inventory, or had time to.
     is_settled: bool,
-    /// When those are no longer waited for that have not; known from the first
-    /// moment on.
-    settles_at: Option<Now>,
-    /// Until when nodes that have not linked yet may have files; known from the first moment on.
-    awaits_until: Option<Now>,
+    /// The first moment of which it knows.
+    started_at: Option<Now>,
     members: Members,
     /// Counts the changes of the list of members, and of what stands beside it in a `Welcome`.
     changes: u64,
@@ -198,8 +195,7 @@ impl Coordinator {
             is_active: false,
             epoch: 0,
             is_settled: settings.nodes == 0,
-            settles_at: None,
-            awaits_until: None,
+            started_at: None,
             members: Members::default(),
             changes: 0,
             directory: Directory::new(settings.holdings_max),
@@ -389,15 +385,16 @@ impl Coordinator {
 
     /// A coordinator that has just started has an empty directory, and all nodes send their
     /// inventories, some later than others.
-    fn settle(&mut self, now: Now) {
-        let settles_at = *self.settles_at.get_or_insert(now.plus_ms(SETTLE_MS));
-        self.awaits_until.get_or_insert(now.plus_ms(self.settings.lost_node_ms));
+    /// Returns for how long it has run, in milliseconds.
+    fn settle(&mut self, now: Now) -> u64 {
+        let runs_ms = now.since_ms(*self.started_at.get_or_insert(now));
         let complete = self.members.iter().filter(|member| member.is_complete).count();
-        if !self.is_settled && (complete >= self.settings.nodes || now >= settles_at) {
+        if !self.is_settled && (complete >= self.settings.nodes || runs_ms >= SETTLE_MS) {
             self.is_settled = true;
             self.changes += 1;
             self.welcome_all();
         }
+        runs_ms
     }
 
     fn welcome_all(&mut self) {
@@ -488,9 +485,7 @@ impl Coordinator {
 
     /// Whether it has just started, and nodes may have files that have not linked since.
     fn awaits_nodes(&mut self, now: Now) -> bool {
-        self.settle(now);
-        let is_over = self.awaits_until.is_some_and(|until| now >= until);
-        !is_over && self.files.nodes() < self.settings.nodes
+        self.settle(now) < self.settings.lost_node_ms && self.files.nodes() < self.settings.nodes
     }
 
     fn choose_holders(&mut self, name: &SegmentName) -> Vec<MemberId> {

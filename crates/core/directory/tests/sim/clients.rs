@@ -21,8 +21,8 @@ pub(crate) struct Client {
     object: usize,
     index: usize,
     since: u64,
-    /// When its reply began, and what it is of.
-    began: Option<(u64, Part)>,
+    /// When its reply began, by time and by number of the event, and what it is of.
+    began: Option<(u64, u64, Part)>,
 }
 
 /// What a node knows of an object.
@@ -97,7 +97,8 @@ impl World {
         };
         let part = self.origin.part(object, index, head.version);
         let name = self.origin.name(part, head.purged);
-        self.clients.get_mut(&client).expect("waits").began = Some((self.at, part));
+        self.clients.get_mut(&client).expect("waits").began =
+            Some((self.at, self.totals.events, part));
         self.serve(client, node, name);
     }
 
@@ -118,8 +119,8 @@ impl World {
         assert!(ms <= WAIT_MS_MAX, "client {client} of n{node} waited {ms} ms");
         let Some(chunks) = chunks else { return self.totals.failed += 1 };
         self.totals.served += 1;
-        let (began_at, part) = began.expect("a reply has begun");
-        let got_since = self.purging.promised(node, &self.origin.objects[object], began_at);
+        let (began_at, began, part) = began.expect("a reply has begun");
+        let got_since = self.purging.promised(node, &self.origin.objects[object], began);
         let fresh_since = began_at.saturating_sub(MAX_AGE_MS);
         let verified = self.origin.verify(part, chunks, fresh_since, got_since);
         verified.unwrap_or_else(|wrong| panic!("client {client} of n{node}: {wrong}"));

@@ -17,7 +17,8 @@ const EPOCH_MS: u64 = 1_000_000;
 #[derive(Default)]
 pub(crate) struct Purging {
     commands: Vec<Command>,
-    /// By node: since when it must not serve what a command has purged.
+    /// By node: since which event it must not serve what a command has purged. Some replies begin in
+    /// the same millisecond, but before it.
     promises: Vec<Vec<(u64, usize)>>,
 }
 
@@ -37,10 +38,10 @@ impl Purging {
         Self { commands: Vec::new(), promises: vec![Vec::new(); nodes] }
     }
 
-    /// A reply of `object` that a node begins at `at` has bytes that were there then or
-    /// later.
-    pub(crate) fn promised(&self, node: usize, object: &Object, at: u64) -> u64 {
-        let bound = self.promises[node].iter().filter(|(since, _)| *since <= at);
+    /// A reply of `object` that a node begins with the event of this number has bytes that were there
+    /// at this time or later.
+    pub(crate) fn promised(&self, node: usize, object: &Object, event: u64) -> u64 {
+        let bound = self.promises[node].iter().filter(|(since, _)| *since < event);
         let commands = bound.map(|(_, command)| &self.commands[*command]);
         commands.filter(|it| object.is_hit(&it.what)).map(|it| it.at).max().unwrap_or(0)
     }
@@ -173,7 +174,7 @@ impl World {
                 let is_it = |node: &usize| name_of(*node) == name;
                 let node = (0..self.nodes.len()).find(is_it).expect("a node");
                 if self.purging.commands[command].lives[node] == self.nodes[node].life {
-                    self.purging.promises[node].push((self.at, command));
+                    self.purging.promises[node].push((self.totals.events, command));
                 }
             }
         }
@@ -226,6 +227,7 @@ impl World {
     /// A node has been away, and is welcome again.
     pub(crate) fn is_bound(&mut self, node: usize, conn: u64) {
         let owed = std::mem::take(&mut self.conns.get_mut(&conn).expect("a link").owed);
-        self.purging.promises[node].extend(owed.into_iter().map(|it| (self.at, it)));
+        let event = self.totals.events;
+        self.purging.promises[node].extend(owed.into_iter().map(|it| (event, it)));
     }
 }

@@ -13,6 +13,13 @@ const DEAD_MS_MAX: u64 = 1_000;
 const LAG_MS_MAX: u64 = 600;
 /// How much less than the truth a node may say, if its clock is slow.
 const REPORT_SLACK_MS: u64 = 10;
+/// How long a node may have a later table than the only active dispatcher, which it reaches, if no
+/// datagram is lost: until that one hears of it, has waited whether somebody else is active, has got
+/// the next epoch from its disk, and made a table.
+const AHEAD_MS_MAX: u64 = 500;
+/// How long it may do so after its clock stood still: as long as it takes who is silent for alive, at
+/// the slowest clock.
+const HIDES_MS_MAX: u64 = 180;
 /// How long a node must have been heard to be taken for alive: more than the silence of a dead one.
 const HEARD_MS_MIN: u64 = 700;
 
@@ -48,6 +55,39 @@ impl Check {
         Ok(())
     }
 
+    /// Nodes do not steer for long by the table of a term that has ended unheard.
+    pub(super) fn aheads(&mut self, world: &World) -> Result<(), String> {
+        let mut active = world.dispatchers.iter().enumerate().filter(|(_, it)| it.is_active);
+        let (only, others) = (active.next(), active.next());
+        for (n, node) in world.nodes.iter().enumerate() {
+            let id = world.dispatchers.len() + n;
+            let is_ahead = |(d, it): (Id, &Dispatcher)| {
+                let is_reached = world.net.joins(d, id);
+                let is_able = is_active(world, it) && it.may_claim_since.is_some();
+                let is_calm = world.net.loss_percent == 0 && node.body.runs(world.at);
+                let is_later = node.version() > it.publisher.table().version;
+                (is_reached && is_able && is_calm && is_later).then_some(d)
+            };
+            let of = only.filter(|_| others.is_none()).and_then(is_ahead);
+            let Some(d) = of else {
+                self.ahead.remove(&n);
+                continue;
+            };
+            let (of, since) = *self.ahead.entry(n).or_insert((d, world.at));
+            let body = &world.dispatchers[d].body;
+            let may_claim_since = world.dispatchers[d].may_claim_since.unwrap_or(world.at);
+            let runs_since = body.woke_at().max(node.body.woke_at()).max(may_claim_since);
+            let ms = world.at - since.max(runs_since);
+            self.most.ahead_ms_max = self.most.ahead_ms_max.max(ms);
+            if of != d {
+                self.ahead.insert(n, (d, world.at));
+            } else if ms > AHEAD_MS_MAX {
+                return Err(format!("{} has a later table than d{d} for {ms} ms", node.body.name));
+            }
+        }
+        Ok(())
+    }
+
     /// A dead node is out of the table of whoever is active and hears any other.
     pub(super) fn dead_nodes(&mut self, world: &World) -> Result<(), String> {
         for node in &world.nodes {
@@ -78,8 +118,8 @@ impl Check {
         Ok(())
     }
 
-    /// A node says of no dispatcher that it heard it later than that one spoke, unless its clock stood
-    /// still meanwhile.
+    /// A node says of no dispatcher that it heard it later than that one spoke, but for a moment after
+    /// its clock stood still.
     pub(crate) fn reports(world: &World, id: Id, beat: &NodeBeat) -> Result<(), String> {
         let Some(hears) = beat.hears else { return Ok(()) };
         let body = &world.nodes[id - world.dispatchers.len()].body;
@@ -87,11 +127,12 @@ impl Check {
         let Some(dispatcher) = world.dispatchers.iter().find(is_of) else { return Ok(()) };
         let told_ms = u64::from(hears.ago_ms) + world.net.delay_ms_max + REPORT_SLACK_MS;
         let silent_ms = world.at - dispatcher.said_active_at;
-        let stood_still = body.runs_since > body.knows_since && world.at - body.runs_since < 1_000;
-        if silent_ms > told_ms && !stood_still {
+        let may_hide = body.stood_until.is_some_and(|until| world.at - until < HIDES_MS_MAX);
+        if silent_ms > told_ms && !may_hide {
             return Err(format!(
-                "{} says that it heard {} {} ms ago, which has said nothing for {silent_ms} ms",
-                body.name, dispatcher.body.name, hears.ago_ms
+                "{} says that it heard {} {} ms ago, which has said nothing for {silent_ms} ms; it runs \
+                 since {}, and its clock stood still until {:?}",
+                body.name, dispatcher.body.name, hears.ago_ms, body.runs_since, body.stood_until
             ));
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! What befalls the machines of a world, and their mending.
 
+use crate::body::Pause;
 use crate::disk::FileLoss;
 
 use super::*;
@@ -11,8 +12,9 @@ impl World {
         match fault {
             Fault::Crash(id) => self.crash(*id),
             Fault::Start(id) => return self.restart(*id),
-            Fault::Pause(id, ms) => self.pause(*id, *ms, false),
-            Fault::Suspend(id, ms) => self.pause(*id, *ms, true),
+            Fault::Pause(id, ms) => self.pause(*id, *ms, Pause::Process),
+            Fault::Suspend(id, ms) => self.pause(*id, *ms, Pause::Machine),
+            Fault::Freeze(id, ms) => self.pause(*id, *ms, Pause::VirtualMachine),
             Fault::Leap(id, ms) => self.body(*id).leap(*ms),
             Fault::Upgrade(id, release) => return self.upgrade(*id, *release),
             Fault::Leave(id) => self.nodes[id - self.scenario.dispatchers].is_leaving = true,
@@ -41,9 +43,9 @@ impl World {
         Ok(())
     }
 
-    fn pause(&mut self, id: Id, ms: u64, is_suspended: bool) {
+    fn pause(&mut self, id: Id, ms: u64, pause: Pause) {
         let at = self.at;
-        if self.body(id).pause(at, ms, is_suspended) {
+        if self.body(id).pause(at, ms, pause) {
             self.schedule(at + ms, Event::Wake(id));
         }
     }

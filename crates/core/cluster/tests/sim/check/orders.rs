@@ -1,0 +1,65 @@
+//! What netguards and other machines are told.
+
+use skep_cluster::reconciler::Step;
+use skep_wire::message::DispatcherBeat;
+
+use super::*;
+
+/// Age of what was wanted before a pause, after which it counts no more, in milliseconds; with clocks
+/// that are slow.
+const STALE_MS: u64 = 1_020;
+/// How soon after a pause it must not be told yet: less than two heartbeats, at the fastest clock.
+const LISTENS_MS: u64 = 90;
+/// How long another one must have been active and running, so that its heartbeats came.
+const HEARD_MS: u64 = 300;
+
+impl Check {
+    /// A dispatcher says of no other that it heard it later than the last of its heartbeats came,
+    /// whatever came after that one and was sent before, unless its clock stood still meanwhile.
+    pub(crate) fn tells(&self, world: &World, id: Id, beat: &DispatcherBeat) -> Result<(), String> {
+        let Some(hears) = beat.hears else { return Ok(()) };
+        let body = &world.dispatchers[id].body;
+        let is_it = |it: &Dispatcher| it.body.peer == hears.dispatcher;
+        let other = world.dispatchers.iter().position(is_it).ok_or("hears a stranger")?;
+        let Some(heard_at) = self.heard[id][other].active_at else {
+            return Err(format!("d{id} says that d{other} is active, and it has said otherwise"));
+        };
+        // Its clock may be slow.
+        let told_ms = u64::from(hears.ago_ms) * 102 / 100 + 3;
+        let stood_still = body.stood_until.is_some_and(|until| until > heard_at);
+        let silent_ms = world.at - heard_at;
+        if silent_ms > told_ms && !stood_still {
+            return Err(format!(
+                "d{id} says that it heard d{other} {} ms ago, which was {silent_ms} ms ago",
+                hears.ago_ms
+            ));
+        }
+        Ok(())
+    }
+
+    /// A dispatcher that was paused takes the addresses, or says that it has them, only after it has
+    /// listened for others, if another one has been active meanwhile.
+    pub(crate) fn ordered(&self, world: &World, id: Id, step: &Step) -> Result<(), String> {
+        let body = &world.dispatchers[id].body;
+        let takes = matches!(step, Step::Claim | Step::Announce);
+        let was_paused = body.paused_ms >= STALE_MS && body.knows_since == body.runs_since;
+        let is_just_back = was_paused && world.at - body.runs_since < LISTENS_MS;
+        if !takes || !is_just_back || world.net.loss_percent > 0 || world.scenario.preempt {
+            return Ok(());
+        }
+        let others = world.dispatchers.iter().enumerate().filter(|(other, _)| *other != id);
+        let has_taken_over = |(other, dispatcher): &(Id, &Dispatcher)| {
+            let since = self.active_since[*other].max(dispatcher.body.woke_at());
+            is_active(world, dispatcher)
+                && world.at - since >= HEARD_MS
+                && world.net.joins(*other, id)
+        };
+        match others.clone().find(has_taken_over) {
+            Some((other, _)) => Err(format!(
+                "d{id} orders {step:?} as it runs again after {} ms, and d{other} is active",
+                body.paused_ms
+            )),
+            None => Ok(()),
+        }
+    }
+}
