@@ -363,7 +363,7 @@ mod tests {
         let cell = Cell { date: String::new(), rounds: 3, seconds: 1, rows };
         let cells = [("files-1k".to_owned(), cell)].into();
         let told = pairs(&Results { cells, ..Results::default() });
-        assert_eq!(told, "files-1k: 0.900 x (0.500 to 1.000), 3.00 us to 4.00 us\n");
+        assert_eq!(told, "files-1k, us: 0.900 x (0.500 to 1.000), 3.00 to 4.00\n");
     }
 
     #[test]
