@@ -36,12 +36,13 @@ pub(crate) struct PoolBackend {
 }
 
 impl PoolBackend {
-    /// The pool that `backend` names, out of `pools`; `lines` are the fields that responses of the
-    /// route get. `None`: it names none.
+    /// The pool that `backend` names, out of `pools`; `response_headers` and `vary_line` are the fields
+    /// that responses of the route get. `None`: it names none.
     pub(crate) fn new(
         backend: &BackendConfig,
         pools: &PoolMap,
         response_headers: &[&(String, String)],
+        vary_line: &[u8],
     ) -> Option<Self> {
         let Pool { group, trusts_claims, session_cookie, .. } =
             pools.get(backend.pool.as_ref()?)?.clone();
@@ -69,7 +70,7 @@ impl PoolBackend {
                 &forward.response_headers_removed,
                 response_headers.iter().map(|(name, _)| name).collect(),
             ),
-            response_lines: [&*lines(response_headers.iter().copied()), CACHE_STATUS]
+            response_lines: [&*lines(response_headers.iter().copied()), vary_line, CACHE_STATUS]
                 .concat()
                 .into(),
             strip_prefix: prefix(&forward.strip_prefix),
@@ -154,7 +155,7 @@ mod tests {
         let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
         let pools = Pools::new(1, None).prepare(&config).unwrap();
         let backend = &config.sites[0].routes[0].backend;
-        PoolBackend::new(backend, &pools, &[]).unwrap()
+        PoolBackend::new(backend, &pools, &[], b"").unwrap()
     }
 
     #[test]

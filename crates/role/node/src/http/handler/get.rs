@@ -28,6 +28,7 @@ impl SlowRequest<'_> {
             Backend::Folder(folder) => self.get_file(request, exchange, folder, path).await,
             Backend::Pool(pool) => self.pass_to_pool(request, exchange, pool, path).await,
             Backend::Origin(origin) => self.get_of_origin(request, exchange, origin, path).await,
+            Backend::Reply(reply) => self.reply(request, exchange, reply, path).await,
         }
     }
 }
