@@ -22,6 +22,7 @@ mod ranges_conditions;
 mod rewritten;
 mod room;
 mod route_conditions;
+mod route_limits;
 mod routes;
 mod signals;
 mod sites;

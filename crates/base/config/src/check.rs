@@ -75,6 +75,7 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["site"], pools::what_is_no_file_goes_to_the_pool),
     (&["site"], pools::prefixes_are_there),
     (&["site"], pools::written_fields_are_not_set),
+    (&["site", "limits.body_bytes_max"], pools::routes_keep_to_the_limit_of_bodies),
     (&["site.reply", "site.route.reply"], sites::replies_are_whole),
     (&["site.route.path", "site.route.reply"], sites::replies_lead_somewhere),
     (

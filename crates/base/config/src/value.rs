@@ -336,7 +336,7 @@ macro_rules! optional_fields {
     )+};
 }
 
-optional_fields!(String, PathBuf, u16);
+optional_fields!(String, PathBuf, u16, u64);
 
 impl Field for SocketAddr {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {

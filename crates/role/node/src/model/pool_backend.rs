@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use skep_config::BackendConfig;
 use skep_http::{Fields, Method, cookie, encode};
-use skep_proxy::Group;
+use skep_proxy::{Group, OwnTimes};
 
 use crate::model::pools::{Pool, PoolMap};
 
@@ -21,6 +21,9 @@ pub(crate) struct PoolBackend {
     /// Field Host; `None`: the client's.
     pub(crate) host: Option<Box<[u8]>>,
     pub(crate) upgrade: bool,
+    pub(crate) body_bytes_max: Option<u64>,
+    pub(crate) upload_timeout_ms: Option<u64>,
+    pub(crate) times: OwnTimes,
     request_without: Vec<String>,
     request_lines: Box<[u8]>,
     /// Name of the cookie that is ours, not the servers'.
@@ -60,6 +63,12 @@ impl PoolBackend {
             trusts_claims,
             host: forward.host.as_ref().map(|host| host.as_bytes().into()),
             upgrade: forward.upgrade,
+            body_bytes_max: forward.body_bytes_max,
+            upload_timeout_ms: forward.upload_timeout_ms,
+            times: OwnTimes {
+                response_timeout_ms: forward.response_timeout_ms,
+                stall_timeout_ms: forward.stall_timeout_ms,
+            },
             request_without: names(
                 &forward.request_headers_removed,
                 set.clone().map(|(name, _)| name).collect(),
