@@ -42,8 +42,15 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
 /// Sites that the serving user cannot read.
 pub(crate) fn check_sites(config: &Config, roles: &Roles) -> Result<(), Box<Closed>> {
     let backends = config.backends().filter(|_| roles.node.is_some());
-    let mut roots = backends.filter_map(|backend| backend.root.as_deref());
-    roots.try_for_each(|root| access::check("the site's folder", root, Need::Enter))
+    for backend in backends {
+        if let Some(root) = &backend.root {
+            access::check("the site's folder", root, Need::Enter)?;
+        }
+        if let Some(file) = &backend.reply.file {
+            access::check("the file of a fixed reply", file, Need::Read)?;
+        }
+    }
+    Ok(())
 }
 
 /// Errors that would otherwise occur later, or at the first reload, fail the start.

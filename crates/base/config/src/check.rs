@@ -40,12 +40,14 @@ const SOURCES: &[&str] = &[
     "site.root",
     "site.origins",
     "site.pool",
+    "site.reply",
     "site.content",
     "site.listing",
     "site.spa_fallback",
     "site.route.root",
     "site.route.origins",
     "site.route.pool",
+    "site.route.reply",
     "site.route.content",
     "site.route.listing",
     "site.route.spa_fallback",
@@ -54,7 +56,7 @@ const SOURCES: &[&str] = &[
 /// The settings or tables that a check looks at, and the check.
 const CHECKS: &[(&[&str], Check)] = &[
     (&["node.name"], nodes_exist),
-    (&["site.root", "site.origins", "site.pool"], sites::sites_exist),
+    (&["site.root", "site.origins", "site.pool", "site.reply"], sites::sites_exist),
     (SOURCES, sites::backends_have_one_source),
     (SOURCES, sites::origins_have_no_files),
     (&["site"], sites::folders_are_not_fetched),
@@ -73,7 +75,13 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["site"], pools::what_is_no_file_goes_to_the_pool),
     (&["site"], pools::prefixes_are_there),
     (&["site"], pools::written_fields_are_not_set),
-    (&["site.route.path"], sites::routes_can_be_reached),
+    (&["site", "limits.body_bytes_max"], pools::routes_keep_to_the_limit_of_bodies),
+    (&["site.reply", "site.route.reply"], sites::replies_are_whole),
+    (&["site.route.path", "site.route.reply"], sites::replies_lead_somewhere),
+    (
+        &["site.route.path", "site.route.methods", "site.route.match_headers"],
+        sites::routes_can_be_reached,
+    ),
     (
         &["site.route.path", "site.spa_fallback", "site.route.spa_fallback"],
         sites::fallbacks_are_in_their_route,

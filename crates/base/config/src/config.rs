@@ -67,7 +67,9 @@ impl Config {
         let resolve = |path: &mut PathBuf| *path = folder.join(&path);
         resolve(&mut self.state_dir);
         resolve(&mut self.direct.guard_dir);
-        self.backends_mut().filter_map(|backend| backend.root.as_mut()).for_each(resolve);
+        for BackendConfig { root, reply, .. } in self.backends_mut() {
+            root.iter_mut().chain(&mut reply.file).for_each(resolve);
+        }
         if let AccessLogTarget::File(path) = &mut self.log.access {
             resolve(path);
         }

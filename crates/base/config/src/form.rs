@@ -26,6 +26,8 @@ impl Form {
             Self::Authority => return authority(text),
             Self::HostPattern => return host_pattern(text),
             Self::FieldValue => field_value(text)?,
+            Self::FieldPattern => field_pattern(text)?,
+            Self::Prose => prose(text)?,
             Self::Network => network(text)?,
             Self::OriginUrl => origin_url(text)?,
             Self::Method => method(text)?,
@@ -47,6 +49,10 @@ impl Form {
             Self::Authority => "a host and port such as \"www1.example.org:8080\"",
             Self::HostPattern => "a host name such as \"example.org\" or \"*.example.org\"",
             Self::FieldValue => "the value of a header field",
+            Self::FieldPattern => {
+                "the value of a header field, the beginning of one and `*`, or `*`"
+            }
+            Self::Prose => "a text",
             Self::AccessLog => "\"off\", \"-\" or a path",
             Self::Method => "a method such as \"POST\"",
             Self::FieldName => "the name of a header field",
@@ -73,6 +79,11 @@ fn name(text: &str) -> FormResult {
 
 fn no_control(text: &str) -> FormResult {
     require(!text.chars().any(char::is_control), "no control characters")
+}
+
+fn prose(text: &str) -> FormResult {
+    let is_line = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
+    require(text.chars().all(is_line), "no control characters but line ends and tabs")
 }
 
 fn file_name(text: &str) -> FormResult {
@@ -232,6 +243,19 @@ fn field_value(text: &str) -> FormResult {
     require(text.trim() == text, "without spaces at its ends")
 }
 
+fn field_pattern(text: &str) -> FormResult {
+    let literal = text.strip_suffix('*').unwrap_or(text);
+    require(!literal.contains('*'), "`*` can only be its end")?;
+    field_value(if literal.is_empty() { text } else { literal.trim_end() })
+}
+
+/// The name of any field (RFC 9110 section 5.6.2), or a hint.
+pub(crate) fn any_field_name(text: &str) -> FormResult {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let fits = !text.is_empty() && text.len() <= STRING_BYTES_MAX && text.bytes().all(token);
+    require(fits, "names of header fields are letters, digits and `-`")
+}
+
 /// A field name that a site may add (RFC 9110 section 5.6.2), or a hint. What
 /// frames a message belongs to the server alone.
 pub(crate) fn field_name(text: &str) -> FormResult {
@@ -245,9 +269,7 @@ pub(crate) fn field_name(text: &str) -> FormResult {
         "transfer-encoding",
         "upgrade",
     ];
-    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    let fits = !text.is_empty() && text.len() <= STRING_BYTES_MAX && text.bytes().all(token);
-    require(fits, "names of header fields are letters, digits and `-`")?;
+    any_field_name(text)?;
     let ours = OURS.iter().any(|name| name.eq_ignore_ascii_case(text));
     require(!ours, "the server sets this field itself")
 }

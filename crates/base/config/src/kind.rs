@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 
 use serde::Serialize;
+use skep_units::GIB;
 
 use crate::number::{self, Unit};
 
@@ -44,6 +45,9 @@ pub enum Kind {
     ServerAddress,
     /// A table: name of a header field = its value.
     Headers,
+    /// A table: name of a header field = the value that it has, the beginning of one and `*`, or
+    /// `*`.
+    FieldPatterns,
     /// A table: name of a parameter = its value.
     Params,
     /// A table: HTTP status (4xx or 5xx) = URL path of the page.
@@ -73,6 +77,10 @@ pub enum Form {
     HostPattern,
     /// Value of a header field.
     FieldValue,
+    /// Value of a header field; a `*` at its end stands for any rest.
+    FieldPattern,
+    /// Any text.
+    Prose,
     /// `"off"`, `"-"` (standard output) or a path.
     AccessLog,
     /// `IP` or `IP/BITS`.
@@ -87,6 +95,8 @@ pub enum Form {
 
 pub(crate) const MINUTE_MS: u64 = 60_000;
 pub(crate) const HOUR_MS: u64 = 60 * MINUTE_MS;
+pub(crate) const DAY_MS: u64 = 24 * HOUR_MS;
+pub(crate) const TIB: u64 = 1024 * GIB;
 
 /// A count within `limits`.
 pub(crate) const fn count(limits: RangeInclusive<u64>) -> Kind {
@@ -129,6 +139,9 @@ impl Kind {
             Self::ServerAddress => "an address \"IP:PORT\" or \"unix:/PATH\"".into(),
             Self::Params => "a table of parameters, NAME = \"value\"".into(),
             Self::Headers => "a table of header fields, name = \"value\"".into(),
+            Self::FieldPatterns => {
+                "a table of header fields, name = \"value\", \"beginning*\" or \"*\"".into()
+            }
             Self::ErrorPages => "a table of pages, \"status\" = \"/path\"".into(),
         }
     }

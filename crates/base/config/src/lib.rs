@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod clients;
 mod config;
 mod error;
 mod form;
@@ -28,6 +29,7 @@ mod pools;
 mod raw;
 mod read;
 mod reference;
+mod replies;
 mod schema;
 mod section;
 mod settings;
@@ -36,6 +38,7 @@ mod value;
 mod words;
 mod write;
 
+pub use clients::{LimitsConfig, TimeoutsConfig};
 pub use config::changes_needing_restart;
 pub use error::{ConfigError, ConfigErrors, ErrorKind};
 pub use gateways::{AjpConfig, FcgiConfig};
@@ -43,11 +46,12 @@ pub use kind::{Form, Kind};
 pub use number::{Unit, parse_duration_ms, parse_size};
 pub use pools::{ForwardConfig, PoolConfig, PoolHealthConfig, ServerConfig};
 pub use reference::{reference_markdown, settings_help};
+pub use replies::ReplyConfig;
 pub use schema::{
     AGENT_PORT, AdminConfig, AgentConfig, BackendConfig, CacheConfig, Config, DirectConfig,
-    DispatcherConfig, EtcdConfig, FetchConfig, HealthConfig, LimitsConfig, LogConfig,
-    MachineConfig, MetricsConfig, NodeConfig, RedirectConfig, RouteConfig, ServiceConfig,
-    SiteConfig, TimeoutsConfig, setting, settings, tables,
+    DispatcherConfig, EtcdConfig, FetchConfig, HealthConfig, LogConfig, MachineConfig,
+    MetricsConfig, NodeConfig, RedirectConfig, RouteConfig, ServiceConfig, SiteConfig, setting,
+    settings, tables,
 };
 pub use section::{Setting, TableDoc};
 pub use words::{

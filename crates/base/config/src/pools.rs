@@ -3,7 +3,7 @@
 use skep_units::{ServerAddress, WEIGHT_MAX};
 
 use crate::gateways::{AjpConfig, FcgiConfig};
-use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, count, ms, number, word};
+use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
 use crate::number::Unit;
 use crate::section::Row;
 use crate::table::table;
@@ -159,6 +159,16 @@ table! {
         response_headers_removed: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;
         /// Whether connections may be upgraded, to WebSockets for instance; never to h2c.
         upgrade: bool = true => Kind::Switch, live;
+        /// Body of a request, at most that of `limits`; unset, it is that. Over it: 413.
+        body_bytes_max: Option<u64> = None => bytes(0..=TIB), live;
+        /// Time for the body of a request, from when the first of it is waited for. Time in which
+        /// the server takes none does not count. Over it: 408. Unset, only its rate has a bound
+        /// (`timeouts.body_min_bytes_per_s`).
+        upload_timeout_ms: Option<u64> = None => ms(1..=DAY_MS), live;
+        /// In place of the pool's `response_timeout_ms`.
+        response_timeout_ms: Option<u64> = None => ms(1..=HOUR_MS), live;
+        /// In place of the pool's `stall_timeout_ms`.
+        stall_timeout_ms: Option<u64> = None => ms(1..=HOUR_MS), live;
     }
 }
 

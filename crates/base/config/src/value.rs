@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use skep_units::{ServerAddress, ServerAddressError, did_you_mean};
 
 use crate::error::{ErrorKind, Fault};
-use crate::form::{field_name, param_name};
+use crate::form::{any_field_name, field_name, param_name};
 use crate::kind::{Form, Kind};
 use crate::limits::LIST_MAX;
 use crate::number;
@@ -336,7 +336,7 @@ macro_rules! optional_fields {
     )+};
 }
 
-optional_fields!(String, PathBuf);
+optional_fields!(String, PathBuf, u16, u64);
 
 impl Field for SocketAddr {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
@@ -435,9 +435,11 @@ impl Field for Vec<(String, String)> {
         let faults_before = faults.len();
         let mut fields = Self::new();
         for RawEntry { key, key_span, raw } in at.entries(raw, faults)? {
-            let (checked, what) = match at.kind {
-                Kind::Params => (param_name(key), "the name of a parameter"),
-                _ => (field_name(key), "the name of a header field"),
+            let of_field = "the name of a header field";
+            let (checked, what, form) = match at.kind {
+                Kind::Params => (param_name(key), "the name of a parameter", Form::FieldValue),
+                Kind::FieldPatterns => (any_field_name(key), of_field, Form::FieldPattern),
+                _ => (field_name(key), of_field, Form::FieldValue),
             };
             if let Err(hint) = checked {
                 faults.push(at.wrong_key(key_span, key, what).hint(hint));
@@ -445,7 +447,7 @@ impl Field for Vec<(String, String)> {
                 let mut fault = at.wrong_key(key_span, key, "each name once");
                 fault.kind = ErrorKind::Duplicate;
                 faults.push(fault);
-            } else if let Some(value) = at.text(Form::FieldValue, raw, faults) {
+            } else if let Some(value) = at.text(form, raw, faults) {
                 fields.push((key.clone(), value));
             }
         }

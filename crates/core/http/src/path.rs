@@ -110,6 +110,18 @@ impl PathPattern {
     pub fn matches(&self, place: &[u8]) -> bool {
         matches_wildcard(&self.0, place)
     }
+
+    /// Whether some place may match both: not if what stands before the first `*` of one is no
+    /// beginning of that of the other.
+    pub fn may_overlap(&self, other: &Self) -> bool {
+        let (one, other) = (self.literal(), other.literal());
+        let bytes = one.len().min(other.len());
+        one[..bytes] == other[..bytes]
+    }
+
+    fn literal(&self) -> &[u8] {
+        self.0.split(|byte| *byte == b'*').next().unwrap_or_default()
+    }
 }
 
 /// Normalises the path of a request. A path that is normal already costs one look

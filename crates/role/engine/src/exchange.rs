@@ -96,6 +96,7 @@ impl<'c> Exchange<'c> {
             deadline_ms: body_deadline_ms,
             interim_bytes,
             rate: Rate::Unasked,
+            time_ms_max: u64::MAX,
             deadline_max_ms: u64::MAX,
             received: 0,
         };
@@ -149,6 +150,8 @@ pub struct RequestBody<'c> {
     /// Of [`Shared`].
     interim_bytes: &'c Cell<u64>,
     rate: Rate,
+    /// Time that it gets, from when it is first waited for.
+    time_ms_max: u64,
     /// The latest deadline that it gets, however much of it comes.
     deadline_max_ms: u64,
     received: u64,
@@ -174,6 +177,23 @@ impl RequestBody<'_> {
     /// Whether the body was read to its end.
     pub fn is_done(&self) -> bool {
         self.decoder.is_done()
+    }
+
+    /// Takes `bytes_max` at most, if that is less than all requests may have. Before it is read.
+    ///
+    /// # Errors
+    /// It is said to be longer.
+    pub fn limit(&mut self, bytes_max: u64) -> Result<(), Reject> {
+        let mut limits = self.settings.body;
+        limits.body_bytes_max = limits.body_bytes_max.min(bytes_max);
+        self.decoder = BodyDecoder::new(self.framing, &limits)?;
+        Ok(())
+    }
+
+    /// Takes it for `ms` at most, from when it is first waited for; pauses do not count. Before it is
+    /// read.
+    pub fn limit_time(&mut self, ms: u64) {
+        self.time_ms_max = ms;
     }
 
     /// Keeps the trailers of a chunked body. Before it is read.
@@ -304,10 +324,14 @@ impl RequestBody<'_> {
             Rate::Since(_) => {}
             Rate::Unasked => {
                 self.rate = Rate::Since(now_ms);
+                let last_ms = now_ms.saturating_add(self.time_ms_max);
+                self.deadline_max_ms = self.deadline_max_ms.min(last_ms);
                 self.set_deadline();
             }
             Rate::Paused { since_ms, at_ms } => {
-                self.rate = Rate::Since(since_ms + now_ms.saturating_sub(at_ms));
+                let paused_ms = now_ms.saturating_sub(at_ms);
+                self.rate = Rate::Since(since_ms + paused_ms);
+                self.deadline_max_ms = self.deadline_max_ms.saturating_add(paused_ms);
                 self.set_deadline();
             }
         }

@@ -7,6 +7,9 @@ use skep_peer::stream::{PEER_REPLY_MS, PING_MS, SILENCE_MS};
 /// leaves the rest of a file to the pool: about 0.1 ms of its time.
 pub(crate) const INLINE_READ_BYTES_MAX: u64 = 512 * 1024;
 
+/// Body of a fixed reply, in bytes: each is in memory for as long as its config is in force.
+pub(crate) const FIXED_BODY_BYTES_MAX: u64 = 1024 * 1024;
+
 /// Bytes of one piece for a client that is sent copies and was not found slow, and of
 /// the buffer of a passed answer.
 pub(crate) const STREAM_BYTES: usize = 128 * 1024;

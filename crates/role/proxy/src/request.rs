@@ -54,7 +54,7 @@ use http_leg::HttpLeg;
 use in_flight::InFlight;
 use outbound::Outbound;
 use passage::Asked;
-pub use passage::ReplyRules;
+pub use passage::{OwnTimes, ReplyRules};
 use upload::Upload;
 
 impl WorkerGroup {

@@ -4,7 +4,7 @@ use skep_units::did_you_mean;
 
 use super::Step::{Key, Nth};
 use super::sites::backends;
-use super::{Conflict, ms, unique_rows};
+use super::{Conflict, bytes, ms, unique_rows};
 use crate::error::ErrorKind;
 use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::pools::ForwardConfig;
@@ -198,6 +198,20 @@ pub(super) fn prefixes_are_there(config: &Config, clashes: &mut Vec<Conflict>) {
             let clash = Conflict::new(&at, expected, found);
             clashes
                 .push(clash.hint("path = \"/app/*\" goes with strip_prefix = \"/app\"".to_owned()));
+        }
+    }
+}
+
+/// What is over the limit for all is refused before it has a route.
+pub(super) fn routes_keep_to_the_limit_of_bodies(config: &Config, clashes: &mut Vec<Conflict>) {
+    let limit = config.limits.body_bytes_max;
+    for (at, backend) in backends(config) {
+        if let Some(found) = backend.forward.body_bytes_max.filter(|found| *found > limit) {
+            let at = [&*at, &[Key("forward"), Key("body_bytes_max")]].concat();
+            let expected = format!("at most body_bytes_max of [limits] ({})", bytes(limit));
+            let clash = Conflict::new(&at, expected, bytes(found));
+            let how = "raise that of [limits], and set a lower one here for other routes";
+            clashes.push(clash.hint(how.to_owned()));
         }
     }
 }

@@ -5,13 +5,15 @@ use skep_units::matches_wildcard;
 use super::Step::{Key, Nth};
 use super::{Conflict, KEY_HINT, Step};
 use crate::error::ErrorKind;
+use crate::replies::ReplyConfig;
 use crate::schema::{BackendConfig, Config, FetchConfig, RouteConfig};
 use crate::words::ContentPlacement;
 
 pub(super) fn sites_exist(config: &Config, clashes: &mut Vec<Conflict>) {
     if config.sites.is_empty() {
         let clash = Conflict::new(&[Key("site")], "at least one [[site]]", "none");
-        let how = "a site needs a `root`, the folder of its files, `origins` or a `pool`";
+        let how =
+            "a site needs a `root`, the folder of its files, `origins`, a `pool` or a `reply`";
         clashes.push(clash.kind(ErrorKind::Missing).hint(how.to_owned()));
     }
 }
@@ -29,13 +31,23 @@ pub(super) fn backends(config: &Config) -> impl Iterator<Item = (Vec<Step>, &Bac
 
 pub(super) fn backends_have_one_source(config: &Config, clashes: &mut Vec<Conflict>) {
     for (at, backend) in backends(config) {
-        let expected = "a `root`, `origins` or a `pool`";
+        let expected = "a `root`, `origins`, a `pool` or a `reply`";
+        if backend.reply != ReplyConfig::default() {
+            let is_alone =
+                backend.root.is_none() && backend.pool.is_none() && backend.origins.is_empty();
+            if !is_alone {
+                let at = [&*at, &[Key("reply")]].concat();
+                let how = "a [[site.route]] of its own can have the other";
+                clashes.push(Conflict::new(&at, expected, "two of them").hint(how.to_owned()));
+            }
+            continue;
+        }
         let is_empty = backend.root.is_none() && backend.pool.is_none();
         match (is_empty, backend.origins.is_empty()) {
             (true, true) => {
                 let how = "root = \"/srv/www\" is a folder of files, origins = \
                            [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" \
-                           are those of an application";
+                           are those of an application, reply.status = 503 is a fixed reply";
                 let clash = Conflict::new(&at, expected, "none of them").kind(ErrorKind::Missing);
                 clashes.push(clash.hint(how.to_owned()));
             }
@@ -67,9 +79,11 @@ pub(super) fn folders_are_not_fetched(config: &Config, clashes: &mut Vec<Conflic
 pub(super) fn origins_have_no_files(config: &Config, clashes: &mut Vec<Conflict>) {
     let folder = BackendConfig::default();
     for (at, backend) in backends(config).filter(|(_, it)| it.root.is_none()) {
+        let has_reply = backend.reply != ReplyConfig::default();
         let source = match (backend.origins.is_empty(), &backend.pool) {
             (false, _) => "there are `origins`",
             (true, Some(_)) => "there is a `pool` and no `root`",
+            (true, None) if has_reply => "there is a `reply`",
             (true, None) => continue,
         };
         let of_folders = [
@@ -94,18 +108,82 @@ pub(super) fn routes_can_be_reached(config: &Config, clashes: &mut Vec<Conflict>
     for (i, site) in config.sites.iter().enumerate() {
         for (j, route) in site.routes.iter().enumerate() {
             let at = [Key("site"), Nth(i), Key("route"), Nth(j), Key("path")];
-            let hides = |earlier: &&RouteConfig| hides(&earlier.path, &route.path);
-            if route.path == "*" || route.path == "/*" {
+            let hides = |earlier: &&RouteConfig| {
+                let covers = hides(&earlier.path, &route.path);
+                covers && (!is_conditional(earlier) || is_same(earlier, route))
+            };
+            if !is_conditional(route) && (route.path == "*" || route.path == "/*") {
                 let clash = Conflict::new(&at, "a share of the paths", "all of them");
-                let how =
-                    "`root`, `origins` or `pool` of the [[site]] is for all that no route matches";
+                let how = "`root`, `origins`, `pool` or `reply` of the [[site]] is for all that no \
+                           route matches";
                 clashes.push(clash.hint(how.to_owned()));
             } else if let Some(earlier) = site.routes[..j].iter().find(hides) {
                 let found = format!("{:?} behind {:?}", route.path, earlier.path);
                 let clash = Conflict::new(&at, "a path that no earlier route matches", found);
                 let how = "the first route that matches answers: move this one up";
-                let how = (earlier.path != route.path).then(|| how.to_owned());
+                let is_wider = earlier.path != route.path || is_conditional(route);
+                let how = (is_wider && !is_same(earlier, route)).then(|| how.to_owned());
                 clashes.push(clash.kind(ErrorKind::Duplicate).hint(how));
+            }
+        }
+    }
+}
+
+/// Whether other requests than those of its paths pass it by: it hides no later route.
+fn is_conditional(route: &RouteConfig) -> bool {
+    !route.methods.is_empty() || !route.match_headers.is_empty()
+}
+
+/// Whether both demand the same of the same paths.
+fn is_same(one: &RouteConfig, other: &RouteConfig) -> bool {
+    let [one, other] = [one, other].map(|it| (&it.path, &it.methods, &it.match_headers));
+    one == other
+}
+
+/// Fixed replies that say what is meant.
+pub(super) fn replies_are_whole(config: &Config, clashes: &mut Vec<Conflict>) {
+    let set = |it: &BackendConfig| it.reply != ReplyConfig::default();
+    for (at, backend) in backends(config).filter(|(_, backend)| set(backend)) {
+        let reply = &backend.reply;
+        let under = |key| [&*at, &[Key("reply"), Key(key)]].concat();
+        let Some(status) = reply.status else {
+            let at = [&*at, &[Key("reply")]].concat();
+            let clash = Conflict::new(&at, "a `status`", "none").kind(ErrorKind::Missing);
+            clashes.push(clash.hint("status = 200 is that of a text or file".to_owned()));
+            continue;
+        };
+        let has_body = reply.body.is_some() || reply.file.is_some();
+        let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
+        let found = || status.to_string();
+        if reply.body.is_some() && reply.file.is_some() {
+            clashes.push(Conflict::new(&under("file"), "a `body` or a `file`", "both"));
+        }
+        if status == 304 || (has_body && matches!(status, 204 | 205)) {
+            let expected = if has_body { "a status with a body" } else { "another status" };
+            let clash = Conflict::new(&under("status"), expected, found());
+            clashes.push(clash.hint("this one never has a body (RFC 9110 15)".to_owned()));
+        }
+        if is_redirect && reply.location.is_none() {
+            let clash = Conflict::new(&under("status"), "a `location` beside a redirect", "none");
+            clashes.push(clash.hint("location = \"https://example.org/*\"".to_owned()));
+        }
+        if reply.location.is_some() && !is_redirect {
+            let clash = Conflict::new(&under("status"), "301, 302, 303, 307 or 308", found());
+            clashes.push(clash.hint("only these lead to a `location`".to_owned()));
+        }
+    }
+}
+
+/// What a `*` at the end of a location stands for must be there.
+pub(super) fn replies_lead_somewhere(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, site) in config.sites.iter().enumerate() {
+        for (j, route) in site.routes.iter().enumerate() {
+            let location = route.backend.reply.location.as_deref().unwrap_or_default();
+            let stars = route.path.matches('*').count();
+            if location.ends_with('*') && !(route.path.ends_with('*') && stars == 1) {
+                let at = [Key("site"), Nth(i), Key("route"), Nth(j), Key("reply"), Key("location")];
+                let expected = "no `*`, as `path` has not one at its end only";
+                clashes.push(Conflict::new(&at, expected, format!("{location:?}")));
             }
         }
     }
@@ -114,14 +192,20 @@ pub(super) fn routes_can_be_reached(config: &Config, clashes: &mut Vec<Conflict>
 /// A fallback is a file of its own route: elsewhere it may be the source of generated bytes.
 pub(super) fn fallbacks_are_in_their_route(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, site) in config.sites.iter().enumerate() {
-        let route_of = |page: &str| site.routes.iter().position(|route| hides(&route.path, page));
+        // A route with conditions takes no more of them than they say.
+        let route_of = |page: &str, own: Option<usize>| {
+            let takes = |(j, route): (usize, &RouteConfig)| {
+                hides(&route.path, page) && (!is_conditional(route) || Some(j) == own)
+            };
+            site.routes.iter().enumerate().position(takes)
+        };
         let at = [Key("site"), Nth(i)];
         let own = |j: usize| [&at[..], &[Key("route"), Nth(j)]].concat();
         let routes = site.routes.iter().enumerate();
         let routes = routes.map(|(j, route)| (own(j), Some(j), &route.backend));
         for (at, number, backend) in routes.chain([(at.to_vec(), None, &site.backend)]) {
             let Some(page) = &backend.spa_fallback else { continue };
-            if route_of(page) != number {
+            if route_of(page, number) != number {
                 let at = [&*at, &[Key("spa_fallback")]].concat();
                 let expected = "a path that comes from this `root`";
                 let found = format!("{page:?}, which has another route");

@@ -230,11 +230,12 @@ fn a_site_comes_from_a_folder_or_from_origins() {
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\nroot = '/b'\norigins = ['http://a.org']",
-            "16:11 Contradiction site.origins / a `root`, `origins` or a `pool` / two of them / a [[site.route]] of its own can have the other",
+            "16:11 Contradiction site.origins / a `root`, `origins`, a `pool` or a `reply` / two of them / a [[site.route]] of its own can have the other",
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'",
-            "13:1 Missing site / a `root`, `origins` or a `pool` / none of them / root = \"/srv/www\" is a folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" are those of an application",
+            "13:1 Missing site / a `root`, `origins`, a `pool` or a `reply` / none of them / root = \"/srv/www\" is a folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" are those of an application, \
+         reply.status = 503 is a fixed reply",
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'http://a'\nlisting = true",
@@ -424,7 +425,7 @@ fn routes_that_could_not_answer_are_refused() {
     assert_eq!(
         told(&["/*"]),
         "7:8 Contradiction site.route.path / a share of the paths / all of them / `root`, \
-         `origins` or `pool` of the [[site]] is for all that no route matches"
+         `origins`, `pool` or `reply` of the [[site]] is for all that no route matches"
     );
     let spelling =
         "only what can't stand in a path is written as `%` and two digits, such as `%20`";
@@ -452,13 +453,14 @@ fn routes_need_a_source_and_fallbacks_a_route() {
     let route = |path: &str| format!("[[site.route]]\npath = '{path}'\nroot = '/srv'\n");
     assert_eq!(
         only(&format!("{BASE}[[site.route]]\npath = '/a/*'\n")),
-        "6:1 Missing site.route / a `root`, `origins` or a `pool` / none of them / root = \"/srv/www\" is a \
-         folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" are those of an application"
+        "6:1 Missing site.route / a `root`, `origins`, a `pool` or a `reply` / none of them / root = \"/srv/www\" is a \
+         folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from, pool = \"app\" are those of an application, \
+         reply.status = 503 is a fixed reply"
     );
     let both = format!("{BASE}{}origins = ['http://127.0.0.1:1']\n", route("/a/*"));
     assert_eq!(
         only(&both),
-        "9:11 Contradiction site.route.origins / a `root`, `origins` or a `pool` / two of them / a [[site.route]] \
+        "9:11 Contradiction site.route.origins / a `root`, `origins`, a `pool` or a `reply` / two of them / a [[site.route]] \
          of its own can have the other"
     );
     let typo = format!("{BASE}{}[site.route.fetch]\nfresh = 1\n", route("/a/*"));

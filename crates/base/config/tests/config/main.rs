@@ -6,4 +6,5 @@ mod errors;
 mod files;
 mod hostile;
 mod pools;
+mod routes;
 mod settings;

@@ -164,3 +164,21 @@ fn sessions_of_pools_can_be_told() {
         assert_eq!(only(&text), told, "{text}");
     }
 }
+
+#[test]
+fn routes_have_no_larger_bodies_than_all_may_have() {
+    let text = |limit: &str, own: &str| {
+        format!(
+            "{BASE}[[site.route]]\npath = '/app/*'\npool = 'app'\n[site.route.forward]\n\
+             body_bytes_max = '{own}'\nupload_timeout_ms = '1m'\nresponse_timeout_ms = '2s'\n\
+             stall_timeout_ms = '3s'\n[[pool]]\nname = 'app'\n[limits]\nbody_bytes_max = '{limit}'\n"
+        )
+    };
+    let config = Config::parse("test", &text("1MiB", "1MiB")).unwrap();
+    assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
+    assert_eq!(
+        only(&text("1MiB", "2MiB")),
+        "10:18 Contradiction site.route.forward.body_bytes_max / at most body_bytes_max of [limits] \
+         (1MiB) / 2MiB / raise that of [limits], and set a lower one here for other routes"
+    );
+}

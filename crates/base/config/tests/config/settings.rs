@@ -117,7 +117,7 @@ fn every_name_ends_in_its_unit() {
             skep_config::Unit::Milliseconds => "_ms",
             skep_config::Unit::Seconds => "_s",
             skep_config::Unit::Percent => "_percent",
-            skep_config::Unit::Status => "_status",
+            skep_config::Unit::Status => "status",
             skep_config::Unit::Count => continue,
         };
         assert!(setting.path.ends_with(suffix), "{} in {unit:?}", setting.path);

@@ -14,7 +14,8 @@ use skep_serve::monotonic_ms;
 
 use crate::backend::files::catalog::Catalog;
 use crate::backend::origin::Remotes;
-use crate::model::route::Route;
+use crate::model::conditions::RouteInput;
+use crate::model::route::{Backend, Route};
 use crate::model::site::Site;
 use crate::model::worker_index::WorkerIndex;
 use crate::peers::PeerClient;
@@ -133,7 +134,9 @@ impl Handler for NodeHandler {
         let Some(site) = view.catalog.sites().find(&request.authority) else {
             return Quick::Later;
         };
-        let Ok((route, read)) = site.route(request.path) else { return Quick::Later };
+        let Ok((route, read)) = site.route(request.path, RouteInput::of(request)) else {
+            return Quick::Later;
+        };
         let Some(path) = read.key_as_sent() else { return Quick::Later };
         let interval_ms = view.catalog.interval_ms();
         let Some(key) = borrowed_key(route, request, path) else { return Quick::Later };
@@ -170,12 +173,18 @@ impl Handler for NodeHandler {
         if !site.purges.is_in_step(monotonic_ms()) {
             site.purges.until_in_step().await;
         }
-        let found = site.route(request.path).map(|(route, path)| (Arc::clone(route), path));
+        let found = site.route(request.path, RouteInput::of(request));
+        let found = found.map(|(route, path)| (Arc::clone(route), path));
         let route = found.as_ref().map_or_else(|_| site.default_route(), |(route, _)| route);
         let route = Arc::clone(route);
         let slow = SlowRequest { handler: self, catalog, worker_index, remotes, site, route };
         match request.method {
             Method::Get | Method::Head => slow.get(request, exchange, &found?.1).await,
+            _ if request.path != b"*"
+                && let Backend::Reply(reply) = &slow.route.backend =>
+            {
+                slow.reply(request, exchange, reply, &found?.1).await
+            }
             _ if request.path != b"*"
                 && let Some(pool) = slow.route.pool() =>
             {

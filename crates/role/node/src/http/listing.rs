@@ -46,7 +46,7 @@ impl Listing {
             let name = entry?.file_name().to_bytes().to_vec();
             let full = [relative, &name].concat();
             let hidden = name == b"." || name == b".." || !folder.shows(&[b"/", &*name].concat());
-            if hidden || !can_be_asked_for(&full) || !route.answers_for(&full) {
+            if hidden || !can_be_asked_for(&full) || !route.answers_for(&full, relative) {
                 continue;
             }
             if entries.len() == LISTING_ENTRIES_MAX {

@@ -3,6 +3,7 @@
 //! These modules are leaves: none of them sends a request to another node or an origin.
 
 pub(crate) mod announced;
+pub(crate) mod conditions;
 pub(crate) mod fault;
 pub(crate) mod freshness;
 pub(crate) mod hosts;
@@ -13,6 +14,8 @@ pub(crate) mod pool_backend;
 pub(crate) mod pool_protocol;
 pub(crate) mod pools;
 pub(crate) mod purges;
+pub(crate) mod redirect;
+pub(crate) mod reply_backend;
 pub(crate) mod resource;
 pub(crate) mod route;
 pub(crate) mod site;

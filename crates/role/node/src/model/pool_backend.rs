@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use skep_config::BackendConfig;
 use skep_http::{Fields, Method, cookie, encode};
-use skep_proxy::Group;
+use skep_proxy::{Group, OwnTimes};
 
 use crate::model::pools::{Pool, PoolMap};
 
@@ -21,6 +21,9 @@ pub(crate) struct PoolBackend {
     /// Field Host; `None`: the client's.
     pub(crate) host: Option<Box<[u8]>>,
     pub(crate) upgrade: bool,
+    pub(crate) body_bytes_max: Option<u64>,
+    pub(crate) upload_timeout_ms: Option<u64>,
+    pub(crate) times: OwnTimes,
     request_without: Vec<String>,
     request_lines: Box<[u8]>,
     /// Name of the cookie that is ours, not the servers'.
@@ -36,12 +39,13 @@ pub(crate) struct PoolBackend {
 }
 
 impl PoolBackend {
-    /// The pool that `backend` names, out of `pools`; `lines` are the fields that responses of the
-    /// route get. `None`: it names none.
+    /// The pool that `backend` names, out of `pools`; `response_headers` and `vary_line` are the fields
+    /// that responses of the route get. `None`: it names none.
     pub(crate) fn new(
         backend: &BackendConfig,
         pools: &PoolMap,
         response_headers: &[&(String, String)],
+        vary_line: &[u8],
     ) -> Option<Self> {
         let Pool { group, trusts_claims, session_cookie, .. } =
             pools.get(backend.pool.as_ref()?)?.clone();
@@ -59,6 +63,12 @@ impl PoolBackend {
             trusts_claims,
             host: forward.host.as_ref().map(|host| host.as_bytes().into()),
             upgrade: forward.upgrade,
+            body_bytes_max: forward.body_bytes_max,
+            upload_timeout_ms: forward.upload_timeout_ms,
+            times: OwnTimes {
+                response_timeout_ms: forward.response_timeout_ms,
+                stall_timeout_ms: forward.stall_timeout_ms,
+            },
             request_without: names(
                 &forward.request_headers_removed,
                 set.clone().map(|(name, _)| name).collect(),
@@ -69,7 +79,7 @@ impl PoolBackend {
                 &forward.response_headers_removed,
                 response_headers.iter().map(|(name, _)| name).collect(),
             ),
-            response_lines: [&*lines(response_headers.iter().copied()), CACHE_STATUS]
+            response_lines: [&*lines(response_headers.iter().copied()), vary_line, CACHE_STATUS]
                 .concat()
                 .into(),
             strip_prefix: prefix(&forward.strip_prefix),
@@ -154,7 +164,7 @@ mod tests {
         let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
         let pools = Pools::new(1, None).prepare(&config).unwrap();
         let backend = &config.sites[0].routes[0].backend;
-        PoolBackend::new(backend, &pools, &[]).unwrap()
+        PoolBackend::new(backend, &pools, &[], b"").unwrap()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use skep_config::{BackendConfig, ContentPlacement, SiteConfig, Symlinks};
+use skep_config::{BackendConfig, ContentPlacement, RouteConfig, SiteConfig, Symlinks};
 use skep_directory::{PurgeTable, Queries};
 use skep_http::Reject;
 use skep_http::path::{self, PathPattern, Reading};
@@ -13,11 +13,13 @@ use skep_units::stable_hash;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::disk::{DiskError, Root, check_root};
+use crate::model::conditions::{Conditions, RouteInput};
 use crate::model::hosts::Hosts;
 use crate::model::origin_backend::OriginBackend;
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pools::PoolMap;
 use crate::model::purges::Purges;
+use crate::model::reply_backend::{FixedReplyError, ReplyBackend};
 
 /// Seed of the hash, the same on all nodes.
 const SHORT_KEY_SEED: u64 = 0x7369_7465;
@@ -51,6 +53,9 @@ pub enum SiteError {
     /// The URL of an origin is invalid.
     #[error(transparent)]
     Origin(#[from] skep_origin::OriginUrlError),
+    /// The body of a fixed reply can't be read.
+    #[error(transparent)]
+    Reply(#[from] FixedReplyError),
 }
 
 impl SiteError {
@@ -91,6 +96,7 @@ pub(crate) enum Backend {
     Folder(FolderBackend),
     Origin(OriginBackend),
     Pool(PoolBackend),
+    Reply(ReplyBackend),
 }
 
 /// A folder of files, as its operator configured it.
@@ -110,9 +116,9 @@ pub(crate) struct FolderBackend {
     pub(crate) pool: Option<PoolBackend>,
 }
 
-/// The paths of a site's routes, in the order in which they are matched.
+/// The paths of a site's routes and their further conditions, in the order in which they are matched.
 #[derive(Debug, Default)]
-pub(crate) struct RoutePaths(Vec<PathPattern>);
+pub(crate) struct RoutePaths(Vec<(PathPattern, Conditions)>);
 
 /// The position of a route among its site's routes.
 #[derive(Clone, Debug)]
@@ -132,6 +138,7 @@ pub(crate) struct RouteSpec<'a> {
     pub(crate) paths: Arc<RoutePaths>,
     /// Index in `paths`.
     pub(crate) index: usize,
+    pub(crate) conditions: Conditions,
     pub(crate) headers: &'a [(String, String)],
     pub(crate) backend: &'a BackendConfig,
     /// Whether no other route has origins.
@@ -158,6 +165,7 @@ impl Route {
         for (name, value) in fields(&of.site.headers, of.headers) {
             skep_http::encode::write_field(&mut lines, name, value.as_bytes());
         }
+        lines.extend_from_slice(&of.vary_line());
         let mut lines_success = lines.clone();
         if let Some(value) = &of.backend.cache_control {
             skep_http::encode::write_field(&mut lines_success, "Cache-Control", value.as_bytes());
@@ -189,7 +197,7 @@ impl Route {
     pub(crate) fn folder(&self) -> Option<&FolderBackend> {
         match &self.backend {
             Backend::Folder(folder) => Some(folder),
-            Backend::Origin(_) | Backend::Pool(_) => None,
+            Backend::Origin(_) | Backend::Pool(_) | Backend::Reply(_) => None,
         }
     }
 
@@ -197,7 +205,7 @@ impl Route {
     pub(crate) fn origin(&self) -> Option<&OriginBackend> {
         match &self.backend {
             Backend::Origin(origin) => Some(origin),
-            Backend::Folder(_) | Backend::Pool(_) => None,
+            Backend::Folder(_) | Backend::Pool(_) | Backend::Reply(_) => None,
         }
     }
 
@@ -206,7 +214,7 @@ impl Route {
         match &self.backend {
             Backend::Pool(pool) => Some(pool),
             Backend::Folder(folder) => folder.pool.as_ref(),
-            Backend::Origin(_) => None,
+            Backend::Origin(_) | Backend::Reply(_) => None,
         }
     }
 
@@ -242,15 +250,19 @@ impl Route {
         &self.key
     }
 
-    /// Whether requests for the file at `relative` match this route and no other of its site.
-    pub(crate) fn answers_for(&self, relative: &[u8]) -> bool {
+    /// Whether the request that has this route for the file or folder at `asked` has it for the file
+    /// at `relative`, too: whatever request it is.
+    pub(crate) fn answers_for(&self, relative: &[u8], asked: &[u8]) -> bool {
         let RoutePlace { paths, index } = &self.place;
         if paths.is_empty() {
             return true;
         }
-        let mut place = vec![b'/'];
-        path::write_encoded(&mut place, relative);
-        paths.find(&place) == *index
+        let place = |relative| {
+            let mut place = vec![b'/'];
+            path::write_encoded(&mut place, relative);
+            place
+        };
+        paths.leads_on(*index, &place(asked), &place(relative))
     }
 
     /// How its paths are parsed.
@@ -258,7 +270,7 @@ impl Route {
     pub(crate) fn reading(&self) -> Reading {
         match &self.backend {
             Backend::Folder(_) => Reading::Files,
-            Backend::Origin(_) | Backend::Pool(_) => Reading::Origins,
+            Backend::Origin(_) | Backend::Pool(_) | Backend::Reply(_) => Reading::Origins,
         }
     }
 
@@ -268,7 +280,7 @@ impl Route {
             return PurgeStamp::NONE;
         }
         let queries = match &self.backend {
-            Backend::Folder(_) => Queries::DoNot,
+            Backend::Folder(_) | Backend::Reply(_) => Queries::DoNot,
             Backend::Origin(_) | Backend::Pool(_) => Queries::Matter,
         };
         let place = path::place(target);
@@ -319,18 +331,40 @@ fn fields<'a>(
 
 impl RoutePaths {
     pub(crate) fn new(site: &SiteConfig) -> Arc<Self> {
-        Arc::new(Self(site.routes.iter().map(|route| PathPattern::new(&route.path)).collect()))
+        let route = |route: &RouteConfig| (PathPattern::new(&route.path), Conditions::new(route));
+        Arc::new(Self(site.routes.iter().map(route).collect()))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Index of the first route for this [`path::place`]; the number of routes if there is
-    /// none.
-    pub(crate) fn find(&self, place: &[u8]) -> usize {
-        let mut paths = self.0.iter();
-        paths.position(|path| path.matches(place)).unwrap_or(self.0.len())
+    /// Index of the first route for a request with this [`path::place`]; the number of routes if
+    /// there is none.
+    pub(crate) fn find(&self, place: &[u8], input: RouteInput<'_, '_, '_>) -> usize {
+        let mut routes = self.0.iter();
+        let takes = |(path, conditions): &(PathPattern, Conditions)| {
+            path.matches(place) && conditions.are_met(&input)
+        };
+        routes.position(takes).unwrap_or(self.0.len())
+    }
+
+    /// Whether all requests for a file that have route `index` at the place `asked` have it at
+    /// `other` as well. An earlier route that has both places has conditions that they do not meet.
+    fn leads_on(&self, index: usize, asked: &[u8], other: &[u8]) -> bool {
+        let takes_it = |(path, conditions): &(PathPattern, Conditions)| {
+            path.matches(other) && conditions.concern_files() && !path.matches(asked)
+        };
+        let is_own = self.0.get(index).is_none_or(|(path, _)| path.matches(other));
+        is_own && !self.0[..index].iter().any(takes_it)
+    }
+
+    /// Names of the fields that decide whether a request has route `index`.
+    fn deciding_fields(&self, index: usize) -> impl Iterator<Item = &str> {
+        let own = self.0.get(index).map(|(path, _)| path);
+        let concerns = move |path: &PathPattern| own.is_none_or(|own| own.may_overlap(path));
+        let routes = self.0.iter().take(index + 1).filter(move |(path, _)| concerns(path));
+        routes.flat_map(|(_, conditions)| conditions.field_names())
     }
 }
 
@@ -345,7 +379,22 @@ impl RouteSpec<'_> {
     }
 
     fn at(&self) -> String {
-        self.path.map(|path| format!(" at {path}")).unwrap_or_default()
+        let conditions = &self.conditions;
+        self.path.map(|path| format!(" at {path}{conditions}")).unwrap_or_default()
+    }
+
+    /// The line for caches that says which fields have chosen the route; nothing, if none did.
+    fn vary_line(&self) -> Vec<u8> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.paths.deciding_fields(self.index) {
+            if !names.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+                names.push(name);
+            }
+        }
+        match names.is_empty() {
+            true => Vec::new(),
+            false => format!("Vary: {}\r\n", names.join(", ")).into_bytes(),
+        }
     }
 
     fn place(&self) -> RoutePlace {
@@ -359,8 +408,11 @@ impl Backend {
             let origin = OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?;
             return Ok(Self::Origin(origin));
         }
+        if let Some(reply) = ReplyBackend::new(&of.backend.reply, of.path)? {
+            return Ok(Self::Reply(reply));
+        }
         let headers: Vec<_> = fields(&of.site.headers, of.headers).collect();
-        let pool = PoolBackend::new(of.backend, of.pools, &headers);
+        let pool = PoolBackend::new(of.backend, of.pools, &headers, &of.vary_line());
         Ok(match (pool, &of.backend.root) {
             (Some(pool), None) => Self::Pool(pool),
             (pool, _) => Self::Folder(FolderBackend::new(of.backend, pool)?),
@@ -373,6 +425,7 @@ impl Backend {
         match self {
             Self::Origin(origin) => origin.key().to_vec(),
             Self::Pool(pool) => format!("pool {}", pool.group.name()).into_bytes(),
+            Self::Reply(reply) => format!("reply {}", reply.status).into_bytes(),
             Self::Folder(folder) if folder.placement == ContentPlacement::Partition => {
                 format!("part of {}{}", of.site.hosts.join(" "), of.at()).into_bytes()
             }

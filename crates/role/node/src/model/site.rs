@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skep_config::{RedirectConfig, SiteConfig};
+use skep_config::SiteConfig;
 use skep_http::path::{self, Path, Reading};
 use skep_http::{Host, Reject};
 
+use crate::model::conditions::{Conditions, RouteInput};
 use crate::model::hosts::Hosts;
 use crate::model::pools::PoolMap;
 use crate::model::purges::Purges;
+use crate::model::redirect::Redirect;
 use crate::model::route::{Route, RoutePaths, RouteSpec, SiteError};
 
 /// One site, ready to serve.
@@ -63,7 +65,7 @@ impl Site {
         Ok(site)
     }
 
-    /// The route of a path as sent in a request, and the path as parsed by that route.
+    /// The route of a request with a path as it was sent, and the path as parsed by that route.
     ///
     /// # Errors
     /// One of the `PATH_…` reasons. A path is refused if a folder's route and an origin's would
@@ -71,37 +73,45 @@ impl Site {
     /// parameters after `;`, would take it for a path with another route: it would bypass that
     /// route.
     #[inline]
-    pub(crate) fn route<'b>(&self, sent: &'b [u8]) -> Result<(&Arc<Route>, Path<'b>), Reject> {
+    pub(crate) fn route<'b>(
+        &self,
+        sent: &'b [u8],
+        input: RouteInput<'_, '_, '_>,
+    ) -> Result<(&Arc<Route>, Path<'b>), Reject> {
         let route = &self.default_route;
         if self.routes.is_empty() {
             return Ok((route, path::read(sent, route.reading())?));
         }
         let found = match self.is_mixed {
-            true => self.route_of_mixed(sent)?,
+            true => self.route_of_mixed(sent, input)?,
             false => {
                 let path = path::read(sent, route.reading())?;
-                (self.route_of(&path.place()), path)
+                (self.route_of(&path.place(), input), path)
             }
         };
         let (route, path) = found;
         // A folder reads names as they are.
-        let is_loose = route.reading() == Reading::Origins || route.pool().is_some();
+        let is_loose = route.origin().is_some() || route.pool().is_some();
         match path.loosest_place().filter(|_| is_loose) {
-            Some(loosest) if !Arc::ptr_eq(route, self.route_of(&loosest)) => {
+            Some(loosest) if !Arc::ptr_eq(route, self.route_of(&loosest, input)) => {
                 Err(Reject::PATH_TWO_ROUTES)
             }
             _ => Ok((route, path)),
         }
     }
 
-    fn route_of_mixed<'b>(&self, sent: &'b [u8]) -> Result<(&Arc<Route>, Path<'b>), Reject> {
+    fn route_of_mixed<'b>(
+        &self,
+        sent: &'b [u8],
+        input: RouteInput<'_, '_, '_>,
+    ) -> Result<(&Arc<Route>, Path<'b>), Reject> {
         let (origins, files) =
             (path::read(sent, Reading::Origins), path::read(sent, Reading::Files));
         let (one, other) = (origins.as_ref().ok(), files.as_ref().ok());
-        let route = self.route_of(&one.or(other).map(Path::place).unwrap_or_default());
+        let route = self.route_of(&one.or(other).map(Path::place).unwrap_or_default(), input);
         if let (Some(one), Some(other)) = (one, other)
             && one.target() != other.target()
-            && !Arc::ptr_eq(route, self.route_of(&other.place()))
+            && !Arc::ptr_eq(route, self.route_of(&other.place(), input))
         {
             return Err(Reject::PATH_TWO_ROUTES);
         }
@@ -111,8 +121,8 @@ impl Site {
         }
     }
 
-    fn route_of(&self, place: &[u8]) -> &Arc<Route> {
-        self.routes.get(self.paths.find(place)).unwrap_or(&self.default_route)
+    fn route_of(&self, place: &[u8], input: RouteInput<'_, '_, '_>) -> &Arc<Route> {
+        self.routes.get(self.paths.find(place, input)).unwrap_or(&self.default_route)
     }
 
     /// The route of all paths without a route of their own.
@@ -131,7 +141,7 @@ impl Site {
     }
 
     fn page_at(&self, page: &str) -> Result<Page, SiteError> {
-        let found = self.route(page.as_bytes());
+        let found = self.route(page.as_bytes(), RouteInput::GET);
         let (route, path) = found.map_err(|reject| SiteError::page(page, reject))?;
         Ok(Page { route: Arc::clone(route), key: path.key().into() })
     }
@@ -145,48 +155,6 @@ impl Site {
 fn name(config: &SiteConfig) -> Option<Box<[u8]>> {
     let first = config.hosts.first().filter(|host| !host.contains('*'))?;
     Some(first.as_bytes().into())
-}
-
-/// A redirect: the places it applies to, and its target.
-#[derive(Debug)]
-struct Redirect {
-    from: Box<[u8]>,
-    /// Whether it applies to all paths with this prefix.
-    is_prefix: bool,
-    to: Box<[u8]>,
-    /// Whether the rest of the path is appended to the target.
-    takes_rest: bool,
-    status: u16,
-}
-
-impl Redirect {
-    fn new(config: &RedirectConfig) -> Self {
-        let cut = |text: &str| text.strip_suffix('*').map(str::to_owned);
-        let (prefix, to) = (cut(&config.from), cut(&config.to));
-        Self {
-            is_prefix: prefix.is_some(),
-            takes_rest: to.is_some(),
-            from: path::place(prefix.as_ref().unwrap_or(&config.from).as_bytes()).into(),
-            to: to.as_ref().unwrap_or(&config.to).as_bytes().into(),
-            status: config.status,
-        }
-    }
-
-    /// The new location of `path`, if it has moved.
-    fn location(&self, path: &Path<'_>) -> Option<Vec<u8>> {
-        let rest = path.behind(&self.from)?;
-        if !self.is_prefix && !rest.is_empty() {
-            return None;
-        }
-        let mut location = self.to.to_vec();
-        if self.takes_rest {
-            // Two slashes in front would name another server (RFC 3986 4.2).
-            let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
-            let surplus = if location.ends_with(b"/") { slashes } else { 0 };
-            location.extend_from_slice(&rest[surplus..]);
-        }
-        Some(location)
-    }
 }
 
 /// All sites of a node, by host.
@@ -264,6 +232,7 @@ fn routes_of<'a>(
         path: None,
         paths,
         index,
+        conditions: Conditions::default(),
         headers: &[],
         backend,
         is_alone,
@@ -273,6 +242,7 @@ fn routes_of<'a>(
     let routes = site.routes.iter().enumerate().map(move |(index, route)| RouteSpec {
         path: Some(&route.path),
         index,
+        conditions: Conditions::new(route),
         headers: &route.headers,
         backend: &route.backend,
         ..template.clone()
@@ -283,7 +253,7 @@ fn routes_of<'a>(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use skep_config::{BackendConfig, ContentPlacement, RouteConfig};
+    use skep_config::{BackendConfig, ContentPlacement, RedirectConfig, RouteConfig};
     use skep_directory::PurgeTable;
     use skep_wire::cache::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
 
@@ -320,7 +290,7 @@ mod tests {
 
     /// Index of the route and key of a path of the first site, or why it is refused.
     fn routed(set: &SiteSet, path: &str) -> Result<(usize, String), Reject> {
-        let (route, path) = set.sites[0].route(path.as_bytes())?;
+        let (route, path) = set.sites[0].route(path.as_bytes(), RouteInput::GET)?;
         Ok((route.index, String::from_utf8(path.key().to_vec()).unwrap()))
     }
 

@@ -8,10 +8,9 @@ use skep_engine::{Exchange, ExchangeError, ReplySink, RequestBody};
 use skep_serve::{Conn, TimeoutCause};
 
 use crate::members::cause::Cause;
-use crate::members::settings::GroupSettings;
 use crate::request::fault::{AttemptFault, left};
 use crate::request::in_flight::InFlight;
-use crate::request::passage::Asked;
+use crate::request::passage::{Asked, Silence};
 
 /// A request and its response as a protocol has them: from the client's body to bytes for the member,
 /// and from the member's bytes to the client's reply.
@@ -48,7 +47,7 @@ pub(super) trait Leg {
     fn is_complete(&self) -> bool;
 
     /// Time without a byte for the client that is a fault of the member, in milliseconds.
-    fn timeout_ms(&self, settings: &GroupSettings) -> u64;
+    fn timeout_ms(&self, silence: &Silence) -> u64;
 
     /// A fault of the connection, as what it is where the response is now.
     fn cause(&self, cause: Cause) -> Cause;
@@ -63,6 +62,7 @@ pub(super) struct Attempt<'a, 'c, 'h, L> {
     pub(super) in_flight: &'a mut InFlight<'h>,
     /// When the member's first byte arrived.
     pub(super) first_byte: Option<Instant>,
+    silence: Silence,
     /// Whether the member's deadline was set when this wait for it began.
     is_armed: bool,
 }
@@ -75,7 +75,8 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
         leg: &'a mut L,
         in_flight: &'a mut InFlight<'h>,
     ) -> Self {
-        Self { conn, asked, exchange, leg, in_flight, first_byte: None, is_armed: false }
+        let silence = Silence::new(in_flight.target().settings(), asked.rules.times);
+        Self { conn, asked, exchange, leg, in_flight, first_byte: None, silence, is_armed: false }
     }
 
     /// Ready when the response is complete, except for the bytes that the client has not taken yet.
@@ -108,7 +109,7 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
     fn poll_upload(&mut self, cx: &mut TaskContext<'_>) -> Result<(), ExchangeError> {
         if !self.leg.is_uploaded() {
             let body = &mut self.exchange.body;
-            let stall_ms = self.in_flight.target().settings().stall_timeout_ms;
+            let stall_ms = self.silence.inside_body_ms;
             // Pending is no reason to wait: the member may answer early.
             if let Poll::Ready(uploaded) = self.leg.poll_upload(cx, self.conn, body, stall_ms) {
                 uploaded?;
@@ -153,7 +154,7 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
     fn arm(&mut self) {
         if !self.is_armed && (self.leg.is_uploaded() || self.exchange.reply.is_begun()) {
             self.is_armed = true;
-            let timeout_ms = self.leg.timeout_ms(self.in_flight.target().settings());
+            let timeout_ms = self.leg.timeout_ms(&self.silence);
             self.conn.expire_after(timeout_ms, TimeoutCause::Response);
         }
     }

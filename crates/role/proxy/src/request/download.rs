@@ -12,9 +12,8 @@ use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD, RESPONSE_BODY
 use skep_http::{BodyDecoder, FieldSlots, HeadScanner, ResponseHead, Version, parse_response};
 
 use crate::members::cause::Cause;
-use crate::members::settings::GroupSettings;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::{Asked, Passage, write_head};
+use crate::request::passage::{Asked, Passage, Silence, write_head};
 
 /// A response being passed to the client.
 pub(super) struct Download {
@@ -59,10 +58,10 @@ impl Download {
     }
 
     /// Time without a byte of the member that is a fault of its, in milliseconds.
-    pub(super) fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
+    pub(super) fn timeout_ms(&self, silence: &Silence) -> u64 {
         match self.stage {
-            Stage::Head => settings.response_timeout_ms,
-            _ => self.passage.silence_ms_max(settings),
+            Stage::Head => silence.before_head_ms,
+            _ => self.passage.silence_ms_max(silence),
         }
     }
 

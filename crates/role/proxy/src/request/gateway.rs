@@ -31,7 +31,7 @@ use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;
 use crate::request::attempt::Leg;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::{Asked, Passage};
+use crate::request::passage::{Asked, Passage, Silence};
 use crate::request::{ForwardError, Refused};
 use codec::{GatewayCodec, GatewayEvent};
 
@@ -341,10 +341,10 @@ impl Leg for GatewayLeg {
         self.stage == Stage::Complete
     }
 
-    fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
+    fn timeout_ms(&self, silence: &Silence) -> u64 {
         match self.stage {
-            Stage::Head => settings.response_timeout_ms,
-            Stage::Body | Stage::Complete => self.passage.silence_ms_max(settings),
+            Stage::Head => silence.before_head_ms,
+            Stage::Body | Stage::Complete => self.passage.silence_ms_max(silence),
         }
     }
 

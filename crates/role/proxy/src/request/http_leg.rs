@@ -6,12 +6,11 @@ use skep_engine::{ExchangeError, ReplySink, RequestBody};
 use skep_serve::Conn;
 
 use crate::members::cause::Cause;
-use crate::members::settings::GroupSettings;
 use crate::request::Behind;
 use crate::request::attempt::Leg;
 use crate::request::download::Download;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::Asked;
+use crate::request::passage::{Asked, Silence};
 use crate::request::upload::Upload;
 
 /// The two directions know nothing of each other.
@@ -67,8 +66,8 @@ impl Leg for HttpLeg<'_> {
         self.download.is_complete()
     }
 
-    fn timeout_ms(&self, settings: &GroupSettings) -> u64 {
-        self.download.timeout_ms(settings)
+    fn timeout_ms(&self, silence: &Silence) -> u64 {
+        self.download.timeout_ms(silence)
     }
 
     fn cause(&self, cause: Cause) -> Cause {

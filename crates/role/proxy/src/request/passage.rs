@@ -21,13 +21,43 @@ pub(super) struct Asked<'b> {
     pub(super) begins_session: bool,
 }
 
-/// What becomes of the fields of responses.
+/// What holds for responses beside what the group says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplyRules<'a> {
+    /// In place of those of the group.
+    pub times: OwnTimes,
     /// Fields that are left out; names in any case.
     pub without: &'a [String],
     /// Further fields, each `Name: value\r\n`.
     pub extra: &'a [u8],
+}
+
+/// Times in place of those of the group, in milliseconds; `None`: the group's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnTimes {
+    pub response_timeout_ms: Option<u64>,
+    pub stall_timeout_ms: Option<u64>,
+}
+
+/// How long a member may be silent, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    /// From the end of the request to the head of its response.
+    pub(super) before_head_ms: u64,
+    /// Inside a body, of the request or the response.
+    pub(super) inside_body_ms: u64,
+    /// Between two events, or in a tunnel.
+    pub(super) between_events_ms: u64,
+}
+
+impl Silence {
+    pub(super) fn new(settings: &GroupSettings, own: OwnTimes) -> Self {
+        Self {
+            before_head_ms: own.response_timeout_ms.unwrap_or(settings.response_timeout_ms),
+            inside_body_ms: own.stall_timeout_ms.unwrap_or(settings.stall_timeout_ms),
+            between_events_ms: settings.tunnel_idle_ms,
+        }
+    }
 }
 
 /// What of a response was passed to the client.
@@ -53,10 +83,10 @@ impl Passage {
     }
 
     /// Time without a byte of the body that is a fault of the member, in milliseconds.
-    pub(super) fn silence_ms_max(&self, settings: &GroupSettings) -> u64 {
+    pub(super) fn silence_ms_max(&self, silence: &Silence) -> u64 {
         match self.is_event_stream {
-            true => settings.tunnel_idle_ms,
-            false => settings.stall_timeout_ms,
+            true => silence.between_events_ms,
+            false => silence.inside_body_ms,
         }
     }
 
@@ -127,7 +157,7 @@ pub(super) fn write_head(
     let name_line = if is_named { b"" } else { name_line };
     let version = reply.version();
     let date = reply.write().context().date();
-    let (trailers, ReplyRules { without, extra }) = (asked.trailers, *asked.rules);
+    let (trailers, ReplyRules { without, extra, .. }) = (asked.trailers, *asked.rules);
     let mut framing = ResponseFraming::None;
     reply.write().foreign_head(head.status, |out, keep_alive| {
         let extra = [name_line, session_lines, extra];

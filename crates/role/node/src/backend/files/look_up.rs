@@ -57,7 +57,7 @@ fn look_up_index(
 ) -> Result<Found, DiskError> {
     for name in &folder.index_files {
         let index = [relative, name.as_bytes()].concat();
-        if !route.answers_for(&index) {
+        if !route.answers_for(&index, relative) {
             continue;
         }
         match root.open_at(&index, wait) {

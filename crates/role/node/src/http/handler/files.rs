@@ -57,7 +57,7 @@ impl SlowRequest<'_> {
         }
         if failed == DiskError::NotFound.into()
             && let Some(page) = folder.spa_fallback.as_deref()
-            && self.route.answers_for(page.strip_prefix(b"/").unwrap_or(page))
+            && self.route.answers_for(relative_of(page), relative_of(key))
             && self.page(request, exchange, 200, (&self.route, page)).await?
         {
             return Ok(());
@@ -74,7 +74,7 @@ impl SlowRequest<'_> {
         path: &[u8],
     ) -> Result<Located, FetchError> {
         let own = self.catalog.locate_or_wait(route, path).await;
-        let relative = path.strip_prefix(b"/").unwrap_or(path);
+        let relative = relative_of(path);
         let is_sought = route.is_partition() && matches!(own, Err(DiskError::NotFound));
         if !is_sought || !folder.shows(path) || relative.len() > PATH_BYTES_MAX {
             return Ok(own?);
@@ -88,7 +88,7 @@ impl SlowRequest<'_> {
         }
         for name in &folder.index_files {
             let index = [relative, name.as_bytes()].concat();
-            if !route.answers_for(&index) {
+            if !route.answers_for(&index, relative) {
                 continue;
             }
             if let Elsewhere::File(resource) = self.sought(route, &index).await? {
@@ -104,4 +104,8 @@ impl SlowRequest<'_> {
             None => Ok(Elsewhere::Nothing),
         }
     }
+}
+
+fn relative_of(path: &[u8]) -> &[u8] {
+    path.strip_prefix(b"/").unwrap_or(path)
 }

@@ -1,4 +1,4 @@
-//! Replies without a resource: errors, listings, redirects.
+//! Replies without a resource: errors, listings, redirects, fixed ones.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skep_engine::{Exchange, ExchangeError, Reply};
 use skep_http::negotiate::prefers_json;
 use skep_http::path::Path;
-use skep_http::{Known, RequestHead};
+use skep_http::{Known, RequestHead, encode};
 use skep_segments::FetchError;
 use skep_telemetry::{CacheResult, Counter};
 
@@ -17,9 +17,19 @@ use crate::disk::pool::pool;
 use crate::http::client_pace::ClientPace;
 use crate::http::listing::Listing;
 use crate::limits::ATTEMPTS_MAX;
+use crate::model::reply_backend::ReplyBackend;
 use crate::model::resource::Resource;
 use crate::model::route::{Backend, Route};
 use crate::model::site::Page;
+
+/// A reply made for one client.
+pub(super) struct Made<'a> {
+    status: u16,
+    content_type: &'a str,
+    /// Further field lines.
+    lines: Vec<u8>,
+    body: Vec<u8>,
+}
 
 impl SlowRequest<'_> {
     pub(super) async fn failed(
@@ -88,7 +98,7 @@ impl SlowRequest<'_> {
     ) -> Option<(Arc<Resource>, Option<File>)> {
         match &route.backend {
             // Its pages are its own.
-            Backend::Pool(_) => None,
+            Backend::Pool(_) | Backend::Reply(_) => None,
             Backend::Origin(origin) => Some((self.kept(route, origin, page).await?, None)),
             Backend::Folder(folder) => match self.located(route, folder, page).await.ok()? {
                 Located::Resource(resource, file) => Some((resource, file)),
@@ -113,18 +123,52 @@ impl SlowRequest<'_> {
             false => ("text/html; charset=utf-8", listing.html(path)),
         };
         drop(listing);
-        self.send_made(request, exchange, content_type, body).await
+        let lines = [b"Cache-Control: no-cache\r\nVary: Accept\r\n", &*self.route.lines].concat();
+        self.send_made(request, exchange, Made { status: 200, content_type, lines, body }).await
     }
 
-    /// Sends a body generated for this client alone. It counts as memory held by replies: each
+    /// Answers with the route's fixed reply.
+    pub(super) async fn reply(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        fixed: &ReplyBackend,
+        path: &Path<'_>,
+    ) -> Result<(), ExchangeError> {
+        let (status, is_success) = (fixed.status, fixed.status < 300);
+        let mut lines =
+            if is_success { &self.route.lines_success } else { &self.route.lines }.to_vec();
+        if let Some(location) = fixed.location(path, request) {
+            encode::write_field(&mut lines, "Location", &location);
+        }
+        match &fixed.body {
+            Some(body) => {
+                let (content_type, body) = (&*fixed.content_type, body.to_vec());
+                self.send_made(request, exchange, Made { status, content_type, lines, body }).await
+            }
+            None if status >= 400 => self.error(request, exchange, status, b"").await,
+            None => {
+                let mut reply = exchange.reply.write();
+                reply.start(status);
+                if status != 204 {
+                    reply.lines(b"Content-Length: 0\r\n");
+                }
+                reply.lines(&lines);
+                reply.end_head();
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a body made for this client alone. It counts as memory held by replies: each
     /// address has its share, and a slow client is disconnected when others need the memory.
     pub(super) async fn send_made(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
-        content_type: &str,
-        body: Vec<u8>,
+        made: Made<'_>,
     ) -> Result<(), ExchangeError> {
+        let Made { status, content_type, lines, body } = made;
         let (store, bytes) = (&self.handler.node.store, body.len() as u64);
         let share = self.handler.node.pins.share(self.client(request, exchange), bytes);
         let Some(_share) = share.filter(|_| store.may_pin()) else {
@@ -133,11 +177,10 @@ impl SlowRequest<'_> {
         };
         let _held = store.ledger().hold(bytes);
         let mut reply = exchange.reply.write();
-        reply.start(200);
+        reply.start(status);
         reply.field("Content-Type", content_type.as_bytes());
         reply.field_number("Content-Length", bytes);
-        reply.lines(b"Cache-Control: no-cache\r\nVary: Accept\r\n");
-        reply.lines(&self.route.lines);
+        reply.lines(&lines);
         reply.end_head();
         reply.body_copy(&body);
         drop(body);

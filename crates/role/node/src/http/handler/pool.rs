@@ -32,6 +32,12 @@ impl SlowRequest<'_> {
         if !pool.allows(request.method) {
             return self.error(request, exchange, 405, &pool.allow_line).await;
         }
+        if let Some(bytes_max) = pool.body_bytes_max {
+            exchange.body.limit(bytes_max)?;
+        }
+        if let Some(timeout_ms) = pool.upload_timeout_ms {
+            exchange.body.limit_time(timeout_ms);
+        }
         let target = pool.target(path.target(), request.query).ok_or(Reject::PATH_TWO_ROUTES)?;
         let (without, extra) = pool.request_rules(&request.fields);
         let forward = Forward {
@@ -45,7 +51,11 @@ impl SlowRequest<'_> {
             without: &without,
             extra: &extra,
         };
-        let rules = ReplyRules { without: &pool.response_without, extra: &pool.response_lines };
+        let rules = ReplyRules {
+            times: pool.times,
+            without: &pool.response_without,
+            extra: &pool.response_lines,
+        };
         let servers = self.handler.servers(&pool.group);
         // By itself, so that what awaits it stays small: a future is moved with each that awaits it.
         match Box::pin(servers.forward(request, exchange, &forward, &rules)).await {

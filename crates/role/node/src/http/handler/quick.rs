@@ -101,7 +101,7 @@ pub(super) fn borrowed_key<'a>(
             target.starts_with(b"/").then_some(target)
         }
         // Nothing of it is in memory.
-        (Backend::Pool(_), _) => None,
+        (Backend::Pool(_) | Backend::Reply(_), _) => None,
         _ => Some(path),
     }
 }
