@@ -28,6 +28,7 @@ mod pools;
 mod raw;
 mod read;
 mod reference;
+mod response_cache;
 mod schema;
 mod section;
 mod settings;
@@ -43,6 +44,7 @@ pub use kind::{Form, Kind};
 pub use number::{Unit, parse_duration_ms, parse_size};
 pub use pools::{ForwardConfig, PoolConfig, PoolHealthConfig, ServerConfig};
 pub use reference::{reference_markdown, settings_help};
+pub use response_cache::ResponseCacheConfig;
 pub use schema::{
     AGENT_PORT, AdminConfig, AgentConfig, BackendConfig, CacheConfig, Config, DirectConfig,
     DispatcherConfig, EtcdConfig, FetchConfig, HealthConfig, LimitsConfig, LogConfig,
@@ -52,6 +54,6 @@ pub use schema::{
 pub use section::{Setting, TableDoc};
 pub use words::{
     AccessLogTarget, Attach, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode, Level, LogFormat,
-    POLICY_NAMES, PoolProtocol, SameSite, ScriptWord, StickyBy, StoreKind, Symlinks,
-    UnderscoreFields,
+    ObeyedRequests, POLICY_NAMES, PoolProtocol, RequestCookies, ResponseCookies, SameSite,
+    ScriptWord, StickyBy, StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
 };

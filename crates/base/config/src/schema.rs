@@ -13,6 +13,7 @@ use skep_units::{GIB, KIB, MIB, WEIGHT_MAX};
 use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, bytes, count, ms, number, word};
 use crate::number::Unit;
 use crate::pools::{ForwardConfig, PoolConfig};
+use crate::response_cache::ResponseCacheConfig;
 use crate::section::{Section, Setting, TableDoc};
 use crate::table::table;
 use crate::words::{
@@ -368,7 +369,7 @@ table! {
         /// What they let caches keep is fetched once by the cluster.
         origins: Vec<String> = Vec::new() => Kind::Texts(Form::OriginUrl), live;
         /// Name of the [[pool]] whose servers answer: all methods, with all that clients send;
-        /// nothing of it is cached.
+        /// what it allows is cached if `cache.enabled` is set.
         pool: Option<String> = None => Kind::Text(Form::Name), live;
         /// Whether the folder is `local`, a whole one on each node;
         /// `shared`, one that all nodes see under the same path, such as a
@@ -401,6 +402,8 @@ table! {
         fetch: FetchConfig, live;
         /// How requests go to `pool`.
         forward: ForwardConfig, live;
+        /// How responses of `pool` are cached.
+        cache: ResponseCacheConfig, live;
     }
 }
 

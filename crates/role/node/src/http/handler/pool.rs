@@ -4,6 +4,7 @@ use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
 use skep_http::{Reject, RequestHead};
+use skep_httpcache::{CacheStatus, ForwardReason};
 use skep_proxy::{ForwardError, Refused, ReplyRules};
 
 use super::SlowRequest;
@@ -32,26 +33,49 @@ impl SlowRequest<'_> {
         if !pool.allows(request.method) {
             return self.error(request, exchange, 405, &pool.allow_line).await;
         }
+        let claims = self.claims(exchange, pool);
+        let mut reason = ForwardReason::Bypass;
+        if let Some(cache) = &pool.cache {
+            match self.cacheable(request, (pool, cache), path, claims)? {
+                Ok(of) => return self.answer_cacheable(request, exchange, &of).await,
+                Err(why) => reason = why,
+            }
+        }
         let target = pool.target(path.target(), request.query).ok_or(Reject::PATH_TWO_ROUTES)?;
         let (without, extra) = pool.request_rules(&request.fields);
         let forward = Forward {
             client: exchange.conn().peer().ip(),
             proto: "http",
             host: pool.host.as_deref().map_or(HostPolicy::Keep, HostPolicy::Set),
-            claims: self.claims(exchange, pool),
+            claims,
             target: Some(&target),
             server_name: self.site.name.as_deref(),
             upgrade: pool.upgrade,
             without: &without,
             extra: &extra,
         };
-        let rules = ReplyRules { without: &pool.response_without, extra: &pool.response_lines };
+        let status = CacheStatus { forwarded: Some(reason), ..CacheStatus::default() };
+        self.pass(request, exchange, pool, &forward, &status.line()).await
+    }
+
+    /// Answers with what a server says to a request as `forward` has it; `cache_line` tells the client
+    /// how the cache handled it.
+    pub(super) async fn pass(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        pool: &PoolBackend,
+        forward: &Forward<'_>,
+        cache_line: &[u8],
+    ) -> Result<(), ExchangeError> {
+        let extra = [&*pool.response_lines, cache_line].concat();
+        let rules = ReplyRules { without: &pool.response_without, extra: &extra };
         let servers = self.handler.servers(&pool.group);
-        match servers.forward(request, exchange, &forward, &rules).await {
+        match servers.forward(request, exchange, forward, &rules).await {
             Ok(()) => Ok(()),
             Err(ForwardError::Exchange(error)) => Err(error),
             Err(ForwardError::Refused(Refused { status, lines })) => {
-                let lines = [&*lines, b"Cache-Status: skep; fwd=bypass\r\n"].concat();
+                let lines = [&*lines, cache_line].concat();
                 self.error(request, exchange, status, &lines).await
             }
         }
