@@ -13,6 +13,7 @@ mod origin_faults;
 mod origin_targets;
 mod origin_words;
 mod origins;
+mod pool_cache;
 mod pool_faults;
 mod pool_queue;
 mod pools;

@@ -41,7 +41,8 @@ impl Remote {
 
     /// Bytes that it takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.target.len()
+        size_of::<Self>()
+            + self.target.len()
             + self.version.len()
             + self.vary_key.as_bytes().len()
             + self.head.heap_bytes()

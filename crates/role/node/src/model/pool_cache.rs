@@ -249,7 +249,8 @@ mod tests {
     fn what_trusted_proxies_say_is_part_of_the_key_and_what_clients_say_is_not() {
         let plain = key(Claims::Replace, "");
         assert_eq!(*plain.text, *b"http://a/a");
-        let lies = "X-Forwarded-Host: evil\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 6.6.6.6\r\n";
+        let lies =
+            "X-Forwarded-Host: evil\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 6.6.6.6\r\n";
         assert_eq!(key(Claims::Replace, lies).text, plain.text);
         for claims in [Claims::Extend, Claims::Keep] {
             let text = key(claims, lies).text;

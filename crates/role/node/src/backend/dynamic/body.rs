@@ -75,7 +75,9 @@ impl BodyQueue {
                 match state.end {
                     Some(BodyEnd::Broken) => return None,
                     // Only its end tells that a body was what its head had said.
-                    Some(BodyEnd::Complete) if is_last && state.bytes.len() != bytes => return None,
+                    Some(BodyEnd::Complete) if is_last && state.bytes.len() != bytes => {
+                        return None;
+                    }
                     Some(BodyEnd::Complete) if !has_all => return None,
                     None if is_last || !has_all => {}
                     _ => return Some(state.bytes.drain(..bytes).collect()),

@@ -154,9 +154,9 @@ impl<'r> Fill<'r> {
     /// No server answered: what is stale is used, if it may be.
     pub(crate) fn failed(&mut self, refusal: &Refusal) -> FillOutcome {
         let failure = OriginFailure::Disconnected;
-        let stale = self.cache().and_then(|cache| {
-            stale_after(self.plan.kept.as_ref(), failure, cache, monotonic_ms())
-        });
+        let stale = self
+            .cache()
+            .and_then(|cache| stale_after(self.plan.kept.as_ref(), failure, cache, monotonic_ms()));
         let led = self.led.take();
         match stale {
             Some((kept, rule)) => {
@@ -314,11 +314,7 @@ impl<'r> Fill<'r> {
 
     /// Makes a response known: here at once; to other nodes when the coordinator knows of its bytes, else
     /// one of them may be told to ask for what has just come.
-    fn land(
-        &mut self,
-        resource: Arc<Resource>,
-        known: Option<tokio::sync::oneshot::Receiver<()>>,
-    ) {
+    fn land(&mut self, resource: Arc<Resource>, known: Option<tokio::sync::oneshot::Receiver<()>>) {
         let plan = &self.plan;
         let Some(Led { flight, lease }) = self.led.take() else {
             plan.heads.keep((&plan.route, &plan.key), plan.purged, &resource);

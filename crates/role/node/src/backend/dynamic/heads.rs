@@ -315,8 +315,7 @@ impl PoolHeads {
             false => self.slots.change(variant, put),
         };
         if let Some(old) = replaced.filter(|old| {
-            let is_same_variant =
-                old.remote().is_some_and(|old| old.vary_key == remote.vary_key);
+            let is_same_variant = old.remote().is_some_and(|old| old.vary_key == remote.vary_key);
             is_same_variant && !old.is_same_version(resource)
         }) {
             old.retire(self.slots.store());
@@ -469,12 +468,7 @@ enum Judged {
     OnlyIfCached,
 }
 
-fn judge(
-    kept: &Arc<Resource>,
-    cache: &PoolCache,
-    meta: &RequestMeta<'_>,
-    now_ms: u64,
-) -> Judged {
+fn judge(kept: &Arc<Resource>, cache: &PoolCache, meta: &RequestMeta<'_>, now_ms: u64) -> Judged {
     let (Some(remote), Some(freshness)) = (kept.remote(), kept.freshness()) else {
         return Judged::Alone(Alone::new(ForwardReason::UriMiss, None));
     };

@@ -48,8 +48,7 @@ pub(super) fn read(
         return None;
     }
     let vary_key = vary_key_of(&head.meta.vary, vary_key)?;
-    let freshness =
-        Freshness::of(&head, &cache.policy).handed_over(peer_head.fresh_ms, transit_ms);
+    let freshness = Freshness::of(&head, &cache.policy).handed_over(peer_head.fresh_ms, transit_ms);
     let received = ReceivedHead { key, version, bytes, head, vary_key, purged };
     Some(resource(route, received, freshness, purges))
 }

@@ -84,7 +84,8 @@ pub(super) fn read(
     if purged < freshness::purged(route, &purges.known, target, &head) {
         return None;
     }
-    let freshness = Freshness::of(&head, &origin.policy).handed_over(peer_head.fresh_ms, transit_ms);
+    let freshness =
+        Freshness::of(&head, &origin.policy).handed_over(peer_head.fresh_ms, transit_ms);
     let got = FetchedHead { target: target.to_vec(), version, bytes, head, purged };
     Some(kept::resource(route, origin, got, freshness, purges))
 }

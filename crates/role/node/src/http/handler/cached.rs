@@ -30,14 +30,8 @@ use crate::peers::{HeadLease, PeerClient, renewing};
 
 /// Fields by which a client wants a part, or nothing if it has the whole. What is stored answers
 /// them.
-const CONDITIONS: &[&str] = &[
-    "if-none-match",
-    "if-modified-since",
-    "if-match",
-    "if-unmodified-since",
-    "if-range",
-    "range",
-];
+const CONDITIONS: &[&str] =
+    &["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range"];
 
 /// A request that may be answered by a stored response.
 pub(super) struct Cacheable<'a> {
@@ -325,13 +319,10 @@ impl SlowRequest<'_> {
             let renewer = renewer(led.as_ref());
             let wishes = Wishes { reason, why, is_ranged };
             let mut fill = Fill::new(plan, (request, of.meta), wishes, led);
-            let rules = ReplyRules {
-                without: &of.pool.response_without,
-                extra: &of.pool.response_lines,
-            };
+            let rules =
+                ReplyRules { without: &of.pool.response_without, extra: &of.pool.response_lines };
             let forward = outgoing.forward();
-            let exchanged =
-                servers.forward_tapped(request, exchange, &forward, &rules, &mut fill);
+            let exchanged = servers.forward_tapped(request, exchange, &forward, &rules, &mut fill);
             let exchanged = renewing(exchanged, renewer).await;
             match ended(exchanged, exchange, &mut fill, reason)? {
                 FillEnd::Ended(asked) => return Ok(asked),
@@ -526,8 +517,7 @@ impl Refresh {
             let wishes = Wishes { reason: ForwardReason::Stale, why: None, is_ranged: false };
             let mut fill = Fill::new(plan, (request, meta), wishes, led);
             let forward = outgoing.forward();
-            let exchanged =
-                self.servers.forward_for_tap(request, self.ends, &forward, &mut fill);
+            let exchanged = self.servers.forward_for_tap(request, self.ends, &forward, &mut fill);
             let exchanged = renewing(exchanged, renewer).await;
             match (exchanged, fill.outcome()) {
                 (Ok(()), FillOutcome::AskAgain) => {
