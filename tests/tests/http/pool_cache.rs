@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use skep_tests::app::{App, AppRequest, response};
 use skep_tests::{PATIENCE, RawClient, Response, Skep, poll_until};
@@ -450,16 +450,36 @@ fn one_computation_serves_all_who_wait_also_if_its_client_leaves() {
     }
 }
 
+/// Requests that have come.
+#[derive(Clone, Default)]
+struct Crowd(Arc<(Mutex<usize>, Condvar)>);
+
+impl Crowd {
+    /// Waits until all `size` are here of those with which request `count` came; the first came alone.
+    fn wait(&self, count: usize, size: usize) {
+        let (here, came) = &*self.0;
+        let mut here = here.lock().unwrap();
+        *here += 1;
+        came.notify_all();
+        let wanted = (count - 2) / size * size + size;
+        while *here < wanted {
+            let (guard, waited) = came.wait_timeout(here, PATIENCE).unwrap();
+            assert!(!waited.timed_out(), "{} of {wanted} requests came", *guard);
+            here = guard;
+        }
+    }
+}
+
 #[test]
 fn who_waited_for_what_is_private_asks_at_once_and_nobody_waits_again() {
     const OTHERS: usize = 6;
-    let (gate, all) = (Gate::default(), Arc::new(Barrier::new(OTHERS)));
+    let (gate, all) = (Gate::default(), Crowd::default());
     let shut = gate.clone();
     let (app, received) = app(move |_, count| {
         match count {
             1 => shut.pass(),
             // Each is answered only when all have come: none of them waits for another.
-            _ => _ = all.wait(),
+            _ => all.wait(count, OTHERS),
         }
         response(200, "Cache-Control: private\r\n", format!("answer {count}"))
     });
