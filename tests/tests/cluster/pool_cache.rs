@@ -174,3 +174,32 @@ fn purges_by_url_and_by_tag_reach_what_pools_sent() {
         assert_eq!(cluster.purge("dispatcher-1", &[what])["complete"], true, "{what}");
     }
 }
+
+#[test]
+fn a_change_at_one_node_is_seen_at_all_when_its_client_has_the_answer() {
+    let (app, _received) = app(|request, count| {
+        let fields = "Cache-Control: max-age=60\r\n";
+        match request.line().starts_with("POST") {
+            true => response(204, "", ""),
+            false => response(200, fields, format!("answer {count}")),
+        }
+    });
+    let cluster = cluster(&app, "");
+    for round in 1..=6 {
+        for number in 1..=NODES {
+            let reply = cluster.get(&node(number), "/page");
+            assert_eq!(reply.text(), format!("answer {round}"), "{}", reply.head_text());
+        }
+        let changing = node(round % NODES + 1);
+        let mut client = RawClient::connect(cluster.outer(&changing));
+        client.request("POST", "/page", &[]).assert_status(204);
+        // The others hear of it as soon as that one: at the same time, or nearly so.
+        let at_once = cluster.get(&changing, "/page");
+        assert_eq!(at_once.text(), format!("answer {}", round + 1));
+        for number in 1..=NODES {
+            skep_tests::poll_until(PATIENCE, "the change", || {
+                cluster.get(&node(number), "/page").text() == format!("answer {}", round + 1)
+            });
+        }
+    }
+}

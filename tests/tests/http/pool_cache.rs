@@ -570,3 +570,164 @@ fn who_waited_for_a_response_to_other_fields_gets_one_of_its_own() {
     assert_eq!(asked, ["en", "fr"], "one for each");
     received.assert_none();
 }
+
+#[test]
+fn an_unsafe_request_makes_its_url_and_what_it_names_stale() {
+    let (app, received) = app(|request, count| {
+        let fields = "Cache-Control: max-age=60\r\n";
+        match request.line().split(' ').collect::<Vec<_>>()[..] {
+            ["POST", "/page?b=2&a=1", _] => {
+                response(303, "Location: /list\r\nContent-Location: other\r\n", "")
+            }
+            ["POST", "/fails", _] => response(500, "", ""),
+            ["POST", "/group", _] => response(204, "Cache-Group-Invalidation: \"g\"\r\n", ""),
+            _ if request.line().contains("/tagged") => response(
+                200,
+                &format!("{fields}Cache-Groups: \"g\"\r\n"),
+                format!("answer {count}"),
+            ),
+            _ => response(200, fields, format!("answer {count}")),
+        }
+    });
+    let skep = node(&app, "query_sorted = true");
+    let mut client = skep.connect();
+    let paths = ["/page?a=1&b=2", "/list", "/other", "/tagged", "/fails"];
+    let all = |client: &mut RawClient| paths.map(|path| client.get(path).text());
+    assert_eq!(all(&mut client), ["answer 1"; 5]);
+    assert_eq!(all(&mut client), ["answer 1"; 5]);
+    // In another spelling and order.
+    client.request("POST", "/./%70age?b=2&a=1", &[]).assert_status(303);
+    client.request("POST", "/fails", &[]).assert_status(500);
+    let now = ["answer 2", "answer 2", "answer 2", "answer 1", "answer 1"];
+    assert_eq!(all(&mut client), now);
+    client.request("POST", "/group", &[]).assert_status(204);
+    assert_eq!(all(&mut client), ["answer 2", "answer 2", "answer 2", "answer 2", "answer 1"]);
+    (0..12).for_each(|_| _ = received.next());
+    received.assert_none();
+}
+
+#[test]
+fn what_was_asked_for_before_a_change_is_not_found_after_it() {
+    let gate = Gate::default();
+    let shut = gate.clone();
+    let (app, received) = app(move |request, count| {
+        if request.line().starts_with("GET") && count == 1 {
+            shut.pass();
+        }
+        response(200, "Cache-Control: max-age=60\r\n", format!("answer {count}"))
+    });
+    let skep = node(&app, "");
+    let mut before = asking(&skep, 1).remove(0);
+    received.next();
+    let mut client = skep.connect();
+    client.request("POST", "/", &[]).assert_status(200);
+    received.next();
+    // Not joined with what began before, either.
+    assert_eq!(client.get("/").text(), "answer 2");
+    gate.open();
+    // Nor is any reply begun with it.
+    assert_eq!(before.response().text(), "answer 2");
+    assert_hit(&client.get("/"), "answer 2");
+}
+
+#[test]
+fn keys_are_made_by_rule_and_what_is_in_no_key_does_not_reach_the_application() {
+    let (app, received) =
+        app(|_, count| response(200, "Cache-Control: max-age=60\r\n", format!("answer {count}")));
+    let skep = node(
+        &app,
+        "query_ignored = ['utm_*']\nquery_sorted = true\nkey_cookies = ['lang']\n\
+         key_fields = ['X-Device']",
+    );
+    let mut client = skep.connect();
+    let mut get = |target: &str, fields: &[(&str, &str)]| client.request("GET", target, fields);
+    assert_eq!(get("/?b=2&utm_source=x&a=1", &[]).text(), "answer 1");
+    let asked = received.next();
+    assert_eq!(asked.line(), "GET /?a=1&b=2 HTTP/1.1", "as it is stored");
+    assert_hit(&get("/?a=1&utm_medium=y&b=2", &[]), "answer 1");
+    for (count, fields) in
+        [(2, ("Cookie", "lang=de")), (3, ("Cookie", "lang=en")), (4, ("X-Device", "tv"))]
+    {
+        let first = get("/?a=1&b=2", &[fields]);
+        assert_eq!(first.text(), format!("answer {count}"), "{fields:?}");
+        received.next();
+        assert_hit(&get("/?a=1&b=2", &[fields]), &format!("answer {count}"));
+    }
+    client.send("GET /?a=1&b=2 HTTP/1.1\r\nHost: other.example\r\n\r\n");
+    assert_eq!(client.response().text(), "answer 5");
+    received.next();
+    let mut get = |target: &str, fields: &[(&str, &str)]| client.request("GET", target, fields);
+    let unkeyed = [
+        ("X-Forwarded-Host", "evil.example"),
+        ("X-Original-URL", "/admin"),
+        ("X-HTTP-Method-Override", "DELETE"),
+        ("X-Host", "evil.example"),
+        ("X-Own", "kept"),
+    ];
+    assert_eq!(get("/other", &unkeyed).text(), "answer 1");
+    let asked = received.next();
+    assert_eq!(asked.field("x-own"), Some("kept"));
+    assert_eq!(asked.field("x-forwarded-host"), Some("test"));
+    for name in ["x-original-url", "x-http-method-override", "x-host"] {
+        assert_eq!(asked.field(name), None, "{name}");
+    }
+}
+
+#[test]
+fn lifetimes_of_the_settings_are_for_pages_that_are_the_same_for_all() {
+    let (app, received) = app(|request, count| {
+        let status = if request.line().contains("/gone") { 404 } else { 200 };
+        let fields = match request.line() {
+            line if line.contains("/private") => "Cache-Control: private\r\n",
+            line if line.contains("/cookie") => "Set-Cookie: a=b\r\n",
+            _ => "",
+        };
+        response(status, fields, format!("answer {count}"))
+    });
+    let skep = node(&app, "fresh_ms = 60000\nnegative_ms = 60000\ncookies_ignored = ['_ga*']");
+    let mut client = skep.connect();
+    assert_eq!(client.get("/").text(), "answer 1");
+    received.next();
+    assert_hit(&client.get("/"), "answer 1");
+    assert_hit(&client.request("GET", "/", &[("Cookie", "_ga=1; _ga_x=2")]), "answer 1");
+    // With a cookie it may be another page.
+    let own = client.request("GET", "/", &[("Cookie", "session=1")]);
+    assert_eq!(
+        (own.text().as_str(), own.cache_status()),
+        ("answer 2", "skep; fwd=bypass; detail=cookie")
+    );
+    received.next();
+    assert_hit(&client.get("/"), "answer 1");
+    client.get("/gone").assert_status(404);
+    received.next();
+    let gone = client.get("/gone");
+    assert!(gone.status == 404 && gone.cache_status().starts_with("skep; hit"));
+    for path in ["/private", "/cookie"] {
+        for count in 1..=2 {
+            assert_eq!(client.get(path).text(), format!("answer {count}"), "{path}");
+            received.next();
+        }
+    }
+    // What a request with a cookie brought is nobody else's.
+    let first = client.request("GET", "/new", &[("Cookie", "session=1")]);
+    assert_eq!(first.cache_status(), "skep; fwd=uri-miss; detail=cookie");
+    assert_eq!(client.get("/new").text(), "answer 2");
+}
+
+#[test]
+fn a_client_may_ask_for_a_new_response_where_the_setting_says_so() {
+    let (app, received) = counting("Cache-Control: max-age=60\r\nETag: \"v\"\r\n");
+    let skep = node(&app, "obey = 'all'");
+    let mut client = skep.connect();
+    client.get("/");
+    received.next();
+    let reload = client.request("GET", "/", &[("Cache-Control", "no-cache")]);
+    assert_eq!(reload.text(), "answer 2");
+    assert!(reload.cache_status().starts_with("skep; fwd=request; "), "{}", reload.head_text());
+    assert_eq!(received.next().field("if-none-match"), Some("\"v\""));
+    assert_hit(&client.get("/"), "answer 2");
+    assert_eq!(
+        client.request("GET", "/", &[("Cache-Control", "min-fresh=100")]).text(),
+        "answer 3"
+    );
+}

@@ -179,6 +179,10 @@ pub(crate) const COLLECTED_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of a response that nobody wants that are read, so that its connection can be used again.
 pub(crate) const DISCARDED_BYTES_MAX: usize = 64 * 1024;
 
+/// Time that the answer to a request that has changed something waits for the coordinator to tell
+/// all nodes, in milliseconds: many times what it takes.
+pub(crate) const INVALIDATION_WAIT_MS: u64 = 50;
+
 /// Time for which the failure of a pool is the answer for all who ask for the same, in milliseconds.
 pub(crate) const POOL_FAILED_MS: u64 = 1_000;
 

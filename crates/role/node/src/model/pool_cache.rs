@@ -79,11 +79,7 @@ impl PoolCache {
         target: &[u8],
         claims: Claims,
     ) -> Option<PoolKey> {
-        let scheme = match claims {
-            Claims::Replace => "http",
-            Claims::Extend | Claims::Keep => said_scheme(request),
-        };
-        let key = self.keys.key(scheme, &request.authority, target, request);
+        let key = self.keys.key(scheme_of(request, claims), &request.authority, target, request);
         let mut text = key.ok()?;
         if claims != Claims::Replace {
             write_claims(&mut text, request);
@@ -161,9 +157,9 @@ fn is_claim(name: &[u8]) -> bool {
     begins || CLIENT_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
 }
 
-/// Whether the client's connection is encrypted, as a trusted proxy says.
-fn said_scheme(request: &RequestHead<'_, '_>) -> &'static str {
-    let said = request.fields.get("x-forwarded-proto");
+/// The scheme by which the client asked, as far as who may say so says.
+pub(crate) fn scheme_of(request: &RequestHead<'_, '_>, claims: Claims) -> &'static str {
+    let said = request.fields.get("x-forwarded-proto").filter(|_| claims != Claims::Replace);
     match said.is_some_and(|said| said.eq_ignore_ascii_case(b"https")) {
         true => "https",
         false => "http",

@@ -84,6 +84,10 @@ impl<'a, 'r, 'c, 'h, L: Leg> Attempt<'a, 'r, 'c, 'h, L> {
     pub(super) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), AttemptFault>> {
         self.poll_upload(cx)?;
         loop {
+            ready!(self.recipient.poll_ready(cx));
+            if self.leg.is_complete() || self.recipient.is_stopped() {
+                return Poll::Ready(Ok(()));
+            }
             if self.recipient.queued_bytes() > 0 {
                 let flushed = self.recipient.poll_flush(cx);
                 if flushed.is_pending() {
@@ -97,9 +101,6 @@ impl<'a, 'r, 'c, 'h, L: Leg> Attempt<'a, 'r, 'c, 'h, L> {
                     self.arm();
                     return self.poll_left(cx).map(Err);
                 }
-            }
-            if self.leg.is_complete() || self.recipient.is_stopped() {
-                return Poll::Ready(Ok(()));
             }
             if self.leg.take_asked() {
                 self.poll_upload(cx)?;

@@ -35,6 +35,11 @@ pub trait Tap {
     /// A response that was taken is complete, by the protocol's own end.
     fn end(&mut self);
 
+    /// Ready when what was made of the head may go to the client.
+    fn poll_ready(&mut self, _cx: &mut TaskContext<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// Whether the request goes on although its client has left: others wait.
     fn outlives_client(&self) -> bool;
 }
@@ -173,6 +178,11 @@ impl<'a, 'c> Recipient<'a, 'c> {
             (_, Some(reply)) => reply.take_back(),
             (_, None) => true,
         }
+    }
+
+    /// Ready when the client may see of the response.
+    pub(super) fn poll_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        self.tap.as_mut().map_or(Poll::Ready(()), |tap| tap.poll_ready(cx))
     }
 
     /// Whether nobody wants the rest of the response.

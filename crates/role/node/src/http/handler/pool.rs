@@ -4,11 +4,13 @@ use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
 use skep_http::{Reject, RequestHead};
-use skep_httpcache::{CacheStatus, ForwardReason};
-use skep_proxy::{ForwardError, Refused, ReplyRules};
+use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
+use skep_proxy::{ForwardError, Refused, ReplyRules, Tap};
 
 use super::SlowRequest;
+use crate::backend::dynamic::{Changed, Invalidation};
 use crate::model::pool_backend::PoolBackend;
+use crate::model::pool_cache::scheme_of;
 
 impl SlowRequest<'_> {
     /// The same for a request whose path was read as the name of a file, but names none.
@@ -55,7 +57,22 @@ impl SlowRequest<'_> {
             extra: &extra,
         };
         let status = CacheStatus { forwarded: Some(reason), ..CacheStatus::default() };
-        self.pass(request, exchange, pool, &forward, &status.line()).await
+        let line = status.line();
+        match &pool.cache {
+            Some(cache) if !is_safe(request.method) => {
+                let changed = Changed {
+                    method: request.method,
+                    scheme: scheme_of(request, claims),
+                    authority: request.authority,
+                    target: cache.target(path.target(), request.query),
+                };
+                let peers = self.handler.peer_client.as_deref();
+                let rules = (&self.route, cache);
+                let mut tap = Invalidation::new(rules, peers, changed, line.clone());
+                self.pass_by(request, exchange, pool, &forward, (&line, Some(&mut tap))).await
+            }
+            _ => self.pass(request, exchange, pool, &forward, &line).await,
+        }
     }
 
     /// Answers with what a server says to a request as `forward` has it; `cache_line` tells the client
@@ -68,10 +85,27 @@ impl SlowRequest<'_> {
         forward: &Forward<'_>,
         cache_line: &[u8],
     ) -> Result<(), ExchangeError> {
-        let extra = [&*pool.response_lines, cache_line].concat();
+        self.pass_by(request, exchange, pool, forward, (cache_line, None)).await
+    }
+
+    /// The same; a tap tells the client of the cache itself.
+    async fn pass_by(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        pool: &PoolBackend,
+        forward: &Forward<'_>,
+        (cache_line, tap): (&[u8], Option<&mut dyn Tap>),
+    ) -> Result<(), ExchangeError> {
+        let own_line = if tap.is_some() { b"" } else { cache_line };
+        let extra = [&*pool.response_lines, own_line].concat();
         let rules = ReplyRules { without: &pool.response_without, extra: &extra };
         let servers = self.handler.servers(&pool.group);
-        match servers.forward(request, exchange, forward, &rules).await {
+        let forwarded = match tap {
+            Some(tap) => servers.forward_tapped(request, exchange, forward, &rules, tap).await,
+            None => servers.forward(request, exchange, forward, &rules).await,
+        };
+        match forwarded {
             Ok(()) => Ok(()),
             Err(ForwardError::Exchange(error)) => Err(error),
             Err(ForwardError::Refused(Refused { status, lines })) => {
