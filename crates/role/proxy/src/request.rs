@@ -12,6 +12,7 @@
 //! no evidence about the member, which is tried on a fresh connection first.
 
 mod admit;
+mod asked;
 mod attempt;
 mod download;
 mod fault;
@@ -47,6 +48,8 @@ use crate::members::session::Session;
 use crate::members::settings::{GroupSettings, GroupWords};
 use crate::worker_balancer::PickedMember;
 use crate::worker_group::WorkerGroup;
+use asked::Asked;
+pub use asked::ReplyRules;
 use attempt::{Attempt, Leg};
 use download::Download;
 use fault::AttemptFault;
@@ -54,8 +57,6 @@ use gateway::GatewayLeg;
 use http_leg::HttpLeg;
 use in_flight::InFlight;
 use outbound::Outbound;
-use passage::Asked;
-pub use passage::ReplyRules;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
 use upload::Upload;

@@ -1,5 +1,6 @@
 //! How the responses of a pool are cached: the rules of a route, and the keys of its requests.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,10 +14,8 @@ use skep_httpcache::{
     SecondaryKey, SetCookiePolicy, StoredStatuses, VaryNames, is_untrusted,
 };
 use skep_segments::Fills;
-use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::limits::UNSTORABLE_IN_A_ROW_MAX;
-use crate::model::route::Route;
 
 /// The rules of a route.
 #[derive(Debug)]
@@ -122,25 +121,18 @@ impl PoolCache {
 }
 
 impl PoolKey {
-    /// The name of what is known of all responses under the key, in the cluster; that of a response
-    /// without Vary.
-    pub(crate) fn primary(&self, route: &Route, purged: PurgeStamp) -> SegmentName {
-        ObjectName::head(route.key(), &self.text, &route.head_kind, purged)
+    /// What names all responses under the key; and that of a response without Vary.
+    pub(crate) fn primary(&self) -> &[u8] {
+        &self.text
     }
 
-    /// The name of the response to requests with this secondary key.
-    pub(crate) fn variant(
-        &self,
-        secondary: &SecondaryKey,
-        route: &Route,
-        purged: PurgeStamp,
-    ) -> SegmentName {
-        if secondary.as_bytes().is_empty() {
-            return self.primary(route, purged);
+    /// What names the response to requests with this secondary key.
+    pub(crate) fn variant(&self, secondary: &SecondaryKey) -> Cow<'_, [u8]> {
+        match secondary.as_bytes() {
+            b"" => Cow::Borrowed(&self.text),
+            // A line of a key is never empty.
+            secondary => Cow::Owned([&*self.text, b"\n\n", secondary].concat()),
         }
-        // A line of a key is never empty.
-        let text = [&*self.text, b"\n\n", secondary.as_bytes()].concat();
-        ObjectName::head(route.key(), &text, &route.head_kind, purged)
     }
 }
 

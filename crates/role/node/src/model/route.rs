@@ -72,7 +72,7 @@ pub(crate) struct Route {
     /// Identifies the route in messages.
     pub(crate) short_key: u64,
     /// Identifies the route and its rules in names of heads of its origins.
-    pub(crate) head_kind: Box<[u8]>,
+    head_kind: Box<[u8]>,
     /// Which route of its site it is.
     place: RoutePlace,
     /// Field lines of every reply.
@@ -235,6 +235,12 @@ impl Route {
         purged: PurgeStamp,
     ) -> ObjectName {
         ObjectName::new(&self.key, relative, version, bytes, purged)
+    }
+
+    /// The name of the head of what a remote server has at `target`: that of a segment that no object
+    /// has. A purge of the target changes the name.
+    pub(crate) fn head_name(&self, target: &[u8], purged: PurgeStamp) -> SegmentName {
+        ObjectName::head(&self.key, target, &self.head_kind, purged)
     }
 
     /// Identifies the route in names, the same on all nodes of a config.

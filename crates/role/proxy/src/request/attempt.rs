@@ -9,9 +9,9 @@ use skep_serve::{Conn, TimeoutCause};
 
 use crate::members::cause::Cause;
 use crate::members::settings::GroupSettings;
+use crate::request::asked::Asked;
 use crate::request::fault::{AttemptFault, left};
 use crate::request::in_flight::InFlight;
-use crate::request::passage::Asked;
 use crate::request::recipient::Recipient;
 
 /// A request and its response as a protocol has them: from the client's body to bytes for the member,

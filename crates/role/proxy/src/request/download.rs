@@ -11,8 +11,9 @@ use skep_http::{BodyDecoder, FieldSlots, HeadScanner, ResponseHead, parse_respon
 
 use crate::members::cause::Cause;
 use crate::members::settings::GroupSettings;
+use crate::request::asked::Asked;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::{Asked, Passage};
+use crate::request::passage::Passage;
 use crate::request::recipient::Recipient;
 
 /// A response being passed to the client.

@@ -8,10 +8,10 @@ use skep_serve::Conn;
 use crate::members::cause::Cause;
 use crate::members::settings::GroupSettings;
 use crate::request::Behind;
+use crate::request::asked::Asked;
 use crate::request::attempt::Leg;
 use crate::request::download::Download;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::Asked;
 use crate::request::recipient::Recipient;
 use crate::request::upload::Upload;
 

@@ -3,34 +3,13 @@
 
 use skep_http::forward::write_last_chunk;
 use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::{FieldSlots, Known, Method, ResponseFraming, ResponseHead, encode, parse_response};
+use skep_http::{FieldSlots, Known, ResponseFraming, ResponseHead, encode, parse_response};
 
 use crate::members::cause::Cause;
 use crate::members::settings::GroupSettings;
+use crate::request::asked::Asked;
 use crate::request::in_flight::InFlight;
 use crate::request::recipient::{Recipient, TapBody, Tapped};
-
-/// The request that the response answers.
-pub(super) struct Asked<'b> {
-    pub(super) method: Method<'b>,
-    /// The protocols that the client may be switched to.
-    pub(super) upgrade: Option<&'b [u8]>,
-    /// Whether the client takes trailers.
-    pub(super) trailers: bool,
-    /// What becomes of the fields of its response.
-    pub(super) rules: &'b ReplyRules<'b>,
-    /// Whether the response gives the client a session with the member.
-    pub(super) begins_session: bool,
-}
-
-/// What becomes of the fields of responses.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReplyRules<'a> {
-    /// Fields that are left out; names in any case.
-    pub without: &'a [String],
-    /// Further fields, each `Name: value\r\n`.
-    pub extra: &'a [u8],
-}
 
 /// What of a response was passed to the client.
 #[derive(Default)]

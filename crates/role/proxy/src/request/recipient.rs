@@ -20,7 +20,7 @@ use skep_http::forward::{ForwardReply, write_response};
 use skep_http::{ResponseFraming, ResponseHead, Version};
 use skep_serve::Worker;
 
-use crate::request::passage::Asked;
+use crate::request::asked::Asked;
 
 /// Sees the final response before the client does, and may take it. Without a client, it is all
 /// that there is.

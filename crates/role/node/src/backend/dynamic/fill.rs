@@ -16,7 +16,7 @@ use std::sync::Arc;
 use skep_http::{RequestHead, ResponseFraming, ResponseHead};
 use skep_httpcache::{
     CacheStatus, CachingRule, ExchangeTimes, ForwardReason, OriginFailure, RequestMeta,
-    ResponseMeta, SecondaryKey, TARGETED_FIELDS, is_stored_field, store,
+    ResponseMeta, SecondaryKey, is_stored_field, store,
 };
 use skep_origin::{Head, Revalidated};
 use skep_proxy::{Tap, TapBody, Tapped};
@@ -27,10 +27,10 @@ use skep_wire::cache::PurgeStamp;
 
 use super::body::{BodyWriter, PoolSegment};
 use super::heads::{PoolFlight, PoolHeads, Refusal, secondary_key, stale_after};
+use super::received::{ReceivedHead, resource};
 use crate::backend::origin::once;
 use crate::limits::{COLLECTED_BYTES_MAX, DISCARDED_BYTES_MAX, MARK_ERROR_MS, MARK_MS};
-use crate::model::freshness::{self, Freshness, Remote};
-use crate::model::object::{Object, Variants};
+use crate::model::freshness::{self, Freshness};
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
@@ -423,52 +423,4 @@ impl Tap for Fill<'_> {
     fn outlives_client(&self) -> bool {
         self.led.is_some() || matches!(self.stage, Stage::Fills(_) | Stage::Collects(_))
     }
-}
-
-/// The head of a response of a pool, as it is stored.
-pub(super) struct ReceivedHead<'k> {
-    pub(super) key: &'k PoolKey,
-    pub(super) version: Vec<u8>,
-    /// Length of the whole.
-    pub(super) bytes: u64,
-    pub(super) head: Head,
-    pub(super) vary_key: SecondaryKey,
-    /// The latest purge of it known to the node that received it.
-    pub(super) purged: PurgeStamp,
-}
-
-/// The resource to be served, for as long as `freshness` allows. `purges` were known before the
-/// request.
-pub(super) fn resource(
-    route: &Arc<Route>,
-    received: ReceivedHead<'_>,
-    freshness: Freshness,
-    purges: &Snapshot,
-) -> Arc<Resource> {
-    let ReceivedHead { key, version, bytes, head, vary_key, purged } = received;
-    let lines = lines(&head, route.pool());
-    let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
-    let unknown = || "application/octet-stream".to_owned();
-    let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
-    let (target, version) = (key.target.clone(), version.into());
-    let remote = Remote { target, version, head, vary_key };
-    let object = Object::of_origin(route, content_type, lines, bytes, remote, purged);
-    Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
-}
-
-/// Lines for clients, Content-Type first: without those that this server sets itself.
-fn lines(head: &Head, pool: Option<&PoolBackend>) -> Vec<u8> {
-    let without = pool.map_or(&[][..], |pool| &pool.response_without);
-    let ours = ["server", "surrogate-key", "cache-tag", "cache-status", TARGETED_FIELDS[0]];
-    let is_of = |name: &[u8], it: &str| name.eq_ignore_ascii_case(it.as_bytes());
-    let is_left_out = |name: &[u8]| {
-        ours.iter().any(|it| is_of(name, it)) || without.iter().any(|it| is_of(name, it))
-    };
-    let kept = head.lines().filter(|(name, _)| !is_left_out(name));
-    let is_type = |name: &[u8]| is_of(name, "content-type");
-    let types = kept.clone().filter(|(name, _)| is_type(name));
-    let others = kept.filter(|(name, _)| !is_type(name));
-    let mut lines: Vec<u8> = types.chain(others).flat_map(|(_, line)| line).copied().collect();
-    lines.extend_from_slice(pool.map_or(&[][..], |pool| &pool.response_lines));
-    lines
 }

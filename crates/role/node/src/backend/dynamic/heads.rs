@@ -34,7 +34,7 @@ pub(crate) struct Refusal {
 
 /// What those who waited get.
 #[derive(Clone, Debug)]
-pub(crate) enum Landed {
+pub(crate) enum FlightOutcome {
     /// A response that may be stored; whether it answers a request that waited, [`PoolHeads::answers`]
     /// says.
     Stored(Arc<Resource>),
@@ -53,7 +53,7 @@ pub(crate) enum PoolLookup {
     /// Send it, and refresh it; nothing if another request does.
     Stale(Arc<Resource>, Option<Box<PoolFlight>>),
     /// Another request asks.
-    Wait(FlightWaiter<Landed>, ForwardReason),
+    Wait(FlightWaiter<FlightOutcome>, ForwardReason),
     /// The caller must ask, for all who wait.
     Lead(Box<PoolFlight>, ForwardReason),
     /// The caller asks for itself; `kept` is to be validated.
@@ -83,7 +83,7 @@ impl Alone {
 #[derive(Debug)]
 pub(crate) struct PoolHeads {
     slots: HeadSlots<PoolSlot>,
-    flights: Arc<Flights<SegmentName, Landed>>,
+    flights: Arc<Flights<SegmentName, FlightOutcome>>,
 }
 
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl PoolHeads {
     ) -> PoolLookup {
         let purges = route.purges.load();
         let purged = route.purged(&purges.known, &key.target);
-        let primary = key.primary(route, purged);
+        let primary = route.head_name(key.primary(), purged);
         let now_ms = monotonic_ms();
         let mut slots = self.slots.lock();
         let Some(found) = self.find(&mut slots, (key, route, purged), primary, request) else {
@@ -175,20 +175,10 @@ impl PoolHeads {
         if !is_validation && may_forward(meta, &cache.policy).is_err() {
             return PoolLookup::OnlyIfCached;
         }
-        if let Some(paused) = paused(&slots, [primary, name], now_ms) {
-            match paused {
-                Paused::Marked(why) => {
-                    return PoolLookup::Alone(Alone { kept, ..Alone::new(reason, Some(why)) });
-                }
-                Paused::Failed(failure, refusal) => {
-                    if let Some((kept, rule)) = stale_after(kept.as_ref(), failure, cache, now_ms) {
-                        return PoolLookup::Hit(kept, Some(rule.token()));
-                    }
-                    if let Some(refusal) = refusal {
-                        return PoolLookup::Failed(refusal);
-                    }
-                }
-            }
+        if let Some(paused) = paused(&slots, [primary, name], now_ms)
+            && let Some(paused) = paused.verdict(kept.as_ref(), cache, reason, now_ms)
+        {
+            return paused;
         }
         if !cache.may_collapse(meta) {
             return PoolLookup::Alone(Alone { kept, ..Alone::new(reason, None) });
@@ -241,7 +231,8 @@ impl PoolHeads {
         let varies = slots.get(&primary).map(|slot| slot.varies.clone()).unwrap_or_default();
         let mut found = Found { kept: None, gone: None, name: primary, has_others: false };
         for (place, vary) in varies.iter().enumerate() {
-            let name = key.variant(&secondary_key(vary, request)?, route, purged);
+            let secondary = secondary_key(vary, request)?;
+            let name = route.head_name(&key.variant(&secondary), purged);
             if place + 1 == varies.len() {
                 found.name = name;
             }
@@ -276,7 +267,7 @@ impl PoolHeads {
 
     fn flight(
         self: &Arc<Self>,
-        flight: SingleFlight<SegmentName, Landed>,
+        flight: SingleFlight<SegmentName, FlightOutcome>,
         key: &PoolKey,
         found: Found,
         (purges, purged): (Arc<Snapshot>, PurgeStamp),
@@ -294,8 +285,8 @@ impl PoolHeads {
         resource: &Arc<Resource>,
     ) {
         let Some(remote) = resource.remote() else { return };
-        let primary = key.primary(route, purged);
-        let variant = key.variant(&remote.vary_key, route, purged);
+        let primary = route.head_name(key.primary(), purged);
+        let variant = route.head_name(&key.variant(&remote.vary_key), purged);
         let vary = remote.head.meta.vary.clone();
         let put = |slot: &mut PoolSlot| {
             slot.charge = self.slots.charge(resource.memory_bytes());
@@ -359,11 +350,13 @@ impl PoolHeads {
         match tokio::time::timeout(limit, flight.outcome()).await {
             Err(_) => Err(PeerRefusal::Overloaded),
             Ok(None) => Err(PeerRefusal::NotThere),
-            Ok(Some(Landed::Stored(resource))) => {
+            Ok(Some(FlightOutcome::Stored(resource))) => {
                 peer_head::of(&resource).ok_or(PeerRefusal::Mismatch)
             }
-            Ok(Some(Landed::Unstorable(_))) => Err(PeerRefusal::NotStored),
-            Ok(Some(Landed::Stale(_) | Landed::Failed(_))) => Err(PeerRefusal::OriginFailed),
+            Ok(Some(FlightOutcome::Unstorable(_))) => Err(PeerRefusal::NotStored),
+            Ok(Some(FlightOutcome::Stale(_) | FlightOutcome::Failed(_))) => {
+                Err(PeerRefusal::OriginFailed)
+            }
         }
     }
 
@@ -388,7 +381,7 @@ pub(crate) struct PoolFlight {
     gone: Option<Arc<Resource>>,
     purges: Arc<Snapshot>,
     purged: PurgeStamp,
-    flight: SingleFlight<SegmentName, Landed>,
+    flight: SingleFlight<SegmentName, FlightOutcome>,
 }
 
 impl PoolFlight {
@@ -425,7 +418,7 @@ impl PoolFlight {
     /// A response came that may be stored.
     pub(crate) fn land_stored(self, route: &Route, resource: Arc<Resource>) {
         self.heads.keep((route, &self.key), self.purged, &resource);
-        self.flight.land(Landed::Stored(resource));
+        self.flight.land(FlightOutcome::Stored(resource));
     }
 
     /// A response came that may not be stored. `mark_ms`: how long requests go on their own; 0 if it
@@ -434,20 +427,20 @@ impl PoolFlight {
         if mark_ms > 0 {
             self.heads.mark(self.name(), mark_ms, why);
         }
-        self.flight.land(Landed::Unstorable(why));
+        self.flight.land(FlightOutcome::Unstorable(why));
     }
 
     /// No server answered. For a moment nobody asks again.
     pub(crate) fn land_failed(self, refusal: Refusal) {
         self.pause(OriginFailure::Disconnected, Some(refusal.clone()));
-        self.flight.land(Landed::Failed(refusal));
+        self.flight.land(FlightOutcome::Failed(refusal));
     }
 
     /// The stored response is used although it is stale, because of `failure`: by those who waited,
     /// too, and for a moment by all.
     pub(crate) fn land_stale(self, kept: Arc<Resource>, failure: OriginFailure) {
         self.pause(failure, None);
-        self.flight.land(Landed::Stale(kept));
+        self.flight.land(FlightOutcome::Stale(kept));
     }
 
     fn pause(&self, failure: OriginFailure, refusal: Option<Refusal>) {
@@ -524,6 +517,28 @@ fn paused(
             (None, None) => None,
         }
     })
+}
+
+impl Paused {
+    /// What becomes of a request; `None`: it goes on.
+    fn verdict(
+        self,
+        kept: Option<&Arc<Resource>>,
+        cache: &PoolCache,
+        reason: ForwardReason,
+        now_ms: u64,
+    ) -> Option<PoolLookup> {
+        match self {
+            Self::Marked(why) => {
+                let kept = kept.map(Arc::clone);
+                Some(PoolLookup::Alone(Alone { kept, ..Alone::new(reason, Some(why)) }))
+            }
+            Self::Failed(failure, refusal) => match stale_after(kept, failure, cache, now_ms) {
+                Some((kept, rule)) => Some(PoolLookup::Hit(kept, Some(rule.token()))),
+                None => refusal.map(PoolLookup::Failed),
+            },
+        }
+    }
 }
 
 /// The stored response, if it may be used although it is stale, and why.

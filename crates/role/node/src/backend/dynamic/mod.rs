@@ -23,10 +23,11 @@ mod fill;
 mod heads;
 mod invalidation;
 mod peer_head;
+mod received;
 mod seek;
 
 pub(crate) use body::PoolSegment;
 pub(crate) use fill::{Fill, FillOutcome, FillPlan, Led, Wishes};
-pub(crate) use heads::{Alone, Landed, PoolFlight, PoolHeads, PoolLookup, Refusal};
+pub(crate) use heads::{Alone, FlightOutcome, PoolFlight, PoolHeads, PoolLookup, Refusal};
 pub(crate) use invalidation::{Changed, Invalidation};
 pub(crate) use seek::{PoolSought, seek};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use skep_httpcache::{RequestMeta, SecondaryKey, VaryNames, may_store};
 use skep_wire::cache::PurgeStamp;
 
-use super::fill::{ReceivedHead, resource};
+use super::received::{ReceivedHead, resource};
 use crate::backend::origin::{ReadHead, decode, encode};
 use crate::model::freshness::{self, Freshness};
 use crate::model::peer::PeerHead;

@@ -11,7 +11,7 @@ use skep_directory::PurgeTable;
 use skep_segments::{Charge, FetchError, SegmentStore};
 use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
-use skep_wire::cache::{ObjectName, PeerRefusal, SegmentName};
+use skep_wire::cache::{PeerRefusal, SegmentName};
 
 use super::kept::{self, NotKept};
 use super::peer_head;
@@ -271,7 +271,7 @@ impl HeadFlight {
 /// changes the name; a purge by tag does not, since only the head contains the tags.
 fn head_name(route: &Route, target: &[u8], known: &PurgeTable) -> SegmentName {
     let purged = route.purged(known, target);
-    ObjectName::head(route.key(), target, &route.head_kind, purged)
+    route.head_name(target, purged)
 }
 
 #[cfg(test)]

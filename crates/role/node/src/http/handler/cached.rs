@@ -17,8 +17,8 @@ use skep_telemetry::CacheResult;
 use super::SlowRequest;
 use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::dynamic::{
-    Alone, Fill, FillOutcome, FillPlan, Landed, Led, PoolFlight, PoolHeads, PoolLookup, PoolSought,
-    Refusal, Wishes, seek,
+    Alone, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads, PoolLookup,
+    PoolSought, Refusal, Wishes, seek,
 };
 use crate::http::respond::StoredStatus;
 use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
@@ -207,7 +207,7 @@ impl SlowRequest<'_> {
                     ..StoredStatus::default()
                 };
                 let alone = match waiter.outcome().await {
-                    Some(Landed::Stored(resource)) => {
+                    Some(FlightOutcome::Stored(resource)) => {
                         match PoolHeads::answers(&resource, of.cache, request, &of.meta) {
                             Ok(true) => {
                                 return Ok(Some(Asked::Send(resource, CacheResult::Miss, how)));
@@ -216,12 +216,16 @@ impl SlowRequest<'_> {
                             Err(alone) => alone,
                         }
                     }
-                    Some(Landed::Stale(resource)) if PoolHeads::is_for(&resource, request) => {
+                    Some(FlightOutcome::Stale(resource))
+                        if PoolHeads::is_for(&resource, request) =>
+                    {
                         return Ok(Some(hit(resource, Some("stale-if-error"))));
                     }
-                    Some(Landed::Unstorable(why)) => Alone::new(reason, Some(why)),
-                    Some(Landed::Failed(refusal)) => return Ok(Some(Asked::Refused(refusal))),
-                    Some(Landed::Stale(_)) | None => return Ok(None),
+                    Some(FlightOutcome::Unstorable(why)) => Alone::new(reason, Some(why)),
+                    Some(FlightOutcome::Failed(refusal)) => {
+                        return Ok(Some(Asked::Refused(refusal)));
+                    }
+                    Some(FlightOutcome::Stale(_)) | None => return Ok(None),
                 };
                 self.ask_alone(request, exchange, of, alone).await?
             }

@@ -55,6 +55,16 @@ pub(super) enum SendOutcome {
     Failed(FetchError),
 }
 
+impl SendPurpose<'_> {
+    /// Lines on how the cache served the reply.
+    fn cache_lines(self, resource: &Resource, result: CacheResult) -> Cow<'static, [u8]> {
+        match self {
+            Self::Stored(how) => Cow::Owned(how.lines(resource, result, monotonic_ms())),
+            Self::Asked(_) | Self::Page(_) => cache_lines(resource, result, monotonic_ms()),
+        }
+    }
+}
+
 impl SlowRequest<'_> {
     /// Sends a resource.
     pub(super) async fn send(
@@ -103,10 +113,7 @@ impl SlowRequest<'_> {
         }
         let mut reply = exchange.reply.write();
         reply.summary().cache = cache;
-        let lines = match purpose {
-            SendPurpose::Stored(how) => Cow::Owned(how.lines(resource, cache, monotonic_ms())),
-            _ => cache_lines(resource, cache, monotonic_ms()),
-        };
+        let lines = purpose.cache_lines(resource, cache);
         let boundary = write_head(&mut reply, object, &plan, status, &lines);
         let sent = send_body(&mut source, &mut exchange.reply, object, &plan, boundary).await;
         match sent {
