@@ -109,27 +109,45 @@ fn a_response_that_may_be_stored_ends_the_mark() {
 }
 
 #[test]
-fn the_failure_of_one_request_is_that_of_all_who_wait() {
+fn behind_a_request_that_fails_the_next_one_leads() {
     let gate = Gate::default();
     let shut = gate.clone();
     let (tell, told) = sync_channel(64);
     let app = App::start(move |conn| {
-        if conn.request().is_some() {
+        while let Some(request) = conn.request() {
             tell.send(()).unwrap();
-            shut.pass();
+            if request.field("x-break").is_some() {
+                shut.pass();
+                return;
+            }
+            conn.send(response(200, "Cache-Control: max-age=60\r\n", "answer"));
         }
     });
     let skep = node(&app, "");
-    let mut clients = asking(&skep, 1);
+    let mut breaking = skep.connect();
+    breaking.send("GET / HTTP/1.1\r\nHost: test\r\nX-Break: 1\r\n\r\n");
     told.recv_timeout(PATIENCE).unwrap();
-    clients.extend(asking(&skep, 8));
+    let others = asking(&skep, 8);
     gate.open();
-    for mut client in clients {
-        let reply = client.response();
-        reply.assert_status(502);
-        assert_eq!(reply.cache_status(), "skep; fwd=miss; detail=no-answer");
+    breaking.response().assert_status(502);
+    for mut client in others {
+        assert_eq!(client.response().assert_status(200).text(), "answer");
     }
-    assert!(told.try_recv().is_err(), "it was asked once");
+    told.recv_timeout(PATIENCE).unwrap();
+    assert!(told.try_recv().is_err(), "one of the others asked, for all of them");
+}
+
+#[test]
+fn that_no_server_is_up_is_so_for_all_who_ask() {
+    let app = App::start(|_| {});
+    let pool = super::pools::pool_lines("", &[(app.address(), "")]);
+    let skep = Skep::node_of(&format!("pool = \"app\"\n[site.cache]\nenabled = true\n{pool}"));
+    drop(app);
+    let mut client = skep.connect();
+    skep_tests::poll_until(PATIENCE, "it is down", || client.get("/a").status == 503);
+    let refused = client.get("/b");
+    refused.assert_status(503).assert_header("retry-after", "1");
+    assert_eq!(refused.cache_status(), "skep; fwd=miss; detail=no-answer");
 }
 
 #[test]

@@ -168,9 +168,7 @@ impl Route {
             backend,
             short_key,
             key: key.into(),
-            head_kind: format!("head of {identity}, fresh for {} ms", of.backend.fetch.fresh_ms)
-                .into_bytes()
-                .into(),
+            head_kind: of.head_kind(&identity).into_bytes().into(),
             place: of.place(),
             lines: lines.into(),
             lines_success: lines_success.into(),
@@ -348,6 +346,15 @@ impl RouteSpec<'_> {
             false => self.site.hosts.join(" "),
         };
         format!("{hosts}{}", self.at())
+    }
+
+    /// The same on all nodes that ask remote servers in the same way.
+    fn head_kind(&self, identity: &str) -> String {
+        let BackendConfig { pool, fetch, forward, cache, .. } = self.backend;
+        match pool {
+            Some(_) => format!("response of a pool to {identity}, as {forward:?}, {cache:?}"),
+            None => format!("head of {identity}, fresh for {} ms", fetch.fresh_ms),
+        }
     }
 
     fn at(&self) -> String {

@@ -151,7 +151,9 @@ impl<'r> Fill<'r> {
         (self.plan, self.led)
     }
 
-    /// No server answered: what is stale is used, if it may be.
+    /// No server answered: what is stale is used, if it may be. That there is none is so for all who
+    /// wait; any other failure may be due to this request, with which a client could have all others
+    /// refused.
     pub(crate) fn failed(&mut self, refusal: &Refusal) -> FillOutcome {
         let failure = OriginFailure::Disconnected;
         let stale = self
@@ -166,7 +168,8 @@ impl<'r> Fill<'r> {
                 FillOutcome::Stale(kept, rule, None)
             }
             None => {
-                if let Some(Led { flight, .. }) = led {
+                // Else the request may be the cause, and the next one leads.
+                if let Some(Led { flight, .. }) = led.filter(|_| refusal.status == 503) {
                     flight.land_failed(refusal.clone());
                 }
                 FillOutcome::Passed

@@ -154,10 +154,6 @@ impl SlowRequest<'_> {
                 }
                 Asked::Pass(why) => return self.pass_uncached(request, exchange, of, why).await,
             };
-            let status = resource.variants.plain.status();
-            if self.site.error_page(status).is_some() && status != 200 {
-                return self.error(request, exchange, status, b"").await;
-            }
             let ready = ResponseSource { resource, file: None, cache_result };
             match self.send(request, exchange, ready, SendPurpose::Stored(how)).await? {
                 SendOutcome::Done => return Ok(()),

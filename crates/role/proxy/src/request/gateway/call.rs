@@ -37,13 +37,15 @@ pub(super) fn with_request<R>(
     write_request_fields(&mut lines, head, forward);
     let fields: Vec<_> = lines_of(&lines).collect();
     let target = target(head, forward);
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or(&target);
+    // What was made of the client's query is what the application sees of it, too.
+    let mut parts = target.splitn(2, |byte| *byte == b'?');
+    let (path, query) = (parts.next().unwrap_or_default(), parts.next());
     let is_tls = is_tls(head, forward);
     job(&GatewayRequest {
         method: head.method,
         target: &target,
         path,
-        query: head.query,
+        query,
         version: head.version,
         host: match forward.host {
             HostPolicy::Keep => head.host,
