@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use skep_tests::app::{App, AppRequest, response};
 use skep_tests::cache::CacheCluster;
-use skep_tests::{PATIENCE, RawClient, Response, Site};
+use skep_tests::{PATIENCE, RawClient, Response, Site, poll_until};
 
 const NODES: usize = 4;
 
@@ -85,7 +85,7 @@ fn one_computation_serves_a_cluster() {
     let cluster = cluster(&app, "");
     let mut clients = vec![asking(&cluster, 1, "/page")];
     received.recv_timeout(PATIENCE).unwrap();
-    for _ in 0..5 {
+    for _ in 0..60 {
         clients.extend((1..=NODES).map(|number| asking(&cluster, number, "/page")));
     }
     gate.open();
@@ -127,6 +127,28 @@ fn what_one_node_stored_the_others_get_from_it_each_variant_once() {
         assert!(is_hit(&reply) && reply.text() == text, "{}", reply.head_text());
     }
     assert!(received.try_recv().is_err(), "each was asked for once");
+}
+
+#[test]
+fn each_variant_is_found_by_its_own_name() {
+    let (app, received) = app(|request, count| {
+        let language = request.field("accept-language").unwrap_or("none");
+        let fields = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n";
+        response(200, fields, format!("{language} {count}"))
+    });
+    let cluster = cluster(&app, "");
+    let ask = |number: usize, language: &str| {
+        let mut client = RawClient::connect(cluster.outer(&node(number)));
+        client.request("GET", "/page", &[("Accept-Language", language)]).text()
+    };
+    assert_eq!([ask(1, "de"), ask(1, "en")], ["de 1", "en 2"]);
+    // The page, two variants, and their bytes.
+    poll_until(PATIENCE, "the coordinator knows of all", || {
+        cluster.coordinator("dispatcher-1")["segments"].as_u64() >= Some(5)
+    });
+    // It hears of the latest, and with that of what the page depends on.
+    assert_eq!([ask(2, "fr"), ask(2, "de"), ask(2, "en")], ["fr 3", "de 1", "en 2"]);
+    assert_eq!(received.try_iter().count(), 3);
 }
 
 #[test]
@@ -197,7 +219,7 @@ fn a_change_at_one_node_is_seen_at_all_when_its_client_has_the_answer() {
         let at_once = cluster.get(&changing, "/page");
         assert_eq!(at_once.text(), format!("answer {}", round + 1));
         for number in 1..=NODES {
-            skep_tests::poll_until(PATIENCE, "the change", || {
+            poll_until(PATIENCE, "the change", || {
                 cluster.get(&node(number), "/page").text() == format!("answer {}", round + 1)
             });
         }

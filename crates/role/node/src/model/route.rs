@@ -72,7 +72,7 @@ pub(crate) struct Route {
     /// Identifies the route in messages.
     pub(crate) short_key: u64,
     /// Identifies the route and its rules in names of heads of its origins.
-    head_kind: Box<[u8]>,
+    pub(crate) head_kind: Box<[u8]>,
     /// Which route of its site it is.
     place: RoutePlace,
     /// Field lines of every reply.

@@ -303,7 +303,11 @@ impl PoolHeads {
         });
         let replaced = match variant == primary {
             true => replaced,
-            false => self.slots.change(variant, put),
+            false => {
+                // The lease was for one name; other nodes ask for both.
+                [primary, variant].iter().for_each(|name| self.slots.store().announce(*name));
+                self.slots.change(variant, put)
+            }
         };
         if let Some(old) = replaced.filter(|old| {
             let is_same_variant = old.remote().is_some_and(|old| old.vary_key == remote.vary_key);
