@@ -12,6 +12,7 @@ mod limits;
 mod loads;
 mod lost_parts;
 mod parts;
+mod pool_cache;
 mod purge;
 mod routes;
 mod slow;

@@ -47,3 +47,23 @@ fn crc32(bytes: &[u8]) -> u32 {
     }
     !crc
 }
+
+/// Lines of a config whose site is a pool, with a cache that orders queries.
+fn cached(lines: &str) -> String {
+    let cache = "[site.cache]\nenabled = true\nfresh_ms = 60000\nquery_sorted = true\n\
+                 query_ignored = \"utm_*\"\n[[pool]]";
+    lines.replacen("[[pool]]", cache, 1)
+}
+
+/// A page that tells its query is stored under the query that the application saw.
+fn assert_is_cached(skep: &Skep, page: &str, query_line: &str) {
+    let mut client = skep.connect();
+    let first = client.get(&format!("{page}?utm_source=x&do=told&a=1"));
+    let told = first.assert_status(200).text();
+    assert!(told.lines().any(|it| it == query_line), "{query_line} is missing in\n{told}");
+    assert!(!told.contains("utm_source"), "{told}");
+    assert!(first.cache_status().ends_with("; stored"), "{}", first.head_text());
+    let hit = client.get(&format!("{page}?do=told&a=1&utm_medium=y"));
+    assert!(hit.cache_status().starts_with("skep; hit"), "{}", hit.head_text());
+    assert_eq!(hit.text(), told);
+}

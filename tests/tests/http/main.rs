@@ -14,6 +14,8 @@ mod origin_faults;
 mod origin_targets;
 mod origin_words;
 mod origins;
+mod pool_cache;
+mod pool_cache_shared;
 mod pool_faults;
 mod pool_queue;
 mod pools;

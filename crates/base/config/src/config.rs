@@ -184,7 +184,7 @@ impl SiteConfig {
 impl BackendConfig {
     /// Whether its bytes are of use to all nodes: read once is enough.
     pub fn is_shared(&self) -> bool {
-        self.content != ContentPlacement::Local || !self.origins.is_empty()
+        self.content != ContentPlacement::Local || !self.origins.is_empty() || self.cache.enabled
     }
 }
 

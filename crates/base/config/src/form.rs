@@ -32,6 +32,7 @@ impl Form {
             Self::OriginUrl => origin_url(text)?,
             Self::Method => method(text)?,
             Self::FieldName => field_name(text)?,
+            Self::NamePattern => name_pattern(text)?,
         }
         Ok(text.to_owned())
     }
@@ -56,6 +57,7 @@ impl Form {
             Self::AccessLog => "\"off\", \"-\" or a path",
             Self::Method => "a method such as \"POST\"",
             Self::FieldName => "the name of a header field",
+            Self::NamePattern => "a name such as \"lang\" or \"utm_*\"",
             Self::OriginUrl => "an origin such as \"http://10.0.0.9:8080/base\"",
             Self::Network => "a network such as \"192.0.2.0/24\" or \"2001:db8::/32\"",
         }
@@ -75,6 +77,13 @@ fn name(text: &str) -> FormResult {
     require(text.bytes().all(in_alphabet), "only letters, digits, `.`, `_` and `-`")?;
     let first_is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric());
     require(first_is_plain, "it must begin with a letter or a digit")
+}
+
+/// Of a cookie or a query parameter.
+fn name_pattern(text: &str) -> FormResult {
+    let name = text.strip_suffix('*').unwrap_or(text);
+    let in_alphabet = |b: u8| b.is_ascii_graphic() && !b"=;,&?#*\"".contains(&b);
+    require(name.bytes().all(in_alphabet), "without `=`, `&`, `;`, `,`; `*` can only be its end")
 }
 
 fn no_control(text: &str) -> FormResult {
@@ -313,6 +322,7 @@ mod tests {
             &["a:80", "https://a", "ftp://a", "http://", "http:///a", "http://a:0", "http://u@a"],
         ),
         (Form::OriginUrl, &[], &["http://a/b?c", "http://a#b", "http://a/b c", "http://a/../b"]),
+        (Form::NamePattern, &["utm_*", "a.b", "*"], &["", "a=b", "*a", "a b", "a;b"]),
         (Form::Method, &["GET", "M-SEARCH"], &["", "get", "TRACE", "CONNECT", "A B"]),
         (Form::FieldName, &["X-A"], &["", "a b", "Content-Length", "é"]),
         (Form::AccessLog, &["off", "-", "/var/log/a"], &["", "a\0"]),

@@ -91,6 +91,8 @@ pub enum Form {
     Method,
     /// Name of a header field.
     FieldName,
+    /// Name of a cookie or query parameter; a `*` at its end stands for any rest.
+    NamePattern,
 }
 
 pub(crate) const MINUTE_MS: u64 = 60_000;

@@ -30,6 +30,7 @@ mod raw;
 mod read;
 mod reference;
 mod replies;
+mod response_cache;
 mod schema;
 mod section;
 mod settings;
@@ -47,6 +48,7 @@ pub use number::{Unit, parse_duration_ms, parse_size};
 pub use pools::{ForwardConfig, PoolConfig, PoolHealthConfig, ServerConfig};
 pub use reference::{reference_markdown, settings_help};
 pub use replies::ReplyConfig;
+pub use response_cache::ResponseCacheConfig;
 pub use schema::{
     AGENT_PORT, AdminConfig, AgentConfig, BackendConfig, CacheConfig, Config, DirectConfig,
     DispatcherConfig, EtcdConfig, FetchConfig, HealthConfig, LogConfig, MachineConfig,
@@ -56,6 +58,6 @@ pub use schema::{
 pub use section::{Setting, TableDoc};
 pub use words::{
     AccessLogTarget, Attach, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode, Level, LogFormat,
-    POLICY_NAMES, PoolProtocol, SameSite, ScriptWord, StickyBy, StoreKind, Symlinks,
-    UnderscoreFields,
+    ObeyedRequests, POLICY_NAMES, PoolProtocol, RequestCookies, ResponseCookies, SameSite,
+    ScriptWord, StickyBy, StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
 };

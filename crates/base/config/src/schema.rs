@@ -15,6 +15,7 @@ use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms,
 use crate::number::Unit;
 use crate::pools::{ForwardConfig, PoolConfig};
 use crate::replies::ReplyConfig;
+use crate::response_cache::ResponseCacheConfig;
 use crate::section::{Section, Setting, TableDoc};
 use crate::table::table;
 use crate::words::{
@@ -374,7 +375,7 @@ table! {
         /// What they let caches keep is fetched once by the cluster.
         origins: Vec<String> = Vec::new() => Kind::Texts(Form::OriginUrl), live;
         /// Name of the [[pool]] whose servers answer: all methods, with all that clients send;
-        /// nothing of it is cached.
+        /// what it allows is cached if `cache.enabled` is set.
         pool: Option<String> = None => Kind::Text(Form::Name), live;
         /// Whether the folder is `local`, a whole one on each node;
         /// `shared`, one that all nodes see under the same path, such as a
@@ -409,6 +410,8 @@ table! {
         forward: ForwardConfig, live;
         /// The same reply to every request.
         reply: ReplyConfig, live;
+        /// How responses of `pool` are cached.
+        cache: ResponseCacheConfig, live;
     }
 }
 

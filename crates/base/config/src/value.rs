@@ -13,8 +13,9 @@ use crate::limits::LIST_MAX;
 use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::words::{
-    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, PoolProtocol,
-    SameSite, ScriptWord, StickyBy, StoreKind, Symlinks, UnderscoreFields,
+    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, ObeyedRequests,
+    PoolProtocol, RequestCookies, ResponseCookies, SameSite, ScriptWord, StickyBy,
+    StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
 };
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
@@ -279,6 +280,10 @@ word_fields!(
     PoolProtocol,
     SameSite,
     StickyBy,
+    StorableStatuses,
+    ResponseCookies,
+    RequestCookies,
+    ObeyedRequests,
     ScriptWord,
     Symlinks,
     UnderscoreFields,

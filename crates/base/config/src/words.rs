@@ -135,6 +135,48 @@ words! {
 }
 
 words! {
+    /// Statuses of responses that are stored.
+    StorableStatuses {
+        /// Successes, redirections, and 404, 405, 410, 451.
+        Usual = "usual",
+        /// Any.
+        Any = "any",
+    }
+}
+
+words! {
+    /// When responses with Set-Cookie are stored.
+    ResponseCookies {
+        /// Not at all.
+        Never = "never",
+        /// If they are for shared caches in so many words.
+        Shared = "shared",
+        /// As if there were no such field.
+        Always = "always",
+    }
+}
+
+words! {
+    /// What becomes of requests with cookies.
+    RequestCookies {
+        /// They see and make only responses with a lifetime of the application's own.
+        Explicit = "explicit",
+        /// As if there were no such field.
+        Ignore = "ignore",
+    }
+}
+
+words! {
+    /// Directives of requests that a cache obeys.
+    ObeyedRequests {
+        /// Those that cost the application nothing.
+        Safe = "safe",
+        /// All.
+        All = "all",
+    }
+}
+
+words! {
     /// Which symbolic links under a site's root are followed.
     Symlinks {
         /// Those whose target lies under the root.

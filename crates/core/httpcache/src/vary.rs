@@ -19,6 +19,11 @@ pub struct VaryNames {
 pub struct SecondaryKey(Vec<u8>);
 
 impl SecondaryKey {
+    /// The key that another node of the same rules wrote as [`Self::as_bytes`].
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.to_vec())
+    }
+
     /// Its bytes: lines `name=value` and `name`, for names of objects.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -286,6 +286,7 @@ impl CoordinatorServer {
                 self.members.insert(joined.link, link);
                 tracing::info!("cache: node {name} linked, fetches at {address}");
             }
+            (Some(_), ToCoordinator::Invalidate(what)) => self.purging.invalidate(what, outbox),
             (Some(_), ToCoordinator::Purges(news)) => self.purging.learn(link, &news, outbox),
             (Some(_), ToCoordinator::Purged { stamp, newest }) => {
                 self.purging.acknowledged(link, (stamp, newest), outbox);

@@ -11,6 +11,10 @@ pub(crate) const COORDINATOR_VIEW_TICKS: u32 = 5;
 /// milliseconds: that of the checks that tell it.
 pub(crate) const PURGE_LOOK_MS: u64 = 100;
 
+/// Time in which nodes are to acknowledge what a request has changed, in milliseconds: many times what
+/// they take. A newer stamp is given in that time if one of them knows of one.
+pub(crate) const INVALIDATION_MS: u64 = 1_000;
+
 /// How long the thread of the links may take to report that the time of a purge is over, in
 /// milliseconds: some ticks.
 pub(crate) const PURGE_MARGIN_MS: u64 = 2_000;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use skep_directory::{PurgeOrder, PurgeReport, Purger};
@@ -12,6 +12,8 @@ use skep_serve::unix_ms;
 use skep_units::Now;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToNode};
 use skep_wire::message::Name;
+
+use crate::limits::INVALIDATION_MS;
 
 /// The results of purges, since the start.
 #[derive(Debug, Default)]
@@ -85,6 +87,23 @@ impl Purging {
             return drop(teller.try_send(nobody));
         }
         tracing::info!(nodes = self.nodes.len(), "purging {}", list(&order.what));
+        self.order(order, teller, outbox);
+    }
+
+    /// A request at some node has changed `what`. Nobody asks for the result.
+    pub(crate) fn invalidate(&mut self, what: Vec<PurgeWhat>, outbox: &mut Outbox<ToNode>) {
+        tracing::debug!("invalidating {}", list(&what));
+        let order = PurgeOrder { what, limit_ms: INVALIDATION_MS, serving: Vec::new() };
+        let (nobody, _) = sync_channel(0);
+        self.order(order, nobody, outbox);
+    }
+
+    fn order(
+        &mut self,
+        order: PurgeOrder,
+        teller: SyncSender<PurgeReport>,
+        outbox: &mut Outbox<ToNode>,
+    ) {
         let nodes = self.nodes.iter().map(|(&link, name)| (link, name.clone()));
         let news = self.purger.begin((self.now(), unix_ms()), order, nodes, teller);
         self.tell_all(news, outbox);

@@ -44,9 +44,9 @@ use skep_peer::stream::PeerService;
 use skep_proxy::Group;
 pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
-use skep_serve::{WorkerHandle, unix_ms};
+use skep_serve::WorkerHandle;
 use skep_telemetry::Registry;
-use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
+use skep_wire::cache::{PurgeStamp, PurgeWhat};
 use skep_wire::seal::Key;
 
 use backend::files::catalog::Catalog;
@@ -264,10 +264,7 @@ impl Node {
     /// Purges on this node alone, where there is no other: whatever is served from now on was
     /// fetched anew.
     pub fn purge(&self, what: Vec<PurgeWhat>) -> PurgeStamp {
-        let stamp = PurgeStamp::after(self.purges.newest(), unix_ms(), 0);
-        let purges = what.into_iter().map(|what| (what, stamp)).collect();
-        self.purges.learn(&PurgeNews { purges, ..PurgeNews::default() });
-        stamp
+        self.purges.purge(what)
     }
 
     /// Pieces of news of purges that were applied, and objects that were found

@@ -156,6 +156,39 @@ pub(crate) const PASS_OTHER_MS: u64 = 1_000;
 /// waits for some.
 pub(crate) const PASS_NO_ROOM_MS: u64 = skep_segments::limits::ROOM_WAIT_MS;
 
+/// Time for which requests of a key do not wait for each other after a response of a pool that may
+/// not be stored, in milliseconds: two minutes, as Varnish has it (hit-for-miss). One that may be
+/// ends it earlier.
+pub(crate) const MARK_MS: u64 = 120_000;
+
+/// The same after an error, in milliseconds: it may be over soon.
+pub(crate) const MARK_ERROR_MS: u64 = 1_000;
+
+/// Responses of a route in a row that may not be stored, after which requests for new keys do not wait
+/// for each other: its pages are private.
+pub(crate) const UNSTORABLE_IN_A_ROW_MAX: u32 = 20;
+
+/// Different Vary of one key that are remembered: applications send one, or another with errors.
+pub(crate) const VARIES_MAX: usize = 4;
+
+/// Times that a request of a pool waits for another one: once for what the response depends on, and
+/// once for its own variant.
+pub(crate) const COLLAPSES_MAX: usize = 2;
+
+/// Bytes of a response of unknown length that are collected, so that it is stored as one of known
+/// length: nearly every page.
+pub(crate) const COLLECTED_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of a response that nobody wants that are read, so that its connection can be used again.
+pub(crate) const DISCARDED_BYTES_MAX: usize = 64 * 1024;
+
+/// Time that the answer to a request that has changed something waits for the coordinator to tell
+/// all nodes, in milliseconds: many times what it takes.
+pub(crate) const INVALIDATION_WAIT_MS: u64 = 50;
+
+/// Time for which the failure of a pool is the answer for all who ask for the same, in milliseconds.
+pub(crate) const POOL_FAILED_MS: u64 = 1_000;
+
 /// Time for which an origin is not asked again for what it just failed with, in
 /// milliseconds: as long as it is avoided where there is another.
 pub(crate) const FAILED_MS: u64 = skep_origin::AVOID_MS;

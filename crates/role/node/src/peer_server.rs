@@ -98,7 +98,12 @@ impl PeerServer {
         if let Some(place) = announced.or_else(|| unannounced(&catalog, name, place?)) {
             return self.head_of_part(&catalog, name, &place).await;
         }
-        match catalog.origin_heads().head_for_peer(name).await {
+        let of_pool = catalog.pool_heads().head_for_peer(name).await;
+        let head = match of_pool {
+            Err(PeerRefusal::NotThere) => catalog.origin_heads().head_for_peer(name).await,
+            of_pool => of_pool,
+        };
+        match head {
             Ok(PeerHead { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },
             Err(refusal) => PeerReply::Refused(refusal),
         }

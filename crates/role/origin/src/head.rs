@@ -133,6 +133,32 @@ impl Head {
         Self::new(&head, &Ask::default(), (now_unix_ms, now_unix_ms)).ok()
     }
 
+    /// A response to a request for the whole, by whoever asked; without the fields that
+    /// `leaves_out` names.
+    pub fn of_whole(
+        head: &ResponseHead<'_, '_>,
+        times: ExchangeTimes,
+        leaves_out: impl Fn(&[u8]) -> bool,
+    ) -> Self {
+        let total_bytes = match head.framing {
+            ResponseFraming::None => Some(0),
+            ResponseFraming::Length(bytes) => Some(bytes),
+            ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
+        };
+        let mut fields = Vec::new();
+        write_kept_fields(&mut fields, head, |name| is_of_this_answer(name) || leaves_out(name));
+        let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
+        let is_open_ended = head.framing == ResponseFraming::UntilClose;
+        Self {
+            meta: ResponseMeta { is_open_ended, ..ResponseMeta::parse(head.status, lines, times) },
+            total_bytes,
+            start: 0,
+            end: total_bytes,
+            content_type: head.fields.known(Known::ContentType).map(<[u8]>::to_vec),
+            fields,
+        }
+    }
+
     /// The tags of the object for purges.
     pub fn tags(&self) -> impl Iterator<Item = Cow<'_, str>> {
         tags(self.field_lines())

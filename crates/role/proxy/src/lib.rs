@@ -49,6 +49,6 @@ pub use members::settings::{
     retry_budget,
 };
 pub use members::status::{MemberSource, MemberStatus};
-pub use request::{ForwardError, OwnTimes, Refused, ReplyRules};
+pub use request::{Ends, ForwardError, OwnTimes, Refused, ReplyRules, Tap, TapBody, Tapped};
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

@@ -12,6 +12,7 @@
 //! no evidence about the member, which is tried on a fresh connection first.
 
 mod admit;
+mod asked;
 mod attempt;
 mod download;
 mod fault;
@@ -20,6 +21,7 @@ mod http_leg;
 mod in_flight;
 mod outbound;
 mod passage;
+mod recipient;
 mod upload;
 
 use std::borrow::Cow;
@@ -46,6 +48,8 @@ use crate::members::session::Session;
 use crate::members::settings::{GroupSettings, GroupWords};
 use crate::worker_balancer::PickedMember;
 use crate::worker_group::WorkerGroup;
+use asked::Asked;
+pub use asked::ReplyRules;
 use attempt::{Attempt, Leg};
 use download::Download;
 use fault::AttemptFault;
@@ -53,8 +57,9 @@ use gateway::GatewayLeg;
 use http_leg::HttpLeg;
 use in_flight::InFlight;
 use outbound::Outbound;
-use passage::Asked;
-pub use passage::{OwnTimes, ReplyRules};
+pub use passage::OwnTimes;
+use recipient::Recipient;
+pub use recipient::{Ends, Tap, TapBody, Tapped};
 use upload::Upload;
 
 impl WorkerGroup {
@@ -69,22 +74,65 @@ impl WorkerGroup {
         forward: &Forward<'_>,
         rules: &ReplyRules<'_>,
     ) -> Result<(), ForwardError> {
+        self.run(request, Recipient::of_client(exchange, None), forward, rules).await
+    }
+
+    /// The same, with a tap that may take the response: then nothing is sent to the client.
+    ///
+    /// # Errors
+    /// [`ForwardError`].
+    pub async fn forward_tapped(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        forward: &Forward<'_>,
+        rules: &ReplyRules<'_>,
+        tap: &mut dyn Tap,
+    ) -> Result<(), ForwardError> {
+        self.run(request, Recipient::of_client(exchange, Some(tap)), forward, rules).await
+    }
+
+    /// Sends `request`, which has no body, for a tap alone, in the place of the client at `ends`.
+    ///
+    /// # Errors
+    /// [`ForwardError`].
+    pub async fn forward_for_tap(
+        &self,
+        request: &RequestHead<'_, '_>,
+        ends: Ends,
+        forward: &Forward<'_>,
+        tap: &mut dyn Tap,
+    ) -> Result<(), ForwardError> {
+        assert!(request.framing == BodyFraming::None, "there is nobody to read it from");
+        let recipient = Recipient::of_tap(self.context(), ends, tap);
+        self.run(request, recipient, forward, &ReplyRules::default()).await
+    }
+
+    async fn run(
+        &self,
+        request: &RequestHead<'_, '_>,
+        mut recipient: Recipient<'_, '_>,
+        forward: &Forward<'_>,
+        rules: &ReplyRules<'_>,
+    ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
         let began = Instant::now();
         let in_force = Rc::clone(self.balancer().sync());
         let sticky = in_force.settings.sticky.as_ref();
         let outbound = match self.gateway_settings() {
             None => {
-                exchange.body.keep_trailers();
-                let mut upload = Upload::new(exchange.context().worker(), request, forward);
-                if in_force.settings.reads_ahead && may_read_ahead(request) {
-                    poll_fn(|cx| upload.poll_read_ahead(cx, &mut exchange.body)).await?;
+                let mut upload = Upload::new(recipient.worker(), request, forward);
+                if let Some(body) = recipient.body() {
+                    body.keep_trailers();
+                    if in_force.settings.reads_ahead && may_read_ahead(request) {
+                        poll_fn(|cx| upload.poll_read_ahead(cx, body)).await?;
+                    }
                 }
                 Outbound::Http(upload)
             }
             Some(settings) => {
                 let reads_ahead = settings.reads_ahead && may_read_ahead(request);
-                let leg = GatewayLeg::new(settings, request, exchange, forward, reads_ahead);
+                let leg = GatewayLeg::new(settings, request, &mut recipient, forward, reads_ahead);
                 Outbound::Gateway(Box::new(leg.await?))
             }
         };
@@ -93,7 +141,7 @@ impl WorkerGroup {
             request,
             forward: *forward,
             rules,
-            exchange,
+            recipient: &mut recipient,
             outbound,
             session: Session::of(request, sticky),
             tried: SmallVec::new(),
@@ -143,12 +191,12 @@ impl From<ExchangeError> for ForwardError {
 }
 
 /// One client's request in progress, over all attempts.
-struct Trip<'a, 'c, 'h, 'b> {
+struct Trip<'a, 'r, 'c, 'h, 'b> {
     group: &'a WorkerGroup,
     request: &'a RequestHead<'h, 'b>,
     forward: Forward<'a>,
     rules: &'a ReplyRules<'a>,
-    exchange: &'a mut Exchange<'c>,
+    recipient: &'a mut Recipient<'r, 'c>,
     outbound: Outbound,
     session: Session<'a>,
     /// Members that must not be tried (again).
@@ -170,11 +218,11 @@ enum Behind {
 async fn drive<L: Leg>(
     conn: &Conn,
     asked: Asked<'_>,
-    exchange: &mut Exchange<'_>,
+    recipient: &mut Recipient<'_, '_>,
     leg: &mut L,
     in_flight: &mut InFlight<'_>,
 ) -> (Result<(), AttemptFault>, Option<Instant>) {
-    let mut attempt = Attempt::new(conn, asked, exchange, leg, in_flight);
+    let mut attempt = Attempt::new(conn, asked, recipient, leg, in_flight);
     let ended = poll_fn(|cx| attempt.poll(cx)).await;
     (ended, attempt.first_byte)
 }
@@ -205,7 +253,7 @@ enum Refusal {
     Failed(Cause),
 }
 
-impl<'a> Trip<'a, '_, '_, '_> {
+impl<'a> Trip<'a, '_, '_, '_, '_> {
     async fn run(&mut self) -> Result<(), ForwardError> {
         let mut refusal = Refusal::NoMember;
         loop {
@@ -231,7 +279,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         if let Outbound::Gateway(leg) = &mut self.outbound
             && let Some(settings) = self.group.gateway_settings()
         {
-            leg.adopt(settings, self.request, &self.forward, self.exchange.conn())?;
+            leg.adopt(settings, self.request, &self.forward, self.recipient.ends())?;
         }
         Ok(())
     }
@@ -294,19 +342,19 @@ impl<'a> Trip<'a, '_, '_, '_> {
             Outbound::Http(upload) => {
                 let mut leg = HttpLeg { upload, download: Download::new() };
                 let (ended, first_byte) =
-                    drive(&lease.conn, asked, self.exchange, &mut leg, in_flight).await;
+                    drive(&lease.conn, asked, self.recipient, &mut leg, in_flight).await;
                 (ended, first_byte, leg.behind())
             }
             Outbound::Gateway(leg) => {
                 let (ended, first_byte) =
-                    drive(&lease.conn, asked, self.exchange, &mut **leg, in_flight).await;
+                    drive(&lease.conn, asked, self.recipient, &mut **leg, in_flight).await;
                 (ended, first_byte, if leg.is_reusable() { Behind::Idle } else { Behind::Close })
             }
         };
         let is_silent = first_byte.is_none();
         if let Some(first_byte) = first_byte {
             let us = first_byte.duration_since(sent).as_micros() as u64;
-            self.exchange.reply.write().summary().first_byte_us = us;
+            self.recipient.note(|summary| summary.first_byte_us = us);
         }
         if let Err(fault) = ended {
             return Err((fault, is_silent));
@@ -334,14 +382,16 @@ impl<'a> Trip<'a, '_, '_, '_> {
     ) -> Result<(), ExchangeError> {
         in_flight.become_tunnel();
         self.group.counters().inc(Counter::Upgrades);
-        self.exchange.reply.flush().await?;
-        let early = self.exchange.body.take_rest();
-        let client = self.exchange.conn();
+        // Without a client nobody has offered to switch.
+        let Some(exchange) = self.recipient.client() else { return Ok(()) };
+        exchange.reply.flush().await?;
+        let early = exchange.body.take_rest();
+        let client = exchange.conn();
         let idle_ms = in_flight.target().settings().tunnel_idle_ms;
         match tunnel(client, &lease.conn, early, behind, idle_ms).await {
             Ok((_, bytes)) => {
                 in_flight.tunnelled(bytes);
-                self.exchange.reply.write().summary().body_bytes = bytes;
+                exchange.reply.write().summary().body_bytes = bytes;
             }
             // One of the two is gone; so is the other then.
             Err(error) => tracing::debug!(%error, "tunnel ended"),
@@ -356,7 +406,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
             self.group.counters().inc(Counter::UpstreamConnects);
         }
         let us = began.elapsed().as_micros() as u64;
-        self.exchange.reply.write().summary().connect_us += us;
+        self.recipient.note(|summary| summary.connect_us += us);
         dialled
     }
 
@@ -372,13 +422,13 @@ impl<'a> Trip<'a, '_, '_, '_> {
 
     /// Restores the request for another connection; see [`Trip::may_resend`].
     fn restart(&mut self) {
-        self.outbound.restart(self.request, &self.forward, self.exchange.conn());
+        self.outbound.restart(self.request, &self.forward, self.recipient.ends());
     }
 
     /// Whether the request may be sent once more, to any member.
     fn may_resend(&self) -> bool {
         let is_unsent = !self.outbound.is_begun();
-        !self.exchange.reply.is_begun() && (self.is_repeatable() || is_unsent)
+        !self.recipient.is_begun() && (self.is_repeatable() || is_unsent)
     }
 
     /// Whether another member may be tried; if so, charges the budget.
@@ -438,8 +488,8 @@ impl<'a> Trip<'a, '_, '_, '_> {
         if let Some(failure) = cause.failure().filter(|_| is_silent && has_all) {
             self.report(target, Err(failure));
         }
-        self.exchange.reply.write().summary().node = Some(Arc::clone(target.name()));
-        if !self.exchange.reply.take_back() {
+        self.recipient.note(|summary| summary.node = Some(Arc::clone(target.name())));
+        if !self.recipient.take_back() {
             return Err(ExchangeError::ReplyCutShort(cause.reason()));
         }
         let refusal = Refusal::Failed(cause);
@@ -474,7 +524,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         if target.has_inherited(&self.session) {
             self.lost_session(target);
         }
-        self.exchange.reply.write().summary().node = Some(Arc::clone(target.name()));
+        self.recipient.note(|summary| summary.node = Some(Arc::clone(target.name())));
     }
 
     /// The member of the request's session does not answer any more.
@@ -501,7 +551,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         match refusal {
             Refusal::NoMember => {
                 let queue_us = self.began.elapsed().as_micros() as u64;
-                self.exchange.reply.write().summary().queue_us = queue_us;
+                self.recipient.note(|summary| summary.queue_us = queue_us);
                 self.group.counters().inc(Counter::NoNode);
                 let in_force = Rc::clone(self.group.balancer().sync());
                 Refused { status: 503, lines: in_force.settings.retry_after_line.clone() }

@@ -79,6 +79,10 @@ impl WorkerGroup {
         self.balancer.borrow_mut()
     }
 
+    pub(crate) fn context(&self) -> &Rc<Context> {
+        &self.context
+    }
+
     pub(crate) fn counters(&self) -> &CoreCounters {
         self.context.counters()
     }

@@ -261,6 +261,13 @@ impl SegmentStore {
         Some(Arc::clone(found))
     }
 
+    /// Reports a name to coordinators, though it is none of the store's: of something without bytes.
+    pub fn announce(&self, name: SegmentName) {
+        if let Some(changes) = &mut self.lock().changes {
+            changes.added(Held { name, bytes: 0 });
+        }
+    }
+
     /// Withdraws names that were reported to coordinators, though they are none of the store's.
     pub fn withdraw(&self, names: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();

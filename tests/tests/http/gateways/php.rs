@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use skep_tests::gateways::{PhpFpm, PhpOptions};
 use skep_tests::{PATIENCE, Site, Skep, poll_until, skip};
 
-use super::{body_of, crc32, in_chunks, pool_list, until_logged};
+use super::{assert_is_cached, body_of, cached, crc32, in_chunks, pool_list, until_logged};
 
 fn php() -> PhpFpm {
     PhpFpm::start(PhpOptions::default())
@@ -305,4 +305,24 @@ fn id_of_group(name: &str) -> u32 {
     let id =
         |line: &str| line.strip_prefix(name)?.strip_prefix(":x:")?.split(':').next()?.parse().ok();
     groups.lines().find_map(id).expect("Debian has it")
+}
+
+#[test]
+fn pages_are_stored_as_the_script_saw_them() {
+    let php = php();
+    let skep = Skep::node_of(&cached(&php.lines("", "")));
+    assert_is_cached(&skep, "/peer.php", "QUERY_STRING=a=1&do=told");
+    let mut client = skep.connect();
+    // Longer than what is collected; and what breaks off.
+    let big = client.get("/peer.php?do=big&bytes=300000");
+    assert_eq!(big.cache_status(), "skep; fwd=uri-miss; detail=too-long");
+    assert_eq!(big.body.len(), 300_000);
+    for _ in 0..2 {
+        client.get("/peer.php?do=short").assert_status(502);
+        client = skep.connect();
+    }
+    let of_known_length = client.get("/peer.php?do=big&bytes=300000&length=1");
+    assert!(of_known_length.cache_status().ends_with("; stored"));
+    let hit = client.get("/peer.php?do=big&bytes=300000&length=1");
+    assert!(hit.cache_status().starts_with("skep; hit") && hit.body == big.body);
 }

@@ -8,6 +8,7 @@ use super::{Conflict, bytes, ms, unique_rows};
 use crate::error::ErrorKind;
 use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::pools::ForwardConfig;
+use crate::response_cache::ResponseCacheConfig;
 use crate::schema::{BackendConfig, Config};
 use crate::words::{PoolProtocol, SameSite, ScriptWord, StickyBy};
 
@@ -161,10 +162,16 @@ pub(super) fn routes_know_their_pools(config: &Config, clashes: &mut Vec<Conflic
 /// What only pools have.
 pub(super) fn others_are_not_forwarded(config: &Config, clashes: &mut Vec<Conflict>) {
     let is_idle = |it: &BackendConfig| it.pool.is_none() && it.forward != ForwardConfig::default();
-    for (at, _) in backends(config).filter(|(_, backend)| is_idle(backend)) {
-        let at = [&*at, &[Key("forward")]].concat();
-        let clash = Conflict::new(&at, "no `forward`, because there is no `pool`", "one");
-        clashes.push(clash.hint("it is for `pool` of the same route or site".to_owned()));
+    let is_uncached =
+        |it: &BackendConfig| it.pool.is_none() && it.cache != ResponseCacheConfig::default();
+    for (at, backend) in backends(config) {
+        let idle = [("forward", is_idle(backend)), ("cache", is_uncached(backend))];
+        for (key, _) in idle.into_iter().filter(|(_, is_idle)| *is_idle) {
+            let at = [&*at, &[Key(key)]].concat();
+            let expected = format!("no `{key}`, because there is no `pool`");
+            let clash = Conflict::new(&at, expected, "one");
+            clashes.push(clash.hint("it is for `pool` of the same route or site".to_owned()));
+        }
     }
 }
 

@@ -119,8 +119,8 @@ fn faults_of_keys_and_tables_are_told_apart() {
         ),
         ("[[cache]]", "6:1 WrongType cache / the table [cache] / [[cache]] / write [cache]"),
         (
-            "cache = 7",
-            "6:1 UnknownKey site.cache / a setting of [site] / the unknown setting `cache` / `cache` belongs in the top of the file",
+            "limits = 7",
+            "6:1 UnknownKey site.limits / a setting of [site] / the unknown setting `limits` / `limits` belongs in the top of the file",
         ),
         (
             "[dispatcher]\nname = 'a'",

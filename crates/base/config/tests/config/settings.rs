@@ -31,7 +31,7 @@ address = '127.0.0.1:9000'
 
 /// The base file with one setting set to a TOML value.
 fn with(path: &str, value: &str) -> String {
-    let root = match path.contains(".forward.") {
+    let root = match path.contains(".forward.") || path.contains(".cache.") {
         true if path.starts_with("site.route.") => "root = '/srv/a'\n",
         true => "root = '/srv'\n",
         false => "",
@@ -260,6 +260,7 @@ fn lists_take_one_value_for_a_list_of_one() {
             Kind::Texts(Form::Network) => "'10.0.0.0/8'",
             Kind::Texts(Form::OriginUrl) => "'http://example.org/a'",
             Kind::Texts(Form::Method) => "'GET'",
+            Kind::Texts(Form::NamePattern) => "'utm_*'",
             Kind::Texts(_) => "'example.org'",
             _ => continue,
         };

@@ -14,9 +14,10 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::name::SegmentName;
-use super::purge::{PurgeNews, PurgeStamp};
+use super::purge::{PurgeNews, PurgeStamp, PurgeWhat};
 use crate::limits::{
-    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, POSSIBLE_HOLDERS_MAX, TAIL_MAX,
+    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, POSSIBLE_HOLDERS_MAX,
+    PURGES_PER_MESSAGE_MAX, TAIL_MAX,
 };
 use crate::machine::Name;
 use crate::message::NotAMessage;
@@ -118,6 +119,9 @@ pub enum ToCoordinator {
         /// Comes back with the answer.
         question: u64,
     },
+    /// A request at the node has changed this: to be purged everywhere, as by a command. At most
+    /// [`PURGES_PER_MESSAGE_MAX`].
+    Invalidate(Vec<PurgeWhat>),
 }
 
 /// A segment that is held.
@@ -287,6 +291,9 @@ impl ToCoordinator {
             }
             Self::Tail { names } => names.len() <= TAIL_MAX,
             Self::Purges(news) => news.is_sound(),
+            Self::Invalidate(what) => {
+                what.len() <= PURGES_PER_MESSAGE_MAX && what.iter().all(PurgeWhat::is_sound)
+            }
             _ => true,
         }
     }

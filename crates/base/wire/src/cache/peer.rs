@@ -105,6 +105,8 @@ pub enum PeerRefusal {
     OriginFailed,
     /// The node has no room for the offered segment or the fill, or has the segment already.
     NotWanted,
+    /// The response may not be stored: who wants it asks for itself.
+    NotStored,
 }
 
 /// Where the chunk ends that begins at `at` of a segment of `bytes` bytes.

@@ -276,6 +276,7 @@ impl Coordinator {
             ToCoordinator::Hello { .. }
             | ToCoordinator::Purges(_)
             | ToCoordinator::Purged { .. }
+            | ToCoordinator::Invalidate(_)
             | ToCoordinator::AmInStep { .. } => {}
             ToCoordinator::Inventory { is_first, is_last, held } => {
                 self.inventory(link, is_first, is_last, &held);

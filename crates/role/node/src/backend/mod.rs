@@ -2,11 +2,14 @@
 //!
 //! - [`files`]: a folder on this node's disk, or on a disk that all nodes share;
 //! - [`partition`]: a folder of which each node stores a part;
-//! - [`origin`]: HTTP servers.
+//! - [`origin`]: HTTP servers;
+//! - [`dynamic`]: what the servers of a pool allow to be stored.
 //!
 //! Concurrent requests for the same thing are collapsed into one ([`single_flight`]).
 
+pub(crate) mod dynamic;
 pub(crate) mod files;
+pub(crate) mod head_slots;
 pub(crate) mod origin;
 pub(crate) mod partition;
 pub(crate) mod single_flight;

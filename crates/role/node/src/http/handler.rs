@@ -21,6 +21,7 @@ use crate::model::worker_index::WorkerIndex;
 use crate::peers::PeerClient;
 use crate::{HEALTH_PATH, Node};
 
+mod cached;
 mod client;
 mod files;
 mod get;

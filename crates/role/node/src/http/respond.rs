@@ -7,6 +7,7 @@ use skep_engine::Reply;
 use skep_http::multipart::{self, Boundary};
 use skep_http::range::{Parts, RangeVerdict};
 use skep_http::{Known, Precondition, RequestHead, conditional, range};
+use skep_httpcache::{CacheStatus, ForwardReason};
 use skep_telemetry::CacheResult;
 
 use crate::limits::RANGES_MAX;
@@ -101,7 +102,10 @@ pub(crate) fn write_head(
         }
         ResponsePlan::Whole => {
             reply.start(status);
-            reply.field_number("Content-Length", object.bytes());
+            // RFC 9110 8.6.
+            if status != 204 {
+                reply.field_number("Content-Length", object.bytes());
+            }
             reply.lines(&object.lines);
         }
         ResponsePlan::Part(part) => {
@@ -139,6 +143,43 @@ pub(crate) fn cache_lines(
             let age = format!("Age: {}\r\n", freshness.age_s(now_ms));
             Cow::Owned([age.as_bytes(), cache_status(result)].concat())
         }
+    }
+}
+
+/// How a stored response of a pool came to answer a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StoredStatus {
+    /// Why the request was forwarded; `None`: a hit.
+    pub(crate) forwarded: Option<ForwardReason>,
+    /// What the server answered, if the client gets another status.
+    pub(crate) forward_status: Option<u16>,
+    /// Whether another request had it forwarded.
+    pub(crate) is_collapsed: bool,
+    /// A token: why, where that is not evident.
+    pub(crate) detail: Option<&'static str>,
+}
+
+impl StoredStatus {
+    /// Lines on how the cache served the reply, and its age.
+    pub(crate) fn lines(&self, resource: &Resource, result: CacheResult, now_ms: u64) -> Vec<u8> {
+        let Some(freshness) = resource.freshness() else { return Vec::new() };
+        let (rules, resident_ms) = freshness.rules(now_ms);
+        // For the client the cluster is one cache.
+        let is_peers = result == CacheResult::Peer;
+        let forwarded = self.forwarded.filter(|_| !is_peers);
+        let mut lines = format!("Age: {}\r\n", freshness.age_s(now_ms)).into_bytes();
+        let is_new = self.forward_status.is_none() && forwarded.is_some() && !self.is_collapsed;
+        let status = CacheStatus {
+            forwarded,
+            forward_status: self.forward_status.filter(|_| forwarded.is_some()),
+            ttl_s: Some(rules.ttl_s(resident_ms)),
+            stored: is_new && self.detail.is_none(),
+            collapsed: (forwarded.is_some() && self.is_collapsed).then_some(true),
+            key: None,
+            detail: if is_peers { Some("peer") } else { self.detail },
+        };
+        lines.extend(status.line());
+        lines
     }
 }
 

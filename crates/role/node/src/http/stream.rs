@@ -26,6 +26,7 @@ use skep_serve::monotonic_ms;
 use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
 
+use crate::backend::dynamic::PoolSegment;
 use crate::backend::files::file::{SharedFile, fill, open, read_version};
 use crate::disk::pool::{on_pool, pool};
 use crate::disk::{DiskError, Stamp, Wait};
@@ -110,7 +111,8 @@ impl ObjectStream<'_> {
     ) -> Result<(Option<Weak<Segment>>, CacheResult), FetchError> {
         let index = (first_byte / SEGMENT_BYTES) as u32;
         if self.finds_no_room(index) || self.bypasses_cache(index).await {
-            if self.upstream.is_peer_disk() || !self.does_without_pin() {
+            let is_only_way = self.upstream.is_peer_disk() || self.upstream.is_memories();
+            if is_only_way || !self.does_without_pin() {
                 // There is no other way from another node's disk to a client.
                 return Err(FetchError::NoMemory);
             }
@@ -306,6 +308,7 @@ impl ObjectStream<'_> {
         let bytes = match self.in_memory(index).await? {
             Some(segment) => copy(reply, &segment, wanted).await?,
             None if self.upstream.is_origin() => self.piece_of_origin(reply, part).await?,
+            None if self.upstream.is_memories() => return Err(FetchError::OriginChanged.into()),
             None => self.piece_of_file(reply, wanted).await?,
         };
         let began_ms = monotonic_ms();
@@ -405,6 +408,7 @@ impl ObjectStream<'_> {
         self.object.bytes() <= PIECE_BYTES_MAX
             || match self.upstream {
                 Upstream::Origin(_, resource) => resource.remote().is_some_and(has_parts),
+                Upstream::Memories(..) => false,
                 Upstream::Disk | Upstream::SharedDisk(_) | Upstream::PeerDisk(_) => true,
             }
     }
@@ -429,7 +433,8 @@ impl ObjectStream<'_> {
 
     /// The fills by the route's origins.
     fn fills(&self) -> Option<&Fills> {
-        self.route.origin().map(|origin| &*origin.fills)
+        let of_pool = || self.route.pool()?.cache.as_ref().map(|cache| &*cache.fills);
+        self.route.origin().map(|origin| &*origin.fills).or_else(of_pool)
     }
 
     /// Segments to read ahead while `index` is sent, the last of this reply being `last`.
@@ -462,6 +467,16 @@ impl ObjectStream<'_> {
     async fn fill(&mut self, filler: Filler, index: u32) -> Result<(), FetchError> {
         match self.upstream {
             Upstream::Origin(remotes, resource) => remotes.fill_segment(filler, resource, index),
+            Upstream::Memories(peer_client, resource) => {
+                let segment = PoolSegment::elsewhere(self.store, resource);
+                match peer_client {
+                    Some(peer_client) => drop(peer_client.fill(filler, segment)),
+                    None => {
+                        resource.retire(self.store);
+                        filler.fail(FetchError::OriginChanged);
+                    }
+                }
+            }
             Upstream::PeerDisk(peer_client) => {
                 let file = peer_client.home_file(self.route, self.object, index);
                 drop(peer_client.fill(filler, file.ok_or(DiskError::Changed)?));

@@ -18,6 +18,8 @@ pub(crate) enum Upstream<'a> {
     PeerDisk(&'a PeerClient),
     /// Origins of this resource, after the memories of other nodes.
     Origin(&'a Rc<Remotes>, &'a Arc<Resource>),
+    /// Nothing but memories, for this response of a pool: other nodes', if there are any.
+    Memories(Option<&'a PeerClient>, &'a Arc<Resource>),
 }
 
 impl Upstream<'_> {
@@ -28,6 +30,11 @@ impl Upstream<'_> {
 
     pub(crate) fn is_peer_disk(&self) -> bool {
         matches!(self, Self::PeerDisk(_))
+    }
+
+    /// Whether what is in no memory is nowhere.
+    pub(crate) fn is_memories(&self) -> bool {
+        matches!(self, Self::Memories(..))
     }
 
     pub(crate) fn is_origin(&self) -> bool {

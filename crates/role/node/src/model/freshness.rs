@@ -1,12 +1,12 @@
 //! An object's place at its origins, and how long it may be used.
 
 use skep_directory::PurgeTable;
+use skep_httpcache::{CachePolicy, SecondaryKey};
 use skep_origin::Head;
 use skep_serve::{monotonic_ms, unix_ms};
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
 
-use crate::model::origin_backend::OriginBackend;
 use crate::model::route::Route;
 
 /// An object's place at its origins.
@@ -18,6 +18,9 @@ pub(crate) struct Remote {
     pub(crate) version: Box<[u8]>,
     /// The head with which it was last fetched or renewed.
     pub(crate) head: Head,
+    /// What the fields that its Vary names said in the request that it answered; nothing for what
+    /// no request's fields were sent for.
+    pub(crate) vary_key: SecondaryKey,
 }
 
 impl Remote {
@@ -38,7 +41,11 @@ impl Remote {
 
     /// Bytes that it takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.target.len() + self.version.len() + self.head.heap_bytes()
+        size_of::<Self>()
+            + self.target.len()
+            + self.version.len()
+            + self.vary_key.as_bytes().len()
+            + self.head.heap_bytes()
     }
 
     /// The latest purge of it.
@@ -64,10 +71,10 @@ pub(crate) struct Freshness {
 
 impl Freshness {
     /// The freshness of `head`, which was received just now.
-    pub(crate) fn of(head: &Head, origin: &OriginBackend) -> Self {
+    pub(crate) fn of(head: &Head, policy: &CachePolicy) -> Self {
         let since_ms = unix_ms().saturating_sub(head.meta.times.received_unix_ms);
         let received_ms = monotonic_ms().saturating_sub(since_ms);
-        Self { received_ms, rules: skep_httpcache::Freshness::of(&head.meta, &origin.policy) }
+        Self { received_ms, rules: skep_httpcache::Freshness::of(&head.meta, policy) }
     }
 
     /// The same, from another node, which says in milliseconds for how long it stays fresh;

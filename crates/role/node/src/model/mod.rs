@@ -11,6 +11,7 @@ pub(crate) mod object;
 pub(crate) mod origin_backend;
 pub(crate) mod peer;
 pub(crate) mod pool_backend;
+pub(crate) mod pool_cache;
 pub(crate) mod pool_protocol;
 pub(crate) mod pools;
 pub(crate) mod purges;

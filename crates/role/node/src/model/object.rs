@@ -114,20 +114,20 @@ impl Object {
         }
     }
 
-    /// An origin's object. `origin_lines` begin with Content-Type, if there is one.
+    /// An object that an origin or a server of a pool sent. `lines` are those of replies; they begin
+    /// with Content-Type, if there is one.
     pub(crate) fn of_origin(
         route: &Route,
         content_type: String,
-        origin_lines: &[u8],
+        mut lines: Vec<u8>,
         bytes: u64,
         origin: Remote,
         purged: PurgeStamp,
     ) -> Self {
         let status = origin.head.whole_status();
-        let mut lines = match status {
-            200 => [origin_lines, b"Accept-Ranges: bytes\r\n", &route.lines_success].concat(),
-            _ => [origin_lines, &route.lines].concat(),
-        };
+        if status == 200 {
+            lines.extend_from_slice(b"Accept-Ranges: bytes\r\n");
+        }
         encode::write_field(&mut lines, "Date", &HttpDate(origin.head.meta.made_unix_s()).format());
         Self {
             content_type: Cow::Owned(content_type),

@@ -7,10 +7,8 @@ use skep_config::BackendConfig;
 use skep_http::{Fields, Method, cookie, encode};
 use skep_proxy::{Group, OwnTimes};
 
+use crate::model::pool_cache::PoolCache;
 use crate::model::pools::{Pool, PoolMap};
-
-/// Field of every response of a pool: nothing of it is cached (RFC 9211 2.2).
-const CACHE_STATUS: &[u8] = b"Cache-Status: skep; fwd=bypass\r\n";
 
 /// The pool of a route.
 #[derive(Debug)]
@@ -36,6 +34,8 @@ pub(crate) struct PoolBackend {
     methods: Vec<String>,
     /// `Allow: …\r\n`, for refusals of others.
     pub(crate) allow_line: Box<[u8]>,
+    /// How responses are cached, if they are.
+    pub(crate) cache: Option<PoolCache>,
 }
 
 impl PoolBackend {
@@ -74,18 +74,17 @@ impl PoolBackend {
                 set.clone().map(|(name, _)| name).collect(),
             ),
             request_lines: lines(set),
-            session_cookie,
             response_without: names(
                 &forward.response_headers_removed,
                 response_headers.iter().map(|(name, _)| name).collect(),
             ),
-            response_lines: [&*lines(response_headers.iter().copied()), vary_line, CACHE_STATUS]
-                .concat()
-                .into(),
+            response_lines: [&*lines(response_headers.iter().copied()), vary_line].concat().into(),
             strip_prefix: prefix(&forward.strip_prefix),
             add_prefix: prefix(&forward.add_prefix),
             methods: forward.methods.clone(),
             allow_line: allow.into_bytes().into(),
+            cache: PoolCache::new(&backend.cache, session_cookie.as_deref()),
+            session_cookie,
         })
     }
 

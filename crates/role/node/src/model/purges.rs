@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use skep_directory::PurgeTable;
-use skep_serve::monotonic_ms;
-use skep_wire::cache::{PurgeNews, PurgeStamp};
+use skep_serve::{monotonic_ms, unix_ms};
+use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
 use tokio::sync::Notify;
 
 use crate::limits::PAUSE_WAIT_MS;
@@ -35,6 +35,7 @@ pub(crate) struct Purges {
     generation: AtomicU64,
     learning: Mutex<()>,
     dropped: AtomicU64,
+    learned: Notify,
     step: Step,
 }
 
@@ -80,7 +81,27 @@ impl Purges {
         let generation = snapshot.generation;
         self.snapshot.store(Arc::new(snapshot));
         self.generation.store(generation, Ordering::Release);
+        self.learned.notify_waiters();
         Some(new)
+    }
+
+    /// Purges on this node alone, now.
+    pub(crate) fn purge(&self, what: Vec<PurgeWhat>) -> PurgeStamp {
+        let stamp = PurgeStamp::after(self.newest(), unix_ms(), 0);
+        let purges = what.into_iter().map(|what| (what, stamp)).collect();
+        self.learn(&PurgeNews { purges, ..PurgeNews::default() });
+        stamp
+    }
+
+    /// Waits until `is_known` of the purges.
+    pub(crate) async fn until(&self, is_known: impl Fn(&PurgeTable) -> bool) {
+        loop {
+            let learned = self.learned.notified();
+            if is_known(&self.load().known) {
+                return;
+            }
+            learned.await;
+        }
     }
 
     /// The latest purge that is known.
@@ -131,8 +152,6 @@ impl Purges {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use skep_wire::cache::PurgeWhat;
-
     use super::*;
 
     #[test]

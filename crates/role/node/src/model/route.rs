@@ -176,9 +176,7 @@ impl Route {
             backend,
             short_key,
             key: key.into(),
-            head_kind: format!("head of {identity}, fresh for {} ms", of.backend.fetch.fresh_ms)
-                .into_bytes()
-                .into(),
+            head_kind: of.head_kind(&identity).into_bytes().into(),
             place: of.place(),
             lines: lines.into(),
             lines_success: lines_success.into(),
@@ -243,6 +241,12 @@ impl Route {
         purged: PurgeStamp,
     ) -> ObjectName {
         ObjectName::new(&self.key, relative, version, bytes, purged)
+    }
+
+    /// The name of the head of what a remote server has at `target`: that of a segment that no object
+    /// has. A purge of the target changes the name.
+    pub(crate) fn head_name(&self, target: &[u8], purged: PurgeStamp) -> SegmentName {
+        ObjectName::head(&self.key, target, &self.head_kind, purged)
     }
 
     /// Identifies the route in names, the same on all nodes of a config.
@@ -376,6 +380,15 @@ impl RouteSpec<'_> {
             false => self.site.hosts.join(" "),
         };
         format!("{hosts}{}", self.at())
+    }
+
+    /// The same on all nodes that ask remote servers in the same way.
+    fn head_kind(&self, identity: &str) -> String {
+        let BackendConfig { pool, fetch, forward, cache, .. } = self.backend;
+        match pool {
+            Some(_) => format!("response of a pool to {identity}, as {forward:?}, {cache:?}"),
+            None => format!("head of {identity}, fresh for {} ms", fetch.fresh_ms),
+        }
     }
 
     fn at(&self) -> String {

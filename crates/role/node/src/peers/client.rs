@@ -18,7 +18,7 @@ use skep_segments::{Buffer, FetchError, Filler, PeerFillSource, Segment};
 use skep_serve::{Worker, monotonic_ms};
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::Now;
-use skep_wire::cache::{LeaseId, OriginRef, PeerRefusal, PeerRequest};
+use skep_wire::cache::{LeaseId, OriginRef, PeerRefusal, PeerRequest, PurgeWhat};
 use tokio::sync::oneshot;
 
 use super::Cluster;
@@ -91,6 +91,11 @@ impl PeerClient {
     ) -> Self {
         let pool = PeerPool::new(worker, &cluster.identity, &cluster.counts);
         Self { cluster: Arc::clone(cluster), pool, counters: Arc::clone(counters) }
+    }
+
+    /// Has this purged on all nodes; false: no coordinator answers.
+    pub(crate) fn invalidate(&self, what: Vec<PurgeWhat>) -> bool {
+        self.cluster.invalidate(what)
     }
 
     /// Begins to fill a segment, from another node's memory if it is there. The returned

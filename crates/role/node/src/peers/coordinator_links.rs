@@ -197,6 +197,7 @@ impl CoordinatorLinks {
             Command::NotThere { name, holder } => {
                 (Some(holder.link), ToCoordinator::NotThere { name, holder: holder.member })
             }
+            Command::Invalidate { what } => (active, ToCoordinator::Invalidate(what)),
             Command::Renew { lease } => (active, ToCoordinator::Renew { lease }),
             Command::Ended { lease, is_held } => (active, ToCoordinator::Ended { lease, is_held }),
             Command::Changes { told } => {

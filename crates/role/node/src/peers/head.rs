@@ -25,6 +25,8 @@ pub(crate) enum HeadSought<T> {
     Found(T),
     /// No node has it; this one is to get it.
     Granted(HeadLease),
+    /// It may not be stored, says a node that has just asked.
+    NotStored,
     /// No node knows it, or those that do not answer.
     Nowhere,
 }
@@ -40,6 +42,12 @@ impl HeadLease {
     /// Reports that the origin is still being asked.
     pub(crate) fn renew(&self) {
         self.cluster.tell_renewed(self.lease);
+    }
+
+    /// What renews it, wherever it is.
+    pub(crate) fn renewer(&self) -> impl Fn() + use<> {
+        let (cluster, lease) = (Arc::clone(&self.cluster), self.lease);
+        move || cluster.tell_renewed(lease)
     }
 
     /// Reports that the head is here, for others, too; or that it is not.
@@ -61,6 +69,8 @@ enum Tried<T> {
     NotThere,
     /// Unreachable, silent or unintelligible.
     Lost,
+    /// It may not be stored.
+    NotStored,
     /// This node must find out itself whether the head may be cached, or whether the origin
     /// answers.
     Alone,
@@ -94,6 +104,7 @@ impl PeerClient {
             };
             match tried {
                 Tried::Found(found) => return HeadSought::Found(found),
+                Tried::NotStored => return HeadSought::NotStored,
                 Tried::Alone | Tried::Lost => return HeadSought::Nowhere,
                 // The coordinator knows better now.
                 Tried::NotThere => {}
@@ -155,6 +166,7 @@ impl PeerClient {
         tracing::debug!(%error, "a head was not fetched from another node");
         match end_of(&error) {
             FetchOutcome::Refused(PeerRefusal::NotThere) => Tried::NotThere,
+            FetchOutcome::Refused(PeerRefusal::NotStored) => Tried::NotStored,
             FetchOutcome::Refused(PeerRefusal::OriginFailed | PeerRefusal::Mismatch)
             | FetchOutcome::Crowded => Tried::Alone,
             _ => {

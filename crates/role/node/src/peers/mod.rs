@@ -34,7 +34,7 @@ use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Identity, LeaseId, SegmentName};
+use skep_wire::cache::{Identity, LeaseId, PurgeWhat, SegmentName};
 use skep_wire::message::Name;
 use skep_wire::seal::PeerId;
 use tokio::sync::oneshot;
@@ -108,6 +108,10 @@ enum Command {
     NotThere {
         name: SegmentName,
         holder: PeerNode,
+    },
+    /// A request here has changed this.
+    Invalidate {
+        what: Vec<PurgeWhat>,
     },
     Renew {
         lease: LeaseId,
@@ -236,6 +240,11 @@ impl Cluster {
     /// Reports that `peer` does not have a segment that it was said to have.
     fn tell_not_there(&self, name: SegmentName, peer: PeerNode) {
         self.tell(Command::NotThere { name, holder: peer });
+    }
+
+    /// Has this purged on all nodes, as by a command; false: no coordinator answers.
+    pub(crate) fn invalidate(&self, what: Vec<PurgeWhat>) -> bool {
+        self.is_linked() && self.teller.tell(Command::Invalidate { what }).is_ok()
     }
 
     fn tell_renewed(&self, lease: LeaseId) {

@@ -13,7 +13,7 @@ use super::fault::left;
 use super::in_flight::InFlight;
 use crate::members::settings::QueueSettings;
 
-impl<'a> Trip<'a, '_, '_, '_> {
+impl<'a> Trip<'a, '_, '_, '_, '_> {
     /// A member that was not tried yet; waits while all of those have as many requests as they may
     /// have, or were not checked yet. `None`: there is none, or the wait is over.
     ///
@@ -40,12 +40,12 @@ impl<'a> Trip<'a, '_, '_, '_> {
     fn note_wait(&mut self) -> Instant {
         let now = Instant::now();
         let queue_us = now.duration_since(self.began).as_micros() as u64;
-        self.exchange.reply.write().summary().queue_us = queue_us;
+        self.recipient.note(|summary| summary.queue_us = queue_us);
         now
     }
 
     fn try_admit(&self) -> Option<InFlight<'a>> {
-        let client = self.exchange.conn().peer();
+        let client = self.recipient.ends().client;
         // Another worker may take the last place between the choice and its use; then it is full.
         loop {
             let target = self.group.pick(self.request, client, &self.session, &self.tried)?;
@@ -74,11 +74,11 @@ impl<'a> Trip<'a, '_, '_, '_> {
             let may_overtake = !self.is_bound() && queue.are_all_bound();
             return Ok(may_overtake.then(|| self.try_admit()).flatten());
         };
-        let client = self.exchange.conn();
+        let recipient = &*self.recipient;
         let deadline = tokio::time::Instant::now() + Duration::from_millis(timeout_ms);
         loop {
             let turn = poll_fn(|cx| match (place.poll_turn(cx), gives_up) {
-                (Poll::Pending, true) => client.poll_closed(cx).map(|()| Err(left())),
+                (Poll::Pending, true) => recipient.poll_left(cx).map(|()| Err(left())),
                 (turn, _) => turn.map(Ok),
             });
             match timeout_at(deadline, turn).await {

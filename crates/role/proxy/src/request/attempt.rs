@@ -4,13 +4,15 @@
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
-use skep_engine::{Exchange, ExchangeError, ReplySink, RequestBody};
+use skep_engine::{ExchangeError, RequestBody};
 use skep_serve::{Conn, TimeoutCause};
 
 use crate::members::cause::Cause;
+use crate::request::asked::Asked;
 use crate::request::fault::{AttemptFault, left};
 use crate::request::in_flight::InFlight;
-use crate::request::passage::{Asked, Silence};
+use crate::request::passage::Silence;
+use crate::request::recipient::Recipient;
 
 /// A request and its response as a protocol has them: from the client's body to bytes for the member,
 /// and from the member's bytes to the client's reply.
@@ -21,7 +23,7 @@ pub(super) trait Leg {
         &mut self,
         cx: &mut TaskContext<'_>,
         member: &Conn,
-        body: &mut RequestBody<'_>,
+        body: Option<&mut RequestBody<'_>>,
         stall_ms: u64,
     ) -> Poll<Result<(), ExchangeError>>;
 
@@ -36,12 +38,13 @@ pub(super) trait Leg {
         &mut self,
         bytes: &[u8],
         asked: &Asked<'_>,
-        reply: &mut ReplySink<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause>;
 
     /// The member closed its side.
-    fn end(&mut self, reply: &mut ReplySink<'_>, in_flight: &InFlight<'_>) -> Result<(), Cause>;
+    fn end(&mut self, reply: &mut Recipient<'_, '_>, in_flight: &InFlight<'_>)
+    -> Result<(), Cause>;
 
     /// Whether the response was read to its end.
     fn is_complete(&self) -> bool;
@@ -54,10 +57,10 @@ pub(super) trait Leg {
 }
 
 /// A request and its response, on one connection to a member.
-pub(super) struct Attempt<'a, 'c, 'h, L> {
+pub(super) struct Attempt<'a, 'r, 'c, 'h, L> {
     pub(super) conn: &'a Conn,
     pub(super) asked: Asked<'a>,
-    pub(super) exchange: &'a mut Exchange<'c>,
+    pub(super) recipient: &'a mut Recipient<'r, 'c>,
     pub(super) leg: &'a mut L,
     pub(super) in_flight: &'a mut InFlight<'h>,
     /// When the member's first byte arrived.
@@ -67,24 +70,28 @@ pub(super) struct Attempt<'a, 'c, 'h, L> {
     is_armed: bool,
 }
 
-impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
+impl<'a, 'r, 'c, 'h, L: Leg> Attempt<'a, 'r, 'c, 'h, L> {
     pub(super) fn new(
         conn: &'a Conn,
         asked: Asked<'a>,
-        exchange: &'a mut Exchange<'c>,
+        recipient: &'a mut Recipient<'r, 'c>,
         leg: &'a mut L,
         in_flight: &'a mut InFlight<'h>,
     ) -> Self {
         let silence = Silence::new(in_flight.target().settings(), asked.rules.times);
-        Self { conn, asked, exchange, leg, in_flight, first_byte: None, silence, is_armed: false }
+        Self { conn, asked, recipient, leg, in_flight, first_byte: None, silence, is_armed: false }
     }
 
     /// Ready when the response is complete, except for the bytes that the client has not taken yet.
     pub(super) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), AttemptFault>> {
         self.poll_upload(cx)?;
         loop {
-            if self.exchange.reply.queued_bytes() > 0 {
-                let flushed = self.exchange.reply.poll_flush(cx);
+            ready!(self.recipient.poll_ready(cx));
+            if self.leg.is_complete() || self.recipient.is_stopped() {
+                return Poll::Ready(Ok(()));
+            }
+            if self.recipient.queued_bytes() > 0 {
+                let flushed = self.recipient.poll_flush(cx);
                 if flushed.is_pending() {
                     self.disarm();
                 }
@@ -97,9 +104,6 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
                     return self.poll_left(cx).map(Err);
                 }
             }
-            if self.leg.is_complete() {
-                return Poll::Ready(Ok(()));
-            }
             if self.leg.take_asked() {
                 self.poll_upload(cx)?;
             }
@@ -108,7 +112,7 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
 
     fn poll_upload(&mut self, cx: &mut TaskContext<'_>) -> Result<(), ExchangeError> {
         if !self.leg.is_uploaded() {
-            let body = &mut self.exchange.body;
+            let body = self.recipient.body();
             let stall_ms = self.silence.inside_body_ms;
             // Pending is no reason to wait: the member may answer early.
             if let Poll::Ready(uploaded) = self.leg.poll_upload(cx, self.conn, body, stall_ms) {
@@ -126,16 +130,16 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
         conn.worker().with_input(|input| {
             let received = ready!(conn.poll_recv(cx, input));
             let n = received.map_err(|error| self.leg.cause(error.into()))?;
-            let reply = &mut self.exchange.reply;
+            let reply = &mut *self.recipient;
             if n == 0 {
                 return Poll::Ready(self.leg.end(reply, self.in_flight));
             }
             self.first_byte.get_or_insert_with(Instant::now);
-            let queued_bytes = reply.queued_bytes();
+            let before = reply.progress();
             let received = self.leg.receive(&input[..n], &self.asked, reply, self.in_flight);
             // The deadline of a head stands until it is there, however many reads it takes; behind it,
             // what has nothing for the client is no sign of life.
-            self.is_armed &= !reply.is_begun() || reply.queued_bytes() == queued_bytes;
+            self.is_armed &= !reply.is_begun() || reply.progress() == before;
             Poll::Ready(received)
         })
     }
@@ -146,13 +150,13 @@ impl<'a, 'c, 'h, L: Leg> Attempt<'a, 'c, 'h, L> {
         if !self.leg.is_uploaded() || !self.in_flight.target().settings().gives_up {
             return Poll::Pending;
         }
-        self.exchange.conn().poll_closed(cx).map(|()| AttemptFault::Client(left()))
+        self.recipient.poll_left(cx).map(|()| AttemptFault::Client(left()))
     }
 
     /// From now on the attempt waits for the member. Not while the member still waits for the
     /// request, unless it began to answer.
     fn arm(&mut self) {
-        if !self.is_armed && (self.leg.is_uploaded() || self.exchange.reply.is_begun()) {
+        if !self.is_armed && (self.leg.is_uploaded() || self.recipient.is_begun()) {
             self.is_armed = true;
             let timeout_ms = self.leg.timeout_ms(&self.silence);
             self.conn.expire_after(timeout_ms, TimeoutCause::Response);

@@ -6,14 +6,14 @@
 //!
 //! Invariant: only bytes that passed the parser and the body's decoder reach the client.
 
-use skep_engine::ReplySink;
-use skep_http::forward::{ForwardReply, write_response};
 use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD, RESPONSE_BODY};
-use skep_http::{BodyDecoder, FieldSlots, HeadScanner, ResponseHead, Version, parse_response};
+use skep_http::{BodyDecoder, FieldSlots, HeadScanner, ResponseHead, parse_response};
 
 use crate::members::cause::Cause;
+use crate::request::asked::Asked;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::{Asked, Passage, Silence, write_head};
+use crate::request::passage::{Passage, Silence};
+use crate::request::recipient::Recipient;
 
 /// A response being passed to the client.
 pub(super) struct Download {
@@ -86,11 +86,11 @@ impl Download {
         &mut self,
         bytes: &[u8],
         asked: &Asked<'_>,
-        reply: &mut ReplySink<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause> {
         if let Stage::Body(_) = self.stage {
-            return self.body(bytes, reply, in_flight);
+            return self.body(bytes, asked, reply, in_flight);
         }
         if self.carry.is_empty() {
             let consumed = self.heads(bytes, asked, reply, in_flight)?;
@@ -106,7 +106,7 @@ impl Download {
     }
 
     /// The member closed its side.
-    pub(super) fn end(&mut self, reply: &mut ReplySink<'_>) -> Result<(), Cause> {
+    pub(super) fn end(&mut self, reply: &mut Recipient<'_, '_>) -> Result<(), Cause> {
         self.is_reusable = false;
         match &mut self.stage {
             Stage::Head => Err(Cause::Broken),
@@ -125,7 +125,7 @@ impl Download {
         &mut self,
         bytes: &[u8],
         asked: &Asked<'_>,
-        reply: &mut ReplySink<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
     ) -> Result<usize, Cause> {
         let mut consumed = 0;
@@ -151,14 +151,14 @@ impl Download {
                     }
                     // The engine says 100 itself, and a client of HTTP/1.0 must not get any
                     // (RFC 9110 15.2).
-                    if head.status != 100 && reply.version() == Version::Http11 {
-                        write_interim(&head, asked, reply);
+                    if head.status != 100 {
+                        reply.interim(&head, asked);
                     }
                     consumed += len;
                 }
                 _ => {
-                    self.begin(&head, asked, reply, in_flight)?;
-                    self.body(behind, reply, in_flight)?;
+                    self.begin((&head, head_bytes), asked, reply, in_flight)?;
+                    self.body(behind, asked, reply, in_flight)?;
                     return Ok(bytes.len());
                 }
             }
@@ -168,13 +168,13 @@ impl Download {
     /// Passes the head of a final response on.
     fn begin(
         &mut self,
-        head: &ResponseHead<'_, '_>,
+        (head, bytes): (&ResponseHead<'_, '_>, &[u8]),
         asked: &Asked<'_>,
-        reply: &mut ReplySink<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause> {
         let mut decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
-        self.passage.begin(head, asked, reply, in_flight);
+        self.passage.begin((head, bytes), asked, reply, in_flight);
         if asked.trailers && self.passage.is_chunked() {
             decoder.keep_trailers();
         }
@@ -189,7 +189,7 @@ impl Download {
         &mut self,
         head: &ResponseHead<'_, '_>,
         asked: &Asked<'_>,
-        reply: &mut ReplySink<'_>,
+        reply: &mut Recipient<'_, '_>,
     ) -> Result<(), Cause> {
         let unasked = Cause::Malformed("unasked-switch");
         let (offered, chosen) = asked.upgrade.zip(head.upgrade).ok_or(unasked)?;
@@ -197,15 +197,15 @@ impl Download {
         if !offers.any(|offer| offer.eq_ignore_ascii_case(chosen)) {
             return Err(unasked);
         }
-        write_head(head, asked, reply, [b""; 2]);
-        reply.write().close();
+        reply.switch(head, asked);
         Ok(())
     }
 
     fn body(
         &mut self,
         bytes: &[u8],
-        reply: &mut ReplySink<'_>,
+        asked: &Asked<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause> {
         let Stage::Body(decoder) = &mut self.stage else { return Ok(()) };
@@ -214,7 +214,7 @@ impl Download {
             let decoded = decoder.decode(&bytes[at..])?;
             let data = &bytes[at..][decoded.data];
             at += decoded.consumed;
-            self.passage.body(data, reply, in_flight);
+            self.passage.body(data, asked, reply, in_flight)?;
         }
         if decoder.is_done() {
             // Bytes behind a response answer nothing that was asked: the next
@@ -226,19 +226,8 @@ impl Download {
         Ok(())
     }
 
-    fn finish(&mut self, trailers: &[u8], reply: &mut ReplySink<'_>) {
+    fn finish(&mut self, trailers: &[u8], reply: &mut Recipient<'_, '_>) {
         self.passage.finish(trailers, reply);
         self.stage = Stage::Complete;
     }
-}
-
-/// Passes the head of an interim response on.
-fn write_interim(head: &ResponseHead<'_, '_>, asked: &Asked<'_>, reply: &mut ReplySink<'_>) {
-    let (version, date) = (reply.version(), reply.write().context().date());
-    let (without, extra) = (asked.rules.without, &[]);
-    let how =
-        ForwardReply { version, keep_alive: true, date: &date, trailers: false, without, extra };
-    reply.interim(|out| {
-        write_response(out, head, &how);
-    });
 }

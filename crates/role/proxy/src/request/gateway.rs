@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
-use skep_engine::{Exchange, ExchangeError, ReplySink, RequestBody};
+use skep_engine::{ExchangeError, RequestBody};
 use skep_http::forward::Forward;
 use skep_http::gateway::GatewayHead;
 use skep_http::limits::RESPONSE_HEAD;
@@ -29,9 +29,12 @@ use crate::limits::UPLOAD_BYTES_WAITING;
 use crate::members::cause::Cause;
 use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;
+use crate::request::asked::Asked;
 use crate::request::attempt::Leg;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::{Asked, Passage, Silence};
+use crate::request::passage::{Passage, Silence};
+use crate::request::recipient::{Ends, Recipient};
+use crate::request::upload::pause;
 use crate::request::{ForwardError, Refused};
 use codec::{GatewayCodec, GatewayEvent};
 
@@ -74,7 +77,7 @@ impl GatewayLeg {
     pub(super) async fn new(
         settings: Arc<GroupSettings>,
         head: &RequestHead<'_, '_>,
-        exchange: &mut Exchange<'_>,
+        recipient: &mut Recipient<'_, '_>,
         forward: &Forward<'_>,
         reads_ahead: bool,
     ) -> Result<Self, ForwardError> {
@@ -86,7 +89,7 @@ impl GatewayLeg {
         };
         let collected = match bytes_max {
             Some(bytes_max) => {
-                let collected = call::collect(&mut exchange.body, bytes_max).await?;
+                let collected = call::collect(recipient.body(), bytes_max).await?;
                 Some(collected.ok_or(refusal(411))?)
             }
             None => None,
@@ -95,9 +98,9 @@ impl GatewayLeg {
             (BodyFraming::Chunked, Some(body)) => BodyFraming::Length(body.len() as u64),
             (framing, _) => framing,
         };
-        let worker = exchange.context().worker();
+        let worker = Rc::clone(recipient.worker());
         let mut output = worker.take_output();
-        let codec = start(&mut output, head, forward, exchange.conn(), framing, &settings)
+        let codec = start(&mut output, head, forward, recipient.ends(), framing, &settings)
             .inspect_err(|_| output.clear());
         let codec = match codec {
             Ok(codec) => codec,
@@ -107,7 +110,7 @@ impl GatewayLeg {
             }
         };
         Ok(Self {
-            worker: Rc::clone(worker),
+            worker,
             settings,
             framing,
             codec,
@@ -150,13 +153,13 @@ impl GatewayLeg {
         settings: Arc<GroupSettings>,
         head: &RequestHead<'_, '_>,
         forward: &Forward<'_>,
-        conn: &Conn,
+        ends: Ends,
     ) -> Result<(), ForwardError> {
         if Arc::ptr_eq(&settings, &self.settings) || self.is_begun || self.is_packed {
             return Ok(());
         }
         self.settings = settings;
-        self.start_anew(head, forward, conn)
+        self.start_anew(head, forward, ends)
     }
 
     /// Restores the request for another connection. Possible only if it was not begun, or if it has no
@@ -168,7 +171,7 @@ impl GatewayLeg {
         &mut self,
         head: &RequestHead<'_, '_>,
         forward: &Forward<'_>,
-        conn: &Conn,
+        ends: Ends,
     ) {
         self.is_refused = false;
         self.is_asked = false;
@@ -176,7 +179,7 @@ impl GatewayLeg {
             return;
         }
         assert!(head.framing == BodyFraming::None, "a body that was begun is not there any more");
-        let started = self.start_anew(head, forward, conn);
+        let started = self.start_anew(head, forward, ends);
         // It was possible before.
         assert!(started.is_ok(), "the same request under the same settings");
     }
@@ -186,14 +189,14 @@ impl GatewayLeg {
         &mut self,
         head: &RequestHead<'_, '_>,
         forward: &Forward<'_>,
-        conn: &Conn,
+        ends: Ends,
     ) -> Result<(), ForwardError> {
         self.output.clear();
         self.is_begun = false;
         self.stage = Stage::Head;
         self.passage = Passage::default();
         self.is_reusable = false;
-        self.codec = start(&mut self.output, head, forward, conn, self.framing, &self.settings)?;
+        self.codec = start(&mut self.output, head, forward, ends, self.framing, &self.settings)?;
         Ok(())
     }
 
@@ -201,7 +204,7 @@ impl GatewayLeg {
     fn fill(
         &mut self,
         cx: &mut TaskContext<'_>,
-        body: &mut RequestBody<'_>,
+        mut body: Option<&mut RequestBody<'_>>,
     ) -> Result<(), ExchangeError> {
         while self.codec.is_awaited() && self.output.len() < UPLOAD_BYTES_WAITING {
             let ready = &self.pending[self.pending_at..];
@@ -220,6 +223,7 @@ impl GatewayLeg {
             }
             self.pending.clear();
             self.pending_at = 0;
+            let Some(body) = body.as_deref_mut() else { break };
             match body.poll_read(cx, &mut self.pending) {
                 Poll::Ready(is_more) => self.is_body_read = !is_more? || body.is_done(),
                 Poll::Pending => break,
@@ -230,14 +234,14 @@ impl GatewayLeg {
 
     fn begin(
         &mut self,
-        head: &GatewayHead,
+        GatewayHead { bytes, .. }: &GatewayHead,
         asked: &Asked<'_>,
-        reply: &mut ReplySink<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause> {
         let mut slots = FieldSlots::new();
-        let head = parse_response(&mut slots, &head.bytes, asked.method, &RESPONSE_HEAD)?;
-        self.passage.begin(&head, asked, reply, in_flight);
+        let head = parse_response(&mut slots, bytes, asked.method, &RESPONSE_HEAD)?;
+        self.passage.begin((&head, bytes), asked, reply, in_flight);
         self.stage = Stage::Body;
         Ok(())
     }
@@ -248,11 +252,11 @@ impl Leg for GatewayLeg {
         &mut self,
         cx: &mut TaskContext<'_>,
         member: &Conn,
-        body: &mut RequestBody<'_>,
+        mut body: Option<&mut RequestBody<'_>>,
         stall_ms: u64,
     ) -> Poll<Result<(), ExchangeError>> {
         loop {
-            self.fill(cx, body)?;
+            self.fill(cx, body.as_deref_mut())?;
             if self.output.is_empty() {
                 if self.codec.is_awaited() {
                     // Whether the client is too slow, its own deadline says.
@@ -270,13 +274,13 @@ impl Leg for GatewayLeg {
                     break;
                 }
                 Poll::Pending => {
-                    body.pause();
+                    pause(body);
                     return Poll::Pending;
                 }
             }
         }
         // Nobody reads on before the member asks; the client is not to blame.
-        body.pause();
+        pause(body);
         Poll::Ready(Ok(()))
     }
 
@@ -292,7 +296,7 @@ impl Leg for GatewayLeg {
         &mut self,
         bytes: &[u8],
         asked: &Asked<'_>,
-        reply: &mut ReplySink<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause> {
         self.is_begun = true;
@@ -316,7 +320,7 @@ impl Leg for GatewayLeg {
                 }
                 Some(GatewayEvent::Head(head)) => self.begin(&head, asked, reply, in_flight)?,
                 Some(GatewayEvent::Body(range)) => {
-                    self.passage.body(&rest[range], reply, in_flight);
+                    self.passage.body(&rest[range], asked, reply, in_flight)?;
                 }
                 Some(GatewayEvent::Wants) => self.is_asked = true,
                 Some(GatewayEvent::Stderr(line)) => in_flight.log_stderr(&line),
@@ -332,7 +336,7 @@ impl Leg for GatewayLeg {
         }
     }
 
-    fn end(&mut self, _: &mut ReplySink<'_>, in_flight: &InFlight<'_>) -> Result<(), Cause> {
+    fn end(&mut self, _: &mut Recipient<'_, '_>, in_flight: &InFlight<'_>) -> Result<(), Cause> {
         log_rest(&mut self.codec, in_flight);
         self.codec.close().map_err(|cause| self.cause(cause))
     }
@@ -367,11 +371,11 @@ fn start(
     output: &mut Output,
     head: &RequestHead<'_, '_>,
     forward: &Forward<'_>,
-    conn: &Conn,
+    ends: Ends,
     framing: BodyFraming,
     settings: &GroupSettings,
 ) -> Result<GatewayCodec, ForwardError> {
-    call::with_request(head, forward, conn, framing, |request| {
+    call::with_request(head, forward, ends, framing, |request| {
         let mut started = None;
         output.inline(|out| started = Some(GatewayCodec::start(out, request, &settings.protocol)));
         started.unwrap_or(Err((500, String::new()))).map_err(|(status, reason)| {

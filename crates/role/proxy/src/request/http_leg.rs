@@ -2,15 +2,17 @@
 
 use std::task::{Context as TaskContext, Poll};
 
-use skep_engine::{ExchangeError, ReplySink, RequestBody};
+use skep_engine::{ExchangeError, RequestBody};
 use skep_serve::Conn;
 
 use crate::members::cause::Cause;
 use crate::request::Behind;
+use crate::request::asked::Asked;
 use crate::request::attempt::Leg;
 use crate::request::download::Download;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::{Asked, Silence};
+use crate::request::passage::Silence;
+use crate::request::recipient::Recipient;
 use crate::request::upload::Upload;
 
 /// The two directions know nothing of each other.
@@ -34,7 +36,7 @@ impl Leg for HttpLeg<'_> {
         &mut self,
         cx: &mut TaskContext<'_>,
         member: &Conn,
-        body: &mut RequestBody<'_>,
+        body: Option<&mut RequestBody<'_>>,
         stall_ms: u64,
     ) -> Poll<Result<(), ExchangeError>> {
         self.upload.poll(cx, member, body, stall_ms)
@@ -52,13 +54,13 @@ impl Leg for HttpLeg<'_> {
         &mut self,
         bytes: &[u8],
         asked: &Asked<'_>,
-        reply: &mut ReplySink<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
     ) -> Result<(), Cause> {
         self.download.receive(bytes, asked, reply, in_flight)
     }
 
-    fn end(&mut self, reply: &mut ReplySink<'_>, _: &InFlight<'_>) -> Result<(), Cause> {
+    fn end(&mut self, reply: &mut Recipient<'_, '_>, _: &InFlight<'_>) -> Result<(), Cause> {
         self.download.end(reply)
     }
 

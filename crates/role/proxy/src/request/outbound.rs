@@ -2,9 +2,9 @@
 
 use skep_http::RequestHead;
 use skep_http::forward::Forward;
-use skep_serve::Conn;
 
 use crate::request::gateway::GatewayLeg;
+use crate::request::recipient::Ends;
 use crate::request::upload::Upload;
 
 pub(super) enum Outbound {
@@ -29,17 +29,17 @@ impl Outbound {
         }
     }
 
-    /// Restores the request, of a client on `conn`, for another connection. Possible only if none of
+    /// Restores the request, of a client at `ends`, for another connection. Possible only if none of
     /// it was sent, or if it has no body.
     pub(super) fn restart(
         &mut self,
         head: &RequestHead<'_, '_>,
         forward: &Forward<'_>,
-        conn: &Conn,
+        ends: Ends,
     ) {
         match self {
             Self::Http(upload) => upload.restart(head, forward),
-            Self::Gateway(leg) => leg.restart(head, forward, conn),
+            Self::Gateway(leg) => leg.restart(head, forward, ends),
         }
     }
 }

@@ -1,36 +1,15 @@
 //! A response on its way to the client: the head, rebuilt; the body, framed anew. The same for all
 //! protocols of members.
 
-use skep_engine::ReplySink;
-use skep_http::forward::{ForwardReply, write_last_chunk, write_response};
-use skep_http::{Known, Method, ResponseFraming, ResponseHead, encode};
+use skep_http::forward::write_last_chunk;
+use skep_http::limits::NODE_RESPONSE_HEAD;
+use skep_http::{FieldSlots, Known, ResponseFraming, ResponseHead, encode, parse_response};
 
+use crate::members::cause::Cause;
 use crate::members::settings::GroupSettings;
+use crate::request::asked::Asked;
 use crate::request::in_flight::InFlight;
-
-/// The request that the response answers.
-pub(super) struct Asked<'b> {
-    pub(super) method: Method<'b>,
-    /// The protocols that the client may be switched to.
-    pub(super) upgrade: Option<&'b [u8]>,
-    /// Whether the client takes trailers.
-    pub(super) trailers: bool,
-    /// What becomes of the fields of its response.
-    pub(super) rules: &'b ReplyRules<'b>,
-    /// Whether the response gives the client a session with the member.
-    pub(super) begins_session: bool,
-}
-
-/// What holds for responses beside what the group says.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ReplyRules<'a> {
-    /// In place of those of the group.
-    pub times: OwnTimes,
-    /// Fields that are left out; names in any case.
-    pub without: &'a [String],
-    /// Further fields, each `Name: value\r\n`.
-    pub extra: &'a [u8],
-}
+use crate::request::recipient::{Recipient, TapBody, Tapped};
 
 /// Times in place of those of the group, in milliseconds; `None`: the group's.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,6 +46,8 @@ pub(super) struct Passage {
     chunk_line: Vec<u8>,
     /// How the body is delimited for the client, since the head was passed on.
     framing: Option<ResponseFraming>,
+    /// The head of a response that the tap has, and may give back.
+    held: Option<Vec<u8>>,
     /// It may be silent for as long as a tunnel: events come when there are some.
     is_event_stream: bool,
 }
@@ -90,82 +71,102 @@ impl Passage {
         }
     }
 
-    /// Passes the head of a final response on.
+    /// Passes the head of a final response on; `bytes` are the head as it came.
     pub(super) fn begin(
         &mut self,
-        head: &ResponseHead<'_, '_>,
+        (head, bytes): (&ResponseHead<'_, '_>, &[u8]),
         asked: &Asked<'_>,
-        reply: &mut ReplySink<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
     ) {
-        let target = in_flight.target();
-        let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
-        let framing = write_head(head, asked, reply, [target.name_line(), session_lines]);
+        let lines = match reply.tapped(head) {
+            Tapped::Pass(lines) => lines,
+            // What is of known length is not given back.
+            Tapped::Take if is_of_unknown_length(head) => {
+                self.held = Some(bytes.to_vec());
+                Vec::new()
+            }
+            Tapped::Take | Tapped::Stop => Vec::new(),
+        };
         self.is_event_stream = head.fields.known(Known::ContentType).is_some_and(is_event_stream);
-        if framing == ResponseFraming::UntilClose {
-            reply.end_by_close();
-        }
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }
-        self.framing = Some(framing);
+        self.framing = Some(match reply.is_taken() {
+            true => head.framing,
+            false => pass_head(head, asked, &lines, reply, in_flight),
+        });
     }
 
     /// Passes bytes of the body on.
     pub(super) fn body(
         &mut self,
         data: &[u8],
-        reply: &mut ReplySink<'_>,
+        asked: &Asked<'_>,
+        reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight<'_>,
-    ) {
+    ) -> Result<(), Cause> {
         if data.is_empty() {
-            return;
+            return Ok(());
         }
         in_flight.receive(data.len() as u64);
-        let mut out = reply.write();
-        if self.is_chunked() {
-            self.chunk_line.clear();
-            encode::write_chunk_head(&mut self.chunk_line, data.len());
-            out.raw(&self.chunk_line);
+        if !reply.is_taken() {
+            self.pass(data, reply);
+            return Ok(());
+        }
+        if let TapBody::GiveBack { body, lines } = reply.take(data)
+            && let Some(bytes) = self.held.take()
+        {
+            let mut slots = FieldSlots::new();
+            let head = parse_response(&mut slots, &bytes, asked.method, &NODE_RESPONSE_HEAD)?;
+            self.framing = Some(pass_head(&head, asked, &lines, reply, in_flight));
+            self.pass(&body, reply);
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) {
+        let (is_chunked, line) = (self.is_chunked(), &mut self.chunk_line);
+        reply.pass(|out| {
+            if !is_chunked {
+                return out.body_copy(data);
+            }
+            line.clear();
+            encode::write_chunk_head(line, data.len());
+            out.raw(line);
             out.body_copy(data);
             out.raw(encode::CHUNK_END);
-        } else {
-            out.body_copy(data);
-        }
+        });
     }
 
     /// Passes the end on; `trailers` are whole lines.
-    pub(super) fn finish(&mut self, trailers: &[u8], reply: &mut ReplySink<'_>) {
+    pub(super) fn finish(&mut self, trailers: &[u8], reply: &mut Recipient<'_, '_>) {
+        if reply.is_taken() {
+            return reply.taken();
+        }
         if self.is_chunked() {
             self.chunk_line.clear();
             write_last_chunk(&mut self.chunk_line, trailers);
-            reply.write().raw(&self.chunk_line);
+            reply.pass(|out| out.raw(&self.chunk_line));
         }
     }
 }
 
-/// Appends the rebuilt head and returns how the body is framed for the client.
-pub(super) fn write_head(
+/// Passes the head of a final response to the client; says how the body is framed there.
+fn pass_head(
     head: &ResponseHead<'_, '_>,
     asked: &Asked<'_>,
-    reply: &mut ReplySink<'_>,
-    [name_line, session_lines]: [&[u8]; 2],
+    lines: &[u8],
+    reply: &mut Recipient<'_, '_>,
+    in_flight: &InFlight<'_>,
 ) -> ResponseFraming {
-    const NAME_FIELD: &str = "x-skep-node";
-    // The member may have said it itself.
-    let is_named = !name_line.is_empty() && head.fields.get(NAME_FIELD).is_some();
-    let name_line = if is_named { b"" } else { name_line };
-    let version = reply.version();
-    let date = reply.write().context().date();
-    let (trailers, ReplyRules { without, extra, .. }) = (asked.trailers, *asked.rules);
-    let mut framing = ResponseFraming::None;
-    reply.write().foreign_head(head.status, |out, keep_alive| {
-        let extra = [name_line, session_lines, extra];
-        let extra = &extra;
-        let how = ForwardReply { version, keep_alive, date: &date, trailers, without, extra };
-        framing = write_response(out, head, &how);
-    });
-    framing
+    let target = in_flight.target();
+    let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
+    reply.pass_head(head, asked, [target.name_line(), session_lines, lines])
+}
+
+fn is_of_unknown_length(head: &ResponseHead<'_, '_>) -> bool {
+    matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose)
 }
 
 /// Whether `content_type` is that of server-sent events.

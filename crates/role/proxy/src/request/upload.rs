@@ -84,7 +84,7 @@ impl Upload {
         body: &mut RequestBody<'_>,
     ) -> Poll<Result<(), ExchangeError>> {
         while !self.is_body_read && self.output.len() < UPLOAD_BYTES_WAITING {
-            ready!(self.poll_body(cx, body))?;
+            ready!(self.poll_body(cx, Some(body)))?;
         }
         body.pause();
         Poll::Ready(Ok(()))
@@ -96,11 +96,11 @@ impl Upload {
         &mut self,
         cx: &mut TaskContext<'_>,
         member: &Conn,
-        body: &mut RequestBody<'_>,
+        mut body: Option<&mut RequestBody<'_>>,
         stall_ms: u64,
     ) -> Poll<Result<(), ExchangeError>> {
         while !self.is_over {
-            let read = self.poll_body(cx, body)?;
+            let read = self.poll_body(cx, body.as_deref_mut())?;
             if self.output.is_empty() {
                 if self.is_body_read {
                     break;
@@ -116,14 +116,14 @@ impl Upload {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => break,
                 Poll::Pending => {
-                    body.pause();
+                    pause(body);
                     return Poll::Pending;
                 }
             }
         }
         self.is_over = true;
         // If the member takes no more, nobody reads on; the client is not to blame.
-        body.pause();
+        pause(body);
         Poll::Ready(Ok(()))
     }
 
@@ -132,11 +132,12 @@ impl Upload {
     fn poll_body(
         &mut self,
         cx: &mut TaskContext<'_>,
-        body: &mut RequestBody<'_>,
+        body: Option<&mut RequestBody<'_>>,
     ) -> Poll<Result<(), ExchangeError>> {
         if self.is_body_read || self.output.len() >= UPLOAD_BYTES_WAITING {
             return Poll::Ready(Ok(()));
         }
+        let Some(body) = body else { return Poll::Ready(Ok(())) };
         if self.is_chunked {
             let is_more = ready!(body.poll_read(cx, &mut self.chunk))?;
             self.is_body_read = !is_more || body.is_done();
@@ -150,6 +151,13 @@ impl Upload {
             self.is_body_read = !ready!(read)? || body.is_done();
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+/// The client need not send now: nobody reads.
+pub(super) fn pause(body: Option<&mut RequestBody<'_>>) {
+    if let Some(body) = body {
+        body.pause();
     }
 }
 

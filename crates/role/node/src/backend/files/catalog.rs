@@ -14,6 +14,7 @@ use hashbrown::HashMap;
 use skep_segments::{Charge, HeadAccount, SegmentStore};
 use skep_serve::monotonic_ms;
 
+use crate::backend::dynamic::PoolHeads;
 use crate::backend::files::look_up::{Found, look_up, parent};
 use crate::backend::origin::OriginHeadCache;
 use crate::backend::partition::PartHeadCache;
@@ -48,6 +49,7 @@ pub(crate) struct Catalog {
     sites: SiteSet,
     store: Arc<SegmentStore>,
     origin_heads: Arc<OriginHeadCache>,
+    pool_heads: Arc<PoolHeads>,
     heads: Arc<PartHeadCache>,
     watcher: Arc<Watcher>,
     account: Arc<HeadAccount>,
@@ -74,6 +76,7 @@ impl Catalog {
             _alive: alive,
             sites,
             origin_heads: OriginHeadCache::new(&store, entries_max),
+            pool_heads: PoolHeads::new(&store, entries_max),
             heads: PartHeadCache::new(&store, entries_max),
             account: store.account(),
             store,
@@ -96,6 +99,11 @@ impl Catalog {
     /// The cache of heads of the routes with origins.
     pub(crate) fn origin_heads(&self) -> &Arc<OriginHeadCache> {
         &self.origin_heads
+    }
+
+    /// The cache of heads of the routes with pools.
+    pub(crate) fn pool_heads(&self) -> &Arc<PoolHeads> {
+        &self.pool_heads
     }
 
     /// The cache of heads of other nodes' files.
@@ -186,6 +194,7 @@ impl Catalog {
     pub(crate) fn retire_all(&self) {
         *self.lock() = HashMap::new();
         self.origin_heads.forget_all();
+        self.pool_heads.forget_all();
         self.heads.forget_all();
     }
 

@@ -163,7 +163,7 @@ async fn seek(
     match peer_client.seek_head(flight.name(), read).await {
         HeadSought::Found(resource) => Sought::Found(resource),
         HeadSought::Granted(lease) => Sought::Lease(lease),
-        HeadSought::Nowhere => Sought::Nothing,
+        HeadSought::NotStored | HeadSought::Nowhere => Sought::Nothing,
     }
 }
 
@@ -303,7 +303,7 @@ fn renewed(
         .map_or_else(Default::default, |old| (old.target.to_vec(), old.version.to_vec()));
     // It may have come from a node that knew more.
     let purged = freshness::purged(route, &purges.known, &target, &head).max(got_after);
-    let freshness = Freshness::of(&head, origin);
+    let freshness = Freshness::of(&head, &origin.policy);
     kept::resource(
         route,
         origin,
@@ -326,7 +326,7 @@ async fn judge(
         Err(why) => return AskOutcome::Passed(Box::new(reply), Some(why)),
     };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
-    let freshness = Freshness::of(&head, origin);
+    let freshness = Freshness::of(&head, &origin.policy);
     let purged = freshness::purged(route, &purges.known, target, &head);
     let got = FetchedHead { target: target.to_vec(), version, bytes, head, purged };
     let resource = kept::resource(route, origin, got, freshness, purges);

@@ -4,20 +4,20 @@
 //! One request at a time asks for a head, in a [`SingleFlight`]. After some outcomes there
 //! are no requests for a while: the last outcome remains valid.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use skep_directory::PurgeTable;
-use skep_segments::{Charge, FetchError, HeadAccount, SegmentStore};
+use skep_segments::{Charge, FetchError, SegmentStore};
 use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
-use skep_wire::cache::{ObjectName, PeerRefusal, SegmentName};
+use skep_wire::cache::{PeerRefusal, SegmentName};
 
 use super::kept::{self, NotKept};
 use super::peer_head;
+use crate::backend::head_slots::{HeadSlot, HeadSlots};
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
-use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
+use crate::limits::{FAILED_MS, HEAD_WAIT_MS, LEASE_WAIT_MS};
 use crate::model::peer::PeerHead;
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
@@ -63,10 +63,7 @@ pub(crate) enum HeadLookup {
 /// each of them.
 #[derive(Debug)]
 pub(crate) struct OriginHeadCache {
-    store: Arc<SegmentStore>,
-    account: Arc<HeadAccount>,
-    slots: Mutex<HashMap<SegmentName, Slot>>,
-    slots_max: usize,
+    slots: HeadSlots<Slot>,
     flights: Arc<Flights<SegmentName, HeadOutcome<PassFor>>>,
 }
 
@@ -88,22 +85,20 @@ enum Backoff {
     Failed(FetchError),
 }
 
-impl Slot {
-    fn new(account: &Arc<HeadAccount>) -> Self {
-        Self { charge: Self::charge(account, 0), kept: None, pause: None }
+impl HeadSlot for Slot {
+    fn empty(charge: Charge) -> Self {
+        Self { charge, kept: None, pause: None }
     }
 
-    fn charge(account: &Arc<HeadAccount>, kept_bytes: usize) -> Charge {
-        account.charge(HEAD_SLOT_BYTES + kept_bytes)
+    fn take_used(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.take_used())
     }
 }
 
 impl OriginHeadCache {
     /// An empty cache for at most `slots_max` paths.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
-        let (store, account) = (Arc::clone(store), store.account());
-        let flights = Flights::new();
-        Arc::new(Self { store, account, slots: Mutex::default(), slots_max, flights })
+        Arc::new(Self { slots: HeadSlots::new(store, slots_max), flights: Flights::new() })
     }
 
     /// Looks up `target` of a route.
@@ -111,12 +106,12 @@ impl OriginHeadCache {
         let purges = route.purges.load();
         let name = head_name(route, target, &purges.known);
         let now_ms = monotonic_ms();
-        let mut slots = self.lock();
+        let mut slots = self.slots.lock();
         let gone = slots
             .get_mut(&name)
             .and_then(|slot| slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged()));
         if let Some(kept) = &gone {
-            kept.drop_purged(&self.store);
+            kept.drop_purged(self.slots.store());
         }
         if slots.get(&name).is_some_and(|slot| slot.kept.is_none() && slot.pause.is_none()) {
             slots.remove(&name);
@@ -161,7 +156,7 @@ impl OriginHeadCache {
     /// The peer head of this name, for another node: waits briefly for an origin that is being
     /// asked, but for no other node, which may be waiting for this one.
     pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, PeerRefusal> {
-        let kept = self.lock().get(&name).and_then(|slot| slot.kept.clone());
+        let kept = self.slots.lock().get(&name).and_then(|slot| slot.kept.clone());
         let unpurged = kept.filter(|kept| !kept.is_purged());
         if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
             return peer_head::of(&kept).ok_or(PeerRefusal::Mismatch);
@@ -184,17 +179,12 @@ impl OriginHeadCache {
 
     /// Removes all entries. Requests in progress continue.
     pub(crate) fn forget_all(&self) {
-        let gone = std::mem::take(&mut *self.lock());
-        self.store.withdraw(gone.into_keys());
+        self.slots.forget_all();
     }
 
     /// Takes a resource out of use because the origin has another version by now, or none.
     pub(crate) fn retire(&self, resource: &Resource) {
-        resource.retire(&self.store);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SegmentName, Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        resource.retire(self.slots.store());
     }
 }
 
@@ -253,7 +243,7 @@ impl HeadFlight {
     pub(crate) fn complete(self, outcome: HeadOutcome<PassFor>) {
         let replaced = match &outcome {
             HeadOutcome::Resource(resource, _) => self.change(|slot| {
-                slot.charge = Slot::charge(&self.cache.account, resource.memory_bytes());
+                slot.charge = self.cache.slots.charge(resource.memory_bytes());
                 slot.kept.replace(Arc::clone(resource))
             }),
             HeadOutcome::Passed(PassFor { ms, why }) => self.change(|slot| {
@@ -267,20 +257,13 @@ impl HeadFlight {
         {
             self.cache.retire(&replaced);
         }
-        self.cache.store.fit();
+        self.cache.slots.store().fit();
         self.flight.land(outcome);
     }
 
     /// Changes the state of the path, in a slot of its own.
     fn change<R>(&self, change: impl FnOnce(&mut Slot) -> R) -> R {
-        let cache = &self.cache;
-        let mut slots = cache.lock();
-        let is_full = slots.len() >= cache.slots_max || cache.account.is_full();
-        if is_full && !slots.contains_key(self.flight.key()) {
-            let gone = make_room(&mut slots, cache.slots_max, &cache.account);
-            cache.store.withdraw(gone.into_iter());
-        }
-        change(slots.entry(self.name()).or_insert_with(|| Slot::new(&cache.account)))
+        self.cache.slots.change(self.name(), change)
     }
 }
 
@@ -288,34 +271,7 @@ impl HeadFlight {
 /// changes the name; a purge by tag does not, since only the head contains the tags.
 fn head_name(route: &Route, target: &[u8], known: &PurgeTable) -> SegmentName {
     let purged = route.purged(known, target);
-    ObjectName::head(route.key(), target, &route.head_kind, purged)
-}
-
-/// Evicts some entries not used since the last call, then any. Returns the evicted ones.
-fn make_room(
-    slots: &mut HashMap<SegmentName, Slot>,
-    slots_max: usize,
-    account: &HeadAccount,
-) -> Vec<SegmentName> {
-    let is_unused = |slot: &Slot| slot.kept.as_ref().is_none_or(|kept| !kept.take_used());
-    let mut surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
-    let mut gone = Vec::new();
-    for spares_used in [true, false] {
-        let is_to_go = |slot: &Slot, surplus| {
-            let is_crowded = surplus > 0 || !account.is_roomy();
-            is_crowded && (!spares_used || is_unused(slot))
-        };
-        slots.retain(|name, slot| {
-            let goes = is_to_go(slot, surplus);
-            surplus = surplus.saturating_sub(usize::from(goes));
-            goes.then(|| gone.push(*name));
-            !goes
-        });
-    }
-    if slots.capacity() / 4 > slots.len() {
-        slots.shrink_to_fit();
-    }
-    gone
+    route.head_name(target, purged)
 }
 
 #[cfg(test)]
@@ -353,7 +309,7 @@ mod tests {
             told.extend(removed);
         }
         assert!(!told.is_empty() && told.iter().all(|name| names.contains(name)), "{told:?}");
-        assert_eq!(told.len() + cache.lock().len(), names.len());
+        assert_eq!(told.len() + cache.slots.lock().len(), names.len());
     }
 
     #[test]
@@ -390,7 +346,7 @@ mod tests {
                 HeadLookup::Failed(error) => assert!(!may_do && error == failed),
                 _ => panic!("somebody asks"),
             }
-            cache.lock().clear();
+            cache.slots.lock().clear();
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use skep_httpcache::{
-    CachingRule, OnFailure, OriginFailure, RequestMeta, Reuse, TARGETED_FIELDS, may_store,
-    on_failure, reuse, store,
+    CachingRule, OnFailure, OriginFailure, RequestMeta, Reuse, SecondaryKey, TARGETED_FIELDS,
+    may_store, on_failure, reuse, store,
 };
 use skep_origin::Head;
 use skep_segments::FetchError;
@@ -120,7 +120,7 @@ pub(super) fn may_do_after(
 
 /// A unique version, unlike that of any other response to any node: nothing shows whether parts
 /// of two responses belong together.
-fn once() -> Vec<u8> {
+pub(crate) fn once() -> Vec<u8> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut version = format!("once {count} ").into_bytes();
@@ -155,12 +155,19 @@ pub(super) fn resource(
 ) -> Arc<Resource> {
     let FetchedHead { target, version, bytes, head, purged } = got;
     let is_success = (200..300).contains(&head.meta.status);
-    let lines = lines(&head, origin.sets_cache_control && is_success);
+    let mut lines = lines(&head, origin.sets_cache_control && is_success);
+    let is_object = matches!(head.meta.status, 200 | 206);
+    lines.extend_from_slice(if is_object { &route.lines_success } else { &route.lines });
     let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
     let unknown = || "application/octet-stream".to_owned();
     let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
-    let remote = Remote { target: target.into(), version: version.into(), head };
-    let object = Object::of_origin(route, content_type, &lines, bytes, remote, purged);
+    let remote = Remote {
+        target: target.into(),
+        version: version.into(),
+        head,
+        vary_key: SecondaryKey::default(),
+    };
+    let object = Object::of_origin(route, content_type, lines, bytes, remote, purged);
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 

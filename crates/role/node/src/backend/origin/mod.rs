@@ -32,7 +32,8 @@ mod segment;
 
 pub(crate) use client::{PassPermit, Passed, Remotes, SlowClientPermit, Tally};
 pub(crate) use head_cache::{HeadOutcome, OriginHeadCache};
-pub(crate) use kept::{NotKept, lines};
+pub(crate) use kept::{NotKept, lines, once};
+pub(crate) use peer_head::{ReadHead, decode, encode};
 pub(crate) use segment::RemoteSegment;
 
 /// What tests of this module begin with.
@@ -65,7 +66,7 @@ mod rig {
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n{fields}\r\n");
         let head = Head::from_text(text.as_bytes(), unix_ms()).unwrap();
         let remote = route.origin().unwrap();
-        let (purges, freshness) = (route.purges.load(), Freshness::of(&head, remote));
+        let (purges, freshness) = (route.purges.load(), Freshness::of(&head, &remote.policy));
         let purged = freshness::purged(route, &purges.known, b"/a", &head);
         let got = FetchedHead { target: b"/a".into(), version: b"v".into(), bytes, head, purged };
         kept::resource(route, remote, got, freshness, &purges)

@@ -25,15 +25,45 @@ use crate::model::route::Route;
 
 /// The peer head of `resource`; `None`: it is too long, or not from an origin.
 pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
+    encode(resource, Vec::new())
+}
+
+/// The same behind `prefix`.
+pub(crate) fn encode(resource: &Resource, prefix: Vec<u8>) -> Option<PeerHead> {
     let (remote, freshness) = (resource.remote()?, resource.freshness()?);
     let version_len = u16::try_from(remote.version.len()).ok()?;
-    let mut head = version_len.to_le_bytes().to_vec();
+    let mut head = prefix;
+    head.extend(version_len.to_le_bytes());
     head.extend_from_slice(&remote.version);
     head.extend(resource.variants.plain.bytes().to_le_bytes());
     head.extend(resource.variants.plain.purged().0.to_le_bytes());
     head.extend(remote.head.to_text(unix_ms()));
     let fresh_ms = freshness.fresh_ms(monotonic_ms());
     (head.len() <= PEER_HEAD_BYTES_MAX).then_some(PeerHead { fresh_ms, head })
+}
+
+/// A peer head, taken apart.
+pub(crate) struct ReadHead {
+    pub(crate) version: Vec<u8>,
+    /// Of the whole object.
+    pub(crate) bytes: u64,
+    /// The latest purge of it known to the node that sent it.
+    pub(crate) purged: PurgeStamp,
+    pub(crate) head: Head,
+}
+
+/// Takes a peer head apart; `None`: it is none.
+pub(crate) fn decode(head: &[u8]) -> Option<ReadHead> {
+    let (version_len, rest) = head.split_first_chunk()?;
+    let (version, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*version_len)))?;
+    let (bytes, rest) = rest.split_first_chunk()?;
+    let (purged, text) = rest.split_first_chunk()?;
+    Some(ReadHead {
+        version: version.to_vec(),
+        bytes: u64::from_le_bytes(*bytes),
+        purged: PurgeStamp(u64::from_le_bytes(*purged)),
+        head: Head::from_text(text, unix_ms())?,
+    })
 }
 
 /// The resource described by another node's head of `target`; `None`: the head is invalid, or
@@ -46,12 +76,7 @@ pub(super) fn read(
     (peer_head, transit_ms): (&PeerHead, u64),
     purges: &Snapshot,
 ) -> Option<Arc<Resource>> {
-    let (version_len, rest) = peer_head.head.split_first_chunk()?;
-    let (version, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*version_len)))?;
-    let (bytes, rest) = rest.split_first_chunk()?;
-    let (purged, text) = rest.split_first_chunk()?;
-    let (bytes, purged) = (u64::from_le_bytes(*bytes), PurgeStamp(u64::from_le_bytes(*purged)));
-    let head = Head::from_text(text, unix_ms())?;
+    let ReadHead { version, bytes, purged, head } = decode(&peer_head.head)?;
     // It is as good as what an origin says, and no better.
     if kept::keepable_bytes(&head, origin) != Ok(bytes) {
         return None;
@@ -59,9 +84,9 @@ pub(super) fn read(
     if purged < freshness::purged(route, &purges.known, target, &head) {
         return None;
     }
-    let freshness = Freshness::of(&head, origin).handed_over(peer_head.fresh_ms, transit_ms);
-    let (target, version) = (target.to_vec(), version.to_vec());
-    let got = FetchedHead { target, version, bytes, head, purged };
+    let freshness =
+        Freshness::of(&head, &origin.policy).handed_over(peer_head.fresh_ms, transit_ms);
+    let got = FetchedHead { target: target.to_vec(), version, bytes, head, purged };
     Some(kept::resource(route, origin, got, freshness, purges))
 }
 

@@ -34,9 +34,7 @@ impl SlowRequest<'_> {
             Backend::Origin(origin) => {
                 Box::pin(self.get_of_origin(request, exchange, origin, path)).await
             }
-            Backend::Reply(reply) => {
-                Box::pin(self.reply(request, exchange, reply, path)).await
-            }
+            Backend::Reply(reply) => Box::pin(self.reply(request, exchange, reply, path)).await,
         }
     }
 }

@@ -4,10 +4,13 @@ use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
 use skep_http::{Reject, RequestHead};
-use skep_proxy::{ForwardError, Refused, ReplyRules};
+use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
+use skep_proxy::{ForwardError, Refused, ReplyRules, Tap};
 
 use super::SlowRequest;
+use crate::backend::dynamic::{Changed, Invalidation};
 use crate::model::pool_backend::PoolBackend;
+use crate::model::pool_cache::scheme_of;
 
 impl SlowRequest<'_> {
     /// The same for a request whose path was read as the name of a file, but names none.
@@ -38,31 +41,85 @@ impl SlowRequest<'_> {
         if let Some(timeout_ms) = pool.upload_timeout_ms {
             exchange.body.limit_time(timeout_ms);
         }
+        let claims = self.claims(exchange, pool);
+        let mut reason = ForwardReason::Bypass;
+        if let Some(cache) = &pool.cache {
+            match self.cacheable(request, (pool, cache), path, claims)? {
+                Ok(of) => return self.answer_cacheable(request, exchange, &of).await,
+                Err(why) => reason = why,
+            }
+        }
         let target = pool.target(path.target(), request.query).ok_or(Reject::PATH_TWO_ROUTES)?;
         let (without, extra) = pool.request_rules(&request.fields);
         let forward = Forward {
             client: exchange.conn().peer().ip(),
             proto: "http",
             host: pool.host.as_deref().map_or(HostPolicy::Keep, HostPolicy::Set),
-            claims: self.claims(exchange, pool),
+            claims,
             target: Some(&target),
             server_name: self.site.name.as_deref(),
             upgrade: pool.upgrade,
             without: &without,
             extra: &extra,
         };
-        let rules = ReplyRules {
-            times: pool.times,
-            without: &pool.response_without,
-            extra: &pool.response_lines,
-        };
+        let status = CacheStatus { forwarded: Some(reason), ..CacheStatus::default() };
+        let line = status.line();
+        match &pool.cache {
+            Some(cache) if !is_safe(request.method) => {
+                let changed = Changed {
+                    method: request.method,
+                    scheme: scheme_of(request, claims),
+                    authority: request.authority,
+                    target: cache.target(path.target(), request.query),
+                };
+                let peers = self.handler.peer_client.as_deref();
+                let rules = (&self.route, cache);
+                let mut tap = Invalidation::new(rules, peers, changed, line.clone());
+                self.pass_by(request, exchange, pool, &forward, (&line, Some(&mut tap))).await
+            }
+            _ => self.pass(request, exchange, pool, &forward, &line).await,
+        }
+    }
+
+    /// Answers with what a server says to a request as `forward` has it; `cache_line` tells the client
+    /// how the cache handled it.
+    pub(super) async fn pass(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        pool: &PoolBackend,
+        forward: &Forward<'_>,
+        cache_line: &[u8],
+    ) -> Result<(), ExchangeError> {
+        self.pass_by(request, exchange, pool, forward, (cache_line, None)).await
+    }
+
+    /// The same; a tap tells the client of the cache itself.
+    async fn pass_by(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        pool: &PoolBackend,
+        forward: &Forward<'_>,
+        (cache_line, tap): (&[u8], Option<&mut dyn Tap>),
+    ) -> Result<(), ExchangeError> {
+        let own_line = if tap.is_some() { b"" } else { cache_line };
+        let extra = [&*pool.response_lines, own_line].concat();
+        let rules =
+            ReplyRules { times: pool.times, without: &pool.response_without, extra: &extra };
         let servers = self.handler.servers(&pool.group);
-        // By itself, so that what awaits it stays small: a future is moved with each that awaits it.
-        match Box::pin(servers.forward(request, exchange, &forward, &rules)).await {
+        let forwarded = match tap {
+            Some(tap) => {
+                Box::pin(servers.forward_tapped(request, exchange, forward, &rules, tap)).await
+            }
+            // By itself, so that what awaits it stays small: a future is moved with each that awaits it.
+            None => Box::pin(servers.forward(request, exchange, forward, &rules)).await,
+        };
+        match forwarded {
             Ok(()) => Ok(()),
             Err(ForwardError::Exchange(error)) => Err(error),
             Err(ForwardError::Refused(Refused { status, lines })) => {
-                let lines = [&*lines, b"Cache-Status: skep; fwd=bypass\r\n"].concat();
+                let lines = [&*lines, cache_line].concat();
                 self.error(request, exchange, status, &lines).await
             }
         }

@@ -1,5 +1,6 @@
 //! Sends a resource: 200, 206, 304, 412 or 416, and the bytes.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::net::IpAddr;
@@ -16,7 +17,7 @@ use skep_units::SEGMENT_BYTES;
 use super::SlowRequest;
 use crate::disk::DiskError;
 use crate::http::client_pace::ClientPace;
-use crate::http::respond::{ResponsePlan, cache_lines, plan, write_head};
+use crate::http::respond::{ResponsePlan, StoredStatus, cache_lines, plan, write_head};
 use crate::http::stream::{Client, ObjectStream, SendError};
 use crate::http::upstream::Upstream;
 use crate::model::object::{Object, ObjectSource};
@@ -40,6 +41,8 @@ pub(super) enum SendPurpose<'a> {
     /// It replaces an unavailable resource, with this status. A reply with any status but 200
     /// is sent whole and unconditionally. Its own path may lead elsewhere.
     Page(u16),
+    /// It is a stored response of a pool, for this request.
+    Stored(StoredStatus),
 }
 
 /// How an attempt to send a file ended: with all of it, or before anything was
@@ -50,6 +53,16 @@ pub(super) enum SendOutcome {
     Changed,
     /// The version is still current, but its bytes are unavailable.
     Failed(FetchError),
+}
+
+impl SendPurpose<'_> {
+    /// Lines on how the cache served the reply.
+    fn cache_lines(self, resource: &Resource, result: CacheResult) -> Cow<'static, [u8]> {
+        match self {
+            Self::Stored(how) => Cow::Owned(how.lines(resource, result, monotonic_ms())),
+            Self::Asked(_) | Self::Page(_) => cache_lines(resource, result, monotonic_ms()),
+        }
+    }
 }
 
 impl SlowRequest<'_> {
@@ -71,7 +84,9 @@ impl SlowRequest<'_> {
         };
         let (slot, object) = variants.get(encoding);
         let status = match purpose {
-            SendPurpose::Asked(_) | SendPurpose::Page(200) => object.status(),
+            SendPurpose::Asked(_) | SendPurpose::Stored(_) | SendPurpose::Page(200) => {
+                object.status()
+            }
             SendPurpose::Page(status) => status,
         };
         let plan = match status {
@@ -98,7 +113,7 @@ impl SlowRequest<'_> {
         }
         let mut reply = exchange.reply.write();
         reply.summary().cache = cache;
-        let lines = cache_lines(resource, cache, monotonic_ms());
+        let lines = purpose.cache_lines(resource, cache);
         let boundary = write_head(&mut reply, object, &plan, status, &lines);
         let sent = send_body(&mut source, &mut exchange.reply, object, &plan, boundary).await;
         match sent {
@@ -148,7 +163,10 @@ impl SlowRequest<'_> {
 
     fn upstream<'a>(&'a self, resource: &'a Arc<Resource>) -> Upstream<'a> {
         match (&resource.variants.plain.source, self.handler.peer_client.as_deref()) {
-            (ObjectSource::Origin(_), _) => Upstream::Origin(&self.remotes, resource),
+            (ObjectSource::Origin(_), _) if resource.route.origin().is_some() => {
+                Upstream::Origin(&self.remotes, resource)
+            }
+            (ObjectSource::Origin(_), peers) => Upstream::Memories(peers, resource),
             (ObjectSource::Elsewhere { .. }, Some(peers)) => Upstream::PeerDisk(peers),
             (_, Some(peers)) if resource.route.is_shared() => Upstream::SharedDisk(peers),
             _ => Upstream::Disk,
@@ -161,6 +179,9 @@ impl SlowRequest<'_> {
             FetchError::Peer | FetchError::NodeAway | FetchError::Abandoned => {
                 resource.remote().is_none()
             }
+            // What a pool sent is in memory or nowhere.
+            FetchError::NoMemory => false,
+            _ if resource.remote().is_some() && resource.route.origin().is_none() => true,
             // Whoever read from an origin has retired it if it is to be.
             _ => false,
         };

@@ -21,7 +21,7 @@ impl CoordinatorLinks {
         let _ = outbox.send(link, &ToCoordinator::Purged { stamp, newest });
         if let Some(new) = new {
             let what: Vec<_> = new.purges.iter().map(|(what, _)| what.to_string()).collect();
-            tracing::info!("purged {}", what.join(", "));
+            tracing::debug!("purged {}", what.join(", "));
             let others = self.links.keys().filter(|other| **other != link);
             let new = ToCoordinator::Purges(new);
             others.for_each(|other| _ = outbox.send(*other, &new));

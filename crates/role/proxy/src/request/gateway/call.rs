@@ -7,14 +7,16 @@ use skep_engine::{ExchangeError, RequestBody};
 use skep_http::forward::{Claims, Forward, HostPolicy, write_request_fields};
 use skep_http::gateway::GatewayRequest;
 use skep_http::{BodyFraming, Known, RequestHead};
-use skep_serve::Conn;
+
+use crate::request::recipient::Ends;
 
 /// A body of unknown length that was read to its end; `None`: it is longer than `bytes_max`.
 pub(super) async fn collect(
-    body: &mut RequestBody<'_>,
+    body: Option<&mut RequestBody<'_>>,
     bytes_max: usize,
 ) -> Result<Option<Vec<u8>>, ExchangeError> {
     let mut collected = Vec::new();
+    let Some(body) = body else { return Ok(Some(collected)) };
     while body.read(&mut collected).await? {
         if collected.len() > bytes_max {
             return Ok(None);
@@ -27,7 +29,7 @@ pub(super) async fn collect(
 pub(super) fn with_request<R>(
     head: &RequestHead<'_, '_>,
     forward: &Forward<'_>,
-    conn: &Conn,
+    ends: Ends,
     framing: BodyFraming,
     job: impl FnOnce(&GatewayRequest<'_>) -> R,
 ) -> R {
@@ -35,21 +37,23 @@ pub(super) fn with_request<R>(
     write_request_fields(&mut lines, head, forward);
     let fields: Vec<_> = lines_of(&lines).collect();
     let target = target(head, forward);
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or(&target);
+    // What was made of the client's query is what the application sees of it, too.
+    let mut parts = target.splitn(2, |byte| *byte == b'?');
+    let (path, query) = (parts.next().unwrap_or_default(), parts.next());
     let is_tls = is_tls(head, forward);
     job(&GatewayRequest {
         method: head.method,
         target: &target,
         path,
-        query: head.query,
+        query,
         version: head.version,
         host: match forward.host {
             HostPolicy::Keep => head.host,
             HostPolicy::Set(host) => host,
         },
         fields: &fields,
-        client: client(head, forward, conn.peer()),
-        local: conn.local(),
+        client: client(head, forward, ends.client),
+        local: ends.local,
         server_name: forward.server_name.unwrap_or(head.authority.name),
         server_port: head.authority.port.unwrap_or(if is_tls { 443 } else { 80 }),
         is_tls,

@@ -1,0 +1,58 @@
+//! How responses of a pool are cached: a part of the settings table.
+
+use crate::kind::{Form, HOUR_MS, Kind, ms, word};
+use crate::table::table;
+use crate::words::{ObeyedRequests, RequestCookies, ResponseCookies, StorableStatuses};
+
+table! {
+    /// How responses of `pool` are cached, by RFC 9111. Off, nothing of it is cached; on, what the
+    /// application allows a shared cache to store is, and nothing else.
+    ResponseCacheConfig at "cache" {
+        /// Whether responses of the pool are cached.
+        enabled: bool = false => Kind::Switch, live;
+        /// How long a successful response is used that says nothing about it: for pages that are the
+        /// same for all (micro-caching). 0 is not at all. Requests with cookies never see or make
+        /// such responses, and `no-store`, `private` and Set-Cookie are heeded.
+        fresh_ms: u64 = 0 => ms(0..=24 * HOUR_MS), live;
+        /// How long a response with 404, 405, 410 or 451 is used that says nothing about it. 0 is
+        /// not at all.
+        negative_ms: u64 = 0 => ms(0..=24 * HOUR_MS), live;
+        /// Whether a response with Last-Modified that gives no lifetime is used for a tenth of the time since
+        /// then, an hour at most.
+        heuristic: bool = false => Kind::Switch, live;
+        /// How long a stale response is used if no server answers, beside what it allows itself.
+        stale_on_disconnect_ms: u64 = 0 => ms(0..=24 * HOUR_MS), live;
+        /// Which statuses are stored: the `usual` ones (2xx, 3xx, 404, 405, 410, 451), or `any`.
+        /// Errors of a server can be provoked by odd requests; all clients would get them.
+        statuses: StorableStatuses = StorableStatuses::Usual
+            => word(StorableStatuses::WORDS), live;
+        /// When a response with Set-Cookie is stored: `never`; if it is for `shared` caches (`public`,
+        /// `s-maxage`, CDN-Cache-Control); `always`. All clients get the same cookie then.
+        set_cookie: ResponseCookies = ResponseCookies::Never
+            => word(ResponseCookies::WORDS), live;
+        /// What becomes of requests with cookies: `explicit` ones see and make only stored responses
+        /// to which the application gave a lifetime; `ignore` is as if they had none.
+        cookies: RequestCookies = RequestCookies::Explicit
+            => word(RequestCookies::WORDS), live;
+        /// Cookies that do not count, such as those of analytics: names, or beginnings with `*`.
+        cookies_ignored: Vec<String> = Vec::new() => Kind::Texts(Form::NamePattern), live;
+        /// Names in Vary with which a response is not stored: their values are as many as clients.
+        vary_refused: Vec<String> = vec!["Cookie".into(), "User-Agent".into()]
+            => Kind::Texts(Form::FieldName), live;
+        /// Directives of clients (Cache-Control of requests) that are obeyed: the `safe` ones,
+        /// `no-store` and `only-if-cached`; or `all`, so that each reload in a browser reaches the
+        /// application.
+        obey: ObeyedRequests = ObeyedRequests::Safe => word(ObeyedRequests::WORDS), live;
+        /// Query parameters that neither count nor are forwarded: names, or beginnings with `*`, such as
+        /// `["utm_*", "fbclid"]`.
+        query_ignored: Vec<String> = Vec::new() => Kind::Texts(Form::NamePattern), live;
+        /// Whether the order of query parameters means nothing: they are sorted by name, in what is
+        /// forwarded, too.
+        query_sorted: bool = false => Kind::Switch, live;
+        /// Cookies for each value of which responses are stored apart.
+        key_cookies: Vec<String> = Vec::new() => Kind::Texts(Form::NamePattern), live;
+        /// Request fields for each value of which responses are stored apart, also if Vary does not
+        /// name them.
+        key_fields: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;
+    }
+}

@@ -1,0 +1,142 @@
+//! The body of a response on its way into its segment: pushed by the proxy, pulled by the fill, on one
+//! worker.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_segments::{FetchError, Filling, Segment, SegmentStore};
+use skep_wire::cache::OriginRef;
+use tokio::sync::Notify;
+
+use crate::model::resource::Resource;
+use crate::peers::SegmentOrigin;
+
+/// What came of a body and is in no segment yet.
+#[derive(Debug, Default)]
+pub(super) struct BodyQueue {
+    state: RefCell<QueueState>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    bytes: Vec<u8>,
+    end: Option<BodyEnd>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyEnd {
+    /// By the protocol's own end.
+    Complete,
+    Broken,
+}
+
+/// The end of a queue to which a body is pushed. Dropped without [`BodyWriter::finish`], the body is
+/// broken.
+#[derive(Debug)]
+pub(super) struct BodyWriter(Rc<BodyQueue>);
+
+impl BodyWriter {
+    pub(super) fn new() -> (Self, Rc<BodyQueue>) {
+        let queue = Rc::<BodyQueue>::default();
+        (Self(Rc::clone(&queue)), queue)
+    }
+
+    pub(super) fn push(&self, data: &[u8]) {
+        self.0.state.borrow_mut().bytes.extend_from_slice(data);
+        self.0.changed.notify_one();
+    }
+
+    /// All of it came.
+    pub(super) fn finish(self) {
+        self.0.end(BodyEnd::Complete);
+    }
+}
+
+impl Drop for BodyWriter {
+    fn drop(&mut self) {
+        self.0.end(BodyEnd::Broken);
+    }
+}
+
+impl BodyQueue {
+    fn end(&self, end: BodyEnd) {
+        self.state.borrow_mut().end.get_or_insert(end);
+        self.changed.notify_one();
+    }
+
+    /// The next `bytes` bytes; if they are the `last` ones, when the body is complete.
+    async fn next(&self, bytes: usize, is_last: bool) -> Option<Vec<u8>> {
+        loop {
+            {
+                let mut state = self.state.borrow_mut();
+                let has_all = state.bytes.len() >= bytes;
+                match state.end {
+                    Some(BodyEnd::Broken) => return None,
+                    // Only its end tells that a body was what its head had said.
+                    Some(BodyEnd::Complete) if is_last && state.bytes.len() != bytes => {
+                        return None;
+                    }
+                    Some(BodyEnd::Complete) if !has_all => return None,
+                    None if is_last || !has_all => {}
+                    _ => return Some(state.bytes.drain(..bytes).collect()),
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+}
+
+/// The segment of a response of a pool: filled from its body, once. Nobody can ask for it again.
+pub(crate) struct PoolSegment {
+    store: Arc<SegmentStore>,
+    resource: Arc<Resource>,
+    body: Option<Rc<BodyQueue>>,
+    _filling: Option<Filling>,
+}
+
+impl PoolSegment {
+    /// The segment of a response that came before: other nodes may have it.
+    pub(crate) fn elsewhere(store: &Arc<SegmentStore>, resource: &Arc<Resource>) -> Self {
+        let (store, resource) = (Arc::clone(store), Arc::clone(resource));
+        Self { store, resource, body: None, _filling: None }
+    }
+
+    /// The same of one that is coming.
+    pub(super) fn coming(
+        store: &Arc<SegmentStore>,
+        resource: &Arc<Resource>,
+        body: Rc<BodyQueue>,
+    ) -> Self {
+        let cache = resource.route.pool().and_then(|pool| pool.cache.as_ref());
+        let bytes = resource.variants.plain.bytes();
+        let filling = cache.map(|cache| cache.fills.begin(bytes));
+        Self { body: Some(body), _filling: filling, ..Self::elsewhere(store, resource) }
+    }
+}
+
+impl SegmentOrigin for PoolSegment {
+    async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
+        loop {
+            let bytes = segment.next_chunk_bytes();
+            if bytes == 0 {
+                return Ok(());
+            }
+            let is_last = segment.filled() + bytes as u32 == segment.len();
+            let next = match &self.body {
+                Some(body) => body.next(bytes, is_last).await,
+                None => None,
+            };
+            let Some(chunk) = next else {
+                self.resource.retire(&self.store);
+                return Err(FetchError::OriginChanged);
+            };
+            segment.publish(&chunk).map_err(|_| FetchError::NoMemory)?;
+        }
+    }
+
+    fn described(&self, _has_lease: bool) -> Option<OriginRef> {
+        None
+    }
+}

@@ -1,0 +1,429 @@
+//! What becomes of a response of a pool: stored, for all who wait, or passed to the one client that
+//! asked, and all others released.
+//!
+//! ```text
+//!  head --> 304, 5xx with something stale --------------> that, renewed or as it is
+//!    |----> may not be stored, too long, no memory -----> passed; flight: each for itself
+//!    |----> known length ----> segment; flight: lands now, all read along
+//!    '----> unknown length --> collected --end--> segment; flight: lands
+//!                                '--longer--> passed
+//! ```
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_http::{RequestHead, ResponseFraming, ResponseHead};
+use skep_httpcache::{
+    CacheStatus, CachingRule, ExchangeTimes, ForwardReason, OriginFailure, RequestMeta,
+    ResponseMeta, SecondaryKey, is_stored_field, store,
+};
+use skep_origin::{Head, Revalidated};
+use skep_proxy::{Tap, TapBody, Tapped};
+use skep_segments::Acquired;
+use skep_serve::{monotonic_ms, unix_ms};
+use skep_units::SEGMENT_BYTES;
+use skep_wire::cache::PurgeStamp;
+
+use super::body::{BodyWriter, PoolSegment};
+use super::heads::{PoolFlight, PoolHeads, Refusal, secondary_key, stale_after};
+use super::received::{ReceivedHead, resource};
+use crate::backend::origin::once;
+use crate::limits::{COLLECTED_BYTES_MAX, DISCARDED_BYTES_MAX, MARK_ERROR_MS, MARK_MS};
+use crate::model::freshness::{self, Freshness};
+use crate::model::pool_backend::PoolBackend;
+use crate::model::pool_cache::{PoolCache, PoolKey};
+use crate::model::purges::Snapshot;
+use crate::model::resource::Resource;
+use crate::model::route::Route;
+use crate::peers::{HeadLease, PeerClient, read_all};
+
+/// Where a response belongs.
+pub(crate) struct FillPlan {
+    pub(crate) heads: Arc<PoolHeads>,
+    pub(crate) peer_client: Option<Rc<PeerClient>>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) key: PoolKey,
+    /// Known before the request.
+    pub(crate) purges: Arc<Snapshot>,
+    /// The latest of them of its target.
+    pub(crate) purged: PurgeStamp,
+    /// What is validated.
+    pub(crate) kept: Option<Arc<Resource>>,
+}
+
+/// The request that others wait for, on this node and, with a lease, on all.
+pub(crate) struct Led {
+    pub(crate) flight: Box<PoolFlight>,
+    pub(crate) lease: Option<HeadLease>,
+}
+
+/// What the client wants that its request is not forwarded with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// Why the request is forwarded.
+    pub(crate) reason: ForwardReason,
+    /// Why it goes alone, if it does: a token.
+    pub(crate) why: Option<&'static str>,
+    /// It wants a part only.
+    pub(crate) is_ranged: bool,
+}
+
+/// How a fill ended.
+#[derive(Debug)]
+pub(crate) enum FillOutcome {
+    /// The client has the response; or there was none.
+    Passed,
+    /// It is stored, or about to be.
+    Stored(Arc<Resource>),
+    /// 304: what was validated is as good as new.
+    Renewed(Arc<Resource>),
+    /// What was validated is used although it is stale; with the status of the answer.
+    Stale(Arc<Resource>, CachingRule, Option<u16>),
+    /// 304 for something else: ask without conditions.
+    AskAgain,
+    /// It may not be stored, and is more than the client wants: ask as the client does.
+    PassAgain(&'static str),
+}
+
+/// See the module.
+pub(crate) struct Fill<'r> {
+    plan: FillPlan,
+    request: &'r RequestHead<'r, 'r>,
+    meta: RequestMeta<'r>,
+    wishes: Wishes,
+    led: Option<Led>,
+    requested_unix_ms: u64,
+    stage: Stage,
+    outcome: Cell<Option<FillOutcome>>,
+}
+
+enum Stage {
+    /// For the head.
+    Waits,
+    Collects(Box<Collected>),
+    Fills(BodyWriter),
+    /// The bytes are of no use.
+    Discards(usize),
+    Over,
+}
+
+/// A response of unknown length.
+struct Collected {
+    head: Head,
+    vary_key: SecondaryKey,
+    body: Vec<u8>,
+}
+
+/// Why a response is not stored, and for how long requests of its key go on their own.
+struct Unstorable {
+    why: &'static str,
+    mark_ms: u64,
+}
+
+impl<'r> Fill<'r> {
+    /// The fill of the response to `request`, which others wait for if there is a flight.
+    pub(crate) fn new(
+        plan: FillPlan,
+        (request, meta): (&'r RequestHead<'r, 'r>, RequestMeta<'r>),
+        wishes: Wishes,
+        led: Option<Led>,
+    ) -> Self {
+        Self {
+            plan,
+            request,
+            meta,
+            wishes,
+            led,
+            requested_unix_ms: unix_ms(),
+            stage: Stage::Waits,
+            outcome: Cell::new(None),
+        }
+    }
+
+    /// How it ended, once the exchange is over.
+    pub(crate) fn outcome(&self) -> FillOutcome {
+        self.outcome.take().unwrap_or(FillOutcome::Passed)
+    }
+
+    /// The flight and its plan, for another attempt.
+    pub(crate) fn into_parts(self) -> (FillPlan, Option<Led>) {
+        (self.plan, self.led)
+    }
+
+    /// No server answered: what is stale is used, if it may be. That there is none is so for all who
+    /// wait; any other failure may be due to this request, with which a client could have all others
+    /// refused.
+    pub(crate) fn failed(&mut self, refusal: &Refusal) -> FillOutcome {
+        let failure = OriginFailure::Disconnected;
+        let stale = self
+            .cache()
+            .and_then(|cache| stale_after(self.plan.kept.as_ref(), failure, cache, monotonic_ms()));
+        let led = self.led.take();
+        match stale {
+            Some((kept, rule)) => {
+                if let Some(Led { flight, .. }) = led {
+                    flight.land_stale(Arc::clone(&kept), failure);
+                }
+                FillOutcome::Stale(kept, rule, None)
+            }
+            None => {
+                // Else the request may be the cause, and the next one leads.
+                if let Some(Led { flight, .. }) = led.filter(|_| refusal.status == 503) {
+                    flight.land_failed(refusal.clone());
+                }
+                FillOutcome::Passed
+            }
+        }
+    }
+
+    fn pool(&self) -> Option<&PoolBackend> {
+        self.plan.route.pool()
+    }
+
+    fn cache(&self) -> Option<&PoolCache> {
+        self.pool().and_then(|pool| pool.cache.as_ref())
+    }
+
+    fn end_with(&mut self, outcome: FillOutcome) {
+        self.outcome.set(Some(outcome));
+    }
+
+    /// What to do with a response; `Err`: it may not be stored.
+    fn judge(&mut self, head: &ResponseHead<'_, '_>) -> Result<Tapped, Unstorable> {
+        let of_policy = Unstorable { why: CachingRule::Status.token(), mark_ms: 0 };
+        let Some(pool) = self.plan.route.pool() else { return Err(of_policy) };
+        let Some(cache) = &pool.cache else { return Err(of_policy) };
+        let times = ExchangeTimes {
+            requested_unix_ms: self.requested_unix_ms,
+            received_unix_ms: unix_ms(),
+        };
+        let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
+        let meta = ResponseMeta::parse(head.status, lines, times);
+        let leaves_out = |name: &[u8]| !is_stored_field(name, &meta, &cache.policy);
+        let received = Head::of_whole(head, times, leaves_out);
+        if let Some(kept) = self.plan.kept.clone() {
+            if head.status == 304 {
+                return Ok(self.renewed(&kept, &received));
+            }
+            let failure = OriginFailure::Status(head.status);
+            if let Some((kept, rule)) = stale_after(Some(&kept), failure, cache, monotonic_ms()) {
+                if let Some(Led { flight, .. }) = self.led.take() {
+                    flight.land_stale(Arc::clone(&kept), failure);
+                }
+                self.end_with(FillOutcome::Stale(kept, rule, Some(head.status)));
+                self.stage = Stage::Discards(0);
+                return Ok(Tapped::Take);
+            }
+        }
+        let vary_key = self.storable(cache, &received)?;
+        cache.was_stored(true);
+        Ok(match (head.framing, received.total_bytes) {
+            (ResponseFraming::Chunked | ResponseFraming::UntilClose, _) | (_, None) => {
+                let collected = Collected { head: received, vary_key, body: Vec::new() };
+                self.stage = Stage::Collects(Box::new(collected));
+                Tapped::Take
+            }
+            (_, Some(bytes)) => {
+                self.begin(received, vary_key, bytes);
+                Tapped::Take
+            }
+        })
+    }
+
+    /// The secondary key under which a response is stored.
+    fn storable(&self, cache: &PoolCache, head: &Head) -> Result<SecondaryKey, Unstorable> {
+        let mark_ms = match head.meta.status {
+            200..300 => MARK_MS,
+            _ => MARK_ERROR_MS,
+        };
+        let because = |why| Unstorable { why, mark_ms };
+        store(&self.meta, &head.meta, &cache.policy).map_err(|rule| {
+            let mark_ms = if is_of_request(rule) { 0 } else { mark_ms };
+            Unstorable { why: rule.token(), mark_ms }
+        })?;
+        if !PoolCache::may_vary(&head.meta.vary) {
+            return Err(because(CachingRule::VaryRefused.token()));
+        }
+        let vary_key = secondary_key(&head.meta.vary, self.request);
+        let vary_key = vary_key.ok_or(because(CachingRule::VaryAll.token()))?;
+        if head.total_bytes.is_some_and(|bytes| bytes > SEGMENT_BYTES) {
+            return Err(because("too-long"));
+        }
+        if !self.plan.heads.store().may_fill_beside(Some(&cache.fills)) {
+            return Err(Unstorable { why: "no-memory", mark_ms: MARK_ERROR_MS });
+        }
+        Ok(vary_key)
+    }
+
+    /// 304 to the conditions that were sent.
+    fn renewed(&mut self, kept: &Arc<Resource>, answer: &Head) -> Tapped {
+        let (Some(cache), Some(remote)) = (self.cache(), kept.remote()) else {
+            return Tapped::Stop;
+        };
+        let Revalidated::Kept(head) = remote.head.revalidated(answer, &cache.policy) else {
+            self.end_with(FillOutcome::AskAgain);
+            return Tapped::Stop;
+        };
+        let plan = &self.plan;
+        // It may have come from a node that knew more.
+        let purged = freshness::purged(&plan.route, &plan.purges.known, &plan.key.target, &head)
+            .max(kept.variants.plain.purged());
+        let freshness = Freshness::of(&head, &cache.policy);
+        let received = ReceivedHead {
+            key: &plan.key,
+            version: remote.version.to_vec(),
+            bytes: kept.variants.plain.bytes(),
+            head: *head,
+            vary_key: remote.vary_key.clone(),
+            purged,
+        };
+        let resource = resource(&plan.route, received, freshness, &plan.purges);
+        cache.was_stored(true);
+        self.land(Arc::clone(&resource), None);
+        self.end_with(FillOutcome::Renewed(resource));
+        self.stage = Stage::Discards(0);
+        Tapped::Take
+    }
+
+    /// Stores a response of `bytes` bytes, whose body is coming.
+    fn begin(&mut self, head: Head, vary_key: SecondaryKey, bytes: u64) {
+        let Some(cache) = self.cache() else { return };
+        let plan = &self.plan;
+        let freshness = Freshness::of(&head, &cache.policy);
+        let purged = freshness::purged(&plan.route, &plan.purges.known, &plan.key.target, &head);
+        let received =
+            ReceivedHead { key: &plan.key, version: once(), bytes, head, vary_key, purged };
+        let resource = resource(&plan.route, received, freshness, &plan.purges);
+        let (writer, queue) = BodyWriter::new();
+        let mut known = None;
+        if bytes > 0 {
+            let store = plan.heads.store();
+            let segment = PoolSegment::coming(store, &resource, queue);
+            // Nobody else knows of a version that is new: the fill is this one's.
+            if let Acquired::Fill(filler) = store.acquire(resource.variants.plain.wanted(0)) {
+                match &plan.peer_client {
+                    Some(peer_client) => known = Some(peer_client.fill(filler, segment)),
+                    None => {
+                        tokio::task::spawn_local(async move { read_all(&segment, filler).await });
+                    }
+                }
+            }
+        }
+        self.land(Arc::clone(&resource), known);
+        self.end_with(FillOutcome::Stored(resource));
+        self.stage = Stage::Fills(writer);
+    }
+
+    /// Makes a response known: here at once; to other nodes when the coordinator knows of its bytes, else
+    /// one of them may be told to ask for what has just come.
+    fn land(&mut self, resource: Arc<Resource>, known: Option<tokio::sync::oneshot::Receiver<()>>) {
+        let plan = &self.plan;
+        let Some(Led { flight, lease }) = self.led.take() else {
+            plan.heads.keep((&plan.route, &plan.key), plan.purged, &resource);
+            return;
+        };
+        let route = Arc::clone(&plan.route);
+        tokio::task::spawn_local(async move {
+            if let Some(known) = known {
+                // An end tells as much.
+                drop(known.await);
+            }
+            flight.land_stored(&route, resource);
+            if let Some(lease) = lease {
+                lease.end(true);
+            }
+        });
+    }
+
+    /// A response may not be stored: all who wait are released.
+    fn release(&mut self, Unstorable { why, mark_ms }: Unstorable) -> Tapped {
+        if let Some(cache) = self.cache().filter(|_| mark_ms > 0) {
+            cache.was_stored(false);
+        }
+        if let Some(Led { flight, lease }) = self.led.take() {
+            flight.land_unstorable(mark_ms, why);
+            if let Some(lease) = lease {
+                // Its holder has the mark: others hear of it from there.
+                lease.end(mark_ms == MARK_MS);
+            }
+        }
+        self.stage = Stage::Over;
+        if self.wishes.is_ranged {
+            self.end_with(FillOutcome::PassAgain(why));
+            return Tapped::Stop;
+        }
+        Tapped::Pass(self.passed_line(why))
+    }
+
+    fn passed_line(&self, why: &'static str) -> Vec<u8> {
+        let forwarded = Some(self.wishes.reason);
+        CacheStatus { forwarded, detail: Some(why), ..CacheStatus::default() }.line()
+    }
+}
+
+/// Whether a rule is about the request, so that it says nothing of the responses to others.
+fn is_of_request(rule: CachingRule) -> bool {
+    use CachingRule::{Authorization, Cookie, Method, RequestBody, RequestNoStore};
+    matches!(rule, Authorization | Cookie | Method | RequestBody | RequestNoStore)
+}
+
+impl Tap for Fill<'_> {
+    fn head(&mut self, head: &ResponseHead<'_, '_>) -> Tapped {
+        // What a client asked for by its own conditions and ranges is its own.
+        if matches!(head.status, 206 | 304 | 412 | 416) && self.plan.kept.is_none() {
+            let why = self.wishes.why.unwrap_or(CachingRule::Status.token());
+            return self.release(Unstorable { why, mark_ms: 0 });
+        }
+        match self.judge(head) {
+            Ok(tapped) => tapped,
+            Err(unstorable) => self.release(unstorable),
+        }
+    }
+
+    fn body(&mut self, data: &[u8]) -> TapBody {
+        match &mut self.stage {
+            Stage::Fills(writer) => {
+                writer.push(data);
+                TapBody::Go
+            }
+            Stage::Discards(bytes) => {
+                *bytes += data.len();
+                if *bytes > DISCARDED_BYTES_MAX { TapBody::Stop } else { TapBody::Go }
+            }
+            Stage::Collects(collected) => {
+                collected.body.extend_from_slice(data);
+                if collected.body.len() <= COLLECTED_BYTES_MAX {
+                    return TapBody::Go;
+                }
+                let body = std::mem::take(&mut collected.body);
+                match self.release(Unstorable { why: "too-long", mark_ms: MARK_MS }) {
+                    Tapped::Pass(lines) => TapBody::GiveBack { body, lines },
+                    Tapped::Take | Tapped::Stop => TapBody::Stop,
+                }
+            }
+            Stage::Waits | Stage::Over => TapBody::Stop,
+        }
+    }
+
+    fn end(&mut self) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Fills(writer) => writer.finish(),
+            Stage::Collects(collected) => {
+                let Collected { mut head, vary_key, body } = *collected;
+                let bytes = body.len() as u64;
+                (head.total_bytes, head.end) = (Some(bytes), Some(bytes));
+                self.begin(head, vary_key, bytes);
+                if let Stage::Fills(writer) = std::mem::replace(&mut self.stage, Stage::Over) {
+                    writer.push(&body);
+                    writer.finish();
+                }
+            }
+            Stage::Waits | Stage::Discards(_) | Stage::Over => {}
+        }
+    }
+
+    fn outlives_client(&self) -> bool {
+        self.led.is_some() || matches!(self.stage, Stage::Fills(_) | Stage::Collects(_))
+    }
+}

@@ -1,0 +1,584 @@
+//! The cache of heads that servers of pools sent, shared by all workers: under each primary key the
+//! responses to requests with different fields, and what was learned of the key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use skep_http::RequestHead;
+use skep_httpcache::{
+    CachingRule, ForwardReason, OnFailure, OriginFailure, RequestMeta, Reuse, SecondaryKey,
+    VaryNames, may_forward, on_failure, reuse,
+};
+use skep_segments::{Charge, SegmentStore};
+use skep_serve::monotonic_ms;
+use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
+
+use super::peer_head;
+use crate::backend::head_slots::{HeadSlot, HeadSlots};
+use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
+use crate::limits::{HEAD_WAIT_MS, LEASE_WAIT_MS, POOL_FAILED_MS, VARIES_MAX};
+use crate::model::peer::PeerHead;
+use crate::model::pool_cache::{PoolCache, PoolKey};
+use crate::model::purges::Snapshot;
+use crate::model::resource::Resource;
+use crate::model::route::Route;
+
+/// A reply that says that no server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    /// Whole field lines.
+    pub(crate) lines: Arc<[u8]>,
+}
+
+/// What those who waited get.
+#[derive(Clone, Debug)]
+pub(crate) enum FlightOutcome {
+    /// A response that may be stored; whether it answers a request that waited, [`PoolHeads::answers`]
+    /// says.
+    Stored(Arc<Resource>),
+    /// It may not, and why: each asks for itself.
+    Unstorable(&'static str),
+    /// A stored response that is stale, since no server has a better one.
+    Stale(Arc<Resource>),
+    /// No server answered.
+    Failed(Refusal),
+}
+
+/// The result of a look-up.
+pub(crate) enum PoolLookup {
+    /// Send it; with why it may be although it is stale.
+    Hit(Arc<Resource>, Option<&'static str>),
+    /// Send it, and refresh it; nothing if another request does.
+    Stale(Arc<Resource>, Option<Box<PoolFlight>>),
+    /// Another request asks.
+    Wait(FlightWaiter<FlightOutcome>, ForwardReason),
+    /// The caller must ask, for all who wait.
+    Lead(Box<PoolFlight>, ForwardReason),
+    /// The caller asks for itself; `kept` is to be validated.
+    Alone(Alone),
+    /// No server answered just now.
+    Failed(Refusal),
+    /// 504: the client wants a stored response only.
+    OnlyIfCached,
+}
+
+/// A request that nobody waits for.
+#[derive(Debug)]
+pub(crate) struct Alone {
+    pub(crate) reason: ForwardReason,
+    /// A token: why.
+    pub(crate) why: Option<&'static str>,
+    pub(crate) kept: Option<Arc<Resource>>,
+}
+
+impl Alone {
+    pub(crate) fn new(reason: ForwardReason, why: Option<&'static str>) -> Self {
+        Self { reason, why, kept: None }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct PoolHeads {
+    slots: HeadSlots<PoolSlot>,
+    flights: Arc<Flights<SegmentName, FlightOutcome>>,
+}
+
+#[derive(Debug)]
+struct PoolSlot {
+    /// Charge for the slot and its resource.
+    charge: Charge,
+    kept: Option<Arc<Resource>>,
+    /// Of a primary name: Vary of the responses, the latest last.
+    varies: Vec<VaryNames>,
+    /// Until then requests do not wait for each other, by the monotonic clock in milliseconds; and
+    /// why (hit-for-miss).
+    mark: Option<(u64, &'static str)>,
+    /// Until then servers are not asked again, for what they failed with.
+    failed: Option<(u64, OriginFailure, Option<Refusal>)>,
+}
+
+impl HeadSlot for PoolSlot {
+    fn empty(charge: Charge) -> Self {
+        Self { charge, kept: None, varies: Vec::new(), mark: None, failed: None }
+    }
+
+    fn take_used(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.take_used())
+    }
+}
+
+/// What was found under a key, while its slots are locked.
+#[derive(Clone)]
+struct Found {
+    /// The response that answers the request.
+    kept: Option<Arc<Resource>>,
+    /// What was, and is no longer available.
+    gone: Option<Arc<Resource>>,
+    /// Where the request's own variant is; the primary name while nothing is known of Vary.
+    name: SegmentName,
+    /// Whether some response is stored, for other requests.
+    has_others: bool,
+}
+
+impl PoolHeads {
+    /// An empty cache for at most `slots_max` names.
+    pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
+        Arc::new(Self { slots: HeadSlots::new(store, slots_max), flights: Flights::new() })
+    }
+
+    /// Looks up what answers `request`, of which `meta` is what matters.
+    pub(crate) fn look_up(
+        self: &Arc<Self>,
+        (route, cache): (&Arc<Route>, &PoolCache),
+        key: &PoolKey,
+        request: &RequestHead<'_, '_>,
+        meta: &RequestMeta<'_>,
+    ) -> PoolLookup {
+        let purges = route.purges.load();
+        let purged = route.purged(&purges.known, &key.target);
+        let primary = route.head_name(key.primary(), purged);
+        let now_ms = monotonic_ms();
+        let mut slots = self.slots.lock();
+        let Some(found) = self.find(&mut slots, (key, route, purged), primary, request) else {
+            return PoolLookup::Alone(Alone::new(ForwardReason::Bypass, Some("vary-too-long")));
+        };
+        let (kept, name) = (found.kept.clone(), found.name);
+        let reason = match (&kept, found.has_others) {
+            (Some(_), _) => ForwardReason::Stale,
+            (None, true) => ForwardReason::VaryMiss,
+            (None, false) => ForwardReason::UriMiss,
+        };
+        let mut is_validation = false;
+        if let Some(kept) = &kept {
+            match judge(kept, cache, meta, now_ms) {
+                Judged::Send => {
+                    kept.mark_used();
+                    return PoolLookup::Hit(Arc::clone(kept), None);
+                }
+                Judged::SendAndValidate => {
+                    let flight = match self.flights.join(&name) {
+                        Joined::Lead(flight) => {
+                            Some(self.flight(flight, key, found.clone(), (purges, purged)))
+                        }
+                        Joined::Wait(_) => None,
+                    };
+                    return PoolLookup::Stale(Arc::clone(kept), flight);
+                }
+                Judged::OnlyIfCached => return PoolLookup::OnlyIfCached,
+                Judged::Alone(alone) => return PoolLookup::Alone(alone),
+                Judged::Validate => is_validation = true,
+            }
+        }
+        if !is_validation && may_forward(meta, &cache.policy).is_err() {
+            return PoolLookup::OnlyIfCached;
+        }
+        if let Some(paused) = paused(&slots, [primary, name], now_ms)
+            && let Some(paused) = paused.verdict(kept.as_ref(), cache, reason, now_ms)
+        {
+            return paused;
+        }
+        if !cache.may_collapse(meta) {
+            return PoolLookup::Alone(Alone { kept, ..Alone::new(reason, None) });
+        }
+        // While the slots are locked: nobody may have an outcome that is not in its slot.
+        match self.flights.join(&name) {
+            Joined::Lead(flight) => {
+                PoolLookup::Lead(self.flight(flight, key, found, (purges, purged)), reason)
+            }
+            Joined::Wait(waiter) => PoolLookup::Wait(waiter, reason),
+        }
+    }
+
+    /// Whether `resource`, which another request brought just now, answers this one; else it must ask
+    /// for itself, as it says.
+    pub(crate) fn answers(
+        resource: &Arc<Resource>,
+        cache: &PoolCache,
+        request: &RequestHead<'_, '_>,
+        meta: &RequestMeta<'_>,
+    ) -> Result<bool, Alone> {
+        if !is_for(resource, request) {
+            return Ok(false);
+        }
+        match judge(resource, cache, meta, monotonic_ms()) {
+            Judged::Send | Judged::SendAndValidate => Ok(true),
+            Judged::Alone(alone) => Err(alone),
+            // To wait for one more would be to wait for all.
+            Judged::Validate | Judged::OnlyIfCached => Err(Alone {
+                kept: Some(Arc::clone(resource)),
+                ..Alone::new(ForwardReason::Stale, None)
+            }),
+        }
+    }
+
+    /// Whether `resource`, used although it is stale, answers this request.
+    pub(crate) fn is_for(resource: &Resource, request: &RequestHead<'_, '_>) -> bool {
+        is_for(resource, request)
+    }
+
+    /// The stored responses that match: the most specific, then the latest. `None`: the request has
+    /// no secondary key.
+    fn find(
+        &self,
+        slots: &mut HashMap<SegmentName, PoolSlot>,
+        (key, route, purged): (&PoolKey, &Route, PurgeStamp),
+        primary: SegmentName,
+        request: &RequestHead<'_, '_>,
+    ) -> Option<Found> {
+        let varies = slots.get(&primary).map(|slot| slot.varies.clone()).unwrap_or_default();
+        let mut found = Found { kept: None, gone: None, name: primary, has_others: false };
+        for (place, vary) in varies.iter().enumerate() {
+            let secondary = secondary_key(vary, request)?;
+            let name = route.head_name(&key.variant(&secondary), purged);
+            if place + 1 == varies.len() {
+                found.name = name;
+            }
+            let (kept, gone) = self.usable(slots, name);
+            found.gone = gone.or(found.gone);
+            let Some(kept) = kept else { continue };
+            if !is_for(&kept, request) {
+                continue;
+            }
+            let is_better = found.kept.as_ref().is_none_or(|best| rank(&kept) > rank(best));
+            if is_better {
+                found.kept = Some(kept);
+            }
+        }
+        found.has_others = !varies.is_empty() && self.usable(slots, primary).0.is_some();
+        Some(found)
+    }
+
+    /// What is kept under a name; and what was, if it was purged or taken out of use.
+    fn usable(
+        &self,
+        slots: &mut HashMap<SegmentName, PoolSlot>,
+        name: SegmentName,
+    ) -> (Option<Arc<Resource>>, Option<Arc<Resource>>) {
+        let Some(slot) = slots.get_mut(&name) else { return (None, None) };
+        let gone = slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged());
+        if let Some(gone) = &gone {
+            gone.drop_purged(self.slots.store());
+        }
+        (slot.kept.clone(), gone)
+    }
+
+    fn flight(
+        self: &Arc<Self>,
+        flight: SingleFlight<SegmentName, FlightOutcome>,
+        key: &PoolKey,
+        found: Found,
+        (purges, purged): (Arc<Snapshot>, PurgeStamp),
+    ) -> Box<PoolFlight> {
+        let (heads, key) = (Arc::clone(self), key.clone());
+        let Found { kept, gone, .. } = found;
+        Box::new(PoolFlight { heads, key, kept, gone, purges, purged, flight })
+    }
+
+    /// Stores a response, of a request that began when `purged` was the latest purge of its target.
+    pub(crate) fn keep(
+        &self,
+        (route, key): (&Route, &PoolKey),
+        purged: PurgeStamp,
+        resource: &Arc<Resource>,
+    ) {
+        let Some(remote) = resource.remote() else { return };
+        let primary = route.head_name(key.primary(), purged);
+        let variant = route.head_name(&key.variant(&remote.vary_key), purged);
+        let vary = remote.head.meta.vary.clone();
+        let put = |slot: &mut PoolSlot| {
+            slot.charge = self.slots.charge(resource.memory_bytes());
+            (slot.mark, slot.failed) = (None, None);
+            slot.kept.replace(Arc::clone(resource))
+        };
+        let replaced = self.slots.change(primary, |slot| {
+            slot.varies.retain(|known| *known != vary);
+            if slot.varies.len() == VARIES_MAX {
+                slot.varies.remove(0);
+            }
+            slot.varies.push(vary);
+            put(slot)
+        });
+        let replaced = match variant == primary {
+            true => replaced,
+            false => {
+                // The lease was for one name; other nodes ask for both.
+                [primary, variant].iter().for_each(|name| self.slots.store().announce(*name));
+                self.slots.change(variant, put)
+            }
+        };
+        if let Some(old) = replaced.filter(|old| {
+            let is_same_variant = old.remote().is_some_and(|old| old.vary_key == remote.vary_key);
+            is_same_variant && !old.is_same_version(resource)
+        }) {
+            old.retire(self.slots.store());
+        }
+        self.slots.store().fit();
+    }
+
+    /// Requests for these names do not wait for each other from now on; what is kept there and stale
+    /// is dropped.
+    fn mark(&self, name: SegmentName, ms: u64, why: &'static str) {
+        let now_ms = monotonic_ms();
+        let dropped = self.slots.change(name, |slot| {
+            slot.mark = Some((now_ms + ms, why));
+            slot.kept.take_if(|kept| kept.freshness().is_none_or(|it| !it.is_fresh(now_ms)))
+        });
+        if let Some(dropped) = dropped {
+            dropped.retire(self.slots.store());
+        }
+    }
+
+    /// The peer head of this name, for another node: waits briefly for servers that are being asked,
+    /// but for no other node, which may be waiting for this one.
+    pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, PeerRefusal> {
+        let (kept, mark) = match self.slots.lock().get(&name) {
+            Some(slot) => (slot.kept.clone(), slot.mark),
+            None => (None, None),
+        };
+        if mark.is_some_and(|(until_ms, _)| monotonic_ms() < until_ms) {
+            return Err(PeerRefusal::NotStored);
+        }
+        let unpurged = kept.filter(|kept| !kept.is_purged());
+        if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
+            return peer_head::of(&kept).ok_or(PeerRefusal::Mismatch);
+        }
+        let mut flight = self.flights.find(&name).ok_or(PeerRefusal::NotThere)?;
+        // The lease that the other has heard of may still be on its way to us.
+        let asks = Duration::from_millis(LEASE_WAIT_MS);
+        let asks = tokio::time::timeout(asks, flight.past_peers()).await;
+        asks.ok().flatten().ok_or(PeerRefusal::NotThere)?;
+        let limit = Duration::from_millis(HEAD_WAIT_MS);
+        match tokio::time::timeout(limit, flight.outcome()).await {
+            Err(_) => Err(PeerRefusal::Overloaded),
+            Ok(None) => Err(PeerRefusal::NotThere),
+            Ok(Some(FlightOutcome::Stored(resource))) => {
+                peer_head::of(&resource).ok_or(PeerRefusal::Mismatch)
+            }
+            Ok(Some(FlightOutcome::Unstorable(_))) => Err(PeerRefusal::NotStored),
+            Ok(Some(FlightOutcome::Stale(_) | FlightOutcome::Failed(_))) => {
+                Err(PeerRefusal::OriginFailed)
+            }
+        }
+    }
+
+    /// Removes all entries. Requests in progress continue.
+    pub(crate) fn forget_all(&self) {
+        self.slots.forget_all();
+    }
+
+    pub(crate) fn store(&self) -> &Arc<SegmentStore> {
+        self.slots.store()
+    }
+}
+
+/// The only request in progress for a variant, or for a key of which nothing is known. Its holder
+/// must send it, and land it; dropped, it ends without an outcome, and the next one leads.
+#[derive(Debug)]
+pub(crate) struct PoolFlight {
+    heads: Arc<PoolHeads>,
+    key: PoolKey,
+    kept: Option<Arc<Resource>>,
+    /// What was kept and is no longer available.
+    gone: Option<Arc<Resource>>,
+    purges: Arc<Snapshot>,
+    purged: PurgeStamp,
+    flight: SingleFlight<SegmentName, FlightOutcome>,
+}
+
+impl PoolFlight {
+    /// Its name in the cluster.
+    pub(crate) fn name(&self) -> SegmentName {
+        *self.flight.key()
+    }
+
+    /// The purges that its outcome is later than.
+    pub(crate) fn purges(&self) -> &Arc<Snapshot> {
+        &self.purges
+    }
+
+    /// The latest of them of its target.
+    pub(crate) fn purged(&self) -> PurgeStamp {
+        self.purged
+    }
+
+    /// Whether this response was found to be unavailable, though another node has it as fresh.
+    pub(crate) fn is_gone(&self, resource: &Resource) -> bool {
+        self.gone.as_ref().is_some_and(|gone| gone.is_same_version(resource))
+    }
+
+    /// The stored response, to be validated.
+    pub(crate) fn kept(&self) -> Option<&Arc<Resource>> {
+        self.kept.as_ref()
+    }
+
+    /// Records that from now on it waits for servers alone.
+    pub(crate) fn asks_pool(&self) {
+        self.flight.asks_origin();
+    }
+
+    /// A response came that may be stored.
+    pub(crate) fn land_stored(self, route: &Route, resource: Arc<Resource>) {
+        self.heads.keep((route, &self.key), self.purged, &resource);
+        self.flight.land(FlightOutcome::Stored(resource));
+    }
+
+    /// A response came that may not be stored. `mark_ms`: how long requests go on their own; 0 if it
+    /// is because of the request that it answers, so that it says nothing of others.
+    pub(crate) fn land_unstorable(self, mark_ms: u64, why: &'static str) {
+        if mark_ms > 0 {
+            self.heads.mark(self.name(), mark_ms, why);
+        }
+        self.flight.land(FlightOutcome::Unstorable(why));
+    }
+
+    /// No server answered. For a moment nobody asks again.
+    pub(crate) fn land_failed(self, refusal: Refusal) {
+        self.pause(OriginFailure::Disconnected, Some(refusal.clone()));
+        self.flight.land(FlightOutcome::Failed(refusal));
+    }
+
+    /// The stored response is used although it is stale, because of `failure`: by those who waited,
+    /// too, and for a moment by all.
+    pub(crate) fn land_stale(self, kept: Arc<Resource>, failure: OriginFailure) {
+        self.pause(failure, None);
+        self.flight.land(FlightOutcome::Stale(kept));
+    }
+
+    fn pause(&self, failure: OriginFailure, refusal: Option<Refusal>) {
+        let until_ms = monotonic_ms() + POOL_FAILED_MS;
+        self.heads.slots.change(self.name(), |slot| {
+            slot.failed = Some((until_ms, failure, refusal));
+        });
+    }
+}
+
+/// What may be done with a stored response.
+enum Judged {
+    Send,
+    SendAndValidate,
+    /// By one request for all.
+    Validate,
+    Alone(Alone),
+    OnlyIfCached,
+}
+
+fn judge(kept: &Arc<Resource>, cache: &PoolCache, meta: &RequestMeta<'_>, now_ms: u64) -> Judged {
+    let (Some(remote), Some(freshness)) = (kept.remote(), kept.freshness()) else {
+        return Judged::Alone(Alone::new(ForwardReason::UriMiss, None));
+    };
+    let directives = &remote.head.meta.directives;
+    let is_shared =
+        directives.public || directives.must_revalidate || directives.s_maxage_s.is_some();
+    if meta.has_authorization && !is_shared {
+        // What others got without credentials may be the page that asks for them.
+        let rule = CachingRule::Authorization.token();
+        return Judged::Alone(Alone::new(ForwardReason::Bypass, Some(rule)));
+    }
+    let (rules, resident_ms) = freshness.rules(now_ms);
+    let validate_alone = |reason, rule: CachingRule| {
+        let kept = Some(Arc::clone(kept));
+        Judged::Alone(Alone { kept, ..Alone::new(reason, Some(rule.token())) })
+    };
+    match reuse(rules, meta, resident_ms, &cache.policy) {
+        Reuse::Send(_) => Judged::Send,
+        Reuse::SendAndValidate(_) => Judged::SendAndValidate,
+        Reuse::GatewayTimeout(_) => Judged::OnlyIfCached,
+        Reuse::Bypass(rule) => {
+            Judged::Alone(Alone::new(ForwardReason::of(rule), Some(rule.token())))
+        }
+        // What was asked for before the client wanted it anew is not what it wants.
+        Reuse::Validate(rule) if ForwardReason::of(rule) == ForwardReason::Request => {
+            validate_alone(ForwardReason::Request, rule)
+        }
+        // It has to be validated for each request: there is nothing to wait for.
+        Reuse::Validate(rule) if rules.lifetime_ms == 0 => {
+            validate_alone(ForwardReason::Stale, rule)
+        }
+        Reuse::Validate(_) => Judged::Validate,
+    }
+}
+
+/// What pauses a request that would lead or wait.
+enum Paused {
+    Marked(&'static str),
+    Failed(OriginFailure, Option<Refusal>),
+}
+
+fn paused(
+    slots: &HashMap<SegmentName, PoolSlot>,
+    names: [SegmentName; 2],
+    now_ms: u64,
+) -> Option<Paused> {
+    names.iter().filter_map(|name| slots.get(name)).find_map(|slot| {
+        let mark = slot.mark.filter(|(until_ms, _)| now_ms < *until_ms);
+        let failed = slot.failed.as_ref().filter(|(until_ms, ..)| now_ms < *until_ms);
+        match (mark, failed) {
+            (Some((_, why)), _) => Some(Paused::Marked(why)),
+            (None, Some((_, failure, refusal))) => Some(Paused::Failed(*failure, refusal.clone())),
+            (None, None) => None,
+        }
+    })
+}
+
+impl Paused {
+    /// What becomes of a request; `None`: it goes on.
+    fn verdict(
+        self,
+        kept: Option<&Arc<Resource>>,
+        cache: &PoolCache,
+        reason: ForwardReason,
+        now_ms: u64,
+    ) -> Option<PoolLookup> {
+        match self {
+            Self::Marked(why) => {
+                let kept = kept.map(Arc::clone);
+                Some(PoolLookup::Alone(Alone { kept, ..Alone::new(reason, Some(why)) }))
+            }
+            Self::Failed(failure, refusal) => match stale_after(kept, failure, cache, now_ms) {
+                Some((kept, rule)) => Some(PoolLookup::Hit(kept, Some(rule.token()))),
+                None => refusal.map(PoolLookup::Failed),
+            },
+        }
+    }
+}
+
+/// The stored response, if it may be used although it is stale, and why.
+pub(super) fn stale_after(
+    kept: Option<&Arc<Resource>>,
+    failure: OriginFailure,
+    cache: &PoolCache,
+    now_ms: u64,
+) -> Option<(Arc<Resource>, CachingRule)> {
+    let kept = kept.filter(|kept| !kept.is_retired())?;
+    let (rules, resident_ms) = kept.freshness()?.rules(now_ms);
+    match on_failure(rules, failure, resident_ms, &cache.policy) {
+        OnFailure::SendStale(rule) => Some((Arc::clone(kept), rule)),
+        OnFailure::SendError(_) => None,
+    }
+}
+
+/// The secondary key of a request by `vary`.
+pub(super) fn secondary_key(
+    vary: &VaryNames,
+    request: &RequestHead<'_, '_>,
+) -> Option<SecondaryKey> {
+    vary.secondary_key(request.fields.iter().map(|(name, value)| (name.as_bytes(), value)))
+}
+
+/// Whether a stored response answers requests with these fields. Names say as much, by a hash.
+fn is_for(resource: &Resource, request: &RequestHead<'_, '_>) -> bool {
+    resource.remote().is_some_and(|remote| {
+        secondary_key(&remote.head.meta.vary, request).as_ref() == Some(&remote.vary_key)
+    })
+}
+
+/// RFC 9111 4.1: with Vary before without, then the latest.
+fn rank(resource: &Resource) -> (bool, u64) {
+    resource.remote().map_or((false, 0), |remote| {
+        let meta = &remote.head.meta;
+        (!meta.vary.is_nothing(), meta.made_unix_s())
+    })
+}

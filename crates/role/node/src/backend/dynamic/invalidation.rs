@@ -1,0 +1,125 @@
+//! What an unsafe request makes stale, on all nodes, before its client has the answer (RFC 9111 4.4).
+//!
+//! ```text
+//!  head of the answer --> purges of its URL, of Location and Content-Location, of groups
+//!     here at once -----> coordinator -----> all nodes, this one too
+//!  client <---- when it came back, or INVALIDATION_WAIT_MS are over
+//! ```
+//!
+//! Their stamps are parts of names, so what was asked for before is not found afterwards.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use skep_http::path::{self, Reading};
+use skep_http::{Host, Method, ResponseHead};
+use skep_httpcache::{TargetUri, invalidated, invalidated_groups};
+use skep_proxy::{Tap, TapBody, Tapped};
+use skep_wire::cache::{PurgePlace, PurgeWhat};
+use skep_wire::limits::{PURGE_TAG_BYTES_MAX, PURGE_TARGET_BYTES_MAX, PURGES_PER_MESSAGE_MAX};
+
+use crate::limits::INVALIDATION_WAIT_MS;
+use crate::model::pool_cache::PoolCache;
+use crate::model::route::Route;
+use crate::peers::PeerClient;
+
+/// A request that may change something.
+pub(crate) struct Changed<'a> {
+    pub(crate) method: Method<'a>,
+    pub(crate) scheme: &'static str,
+    pub(crate) authority: Host<'a>,
+    /// Path and query as the site has them ([`PoolCache::target`]).
+    pub(crate) target: Vec<u8>,
+}
+
+/// Sees the answer to it.
+pub(crate) struct Invalidation<'a> {
+    route: &'a Arc<Route>,
+    cache: &'a PoolCache,
+    peer_client: Option<&'a PeerClient>,
+    changed: Changed<'a>,
+    /// The field that tells the client how the cache handled its request.
+    line: Vec<u8>,
+    told: Option<Pin<Box<dyn Future<Output = ()> + 'a>>>,
+}
+
+impl<'a> Invalidation<'a> {
+    pub(crate) fn new(
+        (route, cache): (&'a Arc<Route>, &'a PoolCache),
+        peer_client: Option<&'a PeerClient>,
+        changed: Changed<'a>,
+        line: Vec<u8>,
+    ) -> Self {
+        Self { route, cache, peer_client, changed, line, told: None }
+    }
+
+    /// What an answer makes stale.
+    fn purges(&self, head: &ResponseHead<'_, '_>) -> Vec<PurgeWhat> {
+        let Changed { method, scheme, authority, target } = &self.changed;
+        let fields = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
+        let uri = TargetUri { scheme, authority: *authority, path_and_query: target };
+        let paths = invalidated(*method, head.status, &uri, fields.clone());
+        let places = paths.iter().filter_map(|path| self.place(path));
+        let groups = invalidated_groups(*method, head.status, fields);
+        let groups = groups.into_iter().filter(|group| group.len() <= PURGE_TAG_BYTES_MAX);
+        places.chain(groups.map(PurgeWhat::Tag)).take(PURGES_PER_MESSAGE_MAX).collect()
+    }
+
+    /// The purge of a path and query in the form that keys are made of.
+    fn place(&self, path_and_query: &[u8]) -> Option<PurgeWhat> {
+        let mut parts = path_and_query.splitn(2, |byte| *byte == b'?');
+        let path = path::read(parts.next()?, Reading::Origins).ok()?;
+        let target = self.cache.target(path.target(), parts.next());
+        let mut target = String::from_utf8(path::place(&target).into_owned()).ok()?;
+        let mut name = Vec::new();
+        self.changed.authority.write_lower(&mut name);
+        let host = String::from_utf8(name).ok().filter(|name| !name.is_empty());
+        if target.len() <= PURGE_TARGET_BYTES_MAX {
+            return Some(PurgeWhat::Url(PurgePlace { target, host }));
+        }
+        // Targets are ASCII. More than it names, never less.
+        target.truncate(PURGE_TARGET_BYTES_MAX);
+        Some(PurgeWhat::Prefix(PurgePlace { target, host }))
+    }
+}
+
+impl Tap for Invalidation<'_> {
+    fn head(&mut self, head: &ResponseHead<'_, '_>) -> Tapped {
+        let what = self.purges(head);
+        if !what.is_empty() {
+            let route = self.route;
+            let stamp = route.purges.purge(what.clone());
+            let is_told = self.peer_client.is_some_and(|it| it.invalidate(what));
+            if is_told {
+                let target = self.changed.target.clone();
+                let told = route.purges.until(move |known| route.purged(known, &target) > stamp);
+                let limit = Duration::from_millis(INVALIDATION_WAIT_MS);
+                // If not, it arrives a little later.
+                let told = async move { drop(tokio::time::timeout(limit, told).await) };
+                self.told = Some(Box::pin(told));
+            }
+        }
+        Tapped::Pass(std::mem::take(&mut self.line))
+    }
+
+    fn body(&mut self, _: &[u8]) -> TapBody {
+        TapBody::Stop
+    }
+
+    fn end(&mut self) {}
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let told = self.told.as_mut();
+        let polled = told.map_or(Poll::Ready(()), |told| told.as_mut().poll(cx));
+        if polled.is_ready() {
+            self.told = None;
+        }
+        polled
+    }
+
+    fn outlives_client(&self) -> bool {
+        false
+    }
+}

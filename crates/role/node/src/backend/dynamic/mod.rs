@@ -1,0 +1,33 @@
+//! The shared cache in front of pools: responses that servers of applications allow to be stored.
+//!
+//! ```text
+//!  request -> PoolKey -> PoolHeads::look_up --- reuse: send ------------> Resource, as an origin's
+//!                           | none, stale           ^ collapsed
+//!                           v                       |
+//!                        one leads, others wait ----'
+//!                           | lease of the cluster, or another node's head
+//!                           v
+//!                        skep-proxy --head, body, end--> Fill: stored, passed, or released
+//! ```
+//!
+//! The rules are `skep-httpcache`'s. The one who leads is the first client's request itself, which
+//! goes on if that client leaves; a refresh in the background has none.
+//!
+//! Invariants: a response is sent to those requests only whose key and whose fields that its Vary
+//! names are those of the request that it answered; what may not be stored is seen by one client;
+//! who waits, waits for one other computation of its variant, and never behind a mark; bytes are
+//! those of one response (its version is unique), up to the protocol's own end, or nothing stays.
+
+mod body;
+mod fill;
+mod heads;
+mod invalidation;
+mod peer_head;
+mod received;
+mod seek;
+
+pub(crate) use body::PoolSegment;
+pub(crate) use fill::{Fill, FillOutcome, FillPlan, Led, Wishes};
+pub(crate) use heads::{Alone, FlightOutcome, PoolFlight, PoolHeads, PoolLookup, Refusal};
+pub(crate) use invalidation::{Changed, Invalidation};
+pub(crate) use seek::{PoolSought, seek};

@@ -1,0 +1,60 @@
+//! Heads of responses of pools, from node to node: those of origins, behind the secondary key of the
+//! request that they answer.
+//!
+//! ```text
+//!  0 bytes of the secondary key (u16)   2 secondary key   ... as for origins
+//! ```
+
+use std::sync::Arc;
+
+use skep_httpcache::{RequestMeta, SecondaryKey, VaryNames, may_store};
+use skep_wire::cache::PurgeStamp;
+
+use super::received::{ReceivedHead, resource};
+use crate::backend::origin::{ReadHead, decode, encode};
+use crate::model::freshness::{self, Freshness};
+use crate::model::peer::PeerHead;
+use crate::model::pool_cache::{PoolCache, PoolKey};
+use crate::model::purges::Snapshot;
+use crate::model::resource::Resource;
+use crate::model::route::Route;
+
+/// The peer head of `resource`; `None`: it is too long.
+pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
+    let key = resource.remote()?.vary_key.as_bytes();
+    let mut prefix = u16::try_from(key.len()).ok()?.to_le_bytes().to_vec();
+    prefix.extend_from_slice(key);
+    encode(resource, prefix)
+}
+
+/// The response described by another node's head for `key`; `None`: the head is invalid, what this
+/// node would not store, or was fetched before one of `purges`, which the other node does not know
+/// yet. It came `transit_ms` after it was asked for.
+pub(super) fn read(
+    (route, cache, key): (&Arc<Route>, &PoolCache, &PoolKey),
+    (peer_head, transit_ms): (&PeerHead, u64),
+    purges: &Snapshot,
+) -> Option<Arc<Resource>> {
+    let (key_len, rest) = peer_head.head.split_first_chunk()?;
+    let (vary_key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_len)))?;
+    let ReadHead { version, bytes, purged, head } = decode(rest)?;
+    // It is as good as what a server says, and no better.
+    may_store(&RequestMeta::PLAIN_GET, &head.meta, &cache.policy).ok()?;
+    let is_right = head.total_bytes == Some(bytes)
+        && bytes <= skep_units::SEGMENT_BYTES
+        && PoolCache::may_vary(&head.meta.vary);
+    let known: PurgeStamp = freshness::purged(route, &purges.known, &key.target, &head);
+    if !is_right || purged < known {
+        return None;
+    }
+    let vary_key = vary_key_of(&head.meta.vary, vary_key)?;
+    let freshness = Freshness::of(&head, &cache.policy).handed_over(peer_head.fresh_ms, transit_ms);
+    let received = ReceivedHead { key, version, bytes, head, vary_key, purged };
+    Some(resource(route, received, freshness, purges))
+}
+
+/// The secondary key that another node sent, if it is one for these names.
+fn vary_key_of(vary: &VaryNames, bytes: &[u8]) -> Option<SecondaryKey> {
+    let lines = bytes.strip_suffix(b"\n").map_or(0, |lines| lines.split(|b| *b == b'\n').count());
+    (lines == vary.names().len()).then(|| SecondaryKey::from_bytes(bytes))
+}

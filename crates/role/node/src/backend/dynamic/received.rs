@@ -1,0 +1,64 @@
+//! What is stored of a response of a pool: its head, under which version and key, and the lines of its
+//! replies.
+
+use std::sync::Arc;
+
+use skep_httpcache::{SecondaryKey, TARGETED_FIELDS};
+use skep_origin::Head;
+use skep_wire::cache::PurgeStamp;
+
+use crate::model::freshness::{Freshness, Remote};
+use crate::model::object::{Object, Variants};
+use crate::model::pool_backend::PoolBackend;
+use crate::model::pool_cache::PoolKey;
+use crate::model::purges::Snapshot;
+use crate::model::resource::Resource;
+use crate::model::route::Route;
+
+/// The head of a response of a pool, as it is stored.
+pub(super) struct ReceivedHead<'k> {
+    pub(super) key: &'k PoolKey,
+    pub(super) version: Vec<u8>,
+    /// Length of the whole.
+    pub(super) bytes: u64,
+    pub(super) head: Head,
+    pub(super) vary_key: SecondaryKey,
+    /// The latest purge of it known to the node that received it.
+    pub(super) purged: PurgeStamp,
+}
+
+/// The resource to be served, for as long as `freshness` allows. `purges` were known before the
+/// request.
+pub(super) fn resource(
+    route: &Arc<Route>,
+    received: ReceivedHead<'_>,
+    freshness: Freshness,
+    purges: &Snapshot,
+) -> Arc<Resource> {
+    let ReceivedHead { key, version, bytes, head, vary_key, purged } = received;
+    let lines = lines(&head, route.pool());
+    let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
+    let unknown = || "application/octet-stream".to_owned();
+    let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
+    let (target, version) = (key.target.clone(), version.into());
+    let remote = Remote { target, version, head, vary_key };
+    let object = Object::of_origin(route, content_type, lines, bytes, remote, purged);
+    Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
+}
+
+/// Lines for clients, Content-Type first: without those that this server sets itself.
+fn lines(head: &Head, pool: Option<&PoolBackend>) -> Vec<u8> {
+    let without = pool.map_or(&[][..], |pool| &pool.response_without);
+    let ours = ["server", "surrogate-key", "cache-tag", "cache-status", TARGETED_FIELDS[0]];
+    let is_of = |name: &[u8], it: &str| name.eq_ignore_ascii_case(it.as_bytes());
+    let is_left_out = |name: &[u8]| {
+        ours.iter().any(|it| is_of(name, it)) || without.iter().any(|it| is_of(name, it))
+    };
+    let kept = head.lines().filter(|(name, _)| !is_left_out(name));
+    let is_type = |name: &[u8]| is_of(name, "content-type");
+    let types = kept.clone().filter(|(name, _)| is_type(name));
+    let others = kept.filter(|(name, _)| !is_type(name));
+    let mut lines: Vec<u8> = types.chain(others).flat_map(|(_, line)| line).copied().collect();
+    lines.extend_from_slice(pool.map_or(&[][..], |pool| &pool.response_lines));
+    lines
+}

@@ -1,0 +1,94 @@
+//! Slots for what is known of heads, by their names in the cluster, in bounded memory.
+//!
+//! Invariant: coordinators are told of every name that leaves.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+use skep_segments::{Charge, HeadAccount, SegmentStore};
+use skep_wire::cache::SegmentName;
+
+use crate::limits::HEAD_SLOT_BYTES;
+
+/// What is known under one name.
+pub(crate) trait HeadSlot {
+    /// One of which nothing is known, with its charge.
+    fn empty(charge: Charge) -> Self;
+
+    /// Whether it was used since the last call.
+    fn take_used(&self) -> bool;
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct HeadSlots<S> {
+    store: Arc<SegmentStore>,
+    account: Arc<HeadAccount>,
+    slots: Mutex<HashMap<SegmentName, S>>,
+    slots_max: usize,
+}
+
+impl<S: HeadSlot> HeadSlots<S> {
+    /// None, and at most `slots_max`.
+    pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Self {
+        let (store, account) = (Arc::clone(store), store.account());
+        Self { store, account, slots: Mutex::default(), slots_max }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<SegmentStore> {
+        &self.store
+    }
+
+    /// All of them. Who holds the lock decides what others see together.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HashMap<SegmentName, S>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The charge for a slot that keeps `kept_bytes`.
+    pub(crate) fn charge(&self, kept_bytes: usize) -> Charge {
+        self.account.charge(HEAD_SLOT_BYTES + kept_bytes)
+    }
+
+    /// Changes the slot of `name`, which others leave room for.
+    pub(crate) fn change<R>(&self, name: SegmentName, change: impl FnOnce(&mut S) -> R) -> R {
+        let mut slots = self.lock();
+        let is_full = slots.len() >= self.slots_max || self.account.is_full();
+        if is_full && !slots.contains_key(&name) {
+            let gone = make_room(&mut slots, self.slots_max, &self.account);
+            self.store.withdraw(gone.into_iter());
+        }
+        change(slots.entry(name).or_insert_with(|| S::empty(self.charge(0))))
+    }
+
+    /// Removes all of them.
+    pub(crate) fn forget_all(&self) {
+        let gone = std::mem::take(&mut *self.lock());
+        self.store.withdraw(gone.into_keys());
+    }
+}
+
+/// Evicts some entries not used since the last call, then any. Returns the evicted ones.
+fn make_room<S: HeadSlot>(
+    slots: &mut HashMap<SegmentName, S>,
+    slots_max: usize,
+    account: &HeadAccount,
+) -> Vec<SegmentName> {
+    let mut surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
+    let mut gone = Vec::new();
+    for spares_used in [true, false] {
+        let is_to_go = |slot: &S, surplus| {
+            let is_crowded = surplus > 0 || !account.is_roomy();
+            is_crowded && (!spares_used || !slot.take_used())
+        };
+        slots.retain(|name, slot| {
+            let goes = is_to_go(slot, surplus);
+            surplus = surplus.saturating_sub(usize::from(goes));
+            goes.then(|| gone.push(*name));
+            !goes
+        });
+    }
+    if slots.capacity() / 4 > slots.len() {
+        slots.shrink_to_fit();
+    }
+    gone
+}

@@ -1,0 +1,555 @@
+//! Requests for routes whose pool's responses are cached.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_engine::{Exchange, ExchangeError};
+use skep_http::forward::{Claims, Forward, HostPolicy};
+use skep_http::limits::NODE_RESPONSE_HEAD;
+use skep_http::path::Path;
+use skep_http::{FieldSlots, Known, Method, Reject, RequestHead, encode, parse_request};
+use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta, write_conditions};
+use skep_proxy::{Ends, ForwardError, Refused, ReplyRules, WorkerGroup};
+use skep_segments::FetchError;
+use skep_telemetry::CacheResult;
+
+use super::SlowRequest;
+use super::send::{ResponseSource, SendOutcome, SendPurpose};
+use crate::backend::dynamic::{
+    Alone, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads, PoolLookup,
+    PoolSought, Refusal, Wishes, seek,
+};
+use crate::http::respond::StoredStatus;
+use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
+use crate::model::pool_backend::PoolBackend;
+use crate::model::pool_cache::{PoolCache, PoolKey, is_dropped};
+use crate::model::resource::Resource;
+use crate::model::route::Route;
+use crate::peers::{HeadLease, PeerClient, renewing};
+
+/// Fields by which a client wants a part, or nothing if it has the whole. What is stored answers
+/// them.
+const CONDITIONS: &[&str] =
+    &["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range"];
+
+/// A request that may be answered by a stored response.
+pub(super) struct Cacheable<'a> {
+    pub(super) pool: &'a PoolBackend,
+    pub(super) cache: &'a PoolCache,
+    pub(super) key: PoolKey,
+    pub(super) meta: RequestMeta<'a>,
+    pub(super) claims: Claims,
+    /// What servers are asked for.
+    target: Vec<u8>,
+}
+
+/// How one request to a server ended.
+enum Asked {
+    /// The client has its reply.
+    Answered,
+    /// Send this.
+    Send(Arc<Resource>, CacheResult, StoredStatus),
+    /// Ask as the client does, without storing anything; with why.
+    Pass(&'static str),
+    Refused(Refusal),
+}
+
+/// What a request for a fill goes out with.
+struct Outgoing<'a> {
+    client: IpAddr,
+    claims: Claims,
+    pool: &'a PoolBackend,
+    target: &'a [u8],
+    server_name: Option<&'a [u8]>,
+    without: Vec<String>,
+    extra: Vec<u8>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// `kept` is validated; without it, `keeps_conditions` says whether the client's conditions go
+    /// along.
+    fn new(
+        request: &RequestHead<'_, '_>,
+        (pool, target, claims): (&'a PoolBackend, &'a [u8], Claims),
+        (client, server_name): (IpAddr, Option<&'a [u8]>),
+        kept: Option<&Arc<Resource>>,
+        keeps_conditions: bool,
+    ) -> Self {
+        let (without, extra) = pool.request_rules(&request.fields);
+        let (mut without, mut extra) = (without.into_owned(), extra.into_owned());
+        let names = request.fields.iter().map(|(name, _)| name);
+        let dropped = names.filter(|name| is_dropped(name.as_bytes(), claims));
+        without.extend(dropped.map(str::to_owned));
+        if kept.is_some() || !keeps_conditions {
+            without.extend(CONDITIONS.iter().map(|&name| name.to_owned()));
+        }
+        if let Some(remote) = kept.and_then(|kept| kept.remote()) {
+            write_conditions(&mut extra, &[remote.head.validators()]);
+        }
+        Self { client, claims, pool, target, server_name, without, extra }
+    }
+
+    fn forward(&self) -> Forward<'_> {
+        let host = self.pool.host.as_deref();
+        Forward {
+            client: self.client,
+            proto: "http",
+            host: host.map_or(HostPolicy::Keep, HostPolicy::Set),
+            claims: self.claims,
+            target: Some(self.target),
+            server_name: self.server_name,
+            upgrade: self.pool.upgrade,
+            without: &self.without,
+            extra: &self.extra,
+        }
+    }
+}
+
+impl SlowRequest<'_> {
+    /// What of a request makes it one for the cache; `Err`: it goes past it, and why.
+    pub(super) fn cacheable<'a>(
+        &self,
+        request: &RequestHead<'_, 'a>,
+        (pool, cache): (&'a PoolBackend, &'a PoolCache),
+        path: &Path<'_>,
+        claims: Claims,
+    ) -> Result<Result<Cacheable<'a>, ForwardReason>, Reject> {
+        let meta = RequestMeta::of(request, &cache.policy);
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return Ok(Err(ForwardReason::Method));
+        }
+        // A body of a GET, an upgrade, a stream of events.
+        if !meta.is_for_cache() {
+            return Ok(Err(ForwardReason::Bypass));
+        }
+        let public = cache.target(path.target(), request.query);
+        let Some(key) = cache.key(request, &public, claims) else {
+            return Ok(Err(ForwardReason::Bypass));
+        };
+        let query = public.splitn(2, |byte| *byte == b'?').nth(1);
+        let target = pool.target(path.target(), query).ok_or(Reject::PATH_TWO_ROUTES)?;
+        Ok(Ok(Cacheable { pool, cache, key, meta, claims, target }))
+    }
+
+    /// Answers with a stored response, or with one of a server.
+    pub(super) async fn answer_cacheable(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        of: &Cacheable<'_>,
+    ) -> Result<(), ExchangeError> {
+        let mut collapses = 0;
+        for _ in 0..ATTEMPTS_MAX {
+            let asked = match self.look_up(request, exchange, of, &mut collapses).await? {
+                Some(asked) => asked,
+                // More is known now.
+                None => continue,
+            };
+            let (resource, cache_result, how) = match asked {
+                Asked::Answered => return Ok(()),
+                Asked::Send(resource, cache_result, how) => (resource, cache_result, how),
+                Asked::Refused(Refusal { status, lines }) => {
+                    return self.error(request, exchange, status, &lines).await;
+                }
+                Asked::Pass(why) => return self.pass_uncached(request, exchange, of, why).await,
+            };
+            let ready = ResponseSource { resource, file: None, cache_result };
+            match self.send(request, exchange, ready, SendPurpose::Stored(how)).await? {
+                SendOutcome::Done => return Ok(()),
+                SendOutcome::Changed => {}
+                SendOutcome::Failed(error) => return self.failed(request, exchange, error).await,
+            }
+        }
+        self.failed(request, exchange, FetchError::OriginChanged).await
+    }
+
+    /// One look-up, and what follows of it; `None`: look up again.
+    async fn look_up(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        of: &Cacheable<'_>,
+        collapses: &mut usize,
+    ) -> Result<Option<Asked>, ExchangeError> {
+        let heads = self.catalog.pool_heads();
+        let rules = (&self.route, of.cache);
+        let hit = |resource, detail| {
+            let how = StoredStatus { detail, ..StoredStatus::default() };
+            Asked::Send(resource, CacheResult::Hit, how)
+        };
+        Ok(Some(match heads.look_up(rules, &of.key, request, &of.meta) {
+            PoolLookup::Hit(resource, detail) => hit(resource, detail),
+            PoolLookup::Stale(resource, flight) => {
+                if let Some(flight) = flight {
+                    self.refresh(request, exchange, of, flight);
+                }
+                hit(resource, None)
+            }
+            PoolLookup::OnlyIfCached => Asked::Refused(only_if_cached()),
+            PoolLookup::Failed(refusal) => Asked::Refused(refusal),
+            PoolLookup::Alone(alone) => self.ask_alone(request, exchange, of, alone).await?,
+            PoolLookup::Lead(flight, reason) => {
+                return self.lead(request, exchange, of, flight, reason).await;
+            }
+            PoolLookup::Wait(_, reason) if *collapses == COLLAPSES_MAX => {
+                self.ask_alone(request, exchange, of, Alone::new(reason, None)).await?
+            }
+            PoolLookup::Wait(mut waiter, reason) => {
+                *collapses += 1;
+                let how = StoredStatus {
+                    forwarded: Some(reason),
+                    is_collapsed: true,
+                    ..StoredStatus::default()
+                };
+                let alone = match waiter.outcome().await {
+                    Some(FlightOutcome::Stored(resource)) => {
+                        match PoolHeads::answers(&resource, of.cache, request, &of.meta) {
+                            Ok(true) => {
+                                return Ok(Some(Asked::Send(resource, CacheResult::Miss, how)));
+                            }
+                            Ok(false) => return Ok(None),
+                            Err(alone) => alone,
+                        }
+                    }
+                    Some(FlightOutcome::Stale(resource))
+                        if PoolHeads::is_for(&resource, request) =>
+                    {
+                        return Ok(Some(hit(resource, Some("stale-if-error"))));
+                    }
+                    Some(FlightOutcome::Unstorable(why)) => Alone::new(reason, Some(why)),
+                    Some(FlightOutcome::Failed(refusal)) => {
+                        return Ok(Some(Asked::Refused(refusal)));
+                    }
+                    Some(FlightOutcome::Stale(_)) | None => return Ok(None),
+                };
+                self.ask_alone(request, exchange, of, alone).await?
+            }
+        }))
+    }
+
+    /// Asks other nodes, then a server, for all who wait.
+    async fn lead(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        of: &Cacheable<'_>,
+        flight: Box<PoolFlight>,
+        reason: ForwardReason,
+    ) -> Result<Option<Asked>, ExchangeError> {
+        let peers = self.handler.peer_client.as_ref();
+        let lease = match seek(peers, (&self.route, of.cache, &of.key), &flight).await {
+            PoolSought::Found(resource) => {
+                flight.land_stored(&self.route, Arc::clone(&resource));
+                let answers = PoolHeads::answers(&resource, of.cache, request, &of.meta);
+                return Ok(match answers {
+                    Ok(true) => {
+                        Some(Asked::Send(resource, CacheResult::Peer, StoredStatus::default()))
+                    }
+                    // It tells what the response depends on.
+                    Ok(false) => None,
+                    Err(alone) => Some(self.ask_alone(request, exchange, of, alone).await?),
+                });
+            }
+            PoolSought::NotStored => {
+                flight.land_unstorable(PASS_MS, "not-stored");
+                let alone = Alone::new(reason, Some("not-stored"));
+                return Ok(Some(self.ask_alone(request, exchange, of, alone).await?));
+            }
+            PoolSought::Ask(lease) => lease,
+        };
+        flight.asks_pool();
+        let plan = FillPlan {
+            heads: Arc::clone(self.catalog.pool_heads()),
+            peer_client: peers.map(Rc::clone),
+            route: Arc::clone(&self.route),
+            key: of.key.clone(),
+            purges: Arc::clone(flight.purges()),
+            purged: flight.purged(),
+            kept: flight.kept().filter(|kept| !kept.is_retired()).map(Arc::clone),
+        };
+        let led = Some(Led { flight, lease });
+        let alone = Alone::new(reason, None);
+        self.fill(request, exchange, of, (plan, led), alone).await.map(Some)
+    }
+
+    /// Asks a server for this client alone; what comes may be stored all the same.
+    async fn ask_alone(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        of: &Cacheable<'_>,
+        mut alone: Alone,
+    ) -> Result<Asked, ExchangeError> {
+        let purges = self.route.purges.load();
+        let purged = self.route.purged(&purges.known, &of.key.target);
+        let plan = FillPlan {
+            heads: Arc::clone(self.catalog.pool_heads()),
+            peer_client: self.handler.peer_client.as_ref().map(Rc::clone),
+            route: Arc::clone(&self.route),
+            key: of.key.clone(),
+            purges,
+            purged,
+            kept: alone.kept.take().filter(|kept| !kept.is_retired()),
+        };
+        self.fill(request, exchange, of, (plan, None), alone).await
+    }
+
+    /// Asks a server, and stores or passes what comes.
+    async fn fill(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        of: &Cacheable<'_>,
+        (mut plan, mut led): (FillPlan, Option<Led>),
+        Alone { reason, why, .. }: Alone,
+    ) -> Result<Asked, ExchangeError> {
+        let servers = self.handler.servers(&of.pool.group);
+        let client = exchange.conn().peer().ip();
+        loop {
+            let keeps_conditions = led.is_none() && plan.kept.is_none();
+            let outgoing = Outgoing::new(
+                request,
+                (of.pool, &of.target, of.claims),
+                (client, self.site.name.as_deref()),
+                plan.kept.as_ref(),
+                keeps_conditions,
+            );
+            let is_ranged = !keeps_conditions && request.fields.known(Known::Range).is_some();
+            let renewer = renewer(led.as_ref());
+            let wishes = Wishes { reason, why, is_ranged };
+            let mut fill = Fill::new(plan, (request, of.meta), wishes, led);
+            let rules = ReplyRules {
+                times: of.pool.times,
+                without: &of.pool.response_without,
+                extra: &of.pool.response_lines,
+            };
+            let forward = outgoing.forward();
+            let exchanged = servers.forward_tapped(request, exchange, &forward, &rules, &mut fill);
+            let exchanged = renewing(exchanged, renewer).await;
+            match ended(exchanged, exchange, &mut fill, reason)? {
+                FillEnd::Ended(asked) => return Ok(asked),
+                FillEnd::AskAgain => {
+                    (plan, led) = fill.into_parts();
+                    plan.kept = None;
+                }
+            }
+        }
+    }
+
+    /// Passes the request on as the client sent it, and the response as it comes.
+    async fn pass_uncached(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        of: &Cacheable<'_>,
+        why: &'static str,
+    ) -> Result<(), ExchangeError> {
+        let client = exchange.conn().peer().ip();
+        let outgoing = Outgoing::new(
+            request,
+            (of.pool, &of.target, of.claims),
+            (client, self.site.name.as_deref()),
+            None,
+            true,
+        );
+        let forwarded = Some(ForwardReason::Miss);
+        let status = CacheStatus { forwarded, detail: Some(why), ..CacheStatus::default() };
+        self.pass(request, exchange, of.pool, &outgoing.forward(), &status.line()).await
+    }
+
+    /// Refreshes a stored response, for nobody in particular.
+    fn refresh(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &Exchange<'_>,
+        of: &Cacheable<'_>,
+        flight: Box<PoolFlight>,
+    ) {
+        let conn = exchange.conn();
+        let refresh = Refresh {
+            head: text_of(request),
+            ends: Ends { client: conn.peer(), local: conn.local() },
+            claims: of.claims,
+            target: of.target.clone(),
+            key: of.key.clone(),
+            server_name: self.site.name.clone(),
+            route: Arc::clone(&self.route),
+            heads: Arc::clone(self.catalog.pool_heads()),
+            servers: self.handler.servers(&of.pool.group),
+            peer_client: self.handler.peer_client.as_ref().map(Rc::clone),
+        };
+        tokio::task::spawn_local(async move { refresh.run(flight).await });
+    }
+}
+
+enum FillEnd {
+    Ended(Asked),
+    /// Without conditions.
+    AskAgain,
+}
+
+/// What an exchange with a server ended in.
+fn ended(
+    exchanged: Result<(), ForwardError>,
+    exchange: &Exchange<'_>,
+    fill: &mut Fill<'_>,
+    reason: ForwardReason,
+) -> Result<FillEnd, ExchangeError> {
+    let refusal = match exchanged {
+        Ok(()) => {
+            let how = StoredStatus { forwarded: Some(reason), ..StoredStatus::default() };
+            return Ok(FillEnd::Ended(match fill.outcome() {
+                FillOutcome::Passed => Asked::Answered,
+                FillOutcome::Stored(resource) => Asked::Send(resource, CacheResult::Fill, how),
+                FillOutcome::Renewed(resource) => {
+                    let how = StoredStatus { forward_status: Some(304), ..how };
+                    Asked::Send(resource, CacheResult::Revalidated, how)
+                }
+                FillOutcome::Stale(resource, rule, forward_status) => {
+                    let how = StoredStatus { forward_status, detail: Some(rule.token()), ..how };
+                    Asked::Send(resource, CacheResult::Hit, how)
+                }
+                FillOutcome::AskAgain => return Ok(FillEnd::AskAgain),
+                FillOutcome::PassAgain(why) => Asked::Pass(why),
+            }));
+        }
+        Err(ForwardError::Refused(Refused { status, lines })) => refusal(status, &lines),
+        // What was to be stored broke off; the client has seen nothing of it.
+        Err(ForwardError::Exchange(ExchangeError::ReplyCutShort(_)))
+            if !exchange.reply.is_begun() =>
+        {
+            refusal(502, b"")
+        }
+        Err(ForwardError::Exchange(error)) => return Err(error),
+    };
+    Ok(FillEnd::Ended(match fill.failed(&refusal) {
+        FillOutcome::Stale(resource, rule, _) => {
+            let how = StoredStatus {
+                forwarded: Some(reason),
+                detail: Some(rule.token()),
+                ..StoredStatus::default()
+            };
+            Asked::Send(resource, CacheResult::Hit, how)
+        }
+        _ => Asked::Refused(refusal),
+    }))
+}
+
+fn refusal(status: u16, lines: &[u8]) -> Refusal {
+    let forwarded = Some(ForwardReason::Miss);
+    let line = CacheStatus { forwarded, detail: Some("no-answer"), ..CacheStatus::default() };
+    Refusal { status, lines: [lines, &line.line()].concat().into() }
+}
+
+fn only_if_cached() -> Refusal {
+    let forwarded = Some(ForwardReason::Miss);
+    let line = CacheStatus { forwarded, detail: Some("only-if-cached"), ..CacheStatus::default() };
+    Refusal { status: 504, lines: line.line().into() }
+}
+
+/// What renews the lease of a flight, wherever that is.
+fn renewer(led: Option<&Led>) -> impl Fn() + use<> {
+    let renew = led.and_then(|led| led.lease.as_ref()).map(HeadLease::renewer);
+    move || {
+        if let Some(renew) = &renew {
+            renew();
+        }
+    }
+}
+
+/// The refresh of a stored response in the background, with the fields of the request that found it
+/// stale.
+struct Refresh {
+    head: Vec<u8>,
+    ends: Ends,
+    claims: Claims,
+    target: Vec<u8>,
+    key: PoolKey,
+    server_name: Option<Box<[u8]>>,
+    route: Arc<Route>,
+    heads: Arc<PoolHeads>,
+    servers: Rc<WorkerGroup>,
+    peer_client: Option<Rc<PeerClient>>,
+}
+
+impl Refresh {
+    async fn run(self, flight: Box<PoolFlight>) {
+        let Some(pool) = self.route.pool() else { return };
+        let Some(cache) = &pool.cache else { return };
+        let mut slots = FieldSlots::new();
+        let Ok(request) = parse_request(&mut slots, &self.head, &NODE_RESPONSE_HEAD) else {
+            return tracing::debug!("a request that was parsed is not parsed again");
+        };
+        let peers = self.peer_client.as_ref();
+        let lease = match seek(peers, (&self.route, cache, &self.key), &flight).await {
+            PoolSought::Found(resource) => return flight.land_stored(&self.route, resource),
+            PoolSought::NotStored => return flight.land_unstorable(PASS_MS, "not-stored"),
+            PoolSought::Ask(lease) => lease,
+        };
+        flight.asks_pool();
+        let plan = FillPlan {
+            heads: Arc::clone(&self.heads),
+            peer_client: peers.map(Rc::clone),
+            route: Arc::clone(&self.route),
+            key: self.key.clone(),
+            purges: Arc::clone(flight.purges()),
+            purged: flight.purged(),
+            kept: flight.kept().map(Arc::clone),
+        };
+        let meta = RequestMeta::of(&request, &cache.policy);
+        self.ask(pool, &request, meta, (plan, Some(Led { flight, lease }))).await;
+    }
+
+    async fn ask(
+        &self,
+        pool: &PoolBackend,
+        request: &RequestHead<'_, '_>,
+        meta: RequestMeta<'_>,
+        (mut plan, mut led): (FillPlan, Option<Led>),
+    ) {
+        loop {
+            let outgoing = Outgoing::new(
+                request,
+                (pool, &self.target, self.claims),
+                (self.ends.client.ip(), self.server_name.as_deref()),
+                plan.kept.as_ref(),
+                false,
+            );
+            let renewer = renewer(led.as_ref());
+            let wishes = Wishes { reason: ForwardReason::Stale, why: None, is_ranged: false };
+            let mut fill = Fill::new(plan, (request, meta), wishes, led);
+            let forward = outgoing.forward();
+            let exchanged = self.servers.forward_for_tap(request, self.ends, &forward, &mut fill);
+            let exchanged = renewing(exchanged, renewer).await;
+            match (exchanged, fill.outcome()) {
+                (Ok(()), FillOutcome::AskAgain) => {
+                    (plan, led) = fill.into_parts();
+                    plan.kept = None;
+                }
+                (Ok(()), _) => return,
+                (Err(_), _) => {
+                    fill.failed(&refusal(502, b""));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A request as GET, with what concerns more than one hop.
+fn text_of(request: &RequestHead<'_, '_>) -> Vec<u8> {
+    let mut text = b"GET ".to_vec();
+    text.extend_from_slice(request.target.as_bytes());
+    text.extend_from_slice(b" HTTP/1.1\r\n");
+    let host = if request.host.is_empty() { b"localhost" } else { request.host };
+    encode::write_field(&mut text, "Host", host);
+    let of_hop = ["host", "connection", "te", "upgrade", "expect", "content-length"];
+    for (name, value) in request.fields.iter() {
+        if !of_hop.iter().any(|it| name.eq_ignore_ascii_case(it)) {
+            encode::write_field(&mut text, name, value);
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    text
+}

@@ -1,0 +1,269 @@
+//! How the responses of a pool are cached: the rules of a route, and the keys of its requests.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use skep_config::{
+    ObeyedRequests, RequestCookies, ResponseCacheConfig, ResponseCookies, StorableStatuses,
+};
+use skep_http::RequestHead;
+use skep_http::forward::Claims;
+use skep_httpcache::{
+    CachePolicy, CookiePolicy, HeuristicLifetime, KeyRules, ObeyedDirectives, RequestMeta,
+    SecondaryKey, SetCookiePolicy, StoredStatuses, VaryNames, is_untrusted,
+};
+use skep_segments::Fills;
+
+use crate::limits::UNSTORABLE_IN_A_ROW_MAX;
+
+/// The rules of a route.
+#[derive(Debug)]
+pub(crate) struct PoolCache {
+    /// How responses are stored and reused.
+    pub(crate) policy: CachePolicy,
+    keys: KeyRules,
+    /// The fills by its servers.
+    pub(crate) fills: Arc<Fills>,
+    /// Responses in a row that could not be stored.
+    unstorable: AtomicU32,
+}
+
+/// The key of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolKey {
+    /// Path and query as the site has them, without what does not count: what purges name.
+    pub(crate) target: Box<[u8]>,
+    /// Behind the site's own: the primary key.
+    text: Box<[u8]>,
+}
+
+/// Fields of requests that name the client, or the way to it: nodes write them, so that they differ
+/// from what the client sent, and each client has others.
+const CLIENT_FIELDS: &[&str] = &["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
+impl PoolCache {
+    /// The rules of a config; `None`: nothing is cached. `session_cookie`: the one that nodes insert.
+    pub(crate) fn new(config: &ResponseCacheConfig, session_cookie: Option<&str>) -> Option<Self> {
+        let lower = |names: &[String]| -> Vec<_> {
+            names.iter().map(|name| name.to_ascii_lowercase()).collect()
+        };
+        let keys = KeyRules {
+            query_ignored: config.query_ignored.clone(),
+            query_sorted: config.query_sorted,
+            cookies: config.key_cookies.clone(),
+            fields: lower(&config.key_fields),
+        };
+        config.enabled.then(|| Self {
+            policy: policy(config, session_cookie),
+            keys,
+            fills: Fills::new(false),
+            unstorable: AtomicU32::new(0),
+        })
+    }
+
+    /// `query` without what does not count, for `path`.
+    pub(crate) fn target(&self, path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
+        let whole = match query {
+            Some(query) => [path, b"?", query].concat(),
+            None => path.to_vec(),
+        };
+        self.keys.target(&whole).into_owned()
+    }
+
+    /// The key of `request` for `target` ([`Self::target`]); `None`: it has none.
+    pub(crate) fn key(
+        &self,
+        request: &RequestHead<'_, '_>,
+        target: &[u8],
+        claims: Claims,
+    ) -> Option<PoolKey> {
+        let key = self.keys.key(scheme_of(request, claims), &request.authority, target, request);
+        let mut text = key.ok()?;
+        if claims != Claims::Replace {
+            write_claims(&mut text, request);
+        }
+        Some(PoolKey { target: target.into(), text: text.into() })
+    }
+
+    /// Whether a response with this Vary may serve other clients: not if it depends on who they are.
+    pub(crate) fn may_vary(vary: &VaryNames) -> bool {
+        !CLIENT_FIELDS.iter().any(|name| vary.has(name))
+    }
+
+    /// Whether `request` may wait for the response to another one, and others for its own.
+    pub(crate) fn may_collapse(&self, request: &RequestMeta<'_>) -> bool {
+        let policy = &self.policy;
+        let is_lengthened =
+            policy.default_ms > 0 || policy.negative_ms > 0 || policy.heuristic.is_some();
+        // A lifetime of the settings is not for requests with cookies, but for those that would wait.
+        let is_of_one =
+            request.has_cookie && policy.cookies == CookiePolicy::Bypass && is_lengthened;
+        let is_stored = !(request.directives.no_store && policy.obeyed.no_store);
+        request.method == skep_http::Method::Get
+            && !request.has_authorization
+            && !is_of_one
+            && is_stored
+            && self.unstorable.load(Ordering::Relaxed) < UNSTORABLE_IN_A_ROW_MAX
+    }
+
+    /// Records whether a response could be stored.
+    pub(crate) fn was_stored(&self, is_stored: bool) {
+        match is_stored {
+            true => self.unstorable.store(0, Ordering::Relaxed),
+            // It wraps at no time: beyond the bound nobody counts.
+            false if self.unstorable.load(Ordering::Relaxed) < UNSTORABLE_IN_A_ROW_MAX => {
+                self.unstorable.fetch_add(1, Ordering::Relaxed);
+            }
+            false => {}
+        }
+    }
+}
+
+impl PoolKey {
+    /// What names all responses under the key; and that of a response without Vary.
+    pub(crate) fn primary(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// What names the response to requests with this secondary key.
+    pub(crate) fn variant(&self, secondary: &SecondaryKey) -> Cow<'_, [u8]> {
+        match secondary.as_bytes() {
+            b"" => Cow::Borrowed(&self.text),
+            // A line of a key is never empty.
+            secondary => Cow::Owned([&*self.text, b"\n\n", secondary].concat()),
+        }
+    }
+}
+
+/// Whether a field of a request is dropped where its response may be stored: the client could have
+/// it reflected to all others. What trusted proxies say of the client's way to them is part of the key, or
+/// of nothing.
+pub(crate) fn is_dropped(name: &[u8], claims: Claims) -> bool {
+    is_untrusted(name) && (claims == Claims::Replace || !is_claim(name))
+}
+
+fn is_claim(name: &[u8]) -> bool {
+    const BEGIN: &[u8] = b"x-forwarded-";
+    let begins = name.get(..BEGIN.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(BEGIN));
+    begins || CLIENT_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+}
+
+/// The scheme by which the client asked, as far as who may say so says.
+pub(crate) fn scheme_of(request: &RequestHead<'_, '_>, claims: Claims) -> &'static str {
+    let said = request.fields.get("x-forwarded-proto").filter(|_| claims != Claims::Replace);
+    match said.is_some_and(|said| said.eq_ignore_ascii_case(b"https")) {
+        true => "https",
+        false => "http",
+    }
+}
+
+/// Appends what trusted proxies say of what was asked for, by which applications make links.
+fn write_claims(text: &mut Vec<u8>, request: &RequestHead<'_, '_>) {
+    let is_of_key = |name: &[u8]| {
+        is_claim(name)
+            && !CLIENT_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+            && !name.eq_ignore_ascii_case(b"x-forwarded-proto")
+    };
+    let claims = request.fields.iter().filter(|(name, _)| is_of_key(name.as_bytes()));
+    for (name, value) in claims {
+        text.extend_from_slice(b"\nclaim ");
+        text.extend_from_slice(name.to_ascii_lowercase().as_bytes());
+        text.push(b'=');
+        text.extend_from_slice(value);
+    }
+}
+
+fn policy(config: &ResponseCacheConfig, session_cookie: Option<&str>) -> CachePolicy {
+    let key_cookies = config.key_cookies.iter().map(String::as_str);
+    let ignored = config.cookies_ignored.iter().map(String::as_str);
+    let is_key = |name: &str| config.key_fields.iter().any(|key| key.eq_ignore_ascii_case(name));
+    let refused = config.vary_refused.iter().filter(|name| !is_key(name));
+    CachePolicy {
+        statuses: match config.statuses {
+            StorableStatuses::Usual => StoredStatuses::Usual,
+            StorableStatuses::Any => StoredStatuses::Any,
+        },
+        set_cookie: match config.set_cookie {
+            ResponseCookies::Never => SetCookiePolicy::Never,
+            ResponseCookies::Shared => SetCookiePolicy::Shared,
+            ResponseCookies::Always => SetCookiePolicy::Always,
+        },
+        cookies: match config.cookies {
+            RequestCookies::Explicit => CookiePolicy::Bypass,
+            RequestCookies::Ignore => CookiePolicy::Ignore,
+        },
+        // Cookies of the key are no difference between requests of one key; and servers do not see
+        // those that nodes insert.
+        cookies_ignored: ignored
+            .chain(key_cookies)
+            .chain(session_cookie)
+            .map(str::to_owned)
+            .collect(),
+        vary_refused: refused.map(|name| name.to_ascii_lowercase()).collect(),
+        heuristic: config.heuristic.then(HeuristicLifetime::default),
+        default_ms: config.fresh_ms,
+        default_without_validator: true,
+        negative_ms: config.negative_ms,
+        stale_on_disconnect_ms: config.stale_on_disconnect_ms,
+        obeyed: match config.obey {
+            ObeyedRequests::Safe => ObeyedDirectives::SAFE,
+            ObeyedRequests::All => ObeyedDirectives::ALL,
+        },
+        ..CachePolicy::safe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_http::{FieldSlots, limits, parse_request};
+
+    use super::*;
+
+    fn cache() -> PoolCache {
+        let config = ResponseCacheConfig { enabled: true, ..ResponseCacheConfig::default() };
+        PoolCache::new(&config, Some("skep-p")).unwrap()
+    }
+
+    fn key(claims: Claims, fields: &str) -> PoolKey {
+        let text = format!("GET /a HTTP/1.1\r\nHost: A\r\n{fields}\r\n");
+        let mut slots = FieldSlots::new();
+        let head = parse_request(&mut slots, text.as_bytes(), &limits::RESPONSE_HEAD).unwrap();
+        cache().key(&head, b"/a", claims).unwrap()
+    }
+
+    #[test]
+    fn what_trusted_proxies_say_is_part_of_the_key_and_what_clients_say_is_not() {
+        let plain = key(Claims::Replace, "");
+        assert_eq!(*plain.text, *b"http://a/a");
+        let lies =
+            "X-Forwarded-Host: evil\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 6.6.6.6\r\n";
+        assert_eq!(key(Claims::Replace, lies).text, plain.text);
+        for claims in [Claims::Extend, Claims::Keep] {
+            let text = key(claims, lies).text;
+            assert_eq!(*text, *b"https://a/a\nclaim x-forwarded-host=evil");
+        }
+    }
+
+    #[test]
+    fn fields_that_are_in_no_key_are_dropped() {
+        for name in ["X-Original-URL", "x-http-method-override", "X-Host"] {
+            for claims in [Claims::Replace, Claims::Extend, Claims::Keep] {
+                assert!(is_dropped(name.as_bytes(), claims), "{name}");
+            }
+        }
+        for name in ["X-Forwarded-For", "x-forwarded-prefix", "Forwarded", "X-Real-IP"] {
+            assert!(is_dropped(name.as_bytes(), Claims::Replace), "{name}");
+            assert!(!is_dropped(name.as_bytes(), Claims::Extend), "{name}");
+        }
+        assert!(!is_dropped(b"Accept", Claims::Replace));
+    }
+
+    #[test]
+    fn a_response_that_depends_on_who_asks_serves_nobody_else() {
+        let vary = |name: &'static str| VaryNames::parse([name.as_bytes()].into_iter());
+        assert!(!PoolCache::may_vary(&vary("X-Forwarded-For, Accept")));
+        assert!(PoolCache::may_vary(&vary("Accept-Encoding, X-Forwarded-Proto")));
+    }
+}

@@ -1,0 +1,29 @@
+//! What a response answers, and what becomes of its fields on the way to the client.
+
+use skep_http::Method;
+
+use crate::request::passage::OwnTimes;
+
+/// The request that the response answers.
+pub(super) struct Asked<'b> {
+    pub(super) method: Method<'b>,
+    /// The protocols that the client may be switched to.
+    pub(super) upgrade: Option<&'b [u8]>,
+    /// Whether the client takes trailers.
+    pub(super) trailers: bool,
+    /// What becomes of the fields of its response.
+    pub(super) rules: &'b ReplyRules<'b>,
+    /// Whether the response gives the client a session with the member.
+    pub(super) begins_session: bool,
+}
+
+/// What holds for responses beside what the group says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReplyRules<'a> {
+    /// In place of those of the group.
+    pub times: OwnTimes,
+    /// Fields that are left out; names in any case.
+    pub without: &'a [String],
+    /// Further fields, each `Name: value\r\n`.
+    pub extra: &'a [u8],
+}

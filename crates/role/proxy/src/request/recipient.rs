@@ -1,0 +1,314 @@
+//! Who gets a response: a client; or a cache that sees it first and may take it, for all who wait
+//! for it. A cache may ask without any client.
+//!
+//! ```text
+//!   head --> tap? --pass--> client, with further lines
+//!             | take                  ^
+//!             v                       | gives back: longer than it takes
+//!            tap: body, end ----------'
+//! ```
+//!
+//! Invariants: a response goes to one of the two, whole; what a tap has taken, no client has seen
+//! any of.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll};
+
+use skep_engine::{Context, Exchange, ExchangeError, ReplySink, RequestBody, Summary};
+use skep_http::forward::{ForwardReply, write_response};
+use skep_http::{ResponseFraming, ResponseHead, Version};
+use skep_serve::Worker;
+
+use crate::request::asked::Asked;
+
+/// Sees the final response before the client does, and may take it. Without a client, it is all
+/// that there is.
+pub trait Tap {
+    /// The head of the final response came. Once for each request, since nothing is tried again
+    /// behind a head.
+    fn head(&mut self, head: &ResponseHead<'_, '_>) -> Tapped;
+
+    /// A piece of the body of a response that was taken.
+    fn body(&mut self, data: &[u8]) -> TapBody;
+
+    /// A response that was taken is complete, by the protocol's own end.
+    fn end(&mut self);
+
+    /// Ready when what was made of the head may go to the client.
+    fn poll_ready(&mut self, _cx: &mut TaskContext<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
+    /// Whether the request goes on although its client has left: others wait.
+    fn outlives_client(&self) -> bool;
+}
+
+/// What becomes of a response.
+#[derive(Debug)]
+pub enum Tapped {
+    /// The client gets it, with these further lines.
+    Pass(Vec<u8>),
+    /// The tap takes it.
+    Take,
+    /// Nobody wants it: the connection to the member is closed.
+    Stop,
+}
+
+/// What becomes of the rest of a response that was taken.
+#[derive(Debug)]
+pub enum TapBody {
+    /// It is taken, too.
+    Go,
+    /// Nobody wants it.
+    Stop,
+    /// The client gets all of it: the body up to here, this piece included; and further lines of its
+    /// head.
+    GiveBack { body: Vec<u8>, lines: Vec<u8> },
+}
+
+/// Both ends of a client's connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    pub client: SocketAddr,
+    pub local: SocketAddr,
+}
+
+/// See the module.
+pub(super) struct Recipient<'a, 'c> {
+    exchange: Option<&'a mut Exchange<'c>>,
+    tap: Option<&'a mut (dyn Tap + 'a)>,
+    context: Rc<Context>,
+    ends: Ends,
+    state: TapState,
+    /// Bytes that the tap has taken.
+    taken_bytes: u64,
+    /// Of a request without a client.
+    summary: Summary,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TapState {
+    /// No head came yet.
+    Waits,
+    /// The tap has the response.
+    Taken,
+    Stopped,
+    /// The client gets the response.
+    Passed,
+}
+
+impl<'a, 'c> Recipient<'a, 'c> {
+    /// A client, with or without a tap.
+    pub(super) fn of_client(
+        exchange: &'a mut Exchange<'c>,
+        tap: Option<&'a mut (dyn Tap + 'a)>,
+    ) -> Self {
+        let conn = exchange.conn();
+        let ends = Ends { client: conn.peer(), local: conn.local() };
+        Self::new(Rc::clone(exchange.context()), ends, Some(exchange), tap)
+    }
+
+    /// A tap alone; `ends` are those of the client in whose place it asks.
+    pub(super) fn of_tap(context: &Rc<Context>, ends: Ends, tap: &'a mut (dyn Tap + 'a)) -> Self {
+        Self::new(Rc::clone(context), ends, None, Some(tap))
+    }
+
+    fn new(
+        context: Rc<Context>,
+        ends: Ends,
+        exchange: Option<&'a mut Exchange<'c>>,
+        tap: Option<&'a mut (dyn Tap + 'a)>,
+    ) -> Self {
+        let (state, summary) = (TapState::Waits, Summary::default());
+        Self { exchange, tap, context, ends, state, taken_bytes: 0, summary }
+    }
+
+    pub(super) fn ends(&self) -> Ends {
+        self.ends
+    }
+
+    pub(super) fn worker(&self) -> &Rc<Worker> {
+        self.context.worker()
+    }
+
+    /// The body of the client's request.
+    pub(super) fn body(&mut self) -> Option<&mut RequestBody<'c>> {
+        self.exchange.as_mut().map(|exchange| &mut exchange.body)
+    }
+
+    /// The client, for what only one can have: tunnels.
+    pub(super) fn client(&mut self) -> Option<&mut Exchange<'c>> {
+        self.exchange.as_deref_mut()
+    }
+
+    fn reply(&mut self) -> Option<&mut ReplySink<'c>> {
+        self.exchange.as_mut().map(|exchange| &mut exchange.reply)
+    }
+
+    /// Records something for the log.
+    pub(super) fn note(&mut self, note: impl FnOnce(&mut Summary)) {
+        match &mut self.exchange {
+            Some(exchange) => note(exchange.reply.write().summary()),
+            None => note(&mut self.summary),
+        }
+    }
+
+    /// Ready when nobody waits for the response any more.
+    pub(super) fn poll_left(&self, cx: &TaskContext<'_>) -> Poll<()> {
+        let is_waited_for = || self.tap.as_ref().is_some_and(|tap| tap.outlives_client());
+        match &self.exchange {
+            Some(exchange) if self.state == TapState::Passed || !is_waited_for() => {
+                exchange.conn().poll_closed(cx)
+            }
+            _ => Poll::Pending,
+        }
+    }
+
+    /// Whether some of the response was passed on.
+    pub(super) fn is_begun(&self) -> bool {
+        let of_client = self.exchange.as_ref().is_some_and(|exchange| exchange.reply.is_begun());
+        of_client || matches!(self.state, TapState::Taken | TapState::Stopped)
+    }
+
+    /// Discards the response so far. False: somebody has seen some of it.
+    pub(super) fn take_back(&mut self) -> bool {
+        match (self.state, self.reply()) {
+            (TapState::Taken | TapState::Stopped, _) => false,
+            (_, Some(reply)) => reply.take_back(),
+            (_, None) => true,
+        }
+    }
+
+    /// Ready when the client may see of the response.
+    pub(super) fn poll_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        self.tap.as_mut().map_or(Poll::Ready(()), |tap| tap.poll_ready(cx))
+    }
+
+    /// Whether nobody wants the rest of the response.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.state == TapState::Stopped
+    }
+
+    /// Bytes that the client is still to take.
+    pub(super) fn queued_bytes(&self) -> u64 {
+        self.exchange.as_ref().map_or(0, |exchange| exchange.reply.queued_bytes())
+    }
+
+    /// A number that changes when something is passed on.
+    pub(super) fn progress(&self) -> u64 {
+        self.queued_bytes() + self.taken_bytes
+    }
+
+    pub(super) fn poll_flush(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+    ) -> Poll<Result<(), ExchangeError>> {
+        self.reply().map_or(Poll::Ready(Ok(())), |reply| reply.poll_flush(cx))
+    }
+
+    /// Shows the tap the head of the final response.
+    pub(super) fn tapped(&mut self, head: &ResponseHead<'_, '_>) -> Tapped {
+        let tapped = match &mut self.tap {
+            Some(tap) => tap.head(head),
+            None => Tapped::Pass(Vec::new()),
+        };
+        self.state = match &tapped {
+            // Without a client there is nobody to pass it to.
+            Tapped::Pass(_) if self.exchange.is_none() => TapState::Stopped,
+            Tapped::Pass(_) => TapState::Passed,
+            Tapped::Take => TapState::Taken,
+            Tapped::Stop => TapState::Stopped,
+        };
+        tapped
+    }
+
+    /// Whether the tap has the response, or nobody.
+    pub(super) fn is_taken(&self) -> bool {
+        matches!(self.state, TapState::Taken | TapState::Stopped)
+    }
+
+    /// Gives the tap a piece of the body.
+    pub(super) fn take(&mut self, data: &[u8]) -> TapBody {
+        let Some(tap) = self.tap.as_mut().filter(|_| self.state == TapState::Taken) else {
+            return TapBody::Stop;
+        };
+        self.taken_bytes += data.len() as u64;
+        let taken = tap.body(data);
+        self.state = match &taken {
+            TapBody::Go => TapState::Taken,
+            TapBody::GiveBack { .. } if self.exchange.is_some() => TapState::Passed,
+            TapBody::Stop | TapBody::GiveBack { .. } => TapState::Stopped,
+        };
+        taken
+    }
+
+    /// Tells the tap that it has all.
+    pub(super) fn taken(&mut self) {
+        if let Some(tap) = self.tap.as_mut().filter(|_| self.state == TapState::Taken) {
+            tap.end();
+        }
+    }
+
+    /// Appends bytes of the body, framed by `write`.
+    pub(super) fn pass(&mut self, write: impl FnOnce(&mut skep_engine::Reply<'_>)) {
+        if let Some(reply) = self.reply() {
+            write(&mut reply.write());
+        }
+    }
+
+    /// Appends the rebuilt head and returns how the body is framed for the client.
+    pub(super) fn pass_head(
+        &mut self,
+        head: &ResponseHead<'_, '_>,
+        asked: &Asked<'_>,
+        [name_line, session_lines, tap_lines]: [&[u8]; 3],
+    ) -> ResponseFraming {
+        const NAME_FIELD: &str = "x-skep-node";
+        let Some(reply) = self.reply() else { return ResponseFraming::None };
+        // The member may have said it itself.
+        let is_named = !name_line.is_empty() && head.fields.get(NAME_FIELD).is_some();
+        let name_line = if is_named { b"" } else { name_line };
+        let version = reply.version();
+        let date = reply.write().context().date();
+        let (trailers, rules) = (asked.trailers, asked.rules);
+        let mut framing = ResponseFraming::None;
+        reply.write().foreign_head(head.status, |out, keep_alive| {
+            let extra = [name_line, session_lines, rules.extra, tap_lines];
+            let (without, extra) = (rules.without, &extra[..]);
+            let how = ForwardReply { version, keep_alive, date: &date, trailers, without, extra };
+            framing = write_response(out, head, &how);
+        });
+        if framing == ResponseFraming::UntilClose {
+            reply.end_by_close();
+        }
+        framing
+    }
+
+    /// Passes the head of a 101 on.
+    pub(super) fn switch(&mut self, head: &ResponseHead<'_, '_>, asked: &Asked<'_>) {
+        self.pass_head(head, asked, [b""; 3]);
+        self.pass(|reply| reply.close());
+    }
+
+    /// Passes the head of an interim response on. A client of HTTP/1.0 must not get any
+    /// (RFC 9110 15.2).
+    pub(super) fn interim(&mut self, head: &ResponseHead<'_, '_>, asked: &Asked<'_>) {
+        let Some(reply) = self.reply().filter(|reply| reply.version() == Version::Http11) else {
+            return;
+        };
+        let date = reply.write().context().date();
+        let (version, without) = (Version::Http11, asked.rules.without);
+        let how = ForwardReply {
+            version,
+            keep_alive: true,
+            date: &date,
+            trailers: false,
+            without,
+            extra: &[],
+        };
+        reply.interim(|out| {
+            write_response(out, head, &how);
+        });
+    }
+}

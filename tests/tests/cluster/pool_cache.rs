@@ -1,0 +1,227 @@
+//! The shared cache in front of pools, in a cluster: one computation for all nodes.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Condvar, Mutex};
+
+use skep_tests::app::{App, AppRequest, response};
+use skep_tests::cache::CacheCluster;
+use skep_tests::{PATIENCE, RawClient, Response, Site, poll_until};
+
+const NODES: usize = 4;
+
+/// An application that tells what it got, and answers by how often it was asked for that.
+fn app(
+    answer: impl Fn(&AppRequest, usize) -> Vec<u8> + Send + Sync + 'static,
+) -> (App, Receiver<AppRequest>) {
+    let (tell, told) = sync_channel(64);
+    let counts = Mutex::new(BTreeMap::<String, usize>::new());
+    let app = App::answering(move |received| {
+        let count = {
+            let mut counts = counts.lock().unwrap();
+            let count = counts.entry(received.line().to_owned()).or_default();
+            *count += 1;
+            *count
+        };
+        // The test may be over.
+        let _ = tell.send(received.clone());
+        answer(received, count)
+    });
+    (app, told)
+}
+
+fn cluster(app: &App, cache: &str) -> CacheCluster {
+    let lines = format!(
+        "pool = \"app\"\n[site.cache]\nenabled = true\n{cache}\n[[pool]]\nname = \"app\"\n\
+         [[pool.server]]\nname = \"s1\"\naddress = \"{}\"\n",
+        app.address()
+    );
+    let cluster = CacheCluster::start_of(1, NODES, Site::new(), &lines, "");
+    cluster.wait_up();
+    cluster
+}
+
+fn node(number: usize) -> String {
+    format!("node-{number}")
+}
+
+/// A client of a node that has asked for `target`.
+fn asking(cluster: &CacheCluster, number: usize, target: &str) -> RawClient {
+    let mut client = RawClient::connect(cluster.outer(&node(number)));
+    client.ask(target);
+    client
+}
+
+/// A gate that a test opens for all.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let open = self.0.0.lock().unwrap();
+        let (_open, waited) =
+            self.0.1.wait_timeout_while(open, PATIENCE, |is_open| !*is_open).unwrap();
+        assert!(!waited.timed_out(), "the test opens it");
+    }
+}
+
+fn is_hit(reply: &Response) -> bool {
+    reply.cache_status().starts_with("skep; hit")
+}
+
+#[test]
+fn one_computation_serves_a_cluster() {
+    let gate = Gate::default();
+    let shut = gate.clone();
+    let (app, received) = app(move |_, count| {
+        shut.pass();
+        response(200, "Cache-Control: max-age=60\r\nX-App: 1\r\n", format!("answer {count}"))
+    });
+    let cluster = cluster(&app, "");
+    let mut clients = vec![asking(&cluster, 1, "/page")];
+    received.recv_timeout(PATIENCE).unwrap();
+    for _ in 0..60 {
+        clients.extend((1..=NODES).map(|number| asking(&cluster, number, "/page")));
+    }
+    gate.open();
+    for client in &mut clients {
+        let reply = client.response();
+        assert_eq!((reply.status, reply.text().as_str()), (200, "answer 1"));
+        reply.assert_header("x-app", "1");
+    }
+    for number in 1..=NODES {
+        assert!(is_hit(&cluster.get(&node(number), "/page")));
+    }
+    assert!(received.try_recv().is_err(), "it was asked once");
+}
+
+#[test]
+fn what_one_node_stored_the_others_get_from_it_each_variant_once() {
+    let (app, received) = app(|request, count| {
+        let language = request.field("accept-language").unwrap_or("none");
+        let fields = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n";
+        response(200, fields, format!("{language} {count}"))
+    });
+    let cluster = cluster(&app, "");
+    let ask = |number: usize, language: &str| {
+        let mut client = RawClient::connect(cluster.outer(&node(number)));
+        client.request("GET", "/page", &[("Accept-Language", language)])
+    };
+    assert_eq!(ask(1, "de").text(), "de 1");
+    received.recv_timeout(PATIENCE).unwrap();
+    let from_peer = ask(2, "de");
+    assert_eq!(from_peer.text(), "de 1");
+    assert!(from_peer.cache_status().ends_with("; detail=peer"), "{}", from_peer.head_text());
+    // Node 3 learns what the response depends on, and asks for its own variant.
+    assert_eq!(ask(3, "en").text(), "en 2");
+    received.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(ask(4, "en").text(), "en 2");
+    assert_eq!(ask(1, "en").text(), "en 2");
+    for (number, language, text) in [(2, "de", "de 1"), (3, "en", "en 2"), (4, "en", "en 2")] {
+        let reply = ask(number, language);
+        assert!(is_hit(&reply) && reply.text() == text, "{}", reply.head_text());
+    }
+    assert!(received.try_recv().is_err(), "each was asked for once");
+}
+
+#[test]
+fn each_variant_is_found_by_its_own_name() {
+    let (app, received) = app(|request, count| {
+        let language = request.field("accept-language").unwrap_or("none");
+        let fields = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n";
+        response(200, fields, format!("{language} {count}"))
+    });
+    let cluster = cluster(&app, "");
+    let ask = |number: usize, language: &str| {
+        let mut client = RawClient::connect(cluster.outer(&node(number)));
+        client.request("GET", "/page", &[("Accept-Language", language)]).text()
+    };
+    assert_eq!([ask(1, "de"), ask(1, "en")], ["de 1", "en 2"]);
+    // The page, two variants, and their bytes.
+    poll_until(PATIENCE, "the coordinator knows of all", || {
+        cluster.coordinator("dispatcher-1")["segments"].as_u64() >= Some(5)
+    });
+    // It hears of the latest, and with that of what the page depends on.
+    assert_eq!([ask(2, "fr"), ask(2, "de"), ask(2, "en")], ["fr 3", "de 1", "en 2"]);
+    assert_eq!(received.try_iter().count(), 3);
+}
+
+#[test]
+fn who_waits_on_other_nodes_for_what_is_private_is_released_at_once() {
+    let gate = Gate::default();
+    let shut = gate.clone();
+    // All but the first are answered only when all are here.
+    let here = Arc::new((Mutex::new(0), Condvar::new()));
+    let (app, received) = app(move |_, count| {
+        if count == 1 {
+            shut.pass();
+        } else {
+            let mut came = here.0.lock().unwrap();
+            *came += 1;
+            here.1.notify_all();
+            let (_came, waited) =
+                here.1.wait_timeout_while(came, PATIENCE, |came| *came < NODES - 1).unwrap();
+            assert!(!waited.timed_out(), "one of them waits for another");
+        }
+        response(200, "Cache-Control: private\r\n", format!("answer {count}"))
+    });
+    let cluster = cluster(&app, "");
+    let mut leader = asking(&cluster, 1, "/page");
+    received.recv_timeout(PATIENCE).unwrap();
+    let others: Vec<_> = (2..=NODES).map(|number| asking(&cluster, number, "/page")).collect();
+    gate.open();
+    assert_eq!(leader.response().text(), "answer 1");
+    let mut texts: Vec<_> = others.into_iter().map(|mut it| it.response().text()).collect();
+    texts.sort();
+    assert_eq!(texts, ["answer 2", "answer 3", "answer 4"]);
+}
+
+#[test]
+fn purges_by_url_and_by_tag_reach_what_pools_sent() {
+    let (app, _received) = app(|_, count| {
+        let fields = "Cache-Control: max-age=60\r\nCache-Tag: shop\r\n";
+        response(200, fields, format!("answer {count}"))
+    });
+    let cluster = cluster(&app, "");
+    for (round, what) in [(1, "/page"), (2, "tag:shop"), (3, "/*")] {
+        for number in 1..=NODES {
+            let reply = cluster.get(&node(number), "/page");
+            assert_eq!(reply.text(), format!("answer {round}"), "{what}: {}", reply.head_text());
+        }
+        assert_eq!(cluster.purge("dispatcher-1", &[what])["complete"], true, "{what}");
+    }
+}
+
+#[test]
+fn a_change_at_one_node_is_seen_at_all_when_its_client_has_the_answer() {
+    let (app, _received) = app(|request, count| {
+        let fields = "Cache-Control: max-age=60\r\n";
+        match request.line().starts_with("POST") {
+            true => response(204, "", ""),
+            false => response(200, fields, format!("answer {count}")),
+        }
+    });
+    let cluster = cluster(&app, "");
+    for round in 1..=6 {
+        for number in 1..=NODES {
+            let reply = cluster.get(&node(number), "/page");
+            assert_eq!(reply.text(), format!("answer {round}"), "{}", reply.head_text());
+        }
+        let changing = node(round % NODES + 1);
+        let mut client = RawClient::connect(cluster.outer(&changing));
+        client.request("POST", "/page", &[]).assert_status(204);
+        // The others hear of it as soon as that one: at the same time, or nearly so.
+        let at_once = cluster.get(&changing, "/page");
+        assert_eq!(at_once.text(), format!("answer {}", round + 1));
+        for number in 1..=NODES {
+            poll_until(PATIENCE, "the change", || {
+                cluster.get(&node(number), "/page").text() == format!("answer {}", round + 1)
+            });
+        }
+    }
+}
