@@ -38,8 +38,12 @@ const BUSY: [&str; 5] = ["cluster", "http", "sim", "bpf", "datapath"];
 const LANES: usize = 2;
 
 /// Tests at a time in one executable: they wait for sockets and timers more than they compute.
-/// `direct` has turns of its own for its test beds.
-const THREADS: &str = "12";
+const THREADS: &str = "6";
+/// The same for those of [`PATIENT`].
+const THREADS_PATIENT: &str = "12";
+
+/// Test targets whose tests wait so much that twice as many take half the time.
+const PATIENT: [&str; 1] = ["http"];
 
 /// So many of the slowest are listed at the end.
 const LISTED_MAX: usize = 12;
@@ -139,6 +143,14 @@ impl Executable {
         let waiting = WAITING.iter().position(is_it).map(|at| (0, at));
         let busy = || BUSY.iter().position(is_it).map(|at| (2, at));
         waiting.or_else(busy).unwrap_or((1, 0))
+    }
+
+    /// Tests of it at a time.
+    fn threads(&self) -> &'static str {
+        match self.is_test_target && PATIENT.contains(&&*self.target) {
+            true => THREADS_PATIENT,
+            false => THREADS,
+        }
     }
 
     fn name(&self) -> String {
@@ -245,7 +257,7 @@ fn run_one(root: &Path, one: &Executable) -> Result<TestOutcome> {
         .arg(&one.file)
         .current_dir(&one.folder)
         .env("CARGO_MANIFEST_DIR", &one.folder)
-        .env("RUST_TEST_THREADS", std::env::var_os("RUST_TEST_THREADS").unwrap_or(THREADS.into()))
+        .env("RUST_TEST_THREADS", one.threads())
         .stdout(said.try_clone().context("a file's second handle")?)
         .stderr(said.try_clone().context("a file's second handle")?)
         .status()
