@@ -22,6 +22,7 @@ mod in_flight;
 mod outbound;
 mod passage;
 mod recipient;
+mod times;
 mod upload;
 
 use std::borrow::Cow;
@@ -57,9 +58,9 @@ use gateway::GatewayLeg;
 use http_leg::HttpLeg;
 use in_flight::InFlight;
 use outbound::Outbound;
-pub use passage::OwnTimes;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
+pub use times::OwnTimes;
 use upload::Upload;
 
 impl WorkerGroup {

@@ -2,7 +2,7 @@
 
 use skep_http::Method;
 
-use crate::request::passage::OwnTimes;
+use crate::request::times::OwnTimes;
 
 /// The request that the response answers.
 pub(super) struct Asked<'b> {

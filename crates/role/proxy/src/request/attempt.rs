@@ -11,8 +11,8 @@ use crate::members::cause::Cause;
 use crate::request::asked::Asked;
 use crate::request::fault::{AttemptFault, left};
 use crate::request::in_flight::InFlight;
-use crate::request::passage::Silence;
 use crate::request::recipient::Recipient;
+use crate::request::times::Silence;
 
 /// A request and its response as a protocol has them: from the client's body to bytes for the member,
 /// and from the member's bytes to the client's reply.

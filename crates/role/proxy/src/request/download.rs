@@ -12,8 +12,9 @@ use skep_http::{BodyDecoder, FieldSlots, HeadScanner, ResponseHead, parse_respon
 use crate::members::cause::Cause;
 use crate::request::asked::Asked;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::{Passage, Silence};
+use crate::request::passage::Passage;
 use crate::request::recipient::Recipient;
+use crate::request::times::Silence;
 
 /// A response being passed to the client.
 pub(super) struct Download {

@@ -11,8 +11,8 @@ use crate::request::asked::Asked;
 use crate::request::attempt::Leg;
 use crate::request::download::Download;
 use crate::request::in_flight::InFlight;
-use crate::request::passage::Silence;
 use crate::request::recipient::Recipient;
+use crate::request::times::Silence;
 use crate::request::upload::Upload;
 
 /// The two directions know nothing of each other.
