@@ -36,11 +36,12 @@ ALL ?=
 FUZZ_RUNS := 4000000
 
 test: static ## Every check that a change must pass
-	@xtask/need.sh $(TOOLS) chrt:util-linux clang llvm-strip:llvm
+	@xtask/need.sh $(TOOLS) clang llvm-strip:llvm
 	$(XTASK) bpf --check
 	cargo build --workspace --all-targets
+	$(TARGET)/debug/skep-fuzz all --runs $(FUZZ_RUNS)
 	$(TARGET)/debug/skep-differential --seconds 12
-	$(TARGET)/debug/xtask test $(if $(ALL),--all) --beside "$(TARGET)/debug/skep-fuzz all --runs $(FUZZ_RUNS)"
+	$(TARGET)/debug/xtask test $(if $(ALL),--all)
 
 check: ## The checks that need neither root nor long: while working
 	@xtask/need.sh cc cargo

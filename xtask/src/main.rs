@@ -27,7 +27,7 @@ cargo xtask COMMAND
   gen    write the files that are generated from code
   deny   licences, duplicate versions and sources of dependencies
   bpf    compile the packet programs; with --check, compare with what is committed
-  test   the tests of the workspace that a change concerns; --all, --beside COMMAND
+  test   the tests of the workspace that a change concerns; with --all, all of them
   help   this text
 ";
 

@@ -1,13 +1,7 @@
 //! `cargo xtask test`: all tests of the workspace, with the seconds that each executable takes.
 //!
 //! `cargo test` runs one executable after the other. Much of their time goes in waiting for timers
-//! and peers, so two run at a time, and what only computes has the time that they leave:
-//!
-//! ```text
-//!   lane 1   direct ------------------> units --> cluster -->
-//!   lane 2   adversary --> store --> .. units --> http ----->
-//!   beside   skep-fuzz, whenever a processor has nothing else to do
-//! ```
+//! and peers, so two run at a time.
 //!
 //! One that passed, and of whose inputs none has changed, does not run again (`passed`).
 
@@ -17,7 +11,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -39,91 +33,32 @@ const LANES: usize = 2;
 
 /// Tests at a time in one executable: they wait for sockets and timers more than they compute.
 const THREADS: &str = "6";
-/// The same for those of [`PATIENT`].
-const THREADS_PATIENT: &str = "12";
-
-/// Test targets whose tests wait so much that twice as many take half the time.
-const PATIENT: [&str; 1] = ["http"];
 
 /// So many of the slowest are listed at the end.
 const LISTED_MAX: usize = 12;
 
 const HELP: &str = "\
-cargo xtask test [--all] [--beside COMMAND]
+cargo xtask test [--all]
 
-  --all              also what passed before, and of whose inputs none has changed
-  --beside COMMAND   runs it with the time that tests leave; it has to succeed, too";
+  --all   also what passed before, and of whose inputs none has changed";
 
 /// Builds and runs all tests of the workspace.
 ///
 /// # Errors
 /// Names the executables in which a test failed; all have run then.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<()> {
-    let options = Options::parse(args)?;
+    let runs_all = match args {
+        [] => false,
+        [arg] if arg == "--all" => true,
+        _ => bail!("test: expected --all or nothing, found {}\n{HELP}", args.join(" ")),
+    };
     let all = build(root)?;
     let programs = programs_of(&all)?;
     let inputs = Inputs::read(root, &programs)?;
-    let is_known = |it: &Executable| !options.all && inputs.passed_before(it);
+    let is_known = |it: &Executable| !runs_all && inputs.passed_before(it);
     let (known, mut todo): (Vec<_>, Vec<_>) = all.into_iter().partition(is_known);
     todo.sort_by_key(Executable::turn);
-    let log = programs.join("beside.log");
-    let beside = options.beside.map(|it| Beside::start(root, it, &log)).transpose()?;
-    let mut outcomes = in_lanes(root, todo, &inputs)?;
-    outcomes.extend(beside.map(Beside::wait).transpose()?);
-    summarise(outcomes, &known)
-}
-
-/// What the command line says.
-#[derive(Debug, Default)]
-struct Options<'a> {
-    all: bool,
-    beside: Option<&'a str>,
-}
-
-impl<'a> Options<'a> {
-    fn parse(args: &'a [String]) -> Result<Self> {
-        let (mut options, mut args) = (Self::default(), args.iter());
-        while let Some(arg) = args.next() {
-            match arg.as_str() {
-                "--all" => options.all = true,
-                "--beside" => options.beside = Some(args.next().context(HELP)?),
-                other => bail!("test: expected --all or --beside, found {other}\n{HELP}"),
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// A command that computes while tests run, and has only the time that they leave.
-#[derive(Debug)]
-struct Beside<'a> {
-    command: &'a str,
-    child: Child,
-    log: File,
-    begun: Instant,
-}
-
-impl<'a> Beside<'a> {
-    fn start(root: &Path, command: &'a str, log: &Path) -> Result<Self> {
-        println!("     Beside: {command} (log in {})", log.display());
-        let log = new_file(log)?;
-        let child = Command::new("chrt")
-            .args(["--idle", "0", "sh", "-c", command])
-            .current_dir(root)
-            .stdout(log.try_clone().context("a file's second handle")?)
-            .stderr(log.try_clone().context("a file's second handle")?)
-            .spawn()
-            .context("chrt")?;
-        Ok(Self { command, child, log, begun: Instant::now() })
-    }
-
-    fn wait(mut self) -> Result<TestOutcome> {
-        let name = self.command.to_owned();
-        let status = self.child.wait().with_context(|| name.clone())?;
-        let seconds = self.begun.elapsed().as_secs_f64();
-        println!("\n     {name} took {seconds:.1} s\n{}", text_of(&mut self.log)?);
-        Ok(TestOutcome { name, seconds, status, counts: Counts::default() })
-    }
+    summarise(in_lanes(root, todo, &inputs)?, &known)
 }
 
 /// A test target that has been built.
@@ -143,14 +78,6 @@ impl Executable {
         let waiting = WAITING.iter().position(is_it).map(|at| (0, at));
         let busy = || BUSY.iter().position(is_it).map(|at| (2, at));
         waiting.or_else(busy).unwrap_or((1, 0))
-    }
-
-    /// Tests of it at a time.
-    fn threads(&self) -> &'static str {
-        match self.is_test_target && PATIENT.contains(&&*self.target) {
-            true => THREADS_PATIENT,
-            false => THREADS,
-        }
     }
 
     fn name(&self) -> String {
@@ -257,7 +184,7 @@ fn run_one(root: &Path, one: &Executable) -> Result<TestOutcome> {
         .arg(&one.file)
         .current_dir(&one.folder)
         .env("CARGO_MANIFEST_DIR", &one.folder)
-        .env("RUST_TEST_THREADS", one.threads())
+        .env("RUST_TEST_THREADS", THREADS)
         .stdout(said.try_clone().context("a file's second handle")?)
         .stderr(said.try_clone().context("a file's second handle")?)
         .status()

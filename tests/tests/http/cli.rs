@@ -159,11 +159,14 @@ fn an_access_log_that_cannot_be_opened_is_named() {
 fn a_good_config_is_said_to_be_good() {
     let folder = Site::new().with(
         "skep.toml",
-        "[[node]]\nname = \"n1\"\naddress = \"127.0.0.1:8081\"\n[[site]]\nroot = \"/srv\"\n",
+        "[[node]]\nname = \"n1\"\naddress = \"127.0.0.1:8081\"\n[[site]]\npool = \"app\"\n\
+         [[pool]]\nname = \"app\"\n",
     );
     let path = folder.path("skep.toml");
     let finished = run_to_end(&["config", "check", path.to_str().unwrap()]);
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    let expected = format!("{}: ok (0 services, 1 node, 1 site, 1 pool)\n", path.display());
+    assert_eq!(finished.stdout, expected);
 }
 
 #[test]

@@ -7,14 +7,19 @@ use skep_config::Config;
 
 use crate::arguments::ConfigCommand;
 use crate::config_file::load;
+use crate::show::plural;
 
 pub(crate) fn config(command: ConfigCommand) -> anyhow::Result<()> {
     let text = match command {
         ConfigCommand::Check { file } => {
             let config = load(&file)?;
-            let (sites, nodes) = (config.sites.len(), config.nodes.len());
-            let services = config.services.len();
-            format!("{}: ok ({services} services, {nodes} nodes, {sites} sites)\n", file.display())
+            let counts = [
+                plural(config.services.len() as u64, "service"),
+                plural(config.nodes.len() as u64, "node"),
+                plural(config.sites.len() as u64, "site"),
+                plural(config.pools.len() as u64, "pool"),
+            ];
+            format!("{}: ok ({})\n", file.display(), counts.join(", "))
         }
         ConfigCommand::Show { file: Some(file) } => load(&file)?.to_toml_full(),
         ConfigCommand::Show { file: None } => Config::default().to_toml_full(),
