@@ -1,6 +1,6 @@
 //! One TCP connection, or one over a Unix socket to a server: reads, writes, and the deadline that bounds both.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -46,8 +46,6 @@ pub enum ConnError {
 pub struct Conn {
     stream: Stream,
     peer: SocketAddr,
-    /// Once it was asked for: requests of one connection ask for it again and again.
-    local: OnceCell<SocketAddr>,
     timer: Rc<Timer>,
     timer_key: usize,
     progress: RefCell<Progress>,
@@ -103,7 +101,6 @@ impl Conn {
         Self {
             stream,
             peer,
-            local: OnceCell::new(),
             timer,
             timer_key,
             progress,
@@ -122,9 +119,7 @@ impl Conn {
     /// The own address; the unspecified one behind a Unix socket, or if the connection is gone.
     pub fn local(&self) -> SocketAddr {
         match &self.stream {
-            Stream::Tcp(stream) => {
-                *self.local.get_or_init(|| stream.local_addr().unwrap_or(NO_ADDRESS))
-            }
+            Stream::Tcp(stream) => stream.local_addr().unwrap_or(NO_ADDRESS),
             Stream::Unix(..) => NO_ADDRESS,
         }
     }
