@@ -273,6 +273,13 @@ fn requests_with_other_fields_get_responses_of_their_own() {
     assert_hit(&ask(&mut client, "EN"), "en 2");
     assert_hit(&client.get("/"), "none 3");
     received.assert_none();
+    // A field that does not reach the application makes no response of its value.
+    let lies = [("Accept-Language", "fr"), ("Connection", "accept-language, keep-alive")];
+    let lie = client.request("GET", "/", &lies);
+    assert_eq!((lie.text(), lie.cache_status()), ("none 4".into(), "skep; fwd=bypass"));
+    received.next();
+    assert_eq!(ask(&mut client, "fr").text(), "fr 5");
+    received.next();
 }
 
 #[test]

@@ -50,7 +50,7 @@ table! {
         /// forwarded, too.
         query_sorted: bool = false => Kind::Switch, live;
         /// Cookies for each value of which responses are stored apart.
-        key_cookies: Vec<String> = Vec::new() => Kind::Texts(Form::NamePattern), live;
+        key_cookies: Vec<String> = Vec::new() => Kind::Texts(Form::Name), live;
         /// Request fields for each value of which responses are stored apart, also if Vary does not
         /// name them.
         key_fields: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;

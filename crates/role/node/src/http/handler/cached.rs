@@ -106,6 +106,15 @@ impl<'a> Outgoing<'a> {
     }
 }
 
+/// Whether Connection has an option that may be the name of a field.
+fn names_fields(request: &RequestHead<'_, '_>) -> bool {
+    const OTHERS: [&[u8]; 4] = [b"keep-alive", b"close", b"upgrade", b"te"];
+    let options = request.fields.all("connection").flat_map(|value| value.split(|it| *it == b','));
+    options
+        .map(<[u8]>::trim_ascii)
+        .any(|it| !it.is_empty() && !OTHERS.iter().any(|other| other.eq_ignore_ascii_case(it)))
+}
+
 impl SlowRequest<'_> {
     /// What of a request makes it one for the cache; `Err`: it goes past it, and why.
     pub(super) fn cacheable<'a>(
@@ -121,6 +130,10 @@ impl SlowRequest<'_> {
         }
         // A body of a GET, an upgrade, a stream of events.
         if !meta.is_for_cache() {
+            return Ok(Err(ForwardReason::Bypass));
+        }
+        // What Connection names does not reach the server, but would count in the key and for Vary.
+        if names_fields(request) {
             return Ok(Err(ForwardReason::Bypass));
         }
         let public = cache.target(path.target(), request.query);
