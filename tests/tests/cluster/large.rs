@@ -3,7 +3,7 @@
 //! and speeds.)
 
 use skep_lab::load::{PartReaders, Pattern, Target};
-use skep_tests::Site;
+use skep_tests::{PATIENCE, Site, poll_until};
 use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::direct::figure;
 use skep_tests::origin::Origin;
@@ -52,6 +52,24 @@ fn one_who_reads_all_of_it_leaves_it_in_the_nodes_memories() {
         assert!(remote_fills > 0, "{what}: one node's memory has room for half of it");
         assert_no_more(&cluster, read, what);
     }
+}
+
+#[test]
+fn what_a_node_evicts_last_is_passed_on_without_a_further_fill() {
+    let names: Vec<_> = (0..12).map(|number| format!("part-{number}")).collect();
+    let site = names.iter().fold(Site::new(), |site, name| site.with(name, vec![7; SEGMENT]));
+    let cluster = CacheCluster::start(1, 3, site, "size_bytes_max = \"32MiB\"");
+    let taken = || cluster.metric("node-1", "skep_cluster_cache_offers_total{outcome=\"taken\"}");
+    let mut reads = names.iter().cycle();
+    // It offers nothing before it has heard that others have room.
+    poll_until(PATIENCE, "evicted segments are passed on", || {
+        reads.by_ref().take(names.len()).for_each(|name| {
+            cluster.get("node-1", &format!("/{name}")).assert_status(200);
+        });
+        taken() > 0
+    });
+    let pinned = || cluster.metric("node-1", "skep_cache_pinned_bytes");
+    poll_until(PATIENCE, "nothing waits to be passed on", || pinned() == 0);
 }
 
 #[test]

@@ -198,12 +198,14 @@ impl Node {
         registry: &Arc<Registry>,
     ) -> Option<Rc<PeerService<PeerServer>>> {
         let cluster = self.cluster.get()?;
+        let peer_client = PeerClient::new(cluster, context.worker(), context.counters());
+        peer_client.spawn_offering(&self.store);
         let server = PeerServer {
             cluster: Arc::clone(cluster),
             store: Arc::clone(&self.store),
             catalog: Arc::clone(&self.catalog),
             announced: Arc::clone(&self.announced),
-            peer_client: PeerClient::new(cluster, context.worker(), context.counters()),
+            peer_client,
             handler: Rc::clone(handler),
             counters: Arc::clone(context.counters()),
             registry: Arc::clone(registry),

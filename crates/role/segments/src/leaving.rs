@@ -10,6 +10,7 @@ use std::sync::Arc;
 use skep_directory::keep::offer;
 use skep_wire::cache::SegmentName;
 use skep_wire::cache::link::MemberId;
+use tokio::sync::Notify;
 
 use crate::limits::LEAVING_BYTES_MAX;
 use crate::segment::Segment;
@@ -25,6 +26,7 @@ pub(crate) struct Leaving {
     is_wanted: bool,
     /// An offering task is running.
     is_offering: bool,
+    added: Arc<Notify>,
 }
 
 /// A segment to be offered.
@@ -59,7 +61,13 @@ impl Leaving {
         self.by_name.insert(name, Arc::clone(segment));
         self.waiting.push_back((name, chances));
         self.bytes += bytes;
+        self.added.notify_one();
         true
+    }
+
+    /// Is notified of each segment that is added.
+    pub(crate) fn added(&self) -> &Arc<Notify> {
+        &self.added
     }
 
     /// One that is here.

@@ -26,6 +26,7 @@ use skep_directory::Changes;
 use skep_directory::keep::Room;
 use skep_wire::cache::{Held, ReplicaStatus, SegmentName, ToCoordinator};
 use skep_wire::limits::TAIL_MAX;
+use tokio::sync::Notify;
 
 use crate::account::HeadAccount;
 use crate::arena::{Arena, Ledger};
@@ -94,6 +95,7 @@ pub struct SegmentStore {
     fitted_bytes: AtomicU64,
     stale: AtomicU64,
     cleaner: OnceLock<Cleaner>,
+    leaving_added: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -123,13 +125,15 @@ impl SegmentStore {
             .then(|| Arena::new(&ledger, usize::try_from(files_max).unwrap_or(usize::MAX)));
         let slack_bytes = if arena.is_some() { capacity_bytes / REGIONS_SLACK } else { 0 };
         let index = S3Fifo::new(capacity_bytes - slack_bytes).with_entries_max(entries_max);
+        let leaving = Leaving::default();
+        let leaving_added = Arc::clone(leaving.added());
         let inner = Inner {
             index,
             arena,
             filling: HashMap::new(),
             evicted: 0,
             scratch: Vec::new(),
-            leaving: Leaving::default(),
+            leaving,
             tail_of: (0, 0),
             changes: is_shared.then(Changes::default),
         };
@@ -141,6 +145,7 @@ impl SegmentStore {
             fitted_bytes: AtomicU64::new(0),
             stale: AtomicU64::new(0),
             cleaner: OnceLock::new(),
+            leaving_added,
         })
     }
 
@@ -380,6 +385,11 @@ impl SegmentStore {
             free_bytes: inner.index.capacity_bytes().saturating_sub(inner.index.bytes()),
             redundant_bytes: inner.index.dispensable_bytes(),
         }
+    }
+
+    /// Waits until a segment was evicted that may be offered to other nodes. Each wakes one caller.
+    pub async fn evicted_to_offer(&self) {
+        self.leaving_added.notified().await;
     }
 
     /// Whether [`SegmentStore::next_leaving`] has something; true for one caller only,

@@ -112,14 +112,12 @@ impl PeerClient {
     /// Begins to fill a segment from this node's own disk and from nowhere else,
     /// for a node that has the lease and waits for this.
     pub(crate) fn fill_from_disk(&self, filler: Filler, file: impl SegmentOrigin) {
-        self.offer_if_wanted(filler.store());
         tokio::task::spawn_local(async move { read_all(&file, filler).await });
     }
 
     /// Begins a remote fill: fills a segment from its origin for a node that has the
     /// lease, but no room, and waits for this.
     pub(crate) fn fill_from_origin(&self, filler: Filler, origin: impl SegmentOrigin) {
-        self.offer_if_wanted(filler.store());
         let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(&self.counters));
         tokio::task::spawn_local(async move {
             match read_counted(&origin, filler.segment(), &counters).await {
@@ -138,7 +136,6 @@ impl PeerClient {
         is_for_peer: bool,
     ) -> oneshot::Receiver<()> {
         let (known, receiver) = oneshot::channel();
-        self.offer_if_wanted(filler.store());
         let running = Running {
             cluster: Arc::clone(&self.cluster),
             pool: Rc::clone(&self.pool),

@@ -17,17 +17,23 @@ use crate::limits::OFFER_PAUSE_MS;
 use crate::model::peer::PeerNode;
 
 impl PeerClient {
-    /// Begins to offer evicted segments, unless an offering task already runs.
-    pub(super) fn offer_if_wanted(&self, store: &Arc<SegmentStore>) {
-        if store.wants_offering() {
-            let offering = Offering {
-                cluster: Arc::clone(&self.cluster),
-                pool: Rc::clone(&self.pool),
-                counters: Arc::clone(&self.counters),
-                store: Arc::clone(store),
-            };
-            tokio::task::spawn_local(offering.run());
-        }
+    /// Spawns a task that offers evicted segments of `store`, whatever evicts them, until the
+    /// worker ends. Of the workers' tasks one at a time does.
+    pub(crate) fn spawn_offering(&self, store: &Arc<SegmentStore>) {
+        let offering = Offering {
+            cluster: Arc::clone(&self.cluster),
+            pool: Rc::clone(&self.pool),
+            counters: Arc::clone(&self.counters),
+            store: Arc::clone(store),
+        };
+        tokio::task::spawn_local(async move {
+            loop {
+                offering.store.evicted_to_offer().await;
+                if offering.store.wants_offering() {
+                    offering.offer_all().await;
+                }
+            }
+        });
     }
 
     /// Gets a segment that `peer` has offered; returns whether all of it arrived.
@@ -55,7 +61,7 @@ struct Offering {
 }
 
 impl Offering {
-    async fn run(self) {
+    async fn offer_all(&self) {
         while let Some(offered) = self.store.next_leaving() {
             let is_taken = self.pass_on(&offered).await;
             self.store.left(&offered.name);
