@@ -3,11 +3,11 @@
 //! and speeds.)
 
 use skep_lab::load::{PartReaders, Pattern, Target};
-use skep_tests::{PATIENCE, Site, poll_until};
 use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::direct::figure;
 use skep_tests::origin::Origin;
 use skep_tests::sought::{ORIGIN_BYTES, REMOTE_FILLS};
+use skep_tests::{PATIENCE, Site, poll_until};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 const PATTERN: Pattern = Pattern { seed: 7 };

@@ -70,6 +70,18 @@ impl Gate {
     }
 }
 
+/// A page in the language of the request.
+fn in_language(request: &AppRequest, count: usize) -> Vec<u8> {
+    let language = request.field("accept-language").unwrap_or("none");
+    let fields = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n";
+    response(200, fields, format!("{language} {count}"))
+}
+
+fn ask_in(cluster: &CacheCluster, number: usize, language: &str) -> Response {
+    let mut client = RawClient::connect(cluster.outer(&node(number)));
+    client.request("GET", "/page", &[("Accept-Language", language)])
+}
+
 fn is_hit(reply: &Response) -> bool {
     reply.cache_status().starts_with("skep; hit")
 }
@@ -102,16 +114,9 @@ fn one_computation_serves_a_cluster() {
 
 #[test]
 fn what_one_node_stored_the_others_get_from_it_each_variant_once() {
-    let (app, received) = app(|request, count| {
-        let language = request.field("accept-language").unwrap_or("none");
-        let fields = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n";
-        response(200, fields, format!("{language} {count}"))
-    });
+    let (app, received) = app(in_language);
     let cluster = cluster(&app, "");
-    let ask = |number: usize, language: &str| {
-        let mut client = RawClient::connect(cluster.outer(&node(number)));
-        client.request("GET", "/page", &[("Accept-Language", language)])
-    };
+    let ask = |number: usize, language: &str| ask_in(&cluster, number, language);
     assert_eq!(ask(1, "de").text(), "de 1");
     received.recv_timeout(PATIENCE).unwrap();
     let from_peer = ask(2, "de");
@@ -131,16 +136,9 @@ fn what_one_node_stored_the_others_get_from_it_each_variant_once() {
 
 #[test]
 fn each_variant_is_found_by_its_own_name() {
-    let (app, received) = app(|request, count| {
-        let language = request.field("accept-language").unwrap_or("none");
-        let fields = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n";
-        response(200, fields, format!("{language} {count}"))
-    });
+    let (app, received) = app(in_language);
     let cluster = cluster(&app, "");
-    let ask = |number: usize, language: &str| {
-        let mut client = RawClient::connect(cluster.outer(&node(number)));
-        client.request("GET", "/page", &[("Accept-Language", language)]).text()
-    };
+    let ask = |number: usize, language: &str| ask_in(&cluster, number, language).text();
     assert_eq!([ask(1, "de"), ask(1, "en")], ["de 1", "en 2"]);
     // The page, two variants, and their bytes.
     poll_until(PATIENCE, "the coordinator knows of all", || {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use skep_tests::app::{App, AppRequest, response};
@@ -373,6 +374,29 @@ fn what_may_be_used_if_the_application_fails_is() {
     let again = client.get("/");
     assert_hit(&again, "answer 1");
     received.assert_none();
+}
+
+#[test]
+fn a_new_response_that_breaks_off_leaves_the_stale_one() {
+    let asked = AtomicUsize::new(0);
+    let app = App::start(move |conn| {
+        if conn.request().is_some() {
+            let is_first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+            let fields = "Cache-Control: max-age=10, stale-if-error=1000\r\nAge: 100\r\n";
+            let body = if is_first { "answer" } else { "ans" };
+            conn.send(format!("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n{fields}\r\n{body}"));
+        }
+    });
+    let skep = node(&app, "");
+    for round in 0..4 {
+        let reply = skep.connect().get("/");
+        assert_eq!(
+            (reply.status, reply.text().as_str()),
+            (200, "answer"),
+            "{round} {}",
+            reply.head_text()
+        );
+    }
 }
 
 #[test]

@@ -4,10 +4,11 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex};
 
 use skep_tests::app::{App, response};
-use skep_tests::{PATIENCE, RawClient, Skep};
+use skep_tests::{FreePort, PATIENCE, RawClient, Skep, poll_until};
 
 use super::pool_cache::{app, assert_hit, node};
-use super::pools::Gate;
+use super::pools::{Gate, pool_lines};
+use super::slow::value;
 
 /// Clients that have asked for `/` just now.
 fn asking(skep: &Skep, clients: usize) -> Vec<RawClient> {
@@ -28,10 +29,15 @@ fn one_computation_serves_all_who_wait_also_if_its_client_leaves() {
             shut.pass();
             response(200, "Cache-Control: max-age=60\r\n", format!("answer {count}"))
         });
-        let skep = node(&app, "");
+        // One thread reads a request and lets it wait before it sees that a client left.
+        let metrics = FreePort::claim();
+        let listen = format!("[metrics]\nlisten = \"{}\"", metrics.address());
+        let skep = node(&app, &format!("[machine]\nthreads = 1\n{listen}"));
         let mut leader = asking(&skep, 1);
         received.next();
         let others = asking(&skep, 8);
+        let in_flight = || value(&metrics, "skep_requests_in_flight");
+        poll_until(PATIENCE, "all have asked", || in_flight() == 9.0);
         if leaves {
             leader.clear();
         }
@@ -41,6 +47,29 @@ fn one_computation_serves_all_who_wait_also_if_its_client_leaves() {
         }
         received.assert_none();
     }
+}
+
+#[test]
+fn a_client_that_leaves_alone_frees_its_place_at_the_server() {
+    let (closed, closes) = sync_channel(1);
+    let app = App::start(move |conn| {
+        if let Some(request) = conn.request() {
+            match request.line().contains("/silent") {
+                true => conn.wait_for_end(),
+                false => _ = conn.send(response(200, "Cache-Control: max-age=60\r\n", "page")),
+            }
+            // The test may be over.
+            let _ = closed.try_send(());
+        }
+    });
+    let pool = pool_lines("queue_timeout_ms = \"1m\"", &[(app.address(), "connections_max = 1")]);
+    let skep = Skep::node_of(&format!("pool = \"app\"\n[site.cache]\nenabled = true\n{pool}"));
+    let mut leaver = skep.connect();
+    leaver.ask("/silent");
+    poll_until(PATIENCE, "it is asked", || app.connections() == 1);
+    drop(leaver);
+    closes.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(skep.connect().get("/other").text(), "page");
 }
 
 /// Requests that have come.
@@ -215,6 +244,25 @@ fn an_unsafe_request_makes_its_url_and_what_it_names_stale() {
     assert_eq!(all(&mut client), ["answer 2", "answer 2", "answer 2", "answer 2", "answer 1"]);
     (0..12).for_each(|_| _ = received.next());
     received.assert_none();
+}
+
+#[test]
+fn an_unsafe_request_to_one_route_makes_what_others_stored_stale() {
+    let (app, _received) =
+        app(|_, count| response(200, "Cache-Control: max-age=60\r\n", format!("answer {count}")));
+    let pool = pool_lines("", &[(app.address(), "")]);
+    // Writers have a route of their own, with nothing to store.
+    let skep = Skep::node_of(&format!(
+        "pool = \"app\"\n[site.cache]\nenabled = true\nquery_ignored = [\"utm_*\"]\n\
+         [[site.route]]\npath = \"/*\"\nmethods = [\"POST\"]\npool = \"app\"\n\
+         [site.route.cache]\nenabled = false\n{pool}"
+    ));
+    let mut client = skep.connect();
+    assert_eq!(client.get("/page?id=1").text(), "answer 1");
+    assert_hit(&client.get("/page?id=1&utm_source=x"), "answer 1");
+    let posted = client.request("POST", "/page?utm_source=y&id=1", &[]);
+    assert_eq!((posted.status, posted.cache_status()), (200, "skep; fwd=bypass"));
+    assert_eq!(client.get("/page?id=1").text(), "answer 2");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn strict(site: &Site) -> (Skep, FreePort) {
 }
 
 /// A sample of its metrics.
-fn value(port: &FreePort, sample: &str) -> f64 {
+pub(super) fn value(port: &FreePort, sample: &str) -> f64 {
     let text = RawClient::connect(port.address()).get("/metrics").text();
     let of = |line: &str| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok();
     text.lines().find_map(of).unwrap_or_else(|| panic!("no {sample} in:\n{text}"))

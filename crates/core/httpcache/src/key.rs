@@ -98,12 +98,13 @@ fn write_part(key: &mut Vec<u8>, kind: &str, name: &str, value: Option<&[u8]>) {
     }
 }
 
-/// All cookies of a request, name and value.
+/// All cookies of a request, name and value; the value of one that has none is empty, as most
+/// applications see it.
 fn cookies<'b>(head: &RequestHead<'_, 'b>) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
     let pairs = head.fields.known_all(Known::Cookie).flat_map(|line| line.split(|b| *b == b';'));
-    pairs.map(<[u8]>::trim_ascii).filter_map(|pair| {
-        let at = pair.iter().position(|byte| *byte == b'=')?;
-        Some((&pair[..at], &pair[at + 1..]))
+    pairs.map(<[u8]>::trim_ascii).map(|pair| {
+        let at = pair.iter().position(|byte| *byte == b'=');
+        at.map_or((pair, &b""[..]), |at| (&pair[..at], &pair[at + 1..]))
     })
 }
 
@@ -163,6 +164,8 @@ mod tests {
         let got = of("Cookie: b=1; lang=de\r\nDevice: tv\r\n");
         assert_eq!(got.unwrap(), "http://a/x\ncookie lang=de\nfield device=tv");
         assert_eq!(of("").unwrap(), "http://a/x\ncookie lang\nfield device");
+        let nothing = of("Cookie: lang\r\n").unwrap();
+        assert_eq!(nothing, "http://a/x\ncookie lang=\nfield device", "not as without it");
         assert_eq!(of("Cookie: lang=a; lang=b\r\n"), Err(Unkeyed));
         let long = "x".repeat(KEY_COOKIE_BYTES_MAX + 1);
         assert_eq!(of(&format!("Cookie: lang={long}\r\n")), Err(Unkeyed));

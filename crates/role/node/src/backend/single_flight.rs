@@ -11,9 +11,13 @@
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hashbrown::HashMap;
+use skep_wire::cache::{PeerRefusal, SegmentName};
 use tokio::sync::watch;
+
+use crate::limits::{HEAD_WAIT_MS, LEASE_WAIT_MS};
 
 /// The flights in progress, by key.
 #[derive(Debug)]
@@ -71,6 +75,23 @@ impl<K: Hash + Eq + Clone, V> Flights<K, V> {
     }
 }
 
+impl<V: Clone> Flights<SegmentName, V> {
+    /// The outcome of the flight for `name`, for another node: waits briefly for servers that are being
+    /// asked, but for no other node, which may be waiting for this one.
+    pub(crate) async fn outcome_for_peer(&self, name: &SegmentName) -> Result<V, PeerRefusal> {
+        let mut flight = self.find(name).ok_or(PeerRefusal::NotThere)?;
+        // The lease that the other has heard of may still be on its way to us.
+        let asks = Duration::from_millis(LEASE_WAIT_MS);
+        let asks = tokio::time::timeout(asks, flight.past_peers()).await;
+        asks.ok().flatten().ok_or(PeerRefusal::NotThere)?;
+        let limit = Duration::from_millis(HEAD_WAIT_MS);
+        match tokio::time::timeout(limit, flight.outcome()).await {
+            Err(_) => Err(PeerRefusal::Overloaded),
+            Ok(outcome) => outcome.ok_or(PeerRefusal::NotThere),
+        }
+    }
+}
+
 impl<K: Hash + Eq, V> Flights<K, V> {
     fn lock(&self) -> MutexGuard<'_, HashMap<K, watch::Receiver<FlightState<V>>>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
@@ -90,6 +111,13 @@ impl<K: Hash + Eq, V> SingleFlight<K, V> {
     /// Wakes the waiters with the outcome.
     pub(crate) fn land(self, outcome: V) {
         self.sender.send_replace(FlightState::Done(outcome));
+    }
+
+    /// Whether others wait for its outcome.
+    pub(crate) fn is_awaited(&self) -> bool {
+        /// The one that those who join get a copy of.
+        const OF_THE_TABLE: usize = 1;
+        self.sender.receiver_count() > OF_THE_TABLE
     }
 
     /// A waiter for the same flight.

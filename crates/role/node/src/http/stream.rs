@@ -433,7 +433,7 @@ impl ObjectStream<'_> {
 
     /// The fills by the route's origins.
     fn fills(&self) -> Option<&Fills> {
-        let of_pool = || self.route.pool()?.cache.as_ref().map(|cache| &*cache.fills);
+        let of_pool = || self.route.pool_cache().map(|cache| &*cache.fills);
         self.route.origin().map(|origin| &*origin.fills).or_else(of_pool)
     }
 

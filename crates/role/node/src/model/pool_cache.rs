@@ -64,11 +64,7 @@ impl PoolCache {
 
     /// `query` without what does not count, for `path`.
     pub(crate) fn target(&self, path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
-        let whole = match query {
-            Some(query) => [path, b"?", query].concat(),
-            None => path.to_vec(),
-        };
-        self.keys.target(&whole).into_owned()
+        self.keys.target(&with_query(path, query)).into_owned()
     }
 
     /// The key of `request` for `target` ([`Self::target`]); `None`: it has none.
@@ -136,11 +132,20 @@ impl PoolKey {
     }
 }
 
+/// A path with its query, as requests have them.
+pub(crate) fn with_query(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
+    match query {
+        Some(query) => [path, b"?", query].concat(),
+        None => path.to_vec(),
+    }
+}
+
 /// Whether a field of a request is dropped where its response may be stored: the client could have
 /// it reflected to all others. What trusted proxies say of the client's way to them is part of the key, or
-/// of nothing.
+/// of nothing. Many applications read a name with an underscore as the one with a hyphen, which counts
+/// in keys.
 pub(crate) fn is_dropped(name: &[u8], claims: Claims) -> bool {
-    is_untrusted(name) && (claims == Claims::Replace || !is_claim(name))
+    name.contains(&b'_') || (is_untrusted(name) && (claims == Claims::Replace || !is_claim(name)))
 }
 
 fn is_claim(name: &[u8]) -> bool {
@@ -158,20 +163,33 @@ pub(crate) fn scheme_of(request: &RequestHead<'_, '_>, claims: Claims) -> &'stat
     }
 }
 
-/// Appends what trusted proxies say of what was asked for, by which applications make links.
+/// Appends what trusted proxies say of what was asked for, by which applications make links: all that
+/// they are told, whatever [`scheme_of`] made of it.
 fn write_claims(text: &mut Vec<u8>, request: &RequestHead<'_, '_>) {
-    let is_of_key = |name: &[u8]| {
-        is_claim(name)
-            && !CLIENT_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
-            && !name.eq_ignore_ascii_case(b"x-forwarded-proto")
-    };
-    let claims = request.fields.iter().filter(|(name, _)| is_of_key(name.as_bytes()));
-    for (name, value) in claims {
+    let names_client =
+        |name: &[u8]| CLIENT_FIELDS.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()));
+    let mut write = |name: &str, value: &[u8]| {
         text.extend_from_slice(b"\nclaim ");
         text.extend_from_slice(name.to_ascii_lowercase().as_bytes());
         text.push(b'=');
         text.extend_from_slice(value);
+    };
+    for (name, value) in request.fields.iter() {
+        if name.eq_ignore_ascii_case("forwarded") {
+            parameters_of_request(value).for_each(|parameter| write(name, parameter));
+        } else if is_claim(name.as_bytes()) && !names_client(name.as_bytes()) {
+            write(name, value);
+        }
     }
+}
+
+/// What of Forwarded (RFC 7239 4) is not about the client: all but its `for`. A part of a quoted string
+/// is taken for one more parameter, which makes the key narrower than need be.
+fn parameters_of_request(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let parameters = value.split(|byte| matches!(byte, b';' | b',')).map(<[u8]>::trim_ascii);
+    let is_of_client =
+        |it: &[u8]| it.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case(b"for="));
+    parameters.filter(move |it| !it.is_empty() && !is_of_client(it))
 }
 
 fn policy(config: &ResponseCacheConfig, session_cookie: Option<&str>) -> CachePolicy {
@@ -240,15 +258,25 @@ mod tests {
         let lies =
             "X-Forwarded-Host: evil\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 6.6.6.6\r\n";
         assert_eq!(key(Claims::Replace, lies).text, plain.text);
+        let told = "https://a/a\nclaim x-forwarded-host=evil\nclaim x-forwarded-proto=https";
         for claims in [Claims::Extend, Claims::Keep] {
-            let text = key(claims, lies).text;
-            assert_eq!(*text, *b"https://a/a\nclaim x-forwarded-host=evil");
+            assert_eq!(*key(claims, lies).text, *told.as_bytes());
         }
+        let key = |fields: &str| key(Claims::Extend, fields).text;
+        // An application that reads the second of them makes other links.
+        let twice = "X-Forwarded-Proto: http\r\nX-Forwarded-Proto: https\r\n";
+        assert_ne!(key(twice), key("X-Forwarded-Proto: http\r\n"));
+        let forwarded = |of: &str| key(&format!("Forwarded: for=6.6.6.6, FOR=\"[::1]\"{of}\r\n"));
+        assert_eq!(*forwarded(""), *b"http://a/a");
+        assert_eq!(
+            *forwarded("; Host=evil;proto=https"),
+            *b"http://a/a\nclaim forwarded=Host=evil\nclaim forwarded=proto=https"
+        );
     }
 
     #[test]
     fn fields_that_are_in_no_key_are_dropped() {
-        for name in ["X-Original-URL", "x-http-method-override", "X-Host"] {
+        for name in ["X-Original-URL", "x-http-method-override", "X-Host", "Accept_Language"] {
             for claims in [Claims::Replace, Claims::Extend, Claims::Keep] {
                 assert!(is_dropped(name.as_bytes(), claims), "{name}");
             }

@@ -17,6 +17,7 @@ use crate::model::conditions::{Conditions, RouteInput};
 use crate::model::hosts::Hosts;
 use crate::model::origin_backend::OriginBackend;
 use crate::model::pool_backend::PoolBackend;
+use crate::model::pool_cache::PoolCache;
 use crate::model::pools::PoolMap;
 use crate::model::purges::Purges;
 use crate::model::reply_backend::{FixedReplyError, ReplyBackend};
@@ -214,6 +215,11 @@ impl Route {
             Backend::Folder(folder) => folder.pool.as_ref(),
             Backend::Origin(_) | Backend::Reply(_) => None,
         }
+    }
+
+    /// The cache in front of the pool.
+    pub(crate) fn pool_cache(&self) -> Option<&PoolCache> {
+        self.pool()?.cache.as_ref()
     }
 
     /// Whether each node has a part of the folder.

@@ -9,6 +9,7 @@ use skep_http::{Host, Reject};
 
 use crate::model::conditions::{Conditions, RouteInput};
 use crate::model::hosts::Hosts;
+use crate::model::pool_cache::with_query;
 use crate::model::pools::PoolMap;
 use crate::model::purges::Purges;
 use crate::model::redirect::Redirect;
@@ -133,6 +134,22 @@ impl Site {
     /// All routes; the default is the last.
     fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
         self.routes.iter().chain([&self.default_route])
+    }
+
+    /// Whether some route stores responses of others: of an application, or of origins.
+    pub(crate) fn stores_responses(&self) -> bool {
+        self.routes().any(|route| route.origin().is_some() || route.pool_cache().is_some())
+    }
+
+    /// The forms of a path and query by which routes store responses to it, each once: any of them may
+    /// store what a request to another one changes.
+    pub(crate) fn stored_targets(&self, path: &[u8], query: Option<&[u8]>) -> Vec<Vec<u8>> {
+        let mut targets = vec![with_query(path, query)];
+        let caches = self.routes().filter_map(|route| route.pool_cache());
+        targets.extend(caches.map(|cache| cache.target(path, query)));
+        targets.sort_unstable();
+        targets.dedup();
+        targets
     }
 
     /// The page for replies with this status, if the operator has named one.

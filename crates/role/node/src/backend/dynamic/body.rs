@@ -93,6 +93,8 @@ pub(crate) struct PoolSegment {
     store: Arc<SegmentStore>,
     resource: Arc<Resource>,
     body: Option<Rc<BodyQueue>>,
+    /// Taken out of use when the body is complete.
+    replaces: Option<Arc<Resource>>,
     _filling: Option<Filling>,
 }
 
@@ -100,19 +102,20 @@ impl PoolSegment {
     /// The segment of a response that came before: other nodes may have it.
     pub(crate) fn elsewhere(store: &Arc<SegmentStore>, resource: &Arc<Resource>) -> Self {
         let (store, resource) = (Arc::clone(store), Arc::clone(resource));
-        Self { store, resource, body: None, _filling: None }
+        Self { store, resource, body: None, replaces: None, _filling: None }
     }
 
-    /// The same of one that is coming.
+    /// The same of one that is coming, and of which the whole `replaces` another response.
     pub(super) fn coming(
         store: &Arc<SegmentStore>,
         resource: &Arc<Resource>,
         body: Rc<BodyQueue>,
+        replaces: Option<Arc<Resource>>,
     ) -> Self {
-        let cache = resource.route.pool().and_then(|pool| pool.cache.as_ref());
         let bytes = resource.variants.plain.bytes();
-        let filling = cache.map(|cache| cache.fills.begin(bytes));
-        Self { body: Some(body), _filling: filling, ..Self::elsewhere(store, resource) }
+        let filling = resource.route.pool_cache().map(|cache| cache.fills.begin(bytes));
+        let body = Some(body);
+        Self { body, replaces, _filling: filling, ..Self::elsewhere(store, resource) }
     }
 }
 
@@ -121,6 +124,9 @@ impl SegmentOrigin for PoolSegment {
         loop {
             let bytes = segment.next_chunk_bytes();
             if bytes == 0 {
+                if let Some(replaced) = &self.replaces {
+                    replaced.retire(&self.store);
+                }
                 return Ok(());
             }
             let is_last = segment.filled() + bytes as u32 == segment.len();

@@ -26,12 +26,12 @@ use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
 
 use super::body::{BodyWriter, PoolSegment};
-use super::heads::{PoolFlight, PoolHeads, Refusal, secondary_key, stale_after};
+use super::heads::{PoolFlight, PoolHeads, secondary_key, stale_after};
 use super::received::{ReceivedHead, resource};
+use super::slot::Refusal;
 use crate::backend::origin::once;
 use crate::limits::{COLLECTED_BYTES_MAX, DISCARDED_BYTES_MAX, MARK_ERROR_MS, MARK_MS};
 use crate::model::freshness::{self, Freshness};
-use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
@@ -50,6 +50,17 @@ pub(crate) struct FillPlan {
     pub(crate) purged: PurgeStamp,
     /// What is validated.
     pub(crate) kept: Option<Arc<Resource>>,
+}
+
+impl FillPlan {
+    /// What is validated, if it is still in use; else what a response that broke off meanwhile was to
+    /// replace.
+    pub(crate) fn kept_now(
+        &self,
+        of: (&RequestHead<'_, '_>, &RequestMeta<'_>),
+    ) -> Option<Arc<Resource>> {
+        self.heads.in_use(self.kept.clone()?, (&self.route, &self.key), self.purged, of)
+    }
 }
 
 /// The request that others wait for, on this node and, with a lease, on all.
@@ -156,9 +167,10 @@ impl<'r> Fill<'r> {
     /// refused.
     pub(crate) fn failed(&mut self, refusal: &Refusal) -> FillOutcome {
         let failure = OriginFailure::Disconnected;
+        let kept = self.plan.kept_now((self.request, &self.meta));
         let stale = self
             .cache()
-            .and_then(|cache| stale_after(self.plan.kept.as_ref(), failure, cache, monotonic_ms()));
+            .and_then(|cache| stale_after(kept.as_ref(), failure, cache, monotonic_ms()));
         let led = self.led.take();
         match stale {
             Some((kept, rule)) => {
@@ -177,12 +189,8 @@ impl<'r> Fill<'r> {
         }
     }
 
-    fn pool(&self) -> Option<&PoolBackend> {
-        self.plan.route.pool()
-    }
-
     fn cache(&self) -> Option<&PoolCache> {
-        self.pool().and_then(|pool| pool.cache.as_ref())
+        self.plan.route.pool_cache()
     }
 
     fn end_with(&mut self, outcome: FillOutcome) {
@@ -202,19 +210,18 @@ impl<'r> Fill<'r> {
         let meta = ResponseMeta::parse(head.status, lines, times);
         let leaves_out = |name: &[u8]| !is_stored_field(name, &meta, &cache.policy);
         let received = Head::of_whole(head, times, leaves_out);
-        if let Some(kept) = self.plan.kept.clone() {
-            if head.status == 304 {
-                return Ok(self.renewed(&kept, &received));
+        if let Some(kept) = self.plan.kept.clone().filter(|_| head.status == 304) {
+            return Ok(self.renewed(&kept, &received));
+        }
+        let failure = OriginFailure::Status(head.status);
+        let kept = self.plan.kept_now((self.request, &self.meta));
+        if let Some((kept, rule)) = stale_after(kept.as_ref(), failure, cache, monotonic_ms()) {
+            if let Some(Led { flight, .. }) = self.led.take() {
+                flight.land_stale(Arc::clone(&kept), failure);
             }
-            let failure = OriginFailure::Status(head.status);
-            if let Some((kept, rule)) = stale_after(Some(&kept), failure, cache, monotonic_ms()) {
-                if let Some(Led { flight, .. }) = self.led.take() {
-                    flight.land_stale(Arc::clone(&kept), failure);
-                }
-                self.end_with(FillOutcome::Stale(kept, rule, Some(head.status)));
-                self.stage = Stage::Discards(0);
-                return Ok(Tapped::Take);
-            }
+            self.end_with(FillOutcome::Stale(kept, rule, Some(head.status)));
+            self.stage = Stage::Discards(0);
+            return Ok(Tapped::Take);
         }
         let vary_key = self.storable(cache, &received)?;
         cache.was_stored(true);
@@ -245,8 +252,9 @@ impl<'r> Fill<'r> {
         if !PoolCache::may_vary(&head.meta.vary) {
             return Err(because(CachingRule::VaryRefused.token()));
         }
-        let vary_key = secondary_key(&head.meta.vary, self.request);
-        let vary_key = vary_key.ok_or(because(CachingRule::VaryAll.token()))?;
+        // Its own values are too long: others may have shorter ones.
+        let too_long = Unstorable { why: "vary-too-long", mark_ms: 0 };
+        let vary_key = secondary_key(&head.meta.vary, self.request).ok_or(too_long)?;
         if head.total_bytes.is_some_and(|bytes| bytes > SEGMENT_BYTES) {
             return Err(because("too-long"));
         }
@@ -280,7 +288,7 @@ impl<'r> Fill<'r> {
         };
         let resource = resource(&plan.route, received, freshness, &plan.purges);
         cache.was_stored(true);
-        self.land(Arc::clone(&resource), None);
+        self.land(Arc::clone(&resource), None, None);
         self.end_with(FillOutcome::Renewed(resource));
         self.stage = Stage::Discards(0);
         Tapped::Take
@@ -296,10 +304,11 @@ impl<'r> Fill<'r> {
             ReceivedHead { key: &plan.key, version: once(), bytes, head, vary_key, purged };
         let resource = resource(&plan.route, received, freshness, &plan.purges);
         let (writer, queue) = BodyWriter::new();
-        let mut known = None;
+        let (mut known, mut replaces) = (None, None);
         if bytes > 0 {
             let store = plan.heads.store();
-            let segment = PoolSegment::coming(store, &resource, queue);
+            replaces = plan.kept.clone();
+            let segment = PoolSegment::coming(store, &resource, queue, replaces.clone());
             // Nobody else knows of a version that is new: the fill is this one's.
             if let Acquired::Fill(filler) = store.acquire(resource.variants.plain.wanted(0)) {
                 match &plan.peer_client {
@@ -310,17 +319,23 @@ impl<'r> Fill<'r> {
                 }
             }
         }
-        self.land(Arc::clone(&resource), known);
+        self.land(Arc::clone(&resource), known, replaces);
         self.end_with(FillOutcome::Stored(resource));
         self.stage = Stage::Fills(writer);
     }
 
     /// Makes a response known: here at once; to other nodes when the coordinator knows of its bytes, else
     /// one of them may be told to ask for what has just come.
-    fn land(&mut self, resource: Arc<Resource>, known: Option<tokio::sync::oneshot::Receiver<()>>) {
+    fn land(
+        &mut self,
+        resource: Arc<Resource>,
+        known: Option<tokio::sync::oneshot::Receiver<()>>,
+        replaces: Option<Arc<Resource>>,
+    ) {
         let plan = &self.plan;
         let Some(Led { flight, lease }) = self.led.take() else {
-            plan.heads.keep((&plan.route, &plan.key), plan.purged, &resource);
+            let of = (&*plan.route, &plan.key);
+            plan.heads.keep(of, plan.purged, &resource, replaces.as_ref());
             return;
         };
         let route = Arc::clone(&plan.route);
@@ -329,7 +344,7 @@ impl<'r> Fill<'r> {
                 // An end tells as much.
                 drop(known.await);
             }
-            flight.land_stored(&route, resource);
+            flight.land_stored(&route, resource, replaces.as_ref());
             if let Some(lease) = lease {
                 lease.end(true);
             }
@@ -424,6 +439,8 @@ impl Tap for Fill<'_> {
     }
 
     fn outlives_client(&self) -> bool {
-        self.led.is_some() || matches!(self.stage, Stage::Fills(_) | Stage::Collects(_))
+        // Else who asks for many pages and leaves would keep all places of the servers.
+        let is_awaited = self.led.as_ref().is_some_and(|led| led.flight.is_awaited());
+        is_awaited || matches!(self.stage, Stage::Fills(_) | Stage::Collects(_))
     }
 }

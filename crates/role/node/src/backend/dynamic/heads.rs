@@ -2,7 +2,6 @@
 //! responses to requests with different fields, and what was learned of the key.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hashbrown::HashMap;
 use skep_http::RequestHead;
@@ -10,27 +9,20 @@ use skep_httpcache::{
     CachingRule, ForwardReason, OnFailure, OriginFailure, RequestMeta, Reuse, SecondaryKey,
     VaryNames, may_forward, on_failure, reuse,
 };
-use skep_segments::{Charge, SegmentStore};
+use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
 
 use super::peer_head;
-use crate::backend::head_slots::{HeadSlot, HeadSlots};
+use super::slot::{PoolSlot, Refusal};
+use crate::backend::head_slots::HeadSlots;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
-use crate::limits::{HEAD_WAIT_MS, LEASE_WAIT_MS, POOL_FAILED_MS, VARIES_MAX};
+use crate::limits::POOL_FAILED_MS;
 use crate::model::peer::PeerHead;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
-
-/// A reply that says that no server answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) status: u16,
-    /// Whole field lines.
-    pub(crate) lines: Arc<[u8]>,
-}
 
 /// What those who waited get.
 #[derive(Clone, Debug)]
@@ -84,30 +76,6 @@ impl Alone {
 pub(crate) struct PoolHeads {
     slots: HeadSlots<PoolSlot>,
     flights: Arc<Flights<SegmentName, FlightOutcome>>,
-}
-
-#[derive(Debug)]
-struct PoolSlot {
-    /// Charge for the slot and its resource.
-    charge: Charge,
-    kept: Option<Arc<Resource>>,
-    /// Of a primary name: Vary of the responses, the latest last.
-    varies: Vec<VaryNames>,
-    /// Until then requests do not wait for each other, by the monotonic clock in milliseconds; and
-    /// why (hit-for-miss).
-    mark: Option<(u64, &'static str)>,
-    /// Until then servers are not asked again, for what they failed with.
-    failed: Option<(u64, OriginFailure, Option<Refusal>)>,
-}
-
-impl HeadSlot for PoolSlot {
-    fn empty(charge: Charge) -> Self {
-        Self { charge, kept: None, varies: Vec::new(), mark: None, failed: None }
-    }
-
-    fn take_used(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.take_used())
-    }
 }
 
 /// What was found under a key, while its slots are locked.
@@ -219,6 +187,26 @@ impl PoolHeads {
         is_for(resource, request)
     }
 
+    /// What a request may validate: `kept`; or, if that was still coming and broke off, what it was to
+    /// replace.
+    pub(crate) fn in_use(
+        &self,
+        kept: Arc<Resource>,
+        (route, key): (&Route, &PoolKey),
+        purged: PurgeStamp,
+        (request, meta): (&RequestHead<'_, '_>, &RequestMeta<'_>),
+    ) -> Option<Arc<Resource>> {
+        if !kept.is_retired() {
+            return Some(kept);
+        }
+        // Of another response than `kept` nobody has said that it is for those with credentials, too.
+        if meta.has_authorization {
+            return None;
+        }
+        let primary = route.head_name(key.primary(), purged);
+        self.find(&mut self.slots.lock(), (key, route, purged), primary, request)?.kept
+    }
+
     /// The stored responses that match: the most specific, then the latest. `None`: the request has
     /// no secondary key.
     fn find(
@@ -258,11 +246,8 @@ impl PoolHeads {
         name: SegmentName,
     ) -> (Option<Arc<Resource>>, Option<Arc<Resource>>) {
         let Some(slot) = slots.get_mut(&name) else { return (None, None) };
-        let gone = slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged());
-        if let Some(gone) = &gone {
-            gone.drop_purged(self.slots.store());
-        }
-        (slot.kept.clone(), gone)
+        let gone = slot.drop_gone(self.slots.store());
+        (slot.usable(monotonic_ms()).map(Arc::clone), gone)
     }
 
     fn flight(
@@ -278,27 +263,26 @@ impl PoolHeads {
     }
 
     /// Stores a response, of a request that began when `purged` was the latest purge of its target.
+    /// `replaces` is what its body, when it is complete, takes out of use.
     pub(crate) fn keep(
         &self,
         (route, key): (&Route, &PoolKey),
         purged: PurgeStamp,
         resource: &Arc<Resource>,
+        replaces: Option<&Arc<Resource>>,
     ) {
-        let Some(remote) = resource.remote() else { return };
+        // Its body broke off before anybody could know of it.
+        let Some(remote) = resource.remote().filter(|_| !resource.is_retired()) else { return };
         let primary = route.head_name(key.primary(), purged);
         let variant = route.head_name(&key.variant(&remote.vary_key), purged);
         let vary = remote.head.meta.vary.clone();
         let put = |slot: &mut PoolSlot| {
-            slot.charge = self.slots.charge(resource.memory_bytes());
-            (slot.mark, slot.failed) = (None, None);
-            slot.kept.replace(Arc::clone(resource))
+            let old = slot.put(Arc::clone(resource), replaces);
+            slot.charge = self.slots.charge(slot.kept_bytes());
+            old
         };
         let replaced = self.slots.change(primary, |slot| {
-            slot.varies.retain(|known| *known != vary);
-            if slot.varies.len() == VARIES_MAX {
-                slot.varies.remove(0);
-            }
-            slot.varies.push(vary);
+            slot.learn_vary(vary);
             put(slot)
         });
         let replaced = match variant == primary {
@@ -309,12 +293,11 @@ impl PoolHeads {
                 self.slots.change(variant, put)
             }
         };
-        if let Some(old) = replaced.filter(|old| {
+        let is_out_of_use = |old: &&Arc<Resource>| {
             let is_same_variant = old.remote().is_some_and(|old| old.vary_key == remote.vary_key);
             is_same_variant && !old.is_same_version(resource)
-        }) {
-            old.retire(self.slots.store());
-        }
+        };
+        replaced.iter().filter(is_out_of_use).for_each(|old| old.retire(self.slots.store()));
         self.slots.store().fit();
     }
 
@@ -324,11 +307,9 @@ impl PoolHeads {
         let now_ms = monotonic_ms();
         let dropped = self.slots.change(name, |slot| {
             slot.mark = Some((now_ms + ms, why));
-            slot.kept.take_if(|kept| kept.freshness().is_none_or(|it| !it.is_fresh(now_ms)))
+            slot.drop_stale(now_ms)
         });
-        if let Some(dropped) = dropped {
-            dropped.retire(self.slots.store());
-        }
+        dropped.iter().for_each(|dropped| dropped.retire(self.slots.store()));
     }
 
     /// The peer head of this name, for another node: waits briefly for servers that are being asked,
@@ -345,22 +326,12 @@ impl PoolHeads {
         if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
             return peer_head::of(&kept).ok_or(PeerRefusal::Mismatch);
         }
-        let mut flight = self.flights.find(&name).ok_or(PeerRefusal::NotThere)?;
-        // The lease that the other has heard of may still be on its way to us.
-        let asks = Duration::from_millis(LEASE_WAIT_MS);
-        let asks = tokio::time::timeout(asks, flight.past_peers()).await;
-        asks.ok().flatten().ok_or(PeerRefusal::NotThere)?;
-        let limit = Duration::from_millis(HEAD_WAIT_MS);
-        match tokio::time::timeout(limit, flight.outcome()).await {
-            Err(_) => Err(PeerRefusal::Overloaded),
-            Ok(None) => Err(PeerRefusal::NotThere),
-            Ok(Some(FlightOutcome::Stored(resource))) => {
+        match self.flights.outcome_for_peer(&name).await? {
+            FlightOutcome::Stored(resource) => {
                 peer_head::of(&resource).ok_or(PeerRefusal::Mismatch)
             }
-            Ok(Some(FlightOutcome::Unstorable(_))) => Err(PeerRefusal::NotStored),
-            Ok(Some(FlightOutcome::Stale(_) | FlightOutcome::Failed(_))) => {
-                Err(PeerRefusal::OriginFailed)
-            }
+            FlightOutcome::Unstorable(_) => Err(PeerRefusal::NotStored),
+            FlightOutcome::Stale(_) | FlightOutcome::Failed(_) => Err(PeerRefusal::OriginFailed),
         }
     }
 
@@ -414,14 +385,24 @@ impl PoolFlight {
         self.kept.as_ref()
     }
 
+    /// Whether others wait for its outcome, here or on other nodes.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.flight.is_awaited()
+    }
+
     /// Records that from now on it waits for servers alone.
     pub(crate) fn asks_pool(&self) {
         self.flight.asks_origin();
     }
 
-    /// A response came that may be stored.
-    pub(crate) fn land_stored(self, route: &Route, resource: Arc<Resource>) {
-        self.heads.keep((route, &self.key), self.purged, &resource);
+    /// A response came that may be stored; `replaces` is as for [`PoolHeads::keep`].
+    pub(crate) fn land_stored(
+        self,
+        route: &Route,
+        resource: Arc<Resource>,
+        replaces: Option<&Arc<Resource>>,
+    ) {
+        self.heads.keep((route, &self.key), self.purged, &resource, replaces);
         self.flight.land(FlightOutcome::Stored(resource));
     }
 

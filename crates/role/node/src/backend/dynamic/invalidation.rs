@@ -21,8 +21,8 @@ use skep_wire::cache::{PurgePlace, PurgeWhat};
 use skep_wire::limits::{PURGE_TAG_BYTES_MAX, PURGE_TARGET_BYTES_MAX, PURGES_PER_MESSAGE_MAX};
 
 use crate::limits::INVALIDATION_WAIT_MS;
-use crate::model::pool_cache::PoolCache;
 use crate::model::route::Route;
+use crate::model::site::Site;
 use crate::peers::PeerClient;
 
 /// A request that may change something.
@@ -30,14 +30,14 @@ pub(crate) struct Changed<'a> {
     pub(crate) method: Method<'a>,
     pub(crate) scheme: &'static str,
     pub(crate) authority: Host<'a>,
-    /// Path and query as the site has them ([`PoolCache::target`]).
+    /// Path and query as the client sent them.
     pub(crate) target: Vec<u8>,
 }
 
 /// Sees the answer to it.
 pub(crate) struct Invalidation<'a> {
     route: &'a Arc<Route>,
-    cache: &'a PoolCache,
+    site: &'a Site,
     peer_client: Option<&'a PeerClient>,
     changed: Changed<'a>,
     /// The field that tells the client how the cache handled its request.
@@ -47,12 +47,12 @@ pub(crate) struct Invalidation<'a> {
 
 impl<'a> Invalidation<'a> {
     pub(crate) fn new(
-        (route, cache): (&'a Arc<Route>, &'a PoolCache),
+        (route, site): (&'a Arc<Route>, &'a Site),
         peer_client: Option<&'a PeerClient>,
         changed: Changed<'a>,
         line: Vec<u8>,
     ) -> Self {
-        Self { route, cache, peer_client, changed, line, told: None }
+        Self { route, site, peer_client, changed, line, told: None }
     }
 
     /// What an answer makes stale.
@@ -61,18 +61,23 @@ impl<'a> Invalidation<'a> {
         let fields = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
         let uri = TargetUri { scheme, authority: *authority, path_and_query: target };
         let paths = invalidated(*method, head.status, &uri, fields.clone());
-        let places = paths.iter().filter_map(|path| self.place(path));
+        let places = paths.iter().flat_map(|path| self.places(path));
         let groups = invalidated_groups(*method, head.status, fields);
         let groups = groups.into_iter().filter(|group| group.len() <= PURGE_TAG_BYTES_MAX);
         places.chain(groups.map(PurgeWhat::Tag)).take(PURGES_PER_MESSAGE_MAX).collect()
     }
 
-    /// The purge of a path and query in the form that keys are made of.
-    fn place(&self, path_and_query: &[u8]) -> Option<PurgeWhat> {
+    /// The purges of a path and query, in each form in which a route of the site may have stored it.
+    fn places(&self, path_and_query: &[u8]) -> Vec<PurgeWhat> {
         let mut parts = path_and_query.splitn(2, |byte| *byte == b'?');
-        let path = path::read(parts.next()?, Reading::Origins).ok()?;
-        let target = self.cache.target(path.target(), parts.next());
-        let mut target = String::from_utf8(path::place(&target).into_owned()).ok()?;
+        let path = path::read(parts.next().unwrap_or_default(), Reading::Origins);
+        let Ok(path) = path else { return Vec::new() };
+        let targets = self.site.stored_targets(path.target(), parts.next());
+        targets.iter().filter_map(|target| self.place(target)).collect()
+    }
+
+    fn place(&self, target: &[u8]) -> Option<PurgeWhat> {
+        let mut target = String::from_utf8(path::place(target).into_owned()).ok()?;
         let mut name = Vec::new();
         self.changed.authority.write_lower(&mut name);
         let host = String::from_utf8(name).ok().filter(|name| !name.is_empty());

@@ -25,9 +25,11 @@ mod invalidation;
 mod peer_head;
 mod received;
 mod seek;
+mod slot;
 
 pub(crate) use body::PoolSegment;
 pub(crate) use fill::{Fill, FillOutcome, FillPlan, Led, Wishes};
-pub(crate) use heads::{Alone, FlightOutcome, PoolFlight, PoolHeads, PoolLookup, Refusal};
+pub(crate) use heads::{Alone, FlightOutcome, PoolFlight, PoolHeads, PoolLookup};
 pub(crate) use invalidation::{Changed, Invalidation};
 pub(crate) use seek::{PoolSought, seek};
+pub(crate) use slot::Refusal;

@@ -5,7 +5,6 @@
 //! are no requests for a while: the last outcome remains valid.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use skep_directory::PurgeTable;
 use skep_segments::{Charge, FetchError, SegmentStore};
@@ -17,7 +16,7 @@ use super::kept::{self, NotKept};
 use super::peer_head;
 use crate::backend::head_slots::{HeadSlot, HeadSlots};
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
-use crate::limits::{FAILED_MS, HEAD_WAIT_MS, LEASE_WAIT_MS};
+use crate::limits::FAILED_MS;
 use crate::model::peer::PeerHead;
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
@@ -161,19 +160,11 @@ impl OriginHeadCache {
         if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
             return peer_head::of(&kept).ok_or(PeerRefusal::Mismatch);
         }
-        let mut flight = self.flights.find(&name).ok_or(PeerRefusal::NotThere)?;
-        // The lease that the other has heard of may still be on its way to us.
-        let asks = Duration::from_millis(LEASE_WAIT_MS);
-        let asks = tokio::time::timeout(asks, flight.past_peers()).await;
-        asks.ok().flatten().ok_or(PeerRefusal::NotThere)?;
-        let limit = Duration::from_millis(HEAD_WAIT_MS);
-        match tokio::time::timeout(limit, flight.outcome()).await {
-            Err(_) => Err(PeerRefusal::Overloaded),
-            Ok(None) => Err(PeerRefusal::NotThere),
-            Ok(Some(HeadOutcome::Resource(resource, _))) => {
+        match self.flights.outcome_for_peer(&name).await? {
+            HeadOutcome::Resource(resource, _) => {
                 peer_head::of(&resource).ok_or(PeerRefusal::Mismatch)
             }
-            Ok(Some(_)) => Err(PeerRefusal::OriginFailed),
+            _ => Err(PeerRefusal::OriginFailed),
         }
     }
 

@@ -253,7 +253,7 @@ impl SlowRequest<'_> {
         let peers = self.handler.peer_client.as_ref();
         let lease = match seek(peers, (&self.route, of.cache, &of.key), &flight).await {
             PoolSought::Found(resource) => {
-                flight.land_stored(&self.route, Arc::clone(&resource));
+                flight.land_stored(&self.route, Arc::clone(&resource), None);
                 let answers = PoolHeads::answers(&resource, of.cache, request, &of.meta);
                 return Ok(match answers {
                     Ok(true) => {
@@ -279,7 +279,7 @@ impl SlowRequest<'_> {
             key: of.key.clone(),
             purges: Arc::clone(flight.purges()),
             purged: flight.purged(),
-            kept: flight.kept().filter(|kept| !kept.is_retired()).map(Arc::clone),
+            kept: flight.kept().map(Arc::clone),
         };
         let led = Some(Led { flight, lease });
         let alone = Alone::new(reason, None);
@@ -303,7 +303,7 @@ impl SlowRequest<'_> {
             key: of.key.clone(),
             purges,
             purged,
-            kept: alone.kept.take().filter(|kept| !kept.is_retired()),
+            kept: alone.kept.take(),
         };
         self.fill(request, exchange, of, (plan, None), alone).await
     }
@@ -319,6 +319,7 @@ impl SlowRequest<'_> {
     ) -> Result<Asked, ExchangeError> {
         let servers = self.handler.servers(&of.pool.group);
         let client = exchange.conn().peer().ip();
+        plan.kept = plan.kept_now((request, &of.meta));
         loop {
             let keeps_conditions = led.is_none() && plan.kept.is_none();
             let outgoing = Outgoing::new(
@@ -496,7 +497,7 @@ impl Refresh {
         };
         let peers = self.peer_client.as_ref();
         let lease = match seek(peers, (&self.route, cache, &self.key), &flight).await {
-            PoolSought::Found(resource) => return flight.land_stored(&self.route, resource),
+            PoolSought::Found(resource) => return flight.land_stored(&self.route, resource, None),
             PoolSought::NotStored => return flight.land_unstorable(PASS_MS, "not-stored"),
             PoolSought::Ask(lease) => lease,
         };
@@ -521,6 +522,7 @@ impl Refresh {
         meta: RequestMeta<'_>,
         (mut plan, mut led): (FillPlan, Option<Led>),
     ) {
+        plan.kept = plan.kept_now((request, &meta));
         loop {
             let outgoing = Outgoing::new(
                 request,

@@ -10,7 +10,7 @@ use skep_proxy::{ForwardError, Refused, ReplyRules, Tap};
 use super::SlowRequest;
 use crate::backend::dynamic::{Changed, Invalidation};
 use crate::model::pool_backend::PoolBackend;
-use crate::model::pool_cache::scheme_of;
+use crate::model::pool_cache::{scheme_of, with_query};
 
 impl SlowRequest<'_> {
     /// The same for a request whose path was read as the name of a file, but names none.
@@ -64,21 +64,19 @@ impl SlowRequest<'_> {
         };
         let status = CacheStatus { forwarded: Some(reason), ..CacheStatus::default() };
         let line = status.line();
-        match &pool.cache {
-            Some(cache) if !is_safe(request.method) => {
-                let changed = Changed {
-                    method: request.method,
-                    scheme: scheme_of(request, claims),
-                    authority: request.authority,
-                    target: cache.target(path.target(), request.query),
-                };
-                let peers = self.handler.peer_client.as_deref();
-                let rules = (&self.route, cache);
-                let mut tap = Invalidation::new(rules, peers, changed, line.clone());
-                self.pass_by(request, exchange, pool, &forward, (&line, Some(&mut tap))).await
-            }
-            _ => self.pass(request, exchange, pool, &forward, &line).await,
+        if is_safe(request.method) || !self.site.stores_responses() {
+            return self.pass(request, exchange, pool, &forward, &line).await;
         }
+        let changed = Changed {
+            method: request.method,
+            scheme: scheme_of(request, claims),
+            authority: request.authority,
+            target: with_query(path.target(), request.query),
+        };
+        let peers = self.handler.peer_client.as_deref();
+        let of = (&self.route, &*self.site);
+        let mut tap = Invalidation::new(of, peers, changed, line.clone());
+        self.pass_by(request, exchange, pool, &forward, (&line, Some(&mut tap))).await
     }
 
     /// Answers with what a server says to a request as `forward` has it; `cache_line` tells the client

@@ -1,0 +1,107 @@
+//! What is known under one name of a response: the response itself, or why there is none.
+
+use std::sync::Arc;
+
+use skep_httpcache::{OriginFailure, VaryNames};
+use skep_segments::{Charge, SegmentStore};
+
+use crate::backend::head_slots::HeadSlot;
+use crate::limits::VARIES_MAX;
+use crate::model::resource::Resource;
+
+/// A reply that says that no server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    /// Whole field lines.
+    pub(crate) lines: Arc<[u8]>,
+}
+
+#[derive(Debug)]
+pub(super) struct PoolSlot {
+    /// Charge for the slot and what it holds.
+    pub(super) charge: Charge,
+    pub(super) kept: Option<Arc<Resource>>,
+    /// What `kept` replaces, until its body is complete: it holds on if that breaks off.
+    before: Option<Arc<Resource>>,
+    /// Of a primary name: Vary of the responses, the latest last.
+    pub(super) varies: Vec<VaryNames>,
+    /// Until then requests do not wait for each other, by the monotonic clock in milliseconds; and
+    /// why (hit-for-miss).
+    pub(super) mark: Option<(u64, &'static str)>,
+    /// Until then servers are not asked again, for what they failed with.
+    pub(super) failed: Option<(u64, OriginFailure, Option<Refusal>)>,
+}
+
+impl HeadSlot for PoolSlot {
+    fn empty(charge: Charge) -> Self {
+        let (kept, before, mark, failed) = (None, None, None, None);
+        Self { charge, kept, before, varies: Vec::new(), mark, failed }
+    }
+
+    fn take_used(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.take_used())
+    }
+}
+
+impl PoolSlot {
+    /// Keeps a response; returns those whose place it takes. Its body, when it is complete, takes
+    /// the place of `replaces`, which remains in reserve until then.
+    pub(super) fn put(
+        &mut self,
+        resource: Arc<Resource>,
+        replaces: Option<&Arc<Resource>>,
+    ) -> Vec<Arc<Resource>> {
+        (self.mark, self.failed) = (None, None);
+        let old = self.kept.replace(resource).into_iter().chain(self.before.take());
+        let is_replaced_later =
+            |old: &Arc<Resource>| replaces.is_some_and(|it| Arc::ptr_eq(it, old));
+        let (reserve, replaced): (Vec<_>, Vec<_>) = old.partition(is_replaced_later);
+        self.before = reserve.into_iter().next();
+        replaced
+    }
+
+    /// What answers requests: not what is still coming, where only what is complete can be validated,
+    /// or used although it is stale.
+    pub(super) fn usable(&self, now_ms: u64) -> Option<&Arc<Resource>> {
+        let is_fresh = self.kept.as_ref().is_some_and(|kept| is_fresh(kept, now_ms));
+        self.before.as_ref().filter(|_| !is_fresh).or(self.kept.as_ref())
+    }
+
+    /// Drops what is stale.
+    pub(super) fn drop_stale(&mut self, now_ms: u64) -> Vec<Arc<Resource>> {
+        let kept = self.kept.take_if(|kept| !is_fresh(kept, now_ms));
+        let before = self.before.take_if(|before| !is_fresh(before, now_ms));
+        kept.into_iter().chain(before).collect()
+    }
+
+    /// Drops what was purged or taken out of use; returns what was kept, if that is gone.
+    pub(super) fn drop_gone(&mut self, store: &SegmentStore) -> Option<Arc<Resource>> {
+        let is_gone = |kept: &Resource| kept.is_retired() || kept.is_purged();
+        self.before.take_if(|before| is_gone(before));
+        let gone = self.kept.take_if(|kept| is_gone(kept))?;
+        gone.drop_purged(store);
+        self.kept = self.before.take();
+        Some(gone)
+    }
+
+    /// Records what a response depends on, in the place of the oldest if there are many.
+    pub(super) fn learn_vary(&mut self, vary: VaryNames) {
+        self.varies.retain(|known| *known != vary);
+        if self.varies.len() == VARIES_MAX {
+            self.varies.remove(0);
+        }
+        self.varies.push(vary);
+    }
+
+    /// Bytes of the heap that it holds.
+    pub(super) fn kept_bytes(&self) -> usize {
+        let kept = self.kept.iter().chain(&self.before).map(|kept| kept.memory_bytes());
+        let names = self.varies.iter().flat_map(VaryNames::names).map(String::capacity);
+        kept.chain(names).sum()
+    }
+}
+
+fn is_fresh(resource: &Resource, now_ms: u64) -> bool {
+    resource.freshness().is_some_and(|it| it.is_fresh(now_ms))
+}
