@@ -40,7 +40,7 @@ impl ClusterCache {
         threads: usize,
         key: Option<&Key>,
     ) -> anyhow::Result<(Self, Option<ListenerGroup>)> {
-        let Some(key) = key.filter(|_| config.cooperates()) else {
+        let Some(key) = key.filter(|_| config.links_nodes()) else {
             return Ok((Self::default(), None));
         };
         let identity = Identity::new(key, &config.cluster, &Name::new(&roles.name)?);

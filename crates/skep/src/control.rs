@@ -307,6 +307,7 @@ fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
         weight: server.weight,
         share_permille: server.share_permille,
         connections: server.connections,
+        slots: server.slots,
         connections_max: server.connections_max,
         tunnels: server.tunnels,
         requests_total: server.requests,

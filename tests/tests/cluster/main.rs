@@ -15,6 +15,7 @@ mod parts;
 mod pool_cache;
 mod purge;
 mod routes;
+mod slots;
 mod slow;
 mod split;
 mod versions;

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use crate::check::check;
 use crate::error::{ConfigErrors, ErrorKind, Fault};
 use crate::limits::TEXT_BYTES_MAX;
+use crate::pools::ServerConfig;
 use crate::raw::Raw;
 use crate::schema::{
     AGENT_PORT, BackendConfig, Config, DispatcherConfig, NodeConfig, RedirectConfig, RouteConfig,
     ServiceConfig, SiteConfig, settings, tables,
 };
 use crate::section::{Row, Section, last_part};
-use crate::words::{AccessLogTarget, ContentPlacement, DispatchMode};
+use crate::words::{AccessLogTarget, ConnectionsScope, ContentPlacement, DispatchMode};
 use crate::write::Writer;
 
 impl Config {
@@ -149,6 +150,30 @@ impl Config {
             && self.backends().any(BackendConfig::is_shared)
     }
 
+    /// Whether nodes count their requests at servers of pools together: there are several, and
+    /// dispatchers that they can link with.
+    pub fn counts_slots(&self) -> bool {
+        let mut servers = self.pools.iter().flat_map(|pool| &pool.servers);
+        self.cache.cooperate
+            && self.nodes.len() > 1
+            && self.reports_load()
+            && servers.any(ServerConfig::is_of_cluster)
+    }
+
+    /// Whether nodes link with the coordinators of dispatchers.
+    pub fn links_nodes(&self) -> bool {
+        self.cooperates() || self.counts_slots()
+    }
+
+    /// A node's share of the requests that there may be at `server`.
+    pub fn share_of(&self, server: &ServerConfig) -> u32 {
+        let nodes = u32::try_from(self.nodes.len().max(1)).unwrap_or(u32::MAX);
+        match server.is_of_cluster() {
+            true => (server.connections_max / nodes).max(1),
+            false => server.connections_max,
+        }
+    }
+
     /// Whether nodes report their load to dispatchers: they share a key, and some
     /// dispatcher has an address for reports.
     pub fn reports_load(&self) -> bool {
@@ -188,6 +213,17 @@ impl BackendConfig {
     }
 }
 
+impl ServerConfig {
+    /// Whether its `connections_max` bounds the requests of all nodes together.
+    pub fn is_of_cluster(&self) -> bool {
+        match self.connections_scope {
+            ConnectionsScope::Auto => !self.address.is_local(),
+            ConnectionsScope::Cluster => true,
+            ConnectionsScope::Node => false,
+        }
+    }
+}
+
 impl NodeConfig {
     /// Where dispatchers reach this node's agent.
     pub fn agent_address(&self) -> SocketAddr {
@@ -208,6 +244,8 @@ pub fn changes_needing_restart(old: &Config, new: &Config) -> Vec<&'static str> 
     // Nodes join the cluster's cache when they start.
     if new.cooperates() && !old.cooperates() {
         paths.push("site.content");
+    } else if new.links_nodes() && !old.links_nodes() {
+        paths.push("pool.server.connections_scope");
     }
     paths.sort_unstable();
     paths.dedup();

@@ -57,7 +57,7 @@ pub use schema::{
 };
 pub use section::{Setting, TableDoc};
 pub use words::{
-    AccessLogTarget, Attach, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode, Level, LogFormat,
-    ObeyedRequests, POLICY_NAMES, PoolProtocol, RequestCookies, ResponseCookies, SameSite,
-    ScriptWord, StickyBy, StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
+    AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode,
+    Level, LogFormat, ObeyedRequests, POLICY_NAMES, PoolProtocol, RequestCookies, ResponseCookies,
+    SameSite, ScriptWord, StickyBy, StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
 };

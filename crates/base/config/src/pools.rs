@@ -7,12 +7,12 @@ use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms,
 use crate::number::Unit;
 use crate::section::Row;
 use crate::table::table;
-use crate::words::{POLICY_NAMES, PoolProtocol, SameSite, StickyBy};
+use crate::words::{ConnectionsScope, POLICY_NAMES, PoolProtocol, SameSite, StickyBy};
 
 table! {
     /// A pool: the servers of an application, of which each request goes to one. Routes and sites
-    /// lead to it by its name (`pool = "app"`). Every node watches the servers of its pools and
-    /// counts their requests for itself.
+    /// lead to it by its name (`pool = "app"`). Every node watches the servers of its pools for
+    /// itself.
     PoolConfig at "pool" {
         /// Its name, for routes, logs and metrics.
         name: String => Kind::Text(Form::Name), live;
@@ -73,9 +73,14 @@ table! {
         address: ServerAddress => Kind::ServerAddress, live;
         /// Its share of the work under weighted policies, against the other servers' weights.
         weight: u32 = 1 => count(1..=WEIGHT_MAX as u64), live;
-        /// Requests and upgraded connections that one node has there at a time. More wait in the
-        /// pool's queue. With several nodes, give each its share of what the server can do.
+        /// Requests and upgraded connections that there are at a time, at most. More wait in the
+        /// pool's queue. Nodes without a coordinator have equal shares of it, at least one each.
         connections_max: u32 = 256 => count(1..=65_536), live;
+        /// Whose requests these are: those of the whole cluster (`cluster`), or those of each node
+        /// (`node`). `auto`: of each node for servers on its own machine (Unix sockets, loopback
+        /// addresses), else of the cluster.
+        connections_scope: ConnectionsScope = ConnectionsScope::Auto
+            => word(ConnectionsScope::WORDS), live;
     }
 }
 

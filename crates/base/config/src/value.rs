@@ -13,8 +13,8 @@ use crate::limits::LIST_MAX;
 use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::words::{
-    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, ObeyedRequests,
-    PoolProtocol, RequestCookies, ResponseCookies, SameSite, ScriptWord, StickyBy,
+    AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DispatchMode, Level, LogFormat,
+    ObeyedRequests, PoolProtocol, RequestCookies, ResponseCookies, SameSite, ScriptWord, StickyBy,
     StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
 };
 
@@ -279,6 +279,7 @@ word_fields!(
     ContentPlacement,
     PoolProtocol,
     SameSite,
+    ConnectionsScope,
     StickyBy,
     StorableStatuses,
     ResponseCookies,

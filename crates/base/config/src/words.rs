@@ -123,6 +123,18 @@ words! {
 }
 
 words! {
+    /// Whose requests at a server `connections_max` bounds.
+    ConnectionsScope {
+        /// Those of a node, if the server is on the node's own machine; else those of all nodes.
+        Auto = "auto",
+        /// Those of all nodes.
+        Cluster = "cluster",
+        /// Those of each node.
+        Node = "node",
+    }
+}
+
+words! {
     /// The attribute SameSite of a cookie.
     SameSite {
         /// With links from other sites, but no other requests of theirs.

@@ -66,6 +66,9 @@ pub const MEMBERS_MAX: usize = NODES_MAX;
 /// answer arrives.
 pub const TAIL_MAX: usize = 64;
 
+/// Servers of pools in a report of slots, or in grants: more than any config has, and 20 KB.
+pub const SLOT_SERVERS_MAX: usize = 1_024;
+
 /// Purges in one message, and in one command: with the longest texts they take
 /// half of a message.
 pub const PURGES_PER_MESSAGE_MAX: usize = 128;

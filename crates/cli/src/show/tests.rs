@@ -177,6 +177,7 @@ fn pools_have_their_servers_and_reasons() {
         weight: 2,
         share_permille: 1000,
         connections: 3,
+        slots: 20,
         connections_max: 50,
         tunnels: 0,
         requests_total: 1_200,
@@ -195,7 +196,7 @@ fn pools_have_their_servers_and_reasons() {
     let text = pools(&[pool], Paint::Plain);
     let first = "pool app: least-outstanding, 1/2 servers up, 4 waiting, 9 refused\n";
     assert!(text.starts_with(first), "{text}");
-    assert!(text.contains("10.0.0.1:3000") && text.contains("3/50"), "{text}");
+    assert!(text.contains("10.0.0.1:3000") && text.contains("3/20"), "{text}");
     assert!(text.ends_with("  two down: connection refused\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert_eq!(pools(&[], Paint::Plain), "no pools\n");

@@ -5,6 +5,7 @@
 //! - [`RendezvousHash`]: the owner of a segment while no coordinator answers.
 //! - [`keep`]: which segments are kept, evicted, copied and read ahead.
 //! - [`Changes`], [`Inventory`]: changes of the inventory that are still to be reported.
+//! - [`SlotHolder`]: a node's slots of a server of a pool; the [`Coordinator`] grants them.
 //! - [`PurgeTable`]: what was purged and when; [`Purger`]: sends a purge to all nodes.
 //!
 //! ```text
@@ -27,6 +28,7 @@ pub mod limits;
 mod purger;
 mod purges;
 mod rendezvous;
+mod slots;
 
 pub use changes::{Changes, Inventory};
 pub use coordinator::{
@@ -37,6 +39,7 @@ pub use fetcher::{FetchAction, FetchEvent, FetchOutcome, Fetcher, FillSource, Re
 pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};
 pub use purges::{PurgeTable, Queries};
 pub use rendezvous::RendezvousHash;
+pub use slots::SlotHolder;
 
 #[cfg(test)]
 mod tests;

@@ -101,3 +101,33 @@ pub const PURGE_PREFIXES_MAX: usize = 256;
 
 /// Text of each of the two kinds, in bytes: the longest command and as much again.
 pub const PURGE_TEXT_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long a node that has just started waits for its first slots, in milliseconds: links take some
+/// milliseconds where there is a coordinator.
+pub const SLOTS_FIRST_MS: u64 = 1_000;
+
+/// How long a node without a coordinator keeps the slots that it had, in milliseconds: more than another
+/// one takes to become active.
+pub const SLOTS_KEPT_MS: u64 = 2_000;
+
+/// How long the slots of a node that was lost are given to nobody, in milliseconds: more than
+/// [`SLOTS_KEPT_MS`], by what the node may take longer to find the link lost.
+pub const SLOTS_LOST_MS: u64 = 3_000;
+
+/// How long a coordinator that becomes active waits for the reports of all nodes before it grants slots, in
+/// milliseconds: as long as nodes use what another one granted.
+pub const SLOTS_SETTLE_MS: u64 = SLOTS_LOST_MS;
+
+/// How long a node waits for the first slots of a coordinator that it is linked with, in milliseconds:
+/// more than that takes to settle. One that grants nothing then does not count this server.
+pub const SLOTS_SILENT_MS: u64 = SLOTS_SETTLE_MS + 2_000;
+
+/// How long a node has a use for what it used once, in milliseconds: the time in which slots that it does
+/// not use any more go to others.
+pub const SLOTS_WANTED_MS: u64 = 1_000;
+
+/// How long a slot stays with one node if there are fewer than nodes that want one, in milliseconds.
+pub const SLOT_TURN_MS: u64 = 1_000;
+
+/// Servers of pools that a coordinator counts; nodes have their shares of others.
+pub const SLOTS_SERVERS_MAX: usize = 4_096;

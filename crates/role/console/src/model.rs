@@ -364,7 +364,9 @@ pub struct ServerStatus {
     pub share_permille: u16,
     /// Requests and upgraded connections that this node has there.
     pub connections: u32,
-    /// How many that may be.
+    /// How many this node may have there now.
+    pub slots: u32,
+    /// How many all nodes together may have there, or each of them for itself.
     pub connections_max: u32,
     /// Upgraded connections, such as WebSockets.
     pub tunnels: u32,

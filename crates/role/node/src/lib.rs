@@ -62,8 +62,8 @@ pub use model::route::SiteError;
 use model::site::SiteSet;
 use model::worker_index::WorkerIndexes;
 pub use peer_server::PeerServer;
-use peers::PeerClient;
 pub use peers::{Cluster, ClusterParts};
+use peers::{PeerClient, SharedParts};
 pub use pool_metrics::register_pools;
 
 /// Path of the health check by dispatchers.
@@ -101,7 +101,7 @@ pub struct Node {
     /// Bits of an IPv6 address that stand for one client.
     ipv6_prefix_bits: AtomicU8,
     leaving: AtomicBool,
-    pools: Pools,
+    pools: Arc<Pools>,
     /// Addresses of the cluster's dispatchers.
     dispatchers: ArcSwap<HashSet<IpAddr>>,
 }
@@ -116,7 +116,7 @@ impl Node {
         store.start_cleaner()?;
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
-        let pools = Pools::new(seed, key);
+        let pools = Arc::new(Pools::new(seed, key));
         let prepared = pools.prepare(config)?;
         let catalog = catalog(config, &prepared, &store, &watcher, &purges)?;
         pools.adopt(config, prepared);
@@ -170,8 +170,13 @@ impl Node {
 
     /// Joins the cluster's cache; call before handlers are made.
     pub fn join(&self, config: &Config, parts: ClusterParts) -> Result<(), NodeError> {
-        let (announced, purges) = (&self.announced, &self.purges);
-        let cluster = Cluster::start(config, parts, &self.store, announced, purges)?;
+        let shared = SharedParts {
+            store: Arc::clone(&self.store),
+            announced: Arc::clone(&self.announced),
+            purges: Arc::clone(&self.purges),
+            pools: Arc::clone(&self.pools),
+        };
+        let cluster = Cluster::start(config, parts, shared)?;
         assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
         self.walk(config)
     }

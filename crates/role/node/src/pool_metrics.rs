@@ -15,6 +15,9 @@ const SERVER_METRICS: &[MemberMetric] = &[
     ("skep_pool_server_outstanding_requests", "Requests not yet answered in full.", |it| {
         f64::from(it.outstanding_requests)
     }),
+    ("skep_pool_server_slots", "Requests and tunnels that this node may have there now.", |it| {
+        f64::from(it.slots)
+    }),
     ("skep_pool_server_tunnels", "Upgraded connections to a server.", |it| f64::from(it.tunnels)),
     ("skep_pool_server_requests_total", "Requests sent to a server since it was added.", |it| {
         it.requests as f64

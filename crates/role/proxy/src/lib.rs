@@ -48,6 +48,7 @@ pub use members::settings::{
     CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec, QueueSettings,
     retry_budget,
 };
+pub use members::slots::MemberSlots;
 pub use members::status::{MemberSource, MemberStatus};
 pub use request::{Ends, ForwardError, OwnTimes, Refused, ReplyRules, Tap, TapBody, Tapped};
 pub use worker_balancer::PickedMember;

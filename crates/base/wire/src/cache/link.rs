@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::name::SegmentName;
 use super::purge::{PurgeNews, PurgeStamp, PurgeWhat};
+use super::slots::{SlotGrant, SlotReport};
 use crate::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, POSSIBLE_HOLDERS_MAX,
-    PURGES_PER_MESSAGE_MAX, TAIL_MAX,
+    PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, TAIL_MAX,
 };
 use crate::machine::Name;
 use crate::message::NotAMessage;
@@ -122,6 +123,8 @@ pub enum ToCoordinator {
     /// A request at the node has changed this: to be purged everywhere, as by a command. At most
     /// [`PURGES_PER_MESSAGE_MAX`].
     Invalidate(Vec<PurgeWhat>),
+    /// What the node uses and wants of the servers of its pools; whenever that changes.
+    Slots(SlotReport),
 }
 
 /// A segment that is held.
@@ -172,6 +175,13 @@ pub enum ToNode {
     InStep {
         /// To which question.
         question: u64,
+    },
+    /// What the node may use of the servers of its pools; the others stay as they are.
+    Slots {
+        /// Rises by 1 with each such message on a link, from 1.
+        number: u64,
+        /// At most [`SLOT_SERVERS_MAX`].
+        grants: Vec<SlotGrant>,
     },
 }
 
@@ -294,6 +304,10 @@ impl ToCoordinator {
             Self::Invalidate(what) => {
                 what.len() <= PURGES_PER_MESSAGE_MAX && what.iter().all(PurgeWhat::is_sound)
             }
+            Self::Slots(SlotReport { servers, .. }) => {
+                servers.len() <= SLOT_SERVERS_MAX
+                    && servers.is_sorted_by(|a, b| a.server < b.server)
+            }
             _ => true,
         }
     }
@@ -330,6 +344,7 @@ impl ToNode {
             }
             Self::Purges(news) => news.is_sound(),
             Self::InStep { .. } => true,
+            Self::Slots { grants, .. } => grants.len() <= SLOT_SERVERS_MAX,
         }
     }
 }

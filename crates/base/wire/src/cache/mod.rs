@@ -10,7 +10,8 @@
 //! Both directions are streams (`edge/peer`) that begin with a [`hello`], followed by
 //! [`frame`]s; the payload of a frame is one message of [`link`] or [`peer`], or
 //! a chunk of bytes. A [`name`] identifies cached content, and a [`purge`] invalidates it;
-//! a [`part`] is a node's description of files of which it has a part.
+//! a [`part`] is a node's description of files of which it has a part. On the same links servers of
+//! pools are counted: [`slots`].
 
 pub mod frame;
 pub mod hello;
@@ -19,6 +20,7 @@ pub mod name;
 pub mod part;
 pub mod peer;
 pub mod purge;
+pub mod slots;
 
 pub use frame::{FrameDecoder, FrameError, FrameHead};
 pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
@@ -29,3 +31,4 @@ pub use link::{
 pub use name::{ObjectName, SegmentName};
 pub use peer::{FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest};
 pub use purge::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
+pub use slots::{ServerKey, SlotGrant, SlotReport, SlotUse};

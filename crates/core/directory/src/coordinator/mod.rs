@@ -29,6 +29,7 @@ use crate::limits::{
     FILES_MAX, HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, LOAD_MS_MAX, LOST_NODE_MS, SETTLE_MS,
     SWEEPS_PER_TICK,
 };
+use crate::slots::SlotLedger;
 use directory::Directory;
 use files::{Files, FoundFile};
 use leases::Leases;
@@ -180,6 +181,7 @@ pub struct Coordinator {
     directory: Directory,
     files: Files,
     leases: Leases,
+    slots: SlotLedger,
     rng: Rng,
     counters: CoordinatorCounters,
     outbox: Vec<(NodeLinkId, ToNode)>,
@@ -201,6 +203,7 @@ impl Coordinator {
             directory: Directory::new(settings.holdings_max),
             files: Files::new(settings.files_max, settings.lost_node_ms),
             leases: Leases::new(settings.lease_ttl_ms, rng.next_u64()),
+            slots: SlotLedger::new(settings.nodes),
             rng,
             counters: CoordinatorCounters::default(),
             outbox: Vec::new(),
@@ -219,7 +222,10 @@ impl Coordinator {
         let (name, address) = (hello.name.clone(), hello.address);
         let link = self.members.add(hello, holder);
         match link {
-            Some(link) => self.files.joined(link, name, address),
+            Some(link) => {
+                self.slots.joined(link, name.clone());
+                self.files.joined(link, name, address);
+            }
             None => self.directory.retire(holder),
         }
         self.changes += 1;
@@ -250,8 +256,10 @@ impl Coordinator {
         self.is_active = active_in.is_some();
         self.epoch = epoch;
         self.leases.begin_term(epoch);
+        self.slots.set_active(self.is_active);
         self.changes += 1;
         self.welcome_all();
+        self.outbox.extend(self.slots.grants());
         self.check_invariants();
     }
 
@@ -264,6 +272,8 @@ impl Coordinator {
         self.files.tick(now, SWEEPS_PER_TICK);
         let load_ms_max = self.settings.load_ms_max;
         self.members.iter_mut().for_each(|member| member.age_load(now, load_ms_max));
+        self.slots.tick(now);
+        self.outbox.extend(self.slots.grants());
         self.check_invariants();
     }
 
@@ -307,7 +317,9 @@ impl Coordinator {
             ToCoordinator::Ended { lease, is_held } => self.ended(now, link, lease, is_held),
             ToCoordinator::NotThere { name, holder } => self.not_there(&name, holder),
             ToCoordinator::Tail { names } => self.tail(link, names),
+            ToCoordinator::Slots(report) => self.slots.reported(now, link, &report),
         }
+        self.outbox.extend(self.slots.grants());
         self.check_invariants();
     }
 
@@ -379,6 +391,7 @@ impl Coordinator {
         let Some(member) = self.members.remove(link) else { return false };
         self.directory.retire(member.holder);
         self.leases.left(link);
+        self.slots.left(link);
         // Nobody listens any more.
         self.outbox.retain(|(to, _)| *to != link);
         true

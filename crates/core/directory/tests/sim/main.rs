@@ -42,6 +42,7 @@ mod origin;
 mod peers;
 mod purging;
 mod scenario;
+mod slots;
 mod totals;
 mod world;
 

@@ -34,6 +34,9 @@ pub(crate) struct Pool {
     pub(crate) session_cookie: Option<String>,
     /// What the config says of it.
     spec: GroupSpec,
+    /// The servers whose requests all nodes count together, with this node's share of each while no
+    /// coordinator answers.
+    pub(crate) shares: BTreeMap<String, u32>,
 }
 
 /// The pools of a node; shared by all workers.
@@ -74,7 +77,8 @@ impl Pools {
             let session_cookie = spec.settings.sticky.as_ref().and_then(Sticky::inserted);
             let session_cookie = session_cookie.map(str::to_owned);
             let trusts_claims = pool.trust_forwarded;
-            Ok((pool.name.clone(), Pool { group, trusts_claims, session_cookie, spec }))
+            let shares = shares(config, pool);
+            Ok((pool.name.clone(), Pool { group, trusts_claims, session_cookie, spec, shares }))
         };
         config.pools.iter().map(prepared).collect()
     }
@@ -108,6 +112,13 @@ impl Pools {
         self.lock().values().map(|pool| Arc::clone(&pool.group)).collect()
     }
 
+    /// The pools in force, with the servers that all nodes count together.
+    pub(crate) fn counted(&self) -> Vec<(Arc<Group>, BTreeMap<String, u32>)> {
+        let current = self.lock();
+        let counted = current.values().filter(|pool| !pool.shares.is_empty());
+        counted.map(|pool| (Arc::clone(&pool.group), pool.shares.clone())).collect()
+    }
+
     pub(crate) fn is_current(&self, group: &Arc<Group>) -> bool {
         self.lock().get(group.name()).is_some_and(|current| Arc::ptr_eq(&current.group, group))
     }
@@ -115,6 +126,11 @@ impl Pools {
     fn lock(&self) -> MutexGuard<'_, PoolMap> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn shares(config: &Config, pool: &PoolConfig) -> BTreeMap<String, u32> {
+    let counted = pool.servers.iter().filter(|it| config.counts_slots() && it.is_of_cluster());
+    counted.map(|server| (server.name.clone(), config.share_of(server))).collect()
 }
 
 /// How sessions of the pool find their server.
@@ -157,6 +173,7 @@ fn spec(config: &Config, pool: &PoolConfig, key: Option<&Key>) -> Result<GroupSp
         weight: server.weight,
         authority: server.address.to_string(),
         requests_max: server.connections_max,
+        slots: config.share_of(server),
     };
     let members = pool.servers.iter().map(member).collect();
     let settings = settings(config, pool, protocol(pool)?, sticky(pool, key));

@@ -6,6 +6,7 @@ mod files;
 mod pause;
 mod purge;
 mod questions;
+mod slots;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use skep_wire::cache::{
 };
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 
-use super::{ClusterParts, ClusterView, Command, FileHolders};
+use super::{ClusterParts, ClusterView, Command, FileHolders, SharedParts};
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
@@ -28,6 +29,7 @@ use crate::model::purges::Purges;
 use files::Announcement;
 use pause::StallDetector;
 use questions::Questions;
+use slots::{ReportedSlots, Slots};
 
 pub(super) use questions::Asker;
 
@@ -37,6 +39,7 @@ pub(super) struct CoordinatorLinks {
     store: Arc<SegmentStore>,
     announced: Arc<Announced>,
     pub(super) purges: Arc<Purges>,
+    slots: Slots,
     pause: StallDetector,
     view: Arc<ArcSwap<ClusterView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
@@ -53,22 +56,23 @@ pub(super) struct Coordinator {
     announcement: Announcement,
     /// The rest of the inventory that it has yet to receive.
     inventory: Option<Inventory>,
+    slots: ReportedSlots,
 }
 
 impl CoordinatorLinks {
     pub(super) fn new(
         parts: ClusterParts,
-        store: Arc<SegmentStore>,
-        announced: &Arc<Announced>,
-        purges: &Arc<Purges>,
+        shared: SharedParts,
         view: &Arc<ArcSwap<ClusterView>>,
         roomiest: &Arc<ArcSwapOption<PeerNode>>,
     ) -> Self {
+        let SharedParts { store, announced, purges, pools } = shared;
         Self {
             parts,
             store,
-            announced: Arc::clone(announced),
-            purges: Arc::clone(purges),
+            announced,
+            purges,
+            slots: Slots::new(pools),
             pause: StallDetector::default(),
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
@@ -108,6 +112,7 @@ impl CoordinatorLinks {
             members: HashMap::new(),
             announcement: Announcement::new(&self.announced),
             inventory: Some(Inventory::new(self.store.names())),
+            slots: ReportedSlots::default(),
         };
         self.links.insert(link, coordinator);
         let hello = ToCoordinator::Hello {
@@ -142,6 +147,7 @@ impl CoordinatorLinks {
             }
             ToNode::Purges(news) => self.purged(link, &news, outbox),
             ToNode::InStep { question } => self.pause.in_step(question),
+            ToNode::Slots { number, grants } => self.granted(link, number, &grants, outbox),
         }
     }
 
@@ -272,6 +278,7 @@ impl CoordinatorLinks {
     fn tick(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         self.look_for_pause(outbox);
         self.tell_changes(outbox);
+        self.tell_slots(outbox);
         self.tell_inventories(outbox);
         self.asks.forget_closed();
         self.file_asks.forget_closed();

@@ -42,6 +42,7 @@ use tokio::sync::oneshot;
 use crate::limits::{FIRST_LINK_MS, LINK_TICK_MS};
 use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
+use crate::model::pools::Pools;
 use crate::model::purges::Purges;
 pub(crate) use client::{PeerClient, SegmentOrigin, read_all, renewing};
 use coordinator_links::{Asker, CoordinatorLinks};
@@ -56,6 +57,14 @@ pub struct ClusterParts {
     pub identity: Identity,
     /// Where other nodes reach this one.
     pub address: SocketAddr,
+}
+
+/// What the thread of the links shares with the rest of the node.
+pub(crate) struct SharedParts {
+    pub(crate) store: Arc<SegmentStore>,
+    pub(crate) announced: Arc<Announced>,
+    pub(crate) purges: Arc<Purges>,
+    pub(crate) pools: Arc<Pools>,
 }
 
 /// The nodes as they were last known; used while no coordinator answers.
@@ -134,15 +143,13 @@ impl Cluster {
     pub(crate) fn start(
         config: &Config,
         parts: ClusterParts,
-        store: &Arc<SegmentStore>,
-        announced: &Arc<Announced>,
-        purges: &Arc<Purges>,
+        shared: SharedParts,
     ) -> std::io::Result<Arc<Self>> {
         let view = Arc::<ArcSwap<ClusterView>>::default();
         let identity = parts.identity.clone();
         let roomiest = Arc::<ArcSwapOption<PeerNode>>::default();
-        let mut coordinators =
-            CoordinatorLinks::new(parts, Arc::clone(store), announced, purges, &view, &roomiest);
+        let announced = Arc::clone(&shared.announced);
+        let mut coordinators = CoordinatorLinks::new(parts, shared, &view, &roomiest);
         let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
         let handle = move |event, outbox: &mut _| coordinators.handle(event, outbox);
         let links = NodeLinks::start(&settings, targets(config), handle)?;
@@ -152,7 +159,7 @@ impl Cluster {
             identity,
             view,
             configured: ArcSwap::from_pointee(configured(config)),
-            announced: Arc::clone(announced),
+            announced,
             roomiest,
             counts: links.counts(),
             owners: Owners::default(),

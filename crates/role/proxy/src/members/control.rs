@@ -84,8 +84,14 @@ impl Group {
         };
         let name = name.to_owned();
         self.change(|state, now| {
-            let requests_max = u32::MAX;
-            let new = MemberSpec { name: name.clone(), address, weight, authority, requests_max };
+            let new = MemberSpec {
+                name: name.clone(),
+                address,
+                weight,
+                authority,
+                requests_max: u32::MAX,
+                slots: u32::MAX,
+            };
             state.add(now, new, MemberSource::Api)?;
             state.removed.remove(&name);
             Ok(())

@@ -36,6 +36,8 @@ pub(crate) struct SharedMember {
     is_draining: AtomicBool,
     /// Requests and tunnels at a time, at most.
     requests_max: AtomicU32,
+    /// Of these, how many this process may have now; `u32::MAX` if it counts alone.
+    slots: AtomicU32,
     /// When a failure there was last logged, in seconds; 0: never.
     told_s: AtomicU64,
     /// The second in which its standard error was last logged, and the lines since.
@@ -100,6 +102,7 @@ impl SharedMember {
             is_joining: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             requests_max: AtomicU32::new(u32::MAX),
+            slots: AtomicU32::new(u32::MAX),
             told_s: AtomicU64::new(0),
             stderr: AtomicU64::new(0),
             load,
@@ -163,11 +166,20 @@ impl SharedMember {
         self.requests_max.store(requests_max, Relaxed);
     }
 
+    /// Of these, how many this process may have now.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots.load(Relaxed).min(self.requests_max())
+    }
+
+    pub(crate) fn set_slots(&self, slots: u32) {
+        self.slots.store(slots, Relaxed);
+    }
+
     /// Counts a request that is sent there, unless it has as many as it may have.
     pub(crate) fn try_begin(&self) -> bool {
         let before = self.load.requests.rise(1);
         let has_room =
-            before + u64::from(self.load.tunnels.load(Relaxed)) < u64::from(self.requests_max());
+            before + u64::from(self.load.tunnels.load(Relaxed)) < u64::from(self.slots());
         if !has_room {
             self.load.requests.fall(1);
         }
@@ -176,8 +188,12 @@ impl SharedMember {
 
     /// Whether it has as many requests as it may have.
     pub(crate) fn is_full(&self) -> bool {
-        let in_use = self.load.requests.now() + u64::from(self.load.tunnels.load(Relaxed));
-        in_use >= u64::from(self.requests_max())
+        self.in_use() >= u64::from(self.slots())
+    }
+
+    /// Requests and tunnels there.
+    pub(crate) fn in_use(&self) -> u64 {
+        self.load.requests.now() + u64::from(self.load.tunnels.load(Relaxed))
     }
 
     /// Whether a failure is to be logged: at most one a second.

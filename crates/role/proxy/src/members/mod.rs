@@ -25,6 +25,7 @@ pub(crate) mod reload;
 pub(crate) mod reported;
 pub(crate) mod session;
 pub(crate) mod settings;
+pub(crate) mod slots;
 pub(crate) mod state;
 pub(crate) mod status;
 mod testing;

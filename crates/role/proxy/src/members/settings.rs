@@ -34,8 +34,10 @@ pub struct MemberSpec {
     pub weight: u32,
     /// The clients' address of it.
     pub authority: String,
-    /// Requests and tunnels that this process has there at a time, at most; `u32::MAX` is no bound.
+    /// Requests and tunnels that there are at a time, at most; `u32::MAX` is no bound.
     pub requests_max: u32,
+    /// Of these, those that this process may have until [`Group::set_slots`](crate::Group::set_slots).
+    pub slots: u32,
 }
 
 /// A group's settings; replaced whole on a reload.

@@ -53,6 +53,8 @@ pub(crate) struct Details {
     pub(crate) authority: String,
     /// The weight in the last config file.
     pub(crate) weight_filed: u32,
+    /// The slots in the last config file.
+    pub(crate) slots_filed: u32,
     /// It answers checks, but reports that it drains.
     pub(crate) bows_out: bool,
     /// When it entered its state.
@@ -108,11 +110,13 @@ impl GroupState {
         self.loads.insert(new.address, Arc::downgrade(&load));
         let member = SharedMember::new(event.node, Arc::clone(&event.name), new.address, load);
         member.set_requests_max(new.requests_max);
+        member.set_slots(new.slots);
         let mut details = Details {
             member: Arc::new(member),
             source,
             authority: new.authority,
             weight_filed: new.weight,
+            slots_filed: new.slots,
             bows_out: false,
             since: now,
             is_checking: false,
@@ -318,6 +322,7 @@ fn member_status(
         share_permille: shared.share_permille(),
         connections: current.in_use(),
         connections_max: shared.requests_max(),
+        slots: shared.slots(),
         outstanding_requests: current.requests,
         outstanding_bytes: current.bytes,
         tunnels: current.tunnels,

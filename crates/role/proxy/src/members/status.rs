@@ -26,8 +26,11 @@ pub struct MemberStatus {
     pub share_permille: u16,
     /// Connections in use: requests and tunnels.
     pub connections: u32,
-    /// Requests and tunnels at a time, at most; `u32::MAX` is no bound.
+    /// Requests and tunnels at a time, at most, of all processes that count together; `u32::MAX` is no
+    /// bound.
     pub connections_max: u32,
+    /// Of these, how many this process may have now.
+    pub slots: u32,
     /// Requests sent to it and not yet answered in full.
     pub outstanding_requests: u32,
     /// Bytes of announced reply bodies that have not arrived yet.

@@ -1,0 +1,230 @@
+//! A coordinator's account of the slots of all servers.
+
+use std::collections::BTreeMap;
+
+use skep_units::Now;
+use skep_wire::cache::{ServerKey, SlotGrant, SlotReport, SlotUse, ToNode};
+use skep_wire::message::Name;
+
+use super::division::divide;
+use crate::coordinator::NodeLinkId;
+use crate::limits::{SLOT_TURN_MS, SLOTS_LOST_MS, SLOTS_SERVERS_MAX, SLOTS_SETTLE_MS};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct SlotLedger {
+    /// Whether it grants slots.
+    is_active: bool,
+    /// The first event since then.
+    active_since: Option<Now>,
+    /// Nodes that there are by the config.
+    nodes: usize,
+    /// Of the last event.
+    now: Now,
+    links: BTreeMap<NodeLinkId, Link>,
+    servers: BTreeMap<ServerKey, Server>,
+}
+
+#[derive(Debug)]
+struct Link {
+    name: Name,
+    /// Number of the last grants sent.
+    sent: u64,
+    /// Number of the first grants since it is active: reports that do not acknowledge them are older.
+    asked: u64,
+    /// Those are to be sent, be there any or not.
+    is_asked: bool,
+    is_followed: bool,
+    /// To be sent.
+    grants: Vec<SlotGrant>,
+}
+
+#[derive(Debug, Default)]
+struct Server {
+    nodes: BTreeMap<NodeLinkId, Held>,
+    /// What nodes that were lost may still use, until then.
+    lost: Vec<(Name, u32, Now)>,
+}
+
+/// What a node has of a server.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// It was not granted anything yet.
+    is_new: bool,
+    slots_max: u32,
+    wanted: u32,
+    /// What it was granted last; before that, what it held.
+    granted: u32,
+    /// What it uses at most.
+    bound: u32,
+}
+
+impl SlotLedger {
+    /// Of a cluster of so many nodes.
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
+    /// Grants slots from now on, or leaves that to another.
+    pub(crate) fn set_active(&mut self, is_active: bool) {
+        (self.is_active, self.active_since) = (is_active, None);
+        for link in self.links.values_mut() {
+            (link.is_followed, link.is_asked) = (false, is_active);
+            link.asked = link.sent + 1;
+        }
+        // Grants of another one may have come between.
+        let held = self.servers.values_mut().flat_map(|server| server.nodes.values_mut());
+        held.for_each(|held| held.is_new = true);
+    }
+
+    pub(crate) fn joined(&mut self, link: NodeLinkId, name: Name) {
+        let grants = Vec::new();
+        let new = Link { name, sent: 0, asked: 0, is_asked: false, is_followed: false, grants };
+        self.links.insert(link, new);
+    }
+
+    /// What the node holds remains its own for a while: it may not know yet that it is lost.
+    pub(crate) fn left(&mut self, link: NodeLinkId) {
+        let Some(Link { name, .. }) = self.links.remove(&link) else { return };
+        let until = self.now.plus_ms(SLOTS_LOST_MS);
+        for server in self.servers.values_mut() {
+            if let Some(held) = server.nodes.remove(&link).filter(|held| held.bound > 0) {
+                server.lost.retain(|(lost, ..)| *lost != name);
+                server.lost.push((name.clone(), held.bound, until));
+            }
+        }
+    }
+
+    pub(crate) fn reported(&mut self, now: Now, link: NodeLinkId, report: &SlotReport) {
+        let Some(of_link) = self.links.get_mut(&link) else { return };
+        of_link.is_followed = report.is_followed && report.acknowledged >= of_link.asked;
+        let is_followed = of_link.is_followed;
+        let (is_current, name) = (report.acknowledged == of_link.sent, of_link.name.clone());
+        for using in &report.servers {
+            if self.servers.len() >= SLOTS_SERVERS_MAX && !self.servers.contains_key(&using.server)
+            {
+                continue;
+            }
+            let server = self.servers.entry(using.server).or_default();
+            server.lost.retain(|(lost, ..)| *lost != name);
+            server.reported(link, using, (is_followed, is_current));
+        }
+        let is_told =
+            |key: &ServerKey| report.servers.binary_search_by_key(key, |it| it.server).is_ok();
+        for (_, server) in self.servers.iter_mut().filter(|(key, _)| !is_told(key)) {
+            server.nodes.remove(&link);
+        }
+        self.settle_all(now);
+    }
+
+    pub(crate) fn tick(&mut self, now: Now) {
+        for server in self.servers.values_mut() {
+            server.lost.retain(|(.., until)| now < *until);
+        }
+        self.servers.retain(|_, server| !server.nodes.is_empty() || !server.lost.is_empty());
+        self.settle_all(now);
+    }
+
+    /// What is to be sent.
+    pub(crate) fn grants(&mut self) -> impl Iterator<Item = (NodeLinkId, ToNode)> {
+        let is_due = |of: &Link| of.is_asked || !of.grants.is_empty();
+        self.links.iter_mut().filter(move |(_, of)| is_due(of)).map(|(&link, of)| {
+            of.is_asked = false;
+            of.sent += 1;
+            let grants = std::mem::take(&mut of.grants);
+            (link, ToNode::Slots { number: of.sent, grants })
+        })
+    }
+
+    /// Whether all is known that nodes hold: what they were granted before is not granted again.
+    fn is_settled(&mut self, now: Now) -> bool {
+        if !self.is_active {
+            return false;
+        }
+        let since = *self.active_since.get_or_insert(now);
+        let all_follow =
+            self.links.len() >= self.nodes && self.links.values().all(|it| it.is_followed);
+        all_follow || now.since_ms(since) >= SLOTS_SETTLE_MS
+    }
+
+    fn settle_all(&mut self, now: Now) {
+        self.now = now;
+        if !self.is_settled(now) {
+            return;
+        }
+        let turn = (now.0 / SLOT_TURN_MS) as usize;
+        for (&key, server) in &mut self.servers {
+            for (link, slots) in
+                server.settle(turn, |link| self.links.get(&link).is_some_and(|it| it.is_followed))
+            {
+                if let Some(of_link) = self.links.get_mut(&link) {
+                    of_link.grants.retain(|grant| grant.server != key);
+                    of_link.grants.push(SlotGrant { server: key, slots });
+                }
+            }
+        }
+    }
+}
+
+impl Server {
+    /// `is_current`: it has all grants that were sent to it.
+    fn reported(
+        &mut self,
+        link: NodeLinkId,
+        using: &SlotUse,
+        (is_followed, is_current): (bool, bool),
+    ) {
+        let &SlotUse { slots_max, held, wanted, .. } = using;
+        let new = Held { is_new: true, slots_max, wanted, granted: held, bound: held };
+        let known = self.nodes.entry(link).or_insert(new);
+        (known.slots_max, known.wanted) = (slots_max, wanted);
+        if is_current && !is_followed {
+            known.granted = held;
+        }
+        // Whatever it was granted meanwhile may be in force by now, if only until the next.
+        known.bound = if is_current { held } else { held.max(known.bound) };
+    }
+
+    /// The grants that are due to nodes that follow this coordinator.
+    fn settle(
+        &mut self,
+        turn: usize,
+        is_followed: impl Fn(NodeLinkId) -> bool,
+    ) -> Vec<(NodeLinkId, u32)> {
+        let Some(slots_max) = self.nodes.values().map(|held| held.slots_max).min() else {
+            return Vec::new();
+        };
+        let others = self.nodes.iter().filter(|(link, _)| !is_followed(**link));
+        let others = others.map(|(_, held)| held.bound);
+        let slots = slots_max
+            .saturating_sub(total(others))
+            .saturating_sub(total(self.lost.iter().map(|(_, slots, _)| *slots)));
+        let mut nodes: Vec<_> =
+            self.nodes.iter_mut().filter(|(link, _)| is_followed(**link)).collect();
+        let granted = total(nodes.iter().map(|(_, held)| held.granted));
+        let is_due = |held: &Held| held.is_new || held.granted < held.wanted.min(slots);
+        if granted == slots && !nodes.iter().any(|(_, held)| is_due(held)) {
+            return Vec::new();
+        }
+        let wanted: Vec<_> = nodes.iter().map(|(_, held)| held.wanted).collect();
+        let due = divide(slots, &wanted, turn);
+        let mut free = slots.saturating_sub(total(nodes.iter().map(|(_, held)| held.bound)));
+        let mut grants = Vec::new();
+        for ((link, held), due) in nodes.iter_mut().zip(due) {
+            // What it still has costs nothing.
+            let more = due.saturating_sub(held.bound).min(free);
+            let slots = due.min(held.bound + more);
+            free -= slots.saturating_sub(held.bound);
+            held.bound = held.bound.max(slots);
+            if std::mem::take(&mut held.is_new) || slots != held.granted {
+                held.granted = slots;
+                grants.push((**link, slots));
+            }
+        }
+        grants
+    }
+}
+
+fn total(slots: impl Iterator<Item = u32>) -> u32 {
+    slots.fold(0, u32::saturating_add)
+}

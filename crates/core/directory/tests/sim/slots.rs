@@ -1,0 +1,392 @@
+//! Slots of servers: what nodes use is never more than there is, and those who want some get some.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::net::SocketAddr;
+
+use skep_units::{Now, Rng};
+use skep_wire::cache::{ServerKey, SlotReport, ToCoordinator, ToNode};
+use skep_wire::message::Name;
+
+use skep_directory::limits::{
+    SLOTS_FIRST_MS, SLOTS_KEPT_MS, SLOTS_LOST_MS, SLOTS_SILENT_MS, SLOTS_WANTED_MS,
+};
+use skep_directory::{Coordinator, CoordinatorSettings, Hello, NodeLinkId, SlotHolder};
+use skep_sim::{SeedTotals, Simulation};
+
+const SERVER: ServerKey = ServerKey(7);
+const TICK_MS: u64 = 20;
+const DELAY_MS_MAX: u64 = 60;
+
+/// A node, and the requests that it has at the server.
+struct Node {
+    name: Name,
+    holder: SlotHolder,
+    /// Requests, by when they end.
+    requests: Vec<u64>,
+    waiting: u32,
+    /// Requests that its clients begin in a second.
+    rate: u64,
+    served: u64,
+    /// A request waits since then.
+    hungry_since: Option<u64>,
+    links: BTreeMap<usize, Link>,
+}
+
+/// Both directions of a link with a coordinator, in order.
+struct Link {
+    id: NodeLinkId,
+    to_node: VecDeque<(u64, ToNode)>,
+    to_coordinator: VecDeque<(u64, ToCoordinator)>,
+    epoch: Option<u64>,
+    acknowledged: u64,
+    told: Option<SlotReport>,
+}
+
+struct World {
+    seed: u64,
+    rng: Rng,
+    now: u64,
+    slots: u32,
+    share: u32,
+    coordinators: Vec<Coordinator>,
+    nodes: Vec<Node>,
+    epoch: u64,
+    totals: Totals,
+}
+
+/// What happened.
+#[derive(Debug, Default)]
+struct Totals {
+    seeds: u64,
+    served: u64,
+    takeovers: u64,
+    cuts: u64,
+}
+
+impl SeedTotals for Totals {
+    fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.served += other.served;
+        self.takeovers += other.takeovers;
+        self.cuts += other.cuts;
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seeds, served, takeovers, cuts } = self;
+        write!(f, "{seeds} seeds: {served} requests, {takeovers} takeovers, {cuts} links cut")
+    }
+}
+
+impl World {
+    fn new(seed: u64, nodes: usize, slots: u32) -> Self {
+        let settings = CoordinatorSettings { nodes, ..CoordinatorSettings::default() };
+        let mut coordinators: Vec<_> = (0..2).map(|it| Coordinator::new(settings, it)).collect();
+        coordinators[0].set_stage(Some(1));
+        let share = (slots / nodes as u32).max(1);
+        let node = |number: usize| Node {
+            name: Name::new(&format!("node-{number}")).unwrap(),
+            holder: SlotHolder::new(Now(0), slots, share),
+            requests: Vec::new(),
+            waiting: 0,
+            rate: 0,
+            served: 0,
+            hungry_since: None,
+            links: BTreeMap::new(),
+        };
+        let nodes = (0..nodes).map(node).collect();
+        let rng = Rng::new(seed);
+        Self {
+            seed,
+            rng,
+            now: 0,
+            slots,
+            share,
+            coordinators,
+            nodes,
+            epoch: 1,
+            totals: Totals::default(),
+        }
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.rng.next_u64() % bound
+    }
+
+    fn due(&mut self, last: Option<u64>) -> u64 {
+        let due = self.now + self.below(DELAY_MS_MAX);
+        last.map_or(due, |last| due.max(last))
+    }
+
+    fn link(&mut self, node: usize, coordinator: usize) {
+        let hello = Hello {
+            name: self.nodes[node].name.clone(),
+            address: SocketAddr::from(([127, 0, 0, 1], 80)),
+            capacity_bytes: 1_000,
+        };
+        let joined = self.coordinators[coordinator].joined(hello).unwrap();
+        let link = Link {
+            id: joined.link,
+            to_node: VecDeque::new(),
+            to_coordinator: VecDeque::new(),
+            epoch: None,
+            acknowledged: 0,
+            told: None,
+        };
+        self.nodes[node].links.insert(coordinator, link);
+        self.post(coordinator);
+    }
+
+    /// Both find out at once; what was on its way is lost.
+    fn cut(&mut self, node: usize, coordinator: usize) {
+        if let Some(link) = self.nodes[node].links.remove(&coordinator) {
+            self.totals.cuts += 1;
+            self.coordinators[coordinator].left(Now(self.now), link.id);
+        }
+    }
+
+    fn take_over(&mut self) {
+        self.totals.takeovers += 1;
+        self.epoch += 1;
+        let new = (self.epoch + 1) as usize % 2;
+        self.coordinators[1 - new].set_stage(None);
+        self.coordinators[new].set_stage(Some(self.epoch));
+        (0..2).for_each(|it| self.post(it));
+    }
+
+    /// Puts a coordinator's messages on their links.
+    fn post(&mut self, coordinator: usize) {
+        let messages: Vec<_> = self.coordinators[coordinator].outbox().collect();
+        for (to, message) in messages {
+            for node in 0..self.nodes.len() {
+                let link = self.nodes[node].links.get(&coordinator);
+                let Some(link) = link.filter(|link| link.id == to) else { continue };
+                let due = self.due(link.to_node.back().map(|(due, _)| *due));
+                let link = self.nodes[node].links.get_mut(&coordinator).unwrap();
+                link.to_node.push_back((due, message.clone()));
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += 1;
+        for node in 0..self.nodes.len() {
+            for coordinator in 0..2 {
+                self.deliver(node, coordinator);
+            }
+            self.serve(node);
+            if (self.now + node as u64).is_multiple_of(TICK_MS) {
+                self.look(node);
+            }
+        }
+        if self.now.is_multiple_of(100) {
+            for coordinator in 0..2 {
+                self.coordinators[coordinator].tick(Now(self.now));
+                self.post(coordinator);
+            }
+        }
+        let in_use: usize = self.nodes.iter().map(|node| node.requests.len()).sum();
+        assert!(in_use <= self.slots as usize, "seed {}: {in_use} at {} ms", self.seed, self.now);
+    }
+
+    fn deliver(&mut self, node: usize, coordinator: usize) {
+        let now = self.now;
+        let mut is_granted = false;
+        loop {
+            let followed = self.nodes[node].followed();
+            let Some(link) = self.nodes[node].links.get_mut(&coordinator) else { return };
+            let Some((_, message)) = link.to_node.pop_front_if(|(due, _)| *due <= now) else {
+                break;
+            };
+            match message {
+                ToNode::Welcome { is_active, epoch, .. } => link.epoch = is_active.then_some(epoch),
+                ToNode::Slots { number, grants } => {
+                    link.acknowledged = number;
+                    if followed == Some(coordinator) {
+                        grants.iter().for_each(|it| self.nodes[node].holder.granted(it.slots));
+                    }
+                    is_granted = true;
+                }
+                _ => {}
+            }
+        }
+        let link = self.nodes[node].links.get_mut(&coordinator).unwrap();
+        let (id, mut came) = (link.id, Vec::new());
+        while link.to_coordinator.front().is_some_and(|(due, _)| *due <= now) {
+            came.push(link.to_coordinator.pop_front().unwrap().1);
+        }
+        for message in came {
+            self.coordinators[coordinator].heard(Now(now), id, message);
+            self.post(coordinator);
+        }
+        if is_granted {
+            self.look(node);
+        }
+    }
+
+    /// Requests begin, wait and end.
+    fn serve(&mut self, node: usize) {
+        let (now, rate) = (self.now, self.nodes[node].rate);
+        let is_new = self.below(1_000) < rate;
+        let lasts_ms = 5 + self.below(200);
+        let node = &mut self.nodes[node];
+        node.requests.retain(|ends| now < *ends);
+        node.waiting = (node.waiting + u32::from(is_new)).min(50);
+        if node.waiting > 0 && (node.requests.len() as u32) < node.holder.limit() {
+            node.waiting -= 1;
+            node.served += 1;
+            node.requests.push(now + lasts_ms);
+            node.hungry_since = None;
+        }
+        if node.waiting > 0 {
+            node.hungry_since.get_or_insert(now);
+        }
+    }
+
+    /// What a node does every now and then, and after each grant.
+    fn look(&mut self, number: usize) {
+        let now = self.now;
+        let node = &mut self.nodes[number];
+        let followed = node.followed();
+        let in_use = node.requests.len() as u32;
+        let term = followed.and_then(|it| node.links[&it].epoch);
+        node.holder.look(Now(now), term, in_use, node.waiting);
+        let servers = vec![node.holder.report(SERVER)];
+        for coordinator in 0..2 {
+            let Some(link) = self.nodes[number].links.get(&coordinator) else { continue };
+            let is_followed = followed == Some(coordinator);
+            let report = SlotReport {
+                acknowledged: link.acknowledged,
+                is_followed,
+                servers: servers.clone(),
+            };
+            if link.told.as_ref() == Some(&report) {
+                continue;
+            }
+            let due = self.due(link.to_coordinator.back().map(|(due, _)| *due));
+            let link = self.nodes[number].links.get_mut(&coordinator).unwrap();
+            link.told = Some(report.clone());
+            link.to_coordinator.push_back((due, ToCoordinator::Slots(report)));
+        }
+    }
+
+    fn run(&mut self, ms: u64) {
+        (0..ms).for_each(|_| self.step());
+    }
+}
+
+impl Node {
+    /// The active coordinator of the latest epoch.
+    fn followed(&self) -> Option<usize> {
+        let active = self.links.iter().filter_map(|(&it, link)| Some((link.epoch?, it)));
+        active.max().map(|(_, coordinator)| coordinator)
+    }
+}
+
+/// Nodes come, links break, coordinators change, demand moves: never one request too many; and when it
+/// is quiet, all slots are in use while there is something to do, and nobody waits for ever.
+fn simulate(seed: u64) -> Totals {
+    let mut rng = Rng::new(seed);
+    let (nodes, slots) = (1 + rng.next_u64() % 6, 1 + rng.next_u64() % 12);
+    let mut world = World::new(seed, nodes as usize, slots as u32);
+    for node in 0..nodes as usize {
+        (0..2).for_each(|coordinator| world.link(node, coordinator));
+    }
+    // A node that has not found a coordinator by then has its share, which nobody counts.
+    world.run(SLOTS_FIRST_MS);
+    let mut relinks = Vec::new();
+    for _ in 0..40 {
+        let node = world.below(nodes) as usize;
+        match world.below(6) {
+            0 => world.take_over(),
+            1 | 2 if relinks.is_empty() => {
+                let coordinator = world.below(2) as usize;
+                world.cut(node, coordinator);
+                // Before the node has its share, which nobody counts.
+                relinks.push((world.now + world.below(SLOTS_KEPT_MS - 200), node, coordinator));
+            }
+            _ => world.nodes[node].rate = world.below(3) * world.below(300),
+        }
+        for _ in 0..world.below(600) {
+            let now = world.now;
+            if let Some((_, node, coordinator)) = relinks.pop_if(|(due, ..)| *due <= now) {
+                world.link(node, coordinator);
+            }
+            world.step();
+        }
+    }
+    relinks.into_iter().for_each(|(_, node, coordinator)| world.link(node, coordinator));
+    world.nodes.iter_mut().for_each(|node| node.rate = 500);
+    world.run(SLOTS_LOST_MS + SLOTS_WANTED_MS + 1_000);
+    let (served, at) = (total(&world), world.now);
+    world.run(10_000);
+    // A request takes 105 ms on average; some time passes until the next one may begin.
+    let most = slots * 10_000 / 105;
+    let done = total(&world) - served;
+    assert!(done * 100 >= most * 60, "seed {seed}: {done} of {most} from {at} ms on");
+    for node in &world.nodes {
+        let waits_ms = node.hungry_since.map_or(0, |since| world.now - since);
+        assert!(waits_ms < 8_000, "seed {seed}: {} waits for {waits_ms} ms", node.name);
+    }
+    Totals { seeds: 1, served: total(&world), ..world.totals }
+}
+
+fn total(world: &World) -> u64 {
+    world.nodes.iter().map(|node| node.served).sum()
+}
+
+const SIMULATION: Simulation = Simulation { package: "skep-directory", test: "sim", seeds: 1_000 };
+
+#[test]
+fn no_slot_is_used_twice_and_none_is_idle_while_somebody_waits() {
+    let Some(totals) = SIMULATION.run(|seed, _| Ok(simulate(seed))) else { return };
+    assert!(totals.served > 0 && totals.takeovers > 0 && totals.cuts > 0, "{totals}");
+}
+
+#[test]
+fn idle_nodes_have_their_share_and_lend_it() {
+    let mut world = World::new(1, 4, 8);
+    for node in 0..4 {
+        (0..2).for_each(|coordinator| world.link(node, coordinator));
+    }
+    assert_eq!(world.nodes[0].holder.limit(), 0, "it has just started");
+    world.run(500);
+    let limits = |world: &World| world.nodes.iter().map(|it| it.holder.limit()).collect::<Vec<_>>();
+    assert_eq!(limits(&world), [2, 2, 2, 2]);
+    world.nodes[2].rate = 1_000;
+    world.run(2_000);
+    assert_eq!(limits(&world), [0, 0, 8, 0]);
+    world.nodes[2].rate = 0;
+    world.nodes[0].rate = 30;
+    world.run(4_000);
+    assert!(world.nodes[0].holder.limit() >= 4, "{:?}", limits(&world));
+    assert!(world.nodes[0].served > 60);
+}
+
+#[test]
+fn without_a_coordinator_a_node_keeps_what_it_has_and_then_its_share() {
+    let mut world = World::new(1, 2, 8);
+    (0..2).for_each(|node| world.link(node, 0));
+    world.nodes[0].rate = 1_000;
+    world.run(2_000);
+    assert_eq!(world.nodes[0].holder.limit(), 8);
+    (0..2).for_each(|node| world.cut(node, 0));
+    world.run(SLOTS_KEPT_MS - 500);
+    assert_eq!(world.nodes[0].holder.limit(), 8, "static stability");
+    world.nodes[0].rate = 0;
+    world.run(1_000);
+    assert_eq!(world.nodes[0].holder.limit(), world.share);
+    let mut alone = SlotHolder::new(Now(0), 10, 5);
+    alone.look(Now(SLOTS_FIRST_MS - 1), None, 0, 1);
+    assert_eq!(alone.limit(), 0);
+    alone.look(Now(SLOTS_FIRST_MS), None, 0, 1);
+    assert_eq!(alone.limit(), 5);
+    let mut ignored = SlotHolder::new(Now(0), 10, 5);
+    ignored.look(Now(10), Some(1), 0, 1);
+    ignored.look(Now(SLOTS_SILENT_MS), Some(1), 0, 1);
+    assert_eq!(ignored.limit(), 0);
+    ignored.look(Now(10 + SLOTS_SILENT_MS), Some(1), 0, 1);
+    assert_eq!(ignored.limit(), 5, "it counts no slots");
+}

@@ -1,0 +1,54 @@
+//! How many requests this process may have at each member, where several processes count together.
+
+use crate::members::group::Group;
+
+/// What this process has, and could use, at a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSlots {
+    pub name: String,
+    /// Requests and tunnels that all processes have there at a time, at most.
+    pub requests_max: u32,
+    /// Of these, how many this process may have now.
+    pub slots: u32,
+    /// Requests and tunnels of this process.
+    pub in_use: u32,
+    /// Requests that wait, and would take this member.
+    pub waiting: u32,
+}
+
+impl Group {
+    /// What this process has and could use of each member, the oldest first. Requests that wait take any
+    /// member, so each has its part of them.
+    pub fn slots(&self) -> Vec<MemberSlots> {
+        let waiting = u32::try_from(self.queue.waiting()).unwrap_or(u32::MAX);
+        self.change(|state, _| {
+            let members = state.membership.members();
+            let takers = members.iter().filter_map(|it| state.details.get(&it.id()));
+            let takers = takers.filter(|it| it.member.share_permille() > 0).count();
+            let part = waiting.div_ceil(u32::try_from(takers.max(1)).unwrap_or(u32::MAX));
+            let slots = |member: &skep_cluster::Member| {
+                let shared = &state.details.get(&member.id())?.member;
+                Some(MemberSlots {
+                    name: member.name().to_string(),
+                    requests_max: shared.requests_max(),
+                    slots: shared.slots(),
+                    in_use: u32::try_from(shared.in_use()).unwrap_or(u32::MAX),
+                    waiting: if shared.share_permille() > 0 { part } else { 0 },
+                })
+            };
+            members.iter().filter_map(slots).collect()
+        })
+    }
+
+    /// This process may have `slots` requests at the member called `name` from now on. Those that it has
+    /// go on.
+    pub fn set_slots(&self, name: &str, slots: u32) {
+        self.change(|state, _| {
+            let id = state.membership.find(name).map(skep_cluster::Member::id);
+            if let Some(details) = id.and_then(|id| state.details.get(&id)) {
+                details.member.set_slots(slots);
+            }
+        });
+        self.queue.look();
+    }
+}

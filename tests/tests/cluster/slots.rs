@@ -1,0 +1,134 @@
+//! Requests at a server of a pool, counted in the whole cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use skep_tests::app::{App, response};
+use skep_tests::cache::CacheCluster;
+use skep_tests::{PATIENCE, RawClient, Site, poll_until};
+
+const NODES: usize = 4;
+const SLOTS: usize = 5;
+
+/// Clients of each node: more than there are slots.
+const CLIENTS: usize = 3;
+
+/// Requests that an application has at the moment, and had at most.
+#[derive(Default)]
+struct InWork {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+/// An application that takes its time.
+fn app() -> (App, Arc<InWork>) {
+    let in_work = Arc::<InWork>::default();
+    let seen = Arc::clone(&in_work);
+    let app = App::answering(move |_| {
+        let now = seen.now.fetch_add(1, SeqCst) + 1;
+        seen.most.fetch_max(now, SeqCst);
+        // What it does, not what the test waits for.
+        thread::sleep(Duration::from_millis(20));
+        seen.now.fetch_sub(1, SeqCst);
+        response(200, "", "done")
+    });
+    (app, in_work)
+}
+
+fn cluster(app: &App, dispatchers: usize) -> CacheCluster {
+    let lines = format!(
+        "pool = \"app\"\n[[pool]]\nname = \"app\"\nqueue_timeout_ms = \"1m\"\n[[pool.server]]\n\
+         name = \"s1\"\naddress = \"{}\"\nconnections_max = {SLOTS}\nconnections_scope = \"cluster\"\n",
+        app.address()
+    );
+    let cluster = CacheCluster::start_of(dispatchers, NODES, Site::new(), &lines, "");
+    cluster.wait_up();
+    cluster
+}
+
+fn node(number: usize) -> String {
+    format!("node-{number}")
+}
+
+/// Runs `job` while clients of these nodes ask as fast as they can; each reply is whole.
+fn under_load<R>(
+    cluster: &CacheCluster,
+    nodes: impl Iterator<Item = usize>,
+    job: impl FnOnce() -> R,
+) -> R {
+    let addresses: Vec<_> = nodes.map(|number| cluster.outer(&node(number))).collect();
+    under_load_at(&addresses, job)
+}
+
+fn under_load_at<R>(addresses: &[std::net::SocketAddr], job: impl FnOnce() -> R) -> R {
+    let is_over = AtomicBool::new(false);
+    let ask = |address| {
+        let mut client = RawClient::connect(address);
+        while !is_over.load(SeqCst) {
+            let reply = client.get("/");
+            assert_eq!((reply.status, reply.text().as_str()), (200, "done"));
+        }
+    };
+    thread::scope(|scope| {
+        let clients = addresses.iter().flat_map(|address| [address; CLIENTS]);
+        let asking: Vec<_> = clients.map(|&address| scope.spawn(move || ask(address))).collect();
+        let result = job();
+        is_over.store(true, SeqCst);
+        asking.into_iter().for_each(|client| client.join().unwrap());
+        result
+    })
+}
+
+fn slots(cluster: &CacheCluster, number: usize) -> u64 {
+    cluster.metric(&node(number), "skep_pool_server_slots{pool=\"app\",server=\"s1\"}")
+}
+
+fn all_slots(cluster: &CacheCluster) -> Vec<u64> {
+    (1..=NODES).map(|number| slots(cluster, number)).collect()
+}
+
+#[test]
+fn all_nodes_together_send_a_server_as_many_requests_as_it_takes() {
+    let (app, in_work) = app();
+    let cluster = cluster(&app, 1);
+    let shared = || all_slots(&cluster).iter().sum::<u64>() == SLOTS as u64;
+    poll_until(PATIENCE, "all slots are granted", shared);
+    under_load(&cluster, 1..=NODES, || {
+        poll_until(PATIENCE, "all slots are used", || in_work.most.load(SeqCst) == SLOTS);
+        // What is idle elsewhere one node may have.
+    });
+    under_load(&cluster, 2..=2, || {
+        in_work.most.store(0, SeqCst);
+        poll_until(PATIENCE, "one node has what it can use", || {
+            slots(&cluster, 2) >= CLIENTS as u64
+        });
+        poll_until(PATIENCE, "and uses it", || in_work.most.load(SeqCst) == CLIENTS);
+    });
+    assert!(in_work.most.load(SeqCst) <= SLOTS);
+}
+
+#[test]
+fn the_bound_holds_while_coordinators_and_nodes_die() {
+    let (app, in_work) = app();
+    let mut cluster = cluster(&app, 2);
+    let addresses: Vec<_> = (1..NODES).map(|number| cluster.outer(&node(number))).collect();
+    under_load_at(&addresses, || {
+        poll_until(PATIENCE, "all slots are used", || in_work.most.load(SeqCst) == SLOTS);
+        cluster.kill("dispatcher-1");
+        let others = |cluster: &CacheCluster| (1..NODES).map(|it| slots(cluster, it)).sum::<u64>();
+        poll_until(PATIENCE, "the other one grants", || others(&cluster) >= SLOTS as u64 - 1);
+        cluster.kill(&node(NODES));
+        in_work.most.store(0, SeqCst);
+        let has_all = |cluster: &CacheCluster| others(cluster) == SLOTS as u64;
+        poll_until(PATIENCE, "the slots of the dead go to the others", || has_all(&cluster));
+        poll_until(PATIENCE, "all slots are used", || in_work.most.load(SeqCst) == SLOTS);
+        cluster.kill("dispatcher-2");
+        let alone = || (1..NODES).all(|number| slots(&cluster, number) == 1);
+        poll_until(PATIENCE, "each has its share", alone);
+        cluster.run("dispatcher-2");
+        poll_until(PATIENCE, "a new coordinator grants", || has_all(&cluster));
+    });
+    assert_eq!(in_work.most.load(SeqCst), SLOTS, "never more");
+}
