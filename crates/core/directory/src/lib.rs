@@ -25,6 +25,7 @@ mod coordinator;
 mod fetcher;
 pub mod keep;
 pub mod limits;
+mod node_link;
 mod purger;
 mod purges;
 mod rendezvous;
@@ -33,9 +34,9 @@ mod slots;
 pub use changes::{Changes, Inventory};
 pub use coordinator::{
     CacheMemberView, Coordinator, CoordinatorCounters, CoordinatorSettings, Hello, Joined,
-    NodeLinkId,
 };
 pub use fetcher::{FetchAction, FetchEvent, FetchOutcome, Fetcher, FillSource, ResolvedAnswer};
+pub use node_link::NodeLinkId;
 pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};
 pub use purges::{PurgeTable, Queries};
 pub use rendezvous::RendezvousHash;

@@ -15,9 +15,9 @@ use skep_wire::cache::{PossibleHolder, SegmentName};
 use skep_wire::limits::{MEMBERS_MAX, POSSIBLE_HOLDERS_MAX};
 use skep_wire::message::Name;
 
-use super::NodeLinkId;
 use super::directory::Directory;
 use super::holders::Holder;
+use crate::node_link::NodeLinkId;
 
 /// See the module.
 #[derive(Debug)]

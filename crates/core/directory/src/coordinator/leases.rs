@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use skep_units::Now;
 use skep_wire::cache::{LeaseId, SegmentName};
 
-use super::NodeLinkId;
 use crate::limits::LEASE_BITS;
+use crate::node_link::NodeLinkId;
 
 /// The right to fill a segment.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,9 @@ use skep_wire::cache::link::MemberId;
 use skep_wire::limits::MEMBERS_MAX;
 use skep_wire::message::Name;
 
+use super::Hello;
 use super::holders::Holder;
-use super::{Hello, NodeLinkId};
+use crate::node_link::NodeLinkId;
 
 /// A linked node.
 #[derive(Debug)]

@@ -29,6 +29,7 @@ use crate::limits::{
     FILES_MAX, HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, LOAD_MS_MAX, LOST_NODE_MS, SETTLE_MS,
     SWEEPS_PER_TICK,
 };
+use crate::node_link::NodeLinkId;
 use crate::slots::SlotLedger;
 use directory::Directory;
 use files::{Files, FoundFile};
@@ -66,20 +67,6 @@ impl Default for CoordinatorSettings {
             load_ms_max: LOAD_MS_MAX,
             nodes: 0,
         }
-    }
-}
-
-/// One link of one node; no two links in the life of a coordinator are equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeLinkId {
-    number: u64,
-    member: MemberId,
-}
-
-impl NodeLinkId {
-    /// The number that nodes know it by.
-    pub fn member(self) -> MemberId {
-        self.member
     }
 }
 

@@ -7,8 +7,8 @@ use skep_wire::cache::{ServerKey, SlotGrant, SlotReport, SlotUse, ToNode};
 use skep_wire::message::Name;
 
 use super::division::divide;
-use crate::coordinator::NodeLinkId;
 use crate::limits::{SLOT_TURN_MS, SLOTS_LOST_MS, SLOTS_SERVERS_MAX, SLOTS_SETTLE_MS};
+use crate::node_link::NodeLinkId;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -17,6 +17,8 @@ pub(crate) struct SlotLedger {
     is_active: bool,
     /// The first event since then.
     active_since: Option<Now>,
+    /// Whether it has heard of all that nodes hold since then.
+    is_settled: bool,
     /// Nodes that there are by the config.
     nodes: usize,
     /// Of the last event.
@@ -44,6 +46,8 @@ struct Server {
     nodes: BTreeMap<NodeLinkId, Held>,
     /// What nodes that were lost may still use, until then.
     lost: Vec<(Name, u32, Now)>,
+    /// Since when some nodes follow another coordinator, and others this one.
+    split_since: Option<Now>,
 }
 
 /// What a node has of a server.
@@ -67,7 +71,7 @@ impl SlotLedger {
 
     /// Grants slots from now on, or leaves that to another.
     pub(crate) fn set_active(&mut self, is_active: bool) {
-        (self.is_active, self.active_since) = (is_active, None);
+        (self.is_active, self.active_since, self.is_settled) = (is_active, None, false);
         for link in self.links.values_mut() {
             (link.is_followed, link.is_asked) = (false, is_active);
             link.asked = link.sent + 1;
@@ -88,9 +92,13 @@ impl SlotLedger {
         let Some(Link { name, .. }) = self.links.remove(&link) else { return };
         let until = self.now.plus_ms(SLOTS_LOST_MS);
         for server in self.servers.values_mut() {
-            if let Some(held) = server.nodes.remove(&link).filter(|held| held.bound > 0) {
-                server.lost.retain(|(lost, ..)| *lost != name);
-                server.lost.push((name.clone(), held.bound, until));
+            // A link that ended before its first report: what is known of the one before it holds on.
+            let before =
+                server.lost.iter().find(|(lost, ..)| *lost == name).map(|(_, slots, _)| *slots);
+            let bound = server.nodes.remove(&link).map(|held| held.bound).or(before).unwrap_or(0);
+            server.lost.retain(|(lost, ..)| *lost != name);
+            if bound > 0 {
+                server.lost.push((name.clone(), bound, until));
             }
         }
     }
@@ -136,26 +144,23 @@ impl SlotLedger {
         })
     }
 
-    /// Whether all is known that nodes hold: what they were granted before is not granted again.
-    fn is_settled(&mut self, now: Now) -> bool {
-        if !self.is_active {
-            return false;
-        }
-        let since = *self.active_since.get_or_insert(now);
+    /// Whether it may grant: what nodes were granted before is known, and not granted again.
+    fn settle(&mut self, now: Now) -> bool {
         let all_follow =
             self.links.len() >= self.nodes && self.links.values().all(|it| it.is_followed);
-        all_follow || now.since_ms(since) >= SLOTS_SETTLE_MS
+        let active_ms = now.since_ms(*self.active_since.get_or_insert(now));
+        self.is_settled |= all_follow || active_ms >= SLOTS_SETTLE_MS;
+        self.is_settled
     }
 
     fn settle_all(&mut self, now: Now) {
         self.now = now;
-        if !self.is_settled(now) {
+        if !self.is_active || !self.settle(now) {
             return;
         }
-        let turn = (now.0 / SLOT_TURN_MS) as usize;
         for (&key, server) in &mut self.servers {
             for (link, slots) in
-                server.settle(turn, |link| self.links.get(&link).is_some_and(|it| it.is_followed))
+                server.settle(now, |link| self.links.get(&link).is_some_and(|it| it.is_followed))
             {
                 if let Some(of_link) = self.links.get_mut(&link) {
                     of_link.grants.retain(|grant| grant.server != key);
@@ -188,19 +193,44 @@ impl Server {
     /// The grants that are due to nodes that follow this coordinator.
     fn settle(
         &mut self,
-        turn: usize,
+        now: Now,
         is_followed: impl Fn(NodeLinkId) -> bool,
     ) -> Vec<(NodeLinkId, u32)> {
         let Some(slots_max) = self.nodes.values().map(|held| held.slots_max).min() else {
             return Vec::new();
         };
-        let others = self.nodes.iter().filter(|(link, _)| !is_followed(**link));
-        let others = others.map(|(_, held)| held.bound);
-        let slots = slots_max
-            .saturating_sub(total(others))
-            .saturating_sub(total(self.lost.iter().map(|(_, slots, _)| *slots)));
-        let mut nodes: Vec<_> =
-            self.nodes.iter_mut().filter(|(link, _)| is_followed(**link)).collect();
+        if !self.nodes.keys().all(|link| is_followed(*link)) {
+            let since = *self.split_since.get_or_insert(now);
+            // Most often the others are about to follow.
+            let lasts = now.since_ms(since) >= SLOTS_SETTLE_MS;
+            return if lasts { self.share(slots_max, is_followed) } else { Vec::new() };
+        }
+        self.split_since = None;
+        let lost = total(self.lost.iter().map(|(_, slots, _)| *slots));
+        self.divide(slots_max.saturating_sub(lost), (now.0 / SLOT_TURN_MS) as usize)
+    }
+
+    /// Two coordinators would grant the same slots: each node has its share, as without one.
+    fn share(
+        &mut self,
+        slots_max: u32,
+        is_followed: impl Fn(NodeLinkId) -> bool,
+    ) -> Vec<(NodeLinkId, u32)> {
+        let nodes = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        let share = (slots_max / nodes).max(1);
+        let followers = self.nodes.iter_mut().filter(|(link, _)| is_followed(**link));
+        let due = followers.filter(|(_, held)| held.is_new || held.granted != share);
+        due.map(|(link, held)| {
+            (held.is_new, held.granted) = (false, share);
+            held.bound = held.bound.max(share);
+            (*link, share)
+        })
+        .collect()
+    }
+
+    /// Divides all slots.
+    fn divide(&mut self, slots: u32, turn: usize) -> Vec<(NodeLinkId, u32)> {
+        let mut nodes: Vec<_> = self.nodes.iter_mut().collect();
         let granted = total(nodes.iter().map(|(_, held)| held.granted));
         let is_due = |held: &Held| held.is_new || held.granted < held.wanted.min(slots);
         if granted == slots && !nodes.iter().any(|(_, held)| is_due(held)) {

@@ -30,6 +30,8 @@ struct Node {
     served: u64,
     /// A request waits since then.
     hungry_since: Option<u64>,
+    /// It follows a coordinator, and has taken notice.
+    is_linked: bool,
     links: BTreeMap<usize, Link>,
 }
 
@@ -94,6 +96,7 @@ impl World {
             rate: 0,
             served: 0,
             hungry_since: None,
+            is_linked: false,
             links: BTreeMap::new(),
         };
         let nodes = (0..nodes).map(node).collect();
@@ -253,6 +256,7 @@ impl World {
         let in_use = node.requests.len() as u32;
         let term = followed.and_then(|it| node.links[&it].epoch);
         node.holder.look(Now(now), term, in_use, node.waiting);
+        node.is_linked = term.is_some();
         let servers = vec![node.holder.report(SERVER)];
         for coordinator in 0..2 {
             let Some(link) = self.nodes[number].links.get(&coordinator) else { continue };
@@ -301,10 +305,10 @@ fn simulate(seed: u64) -> Totals {
         let node = world.below(nodes) as usize;
         match world.below(6) {
             0 => world.take_over(),
-            1 | 2 if relinks.is_empty() => {
+            // For less than the time after which the node has its share, which nobody counts.
+            1 | 2 if relinks.is_empty() && world.nodes[node].is_linked => {
                 let coordinator = world.below(2) as usize;
                 world.cut(node, coordinator);
-                // Before the node has its share, which nobody counts.
                 relinks.push((world.now + world.below(SLOTS_KEPT_MS - 200), node, coordinator));
             }
             _ => world.nodes[node].rate = world.below(3) * world.below(300),
@@ -389,4 +393,32 @@ fn without_a_coordinator_a_node_keeps_what_it_has_and_then_its_share() {
     assert_eq!(ignored.limit(), 0);
     ignored.look(Now(10 + SLOTS_SILENT_MS), Some(1), 0, 1);
     assert_eq!(ignored.limit(), 5, "it counts no slots");
+}
+
+#[test]
+fn two_coordinators_at_once_do_not_starve_the_nodes_of_one() {
+    let mut world = World::new(1, 3, 9);
+    // As where all are active, by rank.
+    world.coordinators[1].set_stage(Some(9));
+    for node in 0..3 {
+        (0..2).for_each(|coordinator| world.link(node, coordinator));
+    }
+    world.nodes[0].rate = 1_000;
+    world.run(2_000);
+    assert_eq!(world.nodes[0].holder.limit(), 9);
+    world.nodes[2].rate = 1_000;
+    world.run(2_000);
+    world.cut(2, 1);
+    // What it had goes to the others; it has its share.
+    world.slots += world.share;
+    world.run(2 * SLOTS_LOST_MS);
+    assert_eq!(world.nodes[2].holder.limit(), world.share);
+    let others = world.nodes[0].holder.limit() + world.nodes[1].holder.limit();
+    assert_eq!(others, 9);
+    world.link(2, 1);
+    world.run(2_000);
+    world.slots -= world.share;
+    world.run(2_000);
+    let all: u32 = world.nodes.iter().map(|node| node.holder.limit()).sum();
+    assert_eq!(all, 9);
 }
