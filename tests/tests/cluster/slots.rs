@@ -40,7 +40,7 @@ fn app() -> (App, Arc<InWork>) {
 fn cluster(app: &App, dispatchers: usize) -> CacheCluster {
     let lines = format!(
         "pool = \"app\"\n[[pool]]\nname = \"app\"\nqueue_timeout_ms = \"1m\"\n[[pool.server]]\n\
-         name = \"s1\"\naddress = \"{}\"\nconnections_max = {SLOTS}\nconnections_scope = \"cluster\"\n",
+         name = \"s1\"\naddress = \"{}\"\nconnections_max = {SLOTS}\n",
         app.address()
     );
     let cluster = CacheCluster::start_of(dispatchers, NODES, Site::new(), &lines, "");

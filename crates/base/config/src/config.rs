@@ -1,5 +1,6 @@
 //! Operations on a [`Config`]: reading, writing, comparison and queries.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -157,7 +158,7 @@ impl Config {
         self.cache.cooperate
             && self.nodes.len() > 1
             && self.reports_load()
-            && servers.any(ServerConfig::is_of_cluster)
+            && servers.any(|server| self.is_of_cluster(server))
     }
 
     /// Whether nodes link with the coordinators of dispatchers.
@@ -165,10 +166,24 @@ impl Config {
         self.cooperates() || self.counts_slots()
     }
 
+    /// Whether `connections_max` of `server` bounds the requests of all nodes together.
+    pub fn is_of_cluster(&self, server: &ServerConfig) -> bool {
+        match server.connections_scope {
+            ConnectionsScope::Auto => !server.address.is_local() || self.nodes_share_machines(),
+            ConnectionsScope::Cluster => true,
+            ConnectionsScope::Node => false,
+        }
+    }
+
+    fn nodes_share_machines(&self) -> bool {
+        let machines: BTreeSet<_> = self.nodes.iter().map(|it| it.agent_address().ip()).collect();
+        machines.len() < self.nodes.len()
+    }
+
     /// A node's share of the requests that there may be at `server`.
     pub fn share_of(&self, server: &ServerConfig) -> u32 {
         let nodes = u32::try_from(self.nodes.len().max(1)).unwrap_or(u32::MAX);
-        match server.is_of_cluster() {
+        match self.is_of_cluster(server) {
             true => (server.connections_max / nodes).max(1),
             false => server.connections_max,
         }
@@ -210,17 +225,6 @@ impl BackendConfig {
     /// Whether its bytes are of use to all nodes: read once is enough.
     pub fn is_shared(&self) -> bool {
         self.content != ContentPlacement::Local || !self.origins.is_empty() || self.cache.enabled
-    }
-}
-
-impl ServerConfig {
-    /// Whether its `connections_max` bounds the requests of all nodes together.
-    pub fn is_of_cluster(&self) -> bool {
-        match self.connections_scope {
-            ConnectionsScope::Auto => !self.address.is_local(),
-            ConnectionsScope::Cluster => true,
-            ConnectionsScope::Node => false,
-        }
     }
 }
 

@@ -78,7 +78,7 @@ table! {
         connections_max: u32 = 256 => count(1..=65_536), live;
         /// Whose requests these are: those of the whole cluster (`cluster`), or those of each node
         /// (`node`). `auto`: of each node for servers on its own machine (Unix sockets, loopback
-        /// addresses), else of the cluster.
+        /// addresses) if no two nodes have the same IP address, else of the cluster.
         connections_scope: ConnectionsScope = ConnectionsScope::Auto
             => word(ConnectionsScope::WORDS), live;
     }

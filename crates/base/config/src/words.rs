@@ -125,7 +125,8 @@ words! {
 words! {
     /// Whose requests at a server `connections_max` bounds.
     ConnectionsScope {
-        /// Those of a node, if the server is on the node's own machine; else those of all nodes.
+        /// Those of a node, if the server is on the node's own machine, and no other node is; else those of
+        /// all nodes.
         Auto = "auto",
         /// Those of all nodes.
         Cluster = "cluster",

@@ -182,3 +182,29 @@ fn routes_have_no_larger_bodies_than_all_may_have() {
          (1MiB) / 2MiB / raise that of [limits], and set a lower one here for other routes"
     );
 }
+
+#[test]
+fn servers_of_all_nodes_are_told_from_those_of_each() {
+    let counted = |nodes: [&str; 2], address: &str, scope: &str| {
+        let text = format!(
+            "key_file = \"/k\"\n[[node]]\nname = \"a\"\naddress = \"{}:80\"\n[[node]]\nname = \"b\"\n\
+             address = \"{}:81\"\nagent = \"{}:7072\"\n[[dispatcher]]\nname = \"d\"\naddress = \"10.0.0.9:7071\"\n\
+             [[service]]\nname = \"s\"\nlisten = [\"10.0.0.9:80\"]\nnodes = [\"a\", \"b\"]\n[[site]]\npool = \"p\"\n\
+             [[pool]]\nname = \"p\"\n[[pool.server]]\nname = \"one\"\naddress = \"{address}\"\n\
+             connections_max = 5\nconnections_scope = \"{scope}\"\n",
+            nodes[0], nodes[1], nodes[1]
+        );
+        let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
+        let server = &config.pools[0].servers[0];
+        assert_eq!(config.is_of_cluster(server), config.counts_slots());
+        (config.counts_slots(), config.share_of(server))
+    };
+    let apart = ["10.0.0.1", "10.0.0.2"];
+    let together = ["10.0.0.1", "10.0.0.1"];
+    assert_eq!(counted(apart, "10.0.0.7:9000", "auto"), (true, 2));
+    assert_eq!(counted(apart, "127.0.0.1:9000", "auto"), (false, 5));
+    assert_eq!(counted(apart, "unix:/run/php.sock", "auto"), (false, 5));
+    assert_eq!(counted(together, "unix:/run/php.sock", "auto"), (true, 2));
+    assert_eq!(counted(apart, "unix:/run/php.sock", "cluster"), (true, 2));
+    assert_eq!(counted(together, "10.0.0.7:9000", "node"), (false, 5));
+}

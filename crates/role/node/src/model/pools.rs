@@ -129,7 +129,8 @@ impl Pools {
 }
 
 fn shares(config: &Config, pool: &PoolConfig) -> BTreeMap<String, u32> {
-    let counted = pool.servers.iter().filter(|it| config.counts_slots() && it.is_of_cluster());
+    let counted =
+        pool.servers.iter().filter(|it| config.counts_slots() && config.is_of_cluster(it));
     counted.map(|server| (server.name.clone(), config.share_of(server))).collect()
 }
 
