@@ -14,6 +14,8 @@ pub struct SlotHolder {
     share: u32,
     state: State,
     followed: Option<u64>,
+    /// When it followed one last.
+    linked_at: Option<Now>,
     wanted: Peak,
     in_use: u32,
 }
@@ -46,7 +48,15 @@ impl SlotHolder {
     /// Of a server with `slots_max` slots, of which a node without a coordinator has `share`.
     pub fn new(now: Now, slots_max: u32, share: u32) -> Self {
         let state = State::Waits { until: now.plus_ms(SLOTS_FIRST_MS) };
-        Self { slots_max, share, state, followed: None, wanted: Peak::default(), in_use: 0 }
+        Self {
+            slots_max,
+            share,
+            state,
+            followed: None,
+            linked_at: None,
+            wanted: Peak::default(),
+            in_use: 0,
+        }
     }
 
     /// The config has changed.
@@ -71,14 +81,25 @@ impl SlotHolder {
                 State::Waits { until: now.plus_ms(wait_ms) }
             }
             State::Waits { until } if now >= until => State::Alone,
-            State::Keeps { until, .. } if now >= until && !is_linked => State::Alone,
             State::Granted(slots) if !is_linked => {
-                State::Keeps { slots, until: now.plus_ms(SLOTS_KEPT_MS) }
+                // Of a process that was paused nobody else knows that it was here until now.
+                let since = self.linked_at.unwrap_or(now);
+                State::Keeps { slots, until: since.plus_ms(SLOTS_KEPT_MS) }
             }
             State::Keeps { slots, .. } if is_linked => State::Granted(slots),
             state => state,
         };
+        // One that is found lost late is not used any more.
+        if let State::Keeps { until, .. } = self.state
+            && now >= until
+            && !is_linked
+        {
+            self.state = State::Alone;
+        }
         self.followed = followed;
+        if is_linked {
+            self.linked_at = Some(now);
+        }
     }
 
     /// Requests that the node may have at the server.

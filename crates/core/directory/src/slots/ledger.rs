@@ -186,6 +186,8 @@ impl Server {
         if is_current && !is_followed {
             known.granted = held;
         }
+        // It has lost its grant, in a pause.
+        known.is_new |= is_current && held < known.granted;
         // Whatever it was granted meanwhile may be in force by now, if only until the next.
         known.bound = if is_current { held } else { held.max(known.bound) };
     }

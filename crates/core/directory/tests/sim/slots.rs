@@ -396,6 +396,40 @@ fn without_a_coordinator_a_node_keeps_what_it_has_and_then_its_share() {
 }
 
 #[test]
+fn a_node_that_was_paused_does_not_go_on_with_what_it_had() {
+    let look = |holder: &mut SlotHolder, now, epoch| holder.look(Now(now), epoch, 0, 0);
+    let granted = || {
+        let mut holder = SlotHolder::new(Now(0), 8, 2);
+        look(&mut holder, 0, Some(1));
+        holder.granted(8);
+        look(&mut holder, 1_000, Some(1));
+        holder
+    };
+    let mut holder = granted();
+    look(&mut holder, 1_000 + SLOTS_KEPT_MS, None);
+    assert_eq!(holder.limit(), 2, "others may have its slots");
+    // The coordinator has not noticed: what it granted holds on only if it says so.
+    look(&mut holder, 4_000, Some(1));
+    assert_eq!(holder.limit(), 2);
+    let mut holder = granted();
+    look(&mut holder, 1_600, None);
+    assert_eq!(holder.limit(), 8);
+    look(&mut holder, 1_700, Some(1));
+    assert_eq!(holder.limit(), 8, "a short pause");
+
+    let mut world = World::new(1, 2, 8);
+    (0..2).for_each(|node| world.link(node, 0));
+    world.run(1_000);
+    assert_eq!(world.nodes[0].holder.limit(), 4);
+    // It finds itself without its grant, on the same link.
+    world.nodes[0].holder = SlotHolder::new(Now(0), 8, 1);
+    world.nodes[0].holder.look(Now(world.now), None, 0, 0);
+    assert_eq!(world.nodes[0].holder.limit(), 1);
+    world.run(500);
+    assert_eq!(world.nodes[0].holder.limit(), 4, "it is granted anew");
+}
+
+#[test]
 fn two_coordinators_at_once_do_not_starve_the_nodes_of_one() {
     let mut world = World::new(1, 3, 9);
     // As where all are active, by rank.

@@ -41,6 +41,11 @@ impl StallDetector {
         self.after.take_if(|after| after.question == question);
     }
 
+    /// Whether it is not known yet what was missed in a pause.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.after.is_some()
+    }
+
     /// A link has received all known purges; it is new if it was not asked.
     pub(super) fn welcomed(&mut self, link: LinkId) {
         self.after.take_if(|after| !after.links.contains(&link));

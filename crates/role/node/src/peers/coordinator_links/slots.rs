@@ -86,7 +86,9 @@ impl CoordinatorLinks {
     /// Tells coordinators what has changed.
     pub(super) fn tell_slots(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let active = self.active();
-        let epoch = active.and_then(|link| self.links.get(&link)?.active_in);
+        // After a pause it is not known yet whether the coordinator has given this node up.
+        let known = active.filter(|_| !self.pause.is_in_doubt());
+        let epoch = known.and_then(|link| self.links.get(&link)?.active_in);
         let servers = self.slots.look(epoch);
         for (&link, coordinator) in &mut self.links {
             let of_link = &mut coordinator.slots;
