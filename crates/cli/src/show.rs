@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use skep_console::{
     CoordinatorStatus, DirectStatus, Latency, NodeBehind, NodeReport, NodeSource, NodeState,
-    NodeStatus, PoolStatus, ProcessStatus, ServiceStatus,
+    NodeStatus, PoolStatus, ProcessStatus, ServerStatus, ServiceStatus,
 };
 
 mod number;
@@ -372,7 +372,6 @@ fn servers(pool: &PoolStatus, paint: Paint) -> String {
         ("STATE", Align::Left),
         ("SINCE", Align::Right),
         ("CONNS", Align::Right),
-        ("MAX", Align::Right),
         ("REQUESTS", Align::Right),
         ("FAILED", Align::Right),
         ("LATENCY", Align::Right),
@@ -385,7 +384,6 @@ fn servers(pool: &PoolStatus, paint: Paint) -> String {
             server.state.word().to_owned(),
             duration(server.since_ms),
             format!("{}/{}", server.connections, server.slots),
-            server.connections_max.to_string(),
             count(server.requests_total),
             count(server.failures_total),
             latency(server.latency_us),
@@ -393,6 +391,13 @@ fn servers(pool: &PoolStatus, paint: Paint) -> String {
         ]);
     }
     let mut text = table.text(COLUMNS, |row| paint.of(pool.servers[row].state));
+    for server in pool.servers.iter().filter(|it| it.slots < it.connections_max) {
+        let ServerStatus { name, slots, connections_max, .. } = server;
+        line(
+            &mut text,
+            &format!("  {name}: {slots} of {connections_max} connections, by its slots"),
+        );
+    }
     for server in &pool.servers {
         if let Some(reason) = &server.reason {
             line(&mut text, &format!("  {} {}: {reason}", server.name, server.state.word()));

@@ -197,6 +197,7 @@ fn pools_have_their_servers_and_reasons() {
     let first = "pool app: least-outstanding, 1/2 servers up, 4 waiting, 9 refused\n";
     assert!(text.starts_with(first), "{text}");
     assert!(text.contains("10.0.0.1:3000") && text.contains("3/20"), "{text}");
+    assert!(text.contains("  one: 20 of 50 connections, by its slots\n"), "{text}");
     assert!(text.ends_with("  two down: connection refused\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert_eq!(pools(&[], Paint::Plain), "no pools\n");

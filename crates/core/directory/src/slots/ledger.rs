@@ -36,6 +36,7 @@ struct Link {
     asked: u64,
     /// Those are to be sent, be there any or not.
     is_asked: bool,
+    has_reported: bool,
     is_followed: bool,
     /// To be sent.
     grants: Vec<SlotGrant>,
@@ -73,8 +74,11 @@ impl SlotLedger {
     pub(crate) fn set_active(&mut self, is_active: bool) {
         (self.is_active, self.active_since, self.is_settled) = (is_active, None, false);
         for link in self.links.values_mut() {
-            (link.is_followed, link.is_asked) = (false, is_active);
-            link.asked = link.sent + 1;
+            link.is_followed = false;
+            // One that has reported nothing may be of a version that knows no grants.
+            if link.has_reported {
+                (link.is_asked, link.asked) = (is_active, link.sent + 1);
+            }
         }
         // Grants of another one may have come between.
         let held = self.servers.values_mut().flat_map(|server| server.nodes.values_mut());
@@ -83,7 +87,15 @@ impl SlotLedger {
 
     pub(crate) fn joined(&mut self, link: NodeLinkId, name: Name) {
         let grants = Vec::new();
-        let new = Link { name, sent: 0, asked: 0, is_asked: false, is_followed: false, grants };
+        let new = Link {
+            name,
+            sent: 0,
+            asked: 0,
+            is_asked: false,
+            has_reported: false,
+            is_followed: false,
+            grants,
+        };
         self.links.insert(link, new);
     }
 
@@ -105,6 +117,7 @@ impl SlotLedger {
 
     pub(crate) fn reported(&mut self, now: Now, link: NodeLinkId, report: &SlotReport) {
         let Some(of_link) = self.links.get_mut(&link) else { return };
+        of_link.has_reported = true;
         of_link.is_followed = report.is_followed && report.acknowledged >= of_link.asked;
         let is_followed = of_link.is_followed;
         let (is_current, name) = (report.acknowledged == of_link.sent, of_link.name.clone());

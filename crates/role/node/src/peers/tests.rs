@@ -25,7 +25,7 @@ use skep_wire::seal::Key;
 use tokio::sync::{Notify, oneshot};
 
 use super::client::{counter_of, end_of, error_of};
-use super::{ClusterParts, Command, renewing};
+use super::{ClusterParts, Command, SharedParts, renewing};
 use crate::limits::LINK_TICK_MS;
 use crate::model::announced::{Announced, AnnouncedPath};
 use crate::model::purges::Purges;
@@ -128,9 +128,13 @@ impl Linked {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let parts = ClusterParts { identity: settings.identity.clone(), address };
         let (view, roomiest) = (Arc::default(), Arc::default());
-        let store = SegmentStore::new(1 << 20, usize::MAX, true);
-        let mut coordinators =
-            CoordinatorLinks::new(parts, store, &announced, &purges, &view, &roomiest);
+        let shared = SharedParts {
+            store: SegmentStore::new(1 << 20, usize::MAX, true),
+            announced: Arc::clone(&announced),
+            purges: Arc::clone(&purges),
+            pools: Arc::default(),
+        };
+        let mut coordinators = CoordinatorLinks::new(parts, shared, &view, &roomiest);
         let targets = vec![LinkTarget { name: name("gate"), address: gate.server.address() }];
         let handle = move |event, outbox: &mut _| coordinators.handle(event, outbox);
         let links = NodeLinks::start(settings, targets, handle).unwrap();

@@ -94,6 +94,7 @@ pub fn server(name: &str) -> ServerStatus {
         weight: 1,
         share_permille: 1000,
         connections: 0,
+        slots: 5,
         connections_max: 5,
         tunnels: 0,
         requests_total: 10,
