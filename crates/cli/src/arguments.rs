@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use skep_config::{DispatchMode, POLICY_NAMES};
-use skep_console::PURGE_MS_MAX;
+use skep_console::{PURGE_MS_MAX, SERVER_TEST_MS_MAX};
 use skep_units::WEIGHT_MAX;
 
 /// One web server made of many machines.
@@ -285,6 +285,20 @@ pub(crate) enum PoolCommand {
         #[command(flatten)]
         server: OneServer,
     },
+    /// Send a server a GET from this node, and show its answer and the times
+    Test {
+        #[command(flatten)]
+        server: OneServer,
+        /// Path and query, as the server sees them
+        #[arg(long, value_name = "PATH", default_value = "/")]
+        path: String,
+        /// Field Host [default: that of the pool's checks, else the server's address]
+        #[arg(long, value_name = "HOST")]
+        host: Option<String>,
+        /// Longest time for the answer
+        #[arg(long, value_name = "TIME", default_value = "10s", value_parser = answer_time)]
+        timeout: u64,
+    },
 }
 
 /// A server of a pool, and how to say what became of it.
@@ -414,10 +428,18 @@ fn purge(text: &str) -> Result<String, String> {
 }
 
 fn purge_time(text: &str) -> Result<u64, String> {
+    time_up_to(text, PURGE_MS_MAX)
+}
+
+fn answer_time(text: &str) -> Result<u64, String> {
+    time_up_to(text, SERVER_TEST_MS_MAX)
+}
+
+fn time_up_to(text: &str, ms_max: u64) -> Result<u64, String> {
     let timeout_ms = duration(text)?;
-    match (1..=PURGE_MS_MAX).contains(&timeout_ms) {
+    match (1..=ms_max).contains(&timeout_ms) {
         true => Ok(timeout_ms),
-        false => Err(format!("expected 1ms to {}s", PURGE_MS_MAX / 1000)),
+        false => Err(format!("expected 1ms to {}s", ms_max / 1000)),
     }
 }
 

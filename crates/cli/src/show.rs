@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use skep_console::{
     CoordinatorStatus, DirectStatus, Latency, NodeBehind, NodeReport, NodeSource, NodeState,
-    NodeStatus, PoolStatus, ProcessStatus, ServerStatus, ServiceStatus,
+    NodeStatus, PoolStatus, ProcessStatus, ServerStatus, ServerTest, ServiceStatus,
 };
 
 mod number;
@@ -363,6 +363,31 @@ pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
         out.push_str(&servers(pool, paint));
     }
     out
+}
+
+/// What a server answered to a test, as far as it came.
+pub(crate) fn server_test(test: &ServerTest) -> String {
+    let ms = |us: u64| format!("{:.1} ms", us as f64 / 1000.0);
+    let mut text = String::new();
+    line(&mut text, &format!("{} at {}: GET {}", test.name, test.address, test.target));
+    let times = [("connected", test.connected_us), ("head", test.head_us)];
+    let times = times.into_iter().filter_map(|(what, us)| Some(format!("{what} {}, ", ms(us?))));
+    line(&mut text, &format!("{}end {}", times.collect::<String>(), ms(test.ended_us)));
+    if let Some(status) = test.status {
+        let more = if test.is_cut { " and more" } else { "" };
+        line(&mut text, &format!("status {status}, {} bytes{more}", test.body_bytes));
+    }
+    for (name, value) in &test.fields {
+        line(&mut text, &format!("  {name}: {value}"));
+    }
+    if !test.body.is_empty() {
+        // What an application sends must not reach the terminal as commands.
+        let shown = |it: char| if it.is_control() && it != '\n' { '.' } else { it };
+        text.push('\n');
+        text.push_str(test.body.chars().map(shown).collect::<String>().trim_end());
+        text.push('\n');
+    }
+    text
 }
 
 fn servers(pool: &PoolStatus, paint: Paint) -> String {

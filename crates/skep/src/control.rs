@@ -2,6 +2,7 @@
 //! its console.
 
 mod purge;
+mod server_test;
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -10,8 +11,8 @@ use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus, Purged, Role,
-    ServerStatus, ServiceStatus, Token, Traffic,
+    NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
+    Purged, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
@@ -149,6 +150,15 @@ impl Control for Management {
         self.pool(pool)?.resume(name).map_err(refusal)
     }
 
+    fn test_server(
+        &self,
+        pool: &str,
+        name: &str,
+        test: &NewServerTest,
+    ) -> Result<ServerTest, ControlError> {
+        server_test::test(&self.0, &self.pool(pool)?, name, test)
+    }
+
     fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
         purge::purge(&self.0, what, timeout_ms)
     }
@@ -235,7 +245,7 @@ fn no_dispatcher() -> ControlError {
     ControlError::NotFound { what, did_you_mean: None }
 }
 
-fn refusal(error: GroupControlError) -> ControlError {
+pub(crate) fn refusal(error: GroupControlError) -> ControlError {
     let what = error.to_string();
     match error {
         GroupControlError::UnknownMember { did_you_mean, .. } => {

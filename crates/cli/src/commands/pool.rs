@@ -1,6 +1,7 @@
-//! `skep pool`: list, drain, resume.
+//! `skep pool`: list, drain, resume, test.
 
-use skep_console::ServerStatus;
+use anyhow::bail;
+use skep_console::{NewServerTest, ServerStatus, ServerTest};
 
 use super::{print, print_json};
 use crate::arguments::{OneServer, PoolCommand};
@@ -17,6 +18,26 @@ pub(crate) fn pool(command: PoolCommand) -> anyhow::Result<()> {
         }
         PoolCommand::Drain { server } => change(&server, "drain"),
         PoolCommand::Resume { server } => change(&server, "resume"),
+        PoolCommand::Test { server, path, host, timeout } => {
+            test(&server, &NewServerTest { target: Some(path), host, timeout_ms: Some(timeout) })
+        }
+    }
+}
+
+/// Tests a server, and prints what it answered; an error if that was nothing, or one of 500 to 599.
+fn test(server: &OneServer, test: &NewServerTest) -> anyhow::Result<()> {
+    let client = server.target.find_node()?.client;
+    let (pool, name) = (show::encode(&server.pool), show::encode(&server.name));
+    let answer = client.post_json(&format!("/api/v1/pools/{pool}/servers/{name}/test"), test)?;
+    let tested: ServerTest = client.decode(&answer)?;
+    match server.json {
+        true => print_json(&answer)?,
+        false => print(&show::server_test(&tested))?,
+    }
+    match (&tested.error, tested.status) {
+        (Some(error), _) => bail!("{}: {error}", tested.name),
+        (None, Some(status @ 500..)) => bail!("{} answered {status}", tested.name),
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
-use crate::model::{NewNode, ProcessStatus, Purged};
+use crate::model::{NewNode, NewServerTest, ProcessStatus, Purged, ServerTest};
 
 /// A running process, as its operator sees it.
 ///
@@ -69,6 +69,17 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// An unknown pool or server, or one that is being removed.
     fn resume_server(&self, pool: &str, name: &str) -> Result<(), ControlError>;
+
+    /// Tests a server of a pool by a request: on a thread of its own.
+    ///
+    /// # Errors
+    /// An unknown pool or server; a target or host that is none.
+    fn test_server(
+        &self,
+        pool: &str,
+        name: &str,
+        test: &NewServerTest,
+    ) -> Result<ServerTest, ControlError>;
 
     /// Purges `what`, as it was typed, at all nodes. Waits until they have applied
     /// it, at most `timeout_ms`: on a thread of its own.

@@ -53,4 +53,12 @@ pub const PURGE_MS: u64 = 2_000;
 pub const PURGE_MS_MAX: u64 = 20_000;
 
 const _: () = assert!(PURGE_MS_MAX < REQUEST_MS);
+
+/// How long a server may take to answer a test, unless the request says something else, in milliseconds.
+pub const SERVER_TEST_MS: u64 = 10_000;
+
+/// How long it may take at most, in milliseconds: less than a request of the API may.
+pub const SERVER_TEST_MS_MAX: u64 = 20_000;
+
+const _: () = assert!(SERVER_TEST_MS_MAX < REQUEST_MS);
 const _: () = assert!(TOKEN_BYTES_MAX * 2 < HEAD_BYTES_MAX);

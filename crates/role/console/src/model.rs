@@ -1,11 +1,16 @@
 //! The request and response types of the API; their docs are the API's docs.
 
+mod pools;
+mod state;
+
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
-use skep_units::ServerAddress;
 use utoipa::ToSchema;
+
+pub use pools::{NewServerTest, PoolStatus, ServerStatus, ServerTest};
+pub use state::NodeState;
 
 /// A process of a cluster at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -325,100 +330,6 @@ pub struct NodeStatus {
     pub bytes_total: u64,
     /// Moving average of its time to answer, in microseconds; 0: none yet.
     pub latency_us: u64,
-}
-
-/// A pool at one moment, as a node sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PoolStatus {
-    /// Its name.
-    pub name: String,
-    /// How the server is chosen.
-    pub policy: String,
-    /// Requests that wait for a server with room.
-    pub queued_requests: u64,
-    /// Requests that got 503, as no server was up or had room in time.
-    pub refused_total: u64,
-    /// Its servers, the oldest first.
-    pub servers: Vec<ServerStatus>,
-}
-
-/// A server of a pool at one moment, as a node sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ServerStatus {
-    /// Its name.
-    pub name: String,
-    /// The pool.
-    pub pool: String,
-    /// Where the node reaches it.
-    #[schema(value_type = String)]
-    pub address: ServerAddress,
-    /// Whether it gets requests.
-    pub state: NodeState,
-    /// Why it is in that state, where there is something to say.
-    pub reason: Option<String>,
-    /// How long it has been in that state, in milliseconds.
-    pub since_ms: u64,
-    /// Its share of the work under weighted policies.
-    pub weight: u32,
-    /// Thousandths of its share that it takes now.
-    pub share_permille: u16,
-    /// Requests and upgraded connections that this node has there.
-    pub connections: u32,
-    /// How many this node may have there now.
-    pub slots: u32,
-    /// How many all nodes together may have there, or each of them for itself.
-    pub connections_max: u32,
-    /// Upgraded connections, such as WebSockets.
-    pub tunnels: u32,
-    /// Requests that were sent to it.
-    pub requests_total: u64,
-    /// Requests to it that did not end with a whole response.
-    pub failures_total: u64,
-    /// Bytes of its response bodies.
-    pub bytes_total: u64,
-    /// Moving average of its time to answer, in microseconds; 0: none yet.
-    pub latency_us: u64,
-}
-
-/// Whether a node gets requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum NodeState {
-    /// It does not answer its checks: none.
-    Down,
-    /// Not checked yet: none.
-    Joining,
-    /// It finishes its last requests and is then gone.
-    Removing,
-    /// It finishes its last requests and gets no new ones.
-    Draining,
-    /// It gets none, by the operator's wish.
-    Drained,
-    /// It gets its share.
-    Up,
-}
-
-impl NodeState {
-    /// Every state, the one that needs the operator most first.
-    pub const ALL: &'static [Self] =
-        &[Self::Down, Self::Joining, Self::Removing, Self::Draining, Self::Drained, Self::Up];
-
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Down => "down",
-            Self::Joining => "joining",
-            Self::Removing => "removing",
-            Self::Draining => "draining",
-            Self::Drained => "drained",
-            Self::Up => "up",
-        }
-    }
-
-    /// The state that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|state| state.word() == word)
-    }
 }
 
 /// Where a node comes from.

@@ -34,6 +34,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -41,7 +42,7 @@ use skep_config::Config;
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
-use skep_proxy::Group;
+use skep_proxy::{Group, GroupControlError, MemberTest};
 pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
 use skep_serve::WorkerHandle;
@@ -161,6 +162,20 @@ impl Node {
     /// Starts to check the servers of pools, on `worker`. Call it once.
     pub fn start_checks(&self, worker: &WorkerHandle) {
         self.pools.start_checks(worker);
+    }
+
+    /// Tests the server `name` of `pool`: the answer comes within `limit_ms`, or its sender is dropped.
+    ///
+    /// # Errors
+    /// No such server; before [`Node::start_checks`] the answer never comes.
+    pub fn test_server(
+        &self,
+        pool: &Arc<Group>,
+        name: &str,
+        (target, host): (String, Option<String>),
+        limit_ms: u64,
+    ) -> Result<Receiver<MemberTest>, GroupControlError> {
+        self.pools.test(pool, name, (target, host), limit_ms)
     }
 
     /// Its pools.

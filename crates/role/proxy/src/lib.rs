@@ -50,6 +50,8 @@ pub use members::settings::{
 };
 pub use members::slots::MemberSlots;
 pub use members::status::{MemberSource, MemberStatus};
-pub use request::{Ends, ForwardError, OwnTimes, Refused, ReplyRules, Tap, TapBody, Tapped};
+pub use request::{
+    Ends, ForwardError, MemberTest, OwnTimes, Refused, ReplyRules, Tap, TapBody, Tapped,
+};
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

@@ -39,3 +39,9 @@ pub(crate) const TOLD_PATH_BYTES_MAX: usize = 200;
 /// Lines of one member's standard error that are logged in a second: a page that complains in a loop
 /// must not fill the disk.
 pub(crate) const STDERR_LINES_PER_S: u64 = 20;
+
+/// Bytes of the body of an answer to a test after which no more are waited for.
+pub(crate) const TEST_BODY_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Bytes of it that are shown.
+pub(crate) const TEST_BODY_BYTES_SHOWN: usize = 1024;

@@ -53,6 +53,16 @@ fn a_script_is_told_what_it_needs_and_nothing_that_clients_forge() {
 }
 
 #[test]
+fn an_operator_may_test_it() {
+    let php = php();
+    let skep = Skep::node_of(&php.lines("", ""));
+    let asked = |arguments: &[&str]| skep.command(&[&["pool", "test", "php"], arguments].concat());
+    let shown = asked(&["s1", "--path", "/peer.php?do=told", "--host", "shop.example"]).stdout;
+    assert!(shown.contains("status 200") && shown.contains("SCRIPT_NAME=/peer.php"), "{shown}");
+    assert!(asked(&["s1", "--path", "/none.php"]).stdout.contains("status 404"));
+}
+
+#[test]
 fn scripts_are_found_by_the_rule_of_the_pool() {
     let php = php();
     let asked = |of_fastcgi: &str, path: &str| {

@@ -20,12 +20,22 @@ fn tomcat_answers_behind_a_node() {
     let skep = Skep::node_of(&format!("hosts = [\"shop.example\", \"*\"]\n{lines}{of_metrics}"));
     a_servlet_is_told_what_it_needs(&skep);
     assert_is_cached(&Skep::node_of(&cached(&lines)), "/told", "query=a=1&do=told");
+    an_operator_may_test_it(&skep);
     bodies_arrive_whole(&skep);
     replies_arrive_whole(&skep);
     a_client_may_leave_inside_its_body(&skep);
     a_head_that_does_not_fit_is_late_and_no_sign_of_a_server_that_is_down(&skep, &tomcat);
     a_wrong_secret_is_named(&tomcat);
     a_server_that_is_killed_cuts_its_reply(&skep, &mut tomcat, metrics.address());
+}
+
+fn an_operator_may_test_it(skep: &Skep) {
+    let path = ["--path", "/told?a=b", "--host", "shop.example:8080"];
+    let tested = skep.command(&[&["pool", "test", "java", "s1"][..], &path].concat());
+    assert_eq!(tested.code, Some(0), "{}", tested.stderr);
+    for line in ["status 200", "query=a=b", "server=shop.example 8080"] {
+        assert!(tested.stdout.contains(line), "{line} is missing in {}", tested.stdout);
+    }
 }
 
 fn a_servlet_is_told_what_it_needs(skep: &Skep) {

@@ -6,10 +6,10 @@ use axum::Json;
 use axum::extract::State;
 
 use super::{Body, Name, OfService, Params, Removal, ServerName, Shared};
-use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS};
+use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS, SERVER_TEST_MS, SERVER_TEST_MS_MAX};
 use crate::model::{
-    NewNode, NewPolicy, NewPurge, NewWeight, NodeStatus, Purged, Reloaded, ServerStatus,
-    ServiceStatus,
+    NewNode, NewPolicy, NewPurge, NewServerTest, NewWeight, NodeStatus, Purged, Reloaded,
+    ServerStatus, ServerTest, ServiceStatus,
 };
 use crate::problem::{Problem, ProblemKind};
 
@@ -175,6 +175,36 @@ pub(crate) async fn drain_server(State(control): State<Shared>, server: ServerNa
 pub(crate) async fn resume_server(State(control): State<Shared>, server: ServerName) -> Servers {
     control.resume_server(&server.pool, &server.name)?;
     Ok(server_of(&control, &server))
+}
+
+/// Tests a server of a pool, whatever its state, by a GET of its own from this process's node, and shows
+/// what it answers and when. Drained or down, it gets it all the same; it counts nowhere.
+#[utoipa::path(
+    post, path = "/api/v1/pools/{pool}/servers/{name}/test", tag = "pools", request_body = NewServerTest,
+    params(
+        ("pool" = String, Path, description = "Name of the pool"),
+        ("name" = String, Path, description = "Name of the server"),
+    ),
+    responses(
+        (status = 200, description = "What it answered, or why it did not", body = ServerTest),
+        (status = 404, description = "No such pool or server", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "A target or host that is none", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn test_server(
+    State(control): State<Shared>,
+    server: ServerName,
+    Body(test): Body<NewServerTest>,
+) -> Result<Json<ServerTest>, Problem> {
+    let timeout_ms = test.timeout_ms.unwrap_or(SERVER_TEST_MS);
+    if !(1..=SERVER_TEST_MS_MAX).contains(&timeout_ms) {
+        let detail =
+            format!("expected timeout_ms of 1 to {SERVER_TEST_MS_MAX}, found {timeout_ms}");
+        return Err(Problem::new(ProblemKind::Invalid, detail));
+    }
+    let test = NewServerTest { timeout_ms: Some(timeout_ms), ..test };
+    let tested = beside(move || control.test_server(&server.pool, &server.name, &test)).await?;
+    Ok(Json(tested?))
 }
 
 /// Purges what nodes keep of places or tags, and waits until all nodes that are

@@ -14,6 +14,7 @@ fn routes() -> Vec<(String, String, &'static str)> {
                 ("post", "nodes") => r#"{"name":"node-1","address":"127.0.0.1:1"}"#,
                 ("put", "weight") => r#"{"weight":2}"#,
                 ("put", "policy") => r#"{"policy":"random"}"#,
+                ("post", "test") => "{}",
                 ("post", "purge") => r#"{"what":["/a"]}"#,
                 _ => "",
             };

@@ -1,6 +1,7 @@
 //! Pools: the servers of applications, to which routes lead.
 
 use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use skep_cluster::{HealthSettings, MembershipSettings};
@@ -8,8 +9,8 @@ use skep_config::{
     Config, POLICY_NAMES, PoolConfig, PoolHealthConfig, SameSite, ServerConfig, StickyBy,
 };
 use skep_proxy::{
-    CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, InsertedCookie, LoadMeasure,
-    MemberProtocol, MemberSpec, QueueSettings, Sticky, retry_budget,
+    CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords, InsertedCookie,
+    LoadMeasure, MemberProtocol, MemberSpec, MemberTest, QueueSettings, Sticky, retry_budget,
 };
 use skep_serve::WorkerHandle;
 use skep_units::stable_hash;
@@ -104,6 +105,20 @@ impl Pools {
             for pool in current.values() {
                 pool.group.start_checks(checker);
             }
+        }
+    }
+
+    /// Tests a server of `pool`.
+    pub(crate) fn test(
+        &self,
+        pool: &Arc<Group>,
+        name: &str,
+        asked: (String, Option<String>),
+        limit_ms: u64,
+    ) -> Result<Receiver<MemberTest>, GroupControlError> {
+        match self.checker.get() {
+            Some(checker) => pool.test_member(checker, name, asked, limit_ms),
+            None => Ok(sync_channel(1).1),
         }
     }
 

@@ -1,5 +1,7 @@
 //! An operator's commands to a running group, as called by the admin API.
 
+use std::sync::Arc;
+
 use skep_cluster::{Member, MembershipError};
 use skep_http::Host;
 use skep_policy::UnknownPolicy;
@@ -207,6 +209,20 @@ impl Group {
             }
             state.note(event);
             Ok(())
+        })
+    }
+
+    /// Where the member called `name` is, and how its group speaks to it.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub(crate) fn address_of(
+        &self,
+        name: &str,
+    ) -> Result<(ServerAddress, Arc<GroupSettings>), GroupControlError> {
+        self.change(|state, _| match state.membership.find(name) {
+            Some(member) => Ok((member.address(), Arc::clone(&state.settings))),
+            None => Err(unknown(state, name)),
         })
     }
 

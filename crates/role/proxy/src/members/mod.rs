@@ -9,7 +9,7 @@
 
 pub(crate) mod candidates;
 pub(crate) mod cause;
-mod check_io;
+pub(crate) mod check_io;
 pub(crate) mod checks;
 pub(crate) mod control;
 pub(crate) mod gateway_probe;

@@ -12,7 +12,7 @@
 //! - Its head passes the same parser as that of an HTTP server.
 
 mod call;
-mod codec;
+pub(super) mod codec;
 
 use std::rc::Rc;
 use std::sync::Arc;

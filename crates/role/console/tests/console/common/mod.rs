@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus, PurgeOutcome,
-    Purged, PurgedNode, Role, ServerStatus, ServiceStatus, Token, Traffic,
+    NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
+    PurgeOutcome, Purged, PurgedNode, Role, ServerStatus, ServerTest, ServiceStatus, Token,
+    Traffic,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 
@@ -149,6 +150,29 @@ impl Control for Fake {
     fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
         let what = format!("drain {name} of {service:?}");
         self.change(what, name, |node| node.state = NodeState::Draining)
+    }
+
+    fn test_server(
+        &self,
+        pool: &str,
+        name: &str,
+        test: &NewServerTest,
+    ) -> Result<ServerTest, ControlError> {
+        self.calls.lock().unwrap().push(format!("test {name} of pool {pool}"));
+        Ok(ServerTest {
+            name: name.to_owned(),
+            address: "10.0.0.1:3000".parse().unwrap(),
+            target: test.target.clone().unwrap_or_default(),
+            connected_us: Some(1),
+            head_us: None,
+            ended_us: 2,
+            status: None,
+            fields: Vec::new(),
+            body_bytes: 0,
+            body: String::new(),
+            is_cut: false,
+            error: Some("connection reset".to_owned()),
+        })
     }
 
     fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {

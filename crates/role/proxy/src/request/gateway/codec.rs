@@ -10,13 +10,13 @@ use crate::members::cause::Cause;
 use crate::members::protocol::{GatewayFault, MemberProtocol};
 
 /// One request and its reply, in the protocol of its member.
-pub(super) enum GatewayCodec {
+pub(in crate::request) enum GatewayCodec {
     Ajp(AjpExchange),
     Fcgi(FcgiExchange),
 }
 
 /// What a member said.
-pub(super) enum GatewayEvent {
+pub(in crate::request) enum GatewayEvent {
     Head(GatewayHead),
     /// Bytes of the body: the range is of the input.
     Body(Range<usize>),
@@ -37,7 +37,7 @@ impl GatewayCodec {
     ///
     /// # Panics
     /// If the members speak HTTP.
-    pub(super) fn start(
+    pub(in crate::request) fn start(
         out: &mut Vec<u8>,
         request: &GatewayRequest<'_>,
         protocol: &MemberProtocol,
@@ -55,7 +55,7 @@ impl GatewayCodec {
     }
 
     /// Most bytes of the body that may be sent now, in one packet.
-    pub(super) fn wanted(&self) -> usize {
+    pub(in crate::request) fn wanted(&self) -> usize {
         match self {
             Self::Ajp(exchange) => exchange.wanted(),
             Self::Fcgi(exchange) => exchange.wanted(),
@@ -63,7 +63,7 @@ impl GatewayCodec {
     }
 
     /// Whether the member waits for more of the body, or for its end.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub(in crate::request) fn is_awaited(&self) -> bool {
         match self {
             Self::Ajp(exchange) => exchange.is_awaited(),
             Self::Fcgi(exchange) => exchange.is_awaited(),
@@ -71,7 +71,7 @@ impl GatewayCodec {
     }
 
     /// Appends `bytes` of the body, at most as many as are wanted.
-    pub(super) fn write_body(&mut self, out: &mut Vec<u8>, bytes: &[u8]) {
+    pub(in crate::request) fn write_body(&mut self, out: &mut Vec<u8>, bytes: &[u8]) {
         match self {
             Self::Ajp(exchange) => out.extend_from_slice(&exchange.body_head(bytes.len())),
             Self::Fcgi(exchange) => out.extend_from_slice(&exchange.body_head(bytes.len())),
@@ -80,7 +80,7 @@ impl GatewayCodec {
     }
 
     /// Appends the end of the body.
-    pub(super) fn write_end(&mut self, out: &mut Vec<u8>) {
+    pub(in crate::request) fn write_end(&mut self, out: &mut Vec<u8>) {
         match self {
             Self::Ajp(exchange) => out.extend_from_slice(&exchange.body_end()),
             Self::Fcgi(exchange) => out.extend_from_slice(&exchange.body_end()),
@@ -89,7 +89,10 @@ impl GatewayCodec {
 
     /// Takes bytes that arrived, and says how many. Call again with the others, be it none, while
     /// there are events.
-    pub(super) fn receive(&mut self, input: &[u8]) -> Result<(usize, Option<GatewayEvent>), Cause> {
+    pub(in crate::request) fn receive(
+        &mut self,
+        input: &[u8],
+    ) -> Result<(usize, Option<GatewayEvent>), Cause> {
         match self {
             Self::Ajp(exchange) => {
                 let received = exchange.receive(input).map_err(GatewayFault::from)?;
@@ -116,7 +119,7 @@ impl GatewayCodec {
     }
 
     /// What an end of the connection in the middle of a reply is.
-    pub(super) fn close(&self) -> Result<(), Cause> {
+    pub(in crate::request) fn close(&self) -> Result<(), Cause> {
         let closed = match self {
             Self::Ajp(exchange) => exchange.close().map_err(GatewayFault::from),
             Self::Fcgi(exchange) => exchange.close().map_err(GatewayFault::from),
@@ -126,7 +129,7 @@ impl GatewayCodec {
     }
 
     /// The last line of a reply that has failed, if it has no end.
-    pub(super) fn stderr_rest(&mut self) -> Option<Vec<u8>> {
+    pub(in crate::request) fn stderr_rest(&mut self) -> Option<Vec<u8>> {
         match self {
             Self::Ajp(_) => None,
             Self::Fcgi(exchange) => exchange.stderr_rest(),
@@ -134,7 +137,7 @@ impl GatewayCodec {
     }
 
     /// Whether the connection may carry another request, after `unread_bytes` that were not taken.
-    pub(super) fn is_reusable(&self, unread_bytes: usize) -> bool {
+    pub(in crate::request) fn is_reusable(&self, unread_bytes: usize) -> bool {
         match self {
             Self::Ajp(exchange) => exchange.is_reusable(unread_bytes),
             Self::Fcgi(exchange) => exchange.is_reusable(unread_bytes),
