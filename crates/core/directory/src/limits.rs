@@ -114,13 +114,17 @@ pub const SLOTS_KEPT_MS: u64 = 2_000;
 /// [`SLOTS_KEPT_MS`], by what the node may take longer to find the link lost.
 pub const SLOTS_LOST_MS: u64 = 3_000;
 
-/// How long a coordinator that becomes active waits for the reports of all nodes before it grants slots, in
+/// How long a coordinator waits for all nodes, once the first one follows it, before it grants slots, in
 /// milliseconds: as long as nodes use what another one granted.
 pub const SLOTS_SETTLE_MS: u64 = SLOTS_LOST_MS;
 
 /// How long a node waits for the first slots of a coordinator that it is linked with, in milliseconds:
 /// more than that takes to settle. One that grants nothing then does not count this server.
 pub const SLOTS_SILENT_MS: u64 = SLOTS_SETTLE_MS + 2_000;
+
+/// How long nodes may follow different coordinators before each is granted its share, in milliseconds: less
+/// than [`SLOTS_LOST_MS`], by what it takes to find a link lost.
+pub const SLOTS_SPLIT_MS: u64 = SLOTS_KEPT_MS;
 
 /// How long a node has a use for what it used once, in milliseconds: the time in which slots that it does
 /// not use any more go to others.

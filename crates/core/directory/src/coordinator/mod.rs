@@ -203,7 +203,7 @@ impl Coordinator {
     pub fn joined(&mut self, hello: Hello) -> Option<Joined> {
         let replaces = self.members.link_of(&hello.name);
         if let Some(link) = replaces {
-            self.drop_link(link);
+            self.drop_link(None, link);
         }
         let holder = self.directory.new_holder();
         let (name, address) = (hello.name.clone(), hello.address);
@@ -226,7 +226,7 @@ impl Coordinator {
     /// links are ignored, here and in
     /// [`Coordinator::heard`].
     pub fn left(&mut self, now: Now, link: NodeLinkId) {
-        if self.drop_link(link) {
+        if self.drop_link(Some(now), link) {
             self.files.left(now, link);
             self.changes += 1;
         }
@@ -374,11 +374,11 @@ impl Coordinator {
         self.leases.of(name, now).map(|lease| (lease.leader, lease.id))
     }
 
-    fn drop_link(&mut self, link: NodeLinkId) -> bool {
+    fn drop_link(&mut self, now: Option<Now>, link: NodeLinkId) -> bool {
         let Some(member) = self.members.remove(link) else { return false };
         self.directory.retire(member.holder);
         self.leases.left(link);
-        self.slots.left(link);
+        self.slots.left(now, link);
         // Nobody listens any more.
         self.outbox.retain(|(to, _)| *to != link);
         true

@@ -13,8 +13,7 @@ pub struct SlotHolder {
     /// Of a node without a coordinator.
     share: u32,
     state: State,
-    followed: Option<u64>,
-    /// When it followed one last.
+    /// When it followed a coordinator last.
     linked_at: Option<Now>,
     wanted: Peak,
     in_use: u32,
@@ -22,17 +21,13 @@ pub struct SlotHolder {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// For a coordinator, until then.
-    Waits {
-        until: Now,
-    },
-    Granted(u32),
-    /// The coordinator was lost; until then its grant is in force.
-    Keeps {
-        slots: u32,
-        until: Now,
-    },
-    /// No coordinator.
+    /// For a coordinator.
+    Waits { since: Now },
+    /// By the coordinator of a link.
+    Granted { slots: u32, by: u64 },
+    /// That link is lost, or another coordinator is followed, which has granted nothing yet.
+    Keeps { slots: u32, by: u64, since: Now },
+    /// No coordinator grants it any.
     Alone,
 }
 
@@ -47,16 +42,8 @@ struct Peak {
 impl SlotHolder {
     /// Of a server with `slots_max` slots, of which a node without a coordinator has `share`.
     pub fn new(now: Now, slots_max: u32, share: u32) -> Self {
-        let state = State::Waits { until: now.plus_ms(SLOTS_FIRST_MS) };
-        Self {
-            slots_max,
-            share,
-            state,
-            followed: None,
-            linked_at: None,
-            wanted: Peak::default(),
-            in_use: 0,
-        }
+        let state = State::Waits { since: now };
+        Self { slots_max, share, state, linked_at: None, wanted: Peak::default(), in_use: 0 }
     }
 
     /// The config has changed.
@@ -64,41 +51,46 @@ impl SlotHolder {
         (self.slots_max, self.share) = (slots_max, share);
     }
 
-    /// The coordinator that the node follows has granted so many.
-    pub fn granted(&mut self, slots: u32) {
-        self.state = State::Granted(slots);
+    /// The coordinator that the node follows by the link `by` has granted so many.
+    pub fn granted(&mut self, slots: u32, by: u64) {
+        self.state = State::Granted { slots, by };
     }
 
-    /// What is true now: the term of the coordinator that the node follows, what it uses, and how many
+    /// What is true now: the link by which the node follows a coordinator, what it uses, and how many
     /// requests wait for more.
     pub fn look(&mut self, now: Now, followed: Option<u64>, in_use: u32, waiting: u32) {
         self.in_use = in_use;
         self.wanted.see(now, in_use.saturating_add(waiting));
-        let is_linked = followed.is_some();
         self.state = match self.state {
-            State::Waits { .. } if followed != self.followed => {
-                let wait_ms = if is_linked { SLOTS_SILENT_MS } else { SLOTS_KEPT_MS };
-                State::Waits { until: now.plus_ms(wait_ms) }
-            }
-            State::Waits { until } if now >= until => State::Alone,
-            State::Granted(slots) if !is_linked => {
+            State::Granted { slots, by } if followed != Some(by) => {
                 // Of a process that was paused nobody else knows that it was here until now.
-                let since = self.linked_at.unwrap_or(now);
-                State::Keeps { slots, until: since.plus_ms(SLOTS_KEPT_MS) }
+                let lost = if followed.is_none() { self.linked_at } else { None };
+                State::Keeps { slots, by, since: lost.unwrap_or(now) }
             }
-            State::Keeps { slots, .. } if is_linked => State::Granted(slots),
+            State::Keeps { slots, by, .. } if followed == Some(by) => State::Granted { slots, by },
             state => state,
         };
-        // One that is found lost late is not used any more.
-        if let State::Keeps { until, .. } = self.state
-            && now >= until
-            && !is_linked
-        {
+        if self.is_over(now, followed.is_some()) {
             self.state = State::Alone;
         }
-        self.followed = followed;
-        if is_linked {
+        if followed.is_some() {
             self.linked_at = Some(now);
+        }
+    }
+
+    /// Whether nothing is waited for any more. However often links come and go, it ends.
+    fn is_over(&self, now: Now, is_linked: bool) -> bool {
+        match self.state {
+            State::Waits { since } => {
+                let first = since.plus_ms(SLOTS_FIRST_MS);
+                let after_link = self.linked_at.map(|at| at.plus_ms(SLOTS_KEPT_MS));
+                let until = after_link.map_or(first, |it| it.max(first));
+                now >= since.plus_ms(SLOTS_SILENT_MS) || (!is_linked && now >= until)
+            }
+            State::Keeps { since, .. } => {
+                now >= since.plus_ms(if is_linked { SLOTS_SILENT_MS } else { SLOTS_KEPT_MS })
+            }
+            State::Granted { .. } | State::Alone => false,
         }
     }
 
@@ -106,7 +98,7 @@ impl SlotHolder {
     pub fn limit(&self) -> u32 {
         let slots = match self.state {
             State::Waits { .. } => 0,
-            State::Granted(slots) | State::Keeps { slots, .. } => slots,
+            State::Granted { slots, .. } | State::Keeps { slots, .. } => slots,
             State::Alone => self.share,
         };
         slots.min(self.slots_max)
@@ -120,6 +112,11 @@ impl SlotHolder {
             held: self.limit().max(self.in_use),
             wanted: self.wanted.most().min(self.slots_max),
         }
+    }
+
+    /// What they are told of a server that the node does not count any more, but still uses.
+    pub fn last_report(&self, server: ServerKey, in_use: u32) -> SlotUse {
+        SlotUse { server, slots_max: self.slots_max, held: in_use, wanted: 0 }
     }
 }
 

@@ -7,7 +7,9 @@ use skep_wire::cache::{ServerKey, SlotGrant, SlotReport, SlotUse, ToNode};
 use skep_wire::message::Name;
 
 use super::division::divide;
-use crate::limits::{SLOT_TURN_MS, SLOTS_LOST_MS, SLOTS_SERVERS_MAX, SLOTS_SETTLE_MS};
+use crate::limits::{
+    SLOT_TURN_MS, SLOTS_LOST_MS, SLOTS_SERVERS_MAX, SLOTS_SETTLE_MS, SLOTS_SPLIT_MS,
+};
 use crate::node_link::NodeLinkId;
 
 /// See the module.
@@ -15,8 +17,8 @@ use crate::node_link::NodeLinkId;
 pub(crate) struct SlotLedger {
     /// Whether it grants slots.
     is_active: bool,
-    /// The first event since then.
-    active_since: Option<Now>,
+    /// Since when some node follows it.
+    followed_since: Option<Now>,
     /// Whether it has heard of all that nodes hold since then.
     is_settled: bool,
     /// Nodes that there are by the config.
@@ -52,7 +54,7 @@ struct Server {
 }
 
 /// What a node has of a server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
     /// It was not granted anything yet.
     is_new: bool,
@@ -72,7 +74,8 @@ impl SlotLedger {
 
     /// Grants slots from now on, or leaves that to another.
     pub(crate) fn set_active(&mut self, is_active: bool) {
-        (self.is_active, self.active_since, self.is_settled) = (is_active, None, false);
+        (self.is_active, self.followed_since, self.is_settled) = (is_active, None, false);
+        self.servers.values_mut().for_each(|server| server.split_since = None);
         for link in self.links.values_mut() {
             link.is_followed = false;
             // One that has reported nothing may be of a version that knows no grants.
@@ -99,10 +102,11 @@ impl SlotLedger {
         self.links.insert(link, new);
     }
 
-    /// What the node holds remains its own for a while: it may not know yet that it is lost.
-    pub(crate) fn left(&mut self, link: NodeLinkId) {
+    /// What the node holds remains its own for a while: it may not know yet that it is lost. Without a time
+    /// it is known again by another link.
+    pub(crate) fn left(&mut self, now: Option<Now>, link: NodeLinkId) {
         let Some(Link { name, .. }) = self.links.remove(&link) else { return };
-        let until = self.now.plus_ms(SLOTS_LOST_MS);
+        let until = now.unwrap_or(self.now).max(self.now).plus_ms(SLOTS_LOST_MS);
         for server in self.servers.values_mut() {
             // A link that ended before its first report: what is known of the one before it holds on.
             let before =
@@ -118,9 +122,10 @@ impl SlotLedger {
     pub(crate) fn reported(&mut self, now: Now, link: NodeLinkId, report: &SlotReport) {
         let Some(of_link) = self.links.get_mut(&link) else { return };
         of_link.has_reported = true;
-        of_link.is_followed = report.is_followed && report.acknowledged >= of_link.asked;
-        let is_followed = of_link.is_followed;
+        let is_followed = report.is_followed && report.acknowledged >= of_link.asked;
+        let is_changed = std::mem::replace(&mut of_link.is_followed, is_followed) != is_followed;
         let (is_current, name) = (report.acknowledged == of_link.sent, of_link.name.clone());
+        let mut changed = Vec::new();
         for using in &report.servers {
             if self.servers.len() >= SLOTS_SERVERS_MAX && !self.servers.contains_key(&using.server)
             {
@@ -128,14 +133,20 @@ impl SlotLedger {
             }
             let server = self.servers.entry(using.server).or_default();
             server.lost.retain(|(lost, ..)| *lost != name);
-            server.reported(link, using, (is_followed, is_current));
+            if server.reported(link, using, (is_followed, is_current)) || is_changed {
+                changed.push(using.server);
+            }
+            if let Some(held) = server.nodes.get_mut(&link).filter(|_| is_followed && is_changed) {
+                // It keeps what another one granted only until it is granted some here.
+                held.is_new = true;
+            }
         }
         let is_told =
             |key: &ServerKey| report.servers.binary_search_by_key(key, |it| it.server).is_ok();
         for (_, server) in self.servers.iter_mut().filter(|(key, _)| !is_told(key)) {
             server.nodes.remove(&link);
         }
-        self.settle_all(now);
+        self.settle(now, changed.into_iter());
     }
 
     pub(crate) fn tick(&mut self, now: Now) {
@@ -143,7 +154,8 @@ impl SlotLedger {
             server.lost.retain(|(.., until)| now < *until);
         }
         self.servers.retain(|_, server| !server.nodes.is_empty() || !server.lost.is_empty());
-        self.settle_all(now);
+        let all: Vec<_> = self.servers.keys().copied().collect();
+        self.settle(now, all.into_iter());
     }
 
     /// What is to be sent.
@@ -157,24 +169,31 @@ impl SlotLedger {
         })
     }
 
-    /// Whether it may grant: what nodes were granted before is known, and not granted again.
-    fn settle(&mut self, now: Now) -> bool {
-        let all_follow =
-            self.links.len() >= self.nodes && self.links.values().all(|it| it.is_followed);
-        let active_ms = now.since_ms(*self.active_since.get_or_insert(now));
-        self.is_settled |= all_follow || active_ms >= SLOTS_SETTLE_MS;
-        self.is_settled
-    }
-
-    fn settle_all(&mut self, now: Now) {
-        self.now = now;
-        if !self.is_active || !self.settle(now) {
+    /// Whether it may divide: what nodes were granted before is known, and not granted again. Where all
+    /// coordinators are active, one that comes back is followed by one node after the other.
+    fn look_if_settled(&mut self, now: Now) {
+        let mut followed = self.links.values().map(|link| link.is_followed);
+        if !followed.clone().any(|is_followed| is_followed) {
+            (self.followed_since, self.is_settled) = (None, false);
             return;
         }
-        for (&key, server) in &mut self.servers {
-            for (link, slots) in
-                server.settle(now, |link| self.links.get(&link).is_some_and(|it| it.is_followed))
-            {
+        let all_follow = self.links.len() >= self.nodes && followed.all(|is_followed| is_followed);
+        let followed_ms = now.since_ms(*self.followed_since.get_or_insert(now));
+        self.is_settled |= all_follow || followed_ms >= SLOTS_SETTLE_MS;
+    }
+
+    /// Grants what is due of these servers.
+    fn settle(&mut self, now: Now, servers: impl Iterator<Item = ServerKey>) {
+        self.now = now;
+        if !self.is_active {
+            return;
+        }
+        self.look_if_settled(now);
+        for key in servers {
+            let Some(server) = self.servers.get_mut(&key) else { continue };
+            let is_followed =
+                |link: NodeLinkId| self.links.get(&link).is_some_and(|it| it.is_followed);
+            for (link, slots) in server.settle(now, self.is_settled, is_followed) {
                 if let Some(of_link) = self.links.get_mut(&link) {
                     of_link.grants.retain(|grant| grant.server != key);
                     of_link.grants.push(SlotGrant { server: key, slots });
@@ -191,10 +210,12 @@ impl Server {
         link: NodeLinkId,
         using: &SlotUse,
         (is_followed, is_current): (bool, bool),
-    ) {
+    ) -> bool {
         let &SlotUse { slots_max, held, wanted, .. } = using;
         let new = Held { is_new: true, slots_max, wanted, granted: held, bound: held };
+        let is_first = !self.nodes.contains_key(&link);
         let known = self.nodes.entry(link).or_insert(new);
+        let before = *known;
         (known.slots_max, known.wanted) = (slots_max, wanted);
         if is_current && !is_followed {
             known.granted = held;
@@ -203,24 +224,31 @@ impl Server {
         known.is_new |= is_current && held < known.granted;
         // Whatever it was granted meanwhile may be in force by now, if only until the next.
         known.bound = if is_current { held } else { held.max(known.bound) };
+        is_first || *known != before
     }
 
     /// The grants that are due to nodes that follow this coordinator.
     fn settle(
         &mut self,
         now: Now,
+        is_settled: bool,
         is_followed: impl Fn(NodeLinkId) -> bool,
     ) -> Vec<(NodeLinkId, u32)> {
         let Some(slots_max) = self.nodes.values().map(|held| held.slots_max).min() else {
             return Vec::new();
         };
-        if !self.nodes.keys().all(|link| is_followed(*link)) {
+        let followers = self.nodes.keys().filter(|link| is_followed(**link)).count();
+        if followers > 0 && followers < self.nodes.len() {
             let since = *self.split_since.get_or_insert(now);
-            // Most often the others are about to follow.
-            let lasts = now.since_ms(since) >= SLOTS_SETTLE_MS;
+            // Most often the others are about to follow. Before the other coordinator, which has lost these,
+            // gives away what it had granted them.
+            let lasts = now.since_ms(since) >= SLOTS_SPLIT_MS;
             return if lasts { self.share(slots_max, is_followed) } else { Vec::new() };
         }
         self.split_since = None;
+        if followers == 0 || !is_settled {
+            return Vec::new();
+        }
         let lost = total(self.lost.iter().map(|(_, slots, _)| *slots));
         self.divide(slots_max.saturating_sub(lost), (now.0 / SLOT_TURN_MS) as usize)
     }
