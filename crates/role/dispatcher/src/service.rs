@@ -173,7 +173,7 @@ fn spec(config: &Config, service: &ServiceConfig) -> GroupSpec {
         weight: node.weight,
         authority: node.client_authority(),
         requests_max: u32::MAX,
-        slots: u32::MAX,
+        slots: Some(u32::MAX),
     };
     let members = config.nodes_of(service).map(|(_, node)| member(node)).collect();
     GroupSpec { settings: settings(config, service), members }

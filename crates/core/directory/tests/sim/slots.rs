@@ -465,3 +465,26 @@ fn two_coordinators_at_once_do_not_starve_the_nodes_of_one() {
     let all: u32 = world.nodes.iter().map(|node| node.holder.limit()).sum();
     assert_eq!(all, 9);
 }
+
+#[test]
+fn a_coordinator_to_which_nodes_come_back_one_by_one_grants_nothing_twice() {
+    let mut world = World::new(1, 3, 9);
+    world.coordinators[1].set_stage(Some(9));
+    for node in 0..3 {
+        (0..2).for_each(|coordinator| world.link(node, coordinator));
+    }
+    world.run(2_000);
+    world.nodes[1].rate = 1_000;
+    (0..3).for_each(|node| world.cut(node, 1));
+    world.run(6_000);
+    assert_eq!(world.nodes[1].holder.limit(), 9, "the other one grants");
+    // Meanwhile the first one is active, and was.
+    for node in [0, 2, 1] {
+        world.nodes[node].rate = 1_000;
+        world.link(node, 1);
+        world.run(700);
+    }
+    world.run(4_000);
+    let all: u32 = world.nodes.iter().map(|node| node.holder.limit()).sum();
+    assert_eq!(all, 9);
+}

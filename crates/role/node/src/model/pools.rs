@@ -1,6 +1,7 @@
 //! Pools: the servers of applications, to which routes lead.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -35,9 +36,17 @@ pub(crate) struct Pool {
     pub(crate) session_cookie: Option<String>,
     /// What the config says of it.
     spec: GroupSpec,
-    /// The servers whose requests all nodes count together, with this node's share of each while no
-    /// coordinator answers.
-    pub(crate) shares: BTreeMap<String, u32>,
+    /// How the requests at each server are counted.
+    counting: BTreeMap<String, Counting>,
+}
+
+/// How requests at a server are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// With those of all nodes; this one's share while no coordinator answers.
+    OfCluster(u32),
+    /// By this node for itself: so many it may have.
+    OfNode(u32),
 }
 
 /// The pools of a node; shared by all workers.
@@ -49,6 +58,8 @@ pub(crate) struct Pools {
     current: Mutex<PoolMap>,
     /// The worker that checks servers.
     checker: OnceLock<WorkerHandle>,
+    /// Whether the node links with coordinators.
+    joins: AtomicBool,
 }
 
 impl Pools {
@@ -64,9 +75,10 @@ impl Pools {
     /// # Errors
     /// A secret cannot be read.
     pub(crate) fn prepare(&self, config: &Config) -> Result<PoolMap, PoolError> {
+        let joins = self.joins.load(Ordering::Relaxed);
         let current = self.lock();
         let prepared = |pool: &PoolConfig| {
-            let spec = spec(config, pool, self.key.as_ref())?;
+            let spec = spec(config, pool, self.key.as_ref(), joins)?;
             let group = match current.get(&pool.name) {
                 Some(current) => Arc::clone(&current.group),
                 None => {
@@ -78,8 +90,10 @@ impl Pools {
             let session_cookie = spec.settings.sticky.as_ref().and_then(Sticky::inserted);
             let session_cookie = session_cookie.map(str::to_owned);
             let trusts_claims = pool.trust_forwarded;
-            let shares = shares(config, pool);
-            Ok((pool.name.clone(), Pool { group, trusts_claims, session_cookie, spec, shares }))
+            let counting = pool.servers.iter();
+            let counting = counting.map(|it| (it.name.clone(), counting_of(config, it, joins)));
+            let counting = counting.collect();
+            Ok((pool.name.clone(), Pool { group, trusts_claims, session_cookie, spec, counting }))
         };
         config.pools.iter().map(prepared).collect()
     }
@@ -127,11 +141,17 @@ impl Pools {
         self.lock().values().map(|pool| Arc::clone(&pool.group)).collect()
     }
 
-    /// The pools in force, with the servers that all nodes count together.
-    pub(crate) fn counted(&self) -> Vec<(Arc<Group>, BTreeMap<String, u32>)> {
+    /// The pools in force, with how the requests at their servers are counted.
+    pub(crate) fn counted(&self) -> Vec<(Arc<Group>, BTreeMap<String, Counting>)> {
         let current = self.lock();
-        let counted = current.values().filter(|pool| !pool.shares.is_empty());
-        counted.map(|pool| (Arc::clone(&pool.group), pool.shares.clone())).collect()
+        let counted = |pool: &Pool| (Arc::clone(&pool.group), pool.counting.clone());
+        current.values().map(counted).collect()
+    }
+
+    /// The node is about to link with coordinators: from the next [`Pools::prepare`] on requests are counted
+    /// with those of other nodes where the config says so.
+    pub(crate) fn join(&self) {
+        self.joins.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_current(&self, group: &Arc<Group>) -> bool {
@@ -143,10 +163,16 @@ impl Pools {
     }
 }
 
-fn shares(config: &Config, pool: &PoolConfig) -> BTreeMap<String, u32> {
-    let counted =
-        pool.servers.iter().filter(|it| config.counts_slots() && config.is_of_cluster(it));
-    counted.map(|server| (server.name.clone(), config.share_of(server))).collect()
+/// `joins`: the node links with coordinators.
+fn is_counted(config: &Config, server: &ServerConfig, joins: bool) -> bool {
+    joins && config.counts_slots() && config.is_of_cluster(server)
+}
+
+fn counting_of(config: &Config, server: &ServerConfig, joins: bool) -> Counting {
+    match is_counted(config, server, joins) {
+        true => Counting::OfCluster(config.share_of(server)),
+        false => Counting::OfNode(config.share_of(server)),
+    }
 }
 
 /// How sessions of the pool find their server.
@@ -182,14 +208,19 @@ fn cookie_attributes(pool: &PoolConfig) -> String {
     format!("; Path={}; HttpOnly; SameSite={same_site}{secure}", pool.sticky.path)
 }
 
-fn spec(config: &Config, pool: &PoolConfig, key: Option<&Key>) -> Result<GroupSpec, PoolError> {
+fn spec(
+    config: &Config,
+    pool: &PoolConfig,
+    key: Option<&Key>,
+    joins: bool,
+) -> Result<GroupSpec, PoolError> {
     let member = |server: &ServerConfig| MemberSpec {
         name: server.name.clone(),
         address: server.address,
         weight: server.weight,
         authority: server.address.to_string(),
         requests_max: server.connections_max,
-        slots: config.share_of(server),
+        slots: (!is_counted(config, server, joins)).then(|| config.share_of(server)),
     };
     let members = pool.servers.iter().map(member).collect();
     let settings = settings(config, pool, protocol(pool)?, sticky(pool, key));

@@ -92,7 +92,7 @@ impl Group {
                 weight,
                 authority,
                 requests_max: u32::MAX,
-                slots: u32::MAX,
+                slots: Some(u32::MAX),
             };
             state.add(now, new, MemberSource::Api)?;
             state.removed.remove(&name);

@@ -15,6 +15,8 @@ pub(crate) struct Queue {
     /// Length of `line`.
     waiting: AtomicUsize,
     refused: AtomicU64,
+    /// Those of `refused` that were taken notice of.
+    refused_seen: AtomicU64,
     line: Mutex<Line>,
 }
 
@@ -50,6 +52,12 @@ impl Queue {
     /// Requests that did not get a member.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(SeqCst)
+    }
+
+    /// Requests that got no member since the last call. Of one caller.
+    pub(crate) fn take_refused(&self) -> u64 {
+        let refused = self.refused();
+        refused - self.refused_seen.swap(refused, SeqCst)
     }
 
     /// A request got no member.

@@ -77,8 +77,8 @@ impl GroupState {
         let Some(details) = self.details.get_mut(&id) else { return };
         details.authority = filed.authority;
         details.member.set_requests_max(filed.requests_max);
-        if std::mem::replace(&mut details.slots_filed, filed.slots) != filed.slots {
-            details.member.set_slots(filed.slots);
+        if let Some(slots) = filed.slots {
+            details.member.set_slots(slots);
         }
         let was_ours = details.source == MemberSource::Config;
         details.source = MemberSource::Config;

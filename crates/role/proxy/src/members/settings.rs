@@ -36,8 +36,9 @@ pub struct MemberSpec {
     pub authority: String,
     /// Requests and tunnels that there are at a time, at most; `u32::MAX` is no bound.
     pub requests_max: u32,
-    /// Of these, those that this process may have until [`Group::set_slots`](crate::Group::set_slots).
-    pub slots: u32,
+    /// Of these, those that this process may have; `None`: as [`Group::set_slots`](crate::Group::set_slots)
+    /// says, 0 until then.
+    pub slots: Option<u32>,
 }
 
 /// A group's settings; replaced whole on a reload.

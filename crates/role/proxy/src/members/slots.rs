@@ -17,14 +17,16 @@ pub struct MemberSlots {
 }
 
 impl Group {
-    /// What this process has and could use of each member, the oldest first. Requests that wait take any
-    /// member, so each has its part of them.
+    /// What this process has and could use of each member, the oldest first. Requests that wait, or were
+    /// refused since the last call, take any member, so each has its part of them.
     pub fn slots(&self) -> Vec<MemberSlots> {
-        let waiting = u32::try_from(self.queue.waiting()).unwrap_or(u32::MAX);
+        let refused = self.queue.take_refused();
+        let waiting = self.queue.waiting() as u64 + refused;
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
         self.change(|state, _| {
             let members = state.membership.members();
             let takers = members.iter().filter_map(|it| state.details.get(&it.id()));
-            let takers = takers.filter(|it| it.member.share_permille() > 0).count();
+            let takers = takers.filter(|it| it.member.keeps_sessions()).count();
             let part = waiting.div_ceil(u32::try_from(takers.max(1)).unwrap_or(u32::MAX));
             let slots = |member: &skep_cluster::Member| {
                 let shared = &state.details.get(&member.id())?.member;
@@ -33,7 +35,7 @@ impl Group {
                     requests_max: shared.requests_max(),
                     slots: shared.slots(),
                     in_use: u32::try_from(shared.in_use()).unwrap_or(u32::MAX),
-                    waiting: if shared.share_permille() > 0 { part } else { 0 },
+                    waiting: if shared.keeps_sessions() { part } else { 0 },
                 })
             };
             members.iter().filter_map(slots).collect()

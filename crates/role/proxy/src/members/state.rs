@@ -53,8 +53,6 @@ pub(crate) struct Details {
     pub(crate) authority: String,
     /// The weight in the last config file.
     pub(crate) weight_filed: u32,
-    /// The slots in the last config file.
-    pub(crate) slots_filed: u32,
     /// It answers checks, but reports that it drains.
     pub(crate) bows_out: bool,
     /// When it entered its state.
@@ -110,13 +108,12 @@ impl GroupState {
         self.loads.insert(new.address, Arc::downgrade(&load));
         let member = SharedMember::new(event.node, Arc::clone(&event.name), new.address, load);
         member.set_requests_max(new.requests_max);
-        member.set_slots(new.slots);
+        member.set_slots(new.slots.unwrap_or(0));
         let mut details = Details {
             member: Arc::new(member),
             source,
             authority: new.authority,
             weight_filed: new.weight,
-            slots_filed: new.slots,
             bows_out: false,
             since: now,
             is_checking: false,

@@ -13,7 +13,7 @@ use skep_wire::cache::{ServerKey, SlotGrant, SlotReport, SlotUse, ToCoordinator}
 use skep_wire::limits::SLOT_SERVERS_MAX;
 
 use super::CoordinatorLinks;
-use crate::model::pools::Pools;
+use crate::model::pools::{Counting, Pools};
 
 /// This node's slots of all servers.
 pub(super) struct Slots {
@@ -23,7 +23,6 @@ pub(super) struct Slots {
 
 struct Server {
     group: Arc<Group>,
-    name: String,
     holder: SlotHolder,
 }
 
@@ -39,46 +38,77 @@ impl Slots {
         Self { pools, holders: BTreeMap::new() }
     }
 
-    /// Looks at the servers that there are, and applies the limits that follow.
-    fn look(&mut self, epoch: Option<u64>) -> Vec<SlotUse> {
+    /// Looks at the servers that there are, applies the limits that follow, and returns what is to be
+    /// reported.
+    fn look(&mut self, followed: Option<LinkId>) -> Vec<SlotUse> {
         let now = Now(monotonic_ms());
         let mut known = std::mem::take(&mut self.holders);
-        for (group, shares) in self.pools.counted() {
+        let mut reports = Vec::new();
+        for (group, counting) in self.pools.counted() {
             for member in group.slots() {
-                let Some(&share) = shares.get(&member.name) else { continue };
                 let key = key(group.name(), &member.name);
-                if self.holders.len() < SLOT_SERVERS_MAX {
-                    let known = known.remove(&key).filter(|it| Arc::ptr_eq(&it.group, &group));
-                    let server = known.unwrap_or_else(|| Server {
-                        group: Arc::clone(&group),
-                        name: member.name.clone(),
-                        holder: SlotHolder::new(now, member.requests_max, share),
-                    });
-                    self.holders.insert(key, server.at(now, epoch, share, &member));
+                let known = known.remove(&key).filter(|it| Arc::ptr_eq(&it.group, &group));
+                let has_room = self.holders.len() < SLOT_SERVERS_MAX;
+                match counting.get(&member.name) {
+                    Some(&Counting::OfCluster(share)) if has_room => {
+                        let server =
+                            known.unwrap_or_else(|| Server::new(now, &group, &member, share));
+                        let server = server.at(now, followed, share, &member);
+                        reports.push(server.holder.report(key));
+                        self.holders.insert(key, server);
+                    }
+                    Some(&Counting::OfCluster(slots) | &Counting::OfNode(slots)) => {
+                        set(&group, &member, slots);
+                        self.end(key, known, &member, &mut reports);
+                    }
+                    None => self.end(key, known, &member, &mut reports),
                 }
             }
         }
-        self.holders.iter().map(|(&key, server)| server.holder.report(key)).collect()
+        reports.sort_unstable_by_key(|report| report.server);
+        reports
     }
 
-    fn granted(&mut self, grants: &[SlotGrant]) {
+    /// A server is not counted any more: coordinators hear of it until it is not used, either.
+    fn end(
+        &mut self,
+        key: ServerKey,
+        known: Option<Server>,
+        member: &MemberSlots,
+        reports: &mut Vec<SlotUse>,
+    ) {
+        if let Some(server) = known.filter(|_| member.in_use > 0) {
+            reports.push(server.holder.last_report(key, member.in_use));
+            self.holders.insert(key, server);
+        }
+    }
+
+    fn granted(&mut self, grants: &[SlotGrant], by: LinkId) {
         for grant in grants {
             if let Some(server) = self.holders.get_mut(&grant.server) {
-                server.holder.granted(grant.slots);
-                server.group.set_slots(&server.name, server.holder.limit());
+                server.holder.granted(grant.slots, by.0);
             }
         }
     }
 }
 
 impl Server {
-    fn at(mut self, now: Now, epoch: Option<u64>, share: u32, member: &MemberSlots) -> Self {
+    fn new(now: Now, group: &Arc<Group>, member: &MemberSlots, share: u32) -> Self {
+        let holder = SlotHolder::new(now, member.requests_max, share);
+        Self { group: Arc::clone(group), holder }
+    }
+
+    fn at(mut self, now: Now, followed: Option<LinkId>, share: u32, member: &MemberSlots) -> Self {
         self.holder.set_bounds(member.requests_max, share);
-        self.holder.look(now, epoch, member.in_use, member.waiting);
-        if self.holder.limit() != member.slots {
-            self.group.set_slots(&self.name, self.holder.limit());
-        }
+        self.holder.look(now, followed.map(|link| link.0), member.in_use, member.waiting);
+        set(&self.group, member, self.holder.limit());
         self
+    }
+}
+
+fn set(group: &Group, member: &MemberSlots, slots: u32) {
+    if slots.min(member.requests_max) != member.slots {
+        group.set_slots(&member.name, slots);
     }
 }
 
@@ -87,9 +117,7 @@ impl CoordinatorLinks {
     pub(super) fn tell_slots(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let active = self.active();
         // After a pause it is not known yet whether the coordinator has given this node up.
-        let known = active.filter(|_| !self.pause.is_in_doubt());
-        let epoch = known.and_then(|link| self.links.get(&link)?.active_in);
-        let servers = self.slots.look(epoch);
+        let servers = self.slots.look(active.filter(|_| !self.pause.is_in_doubt()));
         for (&link, coordinator) in &mut self.links {
             let of_link = &mut coordinator.slots;
             let report = SlotReport {
@@ -116,8 +144,10 @@ impl CoordinatorLinks {
         grants: &[SlotGrant],
         outbox: &mut Outbox<ToCoordinator>,
     ) {
+        // It may be the first that this thread does after a pause.
+        self.look_for_pause(outbox);
         if self.active() == Some(link) {
-            self.slots.granted(grants);
+            self.slots.granted(grants, link);
         }
         if let Some(coordinator) = self.links.get_mut(&link) {
             coordinator.slots.acknowledged = number;
