@@ -107,6 +107,7 @@ pub(crate) fn write_head(
                 reply.field_number("Content-Length", object.bytes());
             }
             reply.lines(&object.lines);
+            reply.lines(&object.whole_lines);
         }
         ResponsePlan::Part(part) => {
             reply.start(206);
