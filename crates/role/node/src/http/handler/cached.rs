@@ -289,6 +289,8 @@ impl SlowRequest<'_> {
             }
         }
         let Errand { lease, kept } = errand;
+        // For the client the cluster is one cache.
+        let reason = kept.as_ref().map_or(reason, |_| ForwardReason::Stale);
         let plan = FillPlan {
             heads: Arc::clone(self.catalog.pool_heads()),
             peer_client: peers.map(Rc::clone),
