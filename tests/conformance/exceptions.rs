@@ -15,9 +15,8 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         ids: &["headers-store-Transfer-Encoding"],
         is_safe_only: false,
-        reason: "The response has a transfer coding that does not exist. Skep cannot decode the body, and \
-                 refuses the response with 502 instead of passing it on as something else (RFC 9112 6.1); \
-                 the suite wants it to be passed on.",
+        reason: "The response has a transfer coding that does not exist. Skep cannot decode such a body, and \
+                 answers 502 instead of passing on what it does not understand; the suite wants the response.",
     },
     Exception {
         ids: &["headers-store-Set-Cookie", "other-set-cookie"],
@@ -55,7 +54,8 @@ pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         ids: &["method-POST"],
         is_safe_only: false,
-        reason: "Responses to POST are not stored. RFC 9110 9.3.3 allows it, and hardly any application means it.",
+        reason: "Responses to POST are not stored. RFC 9110 9.3.3 allows it for those with Content-Location and a \
+                 lifetime; none of the caches below does it.",
     },
     Exception {
         ids: &["vary-normalise-lang-order"],

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::Run;
 use crate::exceptions::{EXCEPTIONS, Exception, reason};
-use crate::rig::{Place, Settings};
+use crate::rig::Settings;
 use crate::score::{Counts, Kind, Outcome, Published, Score};
 use crate::suite::{COMMIT, Suite};
 
@@ -64,15 +64,15 @@ impl Tables<'_> {
         let today = self.suite.today()?;
         let mut text = format!(
             "# Conformance of the cache\n\n\
-             `make conformance` runs the public test suite for HTTP caches, \
-             [http-tests/cache-tests](https://github.com/http-tests/cache-tests) by Mark Nottingham, against [the \
-             cache in front of pools](operate/cache.md). It fetches the suite at a fixed commit into the target \
-             folder, starts the suite's own server as the only server of a pool, and runs the suite's own \
-             client. This page is what `make conformance CONFORMANCE=--write` wrote on {today}, with commit \
-             `{commit}` of {of}.\n\n\
+             `make conformance` runs the public test suite for HTTP caches,\n\
+             [http-tests/cache-tests](https://github.com/http-tests/cache-tests) by Mark Nottingham, against \
+             [the cache in\nfront of pools](operate/cache.md). It fetches the suite at a fixed commit into the \
+             target folder, starts the suite's\nown server as the only server of a pool, and runs the suite's \
+             own client. This page is what\n`make conformance CONFORMANCE=--write` wrote on {today}, with \
+             commit `{commit}` of {of}.\n\n\
              Without `--write` the command fails if a test fails that is not listed below. \
-             `CONFORMANCE=\"--id TEST\"` runs one test, and prints what the suite's client and server have \
-             seen.\n\n"
+             `CONFORMANCE=\"--id TEST\"` runs one\ntest, and prints what the suite's client and server have \
+             seen. The suite's authors call it a tool to assess how a\ncache behaves, and no certificate.\n\n"
         );
         text += &self.score()?;
         text += &exceptions_text();
@@ -88,27 +88,21 @@ impl Tables<'_> {
         write!(
             text,
             "The suite has {} tests of requirements that need no browser, and {} of optional optimisations (it \
-             calls them optimal). Most depend on other tests; on its pages, a test counts only if these pass, \
-             too. Both counts are made by the suite's code: each cell has the tests that pass by themselves, then \
-             those that also count with their dependencies.\n\n| settings | requests go to | required, of \
-             {} | optional, of {} |\n|---|---|---|---|\n",
-            required.all, optional.all, required.all, optional.all
+             calls them\noptimal). Most depend on others: on the suite's own pages a test counts only if these \
+             pass, too. Both counts are\nmade by the suite's code.\n\n{}",
+            required.all,
+            optional.all,
+            heading("settings | requests go to", 2)
         )?;
         for settings in Settings::ALL {
             for run in self.runs_of(settings) {
-                let [required, optional] = counts(&run.score);
                 let (settings, place) = (settings.text(), run.place.text());
-                writeln!(text, "| {settings} | {place} | {required} | {optional} |")?;
+                writeln!(text, "| {settings} | {place} | {}", cells(&run.score))?;
             }
         }
-        let same = Place::ALL.len();
-        write!(
-            text,
-            "\nEach configuration is tested in {same} places: a single node; one node of a cluster of three with a \
-             coordinator, so that each miss asks the others; and a dispatcher that sends the requests of \
-             each test to the three nodes in turn, so that most of what is reused was stored by another \
-             node.\n\n"
-        )?;
+        text += "\nThe places: a single node; one node of a cluster of three with a coordinator, so that it asks \
+                 the others for what\nit does not have; and a dispatcher that sends the requests of each test to \
+                 the three nodes in turn, so that most of\nwhat is reused was stored by another node.\n\n";
         for settings in Settings::ALL {
             writeln!(
                 text,
@@ -126,19 +120,15 @@ impl Tables<'_> {
         let mut by_cause: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for run in self.runs {
             for test in run.score.uncounted() {
-                let broken = |id: &&String| {
-                    run.score.failed().chain(run.score.uncounted()).any(|it| it.id == **id)
-                };
-                let causes: Vec<_> =
-                    test.dependencies.iter().filter(broken).map(|id| format!("`{id}`")).collect();
+                let causes = test.dependencies.iter().filter(|id| !run.score.counts_test(id));
+                let causes: Vec<_> = causes.map(|id| format!("`{id}`")).collect();
                 by_cause.entry(causes.join(", ")).or_default().insert(&test.id);
             }
         }
-        if by_cause.is_empty() {
-            return Ok(text + "None.\n\n");
-        }
-        text += "With dependencies, these do not count under safe defaults, since a test that they depend on \
-                 fails or does not count:\n\n| test | depends on |\n|---|---|\n";
+        text += "Under safe defaults, with dependencies: each depends on a test that fails or does not count. \
+                 (`stale-close` only\nasks whether stale responses are sent if the server does not answer. They \
+                 are not, unless the response or\n`stale_on_disconnect_ms` allows it.)\n\n| test | depends on \
+                 |\n|---|---|\n";
         for (causes, ids) in by_cause {
             let ids: Vec<_> = ids.into_iter().map(|id| format!("`{id}`")).collect();
             writeln!(text, "| {} | {causes} |", ids.join(", "))?;
@@ -148,17 +138,16 @@ impl Tables<'_> {
 
     /// Other caches.
     fn others(&self) -> Result<String> {
-        let mut text = String::from(
-            "## Other caches\n\nThe results that the suite's authors publish with the same commit, counted \
-             the same way. Those caches run in their packages' default configurations or close to them; see \
-             the suite for how they are set up.\n\n| cache | required | optional |\n|---|---|---|\n",
+        let mut text = format!(
+            "## Other caches\n\nThe results that the suite's authors publish with the same commit, counted in \
+             the same way. The suite says how these\ncaches are configured.\n\n{}",
+            heading("cache", 1)
         );
         let alone = |it: &Published| it.score.counts(Kind::Required).alone;
         let mut published: Vec<_> = self.published.iter().collect();
         published.sort_by_key(|it| std::cmp::Reverse(alone(it)));
         for it in published {
-            let [required, optional] = counts(&it.score);
-            writeln!(text, "| {} {} | {required} | {optional} |", it.name, it.version)?;
+            writeln!(text, "| {} {} | {}", it.name, it.version, cells(&it.score))?;
         }
         Ok(text)
     }
@@ -209,6 +198,17 @@ impl fmt::Display for Counts {
 
 fn counts(score: &Score) -> [Counts; 2] {
     [Kind::Required, Kind::Optional].map(|kind| score.counts(kind))
+}
+
+/// The head of a table of scores, behind `first`, which has so many columns.
+fn heading(first: &str, columns: usize) -> String {
+    let line = "---|".repeat(columns + 4);
+    format!("| {first} | required | with dependencies | optional | with dependencies |\n|{line}\n")
+}
+
+fn cells(score: &Score) -> String {
+    let cells = counts(score).map(|it| format!("{} | {} |", it.alone, it.dependent));
+    cells.join(" ")
 }
 
 fn exceptions_text() -> String {

@@ -67,6 +67,11 @@ impl Score {
         self.0.iter().filter(|test| test.kind != Kind::Check && !test.has_passed)
     }
 
+    /// Whether a test passes, with what it depends on.
+    pub(crate) fn counts_test(&self, id: &str) -> bool {
+        self.0.iter().any(|test| test.id == id && test.counts)
+    }
+
     /// Required and optional tests that pass, and do not count because of others.
     pub(crate) fn uncounted(&self) -> impl Iterator<Item = &Outcome> {
         self.0.iter().filter(|test| test.kind != Kind::Check && test.has_passed && !test.counts)
@@ -158,6 +163,7 @@ pub(crate) mod tests {
         let ids = |tests: Vec<&Outcome>| tests.iter().map(|it| it.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(score.failed().collect()), ["broken"]);
         assert_eq!(ids(score.uncounted().collect()), ["sound"]);
+        assert!(!score.counts_test("sound") && !score.counts_test("unheard-of"));
     }
 
     #[test]
