@@ -60,7 +60,7 @@ impl Tables<'_> {
     /// If a test failed that has no reason in the table of exceptions.
     pub(crate) fn page(&self) -> Result<String> {
         anyhow::ensure!(self.unexpected().next().is_none(), "the page is of the recorded score");
-        let (commit, of) = (&COMMIT[..COMMIT_SHOWN], &self.suite.date);
+        let of = &self.suite.date;
         let today = self.suite.today()?;
         let mut text = format!(
             "# Conformance of the cache\n\n\
@@ -68,8 +68,8 @@ impl Tables<'_> {
              [http-tests/cache-tests](https://github.com/http-tests/cache-tests) by Mark Nottingham, against \
              [the cache in\nfront of pools](operate/cache.md). It fetches the suite at a fixed commit into the \
              target folder, starts the suite's\nown server as the only server of a pool, and runs the suite's \
-             own client. This page is what\n`make conformance CONFORMANCE=--write` wrote on {today}, with \
-             commit `{commit}` of {of}.\n\n\
+             own client. This page is what\n`make conformance CONFORMANCE=--write` wrote on {today}, with commit\n\
+             `{COMMIT}` of {of}.\n\n\
              Without `--write` the command fails if a test fails that is not listed below. \
              `CONFORMANCE=\"--id TEST\"` runs one\ntest, and prints what the suite's client and server have \
              seen. The suite's authors call it a tool to assess how a\ncache behaves, and no certificate.\n\n"
@@ -106,7 +106,7 @@ impl Tables<'_> {
         for settings in Settings::ALL {
             writeln!(
                 text,
-                "{}:\n\n```toml\n[site.cache]\n{}```\n",
+                "{}:\n\n```text\n[site.cache]\n{}```\n",
                 title(settings.text()),
                 settings.lines()
             )?;
