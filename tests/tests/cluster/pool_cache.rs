@@ -283,3 +283,29 @@ fn what_credentials_brought_for_all_is_known_to_other_nodes() {
     assert!(from_peer.cache_status().ends_with("; detail=peer"), "{}", from_peer.head_text());
     assert_eq!(received.try_iter().count(), 1);
 }
+
+#[test]
+fn what_is_confirmed_and_whose_bytes_are_lost_is_made_anew() {
+    let gate = Gate::default();
+    let shut = gate.clone();
+    let (app, received) = app(move |request, count| match request.field("if-none-match") {
+        Some(_) => {
+            shut.pass();
+            b"HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\n\r\n".to_vec()
+        }
+        None => {
+            response(200, "Cache-Control: no-cache\r\nETag: \"v\"\r\n", format!("answer {count}"))
+        }
+    });
+    let mut cluster = cluster(&app, "");
+    assert_eq!(cluster.get(&node(1), "/page").text(), "answer 1");
+    received.recv_timeout(PATIENCE).unwrap();
+    let mut client = asking(&cluster, 2, "/page");
+    assert_eq!(received.recv_timeout(PATIENCE).unwrap().field("if-none-match"), Some("\"v\""));
+    // The only one that has the bytes.
+    cluster.kill(&node(1));
+    gate.open();
+    let reply = client.response();
+    assert_eq!((reply.status, reply.text().as_str()), (200, "answer 3"), "{}", reply.head_text());
+    assert_eq!(received.recv_timeout(PATIENCE).unwrap().field("if-none-match"), None);
+}
