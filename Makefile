@@ -16,7 +16,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check lint static fmt bench fuzz
+.PHONY: help up test check lint static fmt bench fuzz conformance
 
 help: ## This text
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -62,8 +62,8 @@ static:
 
 # Clippy is rustc with more lints: in its place, it compiles the workspace and lints it in one pass.
 # The flags are handed over as `cargo clippy` does it.
-test check lint: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
-test check lint: export CLIPPY_ARGS := --deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+test check lint conformance: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+test check lint conformance: export CLIPPY_ARGS := --deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
 bench: ## Measure Skep beside its peers, as root: BENCH="static --quick"
 	@xtask/need.sh cc cargo ip:iproute2 nft:nftables wrk nginx:nginx-light h2o lighttpd haproxy varnishd:varnish \
@@ -71,6 +71,11 @@ bench: ## Measure Skep beside its peers, as root: BENCH="static --quick"
 		/usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream
 	@xtask/build.sh skep skep-bench skep-bpf-tests
 	$(TARGET)/release/skep-bench $(BENCH)
+
+conformance: ## Run the public suite of HTTP caches: CONFORMANCE="--id TEST"
+	@xtask/need.sh cc cargo git node:nodejs npm
+	cargo build --package skep --package skep-tests --bins
+	$(TARGET)/debug/skep-conformance $(CONFORMANCE)
 
 fuzz: ## Fuzz every parser for long: FUZZ_SECONDS=600 each
 	@xtask/need.sh cc cargo

@@ -438,13 +438,12 @@ fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("SKEP_BIN") {
         return path.into();
     }
-    // target/debug/deps/TEST-HASH -> target/debug/skep
-    let test = std::env::current_exe().expect("a running test has a path");
-    let folder = test.parent().and_then(Path::parent).expect("cargo's folders");
-    let path = folder.join("skep");
-    let path_text = path.display();
-    assert!(path.exists(), "no {path_text}: run `cargo build -p skep` first, or set SKEP_BIN");
-    path
+    // target/debug/deps/TEST-HASH, or target/debug/PROGRAM -> target/debug/skep
+    let own = std::env::current_exe().expect("a running program has a path");
+    let mut candidates = own.ancestors().skip(1).take(2).map(|folder| folder.join("skep"));
+    candidates.find(|path| path.is_file()).unwrap_or_else(|| {
+        panic!("no skep beside {}: run `cargo build -p skep` first, or set SKEP_BIN", own.display())
+    })
 }
 
 fn text(path: &Path) -> &str {

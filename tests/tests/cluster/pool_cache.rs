@@ -223,3 +223,89 @@ fn a_change_at_one_node_is_seen_at_all_when_its_client_has_the_answer() {
         }
     }
 }
+
+#[test]
+fn what_is_stale_at_one_node_is_validated_by_the_others() {
+    let (app, received) = app(|request, count| match request.field("if-none-match") {
+        Some("\"v\"") => b"HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\nX-App: 304\r\n\r\n".to_vec(),
+        _ => response(200, "Cache-Control: no-cache\r\nETag: \"v\"\r\n", format!("answer {count}")),
+    });
+    let cluster = cluster(&app, "");
+    assert_eq!(cluster.get(&node(1), "/page").text(), "answer 1");
+    assert_eq!(received.recv_timeout(PATIENCE).unwrap().field("if-none-match"), None);
+    for number in 2..=NODES {
+        let reply = cluster.get(&node(number), "/page");
+        assert_eq!((reply.status, reply.text().as_str()), (200, "answer 1"), "node {number}");
+        // The bytes are the first node's, the fields are new.
+        reply.assert_header("x-app", "304");
+        let status = reply.cache_status();
+        assert!(status.starts_with("skep; fwd=stale; fwd-status=304"), "{}", reply.head_text());
+        let asked = received.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(asked.field("if-none-match"), Some("\"v\""), "node {number}");
+    }
+}
+
+#[test]
+fn what_is_stale_at_one_node_is_used_by_the_others_where_that_is_allowed() {
+    let (app, received) = app(|request, count| {
+        let fields = match request.line().contains("/errors") {
+            _ if count > 1 => return response(503, "", "failed"),
+            true => "Cache-Control: max-age=0, stale-if-error=60\r\n",
+            false => "Cache-Control: max-age=0, stale-while-revalidate=60\r\n",
+        };
+        response(200, fields, format!("answer {count}"))
+    });
+    let cluster = cluster(&app, "");
+    for (path, how) in [("/errors", "; detail=stale-if-error"), ("/refreshed", "; detail=peer")] {
+        assert_eq!(cluster.get(&node(1), path).text(), "answer 1");
+        let stale = cluster.get(&node(2), path);
+        assert_eq!((stale.status, stale.text().as_str()), (200, "answer 1"), "{path}");
+        assert!(stale.cache_status().ends_with(how), "{}", stale.head_text());
+        // With errors it is asked before, else at the same time.
+        (0..2).for_each(|_| drop(received.recv_timeout(PATIENCE).expect("it is asked")));
+    }
+}
+
+#[test]
+fn what_credentials_brought_for_all_is_known_to_other_nodes() {
+    let (app, received) = app(|_, count| {
+        response(200, "Cache-Control: public, max-age=60\r\n", format!("answer {count}"))
+    });
+    let cluster = cluster(&app, "");
+    let mut client = RawClient::connect(cluster.outer(&node(1)));
+    let reply = client.request("GET", "/page", &[("Authorization", "Basic eA==")]);
+    assert_eq!(reply.text(), "answer 1");
+    poll_until(PATIENCE, "the coordinator knows of the page and its bytes", || {
+        cluster.coordinator("dispatcher-1")["segments"].as_u64() >= Some(2)
+    });
+    let from_peer = cluster.get(&node(2), "/page");
+    assert_eq!(from_peer.text(), "answer 1");
+    assert!(from_peer.cache_status().ends_with("; detail=peer"), "{}", from_peer.head_text());
+    assert_eq!(received.try_iter().count(), 1);
+}
+
+#[test]
+fn what_is_confirmed_and_whose_bytes_are_lost_is_made_anew() {
+    let gate = Gate::default();
+    let shut = gate.clone();
+    let (app, received) = app(move |request, count| match request.field("if-none-match") {
+        Some(_) => {
+            shut.pass();
+            b"HTTP/1.1 304 Not Modified\r\nETag: \"v\"\r\n\r\n".to_vec()
+        }
+        None => {
+            response(200, "Cache-Control: no-cache\r\nETag: \"v\"\r\n", format!("answer {count}"))
+        }
+    });
+    let mut cluster = cluster(&app, "");
+    assert_eq!(cluster.get(&node(1), "/page").text(), "answer 1");
+    received.recv_timeout(PATIENCE).unwrap();
+    let mut client = asking(&cluster, 2, "/page");
+    assert_eq!(received.recv_timeout(PATIENCE).unwrap().field("if-none-match"), Some("\"v\""));
+    // The only one that has the bytes.
+    cluster.kill(&node(1));
+    gate.open();
+    let reply = client.response();
+    assert_eq!((reply.status, reply.text().as_str()), (200, "answer 3"), "{}", reply.head_text());
+    assert_eq!(received.recv_timeout(PATIENCE).unwrap().field("if-none-match"), None);
+}

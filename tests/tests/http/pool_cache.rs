@@ -210,6 +210,33 @@ fn a_stored_response_answers_conditions_ranges_and_head() {
 }
 
 #[test]
+fn a_range_without_meaning_is_stored_and_contradicts_no_part() {
+    let (app, received) =
+        counting("Cache-Control: max-age=60\r\nETag: \"v\"\r\nContent-Range: bytes 0-4/9\r\n");
+    let skep = node(&app, "");
+    let mut client = skep.connect();
+    let ranges = |reply: &Response| {
+        let lines = reply.head_text().to_ascii_lowercase();
+        let lines = lines.lines().filter_map(|line| line.strip_prefix("content-range: "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    // RFC 9111 3.1: all fields are stored; 9110 14.4: of a 200 it says nothing.
+    for _ in 0..2 {
+        let whole = client.get("/");
+        assert_eq!((whole.status, whole.text().as_str()), (200, "answer 1"));
+        assert_eq!(ranges(&whole), ["bytes 0-4/9"]);
+    }
+    let part = client.request("GET", "/", &[("Range", "bytes=0-5")]);
+    assert_eq!((part.status, ranges(&part)), (206, vec!["bytes 0-5/8".to_owned()]));
+    let beyond = client.request("GET", "/", &[("Range", "bytes=9-")]);
+    assert_eq!((beyond.status, ranges(&beyond)), (416, vec!["bytes */8".to_owned()]));
+    let unchanged = client.request("GET", "/", &[("If-None-Match", "\"v\"")]);
+    assert_eq!((unchanged.status, ranges(&unchanged)), (304, vec![]));
+    received.next();
+    received.assert_none();
+}
+
+#[test]
 fn head_is_forwarded_and_stores_nothing() {
     let (app, received) = counting("Cache-Control: max-age=60\r\n");
     let skep = node(&app, "");

@@ -33,7 +33,7 @@ pub struct Head {
     pub content_type: Option<Vec<u8>>,
     /// Lines `Name: value\r\n` for clients, those above included. Without what
     /// concerns one hop, the framing and the range of this answer, its date and
-    /// its age.
+    /// its age. A Content-Range is one without meaning, for replies with the whole.
     pub fields: Vec<u8>,
 }
 
@@ -146,7 +146,8 @@ impl Head {
             ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
         };
         let mut fields = Vec::new();
-        write_kept_fields(&mut fields, head, |name| is_of_this_answer(name) || leaves_out(name));
+        let is_own = |name: &[u8]| is_of_this_answer(name, head.status) || leaves_out(name);
+        write_kept_fields(&mut fields, head, is_own);
         let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
         let is_open_ended = head.framing == ResponseFraming::UntilClose;
         Self {
@@ -172,7 +173,7 @@ impl Head {
     ) -> Result<Self, Fault> {
         let part = part_of(head, ask)?;
         let mut fields = Vec::new();
-        write_kept_fields(&mut fields, head, is_of_this_answer);
+        write_kept_fields(&mut fields, head, |name| is_of_this_answer(name, head.status));
         let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
         let times = ExchangeTimes { requested_unix_ms, received_unix_ms };
         let is_open_ended = head.framing == ResponseFraming::UntilClose && part.end.is_none();
@@ -279,10 +280,12 @@ fn first<'b>(head: &ResponseHead<'_, 'b>, field: Known) -> Option<&'b [u8]> {
     values.next().is_none().then_some(value)
 }
 
-/// Fields that a later reply from memory must not repeat.
-fn is_of_this_answer(name: &[u8]) -> bool {
+/// Fields that a later reply from memory must not repeat. Content-Range says something of a 206 and
+/// a 416 only (RFC 9110 14.4); elsewhere it is a field like any other, and stored (RFC 9111 3.1).
+fn is_of_this_answer(name: &[u8], status: u16) -> bool {
     match Known::of(name) {
-        Some(Known::Date | Known::Age | Known::ContentRange) => true,
+        Some(Known::Date | Known::Age) => true,
+        Some(Known::ContentRange) => matches!(status, 206 | 416),
         Some(_) => false,
         None => name.eq_ignore_ascii_case(b"accept-ranges"),
     }
@@ -350,6 +353,18 @@ mod tests {
             (&head.meta.etag, &head.meta.directives, &head.fields)
         );
         assert_eq!(Head::from_text(b"HTTP/1.1 200 OK\r\n", 0), None);
+    }
+
+    #[test]
+    fn a_range_without_meaning_is_a_field_like_any_other() {
+        let field = "Content-Range: bytes 0-4/9\r\n";
+        for (status, is_kept) in [(200, true), (404, true), (206, false), (416, false)] {
+            let head = read(status, field, &ranged(0..5)).unwrap();
+            assert_eq!(head.fields == field.as_bytes(), is_kept, "{status}");
+        }
+        let head = read(200, &format!("Content-Length: 9\r\n{field}"), &Ask::default()).unwrap();
+        let handed_on = Head::from_text(&head.to_text(2_000), 2_000).unwrap();
+        assert_eq!((handed_on.total_bytes, handed_on.fields), (Some(9), head.fields));
     }
 
     #[test]

@@ -107,6 +107,7 @@ pub(crate) fn write_head(
                 reply.field_number("Content-Length", object.bytes());
             }
             reply.lines(&object.lines);
+            reply.lines(&object.whole_lines);
         }
         ResponsePlan::Part(part) => {
             reply.start(206);
@@ -164,8 +165,9 @@ impl StoredStatus {
     pub(crate) fn lines(&self, resource: &Resource, result: CacheResult, now_ms: u64) -> Vec<u8> {
         let Some(freshness) = resource.freshness() else { return Vec::new() };
         let (rules, resident_ms) = freshness.rules(now_ms);
-        // For the client the cluster is one cache.
-        let is_peers = result == CacheResult::Peer;
+        // For the client the cluster is one cache. (Where a server has been asked, too, that counts.)
+        let was_asked = self.forward_status.is_some() || self.detail.is_some();
+        let is_peers = result == CacheResult::Peer && !was_asked;
         let forwarded = self.forwarded.filter(|_| !is_peers);
         let mut lines = format!("Age: {}\r\n", freshness.age_s(now_ms)).into_bytes();
         let is_new = self.forward_status.is_none() && forwarded.is_some() && !self.is_collapsed;

@@ -57,6 +57,9 @@ pub(crate) struct Object {
     pub(crate) is_settled: bool,
     /// Field lines of every reply about this version.
     pub(crate) lines: Box<[u8]>,
+    /// Field lines of replies with the whole besides: a Content-Range of the application's, which would
+    /// contradict the one of a part.
+    pub(crate) whole_lines: Box<[u8]>,
     /// Status line and field lines of the whole object from memory: the complete head of a hit,
     /// except for `Date` and the end.
     pub(crate) hit_head: Box<[u8]>,
@@ -108,8 +111,9 @@ impl Object {
             etag: if is_settled { etag.into() } else { Box::default() },
             last_modified: is_settled.then_some(last_modified),
             is_settled,
-            hit_head: hit_head(200, bytes, &lines),
+            hit_head: hit_head(200, bytes, &lines, b""),
             lines: lines.into(),
+            whole_lines: Box::default(),
             reader: Mutex::default(),
         }
     }
@@ -119,11 +123,12 @@ impl Object {
     pub(crate) fn of_origin(
         route: &Route,
         content_type: String,
-        mut lines: Vec<u8>,
+        lines: Vec<u8>,
         bytes: u64,
         origin: Remote,
         purged: PurgeStamp,
     ) -> Self {
+        let (mut lines, whole_lines) = without_range(lines);
         let status = origin.head.whole_status();
         if status == 200 {
             lines.extend_from_slice(b"Accept-Ranges: bytes\r\n");
@@ -137,8 +142,9 @@ impl Object {
             last_modified: origin.head.meta.last_modified,
             is_settled: true,
             source: ObjectSource::Origin(Box::new(origin)),
-            hit_head: hit_head(status, bytes, &lines),
+            hit_head: hit_head(status, bytes, &lines, &whole_lines),
             lines: lines.into(),
+            whole_lines: whole_lines.into(),
             reader: Mutex::default(),
         }
     }
@@ -225,7 +231,7 @@ impl Object {
             }
             ObjectSource::Origin(remote) => remote.memory_bytes(),
         };
-        let lines = self.lines.len() + self.hit_head.len();
+        let lines = self.lines.len() + self.whole_lines.len() + self.hit_head.len();
         size_of::<Self>() + source + content_type + self.etag.len() + lines
     }
 
@@ -254,13 +260,27 @@ impl Object {
     }
 }
 
-fn hit_head(status: u16, bytes: u64, lines: &[u8]) -> Box<[u8]> {
-    let mut head = Vec::with_capacity(lines.len() + 128);
+/// Lines without Content-Range, and those with it.
+fn without_range(lines: Vec<u8>) -> (Vec<u8>, Vec<u8>) {
+    const NAME: &[u8] = b"Content-Range:";
+    let is_range =
+        |line: &[u8]| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
+    let each = || lines.split_inclusive(|byte| *byte == b'\n');
+    if !each().any(is_range) {
+        return (lines, Vec::new());
+    }
+    let (ranges, others): (Vec<&[u8]>, Vec<&[u8]>) = each().partition(|line| is_range(line));
+    (others.concat(), ranges.concat())
+}
+
+fn hit_head(status: u16, bytes: u64, lines: &[u8], whole_lines: &[u8]) -> Box<[u8]> {
+    let mut head = Vec::with_capacity(lines.len() + whole_lines.len() + 128);
     encode::write_status_line(&mut head, status);
     head.extend_from_slice(b"Server: skep\r\nContent-Length: ");
     encode::write_u64(&mut head, bytes);
     head.extend_from_slice(b"\r\n");
     head.extend_from_slice(lines);
+    head.extend_from_slice(whole_lines);
     head.extend_from_slice(CACHE_STATUS_HIT);
     head.into()
 }

@@ -113,14 +113,19 @@ impl Resource {
     ///
     /// [`Purges::until_in_step`]: crate::model::purges::Purges::until_in_step
     pub(crate) fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
-        !self.is_retired()
-            && self.compared.load(Ordering::Acquire) == self.route.purges.generation()
-            && self.route.purges.is_in_step(now_ms)
+        self.is_in_use(now_ms)
             && match &self.validity {
                 Validity::Checked(checks) => checks.is_current(now_ms, interval_ms),
                 Validity::Fresh(freshness) => freshness.is_fresh(now_ms),
                 Validity::Until(until_ms) => now_ms < until_ms.load(Ordering::Relaxed),
             }
+    }
+
+    /// Whether it was neither purged nor replaced, so that it may at least be validated.
+    pub(crate) fn is_in_use(&self, now_ms: u64) -> bool {
+        !self.is_retired()
+            && self.compared.load(Ordering::Acquire) == self.route.purges.generation()
+            && self.route.purges.is_in_step(now_ms)
     }
 
     /// How long another node may use this node's file, in milliseconds.

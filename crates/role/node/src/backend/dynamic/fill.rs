@@ -26,7 +26,8 @@ use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
 
 use super::body::{BodyWriter, PoolSegment};
-use super::heads::{PoolFlight, PoolHeads, secondary_key, stale_after};
+use super::heads::{PoolFlight, PoolHeads};
+use super::judge::{secondary_key, stale_after};
 use super::received::{ReceivedHead, resource};
 use super::slot::Refusal;
 use crate::backend::origin::once;
@@ -333,17 +334,24 @@ impl<'r> Fill<'r> {
         replaces: Option<Arc<Resource>>,
     ) {
         let plan = &self.plan;
-        let Some(Led { flight, lease }) = self.led.take() else {
-            let of = (&*plan.route, &plan.key);
-            plan.heads.keep(of, plan.purged, &resource, replaces.as_ref());
-            return;
-        };
-        let route = Arc::clone(&plan.route);
-        tokio::task::spawn_local(async move {
+        let until_known = async move {
             if let Some(known) = known {
                 // An end tells as much.
                 drop(known.await);
             }
+        };
+        let route = Arc::clone(&plan.route);
+        let Some(Led { flight, lease }) = self.led.take() else {
+            let (heads, key, purged) = (Arc::clone(&plan.heads), plan.key.clone(), plan.purged);
+            heads.keep((&route, &key), purged, &resource, replaces.as_ref());
+            tokio::task::spawn_local(async move {
+                until_known.await;
+                heads.announce((&route, &key), purged);
+            });
+            return;
+        };
+        tokio::task::spawn_local(async move {
+            until_known.await;
             flight.land_stored(&route, resource, replaces.as_ref());
             if let Some(lease) = lease {
                 lease.end(true);

@@ -5,14 +5,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use skep_http::RequestHead;
-use skep_httpcache::{
-    CachingRule, ForwardReason, OnFailure, OriginFailure, RequestMeta, Reuse, SecondaryKey,
-    VaryNames, may_forward, on_failure, reuse,
-};
+use skep_httpcache::{ForwardReason, OriginFailure, RequestMeta, may_forward};
 use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
 
+use super::judge::{Alone, Judged, is_for, judge, rank, secondary_key, stale_after};
 use super::peer_head;
 use super::slot::{PoolSlot, Refusal};
 use crate::backend::head_slots::HeadSlots;
@@ -54,21 +52,6 @@ pub(crate) enum PoolLookup {
     Failed(Refusal),
     /// 504: the client wants a stored response only.
     OnlyIfCached,
-}
-
-/// A request that nobody waits for.
-#[derive(Debug)]
-pub(crate) struct Alone {
-    pub(crate) reason: ForwardReason,
-    /// A token: why.
-    pub(crate) why: Option<&'static str>,
-    pub(crate) kept: Option<Arc<Resource>>,
-}
-
-impl Alone {
-    pub(crate) fn new(reason: ForwardReason, why: Option<&'static str>) -> Self {
-        Self { reason, why, kept: None }
-    }
 }
 
 /// See the module.
@@ -180,11 +163,6 @@ impl PoolHeads {
                 ..Alone::new(ForwardReason::Stale, None)
             }),
         }
-    }
-
-    /// Whether `resource`, used although it is stale, answers this request.
-    pub(crate) fn is_for(resource: &Resource, request: &RequestHead<'_, '_>) -> bool {
-        is_for(resource, request)
     }
 
     /// What a request may validate: `kept`; or, if that was still coming and broke off, what it was to
@@ -301,6 +279,11 @@ impl PoolHeads {
         self.slots.store().fit();
     }
 
+    /// Tells other nodes that this one has a response that came without a lease.
+    pub(crate) fn announce(&self, (route, key): (&Route, &PoolKey), purged: PurgeStamp) {
+        self.slots.store().announce(route.head_name(key.primary(), purged));
+    }
+
     /// Requests for these names do not wait for each other from now on; what is kept there and stale
     /// is dropped.
     fn mark(&self, name: SegmentName, ms: u64, why: &'static str) {
@@ -323,13 +306,20 @@ impl PoolHeads {
             return Err(PeerRefusal::NotStored);
         }
         let unpurged = kept.filter(|kept| !kept.is_purged());
-        if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
-            return peer_head::of(&kept).ok_or(PeerRefusal::Mismatch);
+        let of = |resource: &Resource| peer_head::of(resource).ok_or(PeerRefusal::Mismatch);
+        if let Some(kept) = unpurged.as_ref().filter(|kept| kept.is_current(monotonic_ms(), 0)) {
+            return of(kept);
         }
-        match self.flights.outcome_for_peer(&name).await? {
-            FlightOutcome::Stored(resource) => {
-                peer_head::of(&resource).ok_or(PeerRefusal::Mismatch)
+        let outcome = match self.flights.outcome_for_peer(&name).await {
+            // It is stale: the other one asks a server whether it still holds.
+            Err(PeerRefusal::NotThere) => {
+                let stale = unpurged.filter(|kept| kept.is_in_use(monotonic_ms()));
+                return stale.map_or(Err(PeerRefusal::NotThere), |stale| of(&stale));
             }
+            outcome => outcome?,
+        };
+        match outcome {
+            FlightOutcome::Stored(resource) => of(&resource),
             FlightOutcome::Unstorable(_) => Err(PeerRefusal::NotStored),
             FlightOutcome::Stale(_) | FlightOutcome::Failed(_) => Err(PeerRefusal::OriginFailed),
         }
@@ -380,9 +370,21 @@ impl PoolFlight {
         self.gone.as_ref().is_some_and(|gone| gone.is_same_version(resource))
     }
 
-    /// The stored response, to be validated.
-    pub(crate) fn kept(&self) -> Option<&Arc<Resource>> {
-        self.kept.as_ref()
+    /// Whether `resource` is what was found here.
+    pub(crate) fn has(&self, resource: &Arc<Resource>) -> bool {
+        self.kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, resource))
+    }
+
+    /// The stored response, to be validated: of the one that is here and `stale`, which another node
+    /// had, the later one.
+    pub(crate) fn kept_or(&self, stale: Option<Arc<Resource>>) -> Option<Arc<Resource>> {
+        // Of equals the last: its bytes are here.
+        stale.into_iter().chain(self.kept.clone()).max_by_key(|it| rank(it))
+    }
+
+    /// Keeps a stale response of another node's, until it is replaced.
+    pub(crate) fn keep_stale(&self, route: &Route, stale: &Arc<Resource>) {
+        self.heads.keep((route, &self.key), self.purged, stale, None);
     }
 
     /// Whether others wait for its outcome, here or on other nodes.
@@ -436,52 +438,6 @@ impl PoolFlight {
     }
 }
 
-/// What may be done with a stored response.
-enum Judged {
-    Send,
-    SendAndValidate,
-    /// By one request for all.
-    Validate,
-    Alone(Alone),
-    OnlyIfCached,
-}
-
-fn judge(kept: &Arc<Resource>, cache: &PoolCache, meta: &RequestMeta<'_>, now_ms: u64) -> Judged {
-    let (Some(remote), Some(freshness)) = (kept.remote(), kept.freshness()) else {
-        return Judged::Alone(Alone::new(ForwardReason::UriMiss, None));
-    };
-    let directives = &remote.head.meta.directives;
-    let is_shared =
-        directives.public || directives.must_revalidate || directives.s_maxage_s.is_some();
-    if meta.has_authorization && !is_shared {
-        // What others got without credentials may be the page that asks for them.
-        let rule = CachingRule::Authorization.token();
-        return Judged::Alone(Alone::new(ForwardReason::Bypass, Some(rule)));
-    }
-    let (rules, resident_ms) = freshness.rules(now_ms);
-    let validate_alone = |reason, rule: CachingRule| {
-        let kept = Some(Arc::clone(kept));
-        Judged::Alone(Alone { kept, ..Alone::new(reason, Some(rule.token())) })
-    };
-    match reuse(rules, meta, resident_ms, &cache.policy) {
-        Reuse::Send(_) => Judged::Send,
-        Reuse::SendAndValidate(_) => Judged::SendAndValidate,
-        Reuse::GatewayTimeout(_) => Judged::OnlyIfCached,
-        Reuse::Bypass(rule) => {
-            Judged::Alone(Alone::new(ForwardReason::of(rule), Some(rule.token())))
-        }
-        // What was asked for before the client wanted it anew is not what it wants.
-        Reuse::Validate(rule) if ForwardReason::of(rule) == ForwardReason::Request => {
-            validate_alone(ForwardReason::Request, rule)
-        }
-        // It has to be validated for each request: there is nothing to wait for.
-        Reuse::Validate(rule) if rules.lifetime_ms == 0 => {
-            validate_alone(ForwardReason::Stale, rule)
-        }
-        Reuse::Validate(_) => Judged::Validate,
-    }
-}
-
 /// What pauses a request that would lead or wait.
 enum Paused {
     Marked(&'static str),
@@ -524,42 +480,4 @@ impl Paused {
             },
         }
     }
-}
-
-/// The stored response, if it may be used although it is stale, and why.
-pub(super) fn stale_after(
-    kept: Option<&Arc<Resource>>,
-    failure: OriginFailure,
-    cache: &PoolCache,
-    now_ms: u64,
-) -> Option<(Arc<Resource>, CachingRule)> {
-    let kept = kept.filter(|kept| !kept.is_retired())?;
-    let (rules, resident_ms) = kept.freshness()?.rules(now_ms);
-    match on_failure(rules, failure, resident_ms, &cache.policy) {
-        OnFailure::SendStale(rule) => Some((Arc::clone(kept), rule)),
-        OnFailure::SendError(_) => None,
-    }
-}
-
-/// The secondary key of a request by `vary`.
-pub(super) fn secondary_key(
-    vary: &VaryNames,
-    request: &RequestHead<'_, '_>,
-) -> Option<SecondaryKey> {
-    vary.secondary_key(request.fields.iter().map(|(name, value)| (name.as_bytes(), value)))
-}
-
-/// Whether a stored response answers requests with these fields. Names say as much, by a hash.
-fn is_for(resource: &Resource, request: &RequestHead<'_, '_>) -> bool {
-    resource.remote().is_some_and(|remote| {
-        secondary_key(&remote.head.meta.vary, request).as_ref() == Some(&remote.vary_key)
-    })
-}
-
-/// RFC 9111 4.1: with Vary before without, then the latest.
-fn rank(resource: &Resource) -> (bool, u64) {
-    resource.remote().map_or((false, 0), |remote| {
-        let meta = &remote.head.meta;
-        (!meta.vary.is_nothing(), meta.made_unix_s())
-    })
 }

@@ -22,6 +22,7 @@ mod body;
 mod fill;
 mod heads;
 mod invalidation;
+mod judge;
 mod peer_head;
 mod received;
 mod seek;
@@ -29,7 +30,8 @@ mod slot;
 
 pub(crate) use body::PoolSegment;
 pub(crate) use fill::{Fill, FillOutcome, FillPlan, Led, Wishes};
-pub(crate) use heads::{Alone, FlightOutcome, PoolFlight, PoolHeads, PoolLookup};
+pub(crate) use heads::{FlightOutcome, PoolFlight, PoolHeads, PoolLookup};
 pub(crate) use invalidation::{Changed, Invalidation};
-pub(crate) use seek::{PoolSought, seek};
+pub(crate) use judge::{Alone, StaleUse, is_for, use_of_stale};
+pub(crate) use seek::{Errand, PoolSought, seek};
 pub(crate) use slot::Refusal;

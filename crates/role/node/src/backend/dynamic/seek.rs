@@ -1,9 +1,14 @@
 //! Other nodes' responses: asked for before the servers are.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use skep_http::RequestHead;
+use skep_serve::monotonic_ms;
+
 use super::heads::PoolFlight;
+use super::judge::is_for;
 use super::peer_head;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::resource::Resource;
@@ -16,26 +21,45 @@ pub(crate) enum PoolSought {
     Found(Arc<Resource>),
     /// It may not be stored, says one that has asked.
     NotStored,
-    /// This node is to ask, for all of them if it has a lease.
-    Ask(Option<HeadLease>),
+    /// This node is to ask.
+    Ask(Errand),
 }
 
-/// Asks other nodes for what `flight` is for.
+/// A request to a server, for all who wait.
+pub(crate) struct Errand {
+    /// For those on other nodes.
+    pub(crate) lease: Option<HeadLease>,
+    /// What is validated: stored here, or on another node.
+    pub(crate) kept: Option<Arc<Resource>>,
+}
+
+/// Asks other nodes for what `flight`, which `request` leads, is for. What they have and is stale counts
+/// as absent, and is validated.
 pub(crate) async fn seek(
     peer_client: Option<&Rc<PeerClient>>,
     (route, cache, key): (&Arc<Route>, &PoolCache, &PoolKey),
-    flight: &PoolFlight,
+    (request, flight): (&RequestHead<'_, '_>, &PoolFlight),
 ) -> PoolSought {
-    let Some(peer_client) = peer_client else { return PoolSought::Ask(None) };
+    let stale = Cell::new(None);
     let read = |peer_head: &_, transit_ms| {
         let came = (peer_head, transit_ms);
         let read = peer_head::read((route, cache, key), came, flight.purges());
-        read.filter(|resource| !flight.is_gone(resource))
+        let found = read.filter(|resource| !flight.is_gone(resource))?;
+        let is_fresh = found.freshness().is_some_and(|it| it.is_fresh(monotonic_ms()));
+        if !is_fresh && is_for(&found, request) {
+            stale.set(Some(Arc::clone(&found)));
+        }
+        is_fresh.then_some(found)
     };
-    match peer_client.seek_head(flight.name(), read).await {
-        HeadSought::Found(resource) => PoolSought::Found(resource),
-        HeadSought::NotStored => PoolSought::NotStored,
-        HeadSought::Granted(lease) => PoolSought::Ask(Some(lease)),
-        HeadSought::Nowhere => PoolSought::Ask(None),
-    }
+    let sought = match peer_client {
+        Some(peer_client) => peer_client.seek_head(flight.name(), read).await,
+        None => HeadSought::Nowhere,
+    };
+    let lease = match sought {
+        HeadSought::Found(resource) => return PoolSought::Found(resource),
+        HeadSought::NotStored => return PoolSought::NotStored,
+        HeadSought::Granted(lease) => Some(lease),
+        HeadSought::Nowhere => None,
+    };
+    PoolSought::Ask(Errand { lease, kept: flight.kept_or(stale.take()) })
 }

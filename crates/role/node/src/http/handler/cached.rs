@@ -17,8 +17,8 @@ use skep_telemetry::CacheResult;
 use super::SlowRequest;
 use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::dynamic::{
-    Alone, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads, PoolLookup,
-    PoolSought, Refusal, Wishes, seek,
+    Alone, Errand, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads,
+    PoolLookup, PoolSought, Refusal, StaleUse, Wishes, is_for, seek, use_of_stale,
 };
 use crate::http::respond::StoredStatus;
 use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
@@ -195,7 +195,7 @@ impl SlowRequest<'_> {
             PoolLookup::Hit(resource, detail) => hit(resource, detail),
             PoolLookup::Stale(resource, flight) => {
                 if let Some(flight) = flight {
-                    self.refresh(request, exchange, of, flight);
+                    self.refresh(request, exchange, of, flight, None);
                 }
                 hit(resource, None)
             }
@@ -225,9 +225,7 @@ impl SlowRequest<'_> {
                             Err(alone) => alone,
                         }
                     }
-                    Some(FlightOutcome::Stale(resource))
-                        if PoolHeads::is_for(&resource, request) =>
-                    {
+                    Some(FlightOutcome::Stale(resource)) if is_for(&resource, request) => {
                         return Ok(Some(hit(resource, Some("stale-if-error"))));
                     }
                     Some(FlightOutcome::Unstorable(why)) => Alone::new(reason, Some(why)),
@@ -251,7 +249,8 @@ impl SlowRequest<'_> {
         reason: ForwardReason,
     ) -> Result<Option<Asked>, ExchangeError> {
         let peers = self.handler.peer_client.as_ref();
-        let lease = match seek(peers, (&self.route, of.cache, &of.key), &flight).await {
+        let seeker = (request, &*flight);
+        let errand = match seek(peers, (&self.route, of.cache, &of.key), seeker).await {
             PoolSought::Found(resource) => {
                 flight.land_stored(&self.route, Arc::clone(&resource), None);
                 let answers = PoolHeads::answers(&resource, of.cache, request, &of.meta);
@@ -269,9 +268,29 @@ impl SlowRequest<'_> {
                 let alone = Alone::new(reason, Some("not-stored"));
                 return Ok(Some(self.ask_alone(request, exchange, of, alone).await?));
             }
-            PoolSought::Ask(lease) => lease,
+            PoolSought::Ask(errand) => errand,
         };
         flight.asks_pool();
+        // Here it was judged at the look-up.
+        if let Some(stale) = errand.kept.clone().filter(|kept| !flight.has(kept)) {
+            let send =
+                || Asked::Send(Arc::clone(&stale), CacheResult::Peer, StoredStatus::default());
+            match use_of_stale(&stale, of.cache, &of.meta) {
+                StaleUse::Send => {
+                    flight.land_stored(&self.route, Arc::clone(&stale), None);
+                    return Ok(Some(send()));
+                }
+                StaleUse::SendAndValidate => {
+                    flight.keep_stale(&self.route, &stale);
+                    self.refresh(request, exchange, of, flight, Some(errand));
+                    return Ok(Some(send()));
+                }
+                StaleUse::Validate => {}
+            }
+        }
+        let Errand { lease, kept } = errand;
+        // For the client the cluster is one cache.
+        let reason = kept.as_ref().map_or(reason, |_| ForwardReason::Stale);
         let plan = FillPlan {
             heads: Arc::clone(self.catalog.pool_heads()),
             peer_client: peers.map(Rc::clone),
@@ -279,7 +298,7 @@ impl SlowRequest<'_> {
             key: of.key.clone(),
             purges: Arc::clone(flight.purges()),
             purged: flight.purged(),
-            kept: flight.kept().map(Arc::clone),
+            kept,
         };
         let led = Some(Led { flight, lease });
         let alone = Alone::new(reason, None);
@@ -372,13 +391,15 @@ impl SlowRequest<'_> {
         self.pass(request, exchange, of.pool, &outgoing.forward(), &status.line()).await
     }
 
-    /// Refreshes a stored response, for nobody in particular.
+    /// Refreshes a stored response, for nobody in particular. With an `errand` other nodes have been
+    /// asked.
     fn refresh(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &Exchange<'_>,
         of: &Cacheable<'_>,
         flight: Box<PoolFlight>,
+        errand: Option<Errand>,
     ) {
         let conn = exchange.conn();
         let refresh = Refresh {
@@ -393,7 +414,7 @@ impl SlowRequest<'_> {
             servers: self.handler.servers(&of.pool.group),
             peer_client: self.handler.peer_client.as_ref().map(Rc::clone),
         };
-        tokio::task::spawn_local(async move { refresh.run(flight).await });
+        tokio::task::spawn_local(async move { refresh.run(flight, errand).await });
     }
 }
 
@@ -488,7 +509,7 @@ struct Refresh {
 }
 
 impl Refresh {
-    async fn run(self, flight: Box<PoolFlight>) {
+    async fn run(self, flight: Box<PoolFlight>, errand: Option<Errand>) {
         let Some(pool) = self.route.pool() else { return };
         let Some(cache) = &pool.cache else { return };
         let mut slots = FieldSlots::new();
@@ -496,10 +517,14 @@ impl Refresh {
             return tracing::debug!("a request that was parsed is not parsed again");
         };
         let peers = self.peer_client.as_ref();
-        let lease = match seek(peers, (&self.route, cache, &self.key), &flight).await {
+        let sought = match errand {
+            Some(errand) => PoolSought::Ask(errand),
+            None => seek(peers, (&self.route, cache, &self.key), (&request, &flight)).await,
+        };
+        let Errand { lease, kept } = match sought {
             PoolSought::Found(resource) => return flight.land_stored(&self.route, resource, None),
             PoolSought::NotStored => return flight.land_unstorable(PASS_MS, "not-stored"),
-            PoolSought::Ask(lease) => lease,
+            PoolSought::Ask(errand) => errand,
         };
         flight.asks_pool();
         let plan = FillPlan {
@@ -509,7 +534,7 @@ impl Refresh {
             key: self.key.clone(),
             purges: Arc::clone(flight.purges()),
             purged: flight.purged(),
-            kept: flight.kept().map(Arc::clone),
+            kept,
         };
         let meta = RequestMeta::of(&request, &cache.policy);
         self.ask(pool, &request, meta, (plan, Some(Led { flight, lease }))).await;
