@@ -10,13 +10,13 @@ use skep_wire::cache::part::{FileHead, FileVersion, Versions};
 use skep_wire::cache::{
     CacheMember, CoordinatorAnswer, FileAnswer, FilePlace, FrameDecoder, FrameError, Handshake,
     Held, Identity, LeaseId, OriginRef, PeerRefusal, PeerReply, PeerRequest, PossibleHolder,
-    PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, SegmentName, ToCoordinator, ToNode,
-    link::ReplicaStatus,
+    PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, SegmentName, ServerKey, SlotGrant,
+    SlotReport, SlotUse, ToCoordinator, ToNode, link::ReplicaStatus,
 };
 use skep_wire::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX,
     PEER_HEAD_BYTES_MAX, POSSIBLE_HOLDERS_MAX, PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX,
-    TAIL_MAX,
+    SLOT_SERVERS_MAX, TAIL_MAX,
 };
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
@@ -90,6 +90,10 @@ pub fn message(data: &[u8]) {
             }
             ToCoordinator::Tail { names } => assert!(names.len() <= TAIL_MAX),
             ToCoordinator::Purges(news) => is_sound(&news),
+            ToCoordinator::Slots(SlotReport { servers, .. }) => {
+                assert!(servers.len() <= SLOT_SERVERS_MAX);
+                assert!(servers.is_sorted_by(|a, b| a.server < b.server));
+            }
             _ => {}
         }
     }
@@ -110,6 +114,7 @@ pub fn message(data: &[u8]) {
             ToNode::FileAnswer { answer: FileAnswer::Have { holders }, .. } => {
                 assert!((1..=HOLDERS_TOLD_MAX).contains(&holders.len()));
             }
+            ToNode::Slots { grants, .. } => assert!(grants.len() <= SLOT_SERVERS_MAX),
             ToNode::Answer { .. } | ToNode::FileAnswer { .. } | ToNode::InStep { .. } => {}
         }
     }
@@ -329,6 +334,22 @@ fn of_purges(number: u8) -> Vec<Vec<u8>> {
         ToCoordinator::AmInStep { question: number.into() }.encode(),
         ToNode::Purges(news).encode(),
         ToNode::InStep { question: number.into() }.encode(),
+        ToCoordinator::Slots(SlotReport {
+            acknowledged: number.into(),
+            is_followed: number.is_multiple_of(2),
+            servers: vec![SlotUse {
+                server: ServerKey(7),
+                slots_max: 5,
+                held: number.into(),
+                wanted: 9,
+            }],
+        })
+        .encode(),
+        ToNode::Slots {
+            number: 1,
+            grants: vec![SlotGrant { server: ServerKey(7), slots: number.into() }],
+        }
+        .encode(),
     ]
 }
 
