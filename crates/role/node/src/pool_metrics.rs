@@ -1,11 +1,12 @@
 //! Metrics of pools and their servers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use skep_proxy::{Group, Groups, MemberMetric, register_failures, register_members};
 use skep_telemetry::{Labels, Registry};
 
 use crate::Node;
+use crate::model::file_names::FileCounts;
 
 const SERVER_METRICS: &[MemberMetric] = &[
     ("skep_pool_server_up", "Whether a server may get new requests.", |it| {
@@ -28,6 +29,7 @@ const SERVER_METRICS: &[MemberMetric] = &[
 /// Registers the metrics of the pools of `node`. Call it once.
 pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
     let node = Arc::downgrade(node);
+    register_files(registry, &node);
     let pools: Groups = Arc::new(move || node.upgrade().map(|it| it.pools()).unwrap_or_default());
     register_members(registry, SERVER_METRICS, ["pool", "server"], &pools);
     let failures = "skep_pool_server_failures_total";
@@ -54,6 +56,23 @@ pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
         "Requests of a session that another server answered than the one that has it.",
         |it| it.sessions_lost() as f64,
     );
+}
+
+/// Registers what became of files that applications have named.
+fn register_files(registry: &Registry, node: &Weak<Node>) {
+    let node = Weak::clone(node);
+    let read = move || -> Vec<(Labels, f64)> {
+        let counts = node.upgrade().map(|it| it.pools.file_counts()).unwrap_or_default();
+        let of_pool = |(pool, counts): (String, Arc<FileCounts>)| {
+            counts.by_result().into_iter().map(move |(result, count)| {
+                let pool = ("pool".to_owned(), pool.clone());
+                (vec![pool, ("result".to_owned(), result.to_owned())], count as f64)
+            })
+        };
+        counts.into_iter().flat_map(of_pool).collect()
+    };
+    let help = "Files that an application named for the node to send, by result.";
+    registry.register_samples("skep_pool_files_total", help, Box::new(read));
 }
 
 fn of_pools(

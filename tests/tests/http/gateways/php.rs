@@ -5,7 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use skep_tests::gateways::{PhpFpm, PhpOptions};
 use skep_tests::{PATIENCE, Site, Skep, poll_until, skip};
 
-use super::{assert_is_cached, body_of, cached, crc32, in_chunks, pool_list, until_logged};
+use super::{
+    assert_is_cached, assert_sends_named_files, body_of, cached, crc32, in_chunks, pool_list,
+    until_logged,
+};
 
 fn php() -> PhpFpm {
     PhpFpm::start(PhpOptions::default())
@@ -325,4 +328,10 @@ fn pages_are_stored_as_the_script_saw_them() {
     assert!(of_known_length.cache_status().ends_with("; stored"));
     let hit = client.get("/peer.php?do=big&bytes=300000&length=1");
     assert!(hit.cache_status().starts_with("skep; hit") && hit.body == big.body);
+}
+
+#[test]
+fn a_script_names_a_file_for_the_node_to_send() {
+    let php = php();
+    assert_sends_named_files(&php.lines("", ""), "/peer.php?do=file&");
 }

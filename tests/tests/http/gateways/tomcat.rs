@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use skep_tests::gateways::{SECRET, Tomcat};
 use skep_tests::{FreePort, PATIENCE, RawClient, Skep, poll_until};
 
-use super::{assert_is_cached, body_of, cached, crc32, in_chunks, pool_list, until_logged};
+use super::{
+    assert_is_cached, assert_sends_named_files, body_of, cached, crc32, in_chunks, pool_list,
+    until_logged,
+};
 
 /// One instance for all of it: it takes seconds to start.
 #[test]
@@ -20,6 +23,7 @@ fn tomcat_answers_behind_a_node() {
     let skep = Skep::node_of(&format!("hosts = [\"shop.example\", \"*\"]\n{lines}{of_metrics}"));
     a_servlet_is_told_what_it_needs(&skep);
     assert_is_cached(&Skep::node_of(&cached(&lines)), "/told", "query=a=1&do=told");
+    assert_sends_named_files(&lines, "/file?");
     bodies_arrive_whole(&skep);
     replies_arrive_whole(&skep);
     a_client_may_leave_inside_its_body(&skep);

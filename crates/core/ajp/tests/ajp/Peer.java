@@ -27,6 +27,10 @@ public class Peer extends HttpServlet {
                 reply.addHeader("Set-Cookie", "b=2");
                 reply.setStatus(418);
                 break;
+            case "/file":
+                reply.setContentType("application/pdf");
+                reply.setHeader(asked.getParameter("field"), asked.getParameter("path"));
+                break;
             case "/fail": throw new IllegalStateException("as it was asked to");
             case "/hang":
                 reply.setContentLength(1000);

@@ -33,6 +33,10 @@ case 'status':
     header('Set-Cookie: b=2', false);
     echo 'body';
     break;
+case 'file':
+    header('Content-Type: application/pdf');
+    header($_GET['field'] . ': ' . $_GET['path']);
+    break;
 case 'location':
     header('Location: /elsewhere');
     break;

@@ -16,6 +16,7 @@ use skep_units::stable_hash;
 use skep_upstream::PoolLimits;
 use skep_wire::seal::Key;
 
+use crate::model::file_names::FileCounts;
 use crate::model::pool_protocol::{PoolError, protocol};
 
 /// The words of operators for a pool and what is in it.
@@ -32,6 +33,8 @@ pub(crate) struct Pool {
     pub(crate) trusts_claims: bool,
     /// Name of the cookie that nodes insert for sessions, if they do.
     pub(crate) session_cookie: Option<String>,
+    /// What became of files that its applications have named.
+    pub(crate) file_counts: Arc<FileCounts>,
     /// What the config says of it.
     spec: GroupSpec,
 }
@@ -63,7 +66,9 @@ impl Pools {
         let current = self.lock();
         let prepared = |pool: &PoolConfig| {
             let spec = spec(config, pool, self.key.as_ref())?;
-            let group = match current.get(&pool.name) {
+            let current = current.get(&pool.name);
+            let file_counts = current.map(|it| Arc::clone(&it.file_counts)).unwrap_or_default();
+            let group = match current {
                 Some(current) => Arc::clone(&current.group),
                 None => {
                     // Pools must not be checked in step.
@@ -74,7 +79,8 @@ impl Pools {
             let session_cookie = spec.settings.sticky.as_ref().and_then(Sticky::inserted);
             let session_cookie = session_cookie.map(str::to_owned);
             let trusts_claims = pool.trust_forwarded;
-            Ok((pool.name.clone(), Pool { group, trusts_claims, session_cookie, spec }))
+            let pool_of = Pool { group, trusts_claims, session_cookie, file_counts, spec };
+            Ok((pool.name.clone(), pool_of))
         };
         config.pools.iter().map(prepared).collect()
     }
@@ -106,6 +112,12 @@ impl Pools {
     /// The pools in force.
     pub(crate) fn all(&self) -> Vec<Arc<Group>> {
         self.lock().values().map(|pool| Arc::clone(&pool.group)).collect()
+    }
+
+    /// What became of files that applications have named, by pools.
+    pub(crate) fn file_counts(&self) -> Vec<(String, Arc<FileCounts>)> {
+        let pools = self.lock();
+        pools.iter().map(|(name, pool)| (name.clone(), Arc::clone(&pool.file_counts))).collect()
     }
 
     pub(crate) fn is_current(&self, group: &Arc<Group>) -> bool {
