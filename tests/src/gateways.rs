@@ -174,6 +174,16 @@ impl Tomcat {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Stops it without a word: its connections stay, and nothing answers. Until [`Tomcat::resume`].
+    pub fn stop(&self) {
+        signal(&self.process, rustix::process::Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        signal(&self.process, rustix::process::Signal::CONT);
+    }
+
     /// Ends it without a word.
     pub fn kill(&mut self) {
         self.process.kill().expect("it runs");
@@ -191,6 +201,11 @@ impl Drop for Tomcat {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn signal(process: &Child, signal: rustix::process::Signal) {
+    let id = rustix::process::Pid::from_child(process);
+    rustix::process::kill_process(id, signal).expect("it runs");
 }
 
 /// Lines of a config: a site that is all the AJP server's at `address`.

@@ -3,6 +3,7 @@
 mod examples;
 mod liars;
 mod php;
+mod pings;
 mod tomcat;
 
 use skep_tests::{PATIENCE, Site, Skep, poll_until};

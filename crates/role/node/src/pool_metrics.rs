@@ -24,7 +24,31 @@ const SERVER_METRICS: &[MemberMetric] = &[
     ("skep_pool_server_latency_seconds", "Moving average of a server's time to answer.", |it| {
         it.latency_us as f64 / 1e6
     }),
+    ("skep_pool_server_pings_total", "AJP connections that were asked before a request.", |it| {
+        it.gateway.pings as f64
+    }),
+    ("skep_pool_server_pings_failed_total", "Of these, those without an answer.", |it| {
+        it.gateway.pings_failed as f64
+    }),
+    ("skep_pool_server_fields_dropped_total", FIELDS_DROPPED, |it| {
+        it.gateway.fields_dropped as f64
+    }),
+    ("skep_pool_server_stderr_lines_dropped_total", STDERR_LINES_DROPPED, |it| {
+        it.gateway.stderr_lines_dropped as f64
+    }),
+    ("skep_pool_server_stderr_bytes_dropped_total", STDERR_BYTES_DROPPED, |it| {
+        it.gateway.stderr_bytes_dropped as f64
+    }),
 ];
+
+const FIELDS_DROPPED: &str =
+    "Fields of requests that FastCGI does not pass on, as their names could be read as others'.";
+
+const STDERR_LINES_DROPPED: &str =
+    "Lines of standard error that were not logged, as there were too many in a second.";
+
+const STDERR_BYTES_DROPPED: &str =
+    "Bytes of standard error that were not logged, as they were too many of a line or reply.";
 
 /// Registers the metrics of the pools of `node`. Call it once.
 pub fn register_pools(registry: &Registry, node: &Arc<Node>) {

@@ -21,6 +21,7 @@ mod http_leg;
 mod in_flight;
 mod outbound;
 mod passage;
+mod ping;
 mod recipient;
 mod times;
 mod upload;
@@ -295,6 +296,9 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         if kept.as_ref().is_some_and(|lease| self.is_risky(lease)) {
             kept = None;
         }
+        if let Some(lease) = kept.take() {
+            kept = ping::if_answered(lease, &target).await;
+        }
         loop {
             let (lease, sent) = match kept.take() {
                 Some(lease) => {
@@ -302,7 +306,10 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
                     (lease, began)
                 }
                 None => match self.dial(&target).await {
-                    Ok(lease) => (lease, Instant::now()),
+                    Ok(lease) => match ping::if_answered(lease, &target).await {
+                        Some(lease) => (lease, Instant::now()),
+                        None => return Ok(self.no_pong(&target, &mut in_flight)),
+                    },
                     Err(error) => return Ok(self.not_connected(&target, &mut in_flight, &error)),
                 },
             };
@@ -349,6 +356,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
             Outbound::Gateway(leg) => {
                 let (ended, first_byte) =
                     drive(&lease.conn, asked, self.recipient, &mut **leg, in_flight).await;
+                in_flight.count_dropped(leg.dropped());
                 (ended, first_byte, if leg.is_reusable() { Behind::Idle } else { Behind::Close })
             }
         };
@@ -465,6 +473,17 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         in_flight.fail(cause);
         self.tell(target, cause);
         self.report(target, Err(failure_of(error)));
+        match self.may_retry(target) {
+            true => Step::Next(Refusal::NoMember),
+            false => Step::Stop(Refusal::NoMember),
+        }
+    }
+
+    /// The member does not answer before it gets the request, neither on a kept connection nor on a new
+    /// one. It may be busy, which checks tell apart.
+    fn no_pong(&mut self, target: &PickedMember, in_flight: &mut InFlight<'_>) -> Step {
+        in_flight.fail(Cause::NoPong);
+        self.tell(target, Cause::NoPong);
         match self.may_retry(target) {
             true => Step::Next(Refusal::NoMember),
             false => Step::Stop(Refusal::NoMember),

@@ -44,6 +44,16 @@ pub enum ScriptSpec {
 pub struct AjpSpec {
     pub packet_bytes_max: usize,
     pub secret: Option<Secret>,
+    pub ping: PingSettings,
+}
+
+/// When a connection is asked before it gets a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PingSettings {
+    /// Time for which it was idle, at least.
+    pub idle_ms: u64,
+    /// Time for the answer.
+    pub timeout_ms: u64,
 }
 
 /// What must not get into a log.

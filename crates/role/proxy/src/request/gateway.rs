@@ -134,6 +134,12 @@ impl GatewayLeg {
         self.is_begun
     }
 
+    /// What of the request and of the reply nobody gets: fields, and bytes of standard error. Once for
+    /// each attempt.
+    pub(super) fn dropped(&self) -> (u64, u64) {
+        (self.codec.dropped_fields(), self.codec.stderr_dropped_bytes())
+    }
+
     /// Whether the connection may carry another request.
     pub(super) fn is_reusable(&self) -> bool {
         self.is_reusable && self.output.is_empty()

@@ -133,6 +133,22 @@ impl GatewayCodec {
         }
     }
 
+    /// Fields of the request that were not passed on.
+    pub(super) fn dropped_fields(&self) -> u64 {
+        match self {
+            Self::Ajp(_) => 0,
+            Self::Fcgi(exchange) => exchange.dropped_fields() as u64,
+        }
+    }
+
+    /// Bytes of standard error of which no event tells.
+    pub(super) fn stderr_dropped_bytes(&self) -> u64 {
+        match self {
+            Self::Ajp(_) => 0,
+            Self::Fcgi(exchange) => exchange.stderr_dropped_bytes(),
+        }
+    }
+
     /// Whether the connection may carry another request, after `unread_bytes` that were not taken.
     pub(super) fn is_reusable(&self, unread_bytes: usize) -> bool {
         match self {
