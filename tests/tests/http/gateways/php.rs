@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use skep_tests::gateways::{PhpFpm, PhpOptions};
-use skep_tests::{PATIENCE, Site, Skep, poll_until, skip};
+use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until, skip};
 
 use super::{
     assert_is_cached, assert_sends_named_files, body_of, cached, crc32, in_chunks, pool_list,
@@ -334,4 +334,32 @@ fn pages_are_stored_as_the_script_saw_them() {
 fn a_script_names_a_file_for_the_node_to_send() {
     let php = php();
     assert_sends_named_files(&php.lines("", ""), "/peer.php?do=file&");
+}
+
+#[test]
+fn what_is_dropped_is_counted() {
+    let php = php();
+    let metrics = FreePort::claim();
+    let more = format!("[metrics]\nlisten = \"{}\"\n", metrics.address());
+    let skep = Skep::node_of(&(php.lines("", "") + &more));
+    let counted = |name: &str| -> u64 {
+        let page = RawClient::connect(metrics.address()).get("/metrics").text();
+        let line = format!("skep_pool_server_{name}_dropped_total{{pool=\"php\",server=\"s1\"}} ");
+        page.lines().find_map(|it| it.strip_prefix(&line)).expect(&line).parse().unwrap()
+    };
+    let all = || ["fields", "stderr_lines", "stderr_bytes"].map(counted);
+    let mut client = skep.connect();
+    client.request("GET", "/peer.php?do=complain", &[("X-Own", "1")]).assert_status(200);
+    assert_eq!(all(), [0, 0, 0]);
+    let forged = [("X.Own", "1"), ("Redirect-Status", "500"), ("X-Own", "1")];
+    client.request("GET", "/peer.php?do=early", &forged).assert_status(200);
+    assert_eq!(all(), [2, 0, 0]);
+    // At most 20 lines in each second, of which two may pass.
+    client.get("/peer.php?do=shout&times=1&lines=80&bytes=10").assert_status(200);
+    let [_, lines, bytes] = all();
+    assert!((30..80).contains(&lines) && bytes == 0, "{lines} lines, {bytes} bytes");
+    // At most 2 KiB of a line.
+    client.get("/peer.php?do=shout&times=10&lines=1&bytes=1000").assert_status(200);
+    let bytes = counted("stderr_bytes");
+    assert!((7_900..8_900).contains(&bytes), "{bytes}");
 }

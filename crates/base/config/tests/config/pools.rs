@@ -103,6 +103,16 @@ fn pools_and_what_leads_to_them_fit_together() {
              \"/app\"",
         ),
         (
+            forward("sendfile_root = 'srv'"),
+            "10:17 Contradiction site.route.forward.sendfile_root / an absolute path / a relative one \
+             / -",
+        ),
+        (
+            forward("sendfile_path = '/own'"),
+            "10:17 Contradiction site.route.forward.sendfile_path / no `sendfile_path`, because there \
+             is no `sendfile_root` / one / the folder that the files are in",
+        ),
+        (
             forward("request_headers = { 'Host' = 'a' }"),
             "10:19 Contradiction site.route.forward.request_headers / fields that nodes do not write \
              themselves / \"Host\" / `host` sets it",

@@ -46,6 +46,12 @@ case 'complain':
     error_log('after the head');
     flush();
     break;
+case 'shout':
+    // PHP cuts a message at 1 KiB, and puts all of them into one line.
+    $message = implode("\n", array_fill(0, $number('lines'), str_repeat('x', $number('bytes'))));
+    for ($i = 0; $i < $number('times'); $i++) error_log($message);
+    echo 'fine';
+    break;
 case 'hang':
     // Longer than any test lasts; the test kills it, or the client goes.
     header('Content-Length: 1000');
