@@ -5,10 +5,13 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+
+use rustix::process::{Pid, Signal};
 
 use crate::site::Site;
 
@@ -71,6 +74,8 @@ impl PhpFpm {
         let mut process = Command::new("setpriv")
             .args(["--pdeathsig", "TERM", "php-fpm8.2", "--nodaemonize", "-n", "--fpm-config"])
             .arg(folder.path("fpm.conf"))
+            // Its own, with its workers.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -104,11 +109,29 @@ impl PhpFpm {
     }
 }
 
+impl PhpFpm {
+    /// Stops it and its workers without a word: its connections stay, and nothing answers. Until
+    /// [`PhpFpm::resume`].
+    pub fn stop(&self) {
+        self.signal_all(Signal::STOP).expect("it runs");
+    }
+
+    /// Lets them go on.
+    pub fn resume(&self) {
+        self.signal_all(Signal::CONT).expect("it runs");
+    }
+
+    fn signal_all(&self, signal: Signal) -> rustix::io::Result<()> {
+        rustix::process::kill_process_group(Pid::from_child(&self.process), signal)
+    }
+}
+
 impl Drop for PhpFpm {
     fn drop(&mut self) {
+        // What is stopped does not end.
+        let _ = self.signal_all(Signal::CONT);
         // Its workers would outlive a kill.
-        let id = rustix::process::Pid::from_child(&self.process);
-        let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        let _ = rustix::process::kill_process(Pid::from_child(&self.process), Signal::TERM);
         let _ = self.process.wait();
     }
 }
@@ -176,12 +199,12 @@ impl Tomcat {
 
     /// Stops it without a word: its connections stay, and nothing answers. Until [`Tomcat::resume`].
     pub fn stop(&self) {
-        signal(&self.process, rustix::process::Signal::STOP);
+        signal(&self.process, Signal::STOP);
     }
 
     /// Lets it go on.
     pub fn resume(&self) {
-        signal(&self.process, rustix::process::Signal::CONT);
+        signal(&self.process, Signal::CONT);
     }
 
     /// Ends it without a word.
@@ -203,8 +226,8 @@ impl Drop for Tomcat {
     }
 }
 
-fn signal(process: &Child, signal: rustix::process::Signal) {
-    let id = rustix::process::Pid::from_child(process);
+fn signal(process: &Child, signal: Signal) {
+    let id = Pid::from_child(process);
     rustix::process::kill_process(id, signal).expect("it runs");
 }
 

@@ -260,7 +260,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         let mut refusal = Refusal::NoMember;
         loop {
             let Some(in_flight) = self.admit().await? else { break };
-            self.adopt_settings()?;
+            self.adopt_settings(in_flight.target().member().is_draining())?;
             if !self.tried.is_empty() {
                 self.group.counters().inc(Counter::UpstreamRetries);
             }
@@ -277,11 +277,12 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
     }
 
     /// Application servers are asked under the settings under which the member was picked, just now.
-    fn adopt_settings(&mut self) -> Result<(), ForwardError> {
+    fn adopt_settings(&mut self, is_draining: bool) -> Result<(), ForwardError> {
         if let Outbound::Gateway(leg) = &mut self.outbound
             && let Some(settings) = self.group.gateway_settings()
         {
-            leg.adopt(settings, self.request, &self.forward, self.recipient.ends())?;
+            let of = (settings, is_draining);
+            leg.adopt(of, self.request, &self.forward, self.recipient.ends())?;
         }
         Ok(())
     }

@@ -363,3 +363,44 @@ fn what_is_dropped_is_counted() {
     let bytes = counted("stderr_bytes");
     assert!((7_900..8_900).contains(&bytes), "{bytes}");
 }
+
+/// Stopped, not ended: the kernel takes its connections, and nobody answers.
+#[test]
+fn a_server_that_is_stopped_is_late_and_left_out_until_it_goes_on() {
+    let (php, other) = (php(), php());
+    let pool = "policy = \"round-robin\"\nresponse_timeout_ms = 1000\n\
+                health.interval_ms = 100\nhealth.timeout_ms = 100\nhealth.fall = 30";
+    let lines = php.lines(pool, "");
+    let skep = Skep::node_of(&format!(
+        "{lines}[[pool.server]]\nname = \"s2\"\naddress = \"{}\"\n",
+        other.address
+    ));
+    let ups = || skep.stderr_text().matches("-> up").count();
+    poll_until(PATIENCE, "both are up", || ups() == 2);
+    let mut client = skep.connect();
+    let mut ask = |method: &str| {
+        let began = std::time::Instant::now();
+        let reply = client.request(method, "/peer.php?do=early", &[]);
+        assert!(reply.status != 200 || reply.text() == "early", "{}", reply.text());
+        (reply.status, began.elapsed().as_millis())
+    };
+    php.stop();
+    // A script may be at work: nothing is sent twice.
+    for method in ["GET", "POST"] {
+        let mut both = [ask(method), ask(method)];
+        both.sort_unstable();
+        assert_eq!((both[0].0, both[1].0), (200, 504), "{method}");
+        assert!((900..10_000).contains(&both[1].1), "{} ms", both[1].1);
+    }
+    until_logged(&skep, "server s1 (");
+    until_logged(&skep, "no response in time: GET /peer.php");
+    until_logged(&skep, "server s1: up -> down (checks failed: timed out)");
+    for _ in 0..6 {
+        assert_eq!(ask("POST").0, 200);
+    }
+    php.resume();
+    poll_until(PATIENCE, "it is up again", || ups() == 3);
+    for _ in 0..6 {
+        assert_eq!(ask("POST").0, 200);
+    }
+}

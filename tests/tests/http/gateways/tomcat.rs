@@ -25,6 +25,7 @@ fn tomcat_answers_behind_a_node() {
     a_servlet_is_told_what_it_needs(&skep);
     assert_is_cached(&Skep::node_of(&cached(&lines)), "/told", "query=a=1&do=told");
     assert_sends_named_files(&lines, "/file?");
+    a_server_that_drains_is_told_so(&tomcat);
     bodies_arrive_whole(&skep);
     replies_arrive_whole(&skep);
     a_client_may_leave_inside_its_body(&skep);
@@ -138,6 +139,25 @@ fn a_wrong_secret_is_named(tomcat: &Tomcat) {
     skep.connect().get("/told").assert_status(503);
     until_logged(&skep, "the secret is wrong or missing");
     assert!(!skep.stderr_text().contains("another one"), "{}", skep.stderr_text());
+}
+
+/// As Tomcat's `LoadBalancerDrainingValve` reads it.
+fn a_server_that_drains_is_told_so(tomcat: &Tomcat) {
+    let skep = Skep::node_of(&tomcat.lines("sticky.by = \"cookie\"", SECRET));
+    let mut client = skep.connect();
+    let reply = client.get("/told");
+    assert!(reply.assert_status(200).text().contains("activation=null\n"), "{}", reply.text());
+    let session = reply.header("set-cookie").and_then(|it| it.split(';').next());
+    let session = [("Cookie", session.expect("the cookie of the session"))];
+    for (command, activation) in [("drain", "DIS"), ("resume", "null")] {
+        let finished = skep.command(&["pool", command, "java", "s1"]);
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        for method in ["GET", "POST"] {
+            let told = client.request(method, "/told", &session).assert_status(200).text();
+            let line = format!("activation={activation}");
+            assert!(told.lines().any(|it| it == line), "{command}: {told}");
+        }
+    }
 }
 
 /// The value of a metric of the server.

@@ -120,7 +120,7 @@ impl<'a> Asking<'a> {
         if let Err(failure) = ponged {
             return Ok(Err(failure));
         }
-        let settings = spec.settings();
+        let settings = spec.settings(false);
         let host = self.settings.check.host.as_deref().unwrap_or("localhost");
         let known = ajp_status(conn, &settings, (Method::Options, "*"), host).await?;
         match (known, &self.settings.check.path) {

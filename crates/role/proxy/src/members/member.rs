@@ -191,6 +191,11 @@ impl SharedMember {
         !self.is_full() && !self.is_joining()
     }
 
+    /// Whether only the sessions that it has go there.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
+    }
+
     pub(crate) fn set_draining(&self, is_draining: bool) {
         self.is_draining.store(is_draining, Relaxed);
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use skep_ajp::{AjpError, AjpSettings};
+use skep_ajp::{AjpError, AjpSettings, JkActivation};
 use skep_fastcgi::{FcgiError, FcgiSettings, ScriptRule};
 
 /// What the members of a group speak.
@@ -107,8 +107,10 @@ impl ScriptSpec {
 }
 
 impl AjpSpec {
-    pub(crate) fn settings(&self) -> AjpSettings<'_> {
+    /// `is_draining`: the server gets the requests of its sessions only, and is told so.
+    pub(crate) fn settings(&self, is_draining: bool) -> AjpSettings<'_> {
         AjpSettings {
+            activation: is_draining.then_some(JkActivation::Disabled),
             packet_bytes_max: self.packet_bytes_max,
             secret: self.secret.as_ref().map(|secret| &*secret.0),
             ..AjpSettings::default()
