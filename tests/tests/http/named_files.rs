@@ -344,3 +344,25 @@ fn what_an_application_says_beside_the_file_is_ignored() {
         assert_eq!((reply.status, &*reply.body), (200, PDF), "{path}");
     }
 }
+
+#[test]
+fn a_session_begins_with_a_file_and_links_are_followed_where_the_site_says_so() {
+    let (app, _told) = app_that_says("X-Accel-Redirect: /out\r\nCache-Control: max-age=5\r\n");
+    let target = Site::new().with("a", "linked");
+    let files = Site::new();
+    files.link("out", target.path("a"));
+    let pool = pool_lines("sticky.by = \"cookie\"", &[(app.address(), "")]);
+    let skep = Skep::node_of(&format!(
+        "pool = \"app\"\nsymlinks = \"follow\"\n[site.forward]\nsendfile_root = \"{}\"\n{pool}",
+        files.root().display()
+    ));
+    let mut client = skep.connect();
+    let first = client.get("/x");
+    assert_eq!((first.status, first.text().as_str()), (200, "linked"));
+    let cookie = first.header("set-cookie").expect("the session's").split(';').next().unwrap();
+    assert!(cookie.starts_with("skep-app="), "{cookie}");
+    assert!(first.header_all("cache-control").any(|it| it.contains("private")));
+    let next = client.request("GET", "/x", &[("Cookie", cookie)]);
+    assert_eq!((next.text().as_str(), next.header("set-cookie")), ("linked", None));
+    next.assert_header("cache-control", "max-age=5");
+}

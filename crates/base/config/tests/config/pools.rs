@@ -100,7 +100,13 @@ fn files_that_an_application_names_are_in_a_folder() {
     for (text, told) in cases {
         assert_eq!(only(&text), told, "{text}");
     }
-    Config::parse("test", &forward("sendfile_root = '/srv'\nsendfile_path = '/own'")).unwrap();
+    let named = "sendfile_root = '/srv'\nsendfile_path = '/own'";
+    Config::parse("test", &forward(named)).unwrap();
+    for of_folders in ["dotfiles = true", "symlinks = 'follow'", "content = 'shared'"] {
+        assert!(only(&to(of_folders)).contains("/ it is for folders"), "{of_folders}");
+        Config::parse("test", &to(&format!("{of_folders}\n[site.route.forward]\n{named}")))
+            .unwrap();
+    }
 }
 
 #[test]

@@ -81,6 +81,11 @@ impl NamedFile {
         }
     }
 
+    /// The client's session is at the server that named the file: whole lines that say so.
+    pub(crate) fn begin_session(&mut self, lines: &[u8]) {
+        self.own.extend_from_slice(lines);
+    }
+
     /// Fields of a reply with the file `object`.
     pub(crate) fn lines<'a>(&'a self, object: &'a Object) -> ReplyLines<'a> {
         let mut lines = Vec::with_capacity(object.lines.len() + self.own.len() + 64);

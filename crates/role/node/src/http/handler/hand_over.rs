@@ -84,6 +84,12 @@ impl Tap for HandOver<'_, '_> {
         }
     }
 
+    fn begin_session(&mut self, lines: &[u8]) {
+        if let Some(named) = &mut self.named {
+            named.begin_session(lines);
+        }
+    }
+
     fn body(&mut self, data: &[u8]) -> TapBody {
         match &mut self.cache {
             Some(cache) if self.named.is_none() => cache.body(data),
