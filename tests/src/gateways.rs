@@ -114,6 +114,10 @@ impl PhpFpm {
     /// [`PhpFpm::resume`].
     pub fn stop(&self) {
         self.signal_all(Signal::STOP).expect("it runs");
+        let id = self.process.id();
+        let workers = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let workers = workers.expect("it runs");
+        workers.split_whitespace().map(|id| id.parse().expect("an id")).for_each(until_stopped);
     }
 
     /// Lets them go on.
@@ -200,6 +204,7 @@ impl Tomcat {
     /// Stops it without a word: its connections stay, and nothing answers. Until [`Tomcat::resume`].
     pub fn stop(&self) {
         signal(&self.process, Signal::STOP);
+        until_stopped(self.process.id());
     }
 
     /// Lets it go on.
@@ -224,6 +229,20 @@ impl Drop for Tomcat {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// A signal that stops is on its way for a while: waits until all threads of a process have stopped.
+#[track_caller]
+fn until_stopped(id: u32) {
+    crate::poll_until(crate::PATIENCE, "all threads have stopped", || {
+        let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("it runs");
+        // 4711 (php-fpm8.2) T ...
+        let is_stopped =
+            |stat: String| stat.rsplit(')').next().is_some_and(|it| it.starts_with(" T"));
+        tasks
+            .flatten()
+            .all(|task| fs::read_to_string(task.path().join("stat")).is_ok_and(is_stopped))
+    });
 }
 
 fn signal(process: &Child, signal: Signal) {
