@@ -5,10 +5,13 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+
+use rustix::process::{Pid, Signal};
 
 use crate::site::Site;
 
@@ -71,6 +74,8 @@ impl PhpFpm {
         let mut process = Command::new("setpriv")
             .args(["--pdeathsig", "TERM", "php-fpm8.2", "--nodaemonize", "-n", "--fpm-config"])
             .arg(folder.path("fpm.conf"))
+            // Its own, with its workers.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -104,11 +109,33 @@ impl PhpFpm {
     }
 }
 
+impl PhpFpm {
+    /// Stops it and its workers without a word: its connections stay, and nothing answers. Until
+    /// [`PhpFpm::resume`].
+    pub fn stop(&self) {
+        self.signal_all(Signal::STOP).expect("it runs");
+        let id = self.process.id();
+        let workers = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        let workers = workers.expect("it runs");
+        workers.split_whitespace().map(|id| id.parse().expect("an id")).for_each(until_stopped);
+    }
+
+    /// Lets them go on.
+    pub fn resume(&self) {
+        self.signal_all(Signal::CONT).expect("it runs");
+    }
+
+    fn signal_all(&self, signal: Signal) -> rustix::io::Result<()> {
+        rustix::process::kill_process_group(Pid::from_child(&self.process), signal)
+    }
+}
+
 impl Drop for PhpFpm {
     fn drop(&mut self) {
+        // What is stopped does not end.
+        let _ = self.signal_all(Signal::CONT);
         // Its workers would outlive a kill.
-        let id = rustix::process::Pid::from_child(&self.process);
-        let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        let _ = rustix::process::kill_process(Pid::from_child(&self.process), Signal::TERM);
         let _ = self.process.wait();
     }
 }
@@ -174,6 +201,17 @@ impl Tomcat {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Stops it without a word: its connections stay, and nothing answers. Until [`Tomcat::resume`].
+    pub fn stop(&self) {
+        signal(&self.process, Signal::STOP);
+        until_stopped(self.process.id());
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        signal(&self.process, Signal::CONT);
+    }
+
     /// Ends it without a word.
     pub fn kill(&mut self) {
         self.process.kill().expect("it runs");
@@ -191,6 +229,25 @@ impl Drop for Tomcat {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// A signal that stops is on its way for a while: waits until all threads of a process have stopped.
+#[track_caller]
+fn until_stopped(id: u32) {
+    crate::poll_until(crate::PATIENCE, "all threads have stopped", || {
+        let tasks = fs::read_dir(format!("/proc/{id}/task")).expect("it runs");
+        // 4711 (php-fpm8.2) T ...
+        let is_stopped =
+            |stat: String| stat.rsplit(')').next().is_some_and(|it| it.starts_with(" T"));
+        tasks
+            .flatten()
+            .all(|task| fs::read_to_string(task.path().join("stat")).is_ok_and(is_stopped))
+    });
+}
+
+fn signal(process: &Child, signal: Signal) {
+    let id = Pid::from_child(process);
+    rustix::process::kill_process(id, signal).expect("it runs");
 }
 
 /// Lines of a config: a site that is all the AJP server's at `address`.

@@ -46,6 +46,9 @@ pub(crate) fn check_sites(config: &Config, roles: &Roles) -> Result<(), Box<Clos
         if let Some(root) = &backend.root {
             access::check("the site's folder", root, Need::Enter)?;
         }
+        if let Some(root) = &backend.forward.sendfile_root {
+            access::check("the folder `sendfile_root`", root, Need::Enter)?;
+        }
         if let Some(file) = &backend.reply.file {
             access::check("the file of a fixed reply", file, Need::Read)?;
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use skep_tests::app::{App, response};
 use skep_tests::cache::{CacheCluster, OWN_NAME, SEGMENT};
 use skep_tests::content::{version, version_of};
 use skep_tests::origin::{Answer, FRESH, Origin};
@@ -60,4 +61,28 @@ fn a_partition_a_shared_folder_and_an_origin_are_one_site() {
         assert!(kept.header("cache-status").unwrap().contains("hit"), "{}", kept.head_text());
     }
     cluster.assert_asked(origin.asked().len() as u64, 2);
+}
+
+/// The bytes of a file that an application names are read from one disk, and by others from memory.
+#[test]
+fn nodes_share_the_files_that_applications_name() {
+    let len = SEGMENT + 4711;
+    let site = Site::new().with("protected/a", version(3, len));
+    let app = App::answering(|_| response(200, "X-Accel-Redirect: /own/a\r\n", ""));
+    let lines = format!(
+        "pool = \"app\"\ncontent = \"shared\"\n[site.forward]\nsendfile_root = \"{}\"\n\
+         sendfile_path = \"/own\"\n\
+         [[pool]]\nname = \"app\"\n[[pool.server]]\nname = \"s1\"\naddress = \"{}\"\n",
+        site.path("protected").display(),
+        app.address()
+    );
+    let cluster = CacheCluster::start_of(1, 3, site, &lines, "");
+    cluster.wait_up();
+    for node in NODES {
+        let reply = cluster.get(node, "/download");
+        assert_eq!((version_of(&reply.body), reply.body.len()), (Ok(3), len), "{node}");
+        assert_eq!(reply.header("x-accel-redirect"), None);
+    }
+    let read = |node| cluster.metric(node, "skep_cluster_cache_bytes_total{from=\"origin\"}");
+    assert_eq!(NODES.map(read).iter().sum::<u64>(), len as u64);
 }

@@ -3,9 +3,10 @@
 mod examples;
 mod liars;
 mod php;
+mod pings;
 mod tomcat;
 
-use skep_tests::{PATIENCE, Skep, poll_until};
+use skep_tests::{PATIENCE, Site, Skep, poll_until};
 
 /// What `skep pool list` says.
 fn pool_list(skep: &Skep) -> String {
@@ -66,4 +67,28 @@ fn assert_is_cached(skep: &Skep, page: &str, query_line: &str) {
     let hit = client.get(&format!("{page}?do=told&a=1&utm_medium=y"));
     assert!(hit.cache_status().starts_with("skep; hit"), "{}", hit.head_text());
     assert_eq!(hit.text(), told);
+}
+
+/// A node whose site has `lines` sends the file that `asked` with `field` and `path` names.
+fn assert_sends_named_files(lines: &str, asked: &str) {
+    let files = Site::new().with("a b.pdf", b"the file");
+    let root = files.root().display();
+    let forward = format!("[site.forward]\nsendfile_root = \"{root}\"\nsendfile_path = \"/own\"\n");
+    let skep = Skep::node_of(&lines.replacen("[[pool]]", &format!("{forward}[[pool]]"), 1));
+    let mut client = skep.connect();
+    let names = [
+        ("X-Accel-Redirect", "/own/a%2520b.pdf".to_owned()),
+        ("X-Sendfile", format!("{root}/a%20b.pdf")),
+    ];
+    for (field, path) in names {
+        let target = format!("{asked}field={field}&path={path}");
+        let reply = client.get(&target);
+        assert_eq!((reply.status, reply.text().as_str()), (200, "the file"), "{field}");
+        reply.assert_header("content-length", "8");
+        assert!(reply.header("content-type").unwrap().starts_with("application/pdf"));
+        assert!(reply.header("x-accel-redirect").or(reply.header("x-sendfile")).is_none());
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\nRange: bytes=4-\r\n\r\n"));
+        let part = client.response();
+        assert_eq!((part.status, part.text().as_str()), (206, "file"));
+    }
 }

@@ -10,6 +10,7 @@ mod gateways;
 mod http_strictness;
 mod limits;
 mod memory;
+mod named_files;
 mod origin_faults;
 mod origin_targets;
 mod origin_words;

@@ -74,6 +74,7 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["site"], pools::others_are_not_forwarded),
     (&["site"], pools::what_is_no_file_goes_to_the_pool),
     (&["site"], pools::prefixes_are_there),
+    (&["site"], pools::named_files_have_a_folder),
     (&["site"], pools::written_fields_are_not_set),
     (&["site", "limits.body_bytes_max"], pools::routes_keep_to_the_limit_of_bodies),
     (&["site.reply", "site.route.reply"], sites::replies_are_whole),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use skep_units::{KIB, MIB};
 
-use crate::kind::{Form, Kind, bytes, word};
+use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, bytes, ms, word};
 use crate::table::table;
 use crate::words::ScriptWord;
 
@@ -48,5 +48,11 @@ table! {
         /// Size of a packet: the same value as the Connector's `packetSize`. It bounds the head of a
         /// request and of a reply.
         packet_bytes_max: u64 = 8 * KIB => bytes(8 * KIB..=64 * KIB), live;
+        /// Time after which an idle connection is asked by CPING before it gets a request: the server may
+        /// have died or hang without a word. 0 asks each time.
+        ping_idle_ms: u64 = 1000 => ms(0..=HOUR_MS), live;
+        /// Time for the answer. Without one the connection is closed, and a new one is asked as well; if
+        /// there is no answer either, the request goes to another server.
+        ping_timeout_ms: u64 = 2000 => ms(1..=MINUTE_MS), live;
     }
 }

@@ -1,5 +1,7 @@
 //! The settings of pools, and of routes that lead to them: a part of the settings table.
 
+use std::path::PathBuf;
+
 use skep_units::{ServerAddress, WEIGHT_MAX};
 
 use crate::gateways::{AjpConfig, FcgiConfig};
@@ -162,6 +164,14 @@ table! {
         /// Fields that responses lose. `headers` of the route and site take the place of those of the
         /// same name.
         response_headers_removed: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;
+        /// Folder of files that the application may name in place of a body, for the node to send:
+        /// with `X-Sendfile`, a path below this folder, or with `X-Accel-Redirect`, one below
+        /// `sendfile_path`. Unset, both are fields like any other. `symlinks` and `dotfiles` of the
+        /// route apply.
+        sendfile_root: Option<PathBuf> = None => Kind::Text(Form::Path), live;
+        /// How paths in `X-Accel-Redirect` begin: with `"/protected"`, `/protected/a.pdf` is `a.pdf` in
+        /// `sendfile_root`.
+        sendfile_path: String = "/".into() => Kind::Text(Form::UrlPath), live;
         /// Whether connections may be upgraded, to WebSockets for instance; never to h2c.
         upgrade: bool = true => Kind::Switch, live;
         /// Body of a request, at most that of `limits`; unset, it is that. Over it: 413.

@@ -91,11 +91,9 @@ impl Pool {
             // A statement of its own: closing a stale one must not hold it.
             let idle = slot.idle.borrow_mut().pop()?;
             if !idle.conn.is_stale() {
-                return Some(PooledConn {
-                    conn: idle.conn,
-                    reused: true,
-                    place: PoolPermit::take(slot),
-                });
+                let idle_ms = self.worker.now_ms().saturating_sub(idle.since_ms);
+                let place = PoolPermit::take(slot);
+                return Some(PooledConn { conn: idle.conn, reused: true, idle_ms, place });
             }
         }
     }
@@ -142,7 +140,7 @@ impl Pool {
         // Taken before the wait, so that others count it.
         let place = PoolPermit::take(&slot);
         let conn = Conn::connect(&self.worker, address, limits.connect_timeout_ms).await?;
-        Ok(PooledConn { conn, reused: false, place })
+        Ok(PooledConn { conn, reused: false, idle_ms: 0, place })
     }
 
     /// Closes the idle connections to `address` now and those in use when their requests end. For
@@ -203,6 +201,8 @@ pub struct PooledConn {
     pub conn: Conn,
     /// Whether it was used before: then it may turn out to be dead.
     pub reused: bool,
+    /// Milliseconds since it was given back; 0 for a new one.
+    pub idle_ms: u64,
     place: PoolPermit,
 }
 

@@ -101,6 +101,9 @@ pub(crate) const WORKER_INDEX_ENTRIES_MAX: usize = 65_536;
 /// by now, or was purged.
 pub(crate) const ATTEMPTS_MAX: usize = 4;
 
+/// Bytes of the name of a file in a message for the operator: enough to know it by.
+pub(crate) const TOLD_FILE_BYTES_MAX: usize = 200;
+
 /// Longest path under a root, in bytes: what the kernel takes (PATH_MAX).
 pub(crate) const PATH_BYTES_MAX: usize = 4095;
 

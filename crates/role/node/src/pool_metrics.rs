@@ -1,11 +1,12 @@
 //! Metrics of pools and their servers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use skep_proxy::{Group, Groups, MemberMetric, register_failures, register_members};
 use skep_telemetry::{Labels, Registry};
 
 use crate::Node;
+use crate::model::file_names::FileCounts;
 
 const SERVER_METRICS: &[MemberMetric] = &[
     ("skep_pool_server_up", "Whether a server may get new requests.", |it| {
@@ -26,11 +27,36 @@ const SERVER_METRICS: &[MemberMetric] = &[
     ("skep_pool_server_latency_seconds", "Moving average of a server's time to answer.", |it| {
         it.latency_us as f64 / 1e6
     }),
+    ("skep_pool_server_pings_total", "AJP connections that were asked before a request.", |it| {
+        it.gateway.pings as f64
+    }),
+    ("skep_pool_server_pings_failed_total", "Of these, those without an answer.", |it| {
+        it.gateway.pings_failed as f64
+    }),
+    ("skep_pool_server_fields_dropped_total", FIELDS_DROPPED, |it| {
+        it.gateway.fields_dropped as f64
+    }),
+    ("skep_pool_server_stderr_lines_dropped_total", STDERR_LINES_DROPPED, |it| {
+        it.gateway.stderr_lines_dropped as f64
+    }),
+    ("skep_pool_server_stderr_bytes_dropped_total", STDERR_BYTES_DROPPED, |it| {
+        it.gateway.stderr_bytes_dropped as f64
+    }),
 ];
+
+const FIELDS_DROPPED: &str =
+    "Fields of requests that FastCGI does not pass on, as their names could be read as others'.";
+
+const STDERR_LINES_DROPPED: &str =
+    "Lines of standard error that were not logged, as there were too many in a second.";
+
+const STDERR_BYTES_DROPPED: &str =
+    "Bytes of standard error that were not logged, as they were too many of a line or reply.";
 
 /// Registers the metrics of the pools of `node`. Call it once.
 pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
     let node = Arc::downgrade(node);
+    register_files(registry, &node);
     let pools: Groups = Arc::new(move || node.upgrade().map(|it| it.pools()).unwrap_or_default());
     register_members(registry, SERVER_METRICS, ["pool", "server"], &pools);
     let failures = "skep_pool_server_failures_total";
@@ -57,6 +83,23 @@ pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
         "Requests of a session that another server answered than the one that has it.",
         |it| it.sessions_lost() as f64,
     );
+}
+
+/// Registers what became of files that applications have named.
+fn register_files(registry: &Registry, node: &Weak<Node>) {
+    let node = Weak::clone(node);
+    let read = move || -> Vec<(Labels, f64)> {
+        let counts = node.upgrade().map(|it| it.pools.file_counts()).unwrap_or_default();
+        let of_pool = |(pool, counts): (String, Arc<FileCounts>)| {
+            counts.by_result().into_iter().map(move |(result, count)| {
+                let pool = ("pool".to_owned(), pool.clone());
+                (vec![pool, ("result".to_owned(), result.to_owned())], count as f64)
+            })
+        };
+        counts.into_iter().flat_map(of_pool).collect()
+    };
+    let help = "Files that an application named for the node to send, by result.";
+    registry.register_samples("skep_pool_files_total", help, Box::new(read));
 }
 
 fn of_pools(

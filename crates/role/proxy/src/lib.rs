@@ -42,14 +42,14 @@ pub use members::control::GroupControlError;
 pub use members::group::Group;
 pub use members::metrics::{Groups, MemberMetric, register_failures, register_members};
 pub use members::node_reports::{HeardReport, NodeReports};
-pub use members::protocol::{AjpSpec, FcgiSpec, MemberProtocol, ScriptSpec, Secret};
+pub use members::protocol::{AjpSpec, FcgiSpec, MemberProtocol, PingSettings, ScriptSpec, Secret};
 pub use members::session::{InsertedCookie, Sticky};
 pub use members::settings::{
     CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec, QueueSettings,
     retry_budget,
 };
 pub use members::slots::MemberSlots;
-pub use members::status::{MemberSource, MemberStatus};
+pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
     Ends, ForwardError, MemberTest, OwnTimes, Refused, ReplyRules, Tap, TapBody, Tapped,
 };

@@ -22,6 +22,7 @@ mod in_flight;
 mod member_test;
 mod outbound;
 mod passage;
+mod ping;
 mod recipient;
 mod times;
 mod upload;
@@ -261,7 +262,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         let mut refusal = Refusal::NoMember;
         loop {
             let Some(in_flight) = self.admit().await? else { break };
-            self.adopt_settings()?;
+            self.adopt_settings(in_flight.target().member().is_draining())?;
             if !self.tried.is_empty() {
                 self.group.counters().inc(Counter::UpstreamRetries);
             }
@@ -278,11 +279,12 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
     }
 
     /// Application servers are asked under the settings under which the member was picked, just now.
-    fn adopt_settings(&mut self) -> Result<(), ForwardError> {
+    fn adopt_settings(&mut self, is_draining: bool) -> Result<(), ForwardError> {
         if let Outbound::Gateway(leg) = &mut self.outbound
             && let Some(settings) = self.group.gateway_settings()
         {
-            leg.adopt(settings, self.request, &self.forward, self.recipient.ends())?;
+            let of = (settings, is_draining);
+            leg.adopt(of, self.request, &self.forward, self.recipient.ends())?;
         }
         Ok(())
     }
@@ -297,6 +299,9 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         if kept.as_ref().is_some_and(|lease| self.is_risky(lease)) {
             kept = None;
         }
+        if let Some(lease) = kept.take() {
+            kept = ping::if_answered(lease, &target).await;
+        }
         loop {
             let (lease, sent) = match kept.take() {
                 Some(lease) => {
@@ -304,7 +309,10 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
                     (lease, began)
                 }
                 None => match self.dial(&target).await {
-                    Ok(lease) => (lease, Instant::now()),
+                    Ok(lease) => match ping::if_answered(lease, &target).await {
+                        Some(lease) => (lease, Instant::now()),
+                        None => return Ok(self.no_pong(&target, &mut in_flight)),
+                    },
                     Err(error) => return Ok(self.not_connected(&target, &mut in_flight, &error)),
                 },
             };
@@ -351,6 +359,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
             Outbound::Gateway(leg) => {
                 let (ended, first_byte) =
                     drive(&lease.conn, asked, self.recipient, &mut **leg, in_flight).await;
+                in_flight.count_dropped(leg.dropped());
                 (ended, first_byte, if leg.is_reusable() { Behind::Idle } else { Behind::Close })
             }
         };
@@ -467,6 +476,17 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         in_flight.fail(cause);
         self.tell(target, cause);
         self.report(target, Err(failure_of(error)));
+        match self.may_retry(target) {
+            true => Step::Next(Refusal::NoMember),
+            false => Step::Stop(Refusal::NoMember),
+        }
+    }
+
+    /// The member does not answer before it gets the request, neither on a kept connection nor on a new
+    /// one. It may be busy, which checks tell apart.
+    fn no_pong(&mut self, target: &PickedMember, in_flight: &mut InFlight<'_>) -> Step {
+        in_flight.fail(Cause::NoPong);
+        self.tell(target, Cause::NoPong);
         match self.may_retry(target) {
             true => Step::Next(Refusal::NoMember),
             false => Step::Stop(Refusal::NoMember),

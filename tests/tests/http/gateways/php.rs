@@ -3,9 +3,12 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use skep_tests::gateways::{PhpFpm, PhpOptions};
-use skep_tests::{PATIENCE, Site, Skep, poll_until, skip};
+use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until, skip};
 
-use super::{assert_is_cached, body_of, cached, crc32, in_chunks, pool_list, until_logged};
+use super::{
+    assert_is_cached, assert_sends_named_files, body_of, cached, crc32, in_chunks, pool_list,
+    until_logged,
+};
 
 fn php() -> PhpFpm {
     PhpFpm::start(PhpOptions::default())
@@ -335,4 +338,79 @@ fn pages_are_stored_as_the_script_saw_them() {
     assert!(of_known_length.cache_status().ends_with("; stored"));
     let hit = client.get("/peer.php?do=big&bytes=300000&length=1");
     assert!(hit.cache_status().starts_with("skep; hit") && hit.body == big.body);
+}
+
+#[test]
+fn a_script_names_a_file_for_the_node_to_send() {
+    let php = php();
+    assert_sends_named_files(&php.lines("", ""), "/peer.php?do=file&");
+}
+
+#[test]
+fn what_is_dropped_is_counted() {
+    let php = php();
+    let metrics = FreePort::claim();
+    let more = format!("[metrics]\nlisten = \"{}\"\n", metrics.address());
+    let skep = Skep::node_of(&(php.lines("", "") + &more));
+    let counted = |name: &str| -> u64 {
+        let page = RawClient::connect(metrics.address()).get("/metrics").text();
+        let line = format!("skep_pool_server_{name}_dropped_total{{pool=\"php\",server=\"s1\"}} ");
+        page.lines().find_map(|it| it.strip_prefix(&line)).expect(&line).parse().unwrap()
+    };
+    let all = || ["fields", "stderr_lines", "stderr_bytes"].map(counted);
+    let mut client = skep.connect();
+    client.request("GET", "/peer.php?do=complain", &[("X-Own", "1")]).assert_status(200);
+    assert_eq!(all(), [0, 0, 0]);
+    let forged = [("X.Own", "1"), ("Redirect-Status", "500"), ("X-Own", "1")];
+    client.request("GET", "/peer.php?do=early", &forged).assert_status(200);
+    assert_eq!(all(), [2, 0, 0]);
+    // At most 20 lines in each second, of which two may pass.
+    client.get("/peer.php?do=shout&times=1&lines=80&bytes=10").assert_status(200);
+    let [_, lines, bytes] = all();
+    assert!((30..80).contains(&lines) && bytes == 0, "{lines} lines, {bytes} bytes");
+    // At most 2 KiB of a line.
+    client.get("/peer.php?do=shout&times=10&lines=1&bytes=1000").assert_status(200);
+    let bytes = counted("stderr_bytes");
+    assert!((7_900..8_900).contains(&bytes), "{bytes}");
+}
+
+/// Stopped, not ended: the kernel takes its connections, and nobody answers.
+#[test]
+fn a_server_that_is_stopped_is_late_and_left_out_until_it_goes_on() {
+    let (php, other) = (php(), php());
+    let pool = "policy = \"round-robin\"\nresponse_timeout_ms = 1000\n\
+                health.interval_ms = 100\nhealth.timeout_ms = 100\nhealth.fall = 30";
+    let lines = php.lines(pool, "");
+    let skep = Skep::node_of(&format!(
+        "{lines}[[pool.server]]\nname = \"s2\"\naddress = \"{}\"\n",
+        other.address
+    ));
+    let ups = || skep.stderr_text().matches("-> up").count();
+    poll_until(PATIENCE, "both are up", || ups() == 2);
+    let mut client = skep.connect();
+    let mut ask = |method: &str| {
+        let began = std::time::Instant::now();
+        let reply = client.request(method, "/peer.php?do=early", &[]);
+        assert!(reply.status != 200 || reply.text() == "early", "{}", reply.text());
+        (reply.status, began.elapsed().as_millis())
+    };
+    php.stop();
+    // A script may be at work: nothing is sent twice.
+    for method in ["GET", "POST"] {
+        let mut both = [ask(method), ask(method)];
+        both.sort_unstable();
+        assert_eq!((both[0].0, both[1].0), (200, 504), "{method}");
+        assert!((900..10_000).contains(&both[1].1), "{} ms", both[1].1);
+    }
+    until_logged(&skep, "server s1 (");
+    until_logged(&skep, "no response in time: GET /peer.php");
+    until_logged(&skep, "server s1: up -> down (checks failed: timed out)");
+    for _ in 0..6 {
+        assert_eq!(ask("POST").0, 200);
+    }
+    php.resume();
+    poll_until(PATIENCE, "it is up again", || ups() == 3);
+    for _ in 0..6 {
+        assert_eq!(ask("POST").0, 200);
+    }
 }

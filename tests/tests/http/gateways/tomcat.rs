@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 use skep_tests::gateways::{SECRET, Tomcat};
 use skep_tests::{FreePort, PATIENCE, RawClient, Skep, poll_until};
 
-use super::{assert_is_cached, body_of, cached, crc32, in_chunks, pool_list, until_logged};
+use super::{
+    assert_is_cached, assert_sends_named_files, body_of, cached, crc32, in_chunks, pool_list,
+    until_logged,
+};
 
 /// One instance for all of it: it takes seconds to start.
 #[test]
@@ -14,18 +17,22 @@ fn tomcat_answers_behind_a_node() {
     // A JVM that warms up on a busy machine may be late for a second.
     let health = "health.interval_ms = 100\nhealth.timeout_ms = 100\nhealth.fall = 20";
     let pool = format!("response_timeout_ms = \"2s\"\n{health}");
-    let lines = tomcat.lines(&pool, SECRET);
+    let ping = "[pool.ajp]\nping_idle_ms = 0\nping_timeout_ms = 500\n";
+    let lines = tomcat.lines(&pool, SECRET).replacen("[pool.ajp]\n", ping, 1);
     let metrics = FreePort::claim();
     let of_metrics = format!("[metrics]\nlisten = \"{}\"\n", metrics.address());
     let skep = Skep::node_of(&format!("hosts = [\"shop.example\", \"*\"]\n{lines}{of_metrics}"));
     a_servlet_is_told_what_it_needs(&skep);
     assert_is_cached(&Skep::node_of(&cached(&lines)), "/told", "query=a=1&do=told");
     an_operator_may_test_it(&skep);
+    assert_sends_named_files(&lines, "/file?");
+    a_server_that_drains_is_told_so(&tomcat);
     bodies_arrive_whole(&skep);
     replies_arrive_whole(&skep);
     a_client_may_leave_inside_its_body(&skep);
     a_head_that_does_not_fit_is_late_and_no_sign_of_a_server_that_is_down(&skep, &tomcat);
     a_wrong_secret_is_named(&tomcat);
+    a_server_that_is_stopped_gets_nothing_until_it_goes_on(&skep, &tomcat, metrics.address());
     a_server_that_is_killed_cuts_its_reply(&skep, &mut tomcat, metrics.address());
 }
 
@@ -142,6 +149,53 @@ fn a_wrong_secret_is_named(tomcat: &Tomcat) {
     skep.connect().get("/told").assert_status(503);
     until_logged(&skep, "the secret is wrong or missing");
     assert!(!skep.stderr_text().contains("another one"), "{}", skep.stderr_text());
+}
+
+/// As Tomcat's `LoadBalancerDrainingValve` reads it.
+fn a_server_that_drains_is_told_so(tomcat: &Tomcat) {
+    let skep = Skep::node_of(&tomcat.lines("sticky.by = \"cookie\"", SECRET));
+    let mut client = skep.connect();
+    let reply = client.get("/told");
+    assert!(reply.assert_status(200).text().contains("activation=null\n"), "{}", reply.text());
+    let session = reply.header("set-cookie").and_then(|it| it.split(';').next());
+    let session = [("Cookie", session.expect("the cookie of the session"))];
+    for (command, activation) in [("drain", "DIS"), ("resume", "null")] {
+        let finished = skep.command(&["pool", command, "java", "s1"]);
+        assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+        for method in ["GET", "POST"] {
+            let told = client.request(method, "/told", &session).assert_status(200).text();
+            let line = format!("activation={activation}");
+            assert!(told.lines().any(|it| it == line), "{command}: {told}");
+        }
+    }
+}
+
+/// The value of a metric of the server.
+fn metric(metrics: SocketAddr, name: &str, labels: &str) -> u64 {
+    let page = RawClient::connect(metrics).get("/metrics").text();
+    let line = format!("skep_pool_server_{name}{{pool=\"java\",server=\"s1\"{labels}}} ");
+    let value = page.lines().find_map(|it| it.strip_prefix(&line).map(str::to_owned));
+    value.unwrap_or_else(|| panic!("{line} in {page}")).parse().unwrap()
+}
+
+fn a_server_that_is_stopped_gets_nothing_until_it_goes_on(
+    skep: &Skep,
+    tomcat: &Tomcat,
+    metrics: SocketAddr,
+) {
+    let mut client = skep.connect();
+    let post = "POST /body?read=9 HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody";
+    client.send(post).response().assert_status(200);
+    let answered = metric(metrics, "pings_total", "") - metric(metrics, "pings_failed_total", "");
+    assert!(answered > 20, "kept connections were asked: {answered}");
+    tomcat.stop();
+    client.send(post).response().assert_status(503);
+    until_logged(skep, "no answer to CPING in time: POST /body");
+    assert_eq!(metric(metrics, "failures_total", ",cause=\"no_pong\""), 1);
+    poll_until(PATIENCE, "it is down", || pool_list(skep).contains("timed out"));
+    tomcat.resume();
+    poll_until(PATIENCE, "it is up", || !pool_list(skep).contains("down"));
+    client.send(post).response().assert_status(200);
 }
 
 fn a_server_that_is_killed_cuts_its_reply(skep: &Skep, tomcat: &mut Tomcat, metrics: SocketAddr) {

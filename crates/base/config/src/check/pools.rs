@@ -209,6 +209,24 @@ pub(super) fn prefixes_are_there(config: &Config, clashes: &mut Vec<Conflict>) {
     }
 }
 
+/// What an application names lies in a folder that the config names.
+pub(super) fn named_files_have_a_folder(config: &Config, clashes: &mut Vec<Conflict>) {
+    let default = ForwardConfig::default().sendfile_path;
+    for (at, backend) in backends(config) {
+        let forward = &backend.forward;
+        let of = |key| [&*at, &[Key("forward"), Key(key)]].concat();
+        if forward.sendfile_root.as_ref().is_some_and(|root| root.is_relative()) {
+            let expected = "an absolute path";
+            clashes.push(Conflict::new(&of("sendfile_root"), expected, "a relative one"));
+        }
+        if forward.sendfile_root.is_none() && forward.sendfile_path != default {
+            let expected = "no `sendfile_path`, because there is no `sendfile_root`";
+            let clash = Conflict::new(&of("sendfile_path"), expected, "one");
+            clashes.push(clash.hint("the folder that the files are in".to_owned()));
+        }
+    }
+}
+
 /// What is over the limit for all is refused before it has a route.
 pub(super) fn routes_keep_to_the_limit_of_bodies(config: &Config, clashes: &mut Vec<Conflict>) {
     let limit = config.limits.body_bytes_max;

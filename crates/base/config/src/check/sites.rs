@@ -86,11 +86,14 @@ pub(super) fn origins_have_no_files(config: &Config, clashes: &mut Vec<Conflict>
             (true, None) if has_reply => "there is a `reply`",
             (true, None) => continue,
         };
+        // An application may name files of a folder.
+        let has_named = backend.pool.is_some() && backend.forward.sendfile_root.is_some();
+        let is_for_named = has_named && backend.content == ContentPlacement::Shared;
         let of_folders = [
-            ("content", backend.content != ContentPlacement::Local),
+            ("content", backend.content != ContentPlacement::Local && !is_for_named),
             ("index", backend.index != folder.index),
-            ("dotfiles", backend.dotfiles),
-            ("symlinks", backend.symlinks != folder.symlinks),
+            ("dotfiles", backend.dotfiles && !has_named),
+            ("symlinks", backend.symlinks != folder.symlinks && !has_named),
             ("precompressed", backend.precompressed != folder.precompressed),
             ("listing", backend.listing),
             ("spa_fallback", backend.spa_fallback.is_some()),

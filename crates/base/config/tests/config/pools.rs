@@ -71,13 +71,46 @@ fn pools_have_what_their_protocol_needs() {
     }
 }
 
+const POOL: &str =
+    "[[pool]]\nname = 'app'\n[[pool.server]]\nname = 's1'\naddress = '10.0.0.1:80'\n";
+
+/// A route to [`POOL`].
+fn to(lines: &str) -> String {
+    format!("{BASE}[[site.route]]\npath = '/app/*'\npool = 'app'\n{lines}\n{POOL}")
+}
+
+fn forward(lines: &str) -> String {
+    to(&format!("[site.route.forward]\n{lines}"))
+}
+
+#[test]
+fn files_that_an_application_names_are_in_a_folder() {
+    let cases = [
+        (
+            forward("sendfile_root = 'srv'"),
+            "10:17 Contradiction site.route.forward.sendfile_root / an absolute path / a relative one \
+             / -",
+        ),
+        (
+            forward("sendfile_path = '/own'"),
+            "10:17 Contradiction site.route.forward.sendfile_path / no `sendfile_path`, because there \
+             is no `sendfile_root` / one / the folder that the files are in",
+        ),
+    ];
+    for (text, told) in cases {
+        assert_eq!(only(&text), told, "{text}");
+    }
+    let named = "sendfile_root = '/srv'\nsendfile_path = '/own'";
+    Config::parse("test", &forward(named)).unwrap();
+    for of_folders in ["dotfiles = true", "symlinks = 'follow'", "content = 'shared'"] {
+        assert!(only(&to(of_folders)).contains("/ it is for folders"), "{of_folders}");
+        Config::parse("test", &to(&format!("{of_folders}\n[site.route.forward]\n{named}")))
+            .unwrap();
+    }
+}
+
 #[test]
 fn pools_and_what_leads_to_them_fit_together() {
-    let pool = "[[pool]]\nname = 'app'\n[[pool.server]]\nname = 's1'\naddress = '10.0.0.1:80'\n";
-    let to = |lines: &str| {
-        format!("{BASE}[[site.route]]\npath = '/app/*'\npool = 'app'\n{lines}\n{pool}")
-    };
-    let forward = |lines: &str| to(&format!("[site.route.forward]\n{lines}"));
     Config::parse("test", &forward("strip_prefix = '/app'\nmethods = ['GET']")).unwrap();
     let config = Config::parse("test", &to("root = '/srv'")).unwrap();
     assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
@@ -120,7 +153,7 @@ fn pools_and_what_leads_to_them_fit_together() {
             "17:11 Duplicate pool.server.address / an address of its own / that of server \"s1\" / -",
         ),
         (
-            to("") + pool,
+            to("") + POOL,
             "16:8 Duplicate pool.name / each pool with a name of its own / a second \"app\" / -",
         ),
         (

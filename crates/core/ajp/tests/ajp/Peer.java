@@ -27,6 +27,10 @@ public class Peer extends HttpServlet {
                 reply.addHeader("Set-Cookie", "b=2");
                 reply.setStatus(418);
                 break;
+            case "/file":
+                reply.setContentType("application/pdf");
+                reply.setHeader(asked.getParameter("field"), asked.getParameter("path"));
+                break;
             case "/fail": throw new IllegalStateException("as it was asked to");
             case "/hang":
                 reply.setContentLength(1000);
@@ -55,6 +59,7 @@ public class Peer extends HttpServlet {
         line(out, "secure", asked.isSecure());
         line(out, "cipher", asked.getAttribute("jakarta.servlet.request.cipher_suite"));
         line(out, "bits", asked.getAttribute("jakarta.servlet.request.key_size"));
+        line(out, "activation", asked.getAttribute("JK_LB_ACTIVATION"));
         line(out, "length", asked.getContentLength());
         for (String name : Collections.list(asked.getHeaderNames())) {
             for (String value : Collections.list(asked.getHeaders(name))) {

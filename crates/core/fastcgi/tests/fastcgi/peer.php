@@ -33,6 +33,10 @@ case 'status':
     header('Set-Cookie: b=2', false);
     echo 'body';
     break;
+case 'file':
+    header('Content-Type: application/pdf');
+    header($_GET['field'] . ': ' . $_GET['path']);
+    break;
 case 'location':
     header('Location: /elsewhere');
     break;
@@ -41,6 +45,12 @@ case 'complain':
     echo 'fine';
     error_log('after the head');
     flush();
+    break;
+case 'shout':
+    // PHP cuts a message at 1 KiB, and puts all of them into one line.
+    $message = implode("\n", array_fill(0, $number('lines'), str_repeat('x', $number('bytes'))));
+    for ($i = 0; $i < $number('times'); $i++) error_log($message);
+    echo 'fine';
     break;
 case 'hang':
     // Longer than any test lasts; the test kills it, or the client goes.

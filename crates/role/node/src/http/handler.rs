@@ -25,6 +25,7 @@ mod cached;
 mod client;
 mod files;
 mod get;
+mod hand_over;
 mod origin;
 mod pages;
 mod pool;

@@ -12,6 +12,7 @@
 pub(crate) mod client_pace;
 pub(crate) mod handler;
 pub(crate) mod listing;
+pub(crate) mod named_file;
 pub(crate) mod pass;
 pub(crate) mod respond;
 pub(crate) mod stream;

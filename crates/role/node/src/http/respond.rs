@@ -76,20 +76,38 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
     }
 }
 
-/// Writes the head for a plan. `status` replaces 200 (error pages); `cache_lines` are whole
-/// lines on how the cache served it. Returns the boundary of a multipart body.
+/// Fields of a reply that do not depend on its plan.
+pub(crate) struct ReplyLines<'a> {
+    /// Content-Type, for the parts of a body.
+    pub(crate) content_type: &'a str,
+    /// Whole lines, Content-Type first.
+    pub(crate) lines: Cow<'a, [u8]>,
+    /// Whole lines on how the cache served it.
+    pub(crate) cache: Cow<'static, [u8]>,
+}
+
+impl<'a> ReplyLines<'a> {
+    /// Those of `object` itself.
+    pub(crate) fn of(object: &'a Object, cache: Cow<'static, [u8]>) -> Self {
+        let content_type = &object.content_type;
+        Self { content_type, lines: Cow::Borrowed(&object.lines), cache }
+    }
+}
+
+/// Writes the head for a plan. `status` replaces 200 (error pages). Returns the boundary of a
+/// multipart body.
 pub(crate) fn write_head(
     reply: &mut Reply<'_>,
     object: &Object,
     plan: &ResponsePlan,
     status: u16,
-    cache_lines: &[u8],
+    lines: &ReplyLines<'_>,
 ) -> Option<Boundary> {
     let mut boundary = None;
     match plan {
         ResponsePlan::NotModified => {
             reply.start(304);
-            reply.lines(&object.lines);
+            reply.lines(&lines.lines);
         }
         ResponsePlan::Failed => {
             reply.plain(412, b"");
@@ -106,7 +124,7 @@ pub(crate) fn write_head(
             if status != 204 {
                 reply.field_number("Content-Length", object.bytes());
             }
-            reply.lines(&object.lines);
+            reply.lines(&lines.lines);
             reply.lines(&object.whole_lines);
         }
         ResponsePlan::Part(part) => {
@@ -115,11 +133,13 @@ pub(crate) fn write_head(
             let (first, last) = (part.start, part.end - 1);
             let line = format!("Content-Range: bytes {first}-{last}/{}\r\n", object.bytes());
             reply.lines(line.as_bytes());
-            reply.lines(&object.lines);
+            reply.lines(&lines.lines);
         }
-        ResponsePlan::Parts(parts) => boundary = Some(write_multipart_head(reply, object, parts)),
+        ResponsePlan::Parts(parts) => {
+            boundary = Some(write_multipart_head(reply, (object, lines), parts))
+        }
     }
-    reply.lines(cache_lines);
+    reply.lines(&lines.cache);
     end_head(reply, object);
     boundary
 }
@@ -198,21 +218,25 @@ fn cache_status(result: CacheResult) -> &'static [u8] {
     }
 }
 
-fn write_multipart_head(reply: &mut Reply<'_>, object: &Object, parts: &Parts) -> Boundary {
+fn write_multipart_head(
+    reply: &mut Reply<'_>,
+    (object, lines): (&Object, &ReplyLines<'_>),
+    parts: &Parts,
+) -> Boundary {
     // Unlike any line of the file with overwhelming probability, and different
     // for every reply.
-    let seed = skep_units::stable_hash(&object.lines, reply.context().worker().now_ms());
+    let seed = skep_units::stable_hash(&lines.lines, reply.context().worker().now_ms());
     let boundary = Boundary::new(seed);
     reply.start(206);
-    let bytes = multipart::body_bytes(&boundary, &object.content_type, parts, object.bytes());
+    let bytes = multipart::body_bytes(&boundary, lines.content_type, parts, object.bytes());
     reply.field_number("Content-Length", bytes);
     reply.field("Content-Type", &multipart_type(&boundary));
     // The part heads say the type of the bytes; the reply says its own.
     const NAME: &[u8] = b"Content-Type:";
-    let has_type = object.lines.get(..NAME.len()).is_some_and(|l| l.eq_ignore_ascii_case(NAME));
-    let end = object.lines.iter().position(|&b| b == b'\n').filter(|_| has_type);
+    let has_type = lines.lines.get(..NAME.len()).is_some_and(|l| l.eq_ignore_ascii_case(NAME));
+    let end = lines.lines.iter().position(|&b| b == b'\n').filter(|_| has_type);
     let own_type = end.map_or(0, |end| end + 1);
-    reply.lines(&object.lines[own_type..]);
+    reply.lines(&lines.lines[own_type..]);
     boundary
 }
 

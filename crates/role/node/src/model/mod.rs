@@ -5,6 +5,7 @@
 pub(crate) mod announced;
 pub(crate) mod conditions;
 pub(crate) mod fault;
+pub(crate) mod file_names;
 pub(crate) mod freshness;
 pub(crate) mod hosts;
 pub(crate) mod object;

@@ -7,6 +7,7 @@ use skep_config::BackendConfig;
 use skep_http::{Fields, Method, cookie, encode};
 use skep_proxy::{Group, OwnTimes};
 
+use crate::model::file_names::{FileNames, MAPPING_FIELDS, NAMING_FIELDS};
 use crate::model::pool_cache::PoolCache;
 use crate::model::pools::{Pool, PoolMap};
 
@@ -36,6 +37,8 @@ pub(crate) struct PoolBackend {
     pub(crate) allow_line: Box<[u8]>,
     /// How responses are cached, if they are.
     pub(crate) cache: Option<PoolCache>,
+    /// How responses name files in place of a body, if they may.
+    pub(crate) file_names: Option<FileNames>,
 }
 
 impl PoolBackend {
@@ -47,16 +50,22 @@ impl PoolBackend {
         response_headers: &[&(String, String)],
         vary_line: &[u8],
     ) -> Option<Self> {
-        let Pool { group, trusts_claims, session_cookie, .. } =
+        let Pool { group, trusts_claims, session_cookie, file_counts, .. } =
             pools.get(backend.pool.as_ref()?)?.clone();
         let forward = &backend.forward;
+        let file_names = FileNames::new(backend, &file_counts);
+        let naming = |fields: &[&str]| -> Vec<String> {
+            let fields = fields.iter().filter(|_| file_names.is_some());
+            fields.map(|&name| name.to_owned()).collect()
+        };
         let prefix = |prefix: &Option<String>| {
             let path = prefix.as_deref().unwrap_or_default().trim_end_matches('/');
             path.as_bytes().into()
         };
         let set = forward.request_headers.iter();
-        let names =
-            |removed: &[String], set: Vec<&String>| removed.iter().chain(set).cloned().collect();
+        let names = |removed: &[String], set: Vec<&String>, naming: Vec<String>| {
+            removed.iter().chain(set).cloned().chain(naming).collect()
+        };
         let allow = format!("Allow: {}\r\n", forward.methods.join(", "));
         Some(Self {
             group,
@@ -72,11 +81,13 @@ impl PoolBackend {
             request_without: names(
                 &forward.request_headers_removed,
                 set.clone().map(|(name, _)| name).collect(),
+                naming(&MAPPING_FIELDS),
             ),
             request_lines: lines(set),
             response_without: names(
                 &forward.response_headers_removed,
                 response_headers.iter().map(|(name, _)| name).collect(),
+                naming(&NAMING_FIELDS),
             ),
             response_lines: [&*lines(response_headers.iter().copied()), vary_line].concat().into(),
             strip_prefix: prefix(&forward.strip_prefix),
@@ -84,6 +95,7 @@ impl PoolBackend {
             methods: forward.methods.clone(),
             allow_line: allow.into_bytes().into(),
             cache: PoolCache::new(&backend.cache, session_cookie.as_deref()),
+            file_names,
             session_cookie,
         })
     }

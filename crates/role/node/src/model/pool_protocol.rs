@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use skep_config::{AjpConfig, FcgiConfig, PoolConfig, PoolProtocol, ScriptWord};
-use skep_proxy::{AjpSpec, FcgiSpec, MemberProtocol, ScriptSpec, Secret};
+use skep_proxy::{AjpSpec, FcgiSpec, MemberProtocol, PingSettings, ScriptSpec, Secret};
 
 use crate::limits::SECRET_BYTES_MAX;
 
@@ -79,7 +79,8 @@ fn fcgi(config: &FcgiConfig) -> FcgiSpec {
 
 fn ajp(pool: &str, config: &AjpConfig) -> Result<AjpSpec, PoolError> {
     let secret = config.secret_file.as_deref().map(|path| read_secret(pool, path)).transpose()?;
-    Ok(AjpSpec { packet_bytes_max: config.packet_bytes_max as usize, secret })
+    let ping = PingSettings { idle_ms: config.ping_idle_ms, timeout_ms: config.ping_timeout_ms };
+    Ok(AjpSpec { packet_bytes_max: config.packet_bytes_max as usize, secret, ping })
 }
 
 fn read_secret(pool: &str, path: &Path) -> Result<Secret, PoolError> {

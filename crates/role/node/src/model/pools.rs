@@ -18,6 +18,7 @@ use skep_units::stable_hash;
 use skep_upstream::PoolLimits;
 use skep_wire::seal::Key;
 
+use crate::model::file_names::FileCounts;
 use crate::model::pool_protocol::{PoolError, protocol};
 
 /// The words of operators for a pool and what is in it.
@@ -34,6 +35,8 @@ pub(crate) struct Pool {
     pub(crate) trusts_claims: bool,
     /// Name of the cookie that nodes insert for sessions, if they do.
     pub(crate) session_cookie: Option<String>,
+    /// What became of files that its applications have named.
+    pub(crate) file_counts: Arc<FileCounts>,
     /// What the config says of it.
     spec: GroupSpec,
     /// How the requests at each server are counted.
@@ -79,7 +82,9 @@ impl Pools {
         let current = self.lock();
         let prepared = |pool: &PoolConfig| {
             let spec = spec(config, pool, self.key.as_ref(), joins)?;
-            let group = match current.get(&pool.name) {
+            let current = current.get(&pool.name);
+            let file_counts = current.map(|it| Arc::clone(&it.file_counts)).unwrap_or_default();
+            let group = match current {
                 Some(current) => Arc::clone(&current.group),
                 None => {
                     // Pools must not be checked in step.
@@ -93,7 +98,9 @@ impl Pools {
             let counting = pool.servers.iter();
             let counting = counting.map(|it| (it.name.clone(), counting_of(config, it, joins)));
             let counting = counting.collect();
-            Ok((pool.name.clone(), Pool { group, trusts_claims, session_cookie, spec, counting }))
+            let pool_of =
+                Pool { group, trusts_claims, session_cookie, file_counts, spec, counting };
+            Ok((pool.name.clone(), pool_of))
         };
         config.pools.iter().map(prepared).collect()
     }
@@ -152,6 +159,12 @@ impl Pools {
     /// with those of other nodes where the config says so.
     pub(crate) fn join(&self) {
         self.joins.store(true, Ordering::Relaxed);
+    }
+
+    /// What became of files that applications have named, by pools.
+    pub(crate) fn file_counts(&self) -> Vec<(String, Arc<FileCounts>)> {
+        let pools = self.lock();
+        pools.iter().map(|(name, pool)| (name.clone(), Arc::clone(&pool.file_counts))).collect()
     }
 
     pub(crate) fn is_current(&self, group: &Arc<Group>) -> bool {

@@ -73,6 +73,8 @@ pub(crate) struct Route {
     /// Index of its site.
     site_index: usize,
     pub(crate) backend: Backend,
+    /// The folder of files that its applications may name, as a route of its own that no path leads to.
+    pub(crate) named_files: Option<Arc<Route>>,
     /// Identifies the route in names of bytes.
     key: Box<[u8]>,
     /// Identifies the route in messages.
@@ -151,8 +153,8 @@ impl Route {
     pub(crate) fn new(
         index: usize,
         of: &RouteSpec<'_>,
-        hosts: &Arc<Hosts>,
-        purges: &Arc<Purges>,
+        named_files: Option<Arc<Route>>,
+        (hosts, purges): (&Arc<Hosts>, &Arc<Purges>),
     ) -> Result<Self, SiteError> {
         let backend = Backend::new(of)?;
         let key = backend.key(of);
@@ -175,6 +177,7 @@ impl Route {
             index,
             site_index: of.site_index,
             backend,
+            named_files,
             short_key,
             key: key.into(),
             head_kind: of.head_kind(&identity).into_bytes().into(),

@@ -8,6 +8,7 @@ use skep_http::path::{self, Path, Reading};
 use skep_http::{Host, Reject};
 
 use crate::model::conditions::{Conditions, RouteInput};
+use crate::model::file_names::named_files_folder;
 use crate::model::hosts::Hosts;
 use crate::model::pool_cache::with_query;
 use crate::model::pools::PoolMap;
@@ -131,9 +132,10 @@ impl Site {
         &self.default_route
     }
 
-    /// All routes; the default is the last.
+    /// All routes, also those that no path leads to; the default is the last.
     fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
-        self.routes.iter().chain([&self.default_route])
+        let routes = self.routes.iter().chain([&self.default_route]);
+        routes.flat_map(|route| route.named_files.iter().chain([route]))
     }
 
     /// Whether some route stores responses of others: of an application, or of origins.
@@ -199,9 +201,13 @@ impl SiteSet {
         let backends = configs.iter().flat_map(SiteConfig::backends);
         let is_alone = backends.filter(|backend| !backend.origins.is_empty()).count() == 1;
         let mut count = 0;
-        let mut route = |of: RouteSpec<'_>| {
+        let mut next = |of: &RouteSpec<'_>, named_files| {
             count += 1;
-            Ok(Arc::new(Route::new(count - 1, &of, &hosts, purges)?))
+            Ok(Arc::new(Route::new(count - 1, of, named_files, (&hosts, purges))?))
+        };
+        let mut route = |of: RouteSpec<'_>| {
+            let named_files = with_named_files(&of, |of| next(of, None)).transpose()?;
+            next(&of, named_files)
         };
         let mut sites = Vec::with_capacity(configs.len());
         for (site_index, site) in configs.iter().enumerate() {
@@ -265,6 +271,29 @@ fn routes_of<'a>(
         ..template.clone()
     });
     (routes, default)
+}
+
+/// Runs `job` on the route of the files that the applications of `of` may name, if they may.
+fn with_named_files<R>(of: &RouteSpec<'_>, job: impl FnOnce(&RouteSpec<'_>) -> R) -> Option<R> {
+    // Its fields are those that `of` gives to responses.
+    let site = SiteConfig {
+        hosts: of.site.hosts.clone(),
+        ..SiteConfig::of(named_files_folder(of.backend)?)
+    };
+    // Another route of the same folder is another one.
+    let at = format!("{}{}, handed over", of.path.unwrap_or("*"), of.conditions);
+    Some(job(&RouteSpec {
+        site: &site,
+        site_index: of.site_index,
+        path: Some(&at),
+        paths: Arc::default(),
+        index: 0,
+        conditions: Conditions::default(),
+        headers: &[],
+        backend: &site.backend,
+        is_alone: of.is_alone,
+        pools: of.pools,
+    }))
 }
 
 #[cfg(test)]

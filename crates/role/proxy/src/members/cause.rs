@@ -36,10 +36,12 @@ pub(crate) enum Cause {
     Denied,
     /// Its Unix socket is not there.
     NoSocket,
+    /// No CPONG in time, on a new connection.
+    NoPong,
 }
 
 /// The words of the causes, as metrics have them.
-pub const CAUSES: [&str; 12] = [
+pub const CAUSES: [&str; 13] = [
     "refused",
     "unreachable",
     "connect_timeout",
@@ -52,6 +54,7 @@ pub const CAUSES: [&str; 12] = [
     "overloaded",
     "denied",
     "no_socket",
+    "no_pong",
 ];
 
 impl Cause {
@@ -83,6 +86,7 @@ impl Cause {
             Self::Overloaded => 9,
             Self::Denied => 10,
             Self::NoSocket => 11,
+            Self::NoPong => 12,
         }
     }
 
@@ -104,7 +108,8 @@ impl Cause {
             | Self::ConnectFailed
             | Self::Overloaded
             | Self::Denied
-            | Self::NoSocket => 503,
+            | Self::NoSocket
+            | Self::NoPong => 503,
             Self::Broken | Self::CutShort | Self::Malformed(_) | Self::Gateway(_) => 502,
             Self::Late | Self::Stalled => 504,
         }
@@ -137,6 +142,7 @@ impl Cause {
             Self::Overloaded => "it has no room for the request",
             Self::Denied => "permission denied on its socket",
             Self::NoSocket => "its socket is not there",
+            Self::NoPong => "no answer to CPING in time",
         }
     }
 }
@@ -175,6 +181,7 @@ mod tests {
             Overloaded,
             Denied,
             NoSocket,
+            NoPong,
         ];
         let indexes: Vec<_> = all.iter().map(|cause| cause.index()).collect();
         assert_eq!(indexes, (0..CAUSES.len()).collect::<Vec<_>>());

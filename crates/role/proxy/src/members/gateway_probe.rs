@@ -20,7 +20,7 @@ use skep_serve::{Conn, Output, Worker};
 use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
 
-use crate::members::check_io::{self, read_more};
+use crate::members::conn_io::{self, read_more};
 use crate::members::protocol::{AjpSpec, MemberProtocol};
 use crate::members::settings::GroupSettings;
 use crate::members::state::ProbeOutcome;
@@ -120,7 +120,7 @@ impl<'a> Asking<'a> {
         if let Err(failure) = ponged {
             return Ok(Err(failure));
         }
-        let settings = spec.settings();
+        let settings = spec.settings(false);
         let host = self.settings.check.host.as_deref().unwrap_or("localhost");
         let known = ajp_status(conn, &settings, (Method::Options, "*"), host).await?;
         match (known, &self.settings.check.path) {
@@ -190,7 +190,7 @@ async fn ajp_status(
 async fn send(conn: &Conn, bytes: &[u8]) -> Result<(), UpstreamError> {
     let mut output = Output::default();
     output.copy(bytes);
-    Ok(check_io::send(conn, output).await?)
+    Ok(conn_io::send(conn, output).await?)
 }
 
 /// Reads until `take` has a verdict on what came.

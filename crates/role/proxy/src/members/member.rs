@@ -14,6 +14,7 @@ use crate::limits::{LATENCY_SMOOTHING, STDERR_LINES_PER_S};
 use crate::members::cause::CAUSES;
 use crate::members::reported::Reported;
 use crate::members::settings::LoadMeasure;
+use crate::members::status::GatewayStatus;
 
 /// Bits of the lines of a second, below those of the second.
 const STDERR_COUNT_BITS: u32 = 24;
@@ -30,6 +31,8 @@ pub(crate) struct SharedMember {
     share_permille: AtomicU16,
     /// A request failed there lately: the next success is to be reported.
     suspect: AtomicBool,
+    /// Whether the last CPING had no answer in time.
+    silent: AtomicBool,
     /// It was not checked yet.
     is_joining: AtomicBool,
     /// It drains: only sessions that it has go there.
@@ -84,8 +87,36 @@ pub(crate) struct Totals {
     pub(crate) failures: [AtomicU64; CAUSES.len()],
     /// Bytes of reply bodies.
     pub(crate) bytes: AtomicU64,
+    pub(crate) gateway: GatewayTotals,
     /// Moving average of the time to answer, in microseconds.
     latency_us: AtomicU64,
+}
+
+/// Totals of a member that is no HTTP server.
+#[derive(Debug, Default)]
+pub(crate) struct GatewayTotals {
+    /// Connections that were asked before a request.
+    pub(crate) pings: AtomicU64,
+    /// Of these, those without an answer.
+    pub(crate) pings_failed: AtomicU64,
+    /// Fields of requests that were not passed on.
+    pub(crate) fields_dropped: AtomicU64,
+    /// Lines of standard error that were not logged.
+    pub(crate) stderr_lines_dropped: AtomicU64,
+    /// Bytes of standard error that were no part of any line for the log.
+    pub(crate) stderr_bytes_dropped: AtomicU64,
+}
+
+impl GatewayTotals {
+    pub(crate) fn status(&self) -> GatewayStatus {
+        GatewayStatus {
+            pings: self.pings.load(Relaxed),
+            pings_failed: self.pings_failed.load(Relaxed),
+            fields_dropped: self.fields_dropped.load(Relaxed),
+            stderr_lines_dropped: self.stderr_lines_dropped.load(Relaxed),
+            stderr_bytes_dropped: self.stderr_bytes_dropped.load(Relaxed),
+        }
+    }
 }
 
 impl SharedMember {
@@ -99,6 +130,7 @@ impl SharedMember {
             address,
             share_permille: AtomicU16::new(0),
             suspect: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
             is_joining: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             requests_max: AtomicU32::new(u32::MAX),
@@ -129,6 +161,15 @@ impl SharedMember {
         self.suspect.store(suspect, Relaxed);
     }
 
+    /// Whether it is to answer a CPING before each request, since it did not answer the last one.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent.load(Relaxed)
+    }
+
+    pub(crate) fn set_silent(&self, silent: bool) {
+        self.silent.store(silent, Relaxed);
+    }
+
     /// Whether it may soon get requests, for all that is known.
     pub(crate) fn is_joining(&self) -> bool {
         self.is_joining.load(Relaxed)
@@ -151,6 +192,11 @@ impl SharedMember {
     /// Whether a request of its sessions can go there now; else it waits.
     pub(crate) fn can_begin(&self) -> bool {
         !self.is_full() && !self.is_joining()
+    }
+
+    /// Whether only the sessions that it has go there.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Relaxed)
     }
 
     pub(crate) fn set_draining(&self, is_draining: bool) {

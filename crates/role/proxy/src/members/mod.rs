@@ -9,8 +9,8 @@
 
 pub(crate) mod candidates;
 pub(crate) mod cause;
-pub(crate) mod check_io;
 pub(crate) mod checks;
+pub(crate) mod conn_io;
 pub(crate) mod control;
 pub(crate) mod gateway_probe;
 pub(crate) mod group;

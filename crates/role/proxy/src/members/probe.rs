@@ -12,7 +12,7 @@ use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
 
 use crate::limits::CHECK_BODY_BYTES_MAX;
-use crate::members::check_io::{read_more, send};
+use crate::members::conn_io::{read_more, send};
 use crate::members::gateway_probe::Asking;
 use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use skep_ajp::{AjpError, AjpSettings};
+use skep_ajp::{AjpError, AjpSettings, JkActivation};
 use skep_fastcgi::{FcgiError, FcgiSettings, ScriptRule};
 
 /// What the members of a group speak.
@@ -44,6 +44,16 @@ pub enum ScriptSpec {
 pub struct AjpSpec {
     pub packet_bytes_max: usize,
     pub secret: Option<Secret>,
+    pub ping: PingSettings,
+}
+
+/// When a connection is asked before it gets a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PingSettings {
+    /// Time for which it was idle, at least.
+    pub idle_ms: u64,
+    /// Time for the answer.
+    pub timeout_ms: u64,
 }
 
 /// What must not get into a log.
@@ -97,8 +107,10 @@ impl ScriptSpec {
 }
 
 impl AjpSpec {
-    pub(crate) fn settings(&self) -> AjpSettings<'_> {
+    /// `is_draining`: the server gets the requests of its sessions only, and is told so.
+    pub(crate) fn settings(&self, is_draining: bool) -> AjpSettings<'_> {
         AjpSettings {
+            activation: is_draining.then_some(JkActivation::Disabled),
             packet_bytes_max: self.packet_bytes_max,
             secret: self.secret.as_ref().map(|secret| &*secret.0),
             ..AjpSettings::default()

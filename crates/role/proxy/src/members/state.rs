@@ -328,6 +328,7 @@ fn member_status(
         failures_by_cause,
         bytes: totals.bytes.load(Relaxed),
         latency_us: shared.latency_us(),
+        gateway: totals.gateway.status(),
     }
 }
 

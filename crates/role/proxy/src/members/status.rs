@@ -47,6 +47,23 @@ pub struct MemberStatus {
     pub bytes: u64,
     /// Moving average of its time to answer, in microseconds; 0: none yet.
     pub latency_us: u64,
+    /// Of a server that is no HTTP server.
+    pub gateway: GatewayStatus,
+}
+
+/// Totals of a member that speaks FastCGI or AJP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayStatus {
+    /// Connections that were asked by CPING before they got a request.
+    pub pings: u64,
+    /// Of these, those without an answer.
+    pub pings_failed: u64,
+    /// Fields of requests that were not passed on, since their names could be read as others'.
+    pub fields_dropped: u64,
+    /// Lines of standard error that were not logged: too many in a second.
+    pub stderr_lines_dropped: u64,
+    /// Bytes of standard error that were not logged: too many of a line, or of a reply.
+    pub stderr_bytes_dropped: u64,
 }
 
 /// The source of a member's entry.

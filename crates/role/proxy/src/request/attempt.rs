@@ -135,11 +135,12 @@ impl<'a, 'r, 'c, 'h, L: Leg> Attempt<'a, 'r, 'c, 'h, L> {
                 return Poll::Ready(self.leg.end(reply, self.in_flight));
             }
             self.first_byte.get_or_insert_with(Instant::now);
-            let before = reply.progress();
+            let (was_begun, before) = (reply.is_begun(), reply.progress());
             let received = self.leg.receive(&input[..n], &self.asked, reply, self.in_flight);
             // The deadline of a head stands until it is there, however many reads it takes; behind it,
             // what has nothing for the client is no sign of life.
-            self.is_armed &= !reply.is_begun() || reply.progress() == before;
+            let is_alive = reply.is_begun() && (!was_begun || reply.progress() != before);
+            self.is_armed &= !is_alive;
             Poll::Ready(received)
         })
     }

@@ -43,6 +43,8 @@ use codec::{GatewayCodec, GatewayEvent};
 pub(super) struct GatewayLeg {
     worker: Rc<Worker>,
     settings: Arc<GroupSettings>,
+    /// Whether the member was told that it is draining.
+    is_draining: bool,
     framing: BodyFraming,
     codec: GatewayCodec,
     output: Output,
@@ -101,7 +103,8 @@ impl GatewayLeg {
         };
         let worker = Rc::clone(recipient.worker());
         let mut output = worker.take_output();
-        let codec = start(&mut output, head, forward, recipient.ends(), framing, &settings)
+        let of = (&*settings, false);
+        let codec = start(&mut output, head, forward, recipient.ends(), framing, of)
             .inspect_err(|_| output.clear());
         let codec = match codec {
             Ok(codec) => codec,
@@ -113,6 +116,7 @@ impl GatewayLeg {
         Ok(Self {
             worker,
             settings,
+            is_draining: false,
             framing,
             codec,
             output,
@@ -134,6 +138,12 @@ impl GatewayLeg {
         self.is_begun
     }
 
+    /// What of the request and of the reply nobody gets: fields, and bytes of standard error. Once for
+    /// each attempt.
+    pub(super) fn dropped(&self) -> (u64, u64) {
+        (self.codec.dropped_fields(), self.codec.stderr_dropped_bytes())
+    }
+
     /// Whether the connection may carry another request.
     pub(super) fn is_reusable(&self) -> bool {
         self.is_reusable && self.output.is_empty()
@@ -145,21 +155,23 @@ impl GatewayLeg {
     }
 
     /// Begins anew under `settings`, if those are other ones than before: a secret, the size of packets or
-    /// parameters may have changed while the request waited. Not if some of its body is packed already.
+    /// parameters may have changed while the request waited. So it does if the member is draining. Not if
+    /// some of its body is packed already.
     ///
     /// # Errors
     /// It cannot go that way under these.
     pub(super) fn adopt(
         &mut self,
-        settings: Arc<GroupSettings>,
+        (settings, is_draining): (Arc<GroupSettings>, bool),
         head: &RequestHead<'_, '_>,
         forward: &Forward<'_>,
         ends: Ends,
     ) -> Result<(), ForwardError> {
-        if Arc::ptr_eq(&settings, &self.settings) || self.is_begun || self.is_packed {
+        let is_same = Arc::ptr_eq(&settings, &self.settings) && is_draining == self.is_draining;
+        if is_same || self.is_begun || self.is_packed {
             return Ok(());
         }
-        self.settings = settings;
+        (self.settings, self.is_draining) = (settings, is_draining);
         self.start_anew(head, forward, ends)
     }
 
@@ -197,7 +209,8 @@ impl GatewayLeg {
         self.stage = Stage::Head;
         self.passage = Passage::default();
         self.is_reusable = false;
-        self.codec = start(&mut self.output, head, forward, ends, self.framing, &self.settings)?;
+        let of = (&*self.settings, self.is_draining);
+        self.codec = start(&mut self.output, head, forward, ends, self.framing, of)?;
         Ok(())
     }
 
@@ -374,11 +387,13 @@ fn start(
     forward: &Forward<'_>,
     ends: Ends,
     framing: BodyFraming,
-    settings: &GroupSettings,
+    (settings, is_draining): (&GroupSettings, bool),
 ) -> Result<GatewayCodec, ForwardError> {
     call::with_request(head, forward, ends, framing, |request| {
         let mut started = None;
-        output.inline(|out| started = Some(GatewayCodec::start(out, request, &settings.protocol)));
+        output.inline(|out| {
+            started = Some(GatewayCodec::start(out, request, &settings.protocol, is_draining));
+        });
         started.unwrap_or(Err((500, String::new()))).map_err(|(status, reason)| {
             tracing::debug!("request refused with {status}: {reason}");
             refusal(status)

@@ -108,6 +108,19 @@ impl<'a> InFlight<'a> {
                 member.name,
                 line.escape_debug()
             );
+        } else {
+            member.totals.gateway.stderr_lines_dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Counts fields of the request, and bytes of standard error, that nobody got.
+    pub(super) fn count_dropped(&self, (fields, stderr_bytes): (u64, u64)) {
+        let totals = &self.target.member().totals.gateway;
+        if fields > 0 {
+            totals.fields_dropped.fetch_add(fields, Relaxed);
+        }
+        if stderr_bytes > 0 {
+            totals.stderr_bytes_dropped.fetch_add(stderr_bytes, Relaxed);
         }
     }
 

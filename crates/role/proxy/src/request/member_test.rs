@@ -18,7 +18,7 @@ use skep_upstream::UpstreamError;
 
 use crate::limits::{TEST_BODY_BYTES_MAX, TEST_BODY_BYTES_SHOWN};
 use crate::members::cause::Cause;
-use crate::members::check_io::{read_more, send};
+use crate::members::conn_io::{read_more, send};
 use crate::members::control::GroupControlError;
 use crate::members::group::Group;
 use crate::members::probe::failure_of;
@@ -116,7 +116,7 @@ impl<'a> Testing<'a> {
         match &self.settings.protocol {
             MemberProtocol::Http => write_request(&mut out, target, host),
             protocol => {
-                let codec = GatewayCodec::start(&mut out, &request(target, host), protocol);
+                let codec = GatewayCodec::start(&mut out, &request(target, host), protocol, false);
                 wire = Wire::Gateway(codec.map_err(|(_, why)| why)?);
             }
         }

@@ -65,7 +65,12 @@ impl Passage {
             in_flight.owe(bytes);
         }
         self.framing = Some(match reply.is_taken() {
-            true => head.framing,
+            true => {
+                if asked.begins_session {
+                    reply.begin_session(in_flight.target().session_lines());
+                }
+                head.framing
+            }
             false => pass_head(head, asked, &lines, reply, in_flight),
         });
     }

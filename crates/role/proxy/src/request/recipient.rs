@@ -29,6 +29,10 @@ pub trait Tap {
     /// behind a head.
     fn head(&mut self, head: &ResponseHead<'_, '_>) -> Tapped;
 
+    /// A response that is not passed begins a session: lines for the client, if it gets a reply of
+    /// its own in its place.
+    fn begin_session(&mut self, _lines: &[u8]) {}
+
     /// A piece of the body of a response that was taken.
     fn body(&mut self, data: &[u8]) -> TapBody;
 
@@ -221,6 +225,13 @@ impl<'a, 'c> Recipient<'a, 'c> {
             Tapped::Stop => TapState::Stopped,
         };
         tapped
+    }
+
+    /// Tells the tap of a session that the response begins.
+    pub(super) fn begin_session(&mut self, lines: &[u8]) {
+        if let Some(tap) = &mut self.tap {
+            tap.begin_session(lines);
+        }
     }
 
     /// Whether the tap has the response, or nobody.

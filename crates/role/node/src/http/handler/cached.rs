@@ -15,6 +15,7 @@ use skep_segments::FetchError;
 use skep_telemetry::CacheResult;
 
 use super::SlowRequest;
+use super::hand_over::HandOver;
 use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::dynamic::{
     Alone, Errand, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads,
@@ -358,8 +359,13 @@ impl SlowRequest<'_> {
                 extra: &of.pool.response_lines,
             };
             let forward = outgoing.forward();
-            let exchanged = servers.forward_tapped(request, exchange, &forward, &rules, &mut fill);
+            let mut tap = HandOver::new(of.pool, Some(&mut fill), b"");
+            let exchanged = servers.forward_tapped(request, exchange, &forward, &rules, &mut tap);
             let exchanged = renewing(exchanged, renewer).await;
+            if let Some(named) = tap.into_named(&exchanged) {
+                self.send_named(request, exchange, of.pool, &named).await?;
+                return Ok(Asked::Answered);
+            }
             match ended(exchanged, exchange, &mut fill, reason)? {
                 FillEnd::Ended(asked) => return Ok(asked),
                 FillEnd::AskAgain => {
@@ -560,8 +566,10 @@ impl Refresh {
             let wishes = Wishes { reason: ForwardReason::Stale, why: None, is_ranged: false };
             let mut fill = Fill::new(plan, (request, meta), wishes, led);
             let forward = outgoing.forward();
-            let exchanged = self.servers.forward_for_tap(request, self.ends, &forward, &mut fill);
+            let mut tap = HandOver::new(pool, Some(&mut fill), b"");
+            let exchanged = self.servers.forward_for_tap(request, self.ends, &forward, &mut tap);
             let exchanged = renewing(exchanged, renewer).await;
+            drop(tap);
             match (exchanged, fill.outcome()) {
                 (Ok(()), FillOutcome::AskAgain) => {
                     (plan, led) = fill.into_parts();

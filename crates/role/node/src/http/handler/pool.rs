@@ -8,6 +8,7 @@ use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
 use skep_proxy::{ForwardError, Refused, ReplyRules, Tap};
 
 use super::SlowRequest;
+use super::hand_over::HandOver;
 use crate::backend::dynamic::{Changed, Invalidation};
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{scheme_of, with_query};
@@ -92,7 +93,8 @@ impl SlowRequest<'_> {
         self.pass_by(request, exchange, pool, forward, (cache_line, None)).await
     }
 
-    /// The same; a tap tells the client of the cache itself.
+    /// The same; a tap tells the client of the cache itself. A file that the response names is sent in
+    /// place of its body.
     async fn pass_by(
         &self,
         request: &RequestHead<'_, '_>,
@@ -101,17 +103,25 @@ impl SlowRequest<'_> {
         forward: &Forward<'_>,
         (cache_line, tap): (&[u8], Option<&mut dyn Tap>),
     ) -> Result<(), ExchangeError> {
-        let own_line = if tap.is_some() { b"" } else { cache_line };
+        let is_tapped = tap.is_some() || pool.file_names.is_some();
+        let own_line = if is_tapped { b"" } else { cache_line };
         let extra = [&*pool.response_lines, own_line].concat();
         let rules =
             ReplyRules { times: pool.times, without: &pool.response_without, extra: &extra };
         let servers = self.handler.servers(&pool.group);
         let forwarded = match tap {
-            Some(tap) => {
-                Box::pin(servers.forward_tapped(request, exchange, forward, &rules, tap)).await
+            tap if is_tapped => {
+                let mut tap = HandOver::new(pool, tap, cache_line);
+                let forwarded =
+                    servers.forward_tapped(request, exchange, forward, &rules, &mut tap);
+                let forwarded = Box::pin(forwarded).await;
+                if let Some(named) = tap.into_named(&forwarded) {
+                    return Box::pin(self.send_named(request, exchange, pool, &named)).await;
+                }
+                forwarded
             }
             // By itself, so that what awaits it stays small: a future is moved with each that awaits it.
-            None => Box::pin(servers.forward(request, exchange, forward, &rules)).await,
+            _ => Box::pin(servers.forward(request, exchange, forward, &rules)).await,
         };
         match forwarded {
             Ok(()) => Ok(()),

@@ -10,7 +10,9 @@ use skep_serve::unix_ms;
 use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
-use crate::http::respond::{ResponsePlan, cache_lines, end_head, is_simple, plan, write_head};
+use crate::http::respond::{
+    ReplyLines, ResponsePlan, cache_lines, end_head, is_simple, plan, write_head,
+};
 use crate::limits::{COPY_BYTES_MAX, QUICK_BYTES_MAX};
 use crate::model::resource::Resource;
 use crate::model::route::{Backend, Route};
@@ -65,7 +67,7 @@ pub(super) fn answer_from_memory(
         }
         ref plan => {
             let lines = cache_lines(resource, CacheResult::Hit, now_ms);
-            let _ = write_head(reply, object, plan, 200, &lines);
+            let _ = write_head(reply, object, plan, 200, &ReplyLines::of(object, lines));
         }
     }
     if let Some(segment) = segment {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use skep_engine::{Exchange, ExchangeError, ReplySink};
 use skep_http::negotiate::AcceptEncoding;
-use skep_http::{RequestHead, multipart};
+use skep_http::{Method, RequestHead, multipart};
 use skep_segments::FetchError;
 use skep_serve::{monotonic_ms, unix_ms};
 use skep_telemetry::CacheResult;
@@ -17,7 +17,8 @@ use skep_units::SEGMENT_BYTES;
 use super::SlowRequest;
 use crate::disk::DiskError;
 use crate::http::client_pace::ClientPace;
-use crate::http::respond::{ResponsePlan, StoredStatus, cache_lines, plan, write_head};
+use crate::http::named_file::NamedFile;
+use crate::http::respond::{ReplyLines, ResponsePlan, StoredStatus, cache_lines, plan, write_head};
 use crate::http::stream::{Client, ObjectStream, SendError};
 use crate::http::upstream::Upstream;
 use crate::model::object::{Object, ObjectSource};
@@ -43,6 +44,8 @@ pub(super) enum SendPurpose<'a> {
     Page(u16),
     /// It is a stored response of a pool, for this request.
     Stored(StoredStatus),
+    /// An application named it in place of a body.
+    Named(&'a NamedFile),
 }
 
 /// How an attempt to send a file ended: with all of it, or before anything was
@@ -56,12 +59,28 @@ pub(super) enum SendOutcome {
 }
 
 impl SendPurpose<'_> {
-    /// Lines on how the cache served the reply.
-    fn cache_lines(self, resource: &Resource, result: CacheResult) -> Cow<'static, [u8]> {
-        match self {
+    /// Fields of a reply with `object` of `resource`.
+    fn lines<'o>(
+        self,
+        object: &'o Object,
+        resource: &Resource,
+        result: CacheResult,
+    ) -> ReplyLines<'o>
+    where
+        Self: 'o,
+    {
+        let cache = match self {
+            Self::Named(named) => return named.lines(object),
             Self::Stored(how) => Cow::Owned(how.lines(resource, result, monotonic_ms())),
             Self::Asked(_) | Self::Page(_) => cache_lines(resource, result, monotonic_ms()),
-        }
+        };
+        ReplyLines::of(object, cache)
+    }
+
+    /// Whether conditions and ranges of the request are about what is sent. An application has acted on
+    /// a method that reads nothing already.
+    fn is_conditional(self, method: Method<'_>) -> bool {
+        !matches!(self, Self::Named(_)) || matches!(method, Method::Get | Method::Head)
     }
 }
 
@@ -84,13 +103,13 @@ impl SlowRequest<'_> {
         };
         let (slot, object) = variants.get(encoding);
         let status = match purpose {
-            SendPurpose::Asked(_) | SendPurpose::Stored(_) | SendPurpose::Page(200) => {
-                object.status()
-            }
-            SendPurpose::Page(status) => status,
+            SendPurpose::Page(status) if status != 200 => status,
+            _ => object.status(),
         };
         let plan = match status {
-            200 => plan(request, object, unix_ms() / 1000),
+            200 if purpose.is_conditional(request.method) => {
+                plan(request, object, unix_ms() / 1000)
+            }
             _ => ResponsePlan::Whole,
         };
         let file = file.filter(|_| slot == 0).map(Arc::new);
@@ -113,9 +132,10 @@ impl SlowRequest<'_> {
         }
         let mut reply = exchange.reply.write();
         reply.summary().cache = cache;
-        let lines = purpose.cache_lines(resource, cache);
+        let lines = purpose.lines(object, resource, cache);
         let boundary = write_head(&mut reply, object, &plan, status, &lines);
-        let sent = send_body(&mut source, &mut exchange.reply, object, &plan, boundary).await;
+        let of = (&**object, lines.content_type);
+        let sent = send_body(&mut source, &mut exchange.reply, of, &plan, boundary).await;
         match sent {
             Ok(()) => {}
             Err(SendError::Client(error)) => return Err(error),
@@ -203,7 +223,7 @@ impl SlowRequest<'_> {
 async fn send_body(
     source: &mut ObjectStream<'_>,
     reply: &mut ReplySink<'_>,
-    object: &Object,
+    (object, content_type): (&Object, &str),
     plan: &ResponsePlan,
     boundary: Option<multipart::Boundary>,
 ) -> Result<(), SendError> {
@@ -215,7 +235,7 @@ async fn send_body(
             for part in parts {
                 head.clear();
                 let bytes = object.bytes();
-                multipart::write_part_head(&mut head, &boundary, &object.content_type, part, bytes);
+                multipart::write_part_head(&mut head, &boundary, content_type, part, bytes);
                 reply.write().body_copy(&head);
                 source.send(reply, part.clone()).await?;
             }

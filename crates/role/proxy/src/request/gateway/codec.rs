@@ -30,7 +30,7 @@ pub(in crate::request) enum GatewayEvent {
 }
 
 impl GatewayCodec {
-    /// Appends the head of `request` to `out`.
+    /// Appends the head of `request` to `out`, for a member that may be draining.
     ///
     /// # Errors
     /// The status for the client, and why the request cannot go that way.
@@ -41,12 +41,15 @@ impl GatewayCodec {
         out: &mut Vec<u8>,
         request: &GatewayRequest<'_>,
         protocol: &MemberProtocol,
+        is_draining: bool,
     ) -> Result<Self, (u16, String)> {
         match protocol {
             MemberProtocol::Http => panic!("HTTP has no codec here"),
-            MemberProtocol::Ajp(spec) => AjpExchange::start(out, request, &spec.settings())
-                .map(Self::Ajp)
-                .map_err(|error| (error.status(), error.to_string())),
+            MemberProtocol::Ajp(spec) => {
+                AjpExchange::start(out, request, &spec.settings(is_draining))
+                    .map(Self::Ajp)
+                    .map_err(|error| (error.status(), error.to_string()))
+            }
             MemberProtocol::Fcgi(spec) => spec
                 .with_settings(|settings| FcgiExchange::start(out, request, settings))
                 .map(Self::Fcgi)
@@ -133,6 +136,22 @@ impl GatewayCodec {
         match self {
             Self::Ajp(_) => None,
             Self::Fcgi(exchange) => exchange.stderr_rest(),
+        }
+    }
+
+    /// Fields of the request that were not passed on.
+    pub(super) fn dropped_fields(&self) -> u64 {
+        match self {
+            Self::Ajp(_) => 0,
+            Self::Fcgi(exchange) => exchange.dropped_fields() as u64,
+        }
+    }
+
+    /// Bytes of standard error of which no event tells.
+    pub(super) fn stderr_dropped_bytes(&self) -> u64 {
+        match self {
+            Self::Ajp(_) => 0,
+            Self::Fcgi(exchange) => exchange.stderr_dropped_bytes(),
         }
     }
 

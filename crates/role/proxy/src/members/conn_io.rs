@@ -1,4 +1,4 @@
-//! Reading and writing of checks: as much as there is, bounded in time by who waits.
+//! Reading and writing of checks and pings: as much as there is, bounded in time by who waits.
 
 use skep_serve::{Conn, ConnError, Output};
 

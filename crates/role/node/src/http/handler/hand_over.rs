@@ -1,0 +1,213 @@
+//! Files that an application names in place of a body: this node sends them, by its own path of files.
+//!
+//! ```text
+//!   client --> pool --> X-Accel-Redirect, X-Sendfile --> folder of the route --> client
+//!                            '--> the cache of the pool sees what may not be stored
+//! ```
+//! Invariant: no name of a file reaches a client.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use skep_engine::{Exchange, ExchangeError};
+use skep_http::forward::write_kept_fields;
+use skep_http::limits::NODE_RESPONSE_HEAD;
+use skep_http::{
+    FieldSlots, Method, RequestHead, ResponseFraming, ResponseHead, encode, parse_response,
+};
+use skep_httpcache::{CacheStatus, ForwardReason, TARGETED_FIELDS};
+use skep_proxy::{ForwardError, Tap, TapBody, Tapped};
+use skep_segments::FetchError;
+use skep_serve::monotonic_ms;
+use skep_telemetry::CacheResult;
+
+use super::SlowRequest;
+use super::send::{ResponseSource, SendOutcome, SendPurpose};
+use crate::backend::files::catalog::Located;
+use crate::disk::DiskError;
+use crate::http::named_file::{NamedFile, is_of_body};
+use crate::limits::ATTEMPTS_MAX;
+use crate::model::file_names::FileResult;
+use crate::model::pool_backend::PoolBackend;
+use crate::model::route::Route;
+
+/// Watches for a response that names a file, which it keeps from the client; all others are for the
+/// cache of the pool, if there is one that sees them.
+pub(super) struct HandOver<'a, 't> {
+    pool: &'a PoolBackend,
+    cache: Option<&'t mut (dyn Tap + 't)>,
+    /// What the client is told of the cache, if none sees the response.
+    line: Vec<u8>,
+    named: Option<NamedFile>,
+}
+
+impl<'a, 't> HandOver<'a, 't> {
+    pub(super) fn new(
+        pool: &'a PoolBackend,
+        cache: Option<&'t mut (dyn Tap + 't)>,
+        line: &[u8],
+    ) -> Self {
+        Self { pool, cache, line: line.to_vec(), named: None }
+    }
+
+    /// What the exchange left for this node to do. The response counts as soon as its head came.
+    pub(super) fn into_named(self, exchanged: &Result<(), ForwardError>) -> Option<NamedFile> {
+        let is_of_client = |error: &ForwardError| match error {
+            ForwardError::Exchange(error) => !matches!(error, ExchangeError::ReplyCutShort(_)),
+            ForwardError::Refused(_) => false,
+        };
+        self.named.filter(|_| !exchanged.as_ref().is_err_and(is_of_client))
+    }
+}
+
+impl Tap for HandOver<'_, '_> {
+    fn head(&mut self, head: &ResponseHead<'_, '_>) -> Tapped {
+        let Some(key) = self.pool.file_names.as_ref().and_then(|names| names.named(head)) else {
+            let line = &mut self.line;
+            let pass = || Tapped::Pass(std::mem::take(line));
+            return self.cache.as_mut().map_or_else(pass, |cache| cache.head(head));
+        };
+        let shown = self.cache.as_mut().map(|cache| show_unstorable(head, *cache));
+        let line = match shown {
+            None => std::mem::take(&mut self.line),
+            Some(Tapped::Pass(line)) => line,
+            Some(Tapped::Take | Tapped::Stop) => {
+                let forwarded = Some(ForwardReason::Bypass);
+                CacheStatus { forwarded, ..CacheStatus::default() }.line()
+            }
+        };
+        self.named = Some(NamedFile::of(head, key, (self.pool, line)));
+        match head.framing {
+            // Nobody wants it.
+            ResponseFraming::Length(1..) => Tapped::Stop,
+            _ => Tapped::Take,
+        }
+    }
+
+    fn begin_session(&mut self, lines: &[u8]) {
+        if let Some(named) = &mut self.named {
+            named.begin_session(lines);
+        }
+    }
+
+    fn body(&mut self, data: &[u8]) -> TapBody {
+        match &mut self.cache {
+            Some(cache) if self.named.is_none() => cache.body(data),
+            _ => TapBody::Stop,
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(cache) = self.cache.as_mut().filter(|_| self.named.is_none()) {
+            cache.end();
+        }
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.cache.as_mut().map_or(Poll::Ready(()), |cache| cache.poll_ready(cx))
+    }
+
+    fn outlives_client(&self) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.outlives_client())
+    }
+}
+
+impl SlowRequest<'_> {
+    /// Answers with the file that an application named.
+    pub(super) async fn send_named(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        pool: &PoolBackend,
+        named: &NamedFile,
+    ) -> Result<(), ExchangeError> {
+        let error = match (&named.key, &self.route.named_files) {
+            (Ok(key), Some(route)) => {
+                match self.try_send_named(request, exchange, (route, key), named).await? {
+                    None => {
+                        count(pool, FileResult::Sent);
+                        return Ok(());
+                    }
+                    Some(error) => error,
+                }
+            }
+            (Err(fault), _) => {
+                self.tell_named(pool, named, FileResult::Refused, fault);
+                return self.error(request, exchange, 502, &named.cache).await;
+            }
+            (Ok(_), None) => DiskError::NotFound.into(),
+        };
+        let result = if error.is_answer() { FileResult::Missing } else { FileResult::Failed };
+        self.tell_named(pool, named, result, &error);
+        self.failed(request, exchange, error).await
+    }
+
+    /// Sends the file at `key`; or says why nothing was sent.
+    async fn try_send_named(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        (route, key): (&Arc<Route>, &[u8]),
+        named: &NamedFile,
+    ) -> Result<Option<FetchError>, ExchangeError> {
+        // It may change faster than it can be read.
+        let mut failed = DiskError::Changed.into();
+        for _ in 0..ATTEMPTS_MAX {
+            failed = match self.catalog.locate_or_wait(route, key).await {
+                Ok(Located::Resource(resource, file)) => {
+                    let ready = ResponseSource { resource, file, cache_result: CacheResult::Hit };
+                    match self.send(request, exchange, ready, SendPurpose::Named(named)).await? {
+                        SendOutcome::Done => return Ok(None),
+                        SendOutcome::Changed => continue,
+                        SendOutcome::Failed(error) => error,
+                    }
+                }
+                Ok(Located::NeedsSlash | Located::Directory) => DiskError::NotFound.into(),
+                Err(error) => error.into(),
+            };
+            break;
+        }
+        Ok(Some(failed))
+    }
+
+    /// Counts a file that was not sent, and logs it, once a second at most.
+    fn tell_named(
+        &self,
+        pool: &PoolBackend,
+        named: &NamedFile,
+        result: FileResult,
+        why: &dyn std::fmt::Display,
+    ) {
+        count(pool, result);
+        let counts = pool.file_names.as_ref().map(|names| &names.counts);
+        if counts.is_some_and(|counts| counts.may_tell(monotonic_ms())) {
+            let (pool, told) = (pool.group.name(), &named.told);
+            tracing::warn!("pool {pool}: the application names the file \"{told}\": {why}");
+        }
+    }
+}
+
+fn count(pool: &PoolBackend, result: FileResult) {
+    if let Some(names) = &pool.file_names {
+        names.counts.count(result);
+    }
+}
+
+/// Shows a cache the head of a response whose body is elsewhere: as one that may not be stored. What
+/// it invalidates stays.
+fn show_unstorable(head: &ResponseHead<'_, '_>, cache: &mut dyn Tap) -> Tapped {
+    let mut bytes = Vec::new();
+    encode::write_status_line(&mut bytes, head.status);
+    write_kept_fields(&mut bytes, head, |name| {
+        let of_caches = ["cache-control", "expires", "pragma"];
+        let mut left_out = of_caches.iter().chain(&TARGETED_FIELDS);
+        is_of_body(name) || left_out.any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+    });
+    bytes.extend_from_slice(b"Cache-Control: no-store\r\nContent-Length: 0\r\n\r\n");
+    let mut slots = FieldSlots::new();
+    match parse_response(&mut slots, &bytes, Method::Get, &NODE_RESPONSE_HEAD) {
+        Ok(head) => cache.head(&head),
+        // It has a few fields more than it came with: too many.
+        Err(_) => Tapped::Stop,
+    }
+}

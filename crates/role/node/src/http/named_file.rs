@@ -1,0 +1,122 @@
+//! A response that names a file in place of its body, and the fields of a reply with that file.
+
+use std::borrow::Cow;
+
+use skep_http::forward::write_kept_fields;
+use skep_http::{ResponseHead, encode};
+
+use crate::http::respond::ReplyLines;
+use crate::limits::TOLD_FILE_BYTES_MAX;
+use crate::model::file_names::{NAMING_FIELDS, NameFault};
+use crate::model::object::Object;
+use crate::model::pool_backend::PoolBackend;
+
+/// Fields of a response that describe its body or its receipt, not the file.
+const OF_BODY: &[&str] = &[
+    "accept-ranges",
+    "age",
+    "content-digest",
+    "content-encoding",
+    "content-length",
+    "content-md5",
+    "content-range",
+    "date",
+    "digest",
+    "etag",
+    "last-modified",
+    "repr-digest",
+    "server",
+];
+
+/// Orders to nginx; those that it knows begin so.
+const ORDERS: &[u8] = b"x-accel-";
+
+/// A response that names a file.
+pub(crate) struct NamedFile {
+    /// The key of the file.
+    pub(crate) key: Result<Vec<u8>, NameFault>,
+    /// For the log.
+    pub(crate) told: String,
+    /// Content-Type of the application, if it says one.
+    content_type: Option<String>,
+    /// Whole lines of the application, without Content-Type.
+    own: Vec<u8>,
+    /// Whole lines of the route.
+    of_route: Box<[u8]>,
+    /// Names of fields that are neither the application's nor the file's.
+    without: Vec<String>,
+    /// Whole lines on how the cache of the pool handled the request.
+    pub(crate) cache: Vec<u8>,
+}
+
+impl NamedFile {
+    pub(crate) fn of(
+        head: &ResponseHead<'_, '_>,
+        key: Result<Vec<u8>, NameFault>,
+        (pool, cache): (&PoolBackend, Vec<u8>),
+    ) -> Self {
+        let without = &pool.response_without;
+        let is_left_out = |name: &[u8]| is_of_body(name) || is_listed(without, name);
+        let mut own = Vec::new();
+        write_kept_fields(&mut own, head, |name| is_left_out(name) || is_type(name));
+        let says =
+            |name: &str| is_listed(without, name.as_bytes()) || head.fields.get(name).is_some();
+        if !says("cache-control") && !says("expires") {
+            // The application decides for each request who may have the file; caches would keep a file with
+            // a date without being told.
+            own.extend_from_slice(b"Cache-Control: private\r\n");
+        }
+        let content_type =
+            head.fields.get("content-type").filter(|_| !is_left_out(b"content-type"));
+        let told = NAMING_FIELDS.iter().find_map(|name| head.fields.get(name)).unwrap_or_default();
+        let told = String::from_utf8_lossy(&told[..told.len().min(TOLD_FILE_BYTES_MAX)]);
+        Self {
+            key,
+            told: told.escape_debug().to_string(),
+            content_type: content_type.map(|value| String::from_utf8_lossy(value).into_owned()),
+            own,
+            of_route: pool.response_lines.clone(),
+            without: without.clone(),
+            cache,
+        }
+    }
+
+    /// The client's session is at the server that named the file: whole lines that say so.
+    pub(crate) fn begin_session(&mut self, lines: &[u8]) {
+        self.own.extend_from_slice(lines);
+    }
+
+    /// Fields of a reply with the file `object`.
+    pub(crate) fn lines<'a>(&'a self, object: &'a Object) -> ReplyLines<'a> {
+        let mut lines = Vec::with_capacity(object.lines.len() + self.own.len() + 64);
+        if let Some(content_type) = &self.content_type {
+            encode::write_field(&mut lines, "Content-Type", content_type.as_bytes());
+        }
+        for line in object.lines.split_inclusive(|byte| *byte == b'\n') {
+            let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
+            let is_replaced = is_type(name) && self.content_type.is_some();
+            if !is_replaced && !is_listed(&self.without, name) {
+                lines.extend_from_slice(line);
+            }
+        }
+        lines.extend_from_slice(&self.own);
+        lines.extend_from_slice(&self.of_route);
+        let content_type = self.content_type.as_deref().unwrap_or(&object.content_type);
+        ReplyLines { content_type, lines: Cow::Owned(lines), cache: Cow::Owned(self.cache.clone()) }
+    }
+}
+
+/// Whether a field says nothing of a file in place of the body.
+pub(crate) fn is_of_body(name: &[u8]) -> bool {
+    let is_order = name.get(..ORDERS.len()).is_some_and(|it| it.eq_ignore_ascii_case(ORDERS));
+    is_order
+        || OF_BODY.iter().chain(&NAMING_FIELDS).any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+}
+
+fn is_type(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content-type")
+}
+
+fn is_listed(names: &[String], name: &[u8]) -> bool {
+    names.iter().any(|it| it.as_bytes().eq_ignore_ascii_case(name))
+}
