@@ -27,6 +27,7 @@ mod files;
 mod get;
 mod hand_over;
 mod origin;
+mod outgoing;
 mod pages;
 mod pool;
 mod quick;

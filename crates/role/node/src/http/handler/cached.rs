@@ -1,21 +1,21 @@
 //! Requests for routes whose pool's responses are cached.
 
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use skep_engine::{Exchange, ExchangeError};
-use skep_http::forward::{Claims, Forward, HostPolicy};
+use skep_http::forward::Claims;
 use skep_http::limits::NODE_RESPONSE_HEAD;
 use skep_http::path::Path;
 use skep_http::{FieldSlots, Known, Method, Reject, RequestHead, encode, parse_request};
-use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta, write_conditions};
+use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
 use skep_proxy::{Ends, ForwardError, Refused, ReplyRules, WorkerGroup};
 use skep_segments::FetchError;
 use skep_telemetry::CacheResult;
 
 use super::SlowRequest;
 use super::hand_over::HandOver;
+use super::outgoing::Outgoing;
 use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::dynamic::{
     Alone, Errand, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads,
@@ -24,15 +24,10 @@ use crate::backend::dynamic::{
 use crate::http::respond::StoredStatus;
 use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
 use crate::model::pool_backend::PoolBackend;
-use crate::model::pool_cache::{PoolCache, PoolKey, is_dropped};
+use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, PeerClient, renewing};
-
-/// Fields by which a client wants a part, or nothing if it has the whole. What is stored answers
-/// them.
-const CONDITIONS: &[&str] =
-    &["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range"];
 
 /// A request that may be answered by a stored response.
 pub(super) struct Cacheable<'a> {
@@ -54,57 +49,6 @@ enum Asked {
     /// Ask as the client does, without storing anything; with why.
     Pass(&'static str),
     Refused(Refusal),
-}
-
-/// What a request for a fill goes out with.
-struct Outgoing<'a> {
-    client: IpAddr,
-    claims: Claims,
-    pool: &'a PoolBackend,
-    target: &'a [u8],
-    server_name: Option<&'a [u8]>,
-    without: Vec<String>,
-    extra: Vec<u8>,
-}
-
-impl<'a> Outgoing<'a> {
-    /// `kept` is validated; without it, `keeps_conditions` says whether the client's conditions go
-    /// along.
-    fn new(
-        request: &RequestHead<'_, '_>,
-        (pool, target, claims): (&'a PoolBackend, &'a [u8], Claims),
-        (client, server_name): (IpAddr, Option<&'a [u8]>),
-        kept: Option<&Arc<Resource>>,
-        keeps_conditions: bool,
-    ) -> Self {
-        let (without, extra) = pool.request_rules(&request.fields);
-        let (mut without, mut extra) = (without.into_owned(), extra.into_owned());
-        let names = request.fields.iter().map(|(name, _)| name);
-        let dropped = names.filter(|name| is_dropped(name.as_bytes(), claims));
-        without.extend(dropped.map(str::to_owned));
-        if kept.is_some() || !keeps_conditions {
-            without.extend(CONDITIONS.iter().map(|&name| name.to_owned()));
-        }
-        if let Some(remote) = kept.and_then(|kept| kept.remote()) {
-            write_conditions(&mut extra, &[remote.head.validators()]);
-        }
-        Self { client, claims, pool, target, server_name, without, extra }
-    }
-
-    fn forward(&self) -> Forward<'_> {
-        let host = self.pool.host.as_deref();
-        Forward {
-            client: self.client,
-            proto: "http",
-            host: host.map_or(HostPolicy::Keep, HostPolicy::Set),
-            claims: self.claims,
-            target: Some(self.target),
-            server_name: self.server_name,
-            upgrade: self.pool.upgrade,
-            without: &self.without,
-            extra: &self.extra,
-        }
-    }
 }
 
 /// Whether Connection has an option that may be the name of a field.

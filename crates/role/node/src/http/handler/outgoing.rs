@@ -1,0 +1,68 @@
+//! What a request goes out with whose response may be stored.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use skep_http::RequestHead;
+use skep_http::forward::{Claims, Forward, HostPolicy};
+use skep_httpcache::write_conditions;
+
+use crate::model::pool_backend::PoolBackend;
+use crate::model::pool_cache::is_dropped;
+use crate::model::resource::Resource;
+
+/// Fields by which a client wants a part, or nothing if it has the whole. What is stored answers
+/// them.
+const CONDITIONS: &[&str] =
+    &["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range"];
+
+/// What a request for a fill goes out with.
+pub(super) struct Outgoing<'a> {
+    client: IpAddr,
+    claims: Claims,
+    pool: &'a PoolBackend,
+    target: &'a [u8],
+    server_name: Option<&'a [u8]>,
+    without: Vec<String>,
+    extra: Vec<u8>,
+}
+
+impl<'a> Outgoing<'a> {
+    /// `kept` is validated; without it, `keeps_conditions` says whether the client's conditions go
+    /// along.
+    pub(super) fn new(
+        request: &RequestHead<'_, '_>,
+        (pool, target, claims): (&'a PoolBackend, &'a [u8], Claims),
+        (client, server_name): (IpAddr, Option<&'a [u8]>),
+        kept: Option<&Arc<Resource>>,
+        keeps_conditions: bool,
+    ) -> Self {
+        let (without, extra) = pool.request_rules(&request.fields);
+        let (mut without, mut extra) = (without.into_owned(), extra.into_owned());
+        let names = request.fields.iter().map(|(name, _)| name);
+        let dropped = names.filter(|name| is_dropped(name.as_bytes(), claims));
+        without.extend(dropped.map(str::to_owned));
+        if kept.is_some() || !keeps_conditions {
+            without.extend(CONDITIONS.iter().map(|&name| name.to_owned()));
+        }
+        if let Some(remote) = kept.and_then(|kept| kept.remote()) {
+            write_conditions(&mut extra, &[remote.head.validators()]);
+        }
+        Self { client, claims, pool, target, server_name, without, extra }
+    }
+
+    pub(super) fn forward(&self) -> Forward<'_> {
+        let host = self.pool.host.as_deref();
+        Forward {
+            client: self.client,
+            proto: "http",
+            host: host.map_or(HostPolicy::Keep, HostPolicy::Set),
+            claims: self.claims,
+            target: Some(self.target),
+            server_name: self.server_name,
+            upgrade: self.pool.upgrade,
+            without: &self.without,
+            extra: &self.extra,
+        }
+    }
+}
