@@ -277,3 +277,6 @@ pub(crate) const PAUSE_WAIT_MS: u64 = 1_000;
 
 /// Secret of an AJP connector, in bytes: it is part of every request's packet.
 pub(crate) const SECRET_BYTES_MAX: usize = 256;
+
+/// How often the opening of a file is tried while renames elsewhere disturb it: each takes microseconds.
+pub(crate) const OPEN_TRIES_MAX: u32 = 1_000;

@@ -20,7 +20,7 @@ pub(crate) use skep_segments::DiskError;
 use skep_serve::unix_ms;
 pub(crate) use skep_wire::cache::part::FileVersion;
 
-use crate::limits::{UNSETTLED_COARSE_MS, UNSETTLED_MS};
+use crate::limits::{OPEN_TRIES_MAX, UNSETTLED_COARSE_MS, UNSETTLED_MS};
 
 /// Whether a call may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,16 @@ impl Root {
     ) -> Result<(File, FileKind), DiskError> {
         let path = relative_path(relative);
         let resolve = self.resolve | resolve;
-        let fd = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve)?;
+        // openat2(2): also EAGAIN if something was renamed anywhere while a `..` was followed.
+        let may_wait = !resolve.contains(ResolveFlags::CACHED);
+        let mut tries = if may_wait { OPEN_TRIES_MAX } else { 1 };
+        let fd = loop {
+            tries -= 1;
+            match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve) {
+                Err(Errno::AGAIN) if tries > 0 => {}
+                opened => break opened?,
+            }
+        };
         let kind = FileKind::of(&rustix::fs::fstat(&fd)?);
         Ok((File::from(fd), kind))
     }
