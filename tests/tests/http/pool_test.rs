@@ -64,6 +64,7 @@ fn one_server_is_asked_and_its_answer_is_shown_with_its_times() {
 fn what_is_wrong_with_a_server_is_said() {
     let app = App::start(|conn| match conn.head().as_deref().map(|head| head.split(' ').nth(1)) {
         Some(Some("/silent")) => conn.wait_for_end(),
+        Some(Some("/interim")) => while conn.send("HTTP/1.1 103 Early Hints\r\n\r\n") {},
         Some(Some("/garbage")) => _ = conn.send("SSH-2.0-OpenSSH_9.2\r\n\r\n"),
         Some(Some("/cut")) => _ = conn.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"),
         Some(Some("/endless")) => {
@@ -83,6 +84,7 @@ fn what_is_wrong_with_a_server_is_said() {
     assert!(silent.contains("no whole answer within 300 ms") && shown.contains("connected"));
     assert!(error(&["s1", "--path", "/nothing"]).1.contains("ended before the answer"));
     error(&["s1", "--path", "/garbage"]);
+    assert!(error(&["s1", "--path", "/interim"]).1.contains("too many interim responses"));
     let (shown, cut) = error(&["s1", "--path", "/cut"]);
     assert!(cut.contains("ended inside the answer") && shown.contains("status 200, 3 bytes"));
     let (code, shown, _) = test(&skep, &["s1", "--path", "/endless"]);

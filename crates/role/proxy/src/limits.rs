@@ -45,3 +45,6 @@ pub(crate) const TEST_BODY_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Bytes of it that are shown.
 pub(crate) const TEST_BODY_BYTES_SHOWN: usize = 1024;
+
+/// Lines of standard error of an application that a test shows.
+pub(crate) const TEST_STDERR_LINES_MAX: usize = 20;

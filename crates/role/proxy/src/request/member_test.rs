@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use skep_http::gateway::GatewayRequest;
-use skep_http::limits::{RESPONSE_BODY, RESPONSE_HEAD};
+use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_BODY, RESPONSE_HEAD};
 use skep_http::{
     BodyDecoder, BodyFraming, FieldSlots, HeadScanner, Host, Method, Version, parse_response,
 };
@@ -16,7 +16,7 @@ use skep_serve::{Conn, Output, Worker, WorkerHandle};
 use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
 
-use crate::limits::{TEST_BODY_BYTES_MAX, TEST_BODY_BYTES_SHOWN};
+use crate::limits::{TEST_BODY_BYTES_MAX, TEST_BODY_BYTES_SHOWN, TEST_STDERR_LINES_MAX};
 use crate::members::cause::Cause;
 use crate::members::conn_io::{read_more, send};
 use crate::members::control::GroupControlError;
@@ -93,6 +93,8 @@ struct Testing<'a> {
     began: Instant,
     test: MemberTest,
     body: Vec<u8>,
+    stderr_lines: usize,
+    interim_responses: usize,
 }
 
 /// Whether the answer is complete.
@@ -101,7 +103,16 @@ type IsWhole = bool;
 impl<'a> Testing<'a> {
     fn new(worker: &'a Rc<Worker>, address: ServerAddress, settings: &'a GroupSettings) -> Self {
         let test = MemberTest::default();
-        Self { worker, address, settings, began: Instant::now(), test, body: Vec::new() }
+        Self {
+            worker,
+            address,
+            settings,
+            began: Instant::now(),
+            test,
+            body: Vec::new(),
+            stderr_lines: 0,
+            interim_responses: 0,
+        }
     }
 
     async fn ask(&mut self, target: &str, host: Option<&str>, limit_ms: u64) -> Result<(), String> {
@@ -179,10 +190,7 @@ impl<'a> Testing<'a> {
                 Some(GatewayEvent::Head(head)) => drop(self.head(&head.bytes)?),
                 Some(GatewayEvent::Body(range)) => self.body(&came[range]),
                 Some(GatewayEvent::End) => return Ok(true),
-                Some(GatewayEvent::Stderr(line)) => {
-                    let line = String::from_utf8_lossy(&line).escape_debug().to_string();
-                    self.test.fields.push(("(stderr)".to_owned(), line));
-                }
+                Some(GatewayEvent::Stderr(line)) => self.stderr(&line),
                 Some(GatewayEvent::Wants | GatewayEvent::Flush) => {}
                 None => return Ok(false),
             }
@@ -195,7 +203,9 @@ impl<'a> Testing<'a> {
         let head = parse_response(&mut slots, bytes, Method::Get, &RESPONSE_HEAD)
             .map_err(|it| it.to_string())?;
         if head.status < 200 {
-            return Ok(None);
+            self.interim_responses += 1;
+            let is_flood = self.interim_responses > INTERIM_RESPONSES_MAX;
+            return if is_flood { Err("too many interim responses".to_owned()) } else { Ok(None) };
         }
         self.test.head_us = Some(self.now_us());
         self.test.status = Some(head.status);
@@ -203,6 +213,15 @@ impl<'a> Testing<'a> {
         let fields = head.fields.iter().map(|(name, value)| (name.to_owned(), shown(value)));
         self.test.fields.extend(fields);
         BodyDecoder::new(head.framing, &RESPONSE_BODY).map(Some).map_err(|it| it.to_string())
+    }
+
+    /// A line for the log of the application; an endless log is cut.
+    fn stderr(&mut self, line: &[u8]) {
+        self.stderr_lines += 1;
+        if self.stderr_lines <= TEST_STDERR_LINES_MAX {
+            let line = String::from_utf8_lossy(line).escape_debug().to_string();
+            self.test.fields.push(("(stderr)".to_owned(), line));
+        }
     }
 
     fn body(&mut self, data: &[u8]) {
