@@ -185,11 +185,10 @@ impl Node {
 
     /// Joins the cluster's cache; call before handlers are made.
     pub fn join(&self, config: &Config, parts: ClusterParts) -> Result<(), NodeError> {
-        if config.counts_slots() {
-            self.pools.join();
-            let prepared = self.pools.prepare(config)?;
-            self.pools.adopt(config, prepared);
-        }
+        // A pool that a reload brings is counted, too.
+        self.pools.join();
+        let prepared = self.pools.prepare(config)?;
+        self.pools.adopt(config, prepared);
         let shared = SharedParts {
             store: Arc::clone(&self.store),
             announced: Arc::clone(&self.announced),
