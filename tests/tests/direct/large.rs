@@ -120,12 +120,13 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
         let sample = format!("skep_direct_table_generation{{state=\"{state}\"}}");
         cluster.metric(DISPATCHER, &sample) as u64
     };
-    // All have the latest table, and so has the packet program.
+    // All have the table with all of them, and so has the packet program.
     poll_until(3 * PATIENCE, "all have the last table", || {
         let versions = beats.versions();
         let published = generation("published");
         let is_latest = versions.values().all(|version| version.generation == published);
         versions.len() == NODES_MAX - 1
+            && beats.members() == NODES_MAX
             && is_latest
             && published > 1
             && generation("applied") == published
