@@ -30,6 +30,9 @@ const ETH_P_ALL: u16 = 3;
 /// Connections that are begun for each node.
 const CONNECTIONS_PER_NODE: usize = 4;
 
+/// What of the frames to the crowd waits for the one who looks at them: all, as the kernel counts them.
+const FRAMES_BYTES: usize = 16 << 20;
+
 /// All of a cluster's nodes but one.
 fn crowd(cluster: &DirectCluster) -> BeatNodes {
     BeatNodes {
@@ -66,6 +69,8 @@ impl Frames {
         let watch = move || {
             let mut socket =
                 Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(all))).unwrap();
+            // Those of all nodes come at once, and once more only when a client sends again.
+            rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, FRAMES_BYTES).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             let mut frame = [0; 2048];
             while !ends.load(Ordering::Relaxed) {
