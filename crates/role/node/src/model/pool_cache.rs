@@ -74,12 +74,23 @@ impl PoolCache {
         target: &[u8],
         claims: Claims,
     ) -> Option<PoolKey> {
+        let text = self.primary_key(request, target, claims)?;
+        Some(PoolKey { target: target.into(), text: text.into() })
+    }
+
+    /// [`PoolKey::primary`] of [`Self::key`].
+    pub(crate) fn primary_key(
+        &self,
+        request: &RequestHead<'_, '_>,
+        target: &[u8],
+        claims: Claims,
+    ) -> Option<Vec<u8>> {
         let key = self.keys.key(scheme_of(request, claims), &request.authority, target, request);
         let mut text = key.ok()?;
         if claims != Claims::Replace {
             write_claims(&mut text, request);
         }
-        Some(PoolKey { target: target.into(), text: text.into() })
+        Some(text)
     }
 
     /// Whether a response with this Vary may serve other clients: not if it depends on who they are.

@@ -1,5 +1,7 @@
 //! Requests that go to the servers of a pool, and their responses.
 
+use std::net::IpAddr;
+
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
@@ -7,8 +9,8 @@ use skep_http::{Reject, RequestHead};
 use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
 use skep_proxy::{ForwardError, Refused, ReplyRules, Tap};
 
-use super::SlowRequest;
 use super::hand_over::HandOver;
+use super::{NodeHandler, SlowRequest};
 use crate::backend::dynamic::{Changed, Invalidation};
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{scheme_of, with_query};
@@ -42,7 +44,7 @@ impl SlowRequest<'_> {
         if let Some(timeout_ms) = pool.upload_timeout_ms {
             exchange.body.limit_time(timeout_ms);
         }
-        let claims = self.claims(exchange, pool);
+        let claims = self.handler.claims(exchange.conn().peer().ip(), pool);
         let mut reason = ForwardReason::Bypass;
         if let Some(cache) = &pool.cache {
             match self.cacheable(request, (pool, cache), path, claims)? {
@@ -132,12 +134,13 @@ impl SlowRequest<'_> {
             }
         }
     }
+}
 
+impl NodeHandler {
     /// Whether what the request says about its client is believed: of dispatchers of the cluster,
     /// which are one hop with this node, and where the operator says so.
-    fn claims(&self, exchange: &Exchange<'_>, pool: &PoolBackend) -> Claims {
-        let peer = exchange.conn().peer().ip().to_canonical();
-        if self.handler.node.dispatchers.load().contains(&peer) {
+    pub(super) fn claims(&self, client: IpAddr, pool: &PoolBackend) -> Claims {
+        if self.node.dispatchers.load().contains(&client.to_canonical()) {
             Claims::Keep
         } else if pool.trusts_claims {
             Claims::Extend
