@@ -9,6 +9,7 @@ use skep_config::{
 };
 use skep_http::RequestHead;
 use skep_http::forward::Claims;
+use skep_http::forwarded::scheme_named;
 use skep_httpcache::{
     CachePolicy, CookiePolicy, HeuristicLifetime, KeyRules, ObeyedDirectives, RequestMeta,
     SecondaryKey, SetCookiePolicy, StoredStatuses, VaryNames, is_untrusted,
@@ -167,7 +168,7 @@ fn is_claim(name: &[u8]) -> bool {
 
 /// The scheme by which the client asked, as far as who may say so says.
 pub(crate) fn scheme_of(request: &RequestHead<'_, '_>, claims: Claims) -> &'static str {
-    let said = request.fields.get("x-forwarded-proto").filter(|_| claims != Claims::Replace);
+    let said = scheme_named(request).filter(|_| claims != Claims::Replace);
     match said.is_some_and(|said| said.eq_ignore_ascii_case(b"https")) {
         true => "https",
         false => "http",
