@@ -48,7 +48,8 @@ impl SlowRequest<'_> {
         let mut reason = ForwardReason::Bypass;
         if let Some(cache) = &pool.cache {
             match self.cacheable(request, (pool, cache), path, claims)? {
-                Ok(of) => return self.answer_cacheable(request, exchange, &of).await,
+                // By itself, as all that is large here: a future is moved with each that awaits it.
+                Ok(of) => return Box::pin(self.answer_cacheable(request, exchange, &of)).await,
                 Err(why) => reason = why,
             }
         }
@@ -68,7 +69,7 @@ impl SlowRequest<'_> {
         let status = CacheStatus { forwarded: Some(reason), ..CacheStatus::default() };
         let line = status.line();
         if is_safe(request.method) || !self.site.stores_responses() {
-            return self.pass(request, exchange, pool, &forward, &line).await;
+            return Box::pin(self.pass(request, exchange, pool, &forward, &line)).await;
         }
         let changed = Changed {
             method: request.method,
@@ -79,7 +80,7 @@ impl SlowRequest<'_> {
         let peers = self.handler.peer_client.as_deref();
         let of = (&self.route, &*self.site);
         let mut tap = Invalidation::new(of, peers, changed, line.clone());
-        self.pass_by(request, exchange, pool, &forward, (&line, Some(&mut tap))).await
+        Box::pin(self.pass_by(request, exchange, pool, &forward, (&line, Some(&mut tap)))).await
     }
 
     /// Answers with what a server says to a request as `forward` has it; `cache_line` tells the client
@@ -122,8 +123,7 @@ impl SlowRequest<'_> {
                 }
                 forwarded
             }
-            // By itself, so that what awaits it stays small: a future is moved with each that awaits it.
-            _ => Box::pin(servers.forward(request, exchange, forward, &rules)).await,
+            _ => servers.forward(request, exchange, forward, &rules).await,
         };
         match forwarded {
             Ok(()) => Ok(()),
