@@ -115,7 +115,9 @@ fn write_client_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &
             || is_listed(forward.without, name)
     });
     match forward.claims {
-        Claims::Replace | Claims::Extend => write_forwarded(out, head, forward),
+        claims @ (Claims::Replace | Claims::Extend) => {
+            write_forwarded(out, head, (forward.client, forward.proto), claims == Claims::Extend);
+        }
         Claims::Keep => write_forwarded_as_sent(out, head, forward),
     }
 }
@@ -363,7 +365,7 @@ fn is_claim(name: &[u8]) -> bool {
 /// [`write_end_to_end`]; or all of it, if they did not.
 fn write_forwarded_as_sent(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     if head.fields.known(Known::XForwardedFor).is_none() {
-        return write_forwarded(out, head, forward);
+        return write_forwarded(out, head, (forward.client, forward.proto), true);
     }
     for (name, field) in
         [("Forwarded", Known::Forwarded), ("X-Forwarded-For", Known::XForwardedFor)]

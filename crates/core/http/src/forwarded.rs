@@ -10,7 +10,6 @@ use std::net::{IpAddr, SocketAddr};
 use crate::bytes;
 use crate::encode::write_field;
 use crate::fields::Known;
-use crate::forward::{Claims, Forward};
 use crate::limits::FORWARDED_TRANSLATED_MAX;
 use crate::request::RequestHead;
 
@@ -33,14 +32,14 @@ fn host_named<'h>(head: &RequestHead<'_, 'h>) -> Option<&'h [u8]> {
     head.fields.get("x-forwarded-host").or_else(|| parameter(elements(head).next()?, b"host"))
 }
 
-/// Appends the fields of both families for the next hop: what is known here, behind what came, if
-/// that is to be believed.
+/// Appends the fields of both families for the next hop: what is known here, the client and the scheme by
+/// which it asked, behind what came, if that is kept.
 pub(crate) fn write_forwarded(
     out: &mut Vec<u8>,
     head: &RequestHead<'_, '_>,
-    forward: &Forward<'_>,
+    (own_client, own_scheme): (IpAddr, &str),
+    is_kept: bool,
 ) {
-    let is_kept = forward.claims != Claims::Replace;
     let has = |field| is_kept && head.fields.known(field).is_some();
     let (has_standard, has_older) = (has(Known::Forwarded), has(Known::XForwardedFor));
     let clients = if is_kept { clients_named(head) } else { Vec::new() };
@@ -48,7 +47,8 @@ pub(crate) fn write_forwarded(
     let clients = if clients.len() <= FORWARDED_TRANSLATED_MAX { clients } else { Vec::new() };
     let scheme = is_kept.then(|| scheme_named(head)).flatten().filter(|it| is_scheme(it));
     let host = is_kept.then(|| host_named(head)).flatten().filter(|it| is_host(it));
-    let (own_scheme, own_host) = (forward.proto.as_bytes(), head.host);
+    let (own_client, own_scheme, own_host) =
+        (own_client.to_canonical(), own_scheme.as_bytes(), head.host);
 
     out.extend_from_slice(b"Forwarded: ");
     // Where a client asked, the first proxy knows.
@@ -63,7 +63,7 @@ pub(crate) fn write_forwarded(
         }
     }
     let of_own = first.unwrap_or((own_host, own_scheme));
-    write_element(out, Some(forward.client.to_canonical()), Some(of_own));
+    write_element(out, Some(own_client), Some(of_own));
     out.extend_from_slice(b"\r\nX-Forwarded-For: ");
     if has_older {
         write_lines(out, head, Known::XForwardedFor);
@@ -73,7 +73,7 @@ pub(crate) fn write_forwarded(
         }
     }
     // Writing to a Vec cannot fail.
-    let _ = write!(out, "{}\r\n", forward.client.to_canonical());
+    let _ = write!(out, "{own_client}\r\n");
     for (name, said, known) in
         [("X-Forwarded-Proto", scheme, own_scheme), ("X-Forwarded-Host", host, own_host)]
     {

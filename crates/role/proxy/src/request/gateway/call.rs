@@ -90,7 +90,7 @@ fn client(head: &RequestHead<'_, '_>, forward: &Forward<'_>, peer: SocketAddr) -
         Claims::Extend => clients_named(head).pop(),
         // The dispatcher has appended its peer. If it trusts that one, which is a proxy then, the
         // client is the entry before.
-        Claims::Keep => clients_named(head).into_iter().rev().take(2).last(),
+        Claims::Keep => clients_named(head).into_iter().rev().take(2).next_back(),
     };
     let address = named.and_then(address_of);
     address.map_or(peer, |address| SocketAddr::new(address, 0))
