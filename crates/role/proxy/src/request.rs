@@ -150,6 +150,7 @@ impl WorkerGroup {
             session: Session::of(request, sticky),
             tried: SmallVec::new(),
             retries: 0,
+            would_wait: false,
             began,
         };
         trip.run().await
@@ -186,6 +187,19 @@ pub struct Refused {
     pub status: u16,
     /// Whole field lines: when the client may come back.
     pub lines: Box<[u8]>,
+    pub scope: RefusalScope,
+}
+
+/// Which requests would have been refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalScope {
+    /// Any.
+    All,
+    /// Those of the same session, whose member has no room or has not answered.
+    Session,
+    /// None, but this one would have to wait for the member of its session
+    /// ([`Tap::may_wait_for_session`]).
+    Wait,
 }
 
 impl From<ExchangeError> for ForwardError {
@@ -206,6 +220,8 @@ struct Trip<'a, 'r, 'c, 'h, 'b> {
     /// Members that must not be tried (again).
     tried: SmallVec<[NodeId; 4]>,
     retries: u32,
+    /// The member of its session has no room, and it must not wait for it.
+    would_wait: bool,
     began: Instant,
 }
 
@@ -571,15 +587,26 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
 
     /// What the client is told if no member answered.
     fn refused(&mut self, refusal: Refusal) -> Refused {
+        let scope = match (self.would_wait, self.session.is_bound()) {
+            (true, _) => RefusalScope::Wait,
+            (false, true) => RefusalScope::Session,
+            (false, false) => RefusalScope::All,
+        };
         match refusal {
+            Refusal::NoMember if self.would_wait => {
+                Refused { status: 503, lines: Box::default(), scope }
+            }
             Refusal::NoMember => {
                 let queue_us = self.began.elapsed().as_micros() as u64;
                 self.recipient.note(|summary| summary.queue_us = queue_us);
                 self.group.counters().inc(Counter::NoNode);
                 let in_force = Rc::clone(self.group.balancer().sync());
-                Refused { status: 503, lines: in_force.settings.retry_after_line.clone() }
+                let lines = in_force.settings.retry_after_line.clone();
+                Refused { status: 503, lines, scope }
             }
-            Refusal::Failed(cause) => Refused { status: cause.status(), lines: Box::default() },
+            Refusal::Failed(cause) => {
+                Refused { status: cause.status(), lines: Box::default(), scope }
+            }
         }
     }
 }

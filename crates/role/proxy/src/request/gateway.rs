@@ -29,6 +29,7 @@ use crate::limits::UPLOAD_BYTES_WAITING;
 use crate::members::cause::Cause;
 use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;
+use crate::request::RefusalScope;
 use crate::request::asked::Asked;
 use crate::request::attempt::Leg;
 use crate::request::in_flight::InFlight;
@@ -402,7 +403,7 @@ fn start(
 }
 
 fn refusal(status: u16) -> ForwardError {
-    ForwardError::Refused(Refused { status, lines: Box::default() })
+    ForwardError::Refused(Refused { status, lines: Box::default(), scope: RefusalScope::All })
 }
 
 fn log_rest(codec: &mut GatewayCodec, in_flight: &InFlight<'_>) {
