@@ -24,6 +24,7 @@ mod outbound;
 mod passage;
 mod ping;
 mod recipient;
+mod refused;
 mod times;
 mod upload;
 
@@ -63,6 +64,7 @@ pub use member_test::MemberTest;
 use outbound::Outbound;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
+pub use refused::{ForwardError, RefusalScope, Refused};
 pub use times::OwnTimes;
 use upload::Upload;
 
@@ -170,42 +172,6 @@ impl WorkerGroup {
 fn may_read_ahead(request: &RequestHead<'_, '_>) -> bool {
     let is_small = |bytes| bytes <= UPLOAD_BYTES_WAITING;
     !request.expect_continue && matches!(request.framing, BodyFraming::Length(it) if is_small(it))
-}
-
-/// A request was not answered with a member's response.
-#[derive(Debug)]
-pub enum ForwardError {
-    /// The client failed, or its reply can't be completed.
-    Exchange(ExchangeError),
-    /// No member answered. No reply was begun.
-    Refused(Refused),
-}
-
-/// The reply to a client whose request no member answered.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refused {
-    pub status: u16,
-    /// Whole field lines: when the client may come back.
-    pub lines: Box<[u8]>,
-    pub scope: RefusalScope,
-}
-
-/// Which requests would have been refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalScope {
-    /// Any.
-    All,
-    /// Those of the same session, whose member has no room or has not answered.
-    Session,
-    /// None, but this one would have to wait for the member of its session
-    /// ([`Tap::may_wait_for_session`]).
-    Wait,
-}
-
-impl From<ExchangeError> for ForwardError {
-    fn from(error: ExchangeError) -> Self {
-        Self::Exchange(error)
-    }
 }
 
 /// One client's request in progress, over all attempts.
