@@ -99,6 +99,8 @@ words! {
     ScriptWord {
         /// The one that the path names.
         Extension = "extension",
+        /// The one that the path names, or a front controller.
+        FrontController = "front-controller",
         /// Always the same.
         Always = "always",
         /// None: the application has all paths below one.

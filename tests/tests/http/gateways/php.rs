@@ -89,6 +89,49 @@ fn scripts_are_found_by_the_rule_of_the_pool() {
     assert_eq!(asked(always, "/blog/1?x"), (200, some("/index.php"), None));
 }
 
+/// One folder for files and scripts, with a front controller: what most PHP applications are.
+#[test]
+fn scripts_below_the_root_run_and_are_never_sent() {
+    let php = php();
+    let source = std::fs::read(php.root().join("peer.php")).unwrap();
+    for (name, bytes) in [
+        ("admin/index.php", &source[..]),
+        ("secret.PHP", b"<?php $password;"),
+        ("style.css", b"body {}"),
+        ("peer.php.txt", b"text"),
+    ] {
+        let file = php.root().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, bytes).unwrap();
+    }
+    let of_fastcgi = "script = \"front-controller\"";
+    let lines = php.lines("", of_fastcgi);
+    let site = format!("root = \"{}\"\nindex = [\"index.php\"]\n", php.root().display());
+    let skep = Skep::node_of(&format!("{site}{lines}"));
+    let mut client = skep.connect();
+    for (path, script) in [
+        ("/", "/index.php"),
+        ("/index.php", "/index.php"),
+        ("/2026/a-post", "/index.php"),
+        ("/2026/", "/index.php"),
+        ("/admin/", "/admin/index.php"),
+        ("/peer.php/info", "/peer.php"),
+        ("/gone", "/index.php"),
+    ] {
+        // Also where it has been asked for before.
+        for _ in 0..2 {
+            let reply = client.get(path);
+            let expected = format!("SCRIPT_NAME={script}");
+            assert!(reply.text().lines().any(|it| it == expected), "{path}: {}", reply.text());
+        }
+    }
+    for (path, text) in [("/style.css", "body {}"), ("/peer.php.txt", "text")] {
+        assert_eq!(client.get(path).text(), text);
+    }
+    let odd = client.get("/secret.PHP");
+    assert!(!odd.text().contains("password"), "{}", odd.text());
+}
+
 #[test]
 fn bodies_arrive_whole_and_of_unknown_length_up_to_a_bound() {
     let php = php();

@@ -23,6 +23,8 @@ pub(crate) struct PoolBackend {
     pub(crate) body_bytes_max: Option<u64>,
     pub(crate) upload_timeout_ms: Option<u64>,
     pub(crate) times: OwnTimes,
+    /// How the names of files end that its servers run as scripts.
+    scripts: Option<Box<[u8]>>,
     request_without: Vec<String>,
     request_lines: Box<[u8]>,
     /// Name of the cookie that is ours, not the servers'.
@@ -50,7 +52,7 @@ impl PoolBackend {
         response_headers: &[&(String, String)],
         vary_line: &[u8],
     ) -> Option<Self> {
-        let Pool { group, trusts_claims, session_cookie, file_counts, .. } =
+        let Pool { group, trusts_claims, session_cookie, file_counts, scripts, .. } =
             pools.get(backend.pool.as_ref()?)?.clone();
         let forward = &backend.forward;
         let file_names = FileNames::new(backend, &file_counts);
@@ -69,6 +71,7 @@ impl PoolBackend {
         let allow = format!("Allow: {}\r\n", forward.methods.join(", "));
         Some(Self {
             group,
+            scripts,
             trusts_claims,
             host: forward.host.as_ref().map(|host| host.as_bytes().into()),
             upgrade: forward.upgrade,
@@ -115,6 +118,15 @@ impl PoolBackend {
             encode::write_field(&mut lines, "Cookie", &cookies);
         }
         (without.into(), lines.into())
+    }
+
+    /// Whether a file of this name is a script, which runs and is not sent: in any case, as what answers to
+    /// the name in one may be asked for in another.
+    pub(crate) fn is_script(&self, name: &[u8]) -> bool {
+        self.scripts.as_ref().is_some_and(|extension| {
+            let end = name.len().checked_sub(extension.len()).map(|at| &name[at..]);
+            end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
+        })
     }
 
     /// Whether requests of this method may pass. TRACE would show an application's answer to what

@@ -50,6 +50,13 @@ pub(crate) fn protocol(pool: &PoolConfig) -> Result<MemberProtocol, PoolError> {
     })
 }
 
+/// What files end with that `pool` runs as scripts.
+pub(crate) fn scripts(pool: &PoolConfig) -> Option<Box<[u8]>> {
+    let has_scripts =
+        pool.protocol == PoolProtocol::Fcgi && pool.fastcgi.script != ScriptWord::Below;
+    has_scripts.then(|| pool.fastcgi.extension.as_bytes().into())
+}
+
 fn fcgi(config: &FcgiConfig) -> FcgiSpec {
     let bytes = |text: &str| text.as_bytes().into();
     let root = config.root.as_deref().map_or(&b""[..], |root| root.as_os_str().as_bytes());
@@ -59,6 +66,10 @@ fn fcgi(config: &FcgiConfig) -> FcgiSpec {
             ScriptWord::Extension => ScriptSpec::Extension {
                 extension: bytes(&config.extension),
                 index: bytes(&config.index),
+            },
+            ScriptWord::FrontController => ScriptSpec::FrontController {
+                extension: bytes(&config.extension),
+                front: bytes(&format!("/{}", config.index)),
             },
             ScriptWord::Always => ScriptSpec::Always(bytes(&format!("/{}", config.index))),
             ScriptWord::Below => ScriptSpec::Below {

@@ -19,7 +19,7 @@ use skep_upstream::PoolLimits;
 use skep_wire::seal::Key;
 
 use crate::model::file_names::FileCounts;
-use crate::model::pool_protocol::{PoolError, protocol};
+use crate::model::pool_protocol::{PoolError, protocol, scripts};
 
 /// The words of operators for a pool and what is in it.
 static WORDS: GroupWords = GroupWords { group: "pool", member: "server" };
@@ -37,6 +37,8 @@ pub(crate) struct Pool {
     pub(crate) session_cookie: Option<String>,
     /// What became of files that its applications have named.
     pub(crate) file_counts: Arc<FileCounts>,
+    /// How the names of files end that it runs as scripts.
+    pub(crate) scripts: Option<Box<[u8]>>,
     /// What the config says of it.
     spec: GroupSpec,
     /// How the requests at each server are counted.
@@ -84,6 +86,7 @@ impl Pools {
             let spec = spec(config, pool, self.key.as_ref(), joins)?;
             let current = current.get(&pool.name);
             let file_counts = current.map(|it| Arc::clone(&it.file_counts)).unwrap_or_default();
+            let scripts = scripts(pool);
             let group = match current {
                 Some(current) => Arc::clone(&current.group),
                 None => {
@@ -99,7 +102,7 @@ impl Pools {
             let counting = counting.map(|it| (it.name.clone(), counting_of(config, it, joins)));
             let counting = counting.collect();
             let pool_of =
-                Pool { group, trusts_claims, session_cookie, file_counts, spec, counting };
+                Pool { group, trusts_claims, session_cookie, file_counts, scripts, spec, counting };
             Ok((pool.name.clone(), pool_of))
         };
         config.pools.iter().map(prepared).collect()

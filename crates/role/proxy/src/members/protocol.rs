@@ -35,6 +35,7 @@ pub struct FcgiSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptSpec {
     Extension { extension: Box<[u8]>, index: Box<[u8]> },
+    FrontController { extension: Box<[u8]>, front: Box<[u8]> },
     Always(Box<[u8]>),
     Below { mount: Box<[u8]> },
 }
@@ -100,6 +101,9 @@ impl ScriptSpec {
     fn rule(&self) -> ScriptRule<'_> {
         match self {
             Self::Extension { extension, index } => ScriptRule::Extension { extension, index },
+            Self::FrontController { extension, front } => {
+                ScriptRule::FrontController { extension, front }
+            }
             Self::Always(script) => ScriptRule::Always(script),
             Self::Below { mount } => ScriptRule::Below { mount },
         }
