@@ -50,6 +50,7 @@ use skep_telemetry::Registry;
 use skep_wire::cache::{PurgeStamp, PurgeWhat};
 use skep_wire::seal::Key;
 
+use backend::compressed::Compressor;
 use backend::files::catalog::Catalog;
 use backend::origin::{Remotes, Tally};
 use backend::partition::Walker;
@@ -96,6 +97,7 @@ pub struct Node {
     purges: Arc<Purges>,
     worker_indexes: Arc<WorkerIndexes>,
     pins: Arc<Pins>,
+    compressor: Arc<Compressor>,
     origins: Arc<Tally>,
     /// Whether dispatchers proxy clients to this node, and report their addresses.
     is_proxied: AtomicBool,
@@ -131,6 +133,7 @@ impl Node {
             purges,
             worker_indexes: Arc::default(),
             pins: Pins::new(config.limits.pinned_per_address_bytes_max),
+            compressor: Compressor::new(),
             origins: Arc::default(),
             is_proxied: AtomicBool::new(config.is_proxied()),
             ipv6_prefix_bits: AtomicU8::new(config.limits.client_ipv6_prefix_bits as u8),

@@ -103,6 +103,10 @@ impl PeerServer {
             Err(PeerRefusal::NotThere) => catalog.origin_heads().head_for_peer(name).await,
             of_pool => of_pool,
         };
+        let head = match head {
+            Err(PeerRefusal::NotThere) => catalog.compressed_heads().head_for_peer(name).await,
+            head => head,
+        };
         match head {
             Ok(PeerHead { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },
             Err(refusal) => PeerReply::Refused(refusal),

@@ -3,6 +3,8 @@
 //! These modules are leaves: none of them sends a request to another node or an origin.
 
 pub(crate) mod announced;
+pub(crate) mod compressed;
+pub(crate) mod compression;
 pub(crate) mod conditions;
 pub(crate) mod fault;
 pub(crate) mod file_names;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use skep_engine::{Quick, Reply};
 use skep_http::RequestHead;
-use skep_http::negotiate::AcceptEncoding;
 use skep_segments::Segment;
 use skep_serve::unix_ms;
 use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
+use crate::http::compress::Selected;
 use crate::http::respond::{
     ReplyLines, ResponsePlan, cache_lines, end_head, is_simple, plan, write_head,
 };
@@ -25,12 +25,8 @@ pub(super) fn answer_from_memory(
     reply: &mut Reply<'_>,
     now_ms: u64,
 ) -> Quick {
-    let variants = &resource.variants;
-    let encoding = match variants.is_varied() {
-        true => AcceptEncoding::parse(request).choose(variants.available()),
-        false => None,
-    };
-    let (slot, object) = variants.get(encoding);
+    let selected = Selected::of(resource, request);
+    let Some((slot, object)) = selected.object() else { return Quick::Later };
     let status = object.status();
     let plan = match is_simple(request) || status != 200 {
         true => ResponsePlan::Whole,
