@@ -1,8 +1,8 @@
 //! Compressed variants in a cluster: one compression for all nodes that mean the same bytes.
 
 use skep_tests::app::{App, response};
-use skep_tests::cache::CacheCluster;
-use skep_tests::{RawClient, Response, Site};
+use skep_tests::cache::{CacheCluster, OWN_NAME};
+use skep_tests::{PATIENCE, RawClient, Response, Site, poll_until};
 
 const NODES: usize = 3;
 const COMPRESS: &str = "[site.compress]\nenabled = true\n";
@@ -80,6 +80,22 @@ fn a_stored_response_is_computed_once_and_compressed_once() {
     cluster.wait_up();
     ask_all(&cluster, 8, "/page");
     cluster.assert_asked(cluster.sum(MADE), 1);
+}
+
+/// Of which each node has a part.
+#[test]
+fn a_file_of_one_disk_is_compressed_once_for_all() {
+    let names = (1..=NODES).map(|number| format!("node-{number}/page-{number}.html"));
+    let site = names.fold(Site::new(), |site, name| site.with(&name, page(2000)));
+    let root = site.path(OWN_NAME).display().to_string();
+    let cluster = cluster(site, &format!("root = \"{root}\"\ncontent = \"partition\"\n{COMPRESS}"));
+    for number in 1..=NODES {
+        let path = format!("/page-{number}.html");
+        let is_known = || (1..=NODES).all(|at| cluster.get(&node(at), &path).status == 200);
+        poll_until(PATIENCE, "the file is announced", is_known);
+        ask_all(&cluster, 2, &path);
+    }
+    cluster.assert_asked(cluster.sum(MADE), NODES as u64);
 }
 
 #[test]

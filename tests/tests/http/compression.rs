@@ -469,6 +469,35 @@ fn what_breaks_off_is_neither_kept_nor_looks_whole() {
 }
 
 #[test]
+fn a_reload_makes_no_variant_again() {
+    let site = Site::new().with("page.html", text(400));
+    let metrics = FreePort::claim();
+    let settings = |gzip_level: u32, changed: &str| {
+        let listen = metrics.address();
+        format!(
+            "headers = {{ X-Changed = \"{changed}\" }}\n[site.compress]\nenabled = true\n\
+             gzip_level = {gzip_level}\n[metrics]\nlisten = \"{listen}\""
+        )
+    };
+    let skep = Skep::node(site.root(), &settings(6, "no"));
+    let get = || skep.connect().request("GET", "/page.html", &[("Accept-Encoding", "gzip")]);
+    let made = || {
+        let page = RawClient::connect(metrics.address()).get("/metrics").text();
+        let name = "skep_compressions_total{coding=\"gzip\"} ";
+        page.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned()
+    };
+    let before = get();
+    for (level, changed, expected) in [(6, "yes", "1"), (1, "level", "2")] {
+        skep.reconfigure(site.root(), &settings(level, changed));
+        skep.signal(rustix::process::Signal::HUP);
+        poll_until(PATIENCE, "the reload", || get().header("x-changed") == Some(changed));
+        assert_coding(&get(), Some("gzip"));
+        assert_eq!(made(), expected);
+        assert_eq!(get().body == before.body, level == 6);
+    }
+}
+
+#[test]
 fn a_reload_switches_it_on_and_off() {
     let site = Site::new().with("page.html", text(400));
     let skep = Skep::node(site.root(), "");

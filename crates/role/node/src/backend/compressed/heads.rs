@@ -123,11 +123,6 @@ impl CompressedHeads {
         }
     }
 
-    /// Removes all entries. What is being made goes on.
-    pub(crate) fn forget_all(&self) {
-        self.slots.forget_all();
-    }
-
     pub(crate) fn store(&self) -> &Arc<SegmentStore> {
         self.slots.store()
     }

@@ -14,7 +14,6 @@ use hashbrown::HashMap;
 use skep_segments::{Charge, HeadAccount, SegmentStore};
 use skep_serve::monotonic_ms;
 
-use crate::backend::compressed::CompressedHeads;
 use crate::backend::dynamic::PoolHeads;
 use crate::backend::files::look_up::{Found, look_up, parent};
 use crate::backend::origin::OriginHeadCache;
@@ -52,7 +51,6 @@ pub(crate) struct Catalog {
     origin_heads: Arc<OriginHeadCache>,
     pool_heads: Arc<PoolHeads>,
     heads: Arc<PartHeadCache>,
-    compressed_heads: Arc<CompressedHeads>,
     watcher: Arc<Watcher>,
     account: Arc<HeadAccount>,
     entries: Mutex<HashMap<Key, Kept>>,
@@ -80,7 +78,6 @@ impl Catalog {
             origin_heads: OriginHeadCache::new(&store, entries_max),
             pool_heads: PoolHeads::new(&store, entries_max),
             heads: PartHeadCache::new(&store, entries_max),
-            compressed_heads: CompressedHeads::new(&store, entries_max),
             account: store.account(),
             store,
             watcher,
@@ -112,11 +109,6 @@ impl Catalog {
     /// The cache of heads of other nodes' files.
     pub(crate) fn heads(&self) -> &Arc<PartHeadCache> {
         &self.heads
-    }
-
-    /// The cache of heads of compressed variants.
-    pub(crate) fn compressed_heads(&self) -> &Arc<CompressedHeads> {
-        &self.compressed_heads
     }
 
     /// Longest age of a valid check, in milliseconds.
@@ -204,7 +196,6 @@ impl Catalog {
         self.origin_heads.forget_all();
         self.pool_heads.forget_all();
         self.heads.forget_all();
-        self.compressed_heads.forget_all();
     }
 
     /// Takes a resource out of use because it has changed or is gone.

@@ -73,7 +73,7 @@ impl SlowRequest<'_> {
     ) -> Option<Arc<CompressedVariant>> {
         let plain = &resource.variants.plain;
         let name = resource.route.compressed_name(plain.segment_name(0), coding);
-        let mut waiter = match self.catalog.compressed_heads().find(name) {
+        let mut waiter = match self.handler.node.compressed_heads.find(name) {
             FoundVariant::Known(outcome) => return self.adopted(resource, coding, outcome),
             FoundVariant::Wait(waiter) => waiter,
             FoundVariant::Lead(flight) => {
@@ -125,7 +125,7 @@ impl SlowRequest<'_> {
             CompressionOutcome::Made(made) => {
                 let object =
                     Object::compressed(&resource.route, &resource.variants.plain, coding, &made);
-                let charge = self.catalog.compressed_heads().charge(object.memory_bytes());
+                let charge = self.handler.node.compressed_heads.charge(object.memory_bytes());
                 let variant = CompressedVariant::new(object, charge);
                 variants.put(coding, Arc::clone(&variant));
                 Some(variant)
@@ -145,6 +145,6 @@ impl SlowRequest<'_> {
         CompressedVariants::drop_lost(variants, coding);
         let plain = resource.variants.plain.segment_name(0);
         let name = resource.route.compressed_name(plain, coding);
-        self.catalog.compressed_heads().forget(name);
+        self.handler.node.compressed_heads.forget(name);
     }
 }
