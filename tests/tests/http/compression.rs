@@ -97,6 +97,11 @@ fn text(lines: usize) -> Vec<u8> {
         .into()
 }
 
+/// Text that is halved at best.
+fn noise_text(bytes: usize) -> Vec<u8> {
+    noise(bytes / 2).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+}
+
 /// Bytes without any order.
 fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 1_u64;
@@ -466,6 +471,45 @@ fn what_breaks_off_is_neither_kept_nor_looks_whole() {
         assert!(node.by_curl(path, "br") == text(3000), "{path}");
         assert_coding(&node.get(path, "br"), Some("br"));
     }
+}
+
+/// Of what is asked for in turn, and is more than the cache takes, every variant has left when it is asked for.
+#[test]
+fn a_variant_that_left_memory_is_made_again() {
+    const FILES: usize = 40;
+    let page =
+        |number: usize| [format!("<h1>{number}</h1>").into_bytes(), noise_text(60_000)].concat();
+    let names = (0..FILES).map(|number| (format!("{number}.html"), page(number)));
+    let site = names.fold(Site::new(), |site, (name, bytes)| site.with(&name, bytes));
+    let node = Node::with_files(&site, "[cache]\nsize_bytes_max = \"1MiB\"");
+    let ask = |number: usize| node.get(&format!("/{number}.html"), "zstd");
+    let first: Vec<_> = (0..FILES).map(ask).collect();
+    for _ in 0..2 {
+        for (number, first) in first.iter().enumerate() {
+            let reply = ask(number);
+            assert_coding(reply.assert_status(200), Some("zstd"));
+            assert_eq!(reply.header("etag"), first.header("etag"));
+            assert!(reply.body == first.body, "{number}");
+        }
+    }
+    assert!(node.compressions() > FILES as u64, "{}", node.compressions());
+    assert!(node.by_curl("/7.html", "zstd") == page(7));
+    let held = node.metric("skep_cache_alive_bytes");
+    assert!(held < 2 << 20, "{held} bytes in a cache of 1 MiB");
+}
+
+#[test]
+fn an_error_page_is_compressed_as_the_file_that_it_is() {
+    let site = Site::new().with("404.html", text(400));
+    let root = site.root().display().to_string();
+    let node = Node::start(&format!(
+        "root = \"{root}\"\nerror_pages = {{ \"404\" = \"/404.html\" }}\n\
+         [site.compress]\nenabled = true"
+    ));
+    let reply = node.get("/none", "gzip");
+    assert_coding(reply.assert_status(404), Some("gzip"));
+    assert_varies(&reply);
+    assert!(reply.body.len() < text(400).len() / 3);
 }
 
 #[test]

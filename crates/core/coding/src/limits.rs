@@ -11,6 +11,6 @@ pub const STREAM_WINDOW_LOG: u32 = 18;
 /// large as these, whatever was pushed at a time.
 pub const BROTLI_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Memory that an encoder takes beside its output, in bytes: that of zstd at its highest level, with
-/// tables of 64 MiB; at levels up to 9 none takes more than 16 MiB.
+/// Memory that an encoder takes beside its output, in bytes: that of zstd at its highest level, by
+/// measurement. At the default levels none takes more than 15 MiB, and one of a stream, at level 4, 2.2 MiB.
 pub const ENCODER_BYTES_MAX: usize = 96 * 1024 * 1024;

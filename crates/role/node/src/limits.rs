@@ -26,8 +26,8 @@ pub(crate) const COMPRESSION_WAIT_MS: u64 = 1_000;
 /// bytes.
 pub(crate) const COMPRESSED_ATTEMPTS_MAX: usize = 2;
 
-/// Responses that a worker compresses at a time while it passes them on, each with an encoder of 2 MiB at
-/// most; further ones are passed as they are.
+/// Responses that a worker compresses at a time while it passes them on, each with an encoder of about
+/// 2 MiB; further ones are passed as they are.
 pub(crate) const PASSED_ENCODERS_MAX: usize = 32;
 
 /// Highest level of compression for what is passed on, by the worker itself and once for each request.
