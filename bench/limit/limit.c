@@ -3,10 +3,11 @@
  * memory, head and body in one piece; a request is anything up to CRLFCRLF,
  * its path is looked up in a hash table, the answer is one write.
  *
- * usage: limit PORT ROOT [--redirect PREFIX]
+ * usage: limit PORT ROOT [--redirect PREFIX | --vary]
  *
  *   ROOT        every regular file below it is loaded at start
  *   --redirect  answer 302 with Location: PREFIX + path instead of the file
+ *   --vary      say that the answer depends on Host, which all requests have
  *
  * Not a server: it reads no method, no field and no body, it has no timeout
  * and trusts its client. It is also the origin behind the proxies and caches,
@@ -52,6 +53,7 @@ struct connection {
 static struct reply table[SLOTS], not_found;
 static size_t replies, root_bytes;
 static const char *redirect_prefix;
+static const char *cache_fields = "Cache-Control: max-age=86400\r\n";
 static struct connection *by_fd[CONNECTIONS_MAX];
 static int epoll;
 
@@ -106,7 +108,7 @@ static int load(const char *file, const struct stat *st, int kind, struct FTW *w
     size_t body_bytes = redirect_prefix ? 0 : st->st_size;
     snprintf(location, sizeof location, "Location: %s%s\r\n", redirect_prefix ? redirect_prefix : "", path);
     size_t head_bytes = redirect_prefix ? write_head(head, "302 Found", location, 0, st)
-                                        : write_head(head, "200 OK", "Cache-Control: max-age=86400\r\n", body_bytes, st);
+                                        : write_head(head, "200 OK", cache_fields, body_bytes, st);
     errno = ENOSPC;
     must(++replies <= SLOTS / 2, "too many files");
     struct reply *r = slot(path, strlen(path));
@@ -231,8 +233,11 @@ static int listen_on(int port) {
 
 int main(int argc, char **argv) {
     int redirects = argc == 5 && !strcmp(argv[3], "--redirect");
-    if (argc != 3 && !redirects) return fprintf(stderr, "usage: limit PORT ROOT [--redirect PREFIX]\n"), 2;
+    int varies = argc == 4 && !strcmp(argv[3], "--vary");
+    if (argc != 3 && !redirects && !varies)
+        return fprintf(stderr, "usage: limit PORT ROOT [--redirect PREFIX | --vary]\n"), 2;
     if (redirects) redirect_prefix = argv[4];
+    if (varies) cache_fields = "Cache-Control: max-age=86400\r\nVary: Host\r\n";
     load_all(argv[2]);
     int listener = listen_on(atoi(argv[1]));
     must((epoll = epoll_create1(0)) >= 0, "epoll_create1");

@@ -32,15 +32,14 @@ impl Backends {
         match role {
             ServerRole::Fcgi | ServerRole::FcgiKept => Self::one(php_fpm(dir, places)?),
             ServerRole::Ajp => Self::one(tomcat(dir, places)?),
-            _ => Self::loops(dir, places),
+            ServerRole::Cached => Self::loops(role, dir, places),
+            _ => Self::loops(ServerRole::Files, dir, places),
         }
     }
 
-    fn loops(dir: &Path, places: &Places) -> Result<Self> {
+    fn loops(role: ServerRole, dir: &Path, places: &Places) -> Result<Self> {
         let limit = MeasuredServer::named(LIMIT).context("the loop in C is one of the peers")?;
-        let start = |name: &str| {
-            limit.start(ServerRole::Files, &dir.join(name), CLIENT_CORE, [0; 2], places)
-        };
+        let start = |name: &str| limit.start(role, &dir.join(name), CLIENT_CORE, [0; 2], places);
         let servers = vec![start("origin-1")?, start("origin-2")?];
         let ports = [servers[0].port, servers[1].port];
         Ok(Self { _servers: servers, ports })

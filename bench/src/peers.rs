@@ -27,6 +27,9 @@ pub(crate) enum ServerRole {
     Redirect,
     /// Pass requests on to the two servers of a pool.
     Pool,
+    /// Answer from a cache in front of the two servers of a pool, whose answers depend on a field of the
+    /// request.
+    Cached,
     /// Pass requests on to php-fpm, on a new connection each, as all do without settings.
     Fcgi,
     /// The same over kept connections.
@@ -102,6 +105,7 @@ const SKEP_SETUPS: &[Setup] = &[
         command: "@SKEP@ run --config @CONFIG@ --as d1",
     },
     Setup { role: ServerRole::Pool, config: config!("skep-pool.toml"), command: SKEP_NODE },
+    Setup { role: ServerRole::Cached, config: config!("skep-cached.toml"), command: SKEP_NODE },
     Setup { role: ServerRole::Fcgi, config: config!("skep-fcgi.toml"), command: SKEP_NODE },
     Setup {
         role: ServerRole::FcgiKept,
@@ -124,6 +128,11 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
                 role: ServerRole::Redirect,
                 config: None,
                 command: "@LIMIT@ @PORT@ @ROOT@ --redirect http://127.0.0.1:@BACKEND1@",
+            },
+            Setup {
+                role: ServerRole::Cached,
+                config: None,
+                command: "@LIMIT@ @PORT@ @ROOT@ --vary",
             },
         ],
         caches: false,
@@ -150,6 +159,11 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
                 command: NGINX,
             },
             Setup { role: ServerRole::Pool, config: config!("nginx-proxy.conf"), command: NGINX },
+            Setup {
+                role: ServerRole::Cached,
+                config: config!("nginx-cached.conf"),
+                command: NGINX,
+            },
             Setup { role: ServerRole::Fcgi, config: config!("nginx-fcgi.conf"), command: NGINX },
             Setup {
                 role: ServerRole::FcgiKept,
@@ -229,11 +243,18 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
         source: "Debian package varnish",
         program: "varnishd",
         version: &["-V"],
-        setups: &[Setup {
-            role: ServerRole::Files,
-            config: config!("varnish-static.vcl"),
-            command: VARNISH,
-        }],
+        setups: &[
+            Setup {
+                role: ServerRole::Files,
+                config: config!("varnish-static.vcl"),
+                command: VARNISH,
+            },
+            Setup {
+                role: ServerRole::Cached,
+                config: config!("varnish-static.vcl"),
+                command: VARNISH,
+            },
+        ],
         caches: true,
     },
 ];
@@ -329,7 +350,12 @@ impl MeasuredServer {
                 continue;
             }
             check::same_file(port, &places.root, path)?;
-            if role == ServerRole::Files && self.caches {
+            let caches = match role {
+                ServerRole::Files => self.caches,
+                ServerRole::Cached => self.name != LIMIT,
+                _ => false,
+            };
+            if caches {
                 let again = check::same_file(port, &places.root, path)?;
                 ensure!(again.header("age").is_some(), "GET {path}: not from the cache");
             }

@@ -13,7 +13,7 @@ use crate::peers::{BEFORE, LIMIT, SKEP};
 use crate::results::{Bodies, Cell, Idle, IdleRow, Machine, Results, Row, Sample, median};
 
 /// Key, heading and one sentence of each table of requests.
-const TABLES: [(&str, &str, &str); 14] = [
+const TABLES: [(&str, &str, &str); 15] = [
     ("files-1k", "1 KiB file", "What a request costs when the body costs nothing."),
     ("files-22k", "22,132-byte file", "The size of a picture."),
     (
@@ -41,6 +41,12 @@ const TABLES: [(&str, &str, &str); 14] = [
         "A node with `pool`; servers and peers are those of the proxy's table.",
     ),
     ("pool-22k", "Pool of two HTTP servers, 22,132 bytes", "The same with a longer body."),
+    (
+        "cached-1k",
+        "Cache in front of a pool, 1 KiB",
+        "A hit in the cache of a node in front of a pool, with `Vary` (of a field that all requests have); nginx with \
+         `proxy_cache`, Varnish. The limit is the loop in C, which answers by itself.",
+    ),
     (
         "fcgi-1k",
         "FastCGI to php-fpm, 1 KiB",

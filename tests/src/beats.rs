@@ -56,6 +56,8 @@ struct State {
     is_over: AtomicBool,
     /// What each has applied.
     versions: Mutex<BTreeMap<u16, TableVersion>>,
+    /// Nodes that get new connections, by the latest table.
+    members: AtomicUsize,
     /// Tables that came whole, and as deltas.
     wholes: AtomicUsize,
     deltas: AtomicUsize,
@@ -123,6 +125,7 @@ impl BeatNodes {
                     let versions = nodes.iter().map(|node| (node.number, node.version));
                     *state.versions.lock().unwrap_or_else(PoisonError::into_inner) =
                         versions.collect();
+                    state.members.store(tables.members(), Ordering::Relaxed);
                 }
                 // Datagrams wait in the sockets.
                 thread::sleep(Duration::from_millis(2));
@@ -239,12 +242,27 @@ impl Tables {
         }
         Some(known)
     }
+
+    /// Nodes that get new connections of the only service, by the latest table.
+    fn members(&self) -> usize {
+        let latest = self.all.iter().max_by_key(|table| table.version);
+        let membership = latest.and_then(|table| {
+            let latest = table.services.first()?.history.first()?;
+            table.memberships.get(usize::from(*latest))
+        });
+        membership.map_or(0, Vec::len)
+    }
 }
 
 impl RunningBeats {
     /// The table that each has applied, by its number.
     pub fn versions(&self) -> BTreeMap<u16, TableVersion> {
         self.state.versions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Nodes that get new connections, by the latest table that any has.
+    pub fn members(&self) -> usize {
+        self.state.members.load(Ordering::Relaxed)
     }
 
     /// Tables that came whole, and as deltas.

@@ -22,6 +22,8 @@ const APPLICATIONS: [(&str, &str, &str, f64); 9] = [
     ("ajp-1k", "AJP, 1 KiB", "httpd", 0.5),
     ("ajp-22k", "AJP, 22 KB", "httpd", 0.5),
 ];
+/// CPU of a hit in the cache in front of a pool against that of a file.
+const CACHED_RATIO_MAX: f64 = 1.15;
 /// Resident memory of an idle connection, in bytes.
 const IDLE_BYTES_MAX: f64 = 8.0 * 1024.0;
 /// "Unchanged": CPU per request beside the idle ones to that alone. What is
@@ -64,6 +66,10 @@ fn findings(results: &Results) -> Vec<(String, Finding)> {
             findings.push((target, finding));
         }
     }
+    findings.push((
+        format!("cached response of a pool, 1 KiB: CPU per request at most {CACHED_RATIO_MAX} x the file's"),
+        cached(cell("cached-1k"), cell("files-1k")),
+    ));
     for (key, what, peer, ratio_max) in APPLICATIONS {
         let target = format!("{what}: CPU per request at most {ratio_max} x {peer}'s");
         findings.push((target, cell(key).and_then(|cell| against(cell, peer, ratio_max))));
@@ -83,6 +89,11 @@ fn against(cell: &Cell, peer: &str, ratio_max: f64) -> Finding {
     let (ours, theirs) = (cell.row(SKEP)?, cell.row(peer)?);
     let ratio = ours.cpu_us() / theirs.cpu_us();
     Some((compare(ours, theirs), ratio <= ratio_max))
+}
+
+fn cached(cached: Option<&Cell>, file: Option<&Cell>) -> Finding {
+    let (cached, file) = (cached?.row(SKEP)?, file?.row(SKEP)?);
+    Some((compare(cached, file), cached.cpu_us() <= CACHED_RATIO_MAX * file.cpu_us()))
 }
 
 fn below_every_peer(cell: &Cell) -> Finding {

@@ -280,15 +280,20 @@ pub(crate) fn cluster_key(config: &Config) -> anyhow::Result<Option<Key>> {
 fn read_key(config: &Config) -> anyhow::Result<Key> {
     let Some(path) = &config.key_file else { bail!("the config has no `key_file`") };
     let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the cluster's key {}", path.display()))?;
+        .with_context(|| {
+        let path = path.display();
+        format!("cannot read the cluster's key {path}: make one with `openssl rand -hex 32 > {path}`, the same for all machines")
+    })?;
     warn_if_open(path);
     Key::from_text(&text).with_context(|| format!("{} holds no key", path.display()))
 }
 
 fn warn_if_open(path: &Path) {
-    let open = std::fs::metadata(path).is_ok_and(|it| it.permissions().mode() & 0o077 != 0);
+    let open = std::fs::metadata(path).is_ok_and(|it| it.permissions().mode() & 0o007 != 0);
     if open {
         let path = path.display();
-        tracing::warn!("{path} can be read by others than its owner: chmod 600 {path}");
+        tracing::warn!(
+            "everybody on this machine can read the cluster's key {path}: chmod o= {path}"
+        );
     }
 }

@@ -68,8 +68,10 @@ fn say_panic(panic: &PanicHookInfo<'_>) {
 
 /// Writes why this process fails. A pipe that nobody reads does not keep it from ending.
 pub(crate) fn last_words(words: String) {
-    // Not `eprintln`, which panics where standard error is closed.
-    let write = |words: &str| drop(writeln!(io::stderr(), "{words}"));
+    // In one call, with its line feed: other processes write to the same terminal or journal. Not
+    // `eprintln`, which panics where standard error is closed.
+    let words = words + "\n";
+    let write = |words: &str| drop(io::stderr().write_all(words.as_bytes()));
     let same = words.clone();
     if !end_within(move || write(&words)) {
         write(&same);

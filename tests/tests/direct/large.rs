@@ -30,6 +30,9 @@ const ETH_P_ALL: u16 = 3;
 /// Connections that are begun for each node.
 const CONNECTIONS_PER_NODE: usize = 4;
 
+/// What of the frames to the crowd waits for the one who looks at them: all, as the kernel counts them.
+const FRAMES_BYTES: usize = 16 << 20;
+
 /// All of a cluster's nodes but one.
 fn crowd(cluster: &DirectCluster) -> BeatNodes {
     BeatNodes {
@@ -66,6 +69,8 @@ impl Frames {
         let watch = move || {
             let mut socket =
                 Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(all))).unwrap();
+            // Those of all nodes come at once, and once more only when a client sends again.
+            rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, FRAMES_BYTES).unwrap();
             socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             let mut frame = [0; 2048];
             while !ends.load(Ordering::Relaxed) {
@@ -120,12 +125,13 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
         let sample = format!("skep_direct_table_generation{{state=\"{state}\"}}");
         cluster.metric(DISPATCHER, &sample) as u64
     };
-    // All have the latest table, and so has the packet program.
+    // All have the table with all of them, and so has the packet program.
     poll_until(3 * PATIENCE, "all have the last table", || {
         let versions = beats.versions();
         let published = generation("published");
         let is_latest = versions.values().all(|version| version.generation == published);
         versions.len() == NODES_MAX - 1
+            && beats.members() == NODES_MAX
             && is_latest
             && published > 1
             && generation("applied") == published

@@ -286,6 +286,15 @@ fn a_stored_response_is_computed_once_for_all_codings() {
         assert!(reply.header("etag").unwrap().starts_with("\"v1-"), "{}", reply.head_text());
         assert!(reply.cache_status().starts_with("skep; hit"), "{}", reply.head_text());
     }
+    // However they are found: in turn, on connections that stay.
+    let mut client = node.skep.connect();
+    for (accept, coding) in
+        [("br", Some("br")), ("", None), ("gzip", Some("gzip")), ("zstd", Some("zstd"))].repeat(3)
+    {
+        let reply = client.request("GET", "/page", &[("Accept-Encoding", accept)]);
+        assert_coding(&reply, coding);
+        assert_eq!(reply.body.len() == text(3000).len(), coding.is_none());
+    }
     assert_eq!(node.ask("/page", &[]).body, text(3000));
     assert_eq!(received.next().field("accept-encoding"), Some("identity"));
     received.assert_none();

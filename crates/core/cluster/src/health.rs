@@ -239,11 +239,15 @@ impl NodeHealth {
             (Ok(()), Health::Up) => node.bad_checks = 0,
             (Ok(()), Health::Down { .. }) => {
                 node.good_checks += 1;
+                node.bad_checks = 0;
                 if node.good_checks >= node.settings.rise {
                     node.go_up(now);
                 }
             }
-            (Err(_), Health::Down { .. }) => node.good_checks = 0,
+            (Err(failure), Health::Down { since, reason }) => {
+                node.good_checks = 0;
+                node.reconsider(since, reason, failure);
+            }
             (Err(failure), Health::Joining | Health::Up) => {
                 node.bad_checks += 1;
                 if node.bad_checks >= node.settings.fall {
@@ -351,6 +355,17 @@ impl NodeHealth {
         self.reset_counters();
     }
 
+    /// Another check failed while it is down. If checks took it out and fail in another way now, `fall` times
+    /// in a row, that is the reason: a server that has started late, and refuses the secret since.
+    fn reconsider(&mut self, since: Now, reason: DownReason, failure: Failure) {
+        let is_new = matches!(reason, DownReason::Checks(known) if known != failure);
+        self.bad_checks = if is_new { self.bad_checks + 1 } else { 0 };
+        if self.bad_checks >= self.settings.fall {
+            self.bad_checks = 0;
+            self.health = Health::Down { since, reason: DownReason::Checks(failure) };
+        }
+    }
+
     fn reset_counters(&mut self) {
         self.good_checks = 0;
         self.bad_checks = 0;
@@ -374,7 +389,7 @@ impl NodeHealth {
         match self.health {
             Health::Joining => debug_assert!(self.good_checks == 0 && self.bad_requests == 0),
             Health::Up => debug_assert!(self.good_checks == 0),
-            Health::Down { .. } => debug_assert!(self.bad_checks == 0 && self.bad_requests == 0),
+            Health::Down { .. } => debug_assert!(self.bad_requests == 0),
         }
         debug_assert!(!self.eligible() || (self.health == Health::Up && self.is_wanted()));
     }

@@ -509,7 +509,7 @@ impl fmt::Display for Change {
             Self::Weight { from, to } => write!(f, "weight {from} -> {to}"),
             Self::State(transition) => transition.fmt(f),
             Self::Spared(failure) => {
-                write!(f, "requests failed: {failure}; stays, for it can't be spared")
+                write!(f, "requests failed: {failure}; not taken out, since too few others are up")
             }
             Self::Removing { .. } => f.write_str("removing"),
             Self::Removed { abandoned_requests: 0 } => f.write_str("removed"),

@@ -8,15 +8,15 @@
 //!   Connection lists.
 //! - Information about the client in the request (Forwarded, X-Forwarded-*) is dropped
 //!   unless the client is a trusted proxy.
-//! - No allocation beyond the output's growth.
+//! - No allocation beyond the output's growth, but for a list of the clients that a trusted proxy names.
 
-use std::io::Write as _;
 use std::net::IpAddr;
 
 use crate::bytes::{self, eq_lower};
 use crate::date::DATE_BYTES;
 use crate::encode::{self, write_field, write_field_u64};
 use crate::fields::has_underscore;
+use crate::forwarded::write_forwarded;
 use crate::{
     BodyFraming, Fields, Known, Method, RequestHead, ResponseFraming, ResponseHead, Version,
     framing,
@@ -115,7 +115,9 @@ fn write_client_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &
             || is_listed(forward.without, name)
     });
     match forward.claims {
-        Claims::Replace | Claims::Extend => write_forwarded(out, head, forward),
+        claims @ (Claims::Replace | Claims::Extend) => {
+            write_forwarded(out, head, (forward.client, forward.proto), claims == Claims::Extend);
+        }
         Claims::Keep => write_forwarded_as_sent(out, head, forward),
     }
 }
@@ -359,61 +361,16 @@ fn is_claim(name: &[u8]) -> bool {
     x_forwarded || eq_lower(name, b"x-real-ip")
 }
 
-/// Forwarded (RFC 7239) and the X-Forwarded-* that came before it.
-fn write_forwarded(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
-    let client = forward.client.to_canonical();
-    out.extend_from_slice(b"Forwarded: ");
-    write_earlier(out, head, forward, Known::Forwarded);
-    // Writing to a Vec cannot fail.
-    let _ = match client {
-        IpAddr::V4(client) => write!(out, "for={client}"),
-        IpAddr::V6(client) => write!(out, "for=\"[{client}]\""),
-    };
-    if !head.host.is_empty() {
-        out.extend_from_slice(b";host=\"");
-        out.extend_from_slice(head.host);
-        out.push(b'"');
-    }
-    out.extend_from_slice(b";proto=");
-    out.extend_from_slice(forward.proto.as_bytes());
-    out.extend_from_slice(b"\r\nX-Forwarded-For: ");
-    write_earlier(out, head, forward, Known::XForwardedFor);
-    let _ = write!(out, "{client}\r\n");
-    let is_kept = forward.claims != Claims::Replace;
-    if !is_kept || head.fields.get("x-forwarded-proto").is_none() {
-        write_field(out, "X-Forwarded-Proto", forward.proto.as_bytes());
-    }
-    if !head.host.is_empty() && (!is_kept || head.fields.get("x-forwarded-host").is_none()) {
-        write_field(out, "X-Forwarded-Host", head.host);
-    }
-}
-
 /// Forwarded and X-Forwarded-For as they came, which are no end-to-end fields for
 /// [`write_end_to_end`]; or all of it, if they did not.
 fn write_forwarded_as_sent(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     if head.fields.known(Known::XForwardedFor).is_none() {
-        return write_forwarded(out, head, forward);
+        return write_forwarded(out, head, (forward.client, forward.proto), true);
     }
     for (name, field) in
         [("Forwarded", Known::Forwarded), ("X-Forwarded-For", Known::XForwardedFor)]
     {
         head.fields.known_all(field).for_each(|value| write_field(out, name, value));
-    }
-}
-
-/// Appends what trusted proxies before us wrote into a list, and a comma.
-fn write_earlier(
-    out: &mut Vec<u8>,
-    head: &RequestHead<'_, '_>,
-    forward: &Forward<'_>,
-    field: Known,
-) {
-    if forward.claims == Claims::Replace {
-        return;
-    }
-    for value in head.fields.known_all(field).filter(|value| !value.is_empty()) {
-        out.extend_from_slice(value);
-        out.extend_from_slice(b", ");
     }
 }
 

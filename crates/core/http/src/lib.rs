@@ -25,6 +25,7 @@ pub mod date;
 pub mod encode;
 pub mod fields;
 pub mod forward;
+pub mod forwarded;
 mod framing;
 pub mod gateway;
 pub mod host;

@@ -155,3 +155,7 @@ pub const RESPONSE_BODY: BodyLimits = BodyLimits {
 
 /// Interim responses (1xx) before the real one; real servers send one or two.
 pub const INTERIM_RESPONSES_MAX: usize = 8;
+
+/// Clients that a trusted proxy names in the fields of one family and that are said in those of the other:
+/// a chain of proxies is short.
+pub const FORWARDED_TRANSLATED_MAX: usize = 8;

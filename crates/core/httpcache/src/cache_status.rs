@@ -114,7 +114,8 @@ impl CacheStatus<'_> {
 
     /// The whole line, with its end.
     pub fn line(&self) -> Vec<u8> {
-        let mut line = b"Cache-Status: ".to_vec();
+        let mut line = Vec::with_capacity(80);
+        line.extend_from_slice(b"Cache-Status: ");
         self.write(&mut line);
         line.extend_from_slice(b"\r\n");
         line

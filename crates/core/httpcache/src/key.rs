@@ -64,7 +64,8 @@ impl KeyRules {
         target: &[u8],
         head: &RequestHead<'_, '_>,
     ) -> Result<Vec<u8>, Unkeyed> {
-        let mut key = scheme.as_bytes().to_vec();
+        let mut key = Vec::with_capacity(target.len() + 64);
+        key.extend_from_slice(scheme.as_bytes());
         key.extend_from_slice(b"://");
         authority.write_lower(&mut key);
         let port_default = if scheme == "https" { 443 } else { 80 };

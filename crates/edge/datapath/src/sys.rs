@@ -194,7 +194,10 @@ pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     }
 }
 
-/// Calls `show` for every element of an array or a hash table. Elements that are added or removed meanwhile may
+/// Where a batch begins and the next one does, as the kernel writes it.
+type BatchPlace = [u64; 8];
+
+/// Calls `show` for every element of any map. Elements that are added or removed meanwhile may
 /// or may not be included.
 pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
     map: BorrowedFd<'_>,
@@ -202,11 +205,15 @@ pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
 ) -> io::Result<()> {
     let mut keys = vec![K::default(); BATCH_ELEMENTS];
     let mut values = vec![V::default(); BATCH_ELEMENTS];
-    let (mut at, mut next, mut is_first, mut growths) = (0_u32, 0_u32, true, 0);
+    // A hash table's place is a number of four bytes; that of all other maps is a whole key
+    // (`generic_map_lookup_batch`, `__htab_map_lookup_and_delete_batch` in kernel/bpf).
+    const { assert!(size_of::<K>() <= size_of::<BatchPlace>()) }
+    let (mut at, mut next) = (BatchPlace::default(), BatchPlace::default());
+    let (mut is_first, mut growths) = (true, 0);
     loop {
         let mut attr = BatchAttr {
-            at: if is_first { 0 } else { &raw mut at as u64 },
-            next: &raw mut next as u64,
+            at: if is_first { 0 } else { at.as_mut_ptr() as u64 },
+            next: next.as_mut_ptr() as u64,
             keys: keys.as_mut_ptr() as u64,
             values: values.as_mut_ptr() as u64,
             count: keys.len() as u32,

@@ -1,6 +1,6 @@
 //! One TCP connection, or one over a Unix socket to a server: reads, writes, and the deadline that bounds both.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -46,6 +46,8 @@ pub enum ConnError {
 pub struct Conn {
     stream: Stream,
     peer: SocketAddr,
+    /// Asked for once: it stays the same.
+    local: OnceCell<SocketAddr>,
     timer: Rc<Timer>,
     timer_key: usize,
     progress: RefCell<Progress>,
@@ -107,6 +109,7 @@ impl Conn {
             resets,
             hides_bytes,
             worker,
+            local: OnceCell::new(),
             _permit: permit,
         }
     }
@@ -118,10 +121,10 @@ impl Conn {
 
     /// The own address; the unspecified one behind a Unix socket, or if the connection is gone.
     pub fn local(&self) -> SocketAddr {
-        match &self.stream {
+        *self.local.get_or_init(|| match &self.stream {
             Stream::Tcp(stream) => stream.local_addr().unwrap_or(NO_ADDRESS),
             Stream::Unix(..) => NO_ADDRESS,
-        }
+        })
     }
 
     /// The worker that owns this connection.

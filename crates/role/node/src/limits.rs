@@ -65,7 +65,7 @@ pub(crate) const COPY_BYTES_MAX: usize = 4096;
 
 /// What a place for a head takes beside the head, in bytes: its entry in a table that
 /// grows by doubling.
-pub(crate) const HEAD_SLOT_BYTES: usize = 160;
+pub(crate) const HEAD_SLOT_BYTES: usize = 192;
 
 /// Of the store's capacity the workers' indexes may take one part in so many,
 /// together.
@@ -75,6 +75,10 @@ pub(crate) const WORKER_INDEXES_PART: u64 = 8;
 /// table that grows by doubling, and what is left of a resource and a segment that
 /// have gone, as long as it points to them.
 pub(crate) const WORKER_INDEX_ENTRY_BYTES: usize = 512;
+
+/// Variants of a response that an entry of a worker's index has at most, for those who accept different
+/// codings or languages; further ones are looked up in the cache.
+pub(crate) const WORKER_INDEX_VARIANTS_MAX: usize = 8;
 
 /// Times that a slow client's reply waits so for a segment of another node's file, which
 /// has no other way: half a minute in all.

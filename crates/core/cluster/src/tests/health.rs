@@ -65,6 +65,27 @@ fn fall_failed_checks_in_a_row_take_a_node_out() {
 }
 
 #[test]
+fn checks_that_fail_in_another_way_from_then_on_are_the_reason() {
+    let mut node = up();
+    (0..3).for_each(|at| _ = node.on_check(Now(at), Err(Failure::Refused)));
+    let reason = |node: &NodeHealth| node.state().to_string();
+    assert_eq!(reason(&node), "down (checks failed: connection refused)");
+    for failure in [Failure::Secret, Failure::Secret, Failure::Refused, Failure::Secret] {
+        assert_eq!(node.on_check(Now(9), Err(failure)), None, "not three in a row");
+    }
+    assert_eq!(node.on_check(Now(9), OK), None);
+    assert_eq!(node.on_check(Now(9), Err(Failure::Secret)), None);
+    assert_eq!(node.on_check(Now(9), Err(Failure::Secret)), None);
+    let changed = node.on_check(Now(9), Err(Failure::Secret)).unwrap();
+    let reason = "down (checks failed: the secret is wrong or missing)";
+    assert_eq!(changed.to_string(), format!("down -> {reason}"));
+    // What requests met counts for the share of nodes that are taken out for that.
+    let mut node = up();
+    node.on_request(Now(1), Err(Failure::Refused), true).unwrap();
+    assert!((0..9).all(|at| node.on_check(Now(at), TIMED_OUT).is_none()));
+}
+
+#[test]
 fn rise_good_checks_in_a_row_bring_a_node_back() {
     let mut node = down();
     for _ in 0..5 {

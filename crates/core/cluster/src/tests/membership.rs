@@ -243,7 +243,7 @@ fn that_a_node_is_spared_is_told_once() {
     assert_eq!(told.len(), 1);
     assert_eq!(
         told[0].to_string(),
-        "node n0: requests failed: connection broken; stays, for it can't be spared"
+        "node n0: requests failed: connection broken; not taken out, since too few others are up"
     );
 }
 

@@ -176,6 +176,63 @@ fn claims_of_trusted_proxies_are_added_to() {
 }
 
 #[test]
+fn what_a_trusted_proxy_says_in_one_family_of_fields_is_said_in_the_other() {
+    let extended = |fields: &str| {
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let out = forwarded(&head, &Forward { claims: Claims::Extend, ..plain() });
+        let all = ["forwarded", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"];
+        all.map(|name| values(&out, name).join(" | "))
+    };
+    let own = "for=192.0.2.1;host=\"a\";proto=http";
+    for (fields, standard, clients, scheme, host) in [
+        (
+            "X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-Proto: https\r\n",
+            &*format!("for=9.9.9.9;host=\"a\";proto=https, {own}"),
+            "9.9.9.9, 192.0.2.1",
+            "https",
+            "a",
+        ),
+        (
+            "X-Forwarded-For: 2001:db8::1, 9.9.9.9:1234, x\r\nX-Forwarded-Host: b:81\r\n",
+            &*format!(
+                "for=\"[2001:db8::1]\";host=\"b:81\";proto=http, for=9.9.9.9, for=unknown, {own}"
+            ),
+            "2001:db8::1, 9.9.9.9:1234, x, 192.0.2.1",
+            "http",
+            "b:81",
+        ),
+        // A proxy that says the scheme only.
+        (
+            "X-Forwarded-Proto: https\r\n",
+            "for=192.0.2.1;host=\"a\";proto=https",
+            "192.0.2.1",
+            "https",
+            "a",
+        ),
+        (
+            "Forwarded: for=\"[2001:db8::1]:80\";PROTO=https;host=\"b,c;d\"\r\nForwarded: for=9.9.9.9\r\n",
+            &*format!("for=\"[2001:db8::1]:80\";PROTO=https;host=\"b,c;d\", for=9.9.9.9, {own}"),
+            "2001:db8::1, 9.9.9.9, 192.0.2.1",
+            "https",
+            "a",
+        ),
+        // Nothing of it gets out of its place.
+        (
+            "X-Forwarded-Proto: a\"b\r\nX-Forwarded-Host: a\";proto=https\r\n",
+            own,
+            "192.0.2.1",
+            "a\"b",
+            "a\";proto=https",
+        ),
+        ("Forwarded: for=\"[\r\n", &*format!("for=\"[, {own}"), "192.0.2.1", "http", "a"),
+    ] {
+        assert_eq!(extended(fields), [standard, clients, scheme, host], "{fields}");
+    }
+    let many = format!("X-Forwarded-For: {}\r\n", "1.1.1.1, ".repeat(100));
+    assert_eq!(extended(&many)[0], own);
+}
+
+#[test]
 fn addresses_are_written_as_rfc7239_wants_them() {
     let v6 = Forward { client: "2001:db8::1".parse().unwrap(), proto: "https", ..plain() };
     let out = forwarded("GET / HTTP/1.1\r\nHost: a\r\n\r\n", &v6);

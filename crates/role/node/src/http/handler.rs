@@ -144,6 +144,14 @@ impl Handler for NodeHandler {
         let Ok((route, read)) = site.route(request.path, RouteInput::of(request)) else {
             return Quick::Later;
         };
+        if let Backend::Pool(pool) = &route.backend {
+            return match site.moved(&read) {
+                Some(_) => Quick::Later,
+                None => {
+                    self.answer_stored(&view.worker_index, (route, pool), &read, request, reply)
+                }
+            };
+        }
         let Some(path) = read.key_as_sent() else { return Quick::Later };
         let interval_ms = view.catalog.interval_ms();
         let Some(key) = borrowed_key(route, request, path) else { return Quick::Later };

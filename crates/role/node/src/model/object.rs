@@ -311,6 +311,11 @@ impl Object {
         size_of::<Self>() + source + content_type + self.etag.len() + lines
     }
 
+    /// `hit_head` without what it says of the cache.
+    pub(crate) fn head_before_cache_status(&self) -> &[u8] {
+        &self.hit_head[..self.hit_head.len() - CACHE_STATUS_HIT.len()]
+    }
+
     /// Number of segments; 0 for an empty file.
     pub(crate) fn segments(&self) -> u32 {
         self.name.segments()

@@ -9,6 +9,7 @@ use skep_config::{
 };
 use skep_http::RequestHead;
 use skep_http::forward::Claims;
+use skep_http::forwarded::scheme_named;
 use skep_httpcache::{
     CachePolicy, CookiePolicy, HeuristicLifetime, KeyRules, ObeyedDirectives, RequestMeta,
     SecondaryKey, SetCookiePolicy, StoredStatuses, VaryNames, is_untrusted,
@@ -74,12 +75,23 @@ impl PoolCache {
         target: &[u8],
         claims: Claims,
     ) -> Option<PoolKey> {
+        let text = self.primary_key(request, target, claims)?;
+        Some(PoolKey { target: target.into(), text: text.into() })
+    }
+
+    /// [`PoolKey::primary`] of [`Self::key`].
+    pub(crate) fn primary_key(
+        &self,
+        request: &RequestHead<'_, '_>,
+        target: &[u8],
+        claims: Claims,
+    ) -> Option<Vec<u8>> {
         let key = self.keys.key(scheme_of(request, claims), &request.authority, target, request);
         let mut text = key.ok()?;
         if claims != Claims::Replace {
             write_claims(&mut text, request);
         }
-        Some(PoolKey { target: target.into(), text: text.into() })
+        Some(text)
     }
 
     /// Whether a response with this Vary may serve other clients: not if it depends on who they are.
@@ -156,7 +168,7 @@ fn is_claim(name: &[u8]) -> bool {
 
 /// The scheme by which the client asked, as far as who may say so says.
 pub(crate) fn scheme_of(request: &RequestHead<'_, '_>, claims: Claims) -> &'static str {
-    let said = request.fields.get("x-forwarded-proto").filter(|_| claims != Claims::Replace);
+    let said = scheme_named(request).filter(|_| claims != Claims::Replace);
     match said.is_some_and(|said| said.eq_ignore_ascii_case(b"https")) {
         true => "https",
         false => "http",

@@ -1,4 +1,5 @@
-//! Each worker's own index of recently served paths: no lock, no allocation.
+//! Each worker's own index of what it served last, files and origins' objects by their paths, and stored
+//! responses of pools by their keys: no lock, no allocation.
 //!
 //! Its entries only point to the contents of catalog and store: when those drop something,
 //! its entry here expires too, sooner or later.
@@ -10,7 +11,11 @@ use std::sync::{Arc, Weak};
 use hashbrown::HashMap;
 use skep_segments::{Segment, SegmentStore, allocated};
 
-use crate::limits::{WORKER_INDEX_ENTRIES_MAX, WORKER_INDEX_ENTRY_BYTES, WORKER_INDEXES_PART};
+use crate::limits::{
+    WORKER_INDEX_ENTRIES_MAX, WORKER_INDEX_ENTRY_BYTES, WORKER_INDEX_VARIANTS_MAX,
+    WORKER_INDEXES_PART,
+};
+use crate::model::changes::SeenVersion;
 use crate::model::resource::Resource;
 
 /// A worker's entry for a path.
@@ -20,7 +25,17 @@ pub(crate) struct Entry {
     pub(crate) segments: [Weak<Segment>; 4],
 }
 
-type Paths = HashMap<Box<[u8]>, Entry, foldhash::fast::RandomState>;
+/// A worker's entry for a response of a pool: one of those under its key.
+struct StoredEntry {
+    resource: Weak<Resource>,
+    /// The only segment of each variant, by slot; none: it is empty, or was not sent yet.
+    segments: [Weak<Segment>; 4],
+    /// Of what is stored under its key.
+    version: SeenVersion,
+}
+
+/// By route, and by path or key.
+type Entries<E> = Vec<HashMap<Box<[u8]>, E, foldhash::fast::RandomState>>;
 
 /// Bounds the memory of all workers' indexes together.
 #[derive(Debug, Default)]
@@ -28,11 +43,12 @@ pub(crate) struct WorkerIndexes {
     count: AtomicUsize,
 }
 
-/// The index of the paths that one worker served last, by route and path.
+/// See the module.
 pub(crate) struct WorkerIndex {
     store: Arc<SegmentStore>,
     worker_indexes: Arc<WorkerIndexes>,
-    routes: RefCell<Vec<Paths>>,
+    paths: RefCell<Entries<Entry>>,
+    stored: RefCell<Entries<Vec<StoredEntry>>>,
     entries: Cell<usize>,
     bytes: Cell<u64>,
 }
@@ -48,7 +64,8 @@ impl WorkerIndex {
         Self {
             store: Arc::clone(store),
             worker_indexes: Arc::clone(worker_indexes),
-            routes: RefCell::new((0..routes).map(|_| HashMap::default()).collect()),
+            paths: RefCell::new((0..routes).map(|_| HashMap::default()).collect()),
+            stored: RefCell::new((0..routes).map(|_| HashMap::default()).collect()),
             entries: Cell::new(0),
             bytes: Cell::new(0),
         }
@@ -61,9 +78,27 @@ impl WorkerIndex {
         path: &[u8],
         job: impl FnOnce(&Arc<Resource>, &Entry) -> R,
     ) -> Option<R> {
-        let routes = self.routes.borrow();
-        let entry = routes[route].get(path)?;
+        let paths = self.paths.borrow();
+        let entry = paths[route].get(path)?;
         Some(job(&entry.resource.upgrade()?, entry))
+    }
+
+    /// Calls `job` with the response under a key that fits, if nothing has been stored there since it was
+    /// remembered, and with the segments of its variants.
+    pub(crate) fn stored<R>(
+        &self,
+        route: usize,
+        key: &[u8],
+        fits: impl Fn(&Arc<Resource>) -> bool,
+        job: impl FnOnce(&Arc<Resource>, &[Weak<Segment>; 4]) -> R,
+    ) -> Option<R> {
+        let stored = self.stored.borrow();
+        let mut current = stored[route].get(key)?.iter().filter(|entry| entry.version.is_current());
+        let found = current.find_map(|entry| {
+            let resource = entry.resource.upgrade().filter(|it| fits(it))?;
+            Some((resource, &entry.segments))
+        });
+        found.map(|(resource, segments)| job(&resource, segments))
     }
 
     /// Remembers a resource and the first segment of one of its variants
@@ -76,7 +111,7 @@ impl WorkerIndex {
         segment: Weak<Segment>,
     ) {
         let index = resource.route.index;
-        if let Some(entry) = self.routes.borrow_mut()[index].get_mut(path) {
+        if let Some(entry) = self.paths.borrow_mut()[index].get_mut(path) {
             if !std::ptr::eq(entry.resource.as_ptr(), Arc::as_ptr(resource)) {
                 *entry = Entry::new(resource);
             }
@@ -87,7 +122,38 @@ impl WorkerIndex {
         let mut entry = Entry::new(resource);
         entry.segments[slot] = segment;
         self.count(1, entry_bytes(path));
-        self.routes.borrow_mut()[index].insert(path.into(), entry);
+        self.paths.borrow_mut()[index].insert(path.into(), entry);
+        self.store.fit();
+    }
+
+    /// Remembers the response that a look-up found under a key, of which one segment at most has all
+    /// bytes of the variant in a slot.
+    pub(crate) fn remember_stored(
+        &self,
+        (key, version): (&[u8], SeenVersion),
+        resource: &Arc<Resource>,
+        (slot, segment): (usize, Weak<Segment>),
+    ) {
+        self.make_room();
+        let mut stored = self.stored.borrow_mut();
+        let entries = stored[resource.route.index].entry(key.into()).or_default();
+        let count_before = entries.len();
+        let mut segments = <[Weak<Segment>; 4]>::default();
+        entries.retain_mut(|entry| {
+            let is_it = std::ptr::eq(entry.resource.as_ptr(), Arc::as_ptr(resource));
+            if is_it {
+                segments = std::mem::take(&mut entry.segments);
+            }
+            entry.version.is_current() && !is_it
+        });
+        segments[slot] = segment;
+        if entries.len() == WORKER_INDEX_VARIANTS_MAX {
+            entries.remove(0);
+        }
+        entries.push(StoredEntry { resource: Arc::downgrade(resource), segments, version });
+        let more = entries.len() as i64 - count_before as i64;
+        drop(stored);
+        self.count(more as isize, more * entry_bytes(key));
         self.store.fit();
     }
 
@@ -98,22 +164,31 @@ impl WorkerIndex {
         if self.entries.get() < WORKER_INDEX_ENTRIES_MAX && self.bytes.get() < bytes_max {
             return;
         }
-        let mut routes = self.routes.borrow_mut();
-        self.forget(&mut routes, |entry| entry.resource.strong_count() == 0);
+        let (mut paths, mut stored) = (self.paths.borrow_mut(), self.stored.borrow_mut());
+        self.forget(&mut paths, |_| 1, |entry| entry.resource.strong_count() == 0);
+        let is_over = |entry: &StoredEntry| !entry.version.is_current();
+        self.forget(&mut stored, Vec::len, |entries| entries.iter().all(is_over));
         let is_roomy = || {
             self.entries.get() <= WORKER_INDEX_ENTRIES_MAX / 8 * 7
                 && self.bytes.get() <= bytes_max / 8 * 7
         };
-        self.forget(&mut routes, |_| !is_roomy());
+        self.forget(&mut paths, |_| 1, |_| !is_roomy());
+        self.forget(&mut stored, Vec::len, |_| !is_roomy());
     }
 
-    fn forget(&self, routes: &mut [Paths], is_to_go: impl Fn(&Entry) -> bool) {
-        for paths in routes {
-            for (path, _) in paths.extract_if(|_, entry| is_to_go(entry)) {
-                self.count(-1, -entry_bytes(&path));
+    fn forget<E>(
+        &self,
+        all: &mut Entries<E>,
+        count_of: impl Fn(&E) -> usize,
+        is_to_go: impl Fn(&E) -> bool,
+    ) {
+        for entries in all {
+            for (key, entry) in entries.extract_if(|_, entry| is_to_go(entry)) {
+                let count = count_of(&entry);
+                self.count(-(count as isize), -(count as i64) * entry_bytes(&key));
             }
-            if paths.capacity() / 4 > paths.len() {
-                paths.shrink_to_fit();
+            if entries.capacity() / 4 > entries.len() {
+                entries.shrink_to_fit();
             }
         }
     }

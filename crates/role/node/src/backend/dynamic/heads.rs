@@ -16,6 +16,7 @@ use super::slot::{PoolSlot, Refusal};
 use crate::backend::head_slots::HeadSlots;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
 use crate::limits::POOL_FAILED_MS;
+use crate::model::changes::SeenVersion;
 use crate::model::peer::PeerHead;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
@@ -38,8 +39,10 @@ pub(crate) enum FlightOutcome {
 
 /// The result of a look-up.
 pub(crate) enum PoolLookup {
-    /// Send it; with why it may be although it is stale.
-    Hit(Arc<Resource>, Option<&'static str>),
+    /// Send it; with until when the look-up may be remembered.
+    Hit(Arc<Resource>, Option<SeenVersion>),
+    /// Send it although it is stale, and why.
+    Unrefreshed(Arc<Resource>, &'static str),
     /// Send it, and refresh it; nothing if another request does.
     Stale(Arc<Resource>, Option<Box<PoolFlight>>),
     /// Another request asks.
@@ -107,7 +110,8 @@ impl PoolHeads {
             match judge(kept, cache, meta, now_ms) {
                 Judged::Send => {
                     kept.mark_used();
-                    return PoolLookup::Hit(Arc::clone(kept), None);
+                    let version = slots.get(&primary).and_then(PoolSlot::version);
+                    return PoolLookup::Hit(Arc::clone(kept), version);
                 }
                 Judged::SendAndValidate => {
                     let flight = match self.flights.join(&name) {
@@ -261,6 +265,7 @@ impl PoolHeads {
         };
         let replaced = self.slots.change(primary, |slot| {
             slot.learn_vary(vary);
+            slot.count_change();
             put(slot)
         });
         let replaced = match variant == primary {
@@ -268,7 +273,10 @@ impl PoolHeads {
             false => {
                 // The lease was for one name; other nodes ask for both.
                 [primary, variant].iter().for_each(|name| self.slots.store().announce(*name));
-                self.slots.change(variant, put)
+                let replaced = self.slots.change(variant, put);
+                // Once more: a look-up in between has not found it.
+                self.slots.lock().get(&primary).into_iter().for_each(PoolSlot::count_change);
+                replaced
             }
         };
         let is_out_of_use = |old: &&Arc<Resource>| {
@@ -475,7 +483,7 @@ impl Paused {
                 Some(PoolLookup::Alone(Alone { kept, ..Alone::new(reason, Some(why)) }))
             }
             Self::Failed(failure, refusal) => match stale_after(kept, failure, cache, now_ms) {
-                Some((kept, rule)) => Some(PoolLookup::Hit(kept, Some(rule.token()))),
+                Some((kept, rule)) => Some(PoolLookup::Unrefreshed(kept, rule.token())),
                 None => refusal.map(PoolLookup::Failed),
             },
         }

@@ -88,6 +88,16 @@ pub(super) fn judge(
     }
 }
 
+/// Whether `kept`, which is for these fields, answers the request without anybody being asked.
+pub(crate) fn is_sent_as_it_is(
+    kept: &Arc<Resource>,
+    cache: &PoolCache,
+    meta: &RequestMeta<'_>,
+    now_ms: u64,
+) -> bool {
+    matches!(judge(kept, cache, meta, now_ms), Judged::Send)
+}
+
 /// How a stale response is used that another node had.
 pub(crate) fn use_of_stale(
     stale: &Arc<Resource>,

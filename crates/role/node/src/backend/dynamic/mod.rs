@@ -32,6 +32,6 @@ pub(crate) use body::PoolSegment;
 pub(crate) use fill::{Fill, FillOutcome, FillPlan, Led, Wishes};
 pub(crate) use heads::{FlightOutcome, PoolFlight, PoolHeads, PoolLookup};
 pub(crate) use invalidation::{Changed, Invalidation};
-pub(crate) use judge::{Alone, StaleUse, is_for, use_of_stale};
+pub(crate) use judge::{Alone, StaleUse, is_for, is_sent_as_it_is, use_of_stale};
 pub(crate) use seek::{Errand, PoolSought, seek};
 pub(crate) use slot::Refusal;

@@ -7,6 +7,7 @@ use skep_segments::{Charge, SegmentStore};
 
 use crate::backend::head_slots::HeadSlot;
 use crate::limits::VARIES_MAX;
+use crate::model::changes::{Changes, SeenVersion};
 use crate::model::resource::Resource;
 
 /// A reply that says that no server answered.
@@ -31,12 +32,15 @@ pub(super) struct PoolSlot {
     pub(super) mark: Option<(u64, &'static str)>,
     /// Until then servers are not asked again, for what they failed with.
     pub(super) failed: Option<(u64, OriginFailure, Option<Refusal>)>,
+    /// Of a primary name: responses that have come under its key.
+    changes: Changes,
 }
 
 impl HeadSlot for PoolSlot {
     fn empty(charge: Charge) -> Self {
         let (kept, before, mark, failed) = (None, None, None, None);
-        Self { charge, kept, before, varies: Vec::new(), mark, failed }
+        let changes = Changes::default();
+        Self { charge, kept, before, varies: Vec::new(), mark, failed, changes }
     }
 
     fn take_used(&self) -> bool {
@@ -92,6 +96,17 @@ impl PoolSlot {
             self.varies.remove(0);
         }
         self.varies.push(vary);
+    }
+
+    /// Of a primary name: a response has come under its key.
+    pub(super) fn count_change(&self) {
+        self.changes.count();
+    }
+
+    /// Of a primary name: what a look-up may be remembered with; `None` where responses under the key
+    /// depend on different fields, so that a later one may fit a request better.
+    pub(super) fn version(&self) -> Option<SeenVersion> {
+        (self.varies.len() == 1).then(|| self.changes.version())
     }
 
     /// Bytes of the heap that it holds.

@@ -23,6 +23,7 @@ use crate::backend::dynamic::{
 };
 use crate::http::respond::StoredStatus;
 use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
+use crate::model::changes::SeenVersion;
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::resource::Resource;
@@ -46,9 +47,28 @@ enum Asked {
     Answered,
     /// Send this.
     Send(Arc<Resource>, CacheResult, StoredStatus),
+    /// Send this, and remember the look-up.
+    Hit(Arc<Resource>, Option<SeenVersion>),
     /// Ask as the client does, without storing anything; with why.
     Pass(&'static str),
     Refused(Refusal),
+}
+
+/// What of a request matters to `cache`; `Err`: it goes past it, and why.
+pub(super) fn meta_for_cache<'a>(
+    request: &RequestHead<'_, 'a>,
+    cache: &PoolCache,
+) -> Result<RequestMeta<'a>, ForwardReason> {
+    let meta = RequestMeta::of(request, &cache.policy);
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return Err(ForwardReason::Method);
+    }
+    // A body of a GET, an upgrade, a stream of events. And what Connection names does not reach the server,
+    // but would count in the key and for Vary.
+    match meta.is_for_cache() && !names_fields(request) {
+        true => Ok(meta),
+        false => Err(ForwardReason::Bypass),
+    }
 }
 
 /// Whether Connection has an option that may be the name of a field.
@@ -69,18 +89,10 @@ impl SlowRequest<'_> {
         path: &Path<'_>,
         claims: Claims,
     ) -> Result<Result<Cacheable<'a>, ForwardReason>, Reject> {
-        let meta = RequestMeta::of(request, &cache.policy);
-        if !matches!(request.method, Method::Get | Method::Head) {
-            return Ok(Err(ForwardReason::Method));
-        }
-        // A body of a GET, an upgrade, a stream of events.
-        if !meta.is_for_cache() {
-            return Ok(Err(ForwardReason::Bypass));
-        }
-        // What Connection names does not reach the server, but would count in the key and for Vary.
-        if names_fields(request) {
-            return Ok(Err(ForwardReason::Bypass));
-        }
+        let meta = match meta_for_cache(request, cache) {
+            Ok(meta) => meta,
+            Err(why) => return Ok(Err(why)),
+        };
         let public = cache.target(path.target(), request.query);
         let Some(key) = cache.key(request, &public, claims) else {
             return Ok(Err(ForwardReason::Bypass));
@@ -104,16 +116,21 @@ impl SlowRequest<'_> {
                 // More is known now.
                 None => continue,
             };
-            let (resource, cache_result, how) = match asked {
+            let (resource, cache_result, purpose) = match asked {
                 Asked::Answered => return Ok(()),
-                Asked::Send(resource, cache_result, how) => (resource, cache_result, how),
+                Asked::Send(resource, cache_result, how) => {
+                    (resource, cache_result, SendPurpose::Stored(how))
+                }
+                Asked::Hit(resource, version) => {
+                    (resource, CacheResult::Hit, SendPurpose::Found(of.key.primary(), version))
+                }
                 Asked::Refused(Refusal { status, lines }) => {
                     return self.error(request, exchange, status, &lines).await;
                 }
                 Asked::Pass(why) => return self.pass_uncached(request, exchange, of, why).await,
             };
             let ready = ResponseSource { resource, file: None, cache_result };
-            match self.send(request, exchange, ready, SendPurpose::Stored(how)).await? {
+            match self.send(request, exchange, ready, purpose).await? {
                 SendOutcome::Done => return Ok(()),
                 SendOutcome::Changed => {}
                 SendOutcome::Failed(error) => return self.failed(request, exchange, error).await,
@@ -132,17 +149,18 @@ impl SlowRequest<'_> {
     ) -> Result<Option<Asked>, ExchangeError> {
         let heads = self.catalog.pool_heads();
         let rules = (&self.route, of.cache);
-        let hit = |resource, detail| {
+        let stale = |resource, detail| {
             let how = StoredStatus { detail, ..StoredStatus::default() };
             Asked::Send(resource, CacheResult::Hit, how)
         };
         Ok(Some(match heads.look_up(rules, &of.key, request, &of.meta) {
-            PoolLookup::Hit(resource, detail) => hit(resource, detail),
+            PoolLookup::Hit(resource, version) => Asked::Hit(resource, version),
+            PoolLookup::Unrefreshed(resource, why) => stale(resource, Some(why)),
             PoolLookup::Stale(resource, flight) => {
                 if let Some(flight) = flight {
                     self.refresh(request, exchange, of, flight, None);
                 }
-                hit(resource, None)
+                stale(resource, None)
             }
             PoolLookup::OnlyIfCached => Asked::Refused(only_if_cached()),
             PoolLookup::Failed(refusal) => Asked::Refused(refusal),
@@ -171,7 +189,7 @@ impl SlowRequest<'_> {
                         }
                     }
                     Some(FlightOutcome::Stale(resource)) if is_for(&resource, request) => {
-                        return Ok(Some(hit(resource, Some("stale-if-error"))));
+                        return Ok(Some(stale(resource, Some("stale-if-error"))));
                     }
                     Some(FlightOutcome::Unstorable(why)) => Alone::new(reason, Some(why)),
                     Some(FlightOutcome::Failed(refusal)) => {

@@ -29,7 +29,7 @@ impl SlowRequest<'_> {
         request: &RequestHead<'_, '_>,
         exchange: &Exchange<'_>,
         resource: &'r Arc<Resource>,
-        purpose: SendPurpose<'_>,
+        purpose: &SendPurpose<'_>,
     ) -> Option<Selected<'r>> {
         if let SendPurpose::Named(_) = purpose
             && resource.compressed.is_some()

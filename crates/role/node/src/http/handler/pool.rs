@@ -1,5 +1,7 @@
 //! Requests that go to the servers of a pool, and their responses.
 
+use std::net::IpAddr;
+
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
@@ -7,8 +9,8 @@ use skep_http::{Reject, RequestHead};
 use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
 use skep_proxy::{ForwardError, Refused, ReplyCoding, ReplyRules, Tap};
 
-use super::SlowRequest;
 use super::hand_over::HandOver;
+use super::{NodeHandler, SlowRequest};
 use crate::backend::dynamic::{Changed, Invalidation};
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{scheme_of, with_query};
@@ -42,11 +44,12 @@ impl SlowRequest<'_> {
         if let Some(timeout_ms) = pool.upload_timeout_ms {
             exchange.body.limit_time(timeout_ms);
         }
-        let claims = self.claims(exchange, pool);
+        let claims = self.handler.claims(exchange.conn().peer().ip(), pool);
         let mut reason = ForwardReason::Bypass;
         if let Some(cache) = &pool.cache {
             match self.cacheable(request, (pool, cache), path, claims)? {
-                Ok(of) => return self.answer_cacheable(request, exchange, &of).await,
+                // By itself, as all that is large here: a future is moved with each that awaits it.
+                Ok(of) => return Box::pin(self.answer_cacheable(request, exchange, &of)).await,
                 Err(why) => reason = why,
             }
         }
@@ -66,7 +69,7 @@ impl SlowRequest<'_> {
         let status = CacheStatus { forwarded: Some(reason), ..CacheStatus::default() };
         let line = status.line();
         if is_safe(request.method) || !self.site.stores_responses() {
-            return self.pass(request, exchange, pool, &forward, &line).await;
+            return Box::pin(self.pass(request, exchange, pool, &forward, &line)).await;
         }
         let changed = Changed {
             method: request.method,
@@ -77,7 +80,7 @@ impl SlowRequest<'_> {
         let peers = self.handler.peer_client.as_deref();
         let of = (&self.route, &*self.site);
         let mut tap = Invalidation::new(of, peers, changed, line.clone());
-        self.pass_by(request, exchange, pool, &forward, (&line, Some(&mut tap))).await
+        Box::pin(self.pass_by(request, exchange, pool, &forward, (&line, Some(&mut tap)))).await
     }
 
     /// Answers with what a server says to a request as `forward` has it; `cache_line` tells the client
@@ -122,8 +125,7 @@ impl SlowRequest<'_> {
                 }
                 forwarded
             }
-            // By itself, so that what awaits it stays small: a future is moved with each that awaits it.
-            _ => Box::pin(servers.forward(request, exchange, forward, &rules)).await,
+            _ => servers.forward(request, exchange, forward, &rules).await,
         };
         match forwarded {
             Ok(()) => Ok(()),
@@ -134,12 +136,13 @@ impl SlowRequest<'_> {
             }
         }
     }
+}
 
+impl NodeHandler {
     /// Whether what the request says about its client is believed: of dispatchers of the cluster,
     /// which are one hop with this node, and where the operator says so.
-    fn claims(&self, exchange: &Exchange<'_>, pool: &PoolBackend) -> Claims {
-        let peer = exchange.conn().peer().ip().to_canonical();
-        if self.handler.node.dispatchers.load().contains(&peer) {
+    pub(super) fn claims(&self, client: IpAddr, pool: &PoolBackend) -> Claims {
+        if self.node.dispatchers.load().contains(&client.to_canonical()) {
             Claims::Keep
         } else if pool.trusts_claims {
             Claims::Extend

@@ -1,22 +1,29 @@
 //! Hits: everything that a reply needs is in memory.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::sync::{Arc, Weak};
 
 use skep_engine::{Quick, Reply};
 use skep_http::RequestHead;
+use skep_http::path::Path;
 use skep_segments::Segment;
 use skep_serve::unix_ms;
 use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
+use super::NodeHandler;
+use super::cached::meta_for_cache;
+use crate::backend::dynamic::{is_for, is_sent_as_it_is};
 use crate::http::compress::Selected;
 use crate::http::respond::{
-    ReplyLines, ResponsePlan, cache_lines, end_head, is_simple, plan, write_head,
+    ReplyLines, ResponsePlan, StoredStatus, cache_lines, end_head, is_simple, plan, write_head,
 };
 use crate::limits::{COPY_BYTES_MAX, QUICK_BYTES_MAX};
+use crate::model::object::Object;
+use crate::model::pool_backend::PoolBackend;
 use crate::model::resource::Resource;
 use crate::model::route::{Backend, Route};
-use crate::model::worker_index::Entry;
+use crate::model::worker_index::{Entry, WorkerIndex};
 
 /// Answers from memory, if everything that the reply needs is there.
 pub(super) fn answer_from_memory(
@@ -27,50 +34,122 @@ pub(super) fn answer_from_memory(
 ) -> Quick {
     let selected = Selected::of(resource, request);
     let Some((slot, object)) = selected.object() else { return Quick::Later };
-    let status = object.status();
-    let plan = match is_simple(request) || status != 200 {
-        true => ResponsePlan::Whole,
-        false => plan(request, object, unix_ms() / 1000),
-    };
-    let range = match &plan {
-        ResponsePlan::Whole => 0..object.bytes(),
-        ResponsePlan::Part(part) => part.clone(),
-        ResponsePlan::Parts(_) => return Quick::Later,
-        _ => 0..0,
-    };
-    let mut segment = None;
-    if reply.body_wanted() && !range.is_empty() {
-        if range.end - range.start > QUICK_BYTES_MAX || object.bytes() > SEGMENT_BYTES {
-            return Quick::Later;
+    let hit = Hit { resource, object, segment: &entry.segments[slot], is_stored_response: false };
+    hit.answer(request, reply, now_ms)
+}
+
+/// What is in memory of a reply.
+struct Hit<'a> {
+    resource: &'a Arc<Resource>,
+    object: &'a Object,
+    segment: &'a Weak<Segment>,
+    /// Of a pool: clients are told how long it stays fresh.
+    is_stored_response: bool,
+}
+
+impl Hit<'_> {
+    fn answer(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>, now_ms: u64) -> Quick {
+        let Self { resource, object, .. } = self;
+        let status = object.status();
+        let plan = match is_simple(request) || status != 200 {
+            true => ResponsePlan::Whole,
+            false => plan(request, object, unix_ms() / 1000),
+        };
+        let range = match &plan {
+            ResponsePlan::Whole => 0..object.bytes(),
+            ResponsePlan::Part(part) => part.clone(),
+            ResponsePlan::Parts(_) => return Quick::Later,
+            _ => 0..0,
+        };
+        let mut segment = None;
+        if reply.body_wanted() && !range.is_empty() {
+            if range.end - range.start > QUICK_BYTES_MAX || object.bytes() > SEGMENT_BYTES {
+                return Quick::Later;
+            }
+            let is_whole = |found: &Arc<Segment>| {
+                found.is_complete() && u64::from(found.len()) == object.bytes()
+            };
+            segment = self.segment.upgrade().filter(is_whole);
+            if segment.is_none() {
+                return Quick::Later;
+            }
         }
-        let is_whole =
-            |found: &Arc<Segment>| found.is_complete() && u64::from(found.len()) == object.bytes();
-        segment = entry.segments[slot].upgrade().filter(is_whole);
-        if segment.is_none() {
-            return Quick::Later;
+        resource.mark_used();
+        reply.context().counters().inc(Counter::CacheHit);
+        reply.summary().cache = CacheResult::Hit;
+        match plan {
+            ResponsePlan::Whole => self.write_whole_head(status, reply, now_ms),
+            ref plan => {
+                let lines = ReplyLines::of(object, self.cache_lines(now_ms));
+                let _ = write_head(reply, object, plan, 200, &lines);
+            }
         }
+        if let Some(segment) = segment {
+            skep_cache::CacheEntry::touch(&*segment);
+            write_body(reply, &segment, range.start as u32, range.end as u32);
+        }
+        Quick::Done
     }
-    resource.mark_used();
-    reply.context().counters().inc(Counter::CacheHit);
-    reply.summary().cache = CacheResult::Hit;
-    match plan {
-        ResponsePlan::Whole => {
-            reply.prebuilt(status, &object.hit_head);
-            if let Some(freshness) = resource.freshness() {
+
+    fn write_whole_head(&self, status: u16, reply: &mut Reply<'_>, now_ms: u64) {
+        if self.is_stored_response {
+            reply.prebuilt(status, self.object.head_before_cache_status());
+            reply.lines(&self.cache_lines(now_ms));
+        } else {
+            reply.prebuilt(status, &self.object.hit_head);
+            if let Some(freshness) = self.resource.freshness() {
                 reply.field_number("Age", freshness.age_s(now_ms));
             }
-            end_head(reply, object);
         }
-        ref plan => {
-            let lines = cache_lines(resource, CacheResult::Hit, now_ms);
-            let _ = write_head(reply, object, plan, 200, &ReplyLines::of(object, lines));
+        end_head(reply, self.object);
+    }
+
+    fn cache_lines(&self, now_ms: u64) -> Cow<'static, [u8]> {
+        match self.is_stored_response {
+            true => Cow::Owned(stored_lines(self.resource, now_ms)),
+            false => cache_lines(self.resource, CacheResult::Hit, now_ms),
         }
     }
-    if let Some(segment) = segment {
-        skep_cache::CacheEntry::touch(&*segment);
-        write_body(reply, &segment, range.start as u32, range.end as u32);
+}
+
+fn stored_lines(resource: &Resource, now_ms: u64) -> Vec<u8> {
+    StoredStatus::default().lines(resource, CacheResult::Hit, now_ms)
+}
+
+impl NodeHandler {
+    /// Answers with a stored response of a pool that this worker has sent before.
+    pub(super) fn answer_stored(
+        &self,
+        index: &WorkerIndex,
+        (route, pool): (&Route, &PoolBackend),
+        path: &Path<'_>,
+        request: &RequestHead<'_, '_>,
+        reply: &mut Reply<'_>,
+    ) -> Quick {
+        let Some(cache) = pool.cache.as_ref().filter(|_| pool.allows(request.method)) else {
+            return Quick::Later;
+        };
+        let Ok(meta) = meta_for_cache(request, cache) else { return Quick::Later };
+        let claims = self.claims(reply.client().ip(), pool);
+        let target = cache.target(path.target(), request.query);
+        let Some(key) = cache.primary_key(request, &target, claims) else { return Quick::Later };
+        let fits = |resource: &Arc<Resource>| is_for(resource, request);
+        let found = index.stored(route.index, &key, fits, |resource, segments| {
+            let now_ms = self.context.worker().now_ms();
+            let selected = Selected::of(resource, request);
+            let Some((slot, object)) = selected.object() else { return Quick::Later };
+            let is_sent = resource.is_current(now_ms, 0)
+                && object.status() != 204
+                && is_sent_as_it_is(resource, cache, &meta, now_ms);
+            if !is_sent {
+                return Quick::Later;
+            }
+            let segment = &segments[slot];
+            let hit = Hit { resource, object, segment, is_stored_response: true };
+            hit.answer(request, reply, now_ms)
+        });
+        found.unwrap_or(Quick::Later)
     }
-    Quick::Done
 }
 
 /// Writes bytes `start..end`, which the segment already has.
@@ -98,7 +177,7 @@ pub(super) fn borrowed_key<'a>(
             let target = request.target.as_bytes();
             target.starts_with(b"/").then_some(target)
         }
-        // Nothing of it is in memory.
+        // Of a pool by other keys; a fixed reply is nowhere in memory.
         (Backend::Pool(_) | Backend::Reply(_), _) => None,
         _ => Some(path),
     }

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use skep_engine::{Exchange, ExchangeError, ReplySink};
 use skep_http::{Method, RequestHead, multipart};
-use skep_segments::FetchError;
+use skep_segments::{FetchError, Segment};
 use skep_serve::{monotonic_ms, unix_ms};
 use skep_telemetry::CacheResult;
 use skep_units::SEGMENT_BYTES;
@@ -22,6 +22,7 @@ use crate::http::respond::{ReplyLines, ResponsePlan, StoredStatus, cache_lines, 
 use crate::http::stream::{Client, ObjectStream, SendError};
 use crate::http::upstream::Upstream;
 use crate::limits::COMPRESSED_ATTEMPTS_MAX;
+use crate::model::changes::SeenVersion;
 use crate::model::object::Object;
 use crate::model::resource::Resource;
 
@@ -35,7 +36,7 @@ pub(super) struct ResponseSource {
 }
 
 /// Why a file is sent.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) enum SendPurpose<'a> {
     /// The client requested it by this path or target, which leads to it again: nothing with
     /// precedence over files, such as a redirect, intervenes.
@@ -45,6 +46,9 @@ pub(super) enum SendPurpose<'a> {
     Page(u16),
     /// It is a stored response of a pool, for this request.
     Stored(StoredStatus),
+    /// It is one that was found under this primary key, which leads to it as long as that version of what
+    /// is stored there is the current one.
+    Found(&'a [u8], Option<SeenVersion>),
     /// An application named it in place of a body.
     Named(&'a NamedFile),
 }
@@ -62,7 +66,7 @@ pub(super) enum SendOutcome {
 impl SendPurpose<'_> {
     /// Fields of a reply with `object` of `resource`.
     fn lines<'o>(
-        self,
+        &self,
         object: &'o Object,
         resource: &Resource,
         result: CacheResult,
@@ -73,6 +77,9 @@ impl SendPurpose<'_> {
         let cache = match self {
             Self::Named(named) => return named.lines(object),
             Self::Stored(how) => Cow::Owned(how.lines(resource, result, monotonic_ms())),
+            Self::Found(..) => {
+                Cow::Owned(StoredStatus::default().lines(resource, result, monotonic_ms()))
+            }
             Self::Asked(_) | Self::Page(_) => cache_lines(resource, result, monotonic_ms()),
         };
         ReplyLines::of(object, cache)
@@ -80,7 +87,7 @@ impl SendPurpose<'_> {
 
     /// Whether conditions and ranges of the request are about what is sent. An application has acted on
     /// a method that reads nothing already.
-    fn is_conditional(self, method: Method<'_>) -> bool {
+    fn is_conditional(&self, method: Method<'_>) -> bool {
         !matches!(self, Self::Named(_)) || matches!(method, Method::Get | Method::Head)
     }
 }
@@ -98,10 +105,11 @@ impl SlowRequest<'_> {
         let (resource, file) = (&resource, file.map(Arc::new));
         resource.mark_used();
         for _ in 0..COMPRESSED_ATTEMPTS_MAX {
-            let selected = self.selected(request, exchange, resource, purpose).await;
+            let selected = self.selected(request, exchange, resource, &purpose).await;
             let Some(selected) = selected else { break };
             let from = (resource, file.clone(), cache_result);
-            let sent = self.send_variant(request, exchange, from, &selected, purpose).await?;
+            let why = purpose.clone();
+            let sent = self.send_variant(request, exchange, from, &selected, why).await?;
             match (sent, selected) {
                 // Its bytes have left all memories.
                 (SendOutcome::Failed(_), Selected::Compressed(slot, _)) => {
@@ -167,15 +175,29 @@ impl SlowRequest<'_> {
             }
             Err(SendError::Source(error)) => return Err(self.cut_short(resource, object, error)),
         }
-        let is_at_hand = object.bytes() == 0 || first.is_some();
-        if let SendPurpose::Asked(path) = purpose
-            && object.bytes() <= SEGMENT_BYTES
-            && is_at_hand
-            && resource.is_settled()
-        {
-            self.worker_index.remember(path, resource, slot, first.unwrap_or_default());
-        }
+        self.remember(purpose, (resource, slot, object), first);
         Ok(SendOutcome::Done)
+    }
+
+    /// Has the worker's index lead to what was sent, if all of it is at hand.
+    fn remember(
+        &self,
+        purpose: SendPurpose<'_>,
+        (resource, slot, object): (&Arc<Resource>, usize, &Object),
+        first: Option<Weak<Segment>>,
+    ) {
+        let is_at_hand = object.bytes() == 0 || first.is_some();
+        if !is_at_hand || object.bytes() > SEGMENT_BYTES || !resource.is_settled() {
+            return;
+        }
+        let (index, first) = (&self.worker_index, first.unwrap_or_default());
+        match purpose {
+            SendPurpose::Asked(path) => index.remember(path, resource, slot, first),
+            SendPurpose::Found(key, Some(version)) => {
+                index.remember_stored((key, version), resource, (slot, first));
+            }
+            _ => {}
+        }
     }
 
     /// The source of the bytes of an object of `resource`: memory, and the backend behind it.

@@ -1,12 +1,13 @@
 //! A client's request as application servers are told of it.
 
 use std::borrow::Cow;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use skep_engine::{ExchangeError, RequestBody};
 use skep_http::forward::{Claims, Forward, HostPolicy, write_request_fields};
+use skep_http::forwarded::{address_of, clients_named, scheme_named};
 use skep_http::gateway::GatewayRequest;
-use skep_http::{BodyFraming, Known, RequestHead};
+use skep_http::{BodyFraming, RequestHead};
 
 use crate::request::recipient::Ends;
 
@@ -83,25 +84,21 @@ fn lines_of(lines: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
 
 /// The client: the connection's peer, or whom a trusted one names. Its port is then unknown, 0.
 fn client(head: &RequestHead<'_, '_>, forward: &Forward<'_>, peer: SocketAddr) -> SocketAddr {
-    let named = head.fields.known_all(Known::XForwardedFor).last();
-    let named = named.and_then(|value| std::str::from_utf8(value).ok()).and_then(|value| {
-        let mut from_last = value.rsplit(',').map(str::trim);
-        match forward.claims {
-            Claims::Replace => None,
-            // The trusted proxy has appended its client.
-            Claims::Extend => from_last.next(),
-            // The dispatcher has appended its peer. If it trusts that one, which is a proxy then, the
-            // client is the entry before.
-            Claims::Keep => from_last.take(2).last(),
-        }
-    });
-    let address = named.and_then(|named| named.parse::<IpAddr>().ok());
+    let named = match forward.claims {
+        Claims::Replace => None,
+        // The trusted proxy has appended its client.
+        Claims::Extend => clients_named(head).pop(),
+        // The dispatcher has appended its peer. If it trusts that one, which is a proxy then, the
+        // client is the entry before.
+        Claims::Keep => clients_named(head).into_iter().rev().take(2).next_back(),
+    };
+    let address = named.and_then(address_of);
     address.map_or(peer, |address| SocketAddr::new(address, 0))
 }
 
 /// Whether the client's connection is encrypted, as far as who may say so says.
 fn is_tls(head: &RequestHead<'_, '_>, forward: &Forward<'_>) -> bool {
-    let said = head.fields.get("x-forwarded-proto").filter(|_| forward.claims != Claims::Replace);
+    let said = scheme_named(head).filter(|_| forward.claims != Claims::Replace);
     said.unwrap_or(forward.proto.as_bytes()).eq_ignore_ascii_case(b"https")
 }
 

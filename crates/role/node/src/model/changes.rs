@@ -1,0 +1,50 @@
+//! Versions of what changes, for those who remember what they found there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Counts the changes of one thing.
+#[derive(Debug, Default)]
+pub(crate) struct Changes(Arc<AtomicU64>);
+
+/// A version of it. Once it has gone, no version is the current one.
+#[derive(Clone, Debug)]
+pub(crate) struct SeenVersion {
+    changes: Weak<AtomicU64>,
+    seen: u64,
+}
+
+impl Changes {
+    pub(crate) fn count(&self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+
+    /// The current version.
+    pub(crate) fn version(&self) -> SeenVersion {
+        SeenVersion { changes: Arc::downgrade(&self.0), seen: self.0.load(Ordering::Acquire) }
+    }
+}
+
+impl SeenVersion {
+    /// Whether nothing has changed since.
+    pub(crate) fn is_current(&self) -> bool {
+        self.changes.upgrade().is_some_and(|it| it.load(Ordering::Acquire) == self.seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_ends_with_the_next_change_and_with_the_thing() {
+        let changes = Changes::default();
+        let first = changes.version();
+        assert!(first.is_current());
+        changes.count();
+        let second = changes.version();
+        assert!(!first.is_current() && second.is_current());
+        drop(changes);
+        assert!(!second.is_current());
+    }
+}
