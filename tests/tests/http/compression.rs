@@ -148,7 +148,9 @@ fn curl_reads_what_is_made_once() {
     }
     assert_eq!(node.compressions(), 3);
     assert_eq!(node.metric("skep_compression_input_bytes_total{coding=\"br\"}"), page.len() as u64);
-    // Of several segments.
+    // Of several segments, and so long that the first client may get plain bytes.
+    let is_made = || node.get("/large.css", "zstd").header("content-encoding").is_some();
+    poll_until(PATIENCE, "the variant", is_made);
     assert!(node.by_curl("/large.css", "zstd") == text(250_000));
     assert_eq!(node.compressions(), 4);
 }
@@ -285,6 +287,15 @@ fn a_stored_response_is_computed_once_for_all_codings() {
         assert_varies(&reply);
         assert!(reply.header("etag").unwrap().starts_with("\"v1-"), "{}", reply.head_text());
         assert!(reply.cache_status().starts_with("skep; hit"), "{}", reply.head_text());
+    }
+    // However they are found: in turn, on connections that stay.
+    let mut client = node.skep.connect();
+    for (accept, coding) in
+        [("br", Some("br")), ("", None), ("gzip", Some("gzip")), ("zstd", Some("zstd"))].repeat(3)
+    {
+        let reply = client.request("GET", "/page", &[("Accept-Encoding", accept)]);
+        assert_coding(&reply, coding);
+        assert_eq!(reply.body.len() == text(3000).len(), coding.is_none());
     }
     assert_eq!(node.ask("/page", &[]).body, text(3000));
     assert_eq!(received.next().field("accept-encoding"), Some("identity"));
@@ -496,6 +507,25 @@ fn a_variant_that_left_memory_is_made_again() {
     assert!(node.by_curl("/7.html", "zstd") == page(7));
     let held = node.metric("skep_cache_alive_bytes");
     assert!(held < 2 << 20, "{held} bytes in a cache of 1 MiB");
+}
+
+/// The highest level takes seconds for what the first client gets after one.
+#[test]
+fn who_would_wait_for_long_gets_plain_bytes() {
+    let page = noise_text(1_500_000);
+    let site = Site::new().with("page.html", &page).with("small.html", text(400));
+    let node = Node::with_files(&site, "codings = [\"br\"]\nbr_level = 11");
+    let reply = node.get("/page.html", "br");
+    assert_coding(reply.assert_status(200), None);
+    assert_varies(&reply);
+    assert!(reply.body == page);
+    assert_eq!((node.skipped("late"), node.compressions()), (1, 0));
+    // Meanwhile all else goes on, and what was made is there for the next one.
+    node.get("/small.html", "identity").assert_status(200);
+    let is_made = || node.get("/page.html", "br").header("content-encoding").is_some();
+    poll_until(PATIENCE, "the variant", is_made);
+    assert_eq!(node.compressions(), 1);
+    assert!(node.by_curl("/page.html", "br") == page);
 }
 
 #[test]
