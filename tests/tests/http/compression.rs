@@ -148,7 +148,9 @@ fn curl_reads_what_is_made_once() {
     }
     assert_eq!(node.compressions(), 3);
     assert_eq!(node.metric("skep_compression_input_bytes_total{coding=\"br\"}"), page.len() as u64);
-    // Of several segments.
+    // Of several segments, and so long that the first client may get plain bytes.
+    let is_made = || node.get("/large.css", "zstd").header("content-encoding").is_some();
+    poll_until(PATIENCE, "the variant", is_made);
     assert!(node.by_curl("/large.css", "zstd") == text(250_000));
     assert_eq!(node.compressions(), 4);
 }
@@ -505,6 +507,25 @@ fn a_variant_that_left_memory_is_made_again() {
     assert!(node.by_curl("/7.html", "zstd") == page(7));
     let held = node.metric("skep_cache_alive_bytes");
     assert!(held < 2 << 20, "{held} bytes in a cache of 1 MiB");
+}
+
+/// The highest level takes seconds for what the first client gets after one.
+#[test]
+fn who_would_wait_for_long_gets_plain_bytes() {
+    let page = noise_text(1_500_000);
+    let site = Site::new().with("page.html", &page).with("small.html", text(400));
+    let node = Node::with_files(&site, "codings = [\"br\"]\nbr_level = 11");
+    let reply = node.get("/page.html", "br");
+    assert_coding(reply.assert_status(200), None);
+    assert_varies(&reply);
+    assert!(reply.body == page);
+    assert_eq!((node.skipped("late"), node.compressions()), (1, 0));
+    // Meanwhile all else goes on, and what was made is there for the next one.
+    node.get("/small.html", "identity").assert_status(200);
+    let is_made = || node.get("/page.html", "br").header("content-encoding").is_some();
+    poll_until(PATIENCE, "the variant", is_made);
+    assert_eq!(node.compressions(), 1);
+    assert!(node.by_curl("/page.html", "br") == page);
 }
 
 #[test]

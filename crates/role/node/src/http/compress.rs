@@ -229,8 +229,9 @@ impl CompressionTask {
         };
         let bytes_max = plain.bytes() - plain.bytes() / COMPRESSION_GAIN_PART;
         let bytes_max = bytes_max.min(SEGMENT_BYTES) as usize;
-        let mut encoder =
-            Encoder::new(self.coding, level, Some(plain.bytes())).map_err(|_| Skipped::Memory)?;
+        let (coding, bytes) = (self.coding, plain.bytes());
+        let begun = place.run(move || Encoder::new(coding, level, Some(bytes))).await;
+        let mut encoder = begun.ok_or(Skipped::Busy)?.map_err(|_| Skipped::Memory)?;
         let mut stream = self.stream(plain);
         for index in 0..plain.segments() {
             let segment = stream.whole_segment(index).await?;
