@@ -30,7 +30,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Watch a cluster live
     Top(TopArgs),
-    /// List, drain, resume, add, remove and weigh nodes
+    /// List, drain, resume, add and remove nodes, and change their weights
     #[command(subcommand)]
     Node(NodeCommand),
     /// List services, change how their nodes are chosen
@@ -39,7 +39,7 @@ pub(crate) enum Command {
     /// List the servers of applications, drain and resume them
     #[command(subcommand)]
     Pool(PoolCommand),
-    /// Have all nodes get anew what they keep of URLs, prefixes or tags
+    /// Purge URLs, prefixes or tags from the memory of all nodes
     Purge(PurgeArgs),
     /// Make a process read its config file again
     Reload(ReloadArgs),
@@ -133,7 +133,7 @@ pub(crate) enum Admin {
 
 /// Whom a command asks.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Whom to ask")]
+#[command(next_help_heading = "Connection options")]
 pub(crate) struct Target {
     /// Control socket of a process
     #[arg(long, value_name = "PATH", conflicts_with_all = ["api", "config"])]
@@ -161,17 +161,17 @@ pub(crate) struct StatusArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
-    /// Time from one look to the next, such as 1s or 500ms
+    /// Refresh interval, such as 1s or 500ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: u64,
-    /// What nodes are sorted by
+    /// Sort order of the nodes
     #[arg(long, value_name = "WHAT", default_value = "name")]
     pub(crate) sort: SortBy,
     #[command(flatten)]
     pub(crate) target: Target,
 }
 
-/// What nodes are sorted by.
+/// Sort order of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortBy {
     Name,
@@ -185,7 +185,7 @@ pub(crate) enum SortBy {
 pub(crate) enum NodeCommand {
     /// List the nodes
     List(StatusArgs),
-    /// Give a node no new requests; those in work end
+    /// Stop sending new requests to a node; in-flight requests complete
     Drain {
         #[command(flatten)]
         node: OneNode,
@@ -380,7 +380,7 @@ pub(crate) enum ConfigCommand {
         /// Config file
         file: PathBuf,
     },
-    /// Show what is in force: every setting, defaults marked
+    /// Print every setting of a file, with the defaults where it says nothing
     Show {
         /// Config file; without it, the defaults
         file: Option<PathBuf>,

@@ -12,7 +12,7 @@ use skep_config::{Config, DispatchMode};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
     NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
-    Purged, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
+    Purged, Reloaded, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
@@ -163,13 +163,15 @@ impl Control for Management {
         purge::purge(&self.0, what, timeout_ms)
     }
 
-    fn reload(&self) -> Result<u64, ControlError> {
+    fn reload(&self) -> Result<Reloaded, ControlError> {
         if !self.0.has_file() {
             let what = "this process was started without a config file".to_owned();
             return Err(ControlError::Unavailable { what });
         }
         match self.0.reload() {
-            Ok(()) => Ok(self.0.generation()),
+            Ok(restart_needed) => {
+                Ok(Reloaded { config_generation: self.0.generation(), restart_needed })
+            }
             Err(error) => {
                 let what = format!("the old config stays: {error:#}");
                 Err(ControlError::Invalid { what, did_you_mean: None })

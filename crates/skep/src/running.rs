@@ -121,13 +121,14 @@ impl Running {
     }
 
     /// Reopens the log, reads the config file again and applies what can be
-    /// applied. A config with an error is refused whole; the old one stays.
-    pub(crate) fn reload(&self) -> anyhow::Result<()> {
+    /// applied. A config with an error is refused whole; the old one stays. Returns the settings that have
+    /// changed and take effect at the next restart.
+    pub(crate) fn reload(&self) -> anyhow::Result<Vec<String>> {
         self.shared.log.reopen();
-        let Some(file) = &self.file else { return Ok(()) };
+        let Some(file) = &self.file else { return Ok(Vec::new()) };
         let result = load_config(file).and_then(|config| self.apply(config));
         let counter = match &result {
-            Ok(()) => {
+            Ok(_) => {
                 tracing::info!(file = %file.display(), "reloaded");
                 Counter::ReloadsOk
             }
@@ -140,7 +141,7 @@ impl Running {
         result
     }
 
-    fn apply(&self, config: Config) -> anyhow::Result<()> {
+    fn apply(&self, config: Config) -> anyhow::Result<Vec<String>> {
         let mut in_force = lock(&self.config);
         let (roles, parts, shared) = (&self.roles, &self.parts, &self.shared);
         if let Some(name) = &roles.node {
@@ -150,7 +151,8 @@ impl Running {
         if let Some(node) = &parts.node {
             node.reload(&config_of_node(&config, roles))?;
         }
-        for setting in skep_config::changes_needing_restart(&in_force, &config) {
+        let for_restart = skep_config::changes_needing_restart(&in_force, &config);
+        for setting in &for_restart {
             tracing::warn!("{setting} changed; it takes effect at the next restart");
         }
         for dispatcher in &parts.dispatchers {
@@ -162,7 +164,7 @@ impl Running {
         shared.admissions.set_limits(&config);
         *in_force = Arc::new(config);
         self.generation.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(for_restart.into_iter().map(String::from).collect())
     }
 }
 

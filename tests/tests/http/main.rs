@@ -17,6 +17,7 @@ mod origin_targets;
 mod origin_words;
 mod origins;
 mod pool_cache;
+mod pool_cache_attacks;
 mod pool_cache_remembered;
 mod pool_cache_shared;
 mod pool_faults;

@@ -340,7 +340,7 @@ fn what_is_no_file_goes_to_the_pool() {
 }
 
 /// What the node says of its only pool.
-fn pool_of(skep: &Skep) -> serde_json::Value {
+pub(super) fn pool_of(skep: &Skep) -> serde_json::Value {
     let listed = done(skep, &["pool", "list", "--json"]);
     serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0].clone()
 }

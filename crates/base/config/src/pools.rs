@@ -159,7 +159,7 @@ table! {
         methods: Vec<String> = Vec::new() => Kind::Texts(Form::Method), live;
         /// Fields that requests get, in place of those of the same name.
         request_headers: Vec<(String, String)> = Vec::new() => Kind::Headers, live;
-        /// Fields that requests lose.
+        /// Request fields to remove.
         request_headers_removed: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;
         /// Fields that responses lose. `headers` of the route and site take the place of those of the
         /// same name.

@@ -36,7 +36,7 @@ table! {
             => word(RequestCookies::WORDS), live;
         /// Cookies that do not count, such as those of analytics: names, or beginnings with `*`.
         cookies_ignored: Vec<String> = Vec::new() => Kind::Texts(Form::NamePattern), live;
-        /// Names in Vary with which a response is not stored: their values are as many as clients.
+        /// Names in Vary with which a response is not stored: they have about as many values as there are clients.
         vary_refused: Vec<String> = vec!["Cookie".into(), "User-Agent".into()]
             => Kind::Texts(Form::FieldName), live;
         /// Directives of clients (Cache-Control of requests) that are obeyed: the `safe` ones,

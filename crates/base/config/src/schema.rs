@@ -56,7 +56,7 @@ table! {
     Config at "" {
         /// Name of the cluster, shown by `skep status` and the console.
         cluster: String = "skep".into() => Kind::Text(Form::Name), restart;
-        /// Folder of what a process keeps while it runs: its control socket
+        /// Directory for the runtime state of a process: its control socket
         /// and, in clusters that persist, its state.
         state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
         /// File with the secret that the cluster's machines share: a line of

@@ -1,6 +1,6 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
-use crate::model::{NewNode, NewServerTest, ProcessStatus, Purged, ServerTest};
+use crate::model::{NewNode, NewServerTest, ProcessStatus, Purged, Reloaded, ServerTest};
 
 /// A running process, as its operator sees it.
 ///
@@ -88,11 +88,11 @@ pub trait Control: Send + Sync {
     /// What names nothing that could be purged; nodes that are not linked.
     fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError>;
 
-    /// Reads the config file again: the new generation.
+    /// Reads the config file again.
     ///
     /// # Errors
     /// A file with an error, which is refused whole; a process without a file.
-    fn reload(&self) -> Result<u64, ControlError>;
+    fn reload(&self) -> Result<Reloaded, ControlError>;
 
     /// The config in force, every setting.
     fn config_toml(&self) -> String;

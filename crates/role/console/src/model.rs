@@ -437,10 +437,13 @@ pub enum PurgeOutcome {
 }
 
 /// A reload that was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloaded {
     /// Number of the config now in force.
     pub config_generation: u64,
+    /// Settings that were changed by this reload and take effect at the next restart only.
+    #[serde(default)]
+    pub restart_needed: Vec<String>,
 }
 
 impl From<&Snapshot> for Traffic {

@@ -25,6 +25,7 @@ mod outbound;
 mod passage;
 mod ping;
 mod recipient;
+mod refused;
 mod times;
 mod upload;
 
@@ -65,6 +66,7 @@ pub use member_test::MemberTest;
 use outbound::Outbound;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
+pub use refused::{ForwardError, RefusalScope, Refused};
 pub use times::OwnTimes;
 use upload::Upload;
 
@@ -152,6 +154,7 @@ impl WorkerGroup {
             session: Session::of(request, sticky),
             tried: SmallVec::new(),
             retries: 0,
+            would_wait: false,
             began,
         };
         trip.run().await
@@ -173,29 +176,6 @@ fn may_read_ahead(request: &RequestHead<'_, '_>) -> bool {
     !request.expect_continue && matches!(request.framing, BodyFraming::Length(it) if is_small(it))
 }
 
-/// A request was not answered with a member's response.
-#[derive(Debug)]
-pub enum ForwardError {
-    /// The client failed, or its reply can't be completed.
-    Exchange(ExchangeError),
-    /// No member answered. No reply was begun.
-    Refused(Refused),
-}
-
-/// The reply to a client whose request no member answered.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refused {
-    pub status: u16,
-    /// Whole field lines: when the client may come back.
-    pub lines: Box<[u8]>,
-}
-
-impl From<ExchangeError> for ForwardError {
-    fn from(error: ExchangeError) -> Self {
-        Self::Exchange(error)
-    }
-}
-
 /// One client's request in progress, over all attempts.
 struct Trip<'a, 'r, 'c, 'h, 'b> {
     group: &'a WorkerGroup,
@@ -208,6 +188,8 @@ struct Trip<'a, 'r, 'c, 'h, 'b> {
     /// Members that must not be tried (again).
     tried: SmallVec<[NodeId; 4]>,
     retries: u32,
+    /// The member of its session has no room, and it must not wait for it.
+    would_wait: bool,
     began: Instant,
 }
 
@@ -573,15 +555,26 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
 
     /// What the client is told if no member answered.
     fn refused(&mut self, refusal: Refusal) -> Refused {
+        let scope = match (self.would_wait, self.session.is_bound()) {
+            (true, _) => RefusalScope::Wait,
+            (false, true) => RefusalScope::Session,
+            (false, false) => RefusalScope::All,
+        };
         match refusal {
+            Refusal::NoMember if self.would_wait => {
+                Refused { status: 503, lines: Box::default(), scope }
+            }
             Refusal::NoMember => {
                 let queue_us = self.began.elapsed().as_micros() as u64;
                 self.recipient.note(|summary| summary.queue_us = queue_us);
                 self.group.counters().inc(Counter::NoNode);
                 let in_force = Rc::clone(self.group.balancer().sync());
-                Refused { status: 503, lines: in_force.settings.retry_after_line.clone() }
+                let lines = in_force.settings.retry_after_line.clone();
+                Refused { status: 503, lines, scope }
             }
-            Refusal::Failed(cause) => Refused { status: cause.status(), lines: Box::default() },
+            Refusal::Failed(cause) => {
+                Refused { status: cause.status(), lines: Box::default(), scope }
+            }
         }
     }
 }

@@ -243,8 +243,7 @@ pub(crate) async fn purge(
     )
 )]
 pub(crate) async fn reload(State(control): State<Shared>) -> Result<Json<Reloaded>, Problem> {
-    let config_generation = control.reload()?;
-    Ok(Json(Reloaded { config_generation }))
+    Ok(Json(control.reload()?))
 }
 
 fn server_of(control: &Shared, server: &ServerName) -> Json<Vec<ServerStatus>> {

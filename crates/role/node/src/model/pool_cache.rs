@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use skep_config::{
     ObeyedRequests, RequestCookies, ResponseCacheConfig, ResponseCookies, StorableStatuses,
 };
-use skep_http::RequestHead;
 use skep_http::forward::Claims;
 use skep_http::forwarded::scheme_named;
+use skep_http::{RequestHead, path};
 use skep_httpcache::{
     CachePolicy, CookiePolicy, HeuristicLifetime, KeyRules, ObeyedDirectives, RequestMeta,
     SecondaryKey, SetCookiePolicy, StoredStatuses, VaryNames, is_untrusted,
 };
 use skep_segments::Fills;
+use skep_wire::limits::PURGE_TARGET_BYTES_MAX;
 
 use crate::limits::UNSTORABLE_IN_A_ROW_MAX;
 
@@ -142,6 +143,12 @@ impl PoolKey {
             secondary => Cow::Owned([&*self.text, b"\n\n", secondary].concat()),
         }
     }
+}
+
+/// Whether a purge can name `target`. What none can name is not stored: nothing would take it out of all
+/// memories, and a prefix, which any client of an unsafe method could have purged then, takes many others.
+pub(crate) fn is_named_by_purges(target: &[u8]) -> bool {
+    path::place(target).len() <= PURGE_TARGET_BYTES_MAX
 }
 
 /// A path with its query, as requests have them.

@@ -28,6 +28,10 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
             let began = if is_first { self.began } else { self.note_wait() };
             return Ok(Some(in_flight.since(began)));
         }
+        if self.session.is_bound() && !self.recipient.may_wait_for_session() {
+            self.would_wait = true;
+            return Ok(None);
+        }
         let in_flight = self.wait_in_queue().await?;
         if in_flight.is_none() {
             queue.refuse();

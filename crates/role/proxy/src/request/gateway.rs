@@ -34,6 +34,7 @@ use crate::request::attempt::Leg;
 use crate::request::in_flight::InFlight;
 use crate::request::passage::Passage;
 use crate::request::recipient::{Ends, Recipient};
+use crate::request::refused::RefusalScope;
 use crate::request::times::Silence;
 use crate::request::upload::pause;
 use crate::request::{ForwardError, Refused};
@@ -402,7 +403,7 @@ fn start(
 }
 
 fn refusal(status: u16) -> ForwardError {
-    ForwardError::Refused(Refused { status, lines: Box::default() })
+    ForwardError::Refused(Refused { status, lines: Box::default(), scope: RefusalScope::All })
 }
 
 fn log_rest(codec: &mut GatewayCodec, in_flight: &InFlight<'_>) {

@@ -48,6 +48,12 @@ pub trait Tap {
 
     /// Whether the request goes on although its client has left: others wait.
     fn outlives_client(&self) -> bool;
+
+    /// Whether the request may wait for the member of its session: not while others wait for it, whom any
+    /// member may answer.
+    fn may_wait_for_session(&self) -> bool {
+        true
+    }
 }
 
 /// What becomes of a response.
@@ -150,6 +156,11 @@ impl<'a, 'c> Recipient<'a, 'c> {
 
     fn reply(&mut self) -> Option<&mut ReplySink<'c>> {
         self.exchange.as_mut().map(|exchange| &mut exchange.reply)
+    }
+
+    /// Whether the request may wait for the member of its session.
+    pub(super) fn may_wait_for_session(&self) -> bool {
+        self.tap.as_ref().is_none_or(|tap| tap.may_wait_for_session())
     }
 
     /// Records something for the log.

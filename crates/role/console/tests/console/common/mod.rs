@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
     NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
-    PurgeOutcome, Purged, PurgedNode, Role, ServerStatus, ServerTest, ServiceStatus, Token,
-    Traffic,
+    PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServerStatus, ServerTest, ServiceStatus,
+    Token, Traffic,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 
@@ -238,9 +238,10 @@ impl Control for Fake {
         Ok(Purged { stamp: 1, complete: true, nodes })
     }
 
-    fn reload(&self) -> Result<u64, ControlError> {
+    fn reload(&self) -> Result<Reloaded, ControlError> {
         self.calls.lock().unwrap().push("reload".into());
-        Ok(2)
+        let restart_needed = vec!["machine.groups".to_owned()];
+        Ok(Reloaded { config_generation: 2, restart_needed })
     }
 
     fn config_toml(&self) -> String {

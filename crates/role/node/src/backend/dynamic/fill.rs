@@ -164,15 +164,15 @@ impl<'r> Fill<'r> {
     }
 
     /// No server answered: what is stale is used, if it may be. That there is none is so for all who
-    /// wait; any other failure may be due to this request, with which a client could have all others
-    /// refused.
-    pub(crate) fn failed(&mut self, refusal: &Refusal) -> FillOutcome {
+    /// wait, if it `concerns_all`; any other failure may be due to this request, or to the server of its
+    /// session, with which a client could have all others refused.
+    pub(crate) fn failed(&mut self, refusal: &Refusal, concerns_all: bool) -> FillOutcome {
         let failure = OriginFailure::Disconnected;
         let kept = self.plan.kept_now((self.request, &self.meta));
         let stale = self
             .cache()
             .and_then(|cache| stale_after(kept.as_ref(), failure, cache, monotonic_ms()));
-        let led = self.led.take();
+        let led = self.led.take().filter(|_| concerns_all);
         match stale {
             Some((kept, rule)) => {
                 if let Some(Led { flight, .. }) = led {
@@ -445,6 +445,10 @@ impl Tap for Fill<'_> {
             }
             Stage::Waits | Stage::Discards(_) | Stage::Over => {}
         }
+    }
+
+    fn may_wait_for_session(&self) -> bool {
+        self.led.is_none()
     }
 
     fn outlives_client(&self) -> bool {

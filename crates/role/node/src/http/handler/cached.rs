@@ -9,7 +9,7 @@ use skep_http::limits::NODE_RESPONSE_HEAD;
 use skep_http::path::Path;
 use skep_http::{FieldSlots, Known, Method, Reject, RequestHead, encode, parse_request};
 use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
-use skep_proxy::{Ends, ForwardError, Refused, ReplyCoding, ReplyRules, WorkerGroup};
+use skep_proxy::{Ends, ForwardError, RefusalScope, Refused, ReplyCoding, ReplyRules, WorkerGroup};
 use skep_segments::FetchError;
 use skep_telemetry::CacheResult;
 
@@ -25,7 +25,7 @@ use crate::http::respond::StoredStatus;
 use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
 use crate::model::changes::SeenVersion;
 use crate::model::pool_backend::PoolBackend;
-use crate::model::pool_cache::{PoolCache, PoolKey};
+use crate::model::pool_cache::{PoolCache, PoolKey, is_named_by_purges};
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, PeerClient, renewing};
@@ -94,9 +94,8 @@ impl SlowRequest<'_> {
             Err(why) => return Ok(Err(why)),
         };
         let public = cache.target(path.target(), request.query);
-        let Some(key) = cache.key(request, &public, claims) else {
-            return Ok(Err(ForwardReason::Bypass));
-        };
+        let key = cache.key(request, &public, claims).filter(|_| is_named_by_purges(&public));
+        let Some(key) = key else { return Ok(Err(ForwardReason::Bypass)) };
         let query = public.splitn(2, |byte| *byte == b'?').nth(1);
         let target = pool.target(path.target(), query).ok_or(Reject::PATH_TWO_ROUTES)?;
         Ok(Ok(Cacheable { pool, cache, key, meta, claims, target }))
@@ -336,6 +335,8 @@ impl SlowRequest<'_> {
                     (plan, led) = fill.into_parts();
                     plan.kept = None;
                 }
+                // The next one of those who wait leads.
+                FillEnd::AskAlone => (plan, led) = (fill.into_parts().0, None),
             }
         }
     }
@@ -392,6 +393,8 @@ enum FillEnd {
     Ended(Asked),
     /// Without conditions.
     AskAgain,
+    /// For itself: it has to wait for the server of its session.
+    AskAlone,
 }
 
 /// What an exchange with a server ended in.
@@ -401,6 +404,7 @@ fn ended(
     fill: &mut Fill<'_>,
     reason: ForwardReason,
 ) -> Result<FillEnd, ExchangeError> {
+    let mut concerns_all = true;
     let refusal = match exchanged {
         Ok(()) => {
             let how = StoredStatus { forwarded: Some(reason), ..StoredStatus::default() };
@@ -419,7 +423,13 @@ fn ended(
                 FillOutcome::PassAgain(why) => Asked::Pass(why),
             }));
         }
-        Err(ForwardError::Refused(Refused { status, lines })) => refusal(status, &lines),
+        Err(ForwardError::Refused(Refused { scope: RefusalScope::Wait, .. })) => {
+            return Ok(FillEnd::AskAlone);
+        }
+        Err(ForwardError::Refused(Refused { status, lines, scope })) => {
+            concerns_all = scope == RefusalScope::All;
+            refusal(status, &lines)
+        }
         // What was to be stored broke off; the client has seen nothing of it.
         Err(ForwardError::Exchange(ExchangeError::ReplyCutShort(_)))
             if !exchange.reply.is_begun() =>
@@ -428,7 +438,7 @@ fn ended(
         }
         Err(ForwardError::Exchange(error)) => return Err(error),
     };
-    Ok(FillEnd::Ended(match fill.failed(&refusal) {
+    Ok(FillEnd::Ended(match fill.failed(&refusal, concerns_all) {
         FillOutcome::Stale(resource, rule, _) => {
             let how = StoredStatus {
                 forwarded: Some(reason),
@@ -541,7 +551,7 @@ impl Refresh {
                 }
                 (Ok(()), _) => return,
                 (Err(_), _) => {
-                    fill.failed(&refusal(502, b""));
+                    fill.failed(&refusal(502, b""), false);
                     return;
                 }
             }

@@ -130,7 +130,7 @@ impl SlowRequest<'_> {
         match forwarded {
             Ok(()) => Ok(()),
             Err(ForwardError::Exchange(error)) => Err(error),
-            Err(ForwardError::Refused(Refused { status, lines })) => {
+            Err(ForwardError::Refused(Refused { status, lines, .. })) => {
                 let lines = [&*lines, cache_line].concat();
                 self.error(request, exchange, status, &lines).await
             }
