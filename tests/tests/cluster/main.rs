@@ -4,6 +4,7 @@
 mod cache;
 mod churn;
 mod commands;
+mod compression;
 mod faults;
 mod fills;
 mod health;

@@ -60,6 +60,7 @@ const CHECKS: &[(&[&str], Check)] = &[
     (SOURCES, sites::backends_have_one_source),
     (SOURCES, sites::origins_have_no_files),
     (&["site"], sites::folders_are_not_fetched),
+    (&["site"], sites::what_is_compressed_is_sent),
     (&["pool.name"], pools::pools_have_names_of_their_own),
     (&["pool.server"], pools::servers_are_told_apart),
     (&["pool.protocol", "pool.fastcgi", "pool.ajp"], pools::protocols_have_their_tables),

@@ -18,6 +18,7 @@
 
 mod check;
 mod clients;
+mod compress;
 mod config;
 mod error;
 mod form;
@@ -40,6 +41,7 @@ mod words;
 mod write;
 
 pub use clients::{LimitsConfig, TimeoutsConfig};
+pub use compress::CompressConfig;
 pub use config::changes_needing_restart;
 pub use error::{ConfigError, ConfigErrors, ErrorKind};
 pub use gateways::{AjpConfig, FcgiConfig};

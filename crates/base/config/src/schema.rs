@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use skep_units::{MIB, WEIGHT_MAX};
 
 use crate::clients::{LimitsConfig, TimeoutsConfig};
+use crate::compress::CompressConfig;
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
 use crate::number::Unit;
 use crate::pools::{ForwardConfig, PoolConfig};
@@ -412,6 +413,8 @@ table! {
         reply: ReplyConfig, live;
         /// How responses of `pool` are cached.
         cache: ResponseCacheConfig, live;
+        /// How responses are compressed.
+        compress: CompressConfig, live;
     }
 }
 

@@ -50,6 +50,7 @@ use skep_telemetry::Registry;
 use skep_wire::cache::{PurgeStamp, PurgeWhat};
 use skep_wire::seal::Key;
 
+use backend::compressed::{CompressedHeads, Compressor};
 use backend::files::catalog::Catalog;
 use backend::origin::{Remotes, Tally};
 use backend::partition::Walker;
@@ -96,6 +97,9 @@ pub struct Node {
     purges: Arc<Purges>,
     worker_indexes: Arc<WorkerIndexes>,
     pins: Arc<Pins>,
+    compressor: Arc<Compressor>,
+    /// Of all configs: their names say how the bytes were made, and of which.
+    compressed_heads: Arc<CompressedHeads>,
     origins: Arc<Tally>,
     /// Whether dispatchers proxy clients to this node, and report their addresses.
     is_proxied: AtomicBool,
@@ -115,6 +119,7 @@ impl Node {
         let entries_max = cache.entries_max as usize;
         let store = SegmentStore::new(cache.size_bytes_max, entries_max, config.cooperates());
         store.start_cleaner()?;
+        let compressed_heads = CompressedHeads::new(&store, entries_max);
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
         let pools = Arc::new(Pools::new(seed, key));
@@ -131,6 +136,8 @@ impl Node {
             purges,
             worker_indexes: Arc::default(),
             pins: Pins::new(config.limits.pinned_per_address_bytes_max),
+            compressor: Compressor::new(),
+            compressed_heads,
             origins: Arc::default(),
             is_proxied: AtomicBool::new(config.is_proxied()),
             ipv6_prefix_bits: AtomicU8::new(config.limits.client_ipv6_prefix_bits as u8),
@@ -228,6 +235,7 @@ impl Node {
             cluster: Arc::clone(cluster),
             store: Arc::clone(&self.store),
             catalog: Arc::clone(&self.catalog),
+            compressed_heads: Arc::clone(&self.compressed_heads),
             announced: Arc::clone(&self.announced),
             peer_client,
             handler: Rc::clone(handler),

@@ -10,6 +10,37 @@ pub(crate) const INLINE_READ_BYTES_MAX: u64 = 512 * 1024;
 /// Body of a fixed reply, in bytes: each is in memory for as long as its config is in force.
 pub(crate) const FIXED_BODY_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Of the processor's cores one in so many has a thread that compresses, at least one has: the workers, which
+/// send what is ready, have the others for themselves.
+pub(crate) const COMPRESSOR_CORES_PART: usize = 2;
+
+/// Objects that may wait for one of these threads; what comes then is sent as it is. With 4 ms for 200 KiB,
+/// the last of them waits for about as long as its client is willing to.
+pub(crate) const COMPRESSIONS_WAITING_MAX: usize = 32;
+
+/// Time for which a request waits for a variant that is being made, in milliseconds; then it gets the plain
+/// bytes, and later ones the variant. The largest objects take that long.
+pub(crate) const COMPRESSION_WAIT_MS: u64 = 1_000;
+
+/// Variants that a request tries to send whose bytes turn out to have left memory; then it gets the plain
+/// bytes.
+pub(crate) const COMPRESSED_ATTEMPTS_MAX: usize = 2;
+
+/// Responses that a worker compresses at a time while it passes them on, each with an encoder of about
+/// 2 MiB; further ones are passed as they are.
+pub(crate) const PASSED_ENCODERS_MAX: usize = 32;
+
+/// Highest level of compression for what is passed on, by the worker itself and once for each request.
+/// A piece of 64 KiB takes it about a millisecond.
+pub(crate) const PASSED_LEVEL_MAX: u32 = 4;
+
+/// What compression must save at least: one part in so many of the bytes. Less is not worth a client's work,
+/// nor a node's memory.
+pub(crate) const COMPRESSION_GAIN_PART: u64 = 16;
+
+/// Bytes that are encoded at a time: a chunk of a segment.
+pub(crate) const COMPRESSION_CHUNK_BYTES: usize = 64 * 1024;
+
 /// Bytes of one piece for a client that is sent copies and was not found slow, and of
 /// the buffer of a passed answer.
 pub(crate) const STREAM_BYTES: usize = 128 * 1024;

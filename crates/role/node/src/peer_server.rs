@@ -16,6 +16,7 @@ use skep_wire::cache::part::FileHead;
 use skep_wire::cache::{FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest, SegmentName};
 use skep_wire::message::Name;
 
+use crate::backend::compressed::CompressedHeads;
 use crate::backend::files::catalog::{Catalog, Located};
 use crate::backend::files::file::SharedFile;
 use crate::backend::origin::RemoteSegment;
@@ -33,6 +34,7 @@ pub struct PeerServer {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) store: Arc<SegmentStore>,
     pub(crate) catalog: Arc<ArcSwap<Catalog>>,
+    pub(crate) compressed_heads: Arc<CompressedHeads>,
     pub(crate) announced: Arc<Announced>,
     pub(crate) peer_client: PeerClient,
     /// Of this worker: its way to origins.
@@ -102,6 +104,10 @@ impl PeerServer {
         let head = match of_pool {
             Err(PeerRefusal::NotThere) => catalog.origin_heads().head_for_peer(name).await,
             of_pool => of_pool,
+        };
+        let head = match head {
+            Err(PeerRefusal::NotThere) => self.compressed_heads.head_for_peer(name).await,
+            head => head,
         };
         match head {
             Ok(PeerHead { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },

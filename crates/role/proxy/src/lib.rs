@@ -51,8 +51,8 @@ pub use members::settings::{
 pub use members::slots::MemberSlots;
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
-    Ends, ForwardError, MemberTest, OwnTimes, RefusalScope, Refused, ReplyRules, Tap, TapBody,
-    Tapped,
+    BodyCoder, CodedReply, CoderFailed, Ends, ForwardError, MemberTest, OwnTimes, RefusalScope,
+    Refused, ReplyCoding, ReplyRules, Tap, TapBody, Tapped,
 };
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

@@ -14,6 +14,7 @@
 mod admit;
 mod asked;
 mod attempt;
+mod coding;
 mod download;
 mod fault;
 mod gateway;
@@ -55,6 +56,7 @@ use crate::worker_group::WorkerGroup;
 use asked::Asked;
 pub use asked::ReplyRules;
 use attempt::{Attempt, Leg};
+pub use coding::{BodyCoder, CodedReply, CoderFailed, ReplyCoding};
 use download::Download;
 use fault::AttemptFault;
 use gateway::GatewayLeg;

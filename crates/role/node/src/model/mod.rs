@@ -4,6 +4,8 @@
 
 pub(crate) mod announced;
 pub(crate) mod changes;
+pub(crate) mod compressed;
+pub(crate) mod compression;
 pub(crate) mod conditions;
 pub(crate) mod fault;
 pub(crate) mod file_names;

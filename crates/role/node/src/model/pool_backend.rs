@@ -39,6 +39,9 @@ pub(crate) struct PoolBackend {
     pub(crate) allow_line: Box<[u8]>,
     /// How responses are cached, if they are.
     pub(crate) cache: Option<PoolCache>,
+    /// Whether servers are asked for plain bytes where the response may be stored: they are compressed here,
+    /// and stored once.
+    pub(crate) asks_for_plain: bool,
     /// How responses name files in place of a body, if they may.
     pub(crate) file_names: Option<FileNames>,
 }
@@ -98,6 +101,7 @@ impl PoolBackend {
             methods: forward.methods.clone(),
             allow_line: allow.into_bytes().into(),
             cache: PoolCache::new(&backend.cache, session_cookie.as_deref()),
+            asks_for_plain: backend.compress.enabled && backend.cache.enabled,
             file_names,
             session_cookie,
         })

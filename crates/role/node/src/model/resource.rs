@@ -12,6 +12,7 @@ use skep_serve::monotonic_ms;
 use crate::disk::FileKind;
 use crate::disk::watch::Directory;
 use crate::limits::FORGOTTEN_SEGMENTS_MAX;
+use crate::model::compressed::CompressedVariants;
 use crate::model::freshness::{Freshness, Remote};
 use crate::model::object::{ObjectSource, Variants};
 use crate::model::purges::Snapshot;
@@ -22,6 +23,8 @@ use crate::model::route::Route;
 pub(crate) struct Resource {
     pub(crate) route: Arc<Route>,
     pub(crate) variants: Variants,
+    /// What was made of the plain one, if that is compressible.
+    pub(crate) compressed: Option<CompressedVariants>,
     validity: Validity,
     used: AtomicBool,
     retired: AtomicBool,
@@ -79,7 +82,9 @@ impl Resource {
     fn new(route: &Arc<Route>, variants: Variants, validity: Validity, purges: &Snapshot) -> Self {
         let (used, retired) = (AtomicBool::new(true), AtomicBool::new(false));
         let compared = AtomicU64::new(purges.generation);
-        Self { route: Arc::clone(route), variants, validity, used, retired, compared }
+        let compressed = variants.plain.is_compressible.then(CompressedVariants::default);
+        let route = Arc::clone(route);
+        Self { route, variants, compressed, validity, used, retired, compared }
     }
 
     /// Bytes that it takes in memory.
@@ -170,6 +175,11 @@ impl Resource {
         self.variants.iter().all(|object| object.is_settled)
     }
 
+    /// Whether all nodes mean the same bytes by the names of its objects: not if each has files of its own.
+    pub(crate) fn is_of_all_nodes(&self) -> bool {
+        self.variants.plain.file().is_none() || !self.route.is_local()
+    }
+
     /// Time until a check can find it settled, in milliseconds; at least 1.
     pub(crate) fn settles_in_ms(&self) -> u64 {
         let stamps = self.variants.iter().filter_map(|object| object.file());
@@ -231,6 +241,9 @@ impl Resource {
         for object in self.variants.iter() {
             store.forget(object.segment_names().take(FORGOTTEN_SEGMENTS_MAX));
         }
+        if let Some(compressed) = &self.compressed {
+            compressed.iter().for_each(|it| store.forget(it.object.segment_names()));
+        }
         true
     }
 
@@ -246,7 +259,7 @@ impl Resource {
     pub(crate) fn remote(&self) -> Option<&Remote> {
         match &self.variants.plain.source {
             ObjectSource::Origin(remote) => Some(remote),
-            ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => None,
+            _ => None,
         }
     }
 

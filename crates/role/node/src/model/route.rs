@@ -8,11 +8,13 @@ use std::sync::Arc;
 use skep_config::{BackendConfig, ContentPlacement, RouteConfig, SiteConfig, Symlinks};
 use skep_directory::{PurgeTable, Queries};
 use skep_http::Reject;
+use skep_http::negotiate::Encoding;
 use skep_http::path::{self, PathPattern, Reading};
 use skep_units::stable_hash;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::disk::{DiskError, Root, check_root};
+use crate::model::compression::Compression;
 use crate::model::conditions::{Conditions, RouteInput};
 use crate::model::hosts::Hosts;
 use crate::model::origin_backend::OriginBackend;
@@ -81,6 +83,8 @@ pub(crate) struct Route {
     pub(crate) short_key: u64,
     /// Identifies the route and its rules in names of heads of its origins.
     pub(crate) head_kind: Box<[u8]>,
+    /// Which responses are compressed, if any are.
+    pub(crate) compression: Option<Compression>,
     /// Which route of its site it is.
     place: RoutePlace,
     /// Field lines of every reply.
@@ -181,6 +185,7 @@ impl Route {
             short_key,
             key: key.into(),
             head_kind: of.head_kind(&identity).into_bytes().into(),
+            compression: Compression::new(of.backend),
             place: of.place(),
             lines: lines.into(),
             lines_success: lines_success.into(),
@@ -235,6 +240,11 @@ impl Route {
         self.is_placed(ContentPlacement::Shared)
     }
 
+    /// Whether each node has a copy of its own of the folder.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_placed(ContentPlacement::Local)
+    }
+
     fn is_placed(&self, placement: ContentPlacement) -> bool {
         self.folder().is_some_and(|folder| folder.placement == placement)
     }
@@ -256,6 +266,19 @@ impl Route {
     /// has. A purge of the target changes the name.
     pub(crate) fn head_name(&self, target: &[u8], purged: PurgeStamp) -> SegmentName {
         ObjectName::head(&self.key, target, &self.head_kind, purged)
+    }
+
+    /// The name in the cluster of what the object whose segments begin with `plain` becomes by `coding`,
+    /// as this route compresses it.
+    pub(crate) fn compressed_name(&self, plain: SegmentName, coding: Encoding) -> SegmentName {
+        let level = self.compression.as_ref().map_or(0, |it| it.level(coding));
+        let kind = format!("compressed by {}, level {level}", coding.as_str());
+        ObjectName::head(&self.key, &plain.0, kind.as_bytes(), PurgeStamp::NONE)
+    }
+
+    /// Whether servers of its pool are asked for plain bytes, which are compressed here.
+    pub(crate) fn asks_for_plain(&self) -> bool {
+        self.pool().is_some_and(|pool| pool.asks_for_plain)
     }
 
     /// Identifies the route in names, the same on all nodes of a config.
@@ -393,9 +416,12 @@ impl RouteSpec<'_> {
 
     /// The same on all nodes that ask remote servers in the same way.
     fn head_kind(&self, identity: &str) -> String {
-        let BackendConfig { pool, fetch, forward, cache, .. } = self.backend;
+        let BackendConfig { pool, fetch, forward, cache, compress, .. } = self.backend;
+        let plain = if compress.enabled { " without codings" } else { "" };
         match pool {
-            Some(_) => format!("response of a pool to {identity}, as {forward:?}, {cache:?}"),
+            Some(_) => {
+                format!("response of a pool to {identity}{plain}, as {forward:?}, {cache:?}")
+            }
             None => format!("head of {identity}, fresh for {} ms", fetch.fresh_ms),
         }
     }

@@ -2,6 +2,7 @@
 
 use skep_http::Method;
 
+use crate::request::coding::ReplyCoding;
 use crate::request::times::OwnTimes;
 
 /// The request that the response answers.
@@ -26,4 +27,6 @@ pub struct ReplyRules<'a> {
     pub without: &'a [String],
     /// Further fields, each `Name: value\r\n`.
     pub extra: &'a [u8],
+    /// What may encode its body.
+    pub coding: Option<&'a dyn ReplyCoding>,
 }

@@ -343,7 +343,7 @@ impl Leg for GatewayLeg {
                 Some(GatewayEvent::Flush) => {}
                 Some(GatewayEvent::End) => {
                     self.is_reusable = self.codec.is_reusable(bytes.len() - at);
-                    self.passage.finish(&[], reply);
+                    self.passage.finish(&[], reply)?;
                     self.stage = Stage::Complete;
                     return Ok(());
                 }

@@ -7,6 +7,7 @@ use skep_http::{FieldSlots, Known, ResponseFraming, ResponseHead, encode, parse_
 
 use crate::members::cause::Cause;
 use crate::request::asked::Asked;
+use crate::request::coding::{BodyCoder, CoderFailed};
 use crate::request::in_flight::InFlight;
 use crate::request::recipient::{Recipient, TapBody, Tapped};
 use crate::request::times::Silence;
@@ -20,6 +21,11 @@ pub(super) struct Passage {
     framing: Option<ResponseFraming>,
     /// The head of a response that the tap has, and may give back.
     held: Option<Vec<u8>>,
+    /// What encodes the body for the client, and what it encoded last.
+    coder: Option<Box<dyn BodyCoder>>,
+    encoded: Vec<u8>,
+    /// Nobody knows how much comes when: whatever came is passed on.
+    is_open_ended: bool,
     /// It may be silent for as long as a tunnel: events come when there are some.
     is_event_stream: bool,
 }
@@ -64,15 +70,15 @@ impl Passage {
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }
-        self.framing = Some(match reply.is_taken() {
-            true => {
-                if asked.begins_session {
-                    reply.begin_session(in_flight.target().session_lines());
-                }
-                head.framing
+        self.is_open_ended = is_of_unknown_length(head);
+        if reply.is_taken() {
+            if asked.begins_session {
+                reply.begin_session(in_flight.target().session_lines());
             }
-            false => pass_head(head, asked, &lines, reply, in_flight),
-        });
+            self.framing = Some(head.framing);
+        } else {
+            self.pass_head(head, asked, &lines, reply, in_flight);
+        }
     }
 
     /// Passes bytes of the body on.
@@ -88,21 +94,56 @@ impl Passage {
         }
         in_flight.receive(data.len() as u64);
         if !reply.is_taken() {
-            self.pass(data, reply);
-            return Ok(());
+            return self.pass(data, reply);
         }
         if let TapBody::GiveBack { body, lines } = reply.take(data)
             && let Some(bytes) = self.held.take()
         {
             let mut slots = FieldSlots::new();
             let head = parse_response(&mut slots, &bytes, asked.method, &NODE_RESPONSE_HEAD)?;
-            self.framing = Some(pass_head(&head, asked, &lines, reply, in_flight));
-            self.pass(&body, reply);
+            self.pass_head(&head, asked, &lines, reply, in_flight);
+            return self.pass(&body, reply);
         }
         Ok(())
     }
 
-    fn pass(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) {
+    /// Passes the head of a final response to the client.
+    fn pass_head(
+        &mut self,
+        head: &ResponseHead<'_, '_>,
+        asked: &Asked<'_>,
+        lines: &[u8],
+        reply: &mut Recipient<'_, '_>,
+        in_flight: &InFlight<'_>,
+    ) {
+        let target = in_flight.target();
+        let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
+        let lines = [target.name_line(), session_lines, lines];
+        let coding = asked.rules.coding.filter(|_| reply.is_codable());
+        let coded = coding.and_then(|coding| coding.of(head));
+        self.framing = Some(reply.pass_head(head, asked, lines, coded.as_ref()));
+        self.coder = coded.and_then(|coded| coded.body);
+    }
+
+    fn pass(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) -> Result<(), Cause> {
+        let Some(coder) = &mut self.coder else {
+            self.pass_bytes(data, reply);
+            return Ok(());
+        };
+        let mut encoded = std::mem::take(&mut self.encoded);
+        let pushed = coder.push(data, self.is_open_ended, &mut encoded);
+        pushed.map_err(|CoderFailed| Cause::CutShort)?;
+        self.pass_bytes(&encoded, reply);
+        encoded.clear();
+        self.encoded = encoded;
+        Ok(())
+    }
+
+    fn pass_bytes(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) {
+        if data.is_empty() {
+            // A chunk without bytes would be the last one.
+            return;
+        }
         let (is_chunked, line) = (self.is_chunked(), &mut self.chunk_line);
         reply.pass(|out| {
             if !is_chunked {
@@ -117,29 +158,27 @@ impl Passage {
     }
 
     /// Passes the end on; `trailers` are whole lines.
-    pub(super) fn finish(&mut self, trailers: &[u8], reply: &mut Recipient<'_, '_>) {
+    pub(super) fn finish(
+        &mut self,
+        trailers: &[u8],
+        reply: &mut Recipient<'_, '_>,
+    ) -> Result<(), Cause> {
         if reply.is_taken() {
-            return reply.taken();
+            reply.taken();
+            return Ok(());
+        }
+        if let Some(coder) = self.coder.take() {
+            let mut encoded = Vec::new();
+            coder.finish(&mut encoded).map_err(|CoderFailed| Cause::CutShort)?;
+            self.pass_bytes(&encoded, reply);
         }
         if self.is_chunked() {
             self.chunk_line.clear();
             write_last_chunk(&mut self.chunk_line, trailers);
             reply.pass(|out| out.raw(&self.chunk_line));
         }
+        Ok(())
     }
-}
-
-/// Passes the head of a final response to the client; says how the body is framed there.
-fn pass_head(
-    head: &ResponseHead<'_, '_>,
-    asked: &Asked<'_>,
-    lines: &[u8],
-    reply: &mut Recipient<'_, '_>,
-    in_flight: &InFlight<'_>,
-) -> ResponseFraming {
-    let target = in_flight.target();
-    let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
-    reply.pass_head(head, asked, [target.name_line(), session_lines, lines])
 }
 
 fn is_of_unknown_length(head: &ResponseHead<'_, '_>) -> bool {

@@ -11,6 +11,7 @@
 //! Invariants: a response goes to one of the two, whole; what a tap has taken, no client has seen
 //! any of.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll};
@@ -21,6 +22,7 @@ use skep_http::{ResponseFraming, ResponseHead, Version};
 use skep_serve::Worker;
 
 use crate::request::asked::Asked;
+use crate::request::coding::CodedReply;
 
 /// Sees the final response before the client does, and may take it. Without a client, it is all
 /// that there is.
@@ -279,12 +281,18 @@ impl<'a, 'c> Recipient<'a, 'c> {
         }
     }
 
+    /// Whether the client may get the body in other bytes than the member sent it in.
+    pub(super) fn is_codable(&mut self) -> bool {
+        self.reply().is_some_and(|reply| reply.version() == Version::Http11)
+    }
+
     /// Appends the rebuilt head and returns how the body is framed for the client.
     pub(super) fn pass_head(
         &mut self,
         head: &ResponseHead<'_, '_>,
         asked: &Asked<'_>,
         [name_line, session_lines, tap_lines]: [&[u8]; 3],
+        coded: Option<&CodedReply>,
     ) -> ResponseFraming {
         const NAME_FIELD: &str = "x-skep-node";
         let Some(reply) = self.reply() else { return ResponseFraming::None };
@@ -295,11 +303,17 @@ impl<'a, 'c> Recipient<'a, 'c> {
         let date = reply.write().context().date();
         let (trailers, rules) = (asked.trailers, asked.rules);
         let mut framing = ResponseFraming::None;
+        let (coded_lines, without) = match coded {
+            Some(coded) => (&*coded.lines, [rules.without, &coded.without].concat().into()),
+            None => (&b""[..], Cow::Borrowed(rules.without)),
+        };
+        let mut head = *head;
+        head.framing = framing_of(&head, coded);
         reply.write().foreign_head(head.status, |out, keep_alive| {
-            let extra = [name_line, session_lines, rules.extra, tap_lines];
-            let (without, extra) = (rules.without, &extra[..]);
+            let extra = [name_line, session_lines, rules.extra, tap_lines, coded_lines];
+            let (without, extra) = (&*without, &extra[..]);
             let how = ForwardReply { version, keep_alive, date: &date, trailers, without, extra };
-            framing = write_response(out, head, &how);
+            framing = write_response(out, &head, &how);
         });
         if framing == ResponseFraming::UntilClose {
             reply.end_by_close();
@@ -309,7 +323,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
 
     /// Passes the head of a 101 on.
     pub(super) fn switch(&mut self, head: &ResponseHead<'_, '_>, asked: &Asked<'_>) {
-        self.pass_head(head, asked, [b""; 3]);
+        self.pass_head(head, asked, [b""; 3], None);
         self.pass(|reply| reply.close());
     }
 
@@ -332,5 +346,15 @@ impl<'a, 'c> Recipient<'a, 'c> {
         reply.interim(|out| {
             write_response(out, head, &how);
         });
+    }
+}
+
+/// How the body is delimited: of what is encoded nobody knows the length before.
+fn framing_of(head: &ResponseHead<'_, '_>, coded: Option<&CodedReply>) -> ResponseFraming {
+    match head.framing {
+        ResponseFraming::Length(_) if coded.is_some_and(|coded| coded.body.is_some()) => {
+            ResponseFraming::Chunked
+        }
+        framing => framing,
     }
 }

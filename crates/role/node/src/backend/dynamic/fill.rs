@@ -255,7 +255,8 @@ impl<'r> Fill<'r> {
         }
         // Its own values are too long: others may have shorter ones.
         let too_long = Unstorable { why: "vary-too-long", mark_ms: 0 };
-        let vary_key = secondary_key(&head.meta.vary, self.request).ok_or(too_long)?;
+        let vary_key =
+            secondary_key(&self.plan.route, &head.meta.vary, self.request).ok_or(too_long)?;
         if head.total_bytes.is_some_and(|bytes| bytes > SEGMENT_BYTES) {
             return Err(because("too-long"));
         }

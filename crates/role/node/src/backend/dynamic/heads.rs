@@ -201,7 +201,7 @@ impl PoolHeads {
         let varies = slots.get(&primary).map(|slot| slot.varies.clone()).unwrap_or_default();
         let mut found = Found { kept: None, gone: None, name: primary, has_others: false };
         for (place, vary) in varies.iter().enumerate() {
-            let secondary = secondary_key(vary, request)?;
+            let secondary = secondary_key(route, vary, request)?;
             let name = route.head_name(&key.variant(&secondary), purged);
             if place + 1 == varies.len() {
                 found.name = name;

@@ -7,7 +7,7 @@ use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
 use skep_http::{Reject, RequestHead};
 use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
-use skep_proxy::{ForwardError, Refused, ReplyRules, Tap};
+use skep_proxy::{ForwardError, Refused, ReplyCoding, ReplyRules, Tap};
 
 use super::hand_over::HandOver;
 use super::{NodeHandler, SlowRequest};
@@ -109,8 +109,10 @@ impl SlowRequest<'_> {
         let is_tapped = tap.is_some() || pool.file_names.is_some();
         let own_line = if is_tapped { b"" } else { cache_line };
         let extra = [&*pool.response_lines, own_line].concat();
-        let rules =
-            ReplyRules { times: pool.times, without: &pool.response_without, extra: &extra };
+        let coding = self.passed_compression(request);
+        let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
+        let (times, without) = (pool.times, &*pool.response_without);
+        let rules = ReplyRules { times, without, extra: &extra, coding };
         let servers = self.handler.servers(&pool.group);
         let forwarded = match tap {
             tap if is_tapped => {
