@@ -321,6 +321,10 @@ pub(crate) struct PurgeArgs {
     /// tag:NAME for what its origin has marked (Surrogate-Key, Cache-Tag)
     #[arg(value_name = "WHAT", required = true, num_args = 1..=PURGES_MAX, value_parser = purge)]
     pub(crate) what: Vec<String>,
+    /// Make it stale instead of removing it: validated with its source, or used
+    /// stale where its Cache-Control allows that
+    #[arg(long)]
+    pub(crate) soft: bool,
     /// Longest time to wait for nodes
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = purge_time)]
     pub(crate) timeout: u64,

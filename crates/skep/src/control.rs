@@ -17,6 +17,7 @@ use skep_console::{
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
 use skep_telemetry::Snapshot;
+use skep_wire::cache::PurgeKind;
 
 use crate::roles::Roles;
 use crate::running::Running;
@@ -159,8 +160,14 @@ impl Control for Management {
         server_test::test(&self.0, &self.pool(pool)?, name, test)
     }
 
-    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
-        purge::purge(&self.0, what, timeout_ms)
+    fn purge(
+        &self,
+        what: &[String],
+        is_soft: bool,
+        timeout_ms: u64,
+    ) -> Result<Purged, ControlError> {
+        let kind = if is_soft { PurgeKind::Soft } else { PurgeKind::Hard };
+        purge::purge(&self.0, (kind, what), timeout_ms)
     }
 
     fn reload(&self) -> Result<u64, ControlError> {

@@ -17,5 +17,6 @@ mod purge;
 mod routes;
 mod slots;
 mod slow;
+mod soft_purge;
 mod split;
 mod versions;

@@ -81,12 +81,17 @@ pub trait Control: Send + Sync {
         test: &NewServerTest,
     ) -> Result<ServerTest, ControlError>;
 
-    /// Purges `what`, as it was typed, at all nodes. Waits until they have applied
+    /// Purges `what`, as it was typed, at all nodes; softly: it is stale, not gone. Waits until they have applied
     /// it, at most `timeout_ms`: on a thread of its own.
     ///
     /// # Errors
     /// What names nothing that could be purged; nodes that are not linked.
-    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError>;
+    fn purge(
+        &self,
+        what: &[String],
+        is_soft: bool,
+        timeout_ms: u64,
+    ) -> Result<Purged, ControlError>;
 
     /// Reads the config file again: the new generation.
     ///

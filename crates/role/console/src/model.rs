@@ -388,6 +388,10 @@ pub struct NewPurge {
     /// `tag:NAME`.
     #[schema(min_items = 1, max_items = 128, example = json!(["/img/*", "tag:news"]))]
     pub what: Vec<String>,
+    /// Whether it is to be stale, not gone: validated with its source, or used as what is stale may
+    /// be; false unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft: Option<bool>,
     /// How long nodes have to acknowledge it, in milliseconds; 2 seconds unless
     /// given.
     #[serde(default)]

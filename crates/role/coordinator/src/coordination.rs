@@ -21,7 +21,7 @@ use skep_peer::stream::{
 use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::cache::{Identity, PurgeWhat, ToCoordinator, ToNode};
+use skep_wire::cache::{Identity, NodeFeatures, PurgeKind, PurgeWhat, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
 use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS};
@@ -113,6 +113,7 @@ impl Coordination {
             stage: None,
             coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(number),
+            features: HashMap::new(),
             links: HashMap::new(),
             members: HashMap::new(),
             loads: None,
@@ -138,14 +139,14 @@ impl Coordination {
     /// If the thread of the links does not answer.
     pub fn purge(
         &self,
-        what: Vec<PurgeWhat>,
+        (kind, what): (PurgeKind, Vec<PurgeWhat>),
         limit_ms: u64,
         serving: impl Fn() -> Vec<Name>,
     ) -> Result<PurgeReport, NoCoordinator> {
         let limit = Duration::from_millis(limit_ms + PURGE_MARGIN_MS);
         let (teller, told) = sync_channel(1);
         let began = Instant::now();
-        let order = PurgeOrder { what, limit_ms, serving: serving() };
+        let order = PurgeOrder { kind, what, limit_ms, serving: serving() };
         self.teller.tell(Told::Purge(order, teller)).map_err(|_| NoCoordinator)?;
         while began.elapsed() < limit {
             match told.recv_timeout(Duration::from_millis(PURGE_LOOK_MS)) {
@@ -200,6 +201,8 @@ struct CoordinatorServer {
     stage: Option<u64>,
     coordinator: Coordinator,
     purging: Purging,
+    /// What nodes understand that have not said hello yet.
+    features: HashMap<LinkId, NodeFeatures>,
     /// Links that have said hello.
     links: HashMap<LinkId, NodeLinkId>,
     members: HashMap<NodeLinkId, LinkId>,
@@ -215,6 +218,7 @@ impl CoordinatorServer {
             LinkEvent::Up { .. } | LinkEvent::Missed { .. } => {}
             LinkEvent::Received { link, message } => self.received(now, link, message, outbox),
             LinkEvent::Down { link, peer, why } => {
+                self.features.remove(&link);
                 self.purging.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
@@ -271,6 +275,9 @@ impl CoordinatorServer {
         outbox: &mut Outbox<ToNode>,
     ) {
         match (self.links.get(&link), message) {
+            (None, ToCoordinator::Features(features)) => {
+                self.features.insert(link, features);
+            }
             (None, ToCoordinator::Hello { name, address, capacity_bytes }) => {
                 let hello = Hello { name: name.clone(), address, capacity_bytes };
                 let Some(joined) = self.coordinator.joined(hello) else {
@@ -281,13 +288,19 @@ impl CoordinatorServer {
                     self.links.remove(&old);
                     outbox.close(old);
                 }
-                self.purging.joined(link, name.clone(), outbox);
+                let features = self.features.remove(&link).unwrap_or_default();
+                self.purging.joined(link, (name.clone(), features), outbox);
                 self.links.insert(link, joined.link);
                 self.members.insert(joined.link, link);
                 tracing::info!("cache: node {name} linked, fetches at {address}");
             }
             (Some(_), ToCoordinator::Invalidate(what)) => self.purging.invalidate(what, outbox),
-            (Some(_), ToCoordinator::Purges(news)) => self.purging.learn(link, &news, outbox),
+            (Some(_), ToCoordinator::Purges(news)) => {
+                self.purging.learn(link, (PurgeKind::Hard, &news), outbox);
+            }
+            (Some(_), ToCoordinator::SoftPurges(news)) => {
+                self.purging.learn(link, (PurgeKind::Soft, &news), outbox);
+            }
             (Some(_), ToCoordinator::Purged { stamp, newest }) => {
                 self.purging.acknowledged(link, (stamp, newest), outbox);
             }

@@ -47,7 +47,7 @@ pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
 use skep_serve::WorkerHandle;
 use skep_telemetry::Registry;
-use skep_wire::cache::{PurgeStamp, PurgeWhat};
+use skep_wire::cache::{PurgeKind, PurgeStamp, PurgeWhat};
 use skep_wire::seal::Key;
 
 use backend::files::catalog::Catalog;
@@ -58,6 +58,7 @@ pub use http::handler::NodeHandler;
 use model::announced::Announced;
 pub use model::pool_protocol::PoolError;
 use model::pools::{PoolMap, Pools};
+pub use model::purges::PurgeEffects;
 use model::purges::Purges;
 pub use model::route::SiteError;
 use model::site::SiteSet;
@@ -289,13 +290,12 @@ impl Node {
 
     /// Purges on this node alone, where there is no other: whatever is served from now on was
     /// fetched anew.
-    pub fn purge(&self, what: Vec<PurgeWhat>) -> PurgeStamp {
-        self.purges.purge(what)
+    pub fn purge(&self, kind: PurgeKind, what: Vec<PurgeWhat>) -> PurgeStamp {
+        self.purges.purge(kind, what)
     }
 
-    /// Pieces of news of purges that were applied, and objects that were found
-    /// purged since.
-    pub fn purge_counts(&self) -> (u64, u64) {
+    /// What purges did here.
+    pub fn purge_effects(&self) -> PurgeEffects {
         self.purges.counts()
     }
 }

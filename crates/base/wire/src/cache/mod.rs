@@ -25,10 +25,10 @@ pub mod slots;
 pub use frame::{FrameDecoder, FrameError, FrameHead};
 pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
 pub use link::{
-    CacheMember, CoordinatorAnswer, FileAnswer, Held, LeaseId, PossibleHolder, ReplicaStatus,
-    ToCoordinator, ToNode,
+    CacheMember, CoordinatorAnswer, FileAnswer, Held, LeaseId, NodeFeatures, PossibleHolder,
+    ReplicaStatus, ToCoordinator, ToNode,
 };
 pub use name::{ObjectName, SegmentName};
 pub use peer::{FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest};
-pub use purge::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
+pub use purge::{PurgeKind, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
 pub use slots::{ServerKey, SlotGrant, SlotReport, SlotUse};

@@ -228,7 +228,8 @@ pub(crate) async fn purge(
         let detail = format!("expected timeout_ms of 1 to {PURGE_MS_MAX}, found {timeout_ms}");
         return Err(Problem::new(ProblemKind::Invalid, detail));
     }
-    let purged = beside(move || control.purge(&purge.what, timeout_ms)).await?;
+    let is_soft = purge.soft.unwrap_or(false);
+    let purged = beside(move || control.purge(&purge.what, is_soft, timeout_ms)).await?;
     Ok(Json(purged?))
 }
 

@@ -17,7 +17,8 @@ use skep_peer::stream::{LinkEvent, LinkId, Outbox};
 use skep_segments::SegmentStore;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{
-    CacheMember, CoordinatorAnswer, FileAnswer, PossibleHolder, ToCoordinator, ToNode,
+    CacheMember, CoordinatorAnswer, FileAnswer, NodeFeatures, PossibleHolder, PurgeKind,
+    ToCoordinator, ToNode,
 };
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 
@@ -122,8 +123,9 @@ impl CoordinatorLinks {
         };
         // A link that takes no more ends, and begins anew. Nothing may be said on
         // it before this, not even what is said to all.
+        let _ = outbox.send(link, &ToCoordinator::Features(NodeFeatures::OWN));
         let _ = outbox.send(link, &hello);
-        let purges = self.purges.load().known.told().into_iter().map(ToCoordinator::Purges);
+        let purges = self.purges.load().known.told().into_iter().map(ToCoordinator::purges);
         let _ = purges.into_iter().all(|message| outbox.send(link, &message));
         self.announce(outbox);
         self.tell_held(link, outbox);
@@ -145,7 +147,8 @@ impl CoordinatorLinks {
                 let peer = roomiest.and_then(|id| members?.get(&id).copied());
                 self.roomiest.store(peer.map(Arc::new));
             }
-            ToNode::Purges(news) => self.purged(link, &news, outbox),
+            ToNode::Purges(news) => self.purged(link, (PurgeKind::Hard, &news), outbox),
+            ToNode::SoftPurges(news) => self.purged(link, (PurgeKind::Soft, &news), outbox),
             ToNode::InStep { question } => self.pause.in_step(question),
             ToNode::Slots { number, grants } => self.granted(link, number, &grants, outbox),
         }

@@ -84,6 +84,7 @@ impl Gate {
                 LinkEvent::Received { message: ToCoordinator::Purged { stamp, .. }, .. } => {
                     Heard::Purged(stamp)
                 }
+                LinkEvent::Received { message: ToCoordinator::Features(_), .. } => return,
                 LinkEvent::Received { message, .. } => {
                     if let ToCoordinator::Hello { name, address, capacity_bytes } = message {
                         let joined = core.joined(Hello { name, address, capacity_bytes });

@@ -231,7 +231,12 @@ impl Control for Fake {
         Ok(())
     }
 
-    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
+    fn purge(
+        &self,
+        what: &[String],
+        _is_soft: bool,
+        timeout_ms: u64,
+    ) -> Result<Purged, ControlError> {
         self.calls.lock().unwrap().push(format!("purge {} within {timeout_ms}", what.join(" ")));
         let (outcome, ms) = (PurgeOutcome::Acknowledged, Some(1));
         let nodes = vec![PurgedNode { name: "node-1".into(), outcome, ms }];

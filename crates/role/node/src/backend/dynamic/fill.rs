@@ -276,8 +276,8 @@ impl<'r> Fill<'r> {
         };
         let plan = &self.plan;
         // It may have come from a node that knew more.
-        let purged = freshness::purged(&plan.route, &plan.purges.known, &plan.key.target, &head)
-            .max(kept.variants.plain.purged());
+        let purged = freshness::purged(&plan.route, &plan.purges, &plan.key.target, &head)
+            .max(kept.purges_before());
         let freshness = Freshness::of(&head, &cache.policy);
         let received = ReceivedHead {
             key: &plan.key,
@@ -300,7 +300,7 @@ impl<'r> Fill<'r> {
         let Some(cache) = self.cache() else { return };
         let plan = &self.plan;
         let freshness = Freshness::of(&head, &cache.policy);
-        let purged = freshness::purged(&plan.route, &plan.purges.known, &plan.key.target, &head);
+        let purged = freshness::purged(&plan.route, &plan.purges, &plan.key.target, &head);
         let received =
             ReceivedHead { key: &plan.key, version: once(), bytes, head, vary_key, purged };
         let resource = resource(&plan.route, received, freshness, &plan.purges);

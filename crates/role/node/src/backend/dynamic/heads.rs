@@ -89,7 +89,7 @@ impl PoolHeads {
         meta: &RequestMeta<'_>,
     ) -> PoolLookup {
         let purges = route.purges.load();
-        let purged = route.purged(&purges.known, &key.target);
+        let purged = route.purged(purges.hard(), &key.target);
         let primary = route.head_name(key.primary(), purged);
         let now_ms = monotonic_ms();
         let mut slots = self.slots.lock();
@@ -154,8 +154,12 @@ impl PoolHeads {
         if !is_for(resource, request) {
             return Ok(false);
         }
+        // So that it is stale if a soft purge was faster.
+        let is_late = resource.is_softly_purged();
         match judge(resource, cache, meta, monotonic_ms()) {
             Judged::Send | Judged::SendAndValidate => Ok(true),
+            // Others validate it for all.
+            Judged::Validate if is_late => Ok(false),
             Judged::Alone(alone) => Err(alone),
             // To wait for one more would be to wait for all.
             Judged::Validate | Judged::OnlyIfCached => Err(Alone {

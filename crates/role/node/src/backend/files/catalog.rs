@@ -139,7 +139,7 @@ impl Catalog {
         let purges = route.purges.load();
         let directory = self.directory(route, path, wait)?;
         let generation = directory.generation();
-        let (variants, file) = match look_up(route, path, wait, &purges.known) {
+        let (variants, file) = match look_up(route, path, wait, purges.hard()) {
             Ok(Found::File(variants, file)) => (variants, file),
             Ok(Found::NeedsSlash) => return self.lost(&key, Ok(Located::NeedsSlash)),
             Ok(Found::Directory) => return self.lost(&key, Ok(Located::Directory)),

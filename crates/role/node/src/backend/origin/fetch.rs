@@ -57,6 +57,8 @@ impl Remotes {
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
                 HeadLookup::Wait(mut flight) => match flight.outcome().await {
+                    // It was asked for before the purge, perhaps before this client came.
+                    Some(HeadOutcome::Resource(resource, _)) if resource.is_softly_purged() => {}
                     Some(HeadOutcome::Resource(resource, cache_result)) => {
                         let is_fill = cache_result == CacheResult::Fill;
                         let cache_result = if is_fill { CacheResult::Miss } else { cache_result };
@@ -297,12 +299,12 @@ fn renewed(
     head: skep_origin::Head,
     purges: &Snapshot,
 ) -> Arc<Resource> {
-    let (bytes, got_after) = (kept.variants.plain.bytes(), kept.variants.plain.purged());
+    let bytes = kept.variants.plain.bytes();
     let (target, version) = kept
         .remote()
         .map_or_else(Default::default, |old| (old.target.to_vec(), old.version.to_vec()));
     // It may have come from a node that knew more.
-    let purged = freshness::purged(route, &purges.known, &target, &head).max(got_after);
+    let purged = freshness::purged(route, purges, &target, &head).max(kept.purges_before());
     let freshness = Freshness::of(&head, &origin.policy);
     kept::resource(
         route,
@@ -327,7 +329,7 @@ async fn judge(
     };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
     let freshness = Freshness::of(&head, &origin.policy);
-    let purged = freshness::purged(route, &purges.known, target, &head);
+    let purged = freshness::purged(route, purges, target, &head);
     let got = FetchedHead { target: target.to_vec(), version, bytes, head, purged };
     let resource = kept::resource(route, origin, got, freshness, purges);
     let object = &resource.variants.plain;

@@ -103,7 +103,7 @@ impl OriginHeadCache {
     /// Looks up `target` of a route.
     pub(crate) fn look_up(self: &Arc<Self>, route: &Route, target: &[u8]) -> HeadLookup {
         let purges = route.purges.load();
-        let name = head_name(route, target, &purges.known);
+        let name = head_name(route, target, purges.hard());
         let now_ms = monotonic_ms();
         let mut slots = self.slots.lock();
         let gone = slots

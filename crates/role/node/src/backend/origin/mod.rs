@@ -67,7 +67,7 @@ mod rig {
         let head = Head::from_text(text.as_bytes(), unix_ms()).unwrap();
         let remote = route.origin().unwrap();
         let (purges, freshness) = (route.purges.load(), Freshness::of(&head, &remote.policy));
-        let purged = freshness::purged(route, &purges.known, b"/a", &head);
+        let purged = freshness::purged(route, &purges, b"/a", &head);
         let got = FetchedHead { target: b"/a".into(), version: b"v".into(), bytes, head, purged };
         kept::resource(route, remote, got, freshness, &purges)
     }

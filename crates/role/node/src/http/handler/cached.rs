@@ -259,7 +259,7 @@ impl SlowRequest<'_> {
         mut alone: Alone,
     ) -> Result<Asked, ExchangeError> {
         let purges = self.route.purges.load();
-        let purged = self.route.purged(&purges.known, &of.key.target);
+        let purged = self.route.purged(purges.hard(), &of.key.target);
         let plan = FillPlan {
             heads: Arc::clone(self.catalog.pool_heads()),
             peer_client: self.handler.peer_client.as_ref().map(Rc::clone),
