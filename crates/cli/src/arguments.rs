@@ -41,6 +41,9 @@ pub(crate) enum Command {
     Pool(PoolCommand),
     /// Have all nodes get anew what they keep of URLs, prefixes or tags
     Purge(PurgeArgs),
+    /// What nodes keep in memory, and why
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Make a process read its config file again
     Reload(ReloadArgs),
     /// Check, show or explain config files
@@ -328,6 +331,32 @@ pub(crate) struct PurgeArgs {
     /// Longest time to wait for nodes
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = purge_time)]
     pub(crate) timeout: u64,
+    /// Print what the API says, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Say why each node keeps what a URL leads to, or why not
+    Explain(ExplainArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// http://HOST[:PORT]/PATH?QUERY, as a client asks for it
+    pub(crate) url: String,
+    /// Method of the request
+    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    pub(crate) method: String,
+    /// A field of the request, such as 'Accept-Language: de'; may be repeated
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+    /// The client asks nodes themselves, not a dispatcher that proxies
+    #[arg(long)]
+    pub(crate) direct: bool,
     /// Print what the API says, as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,6 +1,7 @@
 //! The management API's access to this process: `Control` over [`Running`], and the addresses of
 //! its console.
 
+mod explain;
 mod purge;
 mod server_test;
 
@@ -10,9 +11,10 @@ use std::time::UNIX_EPOCH;
 use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
-    Purged, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
+    NewExplain, NewNode, NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus,
+    PoolStatus, ProcessStatus, Purged, Role, ServerStatus, ServerTest, ServiceStatus, Token,
+    Traffic,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
@@ -168,6 +170,10 @@ impl Control for Management {
     ) -> Result<Purged, ControlError> {
         let kind = if is_soft { PurgeKind::Soft } else { PurgeKind::Hard };
         purge::purge(&self.0, (kind, what), timeout_ms)
+    }
+
+    fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError> {
+        explain::explain(&self.0, asked)
     }
 
     fn reload(&self) -> Result<u64, ControlError> {

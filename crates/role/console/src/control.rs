@@ -1,6 +1,8 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
-use crate::model::{NewNode, NewServerTest, ProcessStatus, Purged, ServerTest};
+use crate::model::{
+    Explained, NewExplain, NewNode, NewServerTest, ProcessStatus, Purged, ServerTest,
+};
 
 /// A running process, as its operator sees it.
 ///
@@ -92,6 +94,13 @@ pub trait Control: Send + Sync {
         is_soft: bool,
         timeout_ms: u64,
     ) -> Result<Purged, ControlError>;
+
+    /// Why all nodes, or that of this process, keep what a request asks for, or do not: on a thread of
+    /// its own.
+    ///
+    /// # Errors
+    /// What is no request; nodes that are not linked.
+    fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError>;
 
     /// Reads the config file again: the new generation.
     ///

@@ -1,5 +1,6 @@
 //! The request and response types of the API; their docs are the API's docs.
 
+mod explain;
 mod pools;
 mod state;
 
@@ -9,6 +10,10 @@ use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
 use utoipa::ToSchema;
 
+pub use explain::{
+    CacheExplanation, CacheReason, CacheVerdict, ExplainOutcome, Explained, ExplainedNode,
+    JudgedResponse, NewExplain, StoredVariant,
+};
 pub use pools::{NewServerTest, PoolStatus, ServerStatus, ServerTest};
 pub use state::NodeState;
 

@@ -21,9 +21,12 @@ use skep_peer::stream::{
 use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::cache::{Identity, NodeFeatures, PurgeKind, PurgeWhat, ToCoordinator, ToNode};
+use skep_wire::cache::{
+    ExplainRequest, Identity, NodeFeatures, PurgeKind, PurgeWhat, ToCoordinator, ToNode,
+};
 use skep_wire::message::Name;
 
+use crate::explaining::{Explaining, NodeAnswers};
 use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS};
 use crate::purging::{PurgeCounts, Purging};
 
@@ -64,6 +67,8 @@ pub(crate) enum Told {
     Purge(PurgeOrder, SyncSender<PurgeReport>),
     /// These nodes serve clients.
     Serving(Vec<Name>),
+    /// Ask all nodes this, for so many milliseconds, and report what they say.
+    Explain(ExplainRequest, u64, SyncSender<NodeAnswers>),
 }
 
 /// Sets whether a coordinator is active.
@@ -113,6 +118,7 @@ impl Coordination {
             stage: None,
             coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(number),
+            explaining: Explaining::default(),
             features: HashMap::new(),
             links: HashMap::new(),
             members: HashMap::new(),
@@ -164,6 +170,23 @@ impl Coordination {
         Err(NoCoordinator)
     }
 
+    /// Asks all linked nodes why they keep what `request` asks for, or do not, and waits for them at most
+    /// `limit_ms`.
+    ///
+    /// # Errors
+    /// If the thread of the links does not answer.
+    pub fn explain(
+        &self,
+        request: ExplainRequest,
+        limit_ms: u64,
+    ) -> Result<NodeAnswers, NoCoordinator> {
+        let (asker, answers) = sync_channel(1);
+        let told = Told::Explain(request, limit_ms, asker);
+        self.teller.tell(told).map_err(|_| NoCoordinator)?;
+        let limit = Duration::from_millis(limit_ms + PURGE_MARGIN_MS);
+        answers.recv_timeout(limit).map_err(|_| NoCoordinator)
+    }
+
     /// The results of purges.
     pub fn purge_counts(&self) -> &PurgeCounts {
         &self.purge_counts
@@ -201,6 +224,7 @@ struct CoordinatorServer {
     stage: Option<u64>,
     coordinator: Coordinator,
     purging: Purging,
+    explaining: Explaining,
     /// What nodes understand that have not said hello yet.
     features: HashMap<LinkId, NodeFeatures>,
     /// Links that have said hello.
@@ -220,6 +244,7 @@ impl CoordinatorServer {
             LinkEvent::Down { link, peer, why } => {
                 self.features.remove(&link);
                 self.purging.left(link);
+                self.explaining.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(now, member);
@@ -229,6 +254,10 @@ impl CoordinatorServer {
             LinkEvent::Told(Told::Stage) => self.follow_stage(),
             LinkEvent::Told(Told::Loads(source)) => self.loads = Some(source),
             LinkEvent::Told(Told::Serving(nodes)) => self.purging.set_serving(&nodes),
+            LinkEvent::Told(Told::Explain(request, limit_ms, asker)) => {
+                let ends = now.plus_ms(limit_ms);
+                self.explaining.ask(ends, request, self.purging.nodes(), asker, outbox);
+            }
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
             }
@@ -243,6 +272,7 @@ impl CoordinatorServer {
             }
         }
         self.purging.report();
+        self.explaining.report(now);
         for (member, message) in self.coordinator.outbox() {
             if let Some(&link) = self.members.get(&member) {
                 // A link that takes no more ends, and is heard of.
@@ -293,6 +323,9 @@ impl CoordinatorServer {
                 self.links.insert(link, joined.link);
                 self.members.insert(joined.link, link);
                 tracing::info!("cache: node {name} linked, fetches at {address}");
+            }
+            (Some(_), ToCoordinator::Explained { question, explanation }) => {
+                self.explaining.answered(link, question, explanation);
             }
             (Some(_), ToCoordinator::Invalidate(what)) => self.purging.invalidate(what, outbox),
             (Some(_), ToCoordinator::Purges(news)) => {

@@ -120,6 +120,11 @@ impl Purging {
         self.tell((kind, news), None, outbox);
     }
 
+    /// Nodes that have said hello.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (LinkId, &Name, NodeFeatures)> {
+        self.nodes.iter().map(|(link, (name, features))| (*link, name, *features))
+    }
+
     /// The nodes that serve clients now.
     pub(crate) fn set_serving(&mut self, nodes: &[Name]) {
         self.purger.set_serving(nodes);

@@ -23,6 +23,7 @@
 
 mod backend;
 mod disk;
+mod explain;
 mod http;
 mod limits;
 mod model;
@@ -47,7 +48,7 @@ pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
 use skep_serve::WorkerHandle;
 use skep_telemetry::Registry;
-use skep_wire::cache::{PurgeKind, PurgeStamp, PurgeWhat};
+use skep_wire::cache::{ExplainRequest, Explanation, PurgeKind, PurgeStamp, PurgeWhat};
 use skep_wire::seal::Key;
 
 use backend::files::catalog::Catalog;
@@ -195,6 +196,7 @@ impl Node {
             announced: Arc::clone(&self.announced),
             purges: Arc::clone(&self.purges),
             pools: Arc::clone(&self.pools),
+            explain: Box::new(explain::explainer(&self.catalog, &self.store)),
         };
         let cluster = Cluster::start(config, parts, shared)?;
         assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
@@ -292,6 +294,12 @@ impl Node {
     /// fetched anew.
     pub fn purge(&self, kind: PurgeKind, what: Vec<PurgeWhat>) -> PurgeStamp {
         self.purges.purge(kind, what)
+    }
+
+    /// Why this node keeps what a request asks for, or does not: looks, and asks nobody. `None`: the
+    /// request makes no sense.
+    pub fn explain(&self, request: &ExplainRequest) -> Option<Explanation> {
+        explain::explainer(&self.catalog, &self.store)(request)
     }
 
     /// What purges did here.

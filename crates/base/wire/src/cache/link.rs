@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::explain::{ExplainRequest, Explanation};
 use super::name::SegmentName;
 use super::purge::{PurgeKind, PurgeNews, PurgeStamp, PurgeWhat};
 use super::slots::{SlotGrant, SlotReport};
@@ -130,6 +131,13 @@ pub enum ToCoordinator {
     Features(NodeFeatures),
     /// As [`Self::Purges`], of soft purges.
     SoftPurges(PurgeNews),
+    /// The answer to [`ToNode::Explain`].
+    Explained {
+        /// To which question.
+        question: u64,
+        /// `None`: the node makes no sense of the request.
+        explanation: Option<Box<Explanation>>,
+    },
 }
 
 /// Messages that a node understands beside those that every build does: bits.
@@ -138,12 +146,18 @@ pub struct NodeFeatures(pub u32);
 
 impl NodeFeatures {
     /// Those of this build.
-    pub const OWN: Self = Self(Self::SOFT_PURGES);
+    pub const OWN: Self = Self(Self::SOFT_PURGES | Self::EXPLAIN);
     const SOFT_PURGES: u32 = 1;
+    const EXPLAIN: u32 = 2;
 
     /// Whether it understands [`ToNode::SoftPurges`].
     pub fn has_soft_purges(self) -> bool {
         self.0 & Self::SOFT_PURGES != 0
+    }
+
+    /// Whether it understands [`ToNode::Explain`].
+    pub fn has_explain(self) -> bool {
+        self.0 & Self::EXPLAIN != 0
     }
 }
 
@@ -206,6 +220,13 @@ pub enum ToNode {
     /// As [`Self::Purges`], of soft purges. A node without [`NodeFeatures::has_soft_purges`] gets
     /// them as [`Self::Purges`].
     SoftPurges(PurgeNews),
+    /// Why does the node keep what this asks for, or why not? Only to nodes with
+    /// [`NodeFeatures::has_explain`].
+    Explain {
+        /// Comes back with the answer.
+        question: u64,
+        request: ExplainRequest,
+    },
 }
 
 impl ToCoordinator {
@@ -345,6 +366,9 @@ impl ToCoordinator {
             }
             Self::Tail { names } => names.len() <= TAIL_MAX,
             Self::Purges(news) | Self::SoftPurges(news) => news.is_sound(),
+            Self::Explained { explanation, .. } => {
+                explanation.as_ref().is_none_or(|it| it.is_sound())
+            }
             Self::Invalidate(what) => {
                 what.len() <= PURGES_PER_MESSAGE_MAX && what.iter().all(PurgeWhat::is_sound)
             }
@@ -387,6 +411,7 @@ impl ToNode {
                     && replica_statuses.iter().filter_map(|it| it.successor()).all(is_member)
             }
             Self::Purges(news) | Self::SoftPurges(news) => news.is_sound(),
+            Self::Explain { request, .. } => request.is_sound(),
             Self::InStep { .. } => true,
             Self::Slots { grants, .. } => grants.len() <= SLOT_SERVERS_MAX,
         }

@@ -272,6 +272,7 @@ impl Coordinator {
             // It said who it is when it joined; purges are a matter of `Purger`.
             ToCoordinator::Hello { .. }
             | ToCoordinator::Features(_)
+            | ToCoordinator::Explained { .. }
             | ToCoordinator::Purges(_)
             | ToCoordinator::SoftPurges(_)
             | ToCoordinator::Purged { .. }

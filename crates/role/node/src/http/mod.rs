@@ -9,6 +9,7 @@
 //!                                                   stream: bytes out of segments
 //! ```
 
+pub(crate) mod cacheable;
 pub(crate) mod client_pace;
 pub(crate) mod handler;
 pub(crate) mod listing;

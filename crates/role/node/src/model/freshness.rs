@@ -22,6 +22,8 @@ pub(crate) struct Remote {
     /// What the fields that its Vary names said in the request that it answered; nothing for what
     /// no request's fields were sent for.
     pub(crate) vary_key: SecondaryKey,
+    /// Whether its bytes came from another node.
+    pub(crate) is_from_peer: bool,
 }
 
 impl Remote {

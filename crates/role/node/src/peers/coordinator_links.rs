@@ -22,7 +22,7 @@ use skep_wire::cache::{
 };
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 
-use super::{ClusterParts, ClusterView, Command, FileHolders, SharedParts};
+use super::{ClusterParts, ClusterView, Command, Explain, FileHolders, SharedParts};
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
@@ -40,6 +40,7 @@ pub(super) struct CoordinatorLinks {
     store: Arc<SegmentStore>,
     announced: Arc<Announced>,
     pub(super) purges: Arc<Purges>,
+    explain: Box<Explain>,
     slots: Slots,
     pause: StallDetector,
     view: Arc<ArcSwap<ClusterView>>,
@@ -67,12 +68,13 @@ impl CoordinatorLinks {
         view: &Arc<ArcSwap<ClusterView>>,
         roomiest: &Arc<ArcSwapOption<PeerNode>>,
     ) -> Self {
-        let SharedParts { store, announced, purges, pools } = shared;
+        let SharedParts { store, announced, purges, pools, explain } = shared;
         Self {
             parts,
             store,
             announced,
             purges,
+            explain,
             slots: Slots::new(pools),
             pause: StallDetector::default(),
             view: Arc::clone(view),
@@ -149,6 +151,11 @@ impl CoordinatorLinks {
             }
             ToNode::Purges(news) => self.purged(link, (PurgeKind::Hard, &news), outbox),
             ToNode::SoftPurges(news) => self.purged(link, (PurgeKind::Soft, &news), outbox),
+            ToNode::Explain { question, request } => {
+                let explanation = (self.explain)(&request).map(Box::new);
+                // A link that takes no more ends: who asked hears of that.
+                let _ = outbox.send(link, &ToCoordinator::Explained { question, explanation });
+            }
             ToNode::InStep { question } => self.pause.in_step(question),
             ToNode::Slots { number, grants } => self.granted(link, number, &grants, outbox),
         }

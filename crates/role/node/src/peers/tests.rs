@@ -133,6 +133,7 @@ impl Linked {
             store: SegmentStore::new(1 << 20, usize::MAX, true),
             announced: Arc::clone(&announced),
             purges: Arc::clone(&purges),
+            explain: Box::new(|_| None),
             pools: Arc::default(),
         };
         let mut coordinators = CoordinatorLinks::new(parts, shared, &view, &roomiest);

@@ -231,6 +231,11 @@ impl Control for Fake {
         Ok(())
     }
 
+    fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError> {
+        self.calls.lock().unwrap().push(format!("explain {}", asked.url));
+        Ok(Explained { complete: true, nodes: Vec::new() })
+    }
+
     fn purge(
         &self,
         what: &[String],

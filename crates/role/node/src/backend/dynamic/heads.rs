@@ -11,6 +11,7 @@ use skep_serve::monotonic_ms;
 use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
 
 use super::judge::{Alone, Judged, is_for, judge, rank, secondary_key, stale_after};
+use super::judgements::Judgements;
 use super::peer_head;
 use super::slot::{PoolSlot, Refusal};
 use crate::backend::head_slots::HeadSlots;
@@ -57,15 +58,30 @@ pub(crate) enum PoolLookup {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct PoolHeads {
-    slots: HeadSlots<PoolSlot>,
+    pub(super) slots: HeadSlots<PoolSlot>,
+    /// What was last said of responses, for operators.
+    pub(super) judgements: Judgements,
     flights: Arc<Flights<SegmentName, FlightOutcome>>,
+}
+
+/// What is to be done for a request, before it is known whether another one is on its way.
+pub(super) enum Considered {
+    /// Send it; with why it may be although it is stale.
+    Hit(Arc<Resource>, Option<&'static str>),
+    /// Send it, and refresh it.
+    HitWhileRefreshed(Arc<Resource>, Found),
+    /// Ask, for all who wait.
+    Ask(Found, ForwardReason),
+    Alone(Alone),
+    Failed(Refusal),
+    OnlyIfCached,
 }
 
 /// What was found under a key, while its slots are locked.
 #[derive(Clone)]
-struct Found {
+pub(super) struct Found {
     /// The response that answers the request.
-    kept: Option<Arc<Resource>>,
+    pub(super) kept: Option<Arc<Resource>>,
     /// What was, and is no longer available.
     gone: Option<Arc<Resource>>,
     /// Where the request's own variant is; the primary name while nothing is known of Vary.
@@ -77,7 +93,8 @@ struct Found {
 impl PoolHeads {
     /// An empty cache for at most `slots_max` names.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
-        Arc::new(Self { slots: HeadSlots::new(store, slots_max), flights: Flights::new() })
+        let (slots, flights) = (HeadSlots::new(store, slots_max), Flights::new());
+        Arc::new(Self { slots, judgements: Judgements::default(), flights })
     }
 
     /// Looks up what answers `request`, of which `meta` is what matters.
@@ -90,11 +107,45 @@ impl PoolHeads {
     ) -> PoolLookup {
         let purges = route.purges.load();
         let purged = route.purged(purges.hard(), &key.target);
+        let mut slots = self.slots.lock();
+        let considered = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
+        // While the slots are locked: nobody may have an outcome that is not in its slot.
+        match considered {
+            Considered::Hit(kept, detail) => {
+                kept.mark_used();
+                PoolLookup::Hit(kept, detail)
+            }
+            Considered::HitWhileRefreshed(kept, found) => {
+                let flight = match self.flights.join(&found.name) {
+                    Joined::Lead(flight) => Some(self.flight(flight, key, found, (purges, purged))),
+                    Joined::Wait(_) => None,
+                };
+                PoolLookup::Stale(kept, flight)
+            }
+            Considered::Ask(found, reason) => match self.flights.join(&found.name) {
+                Joined::Lead(flight) => {
+                    PoolLookup::Lead(self.flight(flight, key, found, (purges, purged)), reason)
+                }
+                Joined::Wait(waiter) => PoolLookup::Wait(waiter, reason),
+            },
+            Considered::Alone(alone) => PoolLookup::Alone(alone),
+            Considered::Failed(refusal) => PoolLookup::Failed(refusal),
+            Considered::OnlyIfCached => PoolLookup::OnlyIfCached,
+        }
+    }
+
+    /// What is to be done for `request`, whoever asks already.
+    pub(super) fn consider(
+        &self,
+        slots: &mut HashMap<SegmentName, PoolSlot>,
+        (route, cache): (&Arc<Route>, &PoolCache),
+        (key, purged): (&PoolKey, PurgeStamp),
+        (request, meta): (&RequestHead<'_, '_>, &RequestMeta<'_>),
+    ) -> Considered {
         let primary = route.head_name(key.primary(), purged);
         let now_ms = monotonic_ms();
-        let mut slots = self.slots.lock();
-        let Some(found) = self.find(&mut slots, (key, route, purged), primary, request) else {
-            return PoolLookup::Alone(Alone::new(ForwardReason::Bypass, Some("vary-too-long")));
+        let Some(found) = self.find(slots, (key, route, purged), primary, request) else {
+            return Considered::Alone(Alone::new(ForwardReason::Bypass, Some("vary-too-long")));
         };
         let (kept, name) = (found.kept.clone(), found.name);
         let reason = match (&kept, found.has_others) {
@@ -105,42 +156,27 @@ impl PoolHeads {
         let mut is_validation = false;
         if let Some(kept) = &kept {
             match judge(kept, cache, meta, now_ms) {
-                Judged::Send => {
-                    kept.mark_used();
-                    return PoolLookup::Hit(Arc::clone(kept), None);
-                }
+                Judged::Send => return Considered::Hit(Arc::clone(kept), None),
                 Judged::SendAndValidate => {
-                    let flight = match self.flights.join(&name) {
-                        Joined::Lead(flight) => {
-                            Some(self.flight(flight, key, found.clone(), (purges, purged)))
-                        }
-                        Joined::Wait(_) => None,
-                    };
-                    return PoolLookup::Stale(Arc::clone(kept), flight);
+                    return Considered::HitWhileRefreshed(Arc::clone(kept), found);
                 }
-                Judged::OnlyIfCached => return PoolLookup::OnlyIfCached,
-                Judged::Alone(alone) => return PoolLookup::Alone(alone),
+                Judged::OnlyIfCached => return Considered::OnlyIfCached,
+                Judged::Alone(alone) => return Considered::Alone(alone),
                 Judged::Validate => is_validation = true,
             }
         }
         if !is_validation && may_forward(meta, &cache.policy).is_err() {
-            return PoolLookup::OnlyIfCached;
+            return Considered::OnlyIfCached;
         }
-        if let Some(paused) = paused(&slots, [primary, name], now_ms)
+        if let Some(paused) = paused(slots, [primary, name], now_ms)
             && let Some(paused) = paused.verdict(kept.as_ref(), cache, reason, now_ms)
         {
             return paused;
         }
         if !cache.may_collapse(meta) {
-            return PoolLookup::Alone(Alone { kept, ..Alone::new(reason, None) });
+            return Considered::Alone(Alone { kept, ..Alone::new(reason, None) });
         }
-        // While the slots are locked: nobody may have an outcome that is not in its slot.
-        match self.flights.join(&name) {
-            Joined::Lead(flight) => {
-                PoolLookup::Lead(self.flight(flight, key, found, (purges, purged)), reason)
-            }
-            Joined::Wait(waiter) => PoolLookup::Wait(waiter, reason),
-        }
+        Considered::Ask(found, reason)
     }
 
     /// Whether `resource`, which another request brought just now, answers this one; else it must ask
@@ -222,7 +258,7 @@ impl PoolHeads {
     }
 
     /// What is kept under a name; and what was, if it was purged or taken out of use.
-    fn usable(
+    pub(super) fn usable(
         &self,
         slots: &mut HashMap<SegmentName, PoolSlot>,
         name: SegmentName,
@@ -264,7 +300,7 @@ impl PoolHeads {
             old
         };
         let replaced = self.slots.change(primary, |slot| {
-            slot.learn_vary(vary);
+            slot.learn_vary(vary, &remote.vary_key);
             put(slot)
         });
         let replaced = match variant == primary {
@@ -472,15 +508,15 @@ impl Paused {
         cache: &PoolCache,
         reason: ForwardReason,
         now_ms: u64,
-    ) -> Option<PoolLookup> {
+    ) -> Option<Considered> {
         match self {
             Self::Marked(why) => {
                 let kept = kept.map(Arc::clone);
-                Some(PoolLookup::Alone(Alone { kept, ..Alone::new(reason, Some(why)) }))
+                Some(Considered::Alone(Alone { kept, ..Alone::new(reason, Some(why)) }))
             }
             Self::Failed(failure, refusal) => match stale_after(kept, failure, cache, now_ms) {
-                Some((kept, rule)) => Some(PoolLookup::Hit(kept, Some(rule.token()))),
-                None => refusal.map(PoolLookup::Failed),
+                Some((kept, rule)) => Some(Considered::Hit(kept, Some(rule.token()))),
+                None => refusal.map(Considered::Failed),
             },
         }
     }

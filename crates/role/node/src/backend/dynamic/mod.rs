@@ -19,16 +19,19 @@
 //! those of one response (its version is unique), up to the protocol's own end, or nothing stays.
 
 mod body;
+mod explain;
 mod fill;
 mod heads;
 mod invalidation;
 mod judge;
+mod judgements;
 mod peer_head;
 mod received;
 mod seek;
 mod slot;
 
 pub(crate) use body::PoolSegment;
+pub(crate) use explain::{KeyExplained, Meets};
 pub(crate) use fill::{Fill, FillOutcome, FillPlan, Led, Wishes};
 pub(crate) use heads::{FlightOutcome, PoolFlight, PoolHeads, PoolLookup};
 pub(crate) use invalidation::{Changed, Invalidation};

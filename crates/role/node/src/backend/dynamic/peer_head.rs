@@ -50,7 +50,7 @@ pub(super) fn read(
     }
     let vary_key = vary_key_of(&head.meta.vary, vary_key)?;
     let freshness = Freshness::of(&head, &cache.policy).handed_over(peer_head.fresh_ms, transit_ms);
-    let received = ReceivedHead { key, version, bytes, head, vary_key, purged };
+    let received = ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer: true };
     Some(resource(route, received, freshness, purges))
 }
 

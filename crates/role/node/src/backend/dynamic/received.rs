@@ -24,6 +24,7 @@ pub(super) struct ReceivedHead<'k> {
     pub(super) vary_key: SecondaryKey,
     /// The latest purges of it known to the node that received it.
     pub(super) purged: LatestPurges,
+    pub(super) is_from_peer: bool,
 }
 
 /// The resource to be served, for as long as `freshness` allows. `purges` were known before the
@@ -34,13 +35,13 @@ pub(super) fn resource(
     freshness: Freshness,
     purges: &Snapshot,
 ) -> Arc<Resource> {
-    let ReceivedHead { key, version, bytes, head, vary_key, purged } = received;
+    let ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer } = received;
     let lines = lines(&head, route.pool());
     let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
     let unknown = || "application/octet-stream".to_owned();
     let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
     let (target, version) = (key.target.clone(), version.into());
-    let remote = Remote { target, version, head, vary_key };
+    let remote = Remote { target, version, head, vary_key, is_from_peer };
     let object = Object::of_origin(route, content_type, lines, bytes, remote, purged.hard);
     let purges = (purges, purged.soft);
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use skep_httpcache::{OriginFailure, VaryNames};
+use skep_httpcache::{OriginFailure, SecondaryKey, VaryNames};
 use skep_segments::{Charge, SegmentStore};
 
 use crate::backend::head_slots::HeadSlot;
-use crate::limits::VARIES_MAX;
+use crate::limits::{VARIANTS_TOLD_MAX, VARIES_MAX};
 use crate::model::resource::Resource;
 
 /// A reply that says that no server answered.
@@ -26,6 +26,8 @@ pub(super) struct PoolSlot {
     before: Option<Arc<Resource>>,
     /// Of a primary name: Vary of the responses, the latest last.
     pub(super) varies: Vec<VaryNames>,
+    /// Likewise: what the fields that it names said, for operators.
+    pub(super) variants: Vec<SecondaryKey>,
     /// Until then requests do not wait for each other, by the monotonic clock in milliseconds; and
     /// why (hit-for-miss).
     pub(super) mark: Option<(u64, &'static str)>,
@@ -36,7 +38,8 @@ pub(super) struct PoolSlot {
 impl HeadSlot for PoolSlot {
     fn empty(charge: Charge) -> Self {
         let (kept, before, mark, failed) = (None, None, None, None);
-        Self { charge, kept, before, varies: Vec::new(), mark, failed }
+        let (varies, variants) = (Vec::new(), Vec::new());
+        Self { charge, kept, before, varies, variants, mark, failed }
     }
 
     fn take_used(&self) -> bool {
@@ -85,8 +88,14 @@ impl PoolSlot {
         Some(gone)
     }
 
-    /// Records what a response depends on, in the place of the oldest if there are many.
-    pub(super) fn learn_vary(&mut self, vary: VaryNames) {
+    /// Records what a response depends on, and which variant it is, in the place of the oldest if
+    /// there are many.
+    pub(super) fn learn_vary(&mut self, vary: VaryNames, variant: &SecondaryKey) {
+        self.variants.retain(|known| known != variant);
+        if self.variants.len() == VARIANTS_TOLD_MAX {
+            self.variants.remove(0);
+        }
+        self.variants.push(variant.clone());
         self.varies.retain(|known| *known != vary);
         if self.varies.len() == VARIES_MAX {
             self.varies.remove(0);
@@ -98,7 +107,8 @@ impl PoolSlot {
     pub(super) fn kept_bytes(&self) -> usize {
         let kept = self.kept.iter().chain(&self.before).map(|kept| kept.memory_bytes());
         let names = self.varies.iter().flat_map(VaryNames::names).map(String::capacity);
-        kept.chain(names).sum()
+        let variants = self.variants.iter().map(|variant| variant.as_bytes().len());
+        kept.chain(names).chain(variants).sum()
     }
 }
 

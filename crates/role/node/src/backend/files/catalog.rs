@@ -116,6 +116,13 @@ impl Catalog {
         self.interval_ms
     }
 
+    /// What is known of `path` of `route`, without a look at the disk.
+    pub(crate) fn known(&self, route: &Route, path: &[u8]) -> Option<Arc<Resource>> {
+        let key = (route.index, Box::<[u8]>::from(path));
+        let known = self.lock().get(&key).map(|kept| Arc::clone(&kept.resource))?;
+        (!known.is_purged() && !known.is_retired()).then_some(known)
+    }
+
     /// The resource at `path` of `route`. [`DiskError::WouldBlock`] only with [`Wait::No`].
     pub(crate) fn locate(
         &self,

@@ -300,16 +300,16 @@ fn renewed(
     purges: &Snapshot,
 ) -> Arc<Resource> {
     let bytes = kept.variants.plain.bytes();
-    let (target, version) = kept
-        .remote()
-        .map_or_else(Default::default, |old| (old.target.to_vec(), old.version.to_vec()));
+    let (target, version, is_from_peer) = kept.remote().map_or_else(Default::default, |old| {
+        (old.target.to_vec(), old.version.to_vec(), old.is_from_peer)
+    });
     // It may have come from a node that knew more.
     let purged = freshness::purged(route, purges, &target, &head).max(kept.purges_before());
     let freshness = Freshness::of(&head, &origin.policy);
     kept::resource(
         route,
         origin,
-        FetchedHead { target, version, bytes, head, purged },
+        FetchedHead { target, version, bytes, head, purged, is_from_peer },
         freshness,
         purges,
     )
@@ -330,7 +330,8 @@ async fn judge(
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
     let freshness = Freshness::of(&head, &origin.policy);
     let purged = freshness::purged(route, purges, target, &head);
-    let got = FetchedHead { target: target.to_vec(), version, bytes, head, purged };
+    let target = target.to_vec();
+    let got = FetchedHead { target, version, bytes, head, purged, is_from_peer: false };
     let resource = kept::resource(route, origin, got, freshness, purges);
     let object = &resource.variants.plain;
     if bytes > 0 {

@@ -141,6 +141,7 @@ pub(super) struct FetchedHead {
     pub(super) head: Head,
     /// The latest purges of it known to the node that fetched it.
     pub(super) purged: LatestPurges,
+    pub(super) is_from_peer: bool,
 }
 
 /// The resource to be served, for as long as `freshness` allows. `purges` were known before the
@@ -152,7 +153,7 @@ pub(super) fn resource(
     freshness: Freshness,
     purges: &Snapshot,
 ) -> Arc<Resource> {
-    let FetchedHead { target, version, bytes, head, purged } = got;
+    let FetchedHead { target, version, bytes, head, purged, is_from_peer } = got;
     let is_success = (200..300).contains(&head.meta.status);
     let mut lines = lines(&head, origin.sets_cache_control && is_success);
     let is_object = matches!(head.meta.status, 200 | 206);
@@ -165,6 +166,7 @@ pub(super) fn resource(
         version: version.into(),
         head,
         vary_key: SecondaryKey::default(),
+        is_from_peer,
     };
     let object = Object::of_origin(route, content_type, lines, bytes, remote, purged.hard);
     let purges = (purges, purged.soft);

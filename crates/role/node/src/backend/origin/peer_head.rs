@@ -89,7 +89,8 @@ pub(super) fn read(
     }
     let freshness =
         Freshness::of(&head, &origin.policy).handed_over(peer_head.fresh_ms, transit_ms);
-    let got = FetchedHead { target: target.to_vec(), version, bytes, head, purged };
+    let got =
+        FetchedHead { target: target.to_vec(), version, bytes, head, purged, is_from_peer: true };
     Some(kept::resource(route, origin, got, freshness, purges))
 }
 

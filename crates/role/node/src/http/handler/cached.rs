@@ -6,8 +6,7 @@ use std::sync::Arc;
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::Claims;
 use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::path::Path;
-use skep_http::{FieldSlots, Known, Method, Reject, RequestHead, encode, parse_request};
+use skep_http::{FieldSlots, Known, RequestHead, encode, parse_request};
 use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
 use skep_proxy::{Ends, ForwardError, Refused, ReplyRules, WorkerGroup};
 use skep_segments::FetchError;
@@ -21,24 +20,14 @@ use crate::backend::dynamic::{
     Alone, Errand, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads,
     PoolLookup, PoolSought, Refusal, StaleUse, Wishes, is_for, seek, use_of_stale,
 };
+use crate::http::cacheable::Cacheable;
 use crate::http::respond::StoredStatus;
 use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
 use crate::model::pool_backend::PoolBackend;
-use crate::model::pool_cache::{PoolCache, PoolKey};
+use crate::model::pool_cache::PoolKey;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, PeerClient, renewing};
-
-/// A request that may be answered by a stored response.
-pub(super) struct Cacheable<'a> {
-    pub(super) pool: &'a PoolBackend,
-    pub(super) cache: &'a PoolCache,
-    pub(super) key: PoolKey,
-    pub(super) meta: RequestMeta<'a>,
-    pub(super) claims: Claims,
-    /// What servers are asked for.
-    target: Vec<u8>,
-}
 
 /// How one request to a server ended.
 enum Asked {
@@ -51,45 +40,7 @@ enum Asked {
     Refused(Refusal),
 }
 
-/// Whether Connection has an option that may be the name of a field.
-fn names_fields(request: &RequestHead<'_, '_>) -> bool {
-    const OTHERS: [&[u8]; 4] = [b"keep-alive", b"close", b"upgrade", b"te"];
-    let options = request.fields.all("connection").flat_map(|value| value.split(|it| *it == b','));
-    options
-        .map(<[u8]>::trim_ascii)
-        .any(|it| !it.is_empty() && !OTHERS.iter().any(|other| other.eq_ignore_ascii_case(it)))
-}
-
 impl SlowRequest<'_> {
-    /// What of a request makes it one for the cache; `Err`: it goes past it, and why.
-    pub(super) fn cacheable<'a>(
-        &self,
-        request: &RequestHead<'_, 'a>,
-        (pool, cache): (&'a PoolBackend, &'a PoolCache),
-        path: &Path<'_>,
-        claims: Claims,
-    ) -> Result<Result<Cacheable<'a>, ForwardReason>, Reject> {
-        let meta = RequestMeta::of(request, &cache.policy);
-        if !matches!(request.method, Method::Get | Method::Head) {
-            return Ok(Err(ForwardReason::Method));
-        }
-        // A body of a GET, an upgrade, a stream of events.
-        if !meta.is_for_cache() {
-            return Ok(Err(ForwardReason::Bypass));
-        }
-        // What Connection names does not reach the server, but would count in the key and for Vary.
-        if names_fields(request) {
-            return Ok(Err(ForwardReason::Bypass));
-        }
-        let public = cache.target(path.target(), request.query);
-        let Some(key) = cache.key(request, &public, claims) else {
-            return Ok(Err(ForwardReason::Bypass));
-        };
-        let query = public.splitn(2, |byte| *byte == b'?').nth(1);
-        let target = pool.target(path.target(), query).ok_or(Reject::PATH_TWO_ROUTES)?;
-        Ok(Ok(Cacheable { pool, cache, key, meta, claims, target }))
-    }
-
     /// Answers with a stored response, or with one of a server.
     pub(super) async fn answer_cacheable(
         &self,

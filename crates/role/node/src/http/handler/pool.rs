@@ -10,6 +10,7 @@ use skep_proxy::{ForwardError, Refused, ReplyRules, Tap};
 use super::SlowRequest;
 use super::hand_over::HandOver;
 use crate::backend::dynamic::{Changed, Invalidation};
+use crate::http::cacheable::Cacheable;
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{scheme_of, with_query};
 
@@ -45,9 +46,9 @@ impl SlowRequest<'_> {
         let claims = self.claims(exchange, pool);
         let mut reason = ForwardReason::Bypass;
         if let Some(cache) = &pool.cache {
-            match self.cacheable(request, (pool, cache), path, claims)? {
+            match Cacheable::of(request, (pool, cache), path, claims)? {
                 Ok(of) => return self.answer_cacheable(request, exchange, &of).await,
-                Err(why) => reason = why,
+                Err(past) => reason = past.reason,
             }
         }
         let target = pool.target(path.target(), request.query).ok_or(Reject::PATH_TWO_ROUTES)?;
@@ -137,12 +138,6 @@ impl SlowRequest<'_> {
     /// which are one hop with this node, and where the operator says so.
     fn claims(&self, exchange: &Exchange<'_>, pool: &PoolBackend) -> Claims {
         let peer = exchange.conn().peer().ip().to_canonical();
-        if self.handler.node.dispatchers.load().contains(&peer) {
-            Claims::Keep
-        } else if pool.trusts_claims {
-            Claims::Extend
-        } else {
-            Claims::Replace
-        }
+        pool.claims(self.handler.node.dispatchers.load().contains(&peer))
     }
 }
