@@ -178,6 +178,10 @@ pub(crate) const VARIES_MAX: usize = 4;
 pub(crate) const VARIANTS_TOLD_MAX: usize = 16;
 const _: () = assert!(VARIANTS_TOLD_MAX <= skep_wire::limits::EXPLAIN_VARIANTS_MAX);
 
+/// Refreshes of responses that are not stale yet, under way at a time on a node: they are for nobody who waits,
+/// and must leave the servers to those who do.
+pub(crate) const REFRESHES_AHEAD_MAX: usize = 16;
+
 /// Keys whose last response is remembered with what was decided on it, for `skep cache explain`: some
 /// 400 KB.
 pub(crate) const JUDGEMENTS_MAX: usize = 4_096;

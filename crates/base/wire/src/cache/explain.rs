@@ -116,7 +116,7 @@ pub struct ExplainJudged {
 
 impl ExplainReason {
     fn is_sound(&self) -> bool {
-        [&self.token, &self.section, &self.text].into_iter().all(is_short)
+        [&self.token, &self.section, &self.text].into_iter().all(|it| is_short(it))
     }
 }
 
@@ -125,14 +125,14 @@ impl Explanation {
         let Self { site, route, backend, target, key, reason, marked, variants, judged, .. } = self;
         let reasons = [Some(reason), marked.as_ref().map(|(_, why)| why)];
         let reasons = reasons.into_iter().chain([judged.as_ref().map(|it| &it.reason)]);
-        [site, route, backend, target].into_iter().chain(key).all(is_short)
+        [site, route, backend, target].into_iter().chain(key).all(|it| is_short(it))
             && reasons.flatten().all(ExplainReason::is_sound)
             && variants.len() <= EXPLAIN_VARIANTS_MAX
             && variants.iter().all(|it| is_short(&it.secondary_key) && it.lifetime.is_sound())
     }
 }
 
-fn is_short(text: &String) -> bool {
+fn is_short(text: &str) -> bool {
     text.len() <= EXPLAIN_TEXT_BYTES_MAX
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Resource {
     /// Since when it is stale by a later soft purge, by the monotonic clock in milliseconds; `u64::MAX`: it
     /// is not. Files are checked instead.
     stale_from_ms: AtomicU64,
+    /// Requests that it has answered, where that is counted.
+    hits: AtomicU64,
 }
 
 /// Until when a resource may be served.
@@ -105,6 +107,7 @@ impl Resource {
             compared: AtomicU64::new(purges.generation),
             softly_purged: AtomicU64::new(softly_purged.0),
             stale_from_ms: AtomicU64::new(u64::MAX),
+            hits: AtomicU64::new(0),
         }
     }
 
@@ -365,6 +368,11 @@ impl Resource {
     /// Whether it was served since the last call.
     pub(crate) fn take_used(&self) -> bool {
         self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Counts a request that it answers; returns how many there are.
+    pub(crate) fn count_hit(&self) -> u64 {
+        self.hits.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Records that it was served; keeps it among those that are checked.

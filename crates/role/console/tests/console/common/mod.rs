@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
-    PurgeOutcome, Purged, PurgedNode, Role, ServerStatus, ServerTest, ServiceStatus, Token,
-    Traffic,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
+    NewExplain, NewNode, NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus,
+    PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Role, ServerStatus, ServerTest,
+    ServiceStatus, Token, Traffic,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 

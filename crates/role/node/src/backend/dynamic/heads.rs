@@ -2,6 +2,7 @@
 //! responses to requests with different fields, and what was learned of the key.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use hashbrown::HashMap;
 use skep_http::RequestHead;
@@ -10,13 +11,14 @@ use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
 
+use super::ahead::RefreshPlace;
 use super::judge::{Alone, Judged, is_for, judge, rank, secondary_key, stale_after};
 use super::judgements::Judgements;
 use super::peer_head;
 use super::slot::{PoolSlot, Refusal};
 use crate::backend::head_slots::HeadSlots;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
-use crate::limits::POOL_FAILED_MS;
+use crate::limits::{MARK_ERROR_MS, POOL_FAILED_MS};
 use crate::model::peer::PeerHead;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
@@ -41,7 +43,7 @@ pub(crate) enum FlightOutcome {
 pub(crate) enum PoolLookup {
     /// Send it; with why it may be although it is stale.
     Hit(Arc<Resource>, Option<&'static str>),
-    /// Send it, and refresh it; nothing if another request does.
+    /// Send it, and refresh it: it is stale, or will be. Nothing if another request does.
     Stale(Arc<Resource>, Option<Box<PoolFlight>>),
     /// Another request asks.
     Wait(FlightWaiter<FlightOutcome>, ForwardReason),
@@ -61,7 +63,9 @@ pub(crate) struct PoolHeads {
     pub(super) slots: HeadSlots<PoolSlot>,
     /// What was last said of responses, for operators.
     pub(super) judgements: Judgements,
-    flights: Arc<Flights<SegmentName, FlightOutcome>>,
+    pub(super) flights: Arc<Flights<SegmentName, FlightOutcome>>,
+    /// Refreshes before anything is stale that are under way.
+    pub(super) refreshes: Arc<AtomicUsize>,
 }
 
 /// What is to be done for a request, before it is known whether another one is on its way.
@@ -94,7 +98,8 @@ impl PoolHeads {
     /// An empty cache for at most `slots_max` names.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (slots, flights) = (HeadSlots::new(store, slots_max), Flights::new());
-        Arc::new(Self { slots, judgements: Judgements::default(), flights })
+        let (judgements, refreshes) = (Judgements::default(), Arc::default());
+        Arc::new(Self { slots, judgements, flights, refreshes })
     }
 
     /// Looks up what answers `request`, of which `meta` is what matters.
@@ -111,6 +116,15 @@ impl PoolHeads {
         let considered = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
         // While the slots are locked: nobody may have an outcome that is not in its slot.
         match considered {
+            Considered::Hit(kept, None) => {
+                kept.mark_used();
+                let hit = (&kept, meta);
+                let ahead = self.ahead(&slots, (route, cache), key, hit, (&purges, purged));
+                match ahead {
+                    Some(flight) => PoolLookup::Stale(kept, Some(flight)),
+                    None => PoolLookup::Hit(kept, None),
+                }
+            }
             Considered::Hit(kept, detail) => {
                 kept.mark_used();
                 PoolLookup::Hit(kept, detail)
@@ -277,7 +291,7 @@ impl PoolHeads {
     ) -> Box<PoolFlight> {
         let (heads, key) = (Arc::clone(self), key.clone());
         let Found { kept, gone, .. } = found;
-        Box::new(PoolFlight { heads, key, kept, gone, purges, purged, flight })
+        Box::new(PoolFlight { heads, key, kept, gone, purges, purged, ahead: None, flight })
     }
 
     /// Stores a response, of a request that began when `purged` was the latest purge of its target.
@@ -379,20 +393,27 @@ impl PoolHeads {
 /// must send it, and land it; dropped, it ends without an outcome, and the next one leads.
 #[derive(Debug)]
 pub(crate) struct PoolFlight {
-    heads: Arc<PoolHeads>,
-    key: PoolKey,
-    kept: Option<Arc<Resource>>,
+    pub(super) heads: Arc<PoolHeads>,
+    pub(super) key: PoolKey,
+    pub(super) kept: Option<Arc<Resource>>,
     /// What was kept and is no longer available.
-    gone: Option<Arc<Resource>>,
-    purges: Arc<Snapshot>,
-    purged: PurgeStamp,
-    flight: SingleFlight<SegmentName, FlightOutcome>,
+    pub(super) gone: Option<Arc<Resource>>,
+    pub(super) purges: Arc<Snapshot>,
+    pub(super) purged: PurgeStamp,
+    /// If it refreshes what is not stale yet.
+    pub(super) ahead: Option<RefreshPlace>,
+    pub(super) flight: SingleFlight<SegmentName, FlightOutcome>,
 }
 
 impl PoolFlight {
     /// Its name in the cluster.
     pub(crate) fn name(&self) -> SegmentName {
         *self.flight.key()
+    }
+
+    /// Whether it refreshes what is not stale yet.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
     }
 
     /// The purges that its outcome is later than.
@@ -445,12 +466,18 @@ impl PoolFlight {
         replaces: Option<&Arc<Resource>>,
     ) {
         self.heads.keep((route, &self.key), self.purged, &resource, replaces);
+        if self.is_ahead() {
+            let (name, key) = (self.name(), (route, &self.key));
+            self.heads.keep_refreshed(key, self.purged, name, &resource);
+        }
         self.flight.land(FlightOutcome::Stored(resource));
     }
 
     /// A response came that may not be stored. `mark_ms`: how long requests go on their own; 0 if it
     /// is because of the request that it answers, so that it says nothing of others.
     pub(crate) fn land_unstorable(self, mark_ms: u64, why: &'static str) {
+        // What is there holds on; it is not tried again at each request.
+        let mark_ms = if self.is_ahead() { mark_ms.max(MARK_ERROR_MS) } else { mark_ms };
         if mark_ms > 0 {
             self.heads.mark(self.name(), mark_ms, why);
         }

@@ -18,6 +18,7 @@
 //! who waits, waits for one other computation of its variant, and never behind a mark; bytes are
 //! those of one response (its version is unique), up to the protocol's own end, or nothing stays.
 
+mod ahead;
 mod body;
 mod explain;
 mod fill;
@@ -31,7 +32,7 @@ mod seek;
 mod slot;
 
 pub(crate) use body::PoolSegment;
-pub(crate) use explain::{KeyExplained, Meets};
+pub(crate) use explain::Meets;
 pub(crate) use fill::{Fill, FillOutcome, FillPlan, Led, Wishes};
 pub(crate) use heads::{FlightOutcome, PoolFlight, PoolHeads, PoolLookup};
 pub(crate) use invalidation::{Changed, Invalidation};

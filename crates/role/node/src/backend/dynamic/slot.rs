@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use skep_httpcache::{OriginFailure, SecondaryKey, VaryNames};
 use skep_segments::{Charge, SegmentStore};
+use skep_wire::cache::SegmentName;
 
 use crate::backend::head_slots::HeadSlot;
 use crate::limits::{VARIANTS_TOLD_MAX, VARIES_MAX};
@@ -28,6 +29,8 @@ pub(super) struct PoolSlot {
     pub(super) varies: Vec<VaryNames>,
     /// Likewise: what the fields that it names said, for operators.
     pub(super) variants: Vec<SecondaryKey>,
+    /// Likewise: the name of the refresh that it came of.
+    pub(super) refreshed: Option<SegmentName>,
     /// Until then requests do not wait for each other, by the monotonic clock in milliseconds; and
     /// why (hit-for-miss).
     pub(super) mark: Option<(u64, &'static str)>,
@@ -39,7 +42,7 @@ impl HeadSlot for PoolSlot {
     fn empty(charge: Charge) -> Self {
         let (kept, before, mark, failed) = (None, None, None, None);
         let (varies, variants) = (Vec::new(), Vec::new());
-        Self { charge, kept, before, varies, variants, mark, failed }
+        Self { charge, kept, before, varies, variants, refreshed: None, mark, failed }
     }
 
     fn take_used(&self) -> bool {
@@ -69,6 +72,13 @@ impl PoolSlot {
     pub(super) fn usable(&self, now_ms: u64) -> Option<&Arc<Resource>> {
         let is_fresh = self.kept.as_ref().is_some_and(|kept| is_fresh(kept, now_ms));
         self.before.as_ref().filter(|_| !is_fresh).or(self.kept.as_ref())
+    }
+
+    /// Whether nobody is asked for now.
+    pub(super) fn is_paused(&self, now_ms: u64) -> bool {
+        let marked = self.mark.map(|(until_ms, _)| until_ms);
+        let failed = self.failed.as_ref().map(|(until_ms, ..)| *until_ms);
+        marked.into_iter().chain(failed).any(|until_ms| now_ms < until_ms)
     }
 
     /// Drops what is stale.

@@ -10,7 +10,7 @@ use skep_http::{FieldSlots, Known, RequestHead, encode, parse_request};
 use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
 use skep_proxy::{Ends, ForwardError, Refused, ReplyRules, WorkerGroup};
 use skep_segments::FetchError;
-use skep_telemetry::CacheResult;
+use skep_telemetry::{CacheResult, Counter};
 
 use super::SlowRequest;
 use super::hand_over::HandOver;
@@ -302,6 +302,8 @@ impl SlowRequest<'_> {
         flight: Box<PoolFlight>,
         errand: Option<Errand>,
     ) {
+        let why = if flight.is_ahead() { Counter::RefreshAhead } else { Counter::RefreshStale };
+        self.handler.context.counters().inc(why);
         let conn = exchange.conn();
         let refresh = Refresh {
             head: text_of(request),
