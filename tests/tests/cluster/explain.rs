@@ -1,7 +1,7 @@
 //! `skep cache explain`: why each node keeps what a URL leads to, or does not.
 
 use serde_json::Value;
-use skep_tests::app::response;
+use skep_tests::app::{AppRequest, response};
 use skep_tests::cache::CacheCluster;
 use skep_tests::fake::{FakeNode, Greeting};
 use skep_tests::origin::{Answer, FRESH, Origin};
@@ -35,24 +35,26 @@ fn verdict(cache: &Value) -> [&str; 3] {
 
 fn ask(cluster: &CacheCluster, number: usize, path: &str, fields: &[(&str, &str)]) {
     let mut client = RawClient::connect(cluster.outer(&node(number)));
-    let fields = [&[("Host", "test")], fields].concat();
-    client.request("GET", path, &fields).assert_status(200);
+    client.request("GET", path, fields).assert_status(200);
+}
+
+/// A page that says by its path whether it may be stored.
+fn by_path(request: &AppRequest) -> Vec<u8> {
+    let fields = match request.line().split(' ').nth(1).unwrap() {
+        "/fresh" => "Cache-Control: max-age=600\r\n",
+        "/private" => "Cache-Control: private\r\n",
+        "/no-store" => "Cache-Control: no-store\r\n",
+        "/silent" => "",
+        "/cookie" => "Cache-Control: max-age=600\r\nSet-Cookie: a=b\r\n",
+        "/vary" => "Cache-Control: max-age=600\r\nVary: Cookie\r\n",
+        path => panic!("{path}"),
+    };
+    response(200, fields, "answer")
 }
 
 #[test]
 fn each_rule_is_told_by_its_section_from_the_live_path() {
-    let (app, received) = app(|request, _| {
-        let fields = match request.line().split(' ').nth(1).unwrap() {
-            "/fresh" => "Cache-Control: max-age=600\r\n",
-            "/private" => "Cache-Control: private\r\n",
-            "/no-store" => "Cache-Control: no-store\r\n",
-            "/silent" => "",
-            "/cookie" => "Cache-Control: max-age=600\r\nSet-Cookie: a=b\r\n",
-            "/vary" => "Cache-Control: max-age=600\r\nVary: Cookie\r\n",
-            path => panic!("{path}"),
-        };
-        response(200, fields, "answer")
-    });
+    let (app, received) = app(|request, _| by_path(request));
     let cluster = cluster(&app, "key_cookies = [\"c\"]\nquery_ignored = [\"utm_*\"]");
     let first = of(&cluster, 1, "/fresh?utm_source=x");
     assert_eq!(verdict(&first), ["fetched", "uri-miss", "RFC 9211 2.2"]);
@@ -150,7 +152,7 @@ fn origins_and_files_are_explained_too() {
     let site = Site::new().with("f", "file");
     let lines = format!(
         "root = \"{}\"\ncontent = \"shared\"\n[[site.route]]\npath = \"/o/*\"\n{}\n\
-         [[site.route]]\npath = \"/r\"\n[site.route.reply]\ntext = \"hello\"\n",
+         [[site.route]]\npath = \"/r\"\n[site.route.reply]\nstatus = 200\nbody = \"hello\"\n",
         site.root().display(),
         origin.line()
     );
@@ -199,7 +201,7 @@ fn what_comes_by_a_dispatcher_has_its_own_key() {
         app(|_, count| response(200, "Cache-Control: max-age=600\r\n", format!("answer {count}")));
     let cluster = cluster(&app, "");
     let mut client = RawClient::connect(cluster.outer("dispatcher-1"));
-    client.request("GET", "/page", &[("Host", "test")]).assert_status(200);
+    client.get("/page").assert_status(200);
     let url = "http://test/page";
     let done = cluster.skep("dispatcher-1", &["cache", "explain", "--json", url]);
     let explained: Value = serde_json::from_str(&done.stdout).unwrap();

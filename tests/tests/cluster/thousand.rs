@@ -39,8 +39,11 @@ impl Computations {
     fn until(&self, line: &str, begun: usize) {
         let is_less = |counts: &mut BTreeMap<String, usize>| counts[line] < begun;
         let counts = self.counts.lock().unwrap();
-        let (_counts, waited) = self.more.wait_timeout_while(counts, PATIENCE, is_less).unwrap();
-        assert!(!waited.timed_out(), "one of them waits for another one's computation");
+        let (counts, waited) = self.more.wait_timeout_while(counts, PATIENCE, is_less).unwrap();
+        let begun = counts[line];
+        // Else its panic would be that of all others.
+        drop(counts);
+        assert!(!waited.timed_out(), "one waits for another one's computation: {begun} have begun");
     }
 
     fn of(&self, line: &str) -> usize {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::bail;
 use skep_console::{
     CacheExplanation, CacheReason, CacheVerdict, ExplainOutcome, Explained, ExplainedNode,
-    NewExplain, StoredVariant,
+    KeptVariant, NewExplain,
 };
 
 use super::{print, print_json};
@@ -102,7 +102,7 @@ fn known(cache: &CacheExplanation) -> String {
     lines
 }
 
-fn stored(it: &StoredVariant) -> String {
+fn stored(it: &KeptVariant) -> String {
     let fields = match it.secondary_key.as_slice() {
         [] => String::new(),
         fields => format!(" for {}", fields.join(", ")),
@@ -168,7 +168,7 @@ mod tests {
     fn what_is_common_is_told_once_and_who_is_silent_is_named() {
         let node = |name: &str, outcome, cache| ExplainedNode { name: name.into(), outcome, cache };
         let explained = ExplainOutcome::Explained;
-        let variant = StoredVariant {
+        let variant = KeptVariant {
             secondary_key: vec!["accept-language=de".into()],
             for_request: false,
             status: 200,

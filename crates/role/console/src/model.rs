@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 
 pub use explain::{
     CacheExplanation, CacheReason, CacheVerdict, ExplainOutcome, Explained, ExplainedNode,
-    JudgedResponse, NewExplain, StoredVariant,
+    JudgedResponse, KeptVariant, NewExplain,
 };
 pub use pools::{NewServerTest, PoolStatus, ServerStatus, ServerTest};
 pub use state::NodeState;

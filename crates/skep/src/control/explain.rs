@@ -4,7 +4,7 @@
 use skep_config::Config;
 use skep_console::{
     CacheExplanation, CacheReason, CacheVerdict, ControlError, ExplainOutcome, Explained,
-    ExplainedNode, JudgedResponse, NewExplain, StoredVariant,
+    ExplainedNode, JudgedResponse, KeptVariant, NewExplain,
 };
 use skep_coordinator::NodeAnswer;
 use skep_dispatcher::forwarded_head;
@@ -136,8 +136,8 @@ fn reason(ExplainReason { token, section, text }: ExplainReason) -> CacheReason 
     CacheReason { token, section, text }
 }
 
-fn variant(it: ExplainVariant) -> StoredVariant {
-    StoredVariant {
+fn variant(it: ExplainVariant) -> KeptVariant {
+    KeptVariant {
         secondary_key: it.secondary_key.lines().map(str::to_owned).collect(),
         for_request: it.is_for_request,
         status: it.status,

@@ -81,7 +81,7 @@ pub struct CacheExplanation {
     /// Why they do.
     pub marked: Option<CacheReason>,
     /// Stored responses, by what their Vary names.
-    pub variants: Vec<StoredVariant>,
+    pub variants: Vec<KeptVariant>,
     /// The last response to a request of the key, if it is remembered.
     pub judged: Option<JudgedResponse>,
 }
@@ -117,7 +117,7 @@ pub struct CacheReason {
 
 /// A stored response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct StoredVariant {
+pub struct KeptVariant {
     /// The fields that its Vary names, as they were in the request that it answered, each `name=value`.
     pub secondary_key: Vec<String>,
     /// Whether it answers requests with the fields of this one.

@@ -12,7 +12,6 @@
 //! where under the name of the key they would find each other's old ones.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use skep_httpcache::RequestMeta;
@@ -21,33 +20,15 @@ use skep_units::stable_hash;
 use skep_wire::cache::{PurgeStamp, SegmentName};
 
 use super::heads::{PoolFlight, PoolHeads};
+use super::refresh_place::RefreshPlace;
 use super::slot::PoolSlot;
 use crate::backend::single_flight::Joined;
-use crate::limits::REFRESHES_AHEAD_MAX;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
 const SPREAD_SEED: u64 = 0x61_6865_6164;
-
-/// One of the refreshes that may be under way; given back when dropped.
-#[derive(Debug)]
-pub(super) struct RefreshPlace(Arc<AtomicUsize>);
-
-impl RefreshPlace {
-    fn take(under_way: &Arc<AtomicUsize>) -> Option<Self> {
-        let more = |count: usize| (count < REFRESHES_AHEAD_MAX).then_some(count + 1);
-        under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Self(Arc::clone(under_way)))
-    }
-}
-
-impl Drop for RefreshPlace {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 impl PoolHeads {
     /// The refresh of `kept`, which answers a request, if it is due and nobody here makes it.

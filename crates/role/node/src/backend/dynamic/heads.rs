@@ -11,10 +11,10 @@ use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
 
-use super::ahead::RefreshPlace;
 use super::judge::{Alone, Judged, is_for, judge, rank, secondary_key, stale_after};
 use super::judgements::Judgements;
 use super::peer_head;
+use super::refresh_place::RefreshPlace;
 use super::slot::{PoolSlot, Refusal};
 use crate::backend::head_slots::HeadSlots;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};

@@ -28,6 +28,7 @@ mod judge;
 mod judgements;
 mod peer_head;
 mod received;
+mod refresh_place;
 mod seek;
 mod slot;
 
