@@ -9,9 +9,9 @@ use skep_wire::cache::hello::HELLO_BYTES_MAX;
 use skep_wire::cache::part::{FileHead, FileVersion, Versions};
 use skep_wire::cache::{
     CacheMember, CoordinatorAnswer, FileAnswer, FilePlace, FrameDecoder, FrameError, Handshake,
-    Held, Identity, LeaseId, OriginRef, PeerRefusal, PeerReply, PeerRequest, PossibleHolder,
-    PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, SegmentName, ServerKey, SlotGrant,
-    SlotReport, SlotUse, ToCoordinator, ToNode, link::ReplicaStatus,
+    Held, Identity, LeaseId, NodeFeatures, OriginRef, PeerRefusal, PeerReply, PeerRequest,
+    PossibleHolder, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, SegmentName, ServerKey,
+    SlotGrant, SlotReport, SlotUse, ToCoordinator, ToNode, link::ReplicaStatus,
 };
 use skep_wire::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX,
@@ -89,7 +89,7 @@ pub fn message(data: &[u8]) {
                 assert!(added.len().max(removed.len()) <= HELD_PER_MESSAGE_MAX);
             }
             ToCoordinator::Tail { names } => assert!(names.len() <= TAIL_MAX),
-            ToCoordinator::Purges(news) => is_sound(&news),
+            ToCoordinator::Purges(news) | ToCoordinator::SoftPurges(news) => is_sound(&news),
             ToCoordinator::Slots(SlotReport { servers, .. }) => {
                 assert!(servers.len() <= SLOT_SERVERS_MAX);
                 assert!(servers.is_sorted_by(|a, b| a.server < b.server));
@@ -107,7 +107,7 @@ pub fn message(data: &[u8]) {
             ToNode::Tail { names, replica_statuses, .. } => {
                 assert_eq!(names.len(), replica_statuses.len())
             }
-            ToNode::Purges(news) => is_sound(&news),
+            ToNode::Purges(news) | ToNode::SoftPurges(news) => is_sound(&news),
             ToNode::FileAnswer { answer: FileAnswer::Unsure { nodes, .. }, .. } => {
                 assert!(nodes.len() <= POSSIBLE_HOLDERS_MAX);
             }
@@ -128,7 +128,7 @@ pub fn message(data: &[u8]) {
     }
     if let Ok(reply) = PeerReply::decode(data) {
         assert_eq!(PeerReply::decode(&reply.encode()).as_ref(), Ok(&reply));
-        if let PeerReply::Head { head, .. } = reply {
+        if let PeerReply::Head { head, .. } | PeerReply::HeadAfter { head, .. } = reply {
             assert!(head.len() <= PEER_HEAD_BYTES_MAX);
         }
     }
@@ -278,7 +278,8 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"v1\"\r\n\r\n".to_vec();
     let replied = [
         PeerReply::Coming,
-        PeerReply::Head { fresh_ms: 60_000, head },
+        PeerReply::Head { fresh_ms: 60_000, head: head.clone() },
+        PeerReply::HeadAfter { fresh_ms: 60_000, softly_purged: PurgeStamp(7), head },
         PeerReply::Taken,
         PeerReply::Refused(PeerRefusal::NotThere),
     ];
@@ -329,7 +330,10 @@ fn of_purges(number: u8) -> Vec<Vec<u8>> {
         purges: purges.map(|what| (what, stamp)).to_vec(),
     };
     vec![
+        ToCoordinator::Features(NodeFeatures::OWN).encode(),
         ToCoordinator::Purges(news.clone()).encode(),
+        ToCoordinator::SoftPurges(news.clone()).encode(),
+        ToNode::SoftPurges(news.clone()).encode(),
         ToCoordinator::Purged { stamp, newest: stamp }.encode(),
         ToCoordinator::AmInStep { question: number.into() }.encode(),
         ToNode::Purges(news).encode(),

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::acceptor::Acceptor;
 
+/// Connections that wait to be accepted: as many as tests have clients.
+const BACKLOG: i32 = 4_096;
+
 /// A running server. Dropped, it closes its port.
 pub struct App {
     acceptor: Acceptor,
@@ -37,6 +40,8 @@ impl App {
     /// One that treats each connection by `script`, in a thread of its own.
     pub fn start(script: impl Fn(&mut AppConn) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        // Of a thousand that connect at once none is to be told to come back later.
+        rustix::net::listen(&listener, BACKLOG).expect("it listens already");
         let connections = Arc::<AtomicUsize>::default();
         let count = Arc::clone(&connections);
         let acceptor = Acceptor::start(listener, move |stream| {

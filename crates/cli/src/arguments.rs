@@ -41,6 +41,9 @@ pub(crate) enum Command {
     Pool(PoolCommand),
     /// Purge URLs, prefixes or tags from the memory of all nodes
     Purge(PurgeArgs),
+    /// What nodes keep in memory, and why
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Make a process read its config file again
     Reload(ReloadArgs),
     /// Check, show or explain config files
@@ -321,9 +324,39 @@ pub(crate) struct PurgeArgs {
     /// tag:NAME for what its origin has marked (Surrogate-Key, Cache-Tag)
     #[arg(value_name = "WHAT", required = true, num_args = 1..=PURGES_MAX, value_parser = purge)]
     pub(crate) what: Vec<String>,
+    /// Make it stale instead of removing it: validated with its source, or used
+    /// stale where its Cache-Control allows that
+    #[arg(long)]
+    pub(crate) soft: bool,
     /// Longest time to wait for nodes
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = purge_time)]
     pub(crate) timeout: u64,
+    /// Print what the API says, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Say why each node keeps what a URL leads to, or why not
+    Explain(ExplainArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// http://HOST[:PORT]/PATH?QUERY, as a client asks for it
+    pub(crate) url: String,
+    /// Method of the request
+    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    pub(crate) method: String,
+    /// A field of the request, such as 'Accept-Language: de'; may be repeated
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+    /// The client asks nodes themselves, not a dispatcher that proxies
+    #[arg(long)]
+    pub(crate) direct: bool,
     /// Print what the API says, as JSON
     #[arg(long)]
     pub(crate) json: bool,

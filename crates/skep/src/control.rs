@@ -1,6 +1,7 @@
 //! The management API's access to this process: `Control` over [`Running`], and the addresses of
 //! its console.
 
+mod explain;
 mod purge;
 mod server_test;
 
@@ -10,13 +11,15 @@ use std::time::UNIX_EPOCH;
 use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
-    Purged, Reloaded, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
+    NewExplain, NewNode, NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus,
+    PoolStatus, ProcessStatus, Purged, Reloaded, Role, ServerStatus, ServerTest, ServiceStatus,
+    Token, Traffic,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
 use skep_telemetry::Snapshot;
+use skep_wire::cache::PurgeKind;
 
 use crate::roles::Roles;
 use crate::running::Running;
@@ -159,8 +162,18 @@ impl Control for Management {
         server_test::test(&self.0, &self.pool(pool)?, name, test)
     }
 
-    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
-        purge::purge(&self.0, what, timeout_ms)
+    fn purge(
+        &self,
+        what: &[String],
+        is_soft: bool,
+        timeout_ms: u64,
+    ) -> Result<Purged, ControlError> {
+        let kind = if is_soft { PurgeKind::Soft } else { PurgeKind::Hard };
+        purge::purge(&self.0, (kind, what), timeout_ms)
+    }
+
+    fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError> {
+        explain::explain(&self.0, asked)
     }
 
     fn reload(&self) -> Result<Reloaded, ControlError> {

@@ -197,12 +197,17 @@ fn register_node_metrics(registry: &Registry, node: &Arc<Node>) {
         node.store_stats().segments as f64
     });
     value("skep_purges_applied_total", "Purges that this node received and applied.", |node| {
-        node.purge_counts().0 as f64
+        node.purge_effects().applied as f64
     });
     value(
         "skep_purged_objects_total",
         "Objects found to be purged when they were requested.",
-        |node| node.purge_counts().1 as f64,
+        |node| node.purge_effects().dropped as f64,
+    );
+    value(
+        "skep_softly_purged_objects_total",
+        "Objects found to be made stale by a soft purge when they were requested.",
+        |node| node.purge_effects().softened as f64,
     );
     value("skep_origin_bytes_total", "Bytes of bodies received from origins.", |node| {
         node.origin_totals().body_bytes as f64

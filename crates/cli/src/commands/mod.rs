@@ -1,5 +1,6 @@
 //! One file per command; all but `config` query running processes.
 
+mod cache;
 mod config;
 mod node;
 mod pool;
@@ -8,6 +9,7 @@ mod reload;
 mod service;
 mod status;
 
+pub(crate) use cache::cache;
 pub(crate) use config::config;
 pub(crate) use node::node;
 pub(crate) use pool::pool;

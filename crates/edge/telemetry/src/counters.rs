@@ -241,6 +241,10 @@ counter_table! {
         CachePeerHit cache_peer_hit = "peer_hit";
         CachePeerJoined cache_peer_joined = "peer_joined";
     }
+    "skep_cache_refreshes_total" "Refreshes of stored responses of pools in the background, by what began them: a stale response, or one that will be and is asked for often." by "why" {
+        RefreshStale refresh_stale = "stale";
+        RefreshAhead refresh_ahead = "ahead";
+    }
     "skep_cluster_cache_total" "Segments requested from the cluster, by outcome." by "outcome" {
         ClusterPeerHit cluster_peer_hit = "peer_hit";
         ClusterOwner cluster_owner = "owner";

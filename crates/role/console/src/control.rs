@@ -1,6 +1,8 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
-use crate::model::{NewNode, NewServerTest, ProcessStatus, Purged, Reloaded, ServerTest};
+use crate::model::{
+    Explained, NewExplain, NewNode, NewServerTest, ProcessStatus, Purged, Reloaded, ServerTest,
+};
 
 /// A running process, as its operator sees it.
 ///
@@ -81,12 +83,24 @@ pub trait Control: Send + Sync {
         test: &NewServerTest,
     ) -> Result<ServerTest, ControlError>;
 
-    /// Purges `what`, as it was typed, at all nodes. Waits until they have applied
+    /// Purges `what`, as it was typed, at all nodes; softly: it is stale, not gone. Waits until they have applied
     /// it, at most `timeout_ms`: on a thread of its own.
     ///
     /// # Errors
     /// What names nothing that could be purged; nodes that are not linked.
-    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError>;
+    fn purge(
+        &self,
+        what: &[String],
+        is_soft: bool,
+        timeout_ms: u64,
+    ) -> Result<Purged, ControlError>;
+
+    /// Why all nodes, or that of this process, keep what a request asks for, or do not: on a thread of
+    /// its own.
+    ///
+    /// # Errors
+    /// What is no request; nodes that are not linked.
+    fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError>;
 
     /// Reads the config file again.
     ///

@@ -1,5 +1,6 @@
 //! The request and response types of the API; their docs are the API's docs.
 
+mod explain;
 mod pools;
 mod state;
 
@@ -9,6 +10,10 @@ use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
 use utoipa::ToSchema;
 
+pub use explain::{
+    CacheExplanation, CacheReason, CacheVerdict, ExplainOutcome, Explained, ExplainedNode,
+    JudgedResponse, KeptVariant, NewExplain,
+};
 pub use pools::{NewServerTest, PoolStatus, ServerStatus, ServerTest};
 pub use state::NodeState;
 
@@ -388,6 +393,10 @@ pub struct NewPurge {
     /// `tag:NAME`.
     #[schema(min_items = 1, max_items = 128, example = json!(["/img/*", "tag:news"]))]
     pub what: Vec<String>,
+    /// Whether it is to be stale, not gone: validated with its source, or used as what is stale may
+    /// be; false unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft: Option<bool>,
     /// How long nodes have to acknowledge it, in milliseconds; 2 seconds unless
     /// given.
     #[serde(default)]

@@ -44,6 +44,7 @@ pub(crate) fn api(control: Shared, door: Door) -> Router {
         .route("/api/v1/pools/{pool}/servers/{name}/resume", post(change::resume_server))
         .route("/api/v1/pools/{pool}/servers/{name}/test", post(change::test_server))
         .route("/api/v1/purge", post(change::purge))
+        .route("/api/v1/cache/explain", post(change::explain))
         .route("/api/v1/reload", post(change::reload))
         .route("/api/v1/config", get(read::config))
         .route("/api/v1/metrics", get(read::metrics))

@@ -3,6 +3,7 @@
 //! ```text
 //!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
 //!                                   |   { Purging }     <-- purges of operators
+//!                                   |   { Explaining }  <-- their questions
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
 //! ```
@@ -16,10 +17,12 @@
 #![forbid(unsafe_code)]
 
 mod coordination;
+mod explaining;
 mod limits;
 mod purge_text;
 mod purging;
 
 pub use coordination::{CacheView, Coordination, CoordinatorStage, LoadSource, NoCoordinator};
+pub use explaining::{NodeAnswer, NodeAnswers};
 pub use purge_text::{PurgeTextError, parse_purge};
 pub use purging::PurgeCounts;

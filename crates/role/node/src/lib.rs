@@ -23,6 +23,7 @@
 
 mod backend;
 mod disk;
+mod explain;
 mod http;
 mod limits;
 mod model;
@@ -47,7 +48,7 @@ pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
 use skep_serve::WorkerHandle;
 use skep_telemetry::Registry;
-use skep_wire::cache::{PurgeStamp, PurgeWhat};
+use skep_wire::cache::{ExplainRequest, Explanation, PurgeKind, PurgeStamp, PurgeWhat};
 use skep_wire::seal::Key;
 
 use backend::compressed::{CompressedHeads, Compressor};
@@ -59,6 +60,7 @@ pub use http::handler::NodeHandler;
 use model::announced::Announced;
 pub use model::pool_protocol::PoolError;
 use model::pools::{PoolMap, Pools};
+pub use model::purges::PurgeEffects;
 use model::purges::Purges;
 pub use model::route::SiteError;
 use model::site::SiteSet;
@@ -201,6 +203,7 @@ impl Node {
             announced: Arc::clone(&self.announced),
             purges: Arc::clone(&self.purges),
             pools: Arc::clone(&self.pools),
+            explain: Box::new(explain::explainer(&self.catalog, &self.store)),
         };
         let cluster = Cluster::start(config, parts, shared)?;
         assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
@@ -297,13 +300,18 @@ impl Node {
 
     /// Purges on this node alone, where there is no other: whatever is served from now on was
     /// fetched anew.
-    pub fn purge(&self, what: Vec<PurgeWhat>) -> PurgeStamp {
-        self.purges.purge(what)
+    pub fn purge(&self, kind: PurgeKind, what: Vec<PurgeWhat>) -> PurgeStamp {
+        self.purges.purge(kind, what)
     }
 
-    /// Pieces of news of purges that were applied, and objects that were found
-    /// purged since.
-    pub fn purge_counts(&self) -> (u64, u64) {
+    /// Why this node keeps what a request asks for, or does not: looks, and asks nobody. `None`: the
+    /// request makes no sense.
+    pub fn explain(&self, request: &ExplainRequest) -> Option<Explanation> {
+        explain::explainer(&self.catalog, &self.store)(request)
+    }
+
+    /// What purges did here.
+    pub fn purge_effects(&self) -> PurgeEffects {
         self.purges.counts()
     }
 }

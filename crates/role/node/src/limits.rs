@@ -209,6 +209,18 @@ pub(crate) const UNSTORABLE_IN_A_ROW_MAX: u32 = 20;
 /// Different Vary of one key that are remembered: applications send one, or another with errors.
 pub(crate) const VARIES_MAX: usize = 4;
 
+/// Variants of one key that `skep cache explain` can name: as many as one looks at.
+pub(crate) const VARIANTS_TOLD_MAX: usize = 16;
+const _: () = assert!(VARIANTS_TOLD_MAX <= skep_wire::limits::EXPLAIN_VARIANTS_MAX);
+
+/// Refreshes of responses that are not stale yet, under way at a time on a node: they are for nobody who waits,
+/// and must leave the servers to those who do.
+pub(crate) const REFRESHES_AHEAD_MAX: usize = 16;
+
+/// Keys whose last response is remembered with what was decided on it, for `skep cache explain`: some
+/// 400 KB.
+pub(crate) const JUDGEMENTS_MAX: usize = 4_096;
+
 /// Times that a request of a pool waits for another one: once for what the response depends on, and
 /// once for its own variant.
 pub(crate) const COLLAPSES_MAX: usize = 2;

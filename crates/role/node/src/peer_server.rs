@@ -13,7 +13,9 @@ use skep_segments::{Acquired, Segment, SegmentStore, Wanted};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, CoreGauge, Counter, Registry};
 use skep_wire::cache::part::FileHead;
-use skep_wire::cache::{FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest, SegmentName};
+use skep_wire::cache::{
+    FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest, PurgeStamp, SegmentName,
+};
 use skep_wire::message::Name;
 
 use crate::backend::compressed::CompressedHeads;
@@ -110,7 +112,13 @@ impl PeerServer {
             head => head,
         };
         match head {
-            Ok(PeerHead { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },
+            // Nodes of builds without soft purges need not understand what none of them concerns.
+            Ok(PeerHead { fresh_ms, softly_purged: PurgeStamp::NONE, head }) => {
+                PeerReply::Head { fresh_ms, head }
+            }
+            Ok(PeerHead { fresh_ms, softly_purged, head }) => {
+                PeerReply::HeadAfter { fresh_ms, softly_purged, head }
+            }
             Err(refusal) => PeerReply::Refused(refusal),
         }
     }

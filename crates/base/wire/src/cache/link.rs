@@ -13,8 +13,9 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::explain::{ExplainRequest, Explanation};
 use super::name::SegmentName;
-use super::purge::{PurgeNews, PurgeStamp, PurgeWhat};
+use super::purge::{PurgeKind, PurgeNews, PurgeStamp, PurgeWhat};
 use super::slots::{SlotGrant, SlotReport};
 use crate::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, POSSIBLE_HOLDERS_MAX,
@@ -36,7 +37,7 @@ pub type MemberId = u16;
 /// Messages of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToCoordinator {
-    /// The first message: the node's name, and the address from which others fetch.
+    /// The node's name, and the address from which others fetch.
     Hello {
         /// Its name in the config.
         name: Name,
@@ -125,6 +126,39 @@ pub enum ToCoordinator {
     Invalidate(Vec<PurgeWhat>),
     /// What the node uses and wants of the servers of its pools; whenever that changes.
     Slots(SlotReport),
+    /// Which messages the node understands beside those that every build does. Before
+    /// [`Self::Hello`]; without it, none.
+    Features(NodeFeatures),
+    /// As [`Self::Purges`], of soft purges.
+    SoftPurges(PurgeNews),
+    /// The answer to [`ToNode::Explain`].
+    Explained {
+        /// To which question.
+        question: u64,
+        /// `None`: the node makes no sense of the request.
+        explanation: Option<Box<Explanation>>,
+    },
+}
+
+/// Messages that a node understands beside those that every build does: bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFeatures(pub u32);
+
+impl NodeFeatures {
+    /// Those of this build.
+    pub const OWN: Self = Self(Self::SOFT_PURGES | Self::EXPLAIN);
+    const SOFT_PURGES: u32 = 1;
+    const EXPLAIN: u32 = 2;
+
+    /// Whether it understands [`ToNode::SoftPurges`].
+    pub fn has_soft_purges(self) -> bool {
+        self.0 & Self::SOFT_PURGES != 0
+    }
+
+    /// Whether it understands [`ToNode::Explain`].
+    pub fn has_explain(self) -> bool {
+        self.0 & Self::EXPLAIN != 0
+    }
 }
 
 /// A segment that is held.
@@ -183,6 +217,37 @@ pub enum ToNode {
         /// At most [`SLOT_SERVERS_MAX`].
         grants: Vec<SlotGrant>,
     },
+    /// As [`Self::Purges`], of soft purges. A node without [`NodeFeatures::has_soft_purges`] gets
+    /// them as [`Self::Purges`].
+    SoftPurges(PurgeNews),
+    /// Why does the node keep what this asks for, or why not? Only to nodes with
+    /// [`NodeFeatures::has_explain`].
+    Explain {
+        /// Comes back with the answer.
+        question: u64,
+        request: ExplainRequest,
+    },
+}
+
+impl ToCoordinator {
+    /// Purges of this kind.
+    pub fn purges((kind, news): (PurgeKind, PurgeNews)) -> Self {
+        match kind {
+            PurgeKind::Hard => Self::Purges(news),
+            PurgeKind::Soft => Self::SoftPurges(news),
+        }
+    }
+}
+
+impl ToNode {
+    /// Purges of this kind, for a node that understands these messages. One that knows no soft purge
+    /// takes them for hard ones: it does more than it has to, and ignores none.
+    pub fn purges((kind, news): (PurgeKind, PurgeNews), features: NodeFeatures) -> Self {
+        match kind {
+            PurgeKind::Soft if features.has_soft_purges() => Self::SoftPurges(news),
+            PurgeKind::Soft | PurgeKind::Hard => Self::Purges(news),
+        }
+    }
 }
 
 /// The status of a node's replica of a segment among all replicas in the cluster.
@@ -300,7 +365,10 @@ impl ToCoordinator {
                 added.len() <= HELD_PER_MESSAGE_MAX && removed.len() <= HELD_PER_MESSAGE_MAX
             }
             Self::Tail { names } => names.len() <= TAIL_MAX,
-            Self::Purges(news) => news.is_sound(),
+            Self::Purges(news) | Self::SoftPurges(news) => news.is_sound(),
+            Self::Explained { explanation, .. } => {
+                explanation.as_ref().is_none_or(|it| it.is_sound())
+            }
             Self::Invalidate(what) => {
                 what.len() <= PURGES_PER_MESSAGE_MAX && what.iter().all(PurgeWhat::is_sound)
             }
@@ -342,7 +410,8 @@ impl ToNode {
                     && roomiest.is_none_or(is_member)
                     && replica_statuses.iter().filter_map(|it| it.successor()).all(is_member)
             }
-            Self::Purges(news) => news.is_sound(),
+            Self::Purges(news) | Self::SoftPurges(news) => news.is_sound(),
+            Self::Explain { request, .. } => request.is_sound(),
             Self::InStep { .. } => true,
             Self::Slots { grants, .. } => grants.len() <= SLOT_SERVERS_MAX,
         }

@@ -271,7 +271,10 @@ impl Coordinator {
         match message {
             // It said who it is when it joined; purges are a matter of `Purger`.
             ToCoordinator::Hello { .. }
+            | ToCoordinator::Features(_)
+            | ToCoordinator::Explained { .. }
             | ToCoordinator::Purges(_)
+            | ToCoordinator::SoftPurges(_)
             | ToCoordinator::Purged { .. }
             | ToCoordinator::Invalidate(_)
             | ToCoordinator::AmInStep { .. } => {}

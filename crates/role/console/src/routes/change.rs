@@ -8,8 +8,8 @@ use axum::extract::State;
 use super::{Body, Name, OfService, Params, Removal, ServerName, Shared};
 use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS, SERVER_TEST_MS, SERVER_TEST_MS_MAX};
 use crate::model::{
-    NewNode, NewPolicy, NewPurge, NewServerTest, NewWeight, NodeStatus, Purged, Reloaded,
-    ServerStatus, ServerTest, ServiceStatus,
+    Explained, NewExplain, NewNode, NewPolicy, NewPurge, NewServerTest, NewWeight, NodeStatus,
+    Purged, Reloaded, ServerStatus, ServerTest, ServiceStatus,
 };
 use crate::problem::{Problem, ProblemKind};
 
@@ -228,8 +228,27 @@ pub(crate) async fn purge(
         let detail = format!("expected timeout_ms of 1 to {PURGE_MS_MAX}, found {timeout_ms}");
         return Err(Problem::new(ProblemKind::Invalid, detail));
     }
-    let purged = beside(move || control.purge(&purge.what, timeout_ms)).await?;
+    let is_soft = purge.soft.unwrap_or(false);
+    let purged = beside(move || control.purge(&purge.what, is_soft, timeout_ms)).await?;
     Ok(Json(purged?))
+}
+
+/// Why nodes keep what a request asks for, or do not: they look at what they have, and ask no application
+/// and no origin. A dispatcher asks all nodes that are linked with it, a node answers for itself.
+#[utoipa::path(
+    post, path = "/api/v1/cache/explain", tag = "nodes", request_body = NewExplain,
+    responses(
+        (status = 200, description = "What each node says; `complete` if all did", body = Explained),
+        (status = 422, description = "Nothing that could be requested", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "No node can be asked", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn explain(
+    State(control): State<Shared>,
+    Body(asked): Body<NewExplain>,
+) -> Result<Json<Explained>, Problem> {
+    let explained = beside(move || control.explain(&asked)).await?;
+    Ok(Json(explained?))
 }
 
 /// Reads the config file again. One with an error is refused whole, and the old

@@ -16,6 +16,7 @@ fn routes() -> Vec<(String, String, &'static str)> {
                 ("put", "policy") => r#"{"policy":"random"}"#,
                 ("post", "test") => "{}",
                 ("post", "purge") => r#"{"what":["/a"]}"#,
+                ("post", "explain") => r#"{"url":"http://a/"}"#,
                 _ => "",
             };
             routes.push((

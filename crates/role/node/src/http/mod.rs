@@ -9,6 +9,7 @@
 //!                                                   stream: bytes out of segments
 //! ```
 
+pub(crate) mod cacheable;
 pub(crate) mod client_pace;
 pub(crate) mod compress;
 pub(crate) mod compress_passed;

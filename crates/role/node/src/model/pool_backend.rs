@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use skep_config::BackendConfig;
+use skep_http::forward::Claims;
 use skep_http::{Fields, Method, cookie, encode};
 use skep_proxy::{Group, OwnTimes};
 
@@ -47,6 +48,17 @@ pub(crate) struct PoolBackend {
 }
 
 impl PoolBackend {
+    /// What becomes of what a request says about its client.
+    pub(crate) fn claims(&self, is_from_dispatcher: bool) -> Claims {
+        if is_from_dispatcher {
+            Claims::Keep
+        } else if self.trusts_claims {
+            Claims::Extend
+        } else {
+            Claims::Replace
+        }
+    }
+
     /// The pool that `backend` names, out of `pools`; `response_headers` and `vary_line` are the fields
     /// that responses of the route get. `None`: it names none.
     pub(crate) fn new(

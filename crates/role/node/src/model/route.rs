@@ -87,6 +87,8 @@ pub(crate) struct Route {
     pub(crate) compression: Option<Compression>,
     /// Which route of its site it is.
     place: RoutePlace,
+    /// How operators know it.
+    pub(crate) label: RouteLabel,
     /// Field lines of every reply.
     pub(crate) lines: Box<[u8]>,
     /// Those, and `Cache-Control`, for replies that succeeded.
@@ -95,6 +97,16 @@ pub(crate) struct Route {
     pub(crate) purges: Arc<Purges>,
     /// Of all sites.
     hosts: Arc<Hosts>,
+}
+
+/// A route in the words of the config.
+#[derive(Debug)]
+pub(crate) struct RouteLabel {
+    /// First host name of its site, or `*`.
+    pub(crate) site: Box<str>,
+    /// Its path and further conditions, or `*`.
+    pub(crate) path: Box<str>,
+    pub(crate) backend: Box<str>,
 }
 
 /// Where the bytes of a route come from.
@@ -187,6 +199,7 @@ impl Route {
             head_kind: of.head_kind(&identity).into_bytes().into(),
             compression: Compression::new(of.backend),
             place: of.place(),
+            label: of.label(),
             lines: lines.into(),
             lines_success: lines_success.into(),
             purges: Arc::clone(purges),
@@ -412,6 +425,22 @@ impl RouteSpec<'_> {
             false => self.site.hosts.join(" "),
         };
         format!("{hosts}{}", self.at())
+    }
+
+    fn label(&self) -> RouteLabel {
+        let BackendConfig { pool, origins, root, .. } = self.backend;
+        let backend = match (pool, root) {
+            (Some(pool), None) => format!("pool {pool}"),
+            (Some(pool), Some(root)) => format!("folder {}, else pool {pool}", root.display()),
+            (None, Some(root)) => format!("folder {}", root.display()),
+            (None, None) if !origins.is_empty() => format!("origins {}", origins.join(" ")),
+            (None, None) => "fixed reply".to_owned(),
+        };
+        RouteLabel {
+            site: self.site.hosts.first().map_or("*", String::as_str).into(),
+            path: self.path.map_or("*".into(), |path| format!("{path}{}", self.conditions)).into(),
+            backend: backend.into(),
+        }
     }
 
     /// The same on all nodes that ask remote servers in the same way.

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
-    PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServerStatus, ServerTest, ServiceStatus,
-    Token, Traffic,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
+    NewExplain, NewNode, NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus,
+    PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServerStatus,
+    ServerTest, ServiceStatus, Token, Traffic,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 
@@ -231,7 +231,17 @@ impl Control for Fake {
         Ok(())
     }
 
-    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
+    fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError> {
+        self.calls.lock().unwrap().push(format!("explain {}", asked.url));
+        Ok(Explained { complete: true, nodes: Vec::new() })
+    }
+
+    fn purge(
+        &self,
+        what: &[String],
+        _is_soft: bool,
+        timeout_ms: u64,
+    ) -> Result<Purged, ControlError> {
         self.calls.lock().unwrap().push(format!("purge {} within {timeout_ms}", what.join(" ")));
         let (outcome, ms) = (PurgeOutcome::Acknowledged, Some(1));
         let nodes = vec![PurgedNode { name: "node-1".into(), outcome, ms }];

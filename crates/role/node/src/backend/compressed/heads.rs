@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use skep_segments::{Charge, SegmentStore};
-use skep_wire::cache::{PeerRefusal, SegmentName};
+use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
 
 use crate::backend::head_slots::{HeadSlot, HeadSlots};
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
@@ -164,7 +164,9 @@ impl CompressionFlight {
 
 /// `bytes (u32) digest (8 bytes)`, in the order of the network. What it says of a name is so for ever.
 fn head_of(made: Compressed) -> PeerHead {
-    PeerHead { fresh_ms: 0, head: [&made.bytes.to_be_bytes()[..], &made.digest].concat() }
+    let head = [&made.bytes.to_be_bytes()[..], &made.digest].concat();
+    // A soft purge is one of the response that it is a variant of.
+    PeerHead { fresh_ms: 0, softly_purged: PurgeStamp::NONE, head }
 }
 
 /// What another node's head says; `None`: it is none.

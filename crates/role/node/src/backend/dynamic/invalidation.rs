@@ -17,7 +17,7 @@ use skep_http::path::{self, Reading};
 use skep_http::{Host, Method, ResponseHead};
 use skep_httpcache::{TargetUri, invalidated, invalidated_groups};
 use skep_proxy::{Tap, TapBody, Tapped};
-use skep_wire::cache::{PurgePlace, PurgeWhat};
+use skep_wire::cache::{PurgeKind, PurgePlace, PurgeWhat};
 use skep_wire::limits::{PURGE_TAG_BYTES_MAX, PURGES_PER_MESSAGE_MAX};
 
 use crate::limits::INVALIDATION_WAIT_MS;
@@ -95,7 +95,7 @@ impl Tap for Invalidation<'_> {
         let what = self.purges(head);
         if !what.is_empty() {
             let route = self.route;
-            let stamp = route.purges.purge(what.clone());
+            let stamp = route.purges.purge(PurgeKind::Hard, what.clone());
             let is_told = self.peer_client.is_some_and(|it| it.invalidate(what));
             if is_told {
                 let target = self.changed.target.clone();

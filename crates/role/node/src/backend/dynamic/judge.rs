@@ -69,7 +69,7 @@ pub(super) fn judge(
         let kept = Some(Arc::clone(kept));
         Judged::Alone(Alone { kept, ..Alone::new(reason, Some(rule.token())) })
     };
-    match reuse(rules, meta, resident_ms, &cache.policy) {
+    match reuse(&rules, meta, resident_ms, &cache.policy) {
         Reuse::Send(_) => Judged::Send,
         Reuse::SendAndValidate(_) => Judged::SendAndValidate,
         Reuse::GatewayTimeout(_) => Judged::OnlyIfCached,
@@ -120,7 +120,7 @@ pub(super) fn stale_after(
 ) -> Option<(Arc<Resource>, CachingRule)> {
     let kept = kept.filter(|kept| !kept.is_retired())?;
     let (rules, resident_ms) = kept.freshness()?.rules(now_ms);
-    match on_failure(rules, failure, resident_ms, &cache.policy) {
+    match on_failure(&rules, failure, resident_ms, &cache.policy) {
         OnFailure::SendStale(rule) => Some((Arc::clone(kept), rule)),
         OnFailure::SendError(_) => None,
     }

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::Claims;
 use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::path::Path;
-use skep_http::{FieldSlots, Known, Method, Reject, RequestHead, encode, parse_request};
+use skep_http::{FieldSlots, Known, RequestHead, encode, parse_request};
 use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
 use skep_proxy::{Ends, ForwardError, RefusalScope, Refused, ReplyCoding, ReplyRules, WorkerGroup};
 use skep_segments::FetchError;
-use skep_telemetry::CacheResult;
+use skep_telemetry::{CacheResult, Counter};
 
 use super::SlowRequest;
 use super::hand_over::HandOver;
@@ -21,25 +20,15 @@ use crate::backend::dynamic::{
     Alone, Errand, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads,
     PoolLookup, PoolSought, Refusal, StaleUse, Wishes, is_for, seek, use_of_stale,
 };
+use crate::http::cacheable::Cacheable;
 use crate::http::respond::StoredStatus;
 use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
 use crate::model::changes::SeenVersion;
 use crate::model::pool_backend::PoolBackend;
-use crate::model::pool_cache::{PoolCache, PoolKey, is_named_by_purges};
+use crate::model::pool_cache::PoolKey;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, PeerClient, renewing};
-
-/// A request that may be answered by a stored response.
-pub(super) struct Cacheable<'a> {
-    pub(super) pool: &'a PoolBackend,
-    pub(super) cache: &'a PoolCache,
-    pub(super) key: PoolKey,
-    pub(super) meta: RequestMeta<'a>,
-    pub(super) claims: Claims,
-    /// What servers are asked for.
-    target: Vec<u8>,
-}
 
 /// How one request to a server ended.
 enum Asked {
@@ -54,53 +43,7 @@ enum Asked {
     Refused(Refusal),
 }
 
-/// What of a request matters to `cache`; `Err`: it goes past it, and why.
-pub(super) fn meta_for_cache<'a>(
-    request: &RequestHead<'_, 'a>,
-    cache: &PoolCache,
-) -> Result<RequestMeta<'a>, ForwardReason> {
-    let meta = RequestMeta::of(request, &cache.policy);
-    if !matches!(request.method, Method::Get | Method::Head) {
-        return Err(ForwardReason::Method);
-    }
-    // A body of a GET, an upgrade, a stream of events. And what Connection names does not reach the server,
-    // but would count in the key and for Vary.
-    match meta.is_for_cache() && !names_fields(request) {
-        true => Ok(meta),
-        false => Err(ForwardReason::Bypass),
-    }
-}
-
-/// Whether Connection has an option that may be the name of a field.
-fn names_fields(request: &RequestHead<'_, '_>) -> bool {
-    const OTHERS: [&[u8]; 4] = [b"keep-alive", b"close", b"upgrade", b"te"];
-    let options = request.fields.all("connection").flat_map(|value| value.split(|it| *it == b','));
-    options
-        .map(<[u8]>::trim_ascii)
-        .any(|it| !it.is_empty() && !OTHERS.iter().any(|other| other.eq_ignore_ascii_case(it)))
-}
-
 impl SlowRequest<'_> {
-    /// What of a request makes it one for the cache; `Err`: it goes past it, and why.
-    pub(super) fn cacheable<'a>(
-        &self,
-        request: &RequestHead<'_, 'a>,
-        (pool, cache): (&'a PoolBackend, &'a PoolCache),
-        path: &Path<'_>,
-        claims: Claims,
-    ) -> Result<Result<Cacheable<'a>, ForwardReason>, Reject> {
-        let meta = match meta_for_cache(request, cache) {
-            Ok(meta) => meta,
-            Err(why) => return Ok(Err(why)),
-        };
-        let public = cache.target(path.target(), request.query);
-        let key = cache.key(request, &public, claims).filter(|_| is_named_by_purges(&public));
-        let Some(key) = key else { return Ok(Err(ForwardReason::Bypass)) };
-        let query = public.splitn(2, |byte| *byte == b'?').nth(1);
-        let target = pool.target(path.target(), query).ok_or(Reject::PATH_TWO_ROUTES)?;
-        Ok(Ok(Cacheable { pool, cache, key, meta, claims, target }))
-    }
-
     /// Answers with a stored response, or with one of a server.
     pub(super) async fn answer_cacheable(
         &self,
@@ -276,7 +219,7 @@ impl SlowRequest<'_> {
         mut alone: Alone,
     ) -> Result<Asked, ExchangeError> {
         let purges = self.route.purges.load();
-        let purged = self.route.purged(&purges.known, &of.key.target);
+        let purged = self.route.purged(purges.hard(), &of.key.target);
         let plan = FillPlan {
             heads: Arc::clone(self.catalog.pool_heads()),
             peer_client: self.handler.peer_client.as_ref().map(Rc::clone),
@@ -372,6 +315,8 @@ impl SlowRequest<'_> {
         flight: Box<PoolFlight>,
         errand: Option<Errand>,
     ) {
+        let why = if flight.is_ahead() { Counter::RefreshAhead } else { Counter::RefreshStale };
+        self.handler.context.counters().inc(why);
         let conn = exchange.conn();
         let refresh = Refresh {
             head: text_of(request),

@@ -12,6 +12,7 @@ use skep_proxy::{ForwardError, Refused, ReplyCoding, ReplyRules, Tap};
 use super::hand_over::HandOver;
 use super::{NodeHandler, SlowRequest};
 use crate::backend::dynamic::{Changed, Invalidation};
+use crate::http::cacheable::Cacheable;
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{scheme_of, with_query};
 
@@ -47,10 +48,10 @@ impl SlowRequest<'_> {
         let claims = self.handler.claims(exchange.conn().peer().ip(), pool);
         let mut reason = ForwardReason::Bypass;
         if let Some(cache) = &pool.cache {
-            match self.cacheable(request, (pool, cache), path, claims)? {
+            match Cacheable::of(request, (pool, cache), path, claims)? {
                 // By itself, as all that is large here: a future is moved with each that awaits it.
                 Ok(of) => return Box::pin(self.answer_cacheable(request, exchange, &of)).await,
-                Err(why) => reason = why,
+                Err(past) => reason = past.reason,
             }
         }
         let target = pool.target(path.target(), request.query).ok_or(Reject::PATH_TWO_ROUTES)?;
@@ -142,12 +143,6 @@ impl NodeHandler {
     /// Whether what the request says about its client is believed: of dispatchers of the cluster,
     /// which are one hop with this node, and where the operator says so.
     pub(super) fn claims(&self, client: IpAddr, pool: &PoolBackend) -> Claims {
-        if self.node.dispatchers.load().contains(&client.to_canonical()) {
-            Claims::Keep
-        } else if pool.trusts_claims {
-            Claims::Extend
-        } else {
-            Claims::Replace
-        }
+        pool.claims(self.node.dispatchers.load().contains(&client.to_canonical()))
     }
 }

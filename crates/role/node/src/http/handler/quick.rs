@@ -12,8 +12,8 @@ use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
 use super::NodeHandler;
-use super::cached::meta_for_cache;
-use crate::backend::dynamic::{is_for, is_sent_as_it_is};
+use crate::backend::dynamic::{is_for, is_sent_as_it_is, is_to_be_refreshed};
+use crate::http::cacheable::meta_for_cache;
 use crate::http::compress::Selected;
 use crate::http::respond::{
     ReplyLines, ResponsePlan, StoredStatus, cache_lines, end_head, is_simple, plan, write_head,
@@ -140,13 +140,18 @@ impl NodeHandler {
             let Some((slot, object)) = selected.object() else { return Quick::Later };
             let is_sent = resource.is_current(now_ms, 0)
                 && object.status() != 204
-                && is_sent_as_it_is(resource, cache, &meta, now_ms);
+                && is_sent_as_it_is(resource, cache, &meta, now_ms)
+                && !is_to_be_refreshed(resource, cache, now_ms);
             if !is_sent {
                 return Quick::Later;
             }
             let segment = &segments[slot];
             let hit = Hit { resource, object, segment, is_stored_response: true };
-            hit.answer(request, reply, now_ms)
+            let answered = hit.answer(request, reply, now_ms);
+            if matches!(answered, Quick::Done) && cache.ahead.is_some() {
+                resource.count_hit();
+            }
+            answered
         });
         found.unwrap_or(Quick::Later)
     }
