@@ -8,15 +8,16 @@ use skep_wire::cache::frame::{FRAME_HEAD_BYTES, PING, write_frame};
 use skep_wire::cache::hello::HELLO_BYTES_MAX;
 use skep_wire::cache::part::{FileHead, FileVersion, Versions};
 use skep_wire::cache::{
-    CacheMember, CoordinatorAnswer, FileAnswer, FilePlace, FrameDecoder, FrameError, Handshake,
-    Held, Identity, LeaseId, NodeFeatures, OriginRef, PeerRefusal, PeerReply, PeerRequest,
-    PossibleHolder, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, SegmentName, ServerKey,
-    SlotGrant, SlotReport, SlotUse, ToCoordinator, ToNode, link::ReplicaStatus,
+    CacheMember, CoordinatorAnswer, ExplainRequest, FileAnswer, FilePlace, FrameDecoder,
+    FrameError, Handshake, Held, Identity, LeaseId, NodeFeatures, OriginRef, PeerRefusal,
+    PeerReply, PeerRequest, PossibleHolder, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose,
+    SegmentName, ServerKey, SlotGrant, SlotReport, SlotUse, ToCoordinator, ToNode,
+    link::ReplicaStatus,
 };
 use skep_wire::limits::{
-    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX,
-    PEER_HEAD_BYTES_MAX, POSSIBLE_HOLDERS_MAX, PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX,
-    SLOT_SERVERS_MAX, TAIL_MAX,
+    EXPLAIN_HEAD_BYTES_MAX, EXPLAIN_VARIANTS_MAX, HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX,
+    MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX, PEER_HEAD_BYTES_MAX, POSSIBLE_HOLDERS_MAX,
+    PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, TAIL_MAX,
 };
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
@@ -90,6 +91,9 @@ pub fn message(data: &[u8]) {
             }
             ToCoordinator::Tail { names } => assert!(names.len() <= TAIL_MAX),
             ToCoordinator::Purges(news) | ToCoordinator::SoftPurges(news) => is_sound(&news),
+            ToCoordinator::Explained { explanation: Some(it), .. } => {
+                assert!(it.variants.len() <= EXPLAIN_VARIANTS_MAX);
+            }
             ToCoordinator::Slots(SlotReport { servers, .. }) => {
                 assert!(servers.len() <= SLOT_SERVERS_MAX);
                 assert!(servers.is_sorted_by(|a, b| a.server < b.server));
@@ -115,6 +119,9 @@ pub fn message(data: &[u8]) {
                 assert!((1..=HOLDERS_TOLD_MAX).contains(&holders.len()));
             }
             ToNode::Slots { grants, .. } => assert!(grants.len() <= SLOT_SERVERS_MAX),
+            ToNode::Explain { request, .. } => {
+                assert!(request.head.len() <= EXPLAIN_HEAD_BYTES_MAX);
+            }
             ToNode::Answer { .. } | ToNode::FileAnswer { .. } | ToNode::InStep { .. } => {}
         }
     }
@@ -331,6 +338,12 @@ fn of_purges(number: u8) -> Vec<Vec<u8>> {
     };
     vec![
         ToCoordinator::Features(NodeFeatures::OWN).encode(),
+        ToNode::Explain {
+            question: 7,
+            request: ExplainRequest { head: vec![b'a'; number.into()], is_forwarded: false },
+        }
+        .encode(),
+        ToCoordinator::Explained { question: 7, explanation: Some(Box::default()) }.encode(),
         ToCoordinator::Purges(news.clone()).encode(),
         ToCoordinator::SoftPurges(news.clone()).encode(),
         ToNode::SoftPurges(news.clone()).encode(),

@@ -260,6 +260,8 @@ impl World {
             }
             // Who has paused hears at once all that was said meanwhile.
             ToNode::InStep { .. } => {}
+            // Operators ask nothing here.
+            ToNode::Explain { .. } => {}
             // These nodes have no pools.
             ToNode::Slots { .. } => {}
             // What it says is compared where it says it.

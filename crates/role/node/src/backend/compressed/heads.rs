@@ -186,15 +186,16 @@ mod tests {
     fn a_head_of_another_node_is_what_it_was_or_nothing() {
         let made = Compressed { bytes: 4 << 20, digest: *b"12345678" };
         assert_eq!(read(&head_of(made)), Some(made));
-        let whole = head_of(made).head;
+        let told = head_of(made);
+        let whole = told.head.clone();
         for len in 0..whole.len() {
-            let cut = PeerHead { fresh_ms: 0, head: whole[..len].to_vec() };
+            let cut = PeerHead { head: whole[..len].to_vec(), ..told.clone() };
             assert_eq!(read(&cut), None, "{len}");
         }
         for bytes in [0, (4 << 20) + 1, u32::MAX] {
             assert_eq!(read(&head_of(Compressed { bytes, ..made })), None, "{bytes}");
         }
-        let longer = PeerHead { fresh_ms: 0, head: [&whole[..], b"x"].concat() };
+        let longer = PeerHead { head: [&whole[..], b"x"].concat(), ..told };
         assert_eq!(read(&longer), None);
     }
 }
