@@ -14,6 +14,7 @@
 mod admit;
 mod asked;
 mod attempt;
+mod collected_body;
 mod download;
 mod fault;
 mod gateway;
@@ -23,6 +24,7 @@ mod member_test;
 mod outbound;
 mod passage;
 mod ping;
+mod read_ahead;
 mod recipient;
 mod times;
 mod upload;
@@ -38,12 +40,13 @@ use skep_engine::{Exchange, ExchangeError, tunnel};
 use skep_http::forward::{Forward, takes_trailers, upgrade_of};
 use skep_http::{BodyFraming, RequestHead};
 use skep_serve::Conn;
+use skep_spool::Shortage;
 use skep_telemetry::Counter;
 use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
 use smallvec::SmallVec;
 
-use crate::limits::{TOLD_PATH_BYTES_MAX, UPLOAD_BYTES_WAITING};
+use crate::limits::TOLD_PATH_BYTES_MAX;
 use crate::members::cause::Cause;
 use crate::members::probe::failure_of;
 use crate::members::protocol::MemberProtocol;
@@ -54,6 +57,7 @@ use crate::worker_group::WorkerGroup;
 use asked::Asked;
 pub use asked::ReplyRules;
 use attempt::{Attempt, Leg};
+use collected_body::{CollectedBody, Collection};
 use download::Download;
 use fault::AttemptFault;
 use gateway::GatewayLeg;
@@ -61,6 +65,7 @@ use http_leg::HttpLeg;
 use in_flight::InFlight;
 pub use member_test::MemberTest;
 use outbound::Outbound;
+pub use read_ahead::BUFFERING_FIELD;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
 pub use times::OwnTimes;
@@ -123,21 +128,17 @@ impl WorkerGroup {
         let began = Instant::now();
         let in_force = Rc::clone(self.balancer().sync());
         let sticky = in_force.settings.sticky.as_ref();
-        let outbound = match self.gateway_settings() {
+        let session = Session::of(request, sticky);
+        let gateway = self.gateway_settings();
+        let collected = self.collect(request, &mut recipient, rules, &session).await?;
+        let outbound = match gateway {
             None => {
-                let mut upload = Upload::new(recipient.worker(), request, forward);
-                if let Some(body) = recipient.body() {
-                    body.keep_trailers();
-                    if in_force.settings.reads_ahead && may_read_ahead(request) {
-                        poll_fn(|cx| upload.poll_read_ahead(cx, body)).await?;
-                    }
-                }
-                Outbound::Http(upload)
+                let (body, _) = collected;
+                Outbound::Http(Box::new(Upload::new(recipient.worker(), request, forward, body)))
             }
             Some(settings) => {
-                let reads_ahead = settings.reads_ahead && may_read_ahead(request);
-                let leg = GatewayLeg::new(settings, request, &mut recipient, forward, reads_ahead);
-                Outbound::Gateway(Box::new(leg.await?))
+                let leg = GatewayLeg::new(settings, request, &recipient, forward, collected);
+                Outbound::Gateway(Box::new(leg?))
             }
         };
         let mut trip = Trip {
@@ -147,12 +148,61 @@ impl WorkerGroup {
             rules,
             recipient: &mut recipient,
             outbound,
-            session: Session::of(request, sticky),
+            session,
             tried: SmallVec::new(),
             retries: 0,
             began,
         };
-        trip.run().await
+        trip.run().await?;
+        drop(trip);
+        // The place at the member is free.
+        Ok(recipient.send_rest().await?)
+    }
+
+    /// Collects the body of `request` before it takes a place at a member, and says how it is framed
+    /// then.
+    ///
+    /// # Errors
+    /// The client failed; or the members need the length, and there is no room to learn it.
+    async fn collect(
+        &self,
+        request: &RequestHead<'_, '_>,
+        recipient: &mut Recipient<'_, '_>,
+        rules: &ReplyRules<'_>,
+        session: &Session<'_>,
+    ) -> Result<(CollectedBody, BodyFraming), ForwardError> {
+        let in_force = Rc::clone(self.balancer().sync());
+        let settings = &in_force.settings;
+        // CGI tells the length first (RFC 3875 4.1.2).
+        let length_bytes_max = match (request.framing, &settings.protocol) {
+            (BodyFraming::Chunked, MemberProtocol::Fcgi(spec)) => Some(spec.collect_bytes_max),
+            _ => None,
+        };
+        let must = length_bytes_max.is_some();
+        let mut collection = Collection::of(request, settings.buffering.as_ref(), rules, must);
+        // A client must not send a large body to hear that there is nobody.
+        if collection.is_buffered() && !must && !self.balancer().may_wait(session, &[]) {
+            collection = Collection::Streamed;
+        }
+        let mut collected = CollectedBody::new(collection);
+        let Some(body) = recipient.body() else { return Ok((collected, request.framing)) };
+        if settings.protocol == MemberProtocol::Http {
+            body.keep_trailers();
+        }
+        let bytes_max = length_bytes_max.unwrap_or(u64::MAX);
+        let short = collected.collect(body, bytes_max).await?;
+        match short.filter(|_| must) {
+            None if must => {
+                let framing = BodyFraming::Length(collected.collected());
+                Ok((collected, framing))
+            }
+            None => Ok((collected, request.framing)),
+            Some(Shortage::Body) => Err(ForwardError::Refused(Refused::plain(411))),
+            Some(_) => {
+                let lines = settings.retry_after_line.clone();
+                Err(ForwardError::Refused(Refused { status: 503, lines }))
+            }
+        }
     }
 
     /// The settings in force, if members do not speak HTTP.
@@ -161,14 +211,6 @@ impl WorkerGroup {
         let settings = &balancer.sync().settings;
         (settings.protocol != MemberProtocol::Http).then(|| Arc::clone(settings))
     }
-}
-
-/// Whether all of the body is sure to come by itself, and fits what may wait for a member. A client
-/// that waits for 100 is told to go on once there is a member; and one that sends chunks may wait for
-/// the answer to the first.
-fn may_read_ahead(request: &RequestHead<'_, '_>) -> bool {
-    let is_small = |bytes| bytes <= UPLOAD_BYTES_WAITING;
-    !request.expect_continue && matches!(request.framing, BodyFraming::Length(it) if is_small(it))
 }
 
 /// A request was not answered with a member's response.
@@ -186,6 +228,12 @@ pub struct Refused {
     pub status: u16,
     /// Whole field lines: when the client may come back.
     pub lines: Box<[u8]>,
+}
+
+impl Refused {
+    fn plain(status: u16) -> Self {
+        Self { status, lines: Box::default() }
+    }
 }
 
 impl From<ExchangeError> for ForwardError {
@@ -579,7 +627,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
                 let in_force = Rc::clone(self.group.balancer().sync());
                 Refused { status: 503, lines: in_force.settings.retry_after_line.clone() }
             }
-            Refusal::Failed(cause) => Refused { status: cause.status(), lines: Box::default() },
+            Refusal::Failed(cause) => Refused::plain(cause.status()),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use skep_config::BackendConfig;
 use skep_http::{Fields, Method, cookie, encode};
-use skep_proxy::{Group, OwnTimes};
+use skep_proxy::{BUFFERING_FIELD, Group, OwnTimes, ReplyRules};
 
 use crate::model::file_names::{FileNames, MAPPING_FIELDS, NAMING_FIELDS};
 use crate::model::pool_cache::PoolCache;
@@ -22,7 +22,11 @@ pub(crate) struct PoolBackend {
     pub(crate) upgrade: bool,
     pub(crate) body_bytes_max: Option<u64>,
     pub(crate) upload_timeout_ms: Option<u64>,
-    pub(crate) times: OwnTimes,
+    times: OwnTimes,
+    /// Bodies of requests are not collected.
+    streams_request: bool,
+    /// Responses are not read ahead of the client.
+    streams_response: bool,
     request_without: Vec<String>,
     request_lines: Box<[u8]>,
     /// Name of the cookie that is ours, not the servers'.
@@ -66,6 +70,8 @@ impl PoolBackend {
         let names = |removed: &[String], set: Vec<&String>, naming: Vec<String>| {
             removed.iter().chain(set).cloned().chain(naming).collect()
         };
+        // For this node, as in nginx.
+        let buffering_field = BUFFERING_FIELD.to_owned();
         let allow = format!("Allow: {}\r\n", forward.methods.join(", "));
         Some(Self {
             group,
@@ -78,6 +84,8 @@ impl PoolBackend {
                 response_timeout_ms: forward.response_timeout_ms,
                 stall_timeout_ms: forward.stall_timeout_ms,
             },
+            streams_request: !forward.request_buffering,
+            streams_response: !forward.response_buffering,
             request_without: names(
                 &forward.request_headers_removed,
                 set.clone().map(|(name, _)| name).collect(),
@@ -86,7 +94,7 @@ impl PoolBackend {
             request_lines: lines(set),
             response_without: names(
                 &forward.response_headers_removed,
-                response_headers.iter().map(|(name, _)| name).collect(),
+                response_headers.iter().map(|(name, _)| name).chain([&buffering_field]).collect(),
                 naming(&NAMING_FIELDS),
             ),
             response_lines: [&*lines(response_headers.iter().copied()), vary_line].concat().into(),
@@ -98,6 +106,17 @@ impl PoolBackend {
             file_names,
             session_cookie,
         })
+    }
+
+    /// What holds for its exchanges; `extra` are further fields of responses.
+    pub(crate) fn reply_rules<'a>(&'a self, extra: &'a [u8]) -> ReplyRules<'a> {
+        ReplyRules {
+            streams_request: self.streams_request,
+            streams_response: self.streams_response,
+            times: self.times,
+            without: &self.response_without,
+            extra,
+        }
     }
 
     /// Names of the fields that a request with `fields` loses, and the lines that it gets.

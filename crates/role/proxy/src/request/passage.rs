@@ -1,21 +1,19 @@
 //! A response on its way to the client: the head, rebuilt; the body, framed anew. The same for all
 //! protocols of members.
 
-use skep_http::forward::write_last_chunk;
 use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::{FieldSlots, Known, ResponseFraming, ResponseHead, encode, parse_response};
+use skep_http::{FieldSlots, ResponseFraming, ResponseHead, parse_response};
 
 use crate::members::cause::Cause;
 use crate::request::asked::Asked;
 use crate::request::in_flight::InFlight;
+use crate::request::read_ahead::is_event_stream;
 use crate::request::recipient::{Recipient, TapBody, Tapped};
 use crate::request::times::Silence;
 
 /// What of a response was passed to the client.
 #[derive(Default)]
 pub(super) struct Passage {
-    /// Scratch for the line before a chunk.
-    chunk_line: Vec<u8>,
     /// How the body is delimited for the client, since the head was passed on.
     framing: Option<ResponseFraming>,
     /// The head of a response that the tap has, and may give back.
@@ -60,7 +58,9 @@ impl Passage {
             }
             Tapped::Take | Tapped::Stop => Vec::new(),
         };
-        self.is_event_stream = head.fields.known(Known::ContentType).is_some_and(is_event_stream);
+        self.is_event_stream = is_event_stream(head);
+        let buffering = in_flight.target().settings().buffering.as_ref();
+        reply.client_body().allow(head, buffering, asked.rules, self.is_event_stream);
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }
@@ -88,7 +88,7 @@ impl Passage {
         }
         in_flight.receive(data.len() as u64);
         if !reply.is_taken() {
-            self.pass(data, reply);
+            reply.pass_body(data);
             return Ok(());
         }
         if let TapBody::GiveBack { body, lines } = reply.take(data)
@@ -97,23 +97,9 @@ impl Passage {
             let mut slots = FieldSlots::new();
             let head = parse_response(&mut slots, &bytes, asked.method, &NODE_RESPONSE_HEAD)?;
             self.framing = Some(pass_head(&head, asked, &lines, reply, in_flight));
-            self.pass(&body, reply);
+            reply.pass_body(&body);
         }
         Ok(())
-    }
-
-    fn pass(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) {
-        let (is_chunked, line) = (self.is_chunked(), &mut self.chunk_line);
-        reply.pass(|out| {
-            if !is_chunked {
-                return out.body_copy(data);
-            }
-            line.clear();
-            encode::write_chunk_head(line, data.len());
-            out.raw(line);
-            out.body_copy(data);
-            out.raw(encode::CHUNK_END);
-        });
     }
 
     /// Passes the end on; `trailers` are whole lines.
@@ -121,11 +107,7 @@ impl Passage {
         if reply.is_taken() {
             return reply.taken();
         }
-        if self.is_chunked() {
-            self.chunk_line.clear();
-            write_last_chunk(&mut self.chunk_line, trailers);
-            reply.pass(|out| out.raw(&self.chunk_line));
-        }
+        reply.finish_body(trailers);
     }
 }
 
@@ -139,15 +121,11 @@ fn pass_head(
 ) -> ResponseFraming {
     let target = in_flight.target();
     let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
-    reply.pass_head(head, asked, [target.name_line(), session_lines, lines])
+    let framing = reply.pass_head(head, asked, [target.name_line(), session_lines, lines]);
+    reply.client_body().is_chunked = framing == ResponseFraming::Chunked;
+    framing
 }
 
 fn is_of_unknown_length(head: &ResponseHead<'_, '_>) -> bool {
     matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose)
-}
-
-/// Whether `content_type` is that of server-sent events.
-fn is_event_stream(content_type: &[u8]) -> bool {
-    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
-    media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }

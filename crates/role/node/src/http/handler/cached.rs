@@ -9,7 +9,7 @@ use skep_http::limits::NODE_RESPONSE_HEAD;
 use skep_http::path::Path;
 use skep_http::{FieldSlots, Known, Method, Reject, RequestHead, encode, parse_request};
 use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
-use skep_proxy::{Ends, ForwardError, Refused, ReplyRules, WorkerGroup};
+use skep_proxy::{Ends, ForwardError, Refused, WorkerGroup};
 use skep_segments::FetchError;
 use skep_telemetry::CacheResult;
 
@@ -297,11 +297,7 @@ impl SlowRequest<'_> {
             let renewer = renewer(led.as_ref());
             let wishes = Wishes { reason, why, is_ranged };
             let mut fill = Fill::new(plan, (request, of.meta), wishes, led);
-            let rules = ReplyRules {
-                times: of.pool.times,
-                without: &of.pool.response_without,
-                extra: &of.pool.response_lines,
-            };
+            let rules = of.pool.reply_rules(&of.pool.response_lines);
             let forward = outgoing.forward();
             let mut tap = HandOver::new(of.pool, Some(&mut fill), b"");
             let exchanged = servers.forward_tapped(request, exchange, &forward, &rules, &mut tap);

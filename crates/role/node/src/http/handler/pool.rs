@@ -5,7 +5,7 @@ use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
 use skep_http::{Reject, RequestHead};
 use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
-use skep_proxy::{ForwardError, Refused, ReplyRules, Tap};
+use skep_proxy::{ForwardError, Refused, Tap};
 
 use super::SlowRequest;
 use super::hand_over::HandOver;
@@ -106,8 +106,7 @@ impl SlowRequest<'_> {
         let is_tapped = tap.is_some() || pool.file_names.is_some();
         let own_line = if is_tapped { b"" } else { cache_line };
         let extra = [&*pool.response_lines, own_line].concat();
-        let rules =
-            ReplyRules { times: pool.times, without: &pool.response_without, extra: &extra };
+        let rules = pool.reply_rules(&extra);
         let servers = self.handler.servers(&pool.group);
         let forwarded = match tap {
             tap if is_tapped => {
