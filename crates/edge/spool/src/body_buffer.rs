@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::body_buffers::{BodyBuffers, Lease, Shortage};
 use crate::limits::{
-    BLOCK_BYTES, FREE_PART, READ_BYTES, SCARCE_PART, SPOOL_PART, TRANSFER_BYTES,
+    BLOCK_BYTES, FREE_PART, READ_BYTES, RESERVE_BYTES, SCARCE_PART, SPOOL_PART, TRANSFER_BYTES,
     UNWRITTEN_BYTES_MAX,
 };
 use crate::spool_file::{self, Block, SpoolFile, Target, Transfer, Transferred};
@@ -55,8 +55,22 @@ enum Direction {
     Write(u64),
 }
 
+impl BodyBuffers {
+    /// Room for one body, which is taken as it comes and may have `memory_bytes_max` of memory before it goes
+    /// on in the spool.
+    pub fn body(self: &Arc<Self>, memory_bytes_max: u64) -> BodyBuffer {
+        BodyBuffer::new(Arc::clone(self), memory_bytes_max, false)
+    }
+
+    /// The same for a body of which nothing is taken before all that there is room for is there: one that
+    /// is too large for its part of the memory leaves it.
+    pub fn whole_body(self: &Arc<Self>, memory_bytes_max: u64) -> BodyBuffer {
+        BodyBuffer::new(Arc::clone(self), memory_bytes_max, true)
+    }
+}
+
 impl BodyBuffer {
-    pub(crate) fn new(of: Arc<BodyBuffers>, memory_bytes_max: u64, is_taken_whole: bool) -> Self {
+    fn new(of: Arc<BodyBuffers>, memory_bytes_max: u64, is_taken_whole: bool) -> Self {
         Self {
             of,
             memory_bytes_max,
@@ -111,9 +125,9 @@ impl BodyBuffer {
         loop {
             let taken = self.front.take(sink, bytes_max);
             if let Some(lease) = self.front.pop_empty()
-                && self.disk.file.is_some()
+                && lease.bytes() == RESERVE_BYTES
             {
-                self.disk.reserve.get_or_insert(lease);
+                self.disk.reserve = Some(lease);
             }
             if taken > 0 {
                 return Poll::Ready(Ok(taken));
@@ -212,7 +226,7 @@ impl BodyBuffer {
             return Err(Shortage::Spool);
         }
         let of = &self.of;
-        self.disk.reserve.get_or_insert_with(|| of.lease_memory(BLOCK_BYTES as u64));
+        self.disk.reserve.get_or_insert_with(|| of.lease_memory(RESERVE_BYTES));
         let target = match &self.disk.file {
             Some(file) => Target::File(Arc::clone(file)),
             None => Target::Folder(folder, Arc::clone(lease)),
@@ -227,15 +241,15 @@ impl BodyBuffer {
     fn start_read(&mut self) {
         let Some(file) = &self.disk.file else { unreachable!("what is unread is in a file") };
         const BLOCK: u64 = BLOCK_BYTES as u64;
-        let unread = self.disk.unread();
-        let wanted = unread.min(TRANSFER_BYTES);
-        let blocks = match wanted <= self.of.free_memory() {
-            true => wanted.div_ceil(BLOCK),
-            false => 1,
+        let wanted = self.disk.unread().min(TRANSFER_BYTES);
+        let leases: Vec<_> = match wanted + BLOCK <= self.of.free_memory() {
+            true => (0..wanted.div_ceil(BLOCK)).map(|_| self.of.lease_memory(BLOCK)).collect(),
+            false => {
+                let new = || self.of.lease_memory(RESERVE_BYTES);
+                vec![self.disk.reserve.take().unwrap_or_else(new)]
+            }
         };
-        let bytes = wanted.min(blocks * BLOCK);
-        let mut leases: Vec<_> = self.disk.reserve.take().into_iter().collect();
-        leases.extend((leases.len() as u64..blocks).map(|_| self.of.lease_memory(BLOCK)));
+        let bytes = wanted.min(leases.iter().map(Lease::bytes).sum());
         let range = (self.disk.read_at, bytes);
         let transfer = spool_file::read(&self.of.transfers, file, leases, range);
         self.disk.transfer = Some((Direction::Read(bytes), transfer));

@@ -1,17 +1,17 @@
 //! What all bodies of a process have together: bounds, the folder, counts.
 
+use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use rustix::fs::{Mode, OFlags};
 use tokio::sync::Semaphore;
 
-use crate::body_buffer::BodyBuffer;
 use crate::limits::{COMPLAINT_MS, TRANSFERS_MAX};
-use crate::spool_file;
 
 /// The bounds of a process, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,19 +93,7 @@ impl BodyBuffers {
     /// There is no such folder, it may not be written to, or its file system has no files without names
     /// (`O_TMPFILE`).
     pub fn check_folder(&self) -> io::Result<()> {
-        self.limits.folder.as_deref().map_or(Ok(()), |folder| spool_file::open(folder).map(drop))
-    }
-
-    /// Room for one body, which is taken as it comes and may have `memory_bytes_max` of memory before it goes
-    /// on in the spool.
-    pub fn body(self: &Arc<Self>, memory_bytes_max: u64) -> BodyBuffer {
-        BodyBuffer::new(Arc::clone(self), memory_bytes_max, false)
-    }
-
-    /// The same for a body of which nothing is taken before all that there is room for is there: one that
-    /// is too large for its part of the memory leaves it.
-    pub fn whole_body(self: &Arc<Self>, memory_bytes_max: u64) -> BodyBuffer {
-        BodyBuffer::new(Arc::clone(self), memory_bytes_max, true)
+        self.limits.folder.as_deref().map_or(Ok(()), |folder| open_unnamed(folder).map(drop))
     }
 
     /// Bytes in memory now.
@@ -194,6 +182,12 @@ impl BodyBuffers {
             Place::Spool => (&self.spool, self.limits.spool_bytes_max),
         }
     }
+}
+
+/// A new file without a name in `folder`, for this user alone; it cannot be given a name.
+pub(crate) fn open_unnamed(folder: &Path) -> io::Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
 /// Writes in progress, and who waits for the memory that they free.

@@ -4,6 +4,10 @@
 /// thousands of clients which send one byte each fit.
 pub(crate) const BLOCK_BYTES: usize = 16 * 1024;
 
+/// Memory that a body in a file keeps for itself, in bytes, so that it can be read back when others have
+/// all: a page.
+pub(crate) const RESERVE_BYTES: u64 = 4 * 1024;
+
 /// What must be free before more is read, in bytes: what one read of a socket takes at most.
 pub const READ_BYTES: u64 = 64 * 1024;
 

@@ -5,17 +5,15 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rustix::fs::{Mode, OFlags};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinHandle};
 
-use crate::body_buffers::{Lease, Write};
-use crate::limits::BLOCK_BYTES;
+use crate::body_buffers::{Lease, Write, open_unnamed};
 
 /// Bytes of a body in memory.
 #[derive(Debug)]
@@ -26,14 +24,14 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// An empty one, of [`BLOCK_BYTES`].
+    /// An empty one, of the size of its lease.
     pub(crate) fn new(lease: Lease) -> Self {
-        Self { bytes: Vec::with_capacity(BLOCK_BYTES), taken: 0, lease }
+        Self { bytes: Vec::with_capacity(lease.bytes() as usize), taken: 0, lease }
     }
 
     /// Appends the beginning of `bytes`, as many as fit; returns the others.
     pub(crate) fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let fits = (BLOCK_BYTES - self.bytes.len()).min(bytes.len());
+        let fits = (self.lease.bytes() as usize - self.bytes.len()).min(bytes.len());
         self.bytes.extend_from_slice(&bytes[..fits]);
         &bytes[fits..]
     }
@@ -118,7 +116,7 @@ pub(crate) fn write(
         let file = match target {
             Target::File(file) => Ok(file),
             Target::Folder(folder, lease) => {
-                open(&folder).map(|file| Arc::new(SpoolFile { file, _lease: lease }))
+                open_unnamed(&folder).map(|file| Arc::new(SpoolFile { file, _lease: lease }))
             }
         };
         let file = match file {
@@ -150,7 +148,7 @@ pub(crate) fn read(
         let (mut at, end) = (offset, offset + bytes);
         for lease in leases {
             let mut block = Block::new(lease);
-            block.bytes.resize((end - at).min(BLOCK_BYTES as u64) as usize, 0);
+            block.bytes.resize((end - at).min(block.lease.bytes()) as usize, 0);
             if let Err(error) = file.file.read_exact_at(&mut block.bytes, at) {
                 return Transferred { file: None, blocks: VecDeque::new(), result: Err(error) };
             }
@@ -167,12 +165,6 @@ pub(crate) fn close(file: Arc<SpoolFile>) {
         // One for each body that was spooled.
         runtime.spawn_blocking(move || drop(file));
     }
-}
-
-/// A new file without a name in `folder`, for this user alone; it cannot be given a name.
-pub(crate) fn open(folder: &Path) -> io::Result<File> {
-    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
 /// Runs `job` when a thread may wait for the disk: by itself, however long nobody looks.

@@ -14,6 +14,7 @@
 mod admit;
 mod asked;
 mod attempt;
+mod collect;
 mod collected_body;
 mod download;
 mod fault;
@@ -40,7 +41,6 @@ use skep_engine::{Exchange, ExchangeError, tunnel};
 use skep_http::forward::{Forward, takes_trailers, upgrade_of};
 use skep_http::{BodyFraming, RequestHead};
 use skep_serve::Conn;
-use skep_spool::Shortage;
 use skep_telemetry::Counter;
 use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
@@ -57,7 +57,6 @@ use crate::worker_group::WorkerGroup;
 use asked::Asked;
 pub use asked::ReplyRules;
 use attempt::{Attempt, Leg};
-use collected_body::{CollectedBody, Collection};
 use download::Download;
 use fault::AttemptFault;
 use gateway::GatewayLeg;
@@ -157,52 +156,6 @@ impl WorkerGroup {
         drop(trip);
         // The place at the member is free.
         Ok(recipient.send_rest().await?)
-    }
-
-    /// Collects the body of `request` before it takes a place at a member, and says how it is framed
-    /// then.
-    ///
-    /// # Errors
-    /// The client failed; or the members need the length, and there is no room to learn it.
-    async fn collect(
-        &self,
-        request: &RequestHead<'_, '_>,
-        recipient: &mut Recipient<'_, '_>,
-        rules: &ReplyRules<'_>,
-        session: &Session<'_>,
-    ) -> Result<(CollectedBody, BodyFraming), ForwardError> {
-        let in_force = Rc::clone(self.balancer().sync());
-        let settings = &in_force.settings;
-        // CGI tells the length first (RFC 3875 4.1.2).
-        let length_bytes_max = match (request.framing, &settings.protocol) {
-            (BodyFraming::Chunked, MemberProtocol::Fcgi(spec)) => Some(spec.collect_bytes_max),
-            _ => None,
-        };
-        let must = length_bytes_max.is_some();
-        let mut collection = Collection::of(request, settings.buffering.as_ref(), rules, must);
-        // A client must not send a large body to hear that there is nobody.
-        if collection.is_buffered() && !must && !self.balancer().may_wait(session, &[]) {
-            collection = Collection::Streamed;
-        }
-        let mut collected = CollectedBody::new(collection);
-        let Some(body) = recipient.body() else { return Ok((collected, request.framing)) };
-        if settings.protocol == MemberProtocol::Http {
-            body.keep_trailers();
-        }
-        let bytes_max = length_bytes_max.unwrap_or(u64::MAX);
-        let short = collected.collect(body, bytes_max).await?;
-        match short.filter(|_| must) {
-            None if must => {
-                let framing = BodyFraming::Length(collected.collected());
-                Ok((collected, framing))
-            }
-            None => Ok((collected, request.framing)),
-            Some(Shortage::Body) => Err(ForwardError::Refused(Refused::plain(411))),
-            Some(_) => {
-                let lines = settings.retry_after_line.clone();
-                Err(ForwardError::Refused(Refused { status: 503, lines }))
-            }
-        }
     }
 
     /// The settings in force, if members do not speak HTTP.

@@ -113,6 +113,28 @@ fn bodies_arrive_whole_and_of_unknown_length_up_to_a_bound() {
     skep.connect().get("/peer.php?do=early").assert_status(200);
 }
 
+/// In a spool of few bytes, and of many bodies that one has no room.
+#[test]
+fn bodies_in_chunks_go_by_the_spool_which_has_bounds() {
+    let php = php();
+    let folder = Site::new();
+    let spool = |more: &str| {
+        let folder = folder.path("spool");
+        let settings = php.lines("", "");
+        Skep::node_of(&format!("{settings}\n[spool]\nfolder = \"{}\"\n{more}", folder.display()))
+    };
+    let head = "PUT /peer.php?do=body HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let body = body_of(1_500_000);
+    let put = |skep: &Skep| {
+        skep.connect().send([head.as_bytes(), &in_chunks(&body, 7_000)].concat()).response()
+    };
+    let ample = spool("");
+    assert_eq!(put(&ample).text(), format!("{} {}", body.len(), crc32(&body)));
+    put(&spool("body_bytes_max = \"1MiB\"")).assert_status(411);
+    let of_all = put(&spool("bytes_max = \"1MiB\""));
+    of_all.assert_status(503).assert_header("retry-after", "1");
+}
+
 #[test]
 fn replies_arrive_whole_with_their_status() {
     let php = php();
@@ -158,7 +180,7 @@ fn what_a_script_complains_is_logged_with_pool_and_server() {
 #[test]
 fn an_answer_may_come_before_the_body_has_ended() {
     let php = php();
-    let skep = Skep::node_of(&php.lines("", ""));
+    let skep = Skep::node_of(&php.lines("request_buffering = false", ""));
     let mut client = skep.connect();
     client.send("PUT /peer.php?do=flush HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
     client.send(body_of(100_000));

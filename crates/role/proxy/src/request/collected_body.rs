@@ -26,7 +26,6 @@ use tokio::time::{Sleep, sleep};
 use crate::limits::{SPOOL_WAIT, UPLOAD_BYTES_WAITING};
 use crate::members::settings::Buffering;
 use crate::request::asked::ReplyRules;
-use crate::request::upload::pause;
 
 /// Where a request's body is collected.
 pub(super) enum Collection {
@@ -85,7 +84,7 @@ fn is_dialogue(request: &RequestHead<'_, '_>) -> bool {
 /// What was collected of a body, and behind it the rest as it comes.
 pub(super) struct CollectedBody {
     collection: Collection,
-    /// Of a small one; else what was just read.
+    /// Of a small one.
     bytes: Vec<u8>,
     /// Bytes in all that were collected.
     collected: u64,
@@ -117,12 +116,13 @@ impl CollectedBody {
         };
         let mut short = None;
         while !body.is_done() && short.is_none() {
-            match read_into(buffer, body, bytes).await? {
-                Ok(()) => *collected += bytes.len() as u64,
+            // Freed with each read: none is held while the client is waited for.
+            let mut read = Vec::new();
+            match read_into(buffer, body, &mut read).await? {
+                Ok(()) => *collected += read.len() as u64,
                 Err(shortage) => short = Some(shortage),
             }
-            buffer.push(bytes);
-            bytes.clear();
+            buffer.push(&read);
             if *collected > bytes_max {
                 short = Some(Shortage::Body);
             }
@@ -170,6 +170,13 @@ impl CollectedBody {
 
 /// Why an exchange ends that needed bytes of the spool.
 pub(super) const SPOOL_FAILED: &str = "the spool cannot be read";
+
+/// The client need not send now: nobody reads.
+pub(super) fn pause(body: Option<&mut RequestBody<'_>>) {
+    if let Some(body) = body {
+        body.pause();
+    }
+}
 
 /// Reads once into `bytes`, as soon as `buffer` has room. The client need not send meanwhile.
 async fn read_into(

@@ -30,12 +30,11 @@ use crate::members::cause::Cause;
 use crate::members::settings::GroupSettings;
 use crate::request::asked::Asked;
 use crate::request::attempt::Leg;
-use crate::request::collected_body::CollectedBody;
+use crate::request::collected_body::{CollectedBody, pause};
 use crate::request::in_flight::InFlight;
 use crate::request::passage::Passage;
 use crate::request::recipient::{Ends, Recipient};
 use crate::request::times::Silence;
-use crate::request::upload::pause;
 use crate::request::{ForwardError, Refused};
 use codec::{GatewayCodec, GatewayEvent};
 

@@ -13,7 +13,7 @@ use skep_http::{BodyFraming, RequestHead, encode};
 use skep_serve::{Conn, Output, Pace, Worker};
 
 use crate::limits::UPLOAD_BYTES_WAITING;
-use crate::request::collected_body::CollectedBody;
+use crate::request::collected_body::{CollectedBody, pause};
 
 /// A request being sent to a member; lives through all attempts.
 pub(super) struct Upload {
@@ -142,13 +142,6 @@ impl Upload {
             self.is_body_read = !ready!(read)? || self.body.is_taken(body);
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-/// The client need not send now: nobody reads.
-pub(super) fn pause(body: Option<&mut RequestBody<'_>>) {
-    if let Some(body) = body {
-        body.pause();
     }
 }
 
