@@ -7,10 +7,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use tokio::time::{Sleep, sleep};
+
 use crate::body_buffers::{BodyBuffers, Lease, Shortage};
 use crate::limits::{
-    BLOCK_BYTES, FREE_PART, READ_BYTES, RESERVE_BYTES, SCARCE_PART, SPOOL_PART, TRANSFER_BYTES,
-    UNWRITTEN_BYTES_MAX,
+    BLOCK_BYTES, FREE_PART, READ_BYTES, READ_WAIT, RESERVE_BYTES, SCARCE_PART, SPOOL_PART,
+    TRANSFER_BYTES, UNWRITTEN_BYTES_MAX,
 };
 use crate::spool_file::{self, Block, SpoolFile, Target, Transfer, Transferred};
 
@@ -42,6 +44,8 @@ struct Disk {
     read_at: u64,
     written: u64,
     transfer: Option<(Direction, Transfer)>,
+    /// When whoever waits for it has waited for too long.
+    deadline: Option<Pin<Box<Sleep>>>,
     /// It takes no more.
     is_broken: bool,
     /// It does not give back what it took.
@@ -92,14 +96,19 @@ impl BodyBuffer {
     /// Ready when [`READ_BYTES`] more may be put in. Pending: a disk is at work.
     ///
     /// # Errors
-    /// There is no room. There may be when some of the body has been taken.
+    /// There is no room. There may be when some of the body has been taken; or when others have given some
+    /// back: then the task is woken.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Shortage>> {
         let _ = self.poll_transfer(cx);
-        self.is_spooling = !self.fits_memory();
-        if !self.is_spooling {
-            return Poll::Ready(Ok(()));
+        let mut room = self.look_for_room(cx);
+        if let Poll::Ready(Err(Shortage::Memory | Shortage::Spool)) = room {
+            self.of.wake_with_room(cx);
+            room = self.look_for_room(cx);
+            // Others are about to free some.
+            if room == Poll::Ready(Err(Shortage::Memory)) && self.of.is_writing() {
+                return Poll::Pending;
+            }
         }
-        let room = self.poll_spool(cx);
         if let Poll::Ready(Err(shortage)) = room {
             self.give_up(shortage);
         }
@@ -136,7 +145,10 @@ impl BodyBuffer {
                 return Poll::Ready(Err(error));
             }
             if self.disk.transfer.is_some() {
-                ready!(self.poll_transfer(cx));
+                if self.poll_transfer(cx).is_pending() {
+                    ready!(self.disk.poll_deadline(cx));
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
             } else if self.disk.unread() > 0 {
                 self.start_read();
             } else if self.back.bytes > 0 {
@@ -167,6 +179,11 @@ impl BodyBuffer {
         own + READ_BYTES <= self.memory_bytes_max && own < free / FREE_PART && READ_BYTES <= free
     }
 
+    fn look_for_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Shortage>> {
+        self.is_spooling = !self.fits_memory();
+        if self.is_spooling { self.poll_spool(cx) } else { Poll::Ready(Ok(())) }
+    }
+
     fn poll_spool(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Shortage>> {
         self.check_spool()?;
         if self.is_taken_whole && self.disk.transfer.is_none() && self.disk.unread() == 0 {
@@ -184,8 +201,7 @@ impl BodyBuffer {
         }
         if self.disk.transfer.is_none() {
             if self.back.bytes == 0 {
-                // Others are about to free some.
-                return self.of.poll_written(cx).map(|()| Err(Shortage::Memory));
+                return Poll::Ready(Err(Shortage::Memory));
             }
             self.start_write()?;
         }
@@ -206,7 +222,11 @@ impl BodyBuffer {
             return Err(Shortage::Disk);
         }
         let end = disk.written + disk.writing() + self.back.bytes + READ_BYTES;
-        if limits.folder.is_none() || end > limits.spool_body_bytes_max {
+        let fits = self.front.memory_bytes() + READ_BYTES <= self.memory_bytes_max;
+        if limits.folder.is_none() {
+            return Err(if fits { Shortage::Memory } else { Shortage::Body });
+        }
+        if end > limits.spool_body_bytes_max {
             return Err(Shortage::Body);
         }
         let free = limits.spool_bytes_max.saturating_sub(self.of.spool_bytes());
@@ -260,7 +280,7 @@ impl BodyBuffer {
         let Some((direction, transfer)) = &mut self.disk.transfer else { return Poll::Ready(()) };
         let direction = *direction;
         let transferred = ready!(Pin::new(transfer).poll(cx));
-        self.disk.transfer = None;
+        (self.disk.transfer, self.disk.deadline) = (None, None);
         self.end_transfer(direction, transferred);
         Poll::Ready(())
     }
@@ -318,6 +338,11 @@ impl std::fmt::Debug for BodyBuffer {
 }
 
 impl Disk {
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(READ_WAIT)));
+        deadline.as_mut().poll(cx)
+    }
+
     fn unread(&self) -> u64 {
         self.written - self.read_at
     }

@@ -3,15 +3,16 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::Semaphore;
 
-use crate::limits::{COMPLAINT_MS, TRANSFERS_MAX};
+use crate::limits::{COMPLAINT_MS, READ_BYTES, TRANSFERS_MAX, WAKE_PART};
 
 /// The bounds of a process, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +66,9 @@ pub struct BodyBuffers {
     spool: AtomicU64,
     spooled_bytes: AtomicU64,
     shortages: [AtomicU64; Shortage::ALL.len()],
-    writes: Mutex<Writes>,
+    waits: Mutex<Waits>,
+    /// Whether `waits` has waiters: who gives something back takes no lock for nobody.
+    has_waiters: AtomicBool,
     started: Instant,
     /// When the next failure is told, in milliseconds since the start.
     tells_at_ms: AtomicU64,
@@ -81,7 +84,8 @@ impl BodyBuffers {
             spool: AtomicU64::new(0),
             spooled_bytes: AtomicU64::new(0),
             shortages: Default::default(),
-            writes: Mutex::default(),
+            waits: Mutex::default(),
+            has_waiters: AtomicBool::new(false),
             started: Instant::now(),
             tells_at_ms: AtomicU64::new(0),
         })
@@ -132,24 +136,38 @@ impl BodyBuffers {
 
     /// A write begins, which frees memory when it ends.
     pub(crate) fn begin_write(self: &Arc<Self>) -> Write {
-        self.writes().in_progress += 1;
+        self.waits().writes_in_progress += 1;
         Write(Arc::clone(self))
     }
 
-    /// Ready when no write is in progress. Pending: one has ended, when it wakes.
-    pub(crate) fn poll_written(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut writes = self.writes();
-        if writes.in_progress == 0 {
-            return Poll::Ready(());
-        }
-        if !writes.waiters.iter().any(|waiter| waiter.will_wake(cx.waker())) {
-            writes.waiters.push(cx.waker().clone());
-        }
-        Poll::Pending
+    /// Whether a write is in progress, which will free memory.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.waits().writes_in_progress > 0
     }
 
-    fn writes(&self) -> MutexGuard<'_, Writes> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Wakes this task when room was given back. Look once more behind it: some may have been before.
+    pub(crate) fn wake_with_room(&self, cx: &Context<'_>) {
+        let mut waits = self.waits();
+        if !waits.waiters.iter().any(|waiter| waiter.will_wake(cx.waker())) {
+            waits.waiters.push(cx.waker().clone());
+        }
+        self.has_waiters.store(true, SeqCst);
+        fence(SeqCst);
+    }
+
+    /// Room was given back.
+    fn wake(&self) {
+        if self.has_waiters.load(SeqCst) {
+            let mut waits = self.waits();
+            self.has_waiters.store(false, SeqCst);
+            let waiters = std::mem::take(&mut waits.waiters);
+            drop(waits);
+            waiters.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Waits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Logs a failure of the spool, unless one was told of shortly before.
@@ -190,11 +208,11 @@ pub(crate) fn open_unnamed(folder: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-/// Writes in progress, and who waits for the memory that they free.
+/// Who waits for room, and what will bring some.
 #[derive(Debug, Default)]
-struct Writes {
-    in_progress: usize,
-    /// Each task once, until a write ends.
+struct Waits {
+    writes_in_progress: usize,
+    /// Each task once, until room is given back.
     waiters: Vec<Waker>,
 }
 
@@ -203,11 +221,8 @@ pub(crate) struct Write(Arc<BodyBuffers>);
 
 impl Drop for Write {
     fn drop(&mut self) {
-        let mut writes = self.0.writes();
-        writes.in_progress -= 1;
-        let waiters = std::mem::take(&mut writes.waiters);
-        drop(writes);
-        waiters.into_iter().for_each(Waker::wake);
+        self.0.waits().writes_in_progress -= 1;
+        self.0.wake();
     }
 }
 
@@ -247,6 +262,11 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.of.taken(self.place).0.fetch_sub(self.bytes, Relaxed);
+        self.of.taken(self.place).0.fetch_sub(self.bytes, SeqCst);
+        fence(SeqCst);
+        let wakes_at = self.of.limits.memory_bytes_max / WAKE_PART;
+        if self.of.free_memory() >= wakes_at.max(READ_BYTES) {
+            self.of.wake();
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Every bound of this crate, with unit and reason.
 
+use std::time::Duration;
+
 /// Memory is taken in blocks of so many bytes: the cost of a body of one byte, and little enough that
 /// thousands of clients which send one byte each fit.
 pub(crate) const BLOCK_BYTES: usize = 16 * 1024;
@@ -34,6 +36,14 @@ pub(crate) const UNWRITTEN_BYTES_MAX: u64 = 256 * 1024;
 /// Threads that read and write spool files at a time, in the process: half of what one worker has for
 /// disks, so that a slow spool leaves threads to files of sites.
 pub(crate) const TRANSFERS_MAX: usize = 4;
+
+/// How long whoever takes a body waits for the disk: a server's place is held meanwhile. Longer than any
+/// disk takes that will still answer.
+pub(crate) const READ_WAIT: Duration = Duration::from_secs(30);
+
+/// Who waits for room is woken when one part in so many of the memory is free: each freed block would wake
+/// all of them for nothing.
+pub(crate) const WAKE_PART: u64 = 64;
 
 /// Time between two messages about failures of the spool, in milliseconds; a metric counts all.
 pub(crate) const COMPLAINT_MS: u64 = 10_000;

@@ -8,7 +8,7 @@ pub(crate) const UPLOAD_BYTES_WAITING: u64 = 16 * 1024;
 
 /// How long a request waits for the disk of the spool before it takes a place at a member with what there
 /// is of its body: many times what a disk takes that is not overloaded.
-pub(crate) const SPOOL_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const SPOOL_WAIT: Duration = Duration::from_secs(10);
 
 /// Retries per second on one worker that are free of the budget's share, so
 /// that a quiet group retries too (Finagle's default).

@@ -124,13 +124,12 @@ impl WorkerGroup {
         rules: &ReplyRules<'_>,
     ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
+        let collected = self.collect(request, &mut recipient, rules).await?;
+        // Only now it waits for a member; and the settings may be other ones than before.
         let began = Instant::now();
         let in_force = Rc::clone(self.balancer().sync());
         let sticky = in_force.settings.sticky.as_ref();
-        let session = Session::of(request, sticky);
-        let gateway = self.gateway_settings();
-        let collected = self.collect(request, &mut recipient, rules, &session).await?;
-        let outbound = match gateway {
+        let outbound = match self.gateway_settings() {
             None => {
                 let (body, _) = collected;
                 Outbound::Http(Box::new(Upload::new(recipient.worker(), request, forward, body)))
@@ -147,7 +146,7 @@ impl WorkerGroup {
             rules,
             recipient: &mut recipient,
             outbound,
-            session,
+            session: Session::of(request, sticky),
             tried: SmallVec::new(),
             retries: 0,
             began,

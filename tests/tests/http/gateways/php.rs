@@ -245,6 +245,62 @@ fn a_client_that_breaks_off_its_body_does_not_end_it() {
     skep.connect().get("/peer.php?do=early").assert_status(200);
 }
 
+/// As php-fpm itself sees it: slow clients have none of its five workers.
+#[test]
+fn slow_clients_leave_five_workers_to_others() {
+    const BODY: usize = 1_200_000;
+    let php = PhpFpm::start(PhpOptions { workers: 5, ..PhpOptions::default() });
+    let folder = Site::new();
+    let lines = php.lines("queue_timeout_ms = \"1m\"", "");
+    let lines = lines.trim_end().to_owned() + "\nconnections_max = 5\n";
+    let metrics = FreePort::claim();
+    let spool = format!(
+        "[spool]\nfolder = \"{}\"\n[metrics]\nlisten = \"{}\"\n",
+        folder.path("spool").display(),
+        metrics.address()
+    );
+    let skep = Skep::node_of(&(lines + &spool));
+    let mut other = skep.connect();
+    let mut ask = || {
+        other.get("/peer.php?do=early").assert_status(200);
+    };
+    ask();
+    let body = body_of(BODY);
+    let length = format!("Content-Length: {BODY}\r\n\r\n");
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n".to_owned();
+    let sent = [(length, body.clone()), (chunked, in_chunks(&body, 7_000))];
+    let mut uploaders: Vec<_> = (0..100)
+        .map(|number| {
+            let (framing, sent) = &sent[number % 2];
+            let mut client = skep.connect();
+            client.send(format!("PUT /peer.php?do=body HTTP/1.1\r\nHost: a\r\n{framing}"));
+            client.send(&sent[..sent.len() - 4]);
+            client
+        })
+        .collect();
+    let mut readers: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = skep.connect();
+            client.ask(&format!("/peer.php?do=big&bytes={BODY}"));
+            client
+        })
+        .collect();
+    (0..100).for_each(|_| ask());
+    poll_until(PATIENCE, "all workers are free", || {
+        let page = RawClient::connect(metrics.address()).get("/metrics").text();
+        let sample = "skep_pool_server_outstanding_requests{pool=\"php\",server=\"s1\"} 0";
+        page.lines().any(|it| it == sample)
+    });
+    for (number, client) in uploaders.iter_mut().enumerate() {
+        let sent = &sent[number % 2].1;
+        let reply = client.send(&sent[sent.len() - 4..]).response();
+        assert_eq!(reply.text(), format!("{BODY} {}", crc32(&body)));
+    }
+    for client in &mut readers {
+        assert_eq!(client.response().assert_status(200).body.len(), BODY);
+    }
+}
+
 #[test]
 fn busy_workers_are_no_sign_of_a_server_that_is_down() {
     let php = PhpFpm::start(PhpOptions { workers: 1, ..PhpOptions::default() });

@@ -22,7 +22,7 @@ fn limits(folder: Option<&Path>) -> BufferLimits {
 }
 
 fn run<T>(job: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(job)
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(job)
 }
 
 /// So many bytes of a sequence without a period that a block has.
@@ -205,4 +205,33 @@ fn a_body_that_is_dropped_while_the_disk_works_gives_all_back() {
             tokio::task::yield_now().await;
         }
     });
+}
+
+#[test]
+fn who_waits_for_room_is_woken_when_others_give_it_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for folder in [None, Some(folder.path())] {
+        let of = BodyBuffers::new(limits(folder));
+        // Somebody has all of the memory.
+        let all = of.lease_memory(4 * MIB);
+        run(async {
+            let mut body = of.body(256 * KIB);
+            let looks = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+            let waker = std::task::Waker::from(Arc::new(Counting(Arc::clone(&looks))));
+            let mut cx = Context::from_waker(&waker);
+            assert_eq!(body.poll_room(&mut cx), Poll::Ready(Err(Shortage::Memory)));
+            assert_eq!(looks.load(std::sync::atomic::Ordering::SeqCst), 0);
+            drop(all);
+            assert_eq!(looks.load(std::sync::atomic::Ordering::SeqCst), 1);
+            assert_eq!(body.poll_room(&mut cx), Poll::Ready(Ok(())));
+        });
+    }
+}
+
+struct Counting(Arc<std::sync::atomic::AtomicUsize>);
+
+impl std::task::Wake for Counting {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    }
 }

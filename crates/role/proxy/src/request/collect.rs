@@ -25,7 +25,6 @@ impl WorkerGroup {
         request: &RequestHead<'_, '_>,
         recipient: &mut Recipient<'_, '_>,
         rules: &ReplyRules<'_>,
-        session: &Session<'_>,
     ) -> Result<(CollectedBody, BodyFraming), ForwardError> {
         let in_force = Rc::clone(self.balancer().sync());
         let settings = &in_force.settings;
@@ -37,8 +36,11 @@ impl WorkerGroup {
         let must = length_bytes_max.is_some();
         let mut collection = Collection::of(request, settings.buffering.as_ref(), rules, must);
         // A client must not send a large body to hear that there is nobody.
-        if collection.is_buffered() && !must && !self.balancer().may_wait(session, &[]) {
-            collection = Collection::Streamed;
+        if collection.is_buffered() && !must {
+            let session = Session::of(request, settings.sticky.as_ref());
+            if !self.balancer().may_wait(&session, &[]) {
+                collection = Collection::Streamed;
+            }
         }
         let mut collected = CollectedBody::new(collection);
         let Some(body) = recipient.body() else { return Ok((collected, request.framing)) };
