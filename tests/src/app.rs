@@ -76,6 +76,11 @@ impl AppConn {
     /// The next request, with its body; `None`: there is none.
     pub fn request(&mut self) -> Option<AppRequest> {
         let head = self.head()?;
+        self.body_of(head)
+    }
+
+    /// The body of the request with this head, and both; `None`: it breaks off.
+    pub fn body_of(&mut self, head: String) -> Option<AppRequest> {
         if has_line(&head, "transfer-encoding: chunked") {
             let (body, trailers) = self.chunks()?;
             return Some(AppRequest { head, body, trailers });

@@ -16,6 +16,7 @@ mod origin_faults;
 mod origin_targets;
 mod origin_words;
 mod origins;
+mod pool_buffers;
 mod pool_cache;
 mod pool_cache_attacks;
 mod pool_cache_remembered;

@@ -283,7 +283,7 @@ fn an_answer_may_come_before_the_body_has_ended() {
             conn.wait_for_end();
         }
     });
-    let skep = node(&app, "", "");
+    let skep = node(&app, "", "request_buffering = false");
     let mut client = skep.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nsome");
     assert_eq!(client.response().assert_status(413).text(), "no\n");

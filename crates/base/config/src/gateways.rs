@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use skep_units::{KIB, MIB};
+use skep_units::KIB;
 
-use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, bytes, ms, word};
+use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, ms, word};
 use crate::table::table;
 use crate::words::ScriptWord;
 
@@ -34,9 +34,10 @@ table! {
         /// serves nobody else, and each thread keeps its own: only if there are more workers than
         /// `threads` times `connections_max` of all nodes.
         keep_conn: bool = false => Kind::Switch, live;
-        /// Most of a body of unknown length that is received before the request is passed on, since
-        /// FastCGI tells the length first. Over it: 411.
-        collect_bytes_max: u64 = 64 * KIB => bytes(0..=16 * MIB), live;
+        /// Most of a body of unknown length that is collected before the request is passed on, since
+        /// FastCGI tells the length first; unset, it is what `buffer_bytes_max` and `[spool]` hold of
+        /// one body. Over it: 411.
+        collect_bytes_max: Option<u64> = None => bytes(0..=TIB), live;
     }
 }
 

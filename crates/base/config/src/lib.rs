@@ -54,8 +54,8 @@ pub use response_cache::ResponseCacheConfig;
 pub use schema::{
     AGENT_PORT, AdminConfig, AgentConfig, BackendConfig, CacheConfig, Config, DirectConfig,
     DispatcherConfig, EtcdConfig, FetchConfig, HealthConfig, LogConfig, MachineConfig,
-    MetricsConfig, NodeConfig, RedirectConfig, RouteConfig, ServiceConfig, SiteConfig, setting,
-    settings, tables,
+    MetricsConfig, NodeConfig, RedirectConfig, RouteConfig, ServiceConfig, SiteConfig, SpoolConfig,
+    setting, settings, tables,
 };
 pub use section::{Setting, TableDoc};
 pub use words::{

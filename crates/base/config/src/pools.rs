@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use skep_units::{ServerAddress, WEIGHT_MAX};
+use skep_units::{GIB, KIB, ServerAddress, WEIGHT_MAX};
 
 use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
@@ -50,6 +50,20 @@ table! {
         queue_max: u32 = 1024 => count(0..=1_048_576), live;
         /// Time that a request waits for a server, at most; then 503.
         queue_timeout_ms: u64 = 10_000 => ms(1..=HOUR_MS), live;
+        /// Whether a request takes a place at a server only when its body is whole, so that a slow client
+        /// holds none; or when the node has as much of it as it may keep, by `buffer_bytes_max` and
+        /// `[spool]`. Off, bodies are streamed from their first byte, as applications need it that answer
+        /// while they read. Those of type `application/grpc`, and requests with `Incremental: ?1`, are
+        /// streamed anyway.
+        request_buffering: bool = true => Kind::Switch, live;
+        /// Whether responses are read as fast as the server sends them, by the same bounds, so that its place
+        /// is free before a slow client has all of it. What a client takes at once is sent at once. Never
+        /// responses of type `text/event-stream`. The application says otherwise with
+        /// `X-Accel-Buffering: no` or `yes`.
+        response_buffering: bool = true => Kind::Switch, live;
+        /// Memory for the body of one request, and as much for that of one response, before it goes on in the
+        /// spool. All of them share `spool.memory_bytes_max`.
+        buffer_bytes_max: u64 = 256 * KIB => bytes(64 * KIB..=GIB), live;
     }
     tables {
         /// How servers are watched.
@@ -180,6 +194,12 @@ table! {
         /// the server takes none does not count. Over it: 408. Unset, only its rate has a bound
         /// (`timeouts.body_min_bytes_per_s`).
         upload_timeout_ms: Option<u64> = None => ms(1..=DAY_MS), live;
+        /// Whether bodies of requests may be collected before a server gets them, if the pool's
+        /// `request_buffering` is on.
+        request_buffering: bool = true => Kind::Switch, live;
+        /// Whether responses may be read ahead of the client, if the pool's `response_buffering` is on or the
+        /// application asks for it.
+        response_buffering: bool = true => Kind::Switch, live;
         /// In place of the pool's `response_timeout_ms`.
         response_timeout_ms: Option<u64> = None => ms(1..=HOUR_MS), live;
         /// In place of the pool's `stall_timeout_ms`.

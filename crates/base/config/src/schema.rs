@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use skep_units::{MIB, WEIGHT_MAX};
+use skep_units::{GIB, MIB, WEIGHT_MAX};
 
 use crate::clients::{LimitsConfig, TimeoutsConfig};
 use crate::compress::CompressConfig;
@@ -91,6 +91,8 @@ table! {
         pools: Vec<PoolConfig>, live;
         /// The nodes' memory of files.
         cache: CacheConfig, live;
+        /// Bodies that wait for slow clients of pools.
+        spool: SpoolConfig, restart;
         /// Limits of size and number.
         limits: LimitsConfig, live;
         /// Limits of time.
@@ -481,6 +483,23 @@ table! {
         /// eighth of those to clients, who are slower. Over it, it lets other
         /// nodes ask elsewhere.
         outstanding_bytes_max: u64 = 512 * MIB => bytes(MIB..=TIB), restart;
+    }
+}
+
+table! {
+    /// Where a node keeps bodies that wait for slow clients of its pools: in memory, then in files that have
+    /// no name and go with the process.
+    SpoolConfig at "spool" {
+        /// Memory of a node for all of them, beside that of its cache.
+        memory_bytes_max: u64 = 64 * MIB => bytes(MIB..=TIB), restart;
+        /// Folder of the files; unset, there are none, and what does not fit the memory waits at the client
+        /// or at the server. On a disk of this machine that is not needed for more, with a file system that
+        /// has files without names (ext4, XFS, Btrfs, tmpfs). It is made if it is missing.
+        folder: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
+        /// Files of a node, in all.
+        bytes_max: u64 = 4 * GIB => bytes(MIB..=TIB), restart;
+        /// The file of one body.
+        body_bytes_max: u64 = GIB => bytes(MIB..=TIB), restart;
     }
 }
 

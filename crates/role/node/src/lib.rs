@@ -39,7 +39,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
-use skep_config::Config;
+use skep_config::{Config, SpoolConfig};
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
@@ -47,6 +47,7 @@ use skep_proxy::{Group, GroupControlError, MemberTest};
 pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
 use skep_serve::WorkerHandle;
+use skep_spool::{BodyBuffers, BufferLimits};
 use skep_telemetry::Registry;
 use skep_wire::cache::{ExplainRequest, Explanation, PurgeKind, PurgeStamp, PurgeWhat};
 use skep_wire::seal::Key;
@@ -82,6 +83,12 @@ pub enum NodeError {
     /// A pool can't be made.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// The folder of the spool cannot be used.
+    #[error(
+        "no files in spool.folder {folder}: {error}; it has to be a folder that the serving user may write \
+         to, on a file system that has files without names, such as ext4, XFS, Btrfs or tmpfs"
+    )]
+    Spool { folder: String, error: std::io::Error },
     /// A thread could not be started.
     #[error("cannot start a thread of the node: {0}")]
     Thread(#[from] std::io::Error),
@@ -124,7 +131,7 @@ impl Node {
         let compressed_heads = CompressedHeads::new(&store, entries_max);
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
-        let pools = Arc::new(Pools::new(seed, key));
+        let pools = Arc::new(Pools::new(seed, key, body_buffers(&config.spool)?));
         let prepared = pools.prepare(config)?;
         let catalog = catalog(config, &prepared, &store, &watcher, &purges)?;
         pools.adopt(config, prepared);
@@ -314,6 +321,19 @@ impl Node {
     pub fn purge_effects(&self) -> PurgeEffects {
         self.purges.counts()
     }
+}
+
+fn body_buffers(config: &SpoolConfig) -> Result<Arc<BodyBuffers>, NodeError> {
+    let buffers = BodyBuffers::new(BufferLimits {
+        memory_bytes_max: config.memory_bytes_max,
+        folder: config.folder.clone(),
+        spool_bytes_max: config.bytes_max,
+        spool_body_bytes_max: config.body_bytes_max,
+    });
+    let folder = || config.folder.as_deref().map(|it| it.display().to_string());
+    let refused = |error| NodeError::Spool { folder: folder().unwrap_or_default(), error };
+    buffers.check_folder().map_err(refused)?;
+    Ok(buffers)
 }
 
 fn dispatchers(config: &Config) -> HashSet<IpAddr> {

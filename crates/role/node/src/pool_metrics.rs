@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use skep_proxy::{Group, Groups, MemberMetric, register_failures, register_members};
+use skep_spool::BodyBuffers;
 use skep_telemetry::{Labels, Registry};
 
 use crate::Node;
@@ -57,6 +58,7 @@ const STDERR_BYTES_DROPPED: &str =
 pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
     let node = Arc::downgrade(node);
     register_files(registry, &node);
+    register_buffers(registry, &node);
     let pools: Groups = Arc::new(move || node.upgrade().map(|it| it.pools()).unwrap_or_default());
     register_members(registry, SERVER_METRICS, ["pool", "server"], &pools);
     let failures = "skep_pool_server_failures_total";
@@ -100,6 +102,31 @@ fn register_files(registry: &Registry, node: &Weak<Node>) {
     };
     let help = "Files that an application named for the node to send, by result.";
     registry.register_samples("skep_pool_files_total", help, Box::new(read));
+}
+
+/// Registers the bodies that wait for slow clients.
+fn register_buffers(registry: &Registry, node: &Weak<Node>) {
+    let register = |name: &str, help: &str, value: fn(&BodyBuffers) -> f64| {
+        let node = Weak::clone(node);
+        let read = move || node.upgrade().map_or(0.0, |it| value(it.pools.buffers()));
+        registry.register(name, &[], help, Box::new(read));
+    };
+    let memory = "Memory of bodies that wait for slow clients of pools.";
+    register("skep_spool_memory_bytes", memory, |it| it.memory_bytes() as f64);
+    register("skep_spool_file_bytes", "Files of such bodies.", |it| it.spool_bytes() as f64);
+    let written = "Bytes of such bodies that were written to files.";
+    register("skep_spool_written_bytes_total", written, |it| it.spooled_bytes() as f64);
+    let node = Weak::clone(node);
+    let read = move || -> Vec<(Labels, f64)> {
+        let counts = node.upgrade().map(|it| it.pools.buffers().shortages()).unwrap_or_default();
+        let sample = |(reason, count): (&str, u64)| {
+            (vec![("reason".to_owned(), reason.to_owned())], count as f64)
+        };
+        counts.into_iter().map(sample).collect()
+    };
+    let help =
+        "Bodies that got no more room, so that a slow client holds a place at a server, by reason.";
+    registry.register_samples("skep_spool_short_total", help, Box::new(read));
 }
 
 fn of_pools(

@@ -45,14 +45,14 @@ pub use members::node_reports::{HeardReport, NodeReports};
 pub use members::protocol::{AjpSpec, FcgiSpec, MemberProtocol, PingSettings, ScriptSpec, Secret};
 pub use members::session::{InsertedCookie, Sticky};
 pub use members::settings::{
-    CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec, QueueSettings,
-    retry_budget,
+    Buffering, CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec,
+    QueueSettings, retry_budget,
 };
 pub use members::slots::MemberSlots;
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
-    BodyCoder, CodedReply, CoderFailed, Ends, ForwardError, MemberTest, OwnTimes, RefusalScope,
-    Refused, ReplyCoding, ReplyRules, Tap, TapBody, Tapped,
+    BUFFERING_FIELD, BodyCoder, CodedReply, CoderFailed, Ends, ForwardError, MemberTest, OwnTimes,
+    RefusalScope, Refused, ReplyCoding, ReplyRules, Tap, TapBody, Tapped,
 };
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

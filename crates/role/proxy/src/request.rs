@@ -15,6 +15,8 @@ mod admit;
 mod asked;
 mod attempt;
 mod coding;
+mod collect;
+mod collected_body;
 mod download;
 mod fault;
 mod gateway;
@@ -24,6 +26,7 @@ mod member_test;
 mod outbound;
 mod passage;
 mod ping;
+mod read_ahead;
 mod recipient;
 mod refused;
 mod times;
@@ -45,7 +48,7 @@ use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
 use smallvec::SmallVec;
 
-use crate::limits::{TOLD_PATH_BYTES_MAX, UPLOAD_BYTES_WAITING};
+use crate::limits::TOLD_PATH_BYTES_MAX;
 use crate::members::cause::Cause;
 use crate::members::probe::failure_of;
 use crate::members::protocol::MemberProtocol;
@@ -64,6 +67,7 @@ use http_leg::HttpLeg;
 use in_flight::InFlight;
 pub use member_test::MemberTest;
 use outbound::Outbound;
+pub use read_ahead::BUFFERING_FIELD;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
 pub use refused::{ForwardError, RefusalScope, Refused};
@@ -124,24 +128,19 @@ impl WorkerGroup {
         rules: &ReplyRules<'_>,
     ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
+        let collected = self.collect(request, &mut recipient, rules).await?;
+        // Only now it waits for a member; and the settings may be other ones than before.
         let began = Instant::now();
         let in_force = Rc::clone(self.balancer().sync());
         let sticky = in_force.settings.sticky.as_ref();
         let outbound = match self.gateway_settings() {
             None => {
-                let mut upload = Upload::new(recipient.worker(), request, forward);
-                if let Some(body) = recipient.body() {
-                    body.keep_trailers();
-                    if in_force.settings.reads_ahead && may_read_ahead(request) {
-                        poll_fn(|cx| upload.poll_read_ahead(cx, body)).await?;
-                    }
-                }
-                Outbound::Http(upload)
+                let (body, _) = collected;
+                Outbound::Http(Box::new(Upload::new(recipient.worker(), request, forward, body)))
             }
             Some(settings) => {
-                let reads_ahead = settings.reads_ahead && may_read_ahead(request);
-                let leg = GatewayLeg::new(settings, request, &mut recipient, forward, reads_ahead);
-                Outbound::Gateway(Box::new(leg.await?))
+                let leg = GatewayLeg::new(settings, request, &recipient, forward, collected);
+                Outbound::Gateway(Box::new(leg?))
             }
         };
         let mut trip = Trip {
@@ -157,7 +156,10 @@ impl WorkerGroup {
             would_wait: false,
             began,
         };
-        trip.run().await
+        trip.run().await?;
+        drop(trip);
+        // The place at the member is free.
+        Ok(recipient.send_rest().await?)
     }
 
     /// The settings in force, if members do not speak HTTP.
@@ -166,14 +168,6 @@ impl WorkerGroup {
         let settings = &balancer.sync().settings;
         (settings.protocol != MemberProtocol::Http).then(|| Arc::clone(settings))
     }
-}
-
-/// Whether all of the body is sure to come by itself, and fits what may wait for a member. A client
-/// that waits for 100 is told to go on once there is a member; and one that sends chunks may wait for
-/// the answer to the first.
-fn may_read_ahead(request: &RequestHead<'_, '_>) -> bool {
-    let is_small = |bytes| bytes <= UPLOAD_BYTES_WAITING;
-    !request.expect_continue && matches!(request.framing, BodyFraming::Length(it) if is_small(it))
 }
 
 /// One client's request in progress, over all attempts.

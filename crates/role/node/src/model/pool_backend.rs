@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skep_config::BackendConfig;
 use skep_http::forward::Claims;
 use skep_http::{Fields, Method, cookie, encode};
-use skep_proxy::{Group, OwnTimes};
+use skep_proxy::{BUFFERING_FIELD, Group, OwnTimes, ReplyCoding, ReplyRules};
 
 use crate::model::file_names::{FileNames, MAPPING_FIELDS, NAMING_FIELDS};
 use crate::model::pool_cache::PoolCache;
@@ -23,9 +23,13 @@ pub(crate) struct PoolBackend {
     pub(crate) upgrade: bool,
     pub(crate) body_bytes_max: Option<u64>,
     pub(crate) upload_timeout_ms: Option<u64>,
-    pub(crate) times: OwnTimes,
+    times: OwnTimes,
     /// How the names of files end that its servers run as scripts.
     scripts: Option<Box<[u8]>>,
+    /// Bodies of requests are not collected.
+    streams_request: bool,
+    /// Responses are not read ahead of the client.
+    streams_response: bool,
     request_without: Vec<String>,
     request_lines: Box<[u8]>,
     /// Name of the cookie that is ours, not the servers'.
@@ -83,6 +87,8 @@ impl PoolBackend {
         let names = |removed: &[String], set: Vec<&String>, naming: Vec<String>| {
             removed.iter().chain(set).cloned().chain(naming).collect()
         };
+        // For this node, as in nginx.
+        let buffering_field = BUFFERING_FIELD.to_owned();
         let allow = format!("Allow: {}\r\n", forward.methods.join(", "));
         Some(Self {
             group,
@@ -96,6 +102,8 @@ impl PoolBackend {
                 response_timeout_ms: forward.response_timeout_ms,
                 stall_timeout_ms: forward.stall_timeout_ms,
             },
+            streams_request: !forward.request_buffering,
+            streams_response: !forward.response_buffering,
             request_without: names(
                 &forward.request_headers_removed,
                 set.clone().map(|(name, _)| name).collect(),
@@ -104,7 +112,7 @@ impl PoolBackend {
             request_lines: lines(set),
             response_without: names(
                 &forward.response_headers_removed,
-                response_headers.iter().map(|(name, _)| name).collect(),
+                response_headers.iter().map(|(name, _)| name).chain([&buffering_field]).collect(),
                 naming(&NAMING_FIELDS),
             ),
             response_lines: [&*lines(response_headers.iter().copied()), vary_line].concat().into(),
@@ -117,6 +125,23 @@ impl PoolBackend {
             file_names,
             session_cookie,
         })
+    }
+
+    /// What holds for its exchanges; `extra` are further fields of responses, and `coding` may encode
+    /// their bodies.
+    pub(crate) fn reply_rules<'a>(
+        &'a self,
+        extra: &'a [u8],
+        coding: Option<&'a dyn ReplyCoding>,
+    ) -> ReplyRules<'a> {
+        ReplyRules {
+            streams_request: self.streams_request,
+            streams_response: self.streams_response,
+            times: self.times,
+            without: &self.response_without,
+            extra,
+            coding,
+        }
     }
 
     /// Names of the fields that a request with `fields` loses, and the lines that it gets.

@@ -84,7 +84,7 @@ fn fcgi(config: &FcgiConfig) -> FcgiSpec {
             .collect(),
         software: concat!("skep/", env!("CARGO_PKG_VERSION")).as_bytes().into(),
         keep_conn: config.keep_conn,
-        collect_bytes_max: config.collect_bytes_max as usize,
+        collect_bytes_max: config.collect_bytes_max.unwrap_or(u64::MAX),
     }
 }
 

@@ -10,10 +10,12 @@ use skep_config::{
     Config, POLICY_NAMES, PoolConfig, PoolHealthConfig, SameSite, ServerConfig, StickyBy,
 };
 use skep_proxy::{
-    CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords, InsertedCookie,
-    LoadMeasure, MemberProtocol, MemberSpec, MemberTest, QueueSettings, Sticky, retry_budget,
+    Buffering, CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords,
+    InsertedCookie, LoadMeasure, MemberProtocol, MemberSpec, MemberTest, QueueSettings, Sticky,
+    retry_budget,
 };
 use skep_serve::WorkerHandle;
+use skep_spool::BodyBuffers;
 use skep_units::stable_hash;
 use skep_upstream::PoolLimits;
 use skep_wire::seal::Key;
@@ -55,11 +57,12 @@ pub(crate) enum Counting {
 }
 
 /// The pools of a node; shared by all workers.
-#[derive(Default)]
 pub(crate) struct Pools {
     seed: u64,
     /// The cluster's key, if it has one.
     key: Option<Key>,
+    /// Where bodies wait for slow clients.
+    buffers: Arc<BodyBuffers>,
     current: Mutex<PoolMap>,
     /// The worker that checks servers.
     checker: OnceLock<WorkerHandle>,
@@ -70,8 +73,20 @@ pub(crate) struct Pools {
 impl Pools {
     /// None; `seed` drives policies and the spread of checks, `key` hides the servers' names in
     /// cookies.
-    pub(crate) fn new(seed: u64, key: Option<Key>) -> Self {
-        Self { seed, key, ..Self::default() }
+    pub(crate) fn new(seed: u64, key: Option<Key>, buffers: Arc<BodyBuffers>) -> Self {
+        Self {
+            seed,
+            key,
+            buffers,
+            current: Mutex::default(),
+            checker: OnceLock::new(),
+            joins: AtomicBool::new(false),
+        }
+    }
+
+    /// Where bodies wait for slow clients.
+    pub(crate) fn buffers(&self) -> &Arc<BodyBuffers> {
+        &self.buffers
     }
 
     /// The pools of a config: those that there are already, and new ones, which get no requests
@@ -83,7 +98,7 @@ impl Pools {
         let joins = self.joins.load(Ordering::Relaxed);
         let current = self.lock();
         let prepared = |pool: &PoolConfig| {
-            let spec = spec(config, pool, self.key.as_ref(), joins)?;
+            let spec = spec(config, pool, (self.key.as_ref(), &self.buffers), joins)?;
             let current = current.get(&pool.name);
             let file_counts = current.map(|it| Arc::clone(&it.file_counts)).unwrap_or_default();
             let scripts = scripts(pool);
@@ -227,7 +242,7 @@ fn cookie_attributes(pool: &PoolConfig) -> String {
 fn spec(
     config: &Config,
     pool: &PoolConfig,
-    key: Option<&Key>,
+    (key, buffers): (Option<&Key>, &Arc<BodyBuffers>),
     joins: bool,
 ) -> Result<GroupSpec, PoolError> {
     let member = |server: &ServerConfig| MemberSpec {
@@ -239,7 +254,7 @@ fn spec(
         slots: (!is_counted(config, server, joins)).then(|| config.share_of(server)),
     };
     let members = pool.servers.iter().map(member).collect();
-    let settings = settings(config, pool, protocol(pool)?, sticky(pool, key));
+    let settings = settings(config, pool, protocol(pool)?, sticky(pool, key), buffers);
     Ok(GroupSpec { settings, members })
 }
 
@@ -248,6 +263,7 @@ fn settings(
     pool: &PoolConfig,
     protocol: MemberProtocol,
     sticky: Option<Sticky>,
+    buffers: &Arc<BodyBuffers>,
 ) -> GroupSettings {
     let retry_after_s = config.limits.retry_after_s;
     let servers = pool.servers.iter();
@@ -257,7 +273,12 @@ fn settings(
         policies: (POLICY_NAMES, ""),
         loads: LoadMeasure::Counted,
         gives_up: true,
-        reads_ahead: true,
+        buffering: Some(Buffering {
+            buffers: Arc::clone(buffers),
+            memory_bytes_max: pool.buffer_bytes_max,
+            requests: pool.request_buffering,
+            responses: pool.response_buffering,
+        }),
         names_member: false,
         retries_max: pool.retries_max,
         retry_budget: retry_budget(pool.retry_budget_percent),

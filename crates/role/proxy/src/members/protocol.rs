@@ -28,7 +28,7 @@ pub struct FcgiSpec {
     /// Whether connections are kept: each takes a worker of php-fpm.
     pub keep_conn: bool,
     /// Most of a body of unknown length that is collected, so that its length is known. Over it: 411.
-    pub collect_bytes_max: usize,
+    pub collect_bytes_max: u64,
 }
 
 /// Which script runs; see [`ScriptRule`].

@@ -18,9 +18,13 @@ pub(super) struct Asked<'b> {
     pub(super) begins_session: bool,
 }
 
-/// What holds for responses beside what the group says.
+/// What holds for an exchange beside what the group says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplyRules<'a> {
+    /// The body of the request is not collected before a member gets it.
+    pub streams_request: bool,
+    /// The response is not read ahead of the client.
+    pub streams_response: bool,
     /// In place of those of the group.
     pub times: OwnTimes,
     /// Fields that are left out; names in any case.

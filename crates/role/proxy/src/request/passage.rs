@@ -1,22 +1,20 @@
 //! A response on its way to the client: the head, rebuilt; the body, framed anew. The same for all
 //! protocols of members.
 
-use skep_http::forward::write_last_chunk;
 use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::{FieldSlots, Known, ResponseFraming, ResponseHead, encode, parse_response};
+use skep_http::{FieldSlots, ResponseFraming, ResponseHead, parse_response};
 
 use crate::members::cause::Cause;
 use crate::request::asked::Asked;
 use crate::request::coding::{BodyCoder, CoderFailed};
 use crate::request::in_flight::InFlight;
+use crate::request::read_ahead::is_event_stream;
 use crate::request::recipient::{Recipient, TapBody, Tapped};
 use crate::request::times::Silence;
 
 /// What of a response was passed to the client.
 #[derive(Default)]
 pub(super) struct Passage {
-    /// Scratch for the line before a chunk.
-    chunk_line: Vec<u8>,
     /// How the body is delimited for the client, since the head was passed on.
     framing: Option<ResponseFraming>,
     /// The head of a response that the tap has, and may give back.
@@ -66,7 +64,9 @@ impl Passage {
             }
             Tapped::Take | Tapped::Stop => Vec::new(),
         };
-        self.is_event_stream = head.fields.known(Known::ContentType).is_some_and(is_event_stream);
+        self.is_event_stream = is_event_stream(head);
+        let buffering = in_flight.target().settings().buffering.as_ref();
+        reply.client_body().allow(head, buffering, asked.rules, self.is_event_stream);
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }
@@ -107,6 +107,25 @@ impl Passage {
         Ok(())
     }
 
+    /// Passes the end on; `trailers` are whole lines.
+    pub(super) fn finish(
+        &mut self,
+        trailers: &[u8],
+        reply: &mut Recipient<'_, '_>,
+    ) -> Result<(), Cause> {
+        if reply.is_taken() {
+            reply.taken();
+            return Ok(());
+        }
+        if let Some(coder) = self.coder.take() {
+            let mut encoded = Vec::new();
+            coder.finish(&mut encoded).map_err(|CoderFailed| Cause::CutShort)?;
+            pass_bytes(&encoded, reply);
+        }
+        reply.finish_body(trailers);
+        Ok(())
+    }
+
     /// Passes the head of a final response to the client.
     fn pass_head(
         &mut self,
@@ -121,72 +140,32 @@ impl Passage {
         let lines = [target.name_line(), session_lines, lines];
         let coding = asked.rules.coding.filter(|_| reply.is_codable());
         let coded = coding.and_then(|coding| coding.of(head));
-        self.framing = Some(reply.pass_head(head, asked, lines, coded.as_ref()));
+        let framing = reply.pass_head(head, asked, lines, coded.as_ref());
+        reply.client_body().is_chunked = framing == ResponseFraming::Chunked;
+        self.framing = Some(framing);
         self.coder = coded.and_then(|coded| coded.body);
     }
 
     fn pass(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) -> Result<(), Cause> {
         let Some(coder) = &mut self.coder else {
-            self.pass_bytes(data, reply);
+            reply.pass_body(data);
             return Ok(());
         };
-        let mut encoded = std::mem::take(&mut self.encoded);
-        let pushed = coder.push(data, self.is_open_ended, &mut encoded);
+        self.encoded.clear();
+        let pushed = coder.push(data, self.is_open_ended, &mut self.encoded);
         pushed.map_err(|CoderFailed| Cause::CutShort)?;
-        self.pass_bytes(&encoded, reply);
-        encoded.clear();
-        self.encoded = encoded;
+        pass_bytes(&self.encoded, reply);
         Ok(())
     }
+}
 
-    fn pass_bytes(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) {
-        if data.is_empty() {
-            // A chunk without bytes would be the last one.
-            return;
-        }
-        let (is_chunked, line) = (self.is_chunked(), &mut self.chunk_line);
-        reply.pass(|out| {
-            if !is_chunked {
-                return out.body_copy(data);
-            }
-            line.clear();
-            encode::write_chunk_head(line, data.len());
-            out.raw(line);
-            out.body_copy(data);
-            out.raw(encode::CHUNK_END);
-        });
-    }
-
-    /// Passes the end on; `trailers` are whole lines.
-    pub(super) fn finish(
-        &mut self,
-        trailers: &[u8],
-        reply: &mut Recipient<'_, '_>,
-    ) -> Result<(), Cause> {
-        if reply.is_taken() {
-            reply.taken();
-            return Ok(());
-        }
-        if let Some(coder) = self.coder.take() {
-            let mut encoded = Vec::new();
-            coder.finish(&mut encoded).map_err(|CoderFailed| Cause::CutShort)?;
-            self.pass_bytes(&encoded, reply);
-        }
-        if self.is_chunked() {
-            self.chunk_line.clear();
-            write_last_chunk(&mut self.chunk_line, trailers);
-            reply.pass(|out| out.raw(&self.chunk_line));
-        }
-        Ok(())
+/// Passes what was encoded, if anything: a chunk without bytes would be the last one.
+fn pass_bytes(data: &[u8], reply: &mut Recipient<'_, '_>) {
+    if !data.is_empty() {
+        reply.pass_body(data);
     }
 }
 
 fn is_of_unknown_length(head: &ResponseHead<'_, '_>) -> bool {
     matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose)
-}
-
-/// Whether `content_type` is that of server-sent events.
-fn is_event_stream(content_type: &[u8]) -> bool {
-    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
-    media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }

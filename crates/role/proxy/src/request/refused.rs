@@ -32,6 +32,12 @@ pub enum RefusalScope {
     Wait,
 }
 
+impl Refused {
+    pub(super) fn plain(status: u16) -> Self {
+        Self { status, lines: Box::default(), scope: RefusalScope::All }
+    }
+}
+
 impl From<ExchangeError> for ForwardError {
     fn from(error: ExchangeError) -> Self {
         Self::Exchange(error)

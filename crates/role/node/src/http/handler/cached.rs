@@ -8,7 +8,7 @@ use skep_http::forward::Claims;
 use skep_http::limits::NODE_RESPONSE_HEAD;
 use skep_http::{FieldSlots, Known, RequestHead, encode, parse_request};
 use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
-use skep_proxy::{Ends, ForwardError, RefusalScope, Refused, ReplyCoding, ReplyRules, WorkerGroup};
+use skep_proxy::{Ends, ForwardError, RefusalScope, Refused, ReplyCoding, WorkerGroup};
 use skep_segments::FetchError;
 use skep_telemetry::{CacheResult, Counter};
 
@@ -258,12 +258,8 @@ impl SlowRequest<'_> {
             let wishes = Wishes { reason, why, is_ranged };
             let mut fill = Fill::new(plan, (request, of.meta), wishes, led);
             let coding = self.passed_compression(request);
-            let rules = ReplyRules {
-                times: of.pool.times,
-                without: &of.pool.response_without,
-                extra: &of.pool.response_lines,
-                coding: coding.as_ref().map(|it| it as &dyn ReplyCoding),
-            };
+            let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
+            let rules = of.pool.reply_rules(&of.pool.response_lines, coding);
             let forward = outgoing.forward();
             let mut tap = HandOver::new(of.pool, Some(&mut fill), b"");
             let exchanged = servers.forward_tapped(request, exchange, &forward, &rules, &mut tap);

@@ -7,7 +7,7 @@ use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
 use skep_http::{Reject, RequestHead};
 use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
-use skep_proxy::{ForwardError, Refused, ReplyCoding, ReplyRules, Tap};
+use skep_proxy::{ForwardError, Refused, ReplyCoding, Tap};
 
 use super::hand_over::HandOver;
 use super::{NodeHandler, SlowRequest};
@@ -112,8 +112,7 @@ impl SlowRequest<'_> {
         let extra = [&*pool.response_lines, own_line].concat();
         let coding = self.passed_compression(request);
         let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
-        let (times, without) = (pool.times, &*pool.response_without);
-        let rules = ReplyRules { times, without, extra: &extra, coding };
+        let rules = pool.reply_rules(&extra, coding);
         let servers = self.handler.servers(&pool.group);
         let forwarded = match tap {
             tap if is_tapped => {
