@@ -3,6 +3,7 @@
 
 mod purge;
 mod server_test;
+mod servers;
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -10,7 +11,7 @@ use std::time::UNIX_EPOCH;
 use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode, NewServer,
     NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
     Purged, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
 };
@@ -142,6 +143,14 @@ impl Control for Management {
         self.service(service)?.group().set_policy(policy).map_err(refusal)
     }
 
+    fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError> {
+        servers::add(&self.0, self.pool(pool)?.name(), server)
+    }
+
+    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
+        self.pool(pool)?.remove_unless_last(name, timeout_ms).map_err(refusal)
+    }
+
     fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
         self.pool(pool)?.drain(name).map_err(refusal)
     }
@@ -265,6 +274,7 @@ pub(crate) fn refusal(error: GroupControlError) -> ControlError {
             let did_you_mean = unknown.did_you_mean.map(str::to_owned);
             ControlError::Invalid { what, did_you_mean }
         }
+        GroupControlError::LastMember { .. } => ControlError::Conflict { what },
         GroupControlError::BadPublicAddress(_)
         | GroupControlError::BadAddress(_)
         | GroupControlError::UnfitPolicy { .. } => {
@@ -312,6 +322,7 @@ fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
         pool: pool.to_owned(),
         address: server.address,
         state: NodeState::from_word(&server.state).unwrap_or(NodeState::Down),
+        source: source_of(server.source),
         reason: server.reason,
         since_ms: server.since_ms,
         weight: server.weight,
@@ -324,6 +335,13 @@ fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
         failures_total: server.failures,
         bytes_total: server.bytes,
         latency_us: server.latency_us,
+    }
+}
+
+fn source_of(source: MemberSource) -> NodeSource {
+    match source {
+        MemberSource::Config => NodeSource::Config,
+        MemberSource::Api => NodeSource::Api,
     }
 }
 
@@ -350,10 +368,7 @@ fn node_status(service: &str, node: MemberStatus) -> Option<NodeStatus> {
         state: NodeState::from_word(&node.state).unwrap_or(NodeState::Down),
         reason: node.reason,
         since_ms: node.since_ms,
-        source: match node.source {
-            MemberSource::Config => NodeSource::Config,
-            MemberSource::Api => NodeSource::Api,
-        },
+        source: source_of(node.source),
         weight: node.weight,
         share_permille: node.share_permille,
         outstanding_requests: node.outstanding_requests,

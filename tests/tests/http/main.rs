@@ -18,6 +18,7 @@ mod origins;
 mod pool_cache;
 mod pool_cache_shared;
 mod pool_faults;
+mod pool_members;
 mod pool_queue;
 mod pool_test;
 mod pools;

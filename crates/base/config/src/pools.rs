@@ -6,6 +6,7 @@ use skep_units::{ServerAddress, WEIGHT_MAX};
 
 use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
+use crate::limits::SERVER_CONNECTIONS_MAX;
 use crate::number::Unit;
 use crate::section::Row;
 use crate::table::table;
@@ -77,7 +78,7 @@ table! {
         weight: u32 = 1 => count(1..=WEIGHT_MAX as u64), live;
         /// Requests and upgraded connections that there are at a time, at most. More wait in the
         /// pool's queue. Nodes without a coordinator have equal shares of it, at least one each.
-        connections_max: u32 = 256 => count(1..=65_536), live;
+        connections_max: u32 = 256 => count(1..=SERVER_CONNECTIONS_MAX as u64), live;
         /// Whose requests these are: those of the whole cluster (`cluster`), or those of each node
         /// (`node`). `auto`: of each node for servers on its own machine (Unix sockets, loopback
         /// addresses) if no two nodes have the same IP address, else of the cluster.
@@ -184,6 +185,14 @@ table! {
         response_timeout_ms: Option<u64> = None => ms(1..=HOUR_MS), live;
         /// In place of the pool's `stall_timeout_ms`.
         stall_timeout_ms: Option<u64> = None => ms(1..=HOUR_MS), live;
+    }
+}
+
+impl PoolConfig {
+    /// Whether requests may go to `address`: whoever reaches an AJP port of another machine may say who
+    /// the client is (CVE-2020-1938), unless there is a secret.
+    pub fn may_reach(&self, address: ServerAddress) -> bool {
+        self.protocol != PoolProtocol::Ajp || self.ajp.secret_file.is_some() || address.is_local()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
-use crate::model::{NewNode, NewServerTest, ProcessStatus, Purged, ServerTest};
+use crate::model::{NewNode, NewServer, NewServerTest, ProcessStatus, Purged, ServerTest};
 
 /// A running process, as its operator sees it.
 ///
@@ -57,6 +57,18 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// An unknown service or policy.
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError>;
+
+    /// Adds a server to a pool.
+    ///
+    /// # Errors
+    /// An unknown pool; what is taken, malformed or out of bounds.
+    fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError>;
+
+    /// Removes a server from a pool; its requests get `timeout_ms` to end.
+    ///
+    /// # Errors
+    /// An unknown pool or server; the last server.
+    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError>;
 
     /// No new requests for a server of a pool.
     ///

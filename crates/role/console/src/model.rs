@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
 use utoipa::ToSchema;
 
-pub use pools::{NewServerTest, PoolStatus, ServerStatus, ServerTest};
+pub use pools::{NewServer, NewServerTest, PoolStatus, ServerStatus, ServerTest};
 pub use state::NodeState;
 
 /// A process of a cluster at one moment.

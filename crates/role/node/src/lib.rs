@@ -38,7 +38,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
-use skep_config::Config;
+use skep_config::{Config, ServerConfig};
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
@@ -57,6 +57,7 @@ use disk::watch::Watcher;
 pub use http::handler::NodeHandler;
 use model::announced::Announced;
 pub use model::pool_protocol::PoolError;
+pub use model::pools::AddServerError;
 use model::pools::{PoolMap, Pools};
 use model::purges::Purges;
 pub use model::route::SiteError;
@@ -176,6 +177,20 @@ impl Node {
         limit_ms: u64,
     ) -> Result<Receiver<MemberTest>, GroupControlError> {
         self.pools.test(pool, name, (target, host), limit_ms)
+    }
+
+    /// Adds a server to the pool called `pool`: requests go there after its first good check. `config` is the
+    /// one in force.
+    ///
+    /// # Errors
+    /// No such pool; a name or an address that is taken, or that cannot be one.
+    pub fn add_server(
+        &self,
+        config: &Config,
+        pool: &str,
+        server: ServerConfig,
+    ) -> Result<(), AddServerError> {
+        self.pools.add(config, pool, server)
     }
 
     /// Its pools.

@@ -99,9 +99,8 @@ pub(super) fn scripts_have_a_place(config: &Config, clashes: &mut Vec<Conflict>)
 /// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
 pub(super) fn ajp_beyond_this_machine_has_a_secret(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, pool) in config.pools.iter().enumerate() {
-        let is_open = pool.protocol == PoolProtocol::Ajp && pool.ajp.secret_file.is_none();
-        for (j, server) in pool.servers.iter().enumerate().filter(|_| is_open) {
-            if !server.address.is_local() {
+        for (j, server) in pool.servers.iter().enumerate() {
+            if !pool.may_reach(server.address) {
                 let at = [Key("pool"), Nth(i), Key("server"), Nth(j), Key("address")];
                 let expected = "an address of this machine, because there is no secret";
                 let clash = Conflict::new(&at, expected, format!("\"{}\"", server.address));

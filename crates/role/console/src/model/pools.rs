@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use skep_units::ServerAddress;
 use utoipa::ToSchema;
 
+use super::NodeSource;
 use super::state::NodeState;
 
 /// A pool at one moment, as a node sees it.
@@ -33,6 +34,8 @@ pub struct ServerStatus {
     pub address: ServerAddress,
     /// Whether it gets requests.
     pub state: NodeState,
+    /// The source of its entry.
+    pub source: NodeSource,
     /// Why it is in that state, where there is something to say.
     pub reason: Option<String>,
     /// How long it has been in that state, in milliseconds.
@@ -57,6 +60,29 @@ pub struct ServerStatus {
     pub bytes_total: u64,
     /// Moving average of its time to answer, in microseconds; 0: none yet.
     pub latency_us: u64,
+}
+
+/// A server to add to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewServer {
+    /// Its name.
+    pub name: String,
+    /// Where the node reaches it: an IP address and a port, or `unix:` and the path of a socket.
+    #[schema(value_type = String, example = "10.0.0.23:3000")]
+    pub address: ServerAddress,
+    /// Its share of the work under weighted policies; 1 unless given.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 256)]
+    pub weight: Option<u32>,
+    /// Requests and upgraded connections that it takes at a time, at most; 256 unless given.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 65_536)]
+    pub connections_max: Option<u32>,
+    /// Whose requests these are: those of the `cluster`, of each `node`, or `auto`, as in the config.
+    #[serde(default)]
+    #[schema(example = "auto")]
+    pub connections_scope: Option<String>,
 }
 
 /// A request by which a server of a pool is tested.

@@ -11,10 +11,11 @@ use skep_config::{
 };
 use skep_proxy::{
     CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords, InsertedCookie,
-    LoadMeasure, MemberProtocol, MemberSpec, MemberTest, QueueSettings, Sticky, retry_budget,
+    LoadMeasure, MemberProtocol, MemberSource, MemberSpec, MemberTest, QueueSettings, Sticky,
+    retry_budget,
 };
 use skep_serve::WorkerHandle;
-use skep_units::stable_hash;
+use skep_units::{ServerAddress, stable_hash};
 use skep_upstream::PoolLimits;
 use skep_wire::seal::Key;
 
@@ -41,6 +42,8 @@ pub(crate) struct Pool {
     spec: GroupSpec,
     /// How the requests at each server are counted.
     counting: BTreeMap<String, Counting>,
+    /// Servers that were added at run time.
+    added: Vec<ServerConfig>,
 }
 
 /// How requests at a server are counted.
@@ -98,25 +101,56 @@ impl Pools {
             let counting = pool.servers.iter();
             let counting = counting.map(|it| (it.name.clone(), counting_of(config, it, joins)));
             let counting = counting.collect();
+            let added = Vec::new();
             let pool_of =
-                Pool { group, trusts_claims, session_cookie, file_counts, spec, counting };
+                Pool { group, trusts_claims, session_cookie, file_counts, spec, counting, added };
             Ok((pool.name.clone(), pool_of))
         };
         config.pools.iter().map(prepared).collect()
     }
 
     /// `pools`, made for `config`, are in force from now on.
-    pub(crate) fn adopt(&self, config: &Config, pools: PoolMap) {
+    pub(crate) fn adopt(&self, config: &Config, mut pools: PoolMap) {
+        let joins = self.joins.load(Ordering::Relaxed);
         let mut current = self.lock();
         for pool in &config.pools {
-            let Some(Pool { group, spec, .. }) = pools.get(&pool.name) else { continue };
-            if current.contains_key(&pool.name) {
+            let Some(next) = pools.get_mut(&pool.name) else { continue };
+            let was = current.get(&pool.name);
+            if let Some(was) = was {
+                next.keep_added(config, &was.added, joins);
+            }
+            let Pool { group, spec, .. } = next;
+            if was.is_some() {
                 group.reload(spec.clone());
             } else if let Some(checker) = self.checker.get() {
                 group.start_checks(checker);
             }
         }
         *current = pools;
+    }
+
+    /// Adds a server to `pool`, as `config` would count its requests. It stays through reloads until it is
+    /// removed, the file names it, or the pool is gone.
+    pub(crate) fn add(
+        &self,
+        config: &Config,
+        pool: &str,
+        server: ServerConfig,
+    ) -> Result<(), AddServerError> {
+        let filed = config.pools.iter().find(|it| it.name == pool);
+        let mut current = self.lock();
+        let (Some(filed), Some(pool)) = (filed, current.get_mut(pool)) else {
+            return Err(AddServerError::NoPool(pool.to_owned()));
+        };
+        if !filed.may_reach(server.address) {
+            return Err(AddServerError::NeedsSecret(server.address));
+        }
+        let joins = self.joins.load(Ordering::Relaxed);
+        pool.group.add_member(member_spec(config, &server, joins))?;
+        pool.counting.insert(server.name.clone(), counting_of(config, &server, joins));
+        pool.added.retain(|it| it.name != server.name);
+        pool.added.push(server);
+        Ok(())
     }
 
     /// Starts to check servers, on `checker`. Call it once.
@@ -176,9 +210,44 @@ impl Pools {
     }
 }
 
+impl Pool {
+    /// Of the servers that were added at run time, those stay that are still there and that the file does
+    /// not name.
+    fn keep_added(&mut self, config: &Config, added: &[ServerConfig], joins: bool) {
+        let members = self.group.members();
+        let is_there = |server: &&ServerConfig| {
+            members.iter().any(|it| it.name == server.name && it.source == MemberSource::Api)
+                && !self.spec.members.iter().any(|it| it.name == server.name)
+        };
+        self.added = added.iter().filter(is_there).cloned().collect();
+        for server in &self.added {
+            self.counting.insert(server.name.clone(), counting_of(config, server, joins));
+            let connections = &mut self.spec.settings.connections.connections_max;
+            *connections = (*connections).max(server.connections_max as usize);
+        }
+    }
+}
+
+/// A server cannot be added to a pool.
+#[derive(Debug, thiserror::Error)]
+pub enum AddServerError {
+    /// No pool has this name.
+    #[error("no pool {0:?}")]
+    NoPool(String),
+    /// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
+    #[error(
+        "{0} is not on this machine, which needs a secret: set secret_file in [pool.ajp] of the \
+         config first"
+    )]
+    NeedsSecret(ServerAddress),
+    /// The table of members refuses it.
+    #[error(transparent)]
+    Refused(#[from] GroupControlError),
+}
+
 /// `joins`: the node links with coordinators.
 fn is_counted(config: &Config, server: &ServerConfig, joins: bool) -> bool {
-    joins && config.counts_slots() && config.is_of_cluster(server)
+    joins && config.can_count_slots() && config.is_of_cluster(server)
 }
 
 fn counting_of(config: &Config, server: &ServerConfig, joins: bool) -> Counting {
@@ -227,17 +296,20 @@ fn spec(
     key: Option<&Key>,
     joins: bool,
 ) -> Result<GroupSpec, PoolError> {
-    let member = |server: &ServerConfig| MemberSpec {
+    let members = pool.servers.iter().map(|server| member_spec(config, server, joins)).collect();
+    let settings = settings(config, pool, protocol(pool)?, sticky(pool, key));
+    Ok(GroupSpec { settings, members })
+}
+
+fn member_spec(config: &Config, server: &ServerConfig, joins: bool) -> MemberSpec {
+    MemberSpec {
         name: server.name.clone(),
         address: server.address,
         weight: server.weight,
         authority: server.address.to_string(),
         requests_max: server.connections_max,
         slots: (!is_counted(config, server, joins)).then(|| config.share_of(server)),
-    };
-    let members = pool.servers.iter().map(member).collect();
-    let settings = settings(config, pool, protocol(pool)?, sticky(pool, key));
-    Ok(GroupSpec { settings, members })
+    }
 }
 
 fn settings(

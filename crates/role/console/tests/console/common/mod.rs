@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode, NewServer,
     NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
     PurgeOutcome, Purged, PurgedNode, Role, ServerStatus, ServerTest, ServiceStatus, Token,
     Traffic,
@@ -173,6 +173,15 @@ impl Control for Fake {
             is_cut: false,
             error: Some("connection reset".to_owned()),
         })
+    }
+
+    fn add_server(&self, pool: &str, new: &NewServer) -> Result<(), ControlError> {
+        self.calls.lock().unwrap().push(format!("add {} to pool {pool}", new.name));
+        Ok(())
+    }
+
+    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
+        self.change(format!("remove {name} of pool {pool} in {timeout_ms} ms"), name, |_| ())
     }
 
     fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
