@@ -115,7 +115,10 @@ pub fn message(data: &[u8]) {
                 assert!((1..=HOLDERS_TOLD_MAX).contains(&holders.len()));
             }
             ToNode::Slots { grants, .. } => assert!(grants.len() <= SLOT_SERVERS_MAX),
-            ToNode::Answer { .. } | ToNode::FileAnswer { .. } | ToNode::InStep { .. } => {}
+            ToNode::Answer { .. }
+            | ToNode::FileAnswer { .. }
+            | ToNode::InStep { .. }
+            | ToNode::AskStatus { .. } => {}
         }
     }
     if let Ok(request) = PeerRequest::decode(data) {
@@ -334,6 +337,8 @@ fn of_purges(number: u8) -> Vec<Vec<u8>> {
         ToCoordinator::AmInStep { question: number.into() }.encode(),
         ToNode::Purges(news).encode(),
         ToNode::InStep { question: number.into() }.encode(),
+        ToNode::AskStatus { question: number.into() }.encode(),
+        ToCoordinator::Status { question: number.into(), json: b"{}".to_vec() }.encode(),
         ToCoordinator::Slots(SlotReport {
             acknowledged: number.into(),
             is_followed: number.is_multiple_of(2),

@@ -27,8 +27,8 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Run what a config file says: the daemon
     Run(RunArgs),
-    /// Show a cluster: services, nodes, their state and load
-    Status(StatusArgs),
+    /// Show a cluster: services, nodes, their state and load; with --pools the servers of applications
+    Status(ShowArgs),
     /// Watch a cluster live
     Top(TopArgs),
     /// List, drain, resume, add, remove and weigh nodes
@@ -158,6 +158,15 @@ pub(crate) struct StatusArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: Target,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ShowArgs {
+    /// Show the servers of applications, as all nodes see them
+    #[arg(long)]
+    pub(crate) pools: bool,
+    #[command(flatten)]
+    pub(crate) status: StatusArgs,
 }
 
 #[derive(Args, Debug)]
@@ -295,6 +304,9 @@ pub(crate) enum PoolCommand {
         #[arg(long, value_name = "WHOSE", default_value = "auto",
               value_parser = PossibleValuesParser::new(ConnectionsScope::WORDS))]
         connections_scope: String,
+        /// Where it says its status, if not at ADDRESS
+        #[arg(long, value_name = "ADDRESS")]
+        status_address: Option<ServerAddress>,
     },
     /// Remove a server: gone when its last request has ended
     Remove {

@@ -1,6 +1,7 @@
 //! The management API's access to this process: `Control` over [`Running`], and the addresses of
 //! its console.
 
+mod pools;
 mod purge;
 mod server_test;
 mod servers;
@@ -12,8 +13,8 @@ use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode, NewServer,
-    NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
-    Purged, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
+    NewServerTest, NodeLocalStatus, NodePools, NodeSource, NodeState, NodeStatus, ProcessStatus,
+    Purged, Role, ServerTest, ServiceStatus, Token, Traffic,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
@@ -54,6 +55,7 @@ pub(crate) fn start_console(
         }
         opened => opened?,
     }
+    pools::show_to_dispatchers(running);
     Ok(console.serve(Arc::new(Management(Arc::clone(running))))?)
 }
 
@@ -83,7 +85,7 @@ impl Control for Management {
             direct: running.parts.direct_dispatch.status(),
             cache: running.parts.cluster_cache.status(),
             loads: running.parts.reporting.status(),
-            pools: pools(running),
+            pools: pools::own(running),
         }
     }
 
@@ -141,6 +143,10 @@ impl Control for Management {
 
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError> {
         self.service(service)?.group().set_policy(policy).map_err(refusal)
+    }
+
+    fn pools_of_nodes(&self) -> Vec<NodePools> {
+        pools::of_nodes(&self.0)
     }
 
     fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError> {
@@ -298,44 +304,6 @@ fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option
         cache_lookups_total: snapshot.totals.cache_lookups(),
         sites: config.sites.iter().map(site).collect(),
     })
-}
-
-fn pools(running: &Running) -> Vec<PoolStatus> {
-    let pools = running.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
-    let status = |pool: &Arc<Group>| {
-        let (queued, refused_total) = pool.queued();
-        let name = pool.name();
-        PoolStatus {
-            name: name.to_owned(),
-            policy: pool.policy(),
-            queued_requests: queued as u64,
-            refused_total,
-            servers: pool.members().into_iter().map(|it| server_status(name, it)).collect(),
-        }
-    };
-    pools.iter().map(status).collect()
-}
-
-fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
-    ServerStatus {
-        name: server.name,
-        pool: pool.to_owned(),
-        address: server.address,
-        state: NodeState::from_word(&server.state).unwrap_or(NodeState::Down),
-        source: source_of(server.source),
-        reason: server.reason,
-        since_ms: server.since_ms,
-        weight: server.weight,
-        share_permille: server.share_permille,
-        connections: server.connections,
-        slots: server.slots,
-        connections_max: server.connections_max,
-        tunnels: server.tunnels,
-        requests_total: server.requests,
-        failures_total: server.failures,
-        bytes_total: server.bytes,
-        latency_us: server.latency_us,
-    }
 }
 
 fn source_of(source: MemberSource) -> NodeSource {

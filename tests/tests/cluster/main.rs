@@ -18,4 +18,5 @@ mod routes;
 mod slots;
 mod slow;
 mod split;
+mod status_pools;
 mod versions;

@@ -164,9 +164,10 @@ impl Config {
         self.cache.cooperate && self.nodes.len() > 1 && self.reports_load()
     }
 
-    /// Whether nodes link with the coordinators of dispatchers.
+    /// Whether nodes link with the coordinators of dispatchers: for the cache, or to count requests at
+    /// servers of pools, those that are added at run time as well, and show them.
     pub fn links_nodes(&self) -> bool {
-        self.cooperates() || self.counts_slots()
+        self.cooperates() || (self.can_count_slots() && !self.pools.is_empty())
     }
 
     /// Whether `connections_max` of `server` bounds the requests of all nodes together.

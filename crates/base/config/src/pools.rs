@@ -10,7 +10,7 @@ use crate::limits::SERVER_CONNECTIONS_MAX;
 use crate::number::Unit;
 use crate::section::Row;
 use crate::table::table;
-use crate::words::{ConnectionsScope, POLICY_NAMES, PoolProtocol, SameSite, StickyBy};
+use crate::words::{ConnectionsScope, POLICY_NAMES, PoolProtocol, SameSite, StatusAgent, StickyBy};
 
 table! {
     /// A pool: the servers of an application, of which each request goes to one. Routes and sites
@@ -61,6 +61,8 @@ table! {
         fastcgi: FcgiConfig, live;
         /// AJP.
         ajp: AjpConfig, live;
+        /// What servers say of themselves.
+        status: PoolStatusConfig, live;
         /// The servers. A pool without any answers 503.
         servers: Vec<ServerConfig>, live;
     }
@@ -84,6 +86,40 @@ table! {
         /// addresses) if no two nodes have the same IP address, else of the cluster.
         connections_scope: ConnectionsScope = ConnectionsScope::Auto
             => word(ConnectionsScope::WORDS), live;
+        /// Where it says its status, if not at `address`: over HTTP (`tomcat`, `json`), or over FastCGI
+        /// (`php-fpm`, where it is `pm.status_listen`). Unset, it is asked at `address`, over the protocol
+        /// of the pool.
+        status_address: Option<ServerAddress> = None => Kind::ServerAddress, live;
+    }
+}
+
+table! {
+    /// What nodes ask the servers of a pool about themselves, for `skep status --pools`, metrics and the
+    /// management API. It has no effect on which server gets requests. Every node asks for itself.
+    PoolStatusConfig at "status" {
+        /// What the servers are. `tomcat`: Tomcat with its manager application, of which memory and
+        /// threads are shown. `php-fpm`: processes and listen queue. `json`: an application of your own,
+        /// with `values`. `off`: they are not asked.
+        agent: StatusAgent = StatusAgent::Off
+            => Kind::Word { known: StatusAgent::WORDS, later: &[] }, live;
+        /// Path that is asked for. Unset, it is `/manager/status` for `tomcat`, `/status` for `php-fpm`
+        /// (`pm.status_path`), and must be set for `json`.
+        path: Option<String> = None => Kind::Text(Form::UrlPath), live;
+        /// Field Host; unset, it is the server's address.
+        host: Option<String> = None => Kind::Text(Form::Authority), live;
+        /// File whose only line is NAME:PASSWORD of a user with the role `manager-status`, or as the
+        /// application wants it; not readable by everybody. They are sent in plain text.
+        credentials_file: Option<PathBuf> = None => Kind::Text(Form::Path), live;
+        /// Whether a Tomcat is asked for its version and sessions as well, by the JMX proxy of its manager.
+        /// The role that this needs, `manager-jmx`, may change everything there.
+        jmx: bool = false => Kind::Switch, live;
+        /// For `json`: names, and where each value is in the answer (RFC 6901), such as `{ queue =
+        /// "/jobs/waiting" }`. Values are numbers, or true and false; one called `version` is any text.
+        values: Vec<(String, String)> = Vec::new() => Kind::Params, live;
+        /// Time from one question to the next.
+        interval_ms: u64 = 10_000 => ms(100..=HOUR_MS), live;
+        /// Time for the answer.
+        timeout_ms: u64 = 2000 => ms(10..=MINUTE_MS), live;
     }
 }
 

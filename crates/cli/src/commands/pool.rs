@@ -17,13 +17,21 @@ pub(crate) fn pool(command: PoolCommand) -> anyhow::Result<()> {
                 false => print(&show::pools(&found.status.pools, show::Paint::for_stdout())),
             }
         }
-        PoolCommand::Add { server, address, weight, connections_max, connections_scope } => {
+        PoolCommand::Add {
+            server,
+            address,
+            weight,
+            connections_max,
+            connections_scope,
+            status_address,
+        } => {
             let new = NewServer {
                 name: server.name.clone(),
                 address,
                 weight: Some(weight),
                 connections_max: Some(connections_max),
                 connections_scope: Some(connections_scope),
+                status_address,
             };
             change(&server, |client| {
                 let path = format!("/api/v1/pools/{}/servers", show::encode(&server.pool));

@@ -1,6 +1,8 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
-use crate::model::{NewNode, NewServer, NewServerTest, ProcessStatus, Purged, ServerTest};
+use crate::model::{
+    NewNode, NewServer, NewServerTest, NodePools, ProcessStatus, Purged, ServerTest,
+};
 
 /// A running process, as its operator sees it.
 ///
@@ -57,6 +59,9 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// An unknown service or policy.
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError>;
+
+    /// The pools of all nodes of the cluster, as far as this process can ask them: on a thread of its own.
+    fn pools_of_nodes(&self) -> Vec<NodePools>;
 
     /// Adds a server to a pool.
     ///

@@ -38,9 +38,9 @@ pub use limits::{PURGE_MS, PURGE_MS_MAX, SERVER_TEST_MS, SERVER_TEST_MS_MAX};
 pub use model::{
     AnswerCount, CacheNode, CoordinatorStatus, DirectPeer, DirectStatus, Latency, NewNode,
     NewPolicy, NewPurge, NewServer, NewServerTest, NewWeight, NodeBehind, NodeLocalStatus,
-    NodeReport, NodeSource, NodeState, NodeStatus, PacketCount, PoolStatus, ProcessStatus,
-    PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServerStatus, ServerTest, ServiceStatus,
-    Traffic,
+    NodePools, NodeReport, NodeSource, NodeState, NodeStatus, PacketCount, PoolStatus,
+    ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServerSelfReport,
+    ServerStatus, ServerTest, ServiceStatus, Traffic,
 };
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
 use utoipa::ToSchema;
 
-pub use pools::{NewServer, NewServerTest, PoolStatus, ServerStatus, ServerTest};
+pub use pools::{
+    NewServer, NewServerTest, NodePools, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
+};
 pub use state::NodeState;
 
 /// A process of a cluster at one moment.

@@ -40,6 +40,7 @@ pub(crate) fn api(control: Shared, door: Door) -> Router {
         .route("/api/v1/nodes/{name}/resume", post(change::resume_node))
         .route("/api/v1/nodes/{name}/weight", put(change::set_weight))
         .route("/api/v1/pools", get(read::pools))
+        .route("/api/v1/cluster/pools", get(read::pools_of_nodes))
         .route("/api/v1/pools/{name}/servers", post(change::add_server))
         .route("/api/v1/pools/{pool}/servers/{name}", delete(change::remove_server))
         .route("/api/v1/pools/{pool}/servers/{name}/drain", post(change::drain_server))
@@ -190,4 +191,13 @@ fn is_json(headers: &HeaderMap) -> bool {
 /// A text of some type.
 pub(crate) fn text(status: StatusCode, media_type: &'static str, text: String) -> Response {
     (status, [(CONTENT_TYPE, media_type)], text).into_response()
+}
+
+/// Runs what may wait for other processes or machines: others must not wait with it.
+pub(crate) async fn beside<T: Send + 'static>(
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    #[expect(clippy::disallowed_methods, reason = "connections bound the threads")]
+    let done = tokio::task::spawn_blocking(job);
+    done.await.map_err(|_| Problem::new(ProblemKind::Unavailable, "the process is about to end"))
 }

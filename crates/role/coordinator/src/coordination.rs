@@ -24,7 +24,10 @@ use skep_units::Now;
 use skep_wire::cache::{Identity, PurgeWhat, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
-use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS};
+use crate::asking::{Asking, NodeAnswer};
+use crate::limits::{
+    COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS, STATUS_MARGIN_MS,
+};
 use crate::purging::{PurgeCounts, Purging};
 
 /// The displayed state of a coordinator.
@@ -64,6 +67,8 @@ pub(crate) enum Told {
     Purge(PurgeOrder, SyncSender<PurgeReport>),
     /// These nodes serve clients.
     Serving(Vec<Name>),
+    /// What do all nodes show operators?
+    AskStatus { limit_ms: u64, teller: SyncSender<Vec<NodeAnswer>> },
 }
 
 /// Sets whether a coordinator is active.
@@ -113,6 +118,7 @@ impl Coordination {
             stage: None,
             coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(number),
+            asking: Asking::default(),
             links: HashMap::new(),
             members: HashMap::new(),
             loads: None,
@@ -163,6 +169,18 @@ impl Coordination {
         Err(NoCoordinator)
     }
 
+    /// Asks all linked nodes for what they show operators; waits until all have answered, at most
+    /// `limit_ms`. Nodes that have not are named with `None`.
+    ///
+    /// # Errors
+    /// If the thread of the links does not answer.
+    pub fn ask_status(&self, limit_ms: u64) -> Result<Vec<NodeAnswer>, NoCoordinator> {
+        let (teller, told) = sync_channel(1);
+        self.teller.tell(Told::AskStatus { limit_ms, teller }).map_err(|_| NoCoordinator)?;
+        let limit = Duration::from_millis(limit_ms + STATUS_MARGIN_MS);
+        told.recv_timeout(limit).map_err(|_| NoCoordinator)
+    }
+
     /// The results of purges.
     pub fn purge_counts(&self) -> &PurgeCounts {
         &self.purge_counts
@@ -200,6 +218,7 @@ struct CoordinatorServer {
     stage: Option<u64>,
     coordinator: Coordinator,
     purging: Purging,
+    asking: Asking,
     /// Links that have said hello.
     links: HashMap<LinkId, NodeLinkId>,
     members: HashMap<NodeLinkId, LinkId>,
@@ -216,6 +235,7 @@ impl CoordinatorServer {
             LinkEvent::Received { link, message } => self.received(now, link, message, outbox),
             LinkEvent::Down { link, peer, why } => {
                 self.purging.left(link);
+                self.asking.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(now, member);
@@ -225,6 +245,10 @@ impl CoordinatorServer {
             LinkEvent::Told(Told::Stage) => self.follow_stage(),
             LinkEvent::Told(Told::Loads(source)) => self.loads = Some(source),
             LinkEvent::Told(Told::Serving(nodes)) => self.purging.set_serving(&nodes),
+            LinkEvent::Told(Told::AskStatus { limit_ms, teller }) => {
+                let nodes = self.purging.nodes().iter().map(|(&link, name)| (link, name.clone()));
+                self.asking.begin(now, limit_ms, nodes.collect(), teller, outbox);
+            }
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
             }
@@ -239,6 +263,7 @@ impl CoordinatorServer {
             }
         }
         self.purging.report();
+        self.asking.report(now);
         for (member, message) in self.coordinator.outbox() {
             if let Some(&link) = self.members.get(&member) {
                 // A link that takes no more ends, and is heard of.
@@ -290,6 +315,9 @@ impl CoordinatorServer {
             (Some(_), ToCoordinator::Purges(news)) => self.purging.learn(link, &news, outbox),
             (Some(_), ToCoordinator::Purged { stamp, newest }) => {
                 self.purging.acknowledged(link, (stamp, newest), outbox);
+            }
+            (Some(_), ToCoordinator::Status { question, json }) => {
+                self.asking.answered(link, question, json);
             }
             (Some(_), ToCoordinator::AmInStep { question }) => {
                 // Behind all purges that were sent. If it takes no more it ends.

@@ -3,6 +3,7 @@
 //! ```text
 //!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
 //!                                   |   { Purging }     <-- purges of operators
+//!                                   |   { Asking }      <-- operators who want to see all nodes
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
 //! ```
@@ -15,11 +16,13 @@
 
 #![forbid(unsafe_code)]
 
+mod asking;
 mod coordination;
 mod limits;
 mod purge_text;
 mod purging;
 
+pub use asking::NodeAnswer;
 pub use coordination::{CacheView, Coordination, CoordinatorStage, LoadSource, NoCoordinator};
 pub use purge_text::{PurgeTextError, parse_purge};
 pub use purging::PurgeCounts;

@@ -69,6 +69,11 @@ impl Purging {
         self.purger.joined(link, &name);
     }
 
+    /// The nodes that have said hello.
+    pub(crate) fn nodes(&self) -> &BTreeMap<LinkId, Name> {
+        &self.nodes
+    }
+
     /// A link is gone.
     pub(crate) fn left(&mut self, link: LinkId) {
         self.nodes.remove(&link);

@@ -55,9 +55,10 @@ use backend::origin::{Remotes, Tally};
 use backend::partition::Walker;
 use disk::watch::Watcher;
 pub use http::handler::NodeHandler;
+pub use model::agents::AgentReport;
 use model::announced::Announced;
 pub use model::pool_protocol::PoolError;
-pub use model::pools::AddServerError;
+pub use model::pools::{AddServerError, ShowPools};
 use model::pools::{PoolMap, Pools};
 use model::purges::Purges;
 pub use model::route::SiteError;
@@ -191,6 +192,16 @@ impl Node {
         server: ServerConfig,
     ) -> Result<(), AddServerError> {
         self.pools.add(config, pool, server)
+    }
+
+    /// What the server `name` of the pool called `pool` has said of itself; `None`: it is not asked.
+    pub fn agent_report(&self, pool: &str, name: &str) -> Option<AgentReport> {
+        self.pools.agents().get(pool)?.report(name)
+    }
+
+    /// Operators of dispatchers are shown what `show` makes. Call it once.
+    pub fn show_pools_by(&self, show: ShowPools) {
+        self.pools.show_by(show);
     }
 
     /// Its pools.

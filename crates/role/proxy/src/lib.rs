@@ -51,7 +51,8 @@ pub use members::settings::{
 pub use members::slots::MemberSlots;
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
-    Ends, ForwardError, MemberTest, OwnTimes, Refused, ReplyRules, Tap, TapBody, Tapped,
+    Ends, ForwardError, MemberTest, OwnTimes, Question, Refused, ReplyRules, Tap, TapBody, Tapped,
+    ask_once,
 };
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

@@ -59,7 +59,7 @@ use fault::AttemptFault;
 use gateway::GatewayLeg;
 use http_leg::HttpLeg;
 use in_flight::InFlight;
-pub use member_test::MemberTest;
+pub use member_test::{MemberTest, Question, ask_once};
 use outbound::Outbound;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};

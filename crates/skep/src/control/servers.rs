@@ -38,6 +38,7 @@ fn server_config(new: &NewServer) -> Result<ServerConfig, ControlError> {
         weight: new.weight.unwrap_or(of_config.weight),
         connections_max,
         connections_scope: scope(new)?,
+        status_address: new.status_address,
     })
 }
 

@@ -10,7 +10,7 @@ use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::pools::ForwardConfig;
 use crate::response_cache::ResponseCacheConfig;
 use crate::schema::{BackendConfig, Config};
-use crate::words::{PoolProtocol, SameSite, ScriptWord, StickyBy};
+use crate::words::{PoolProtocol, SameSite, ScriptWord, StatusAgent, StickyBy};
 
 /// Fields that are written anew for each request, or that belong to a hop.
 const WRITTEN: &[&str] = &[
@@ -63,6 +63,41 @@ pub(super) fn protocols_have_their_tables(config: &Config, clashes: &mut Vec<Con
             let expected = format!("no `{key}`, because protocol is \"{}\"", pool.protocol);
             let clash = Conflict::new(&at, expected, "one");
             clashes.push(clash.hint(format!("it is for `protocol = \"{key}\"`")));
+        }
+    }
+}
+
+/// What is asked for the status of servers.
+pub(super) fn status_can_be_asked(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let status = &pool.status;
+        let at = |key| [Key("pool"), Nth(i), Key("status"), Key(key)];
+        if status.agent == StatusAgent::Json && status.path.is_none() {
+            let clash = Conflict::new(&at("agent"), "`path` in [pool.status]", "none");
+            clashes.push(clash.hint("where the application says its status".to_owned()));
+        }
+        if status.agent == StatusAgent::PhpFpm && pool.protocol != PoolProtocol::Fcgi {
+            let expected = "protocol = \"fastcgi\" in the pool";
+            clashes.push(Conflict::new(&at("agent"), expected, format!("\"{}\"", pool.protocol)));
+        }
+        if status.jmx && status.agent != StatusAgent::Tomcat {
+            let expected = "no `jmx`, because agent is not \"tomcat\"";
+            clashes.push(Conflict::new(&at("jmx"), expected, "true"));
+        }
+        if !status.values.is_empty() && status.agent != StatusAgent::Json {
+            let expected = "no `values`, because agent is not \"json\"";
+            clashes.push(Conflict::new(&at("values"), expected, "some"));
+        }
+        for (name, pointer) in &status.values {
+            if !pointer.starts_with('/') {
+                let expected = "JSON pointers, which begin with / (RFC 6901)";
+                let found = format!("{pointer:?} for {name}");
+                clashes.push(Conflict::new(&at("values"), expected, found));
+            }
+        }
+        if status.timeout_ms > status.interval_ms {
+            let expected = format!("at most interval_ms ({})", ms(status.interval_ms));
+            clashes.push(Conflict::new(&at("timeout_ms"), expected, ms(status.timeout_ms)));
         }
     }
 }

@@ -18,7 +18,7 @@ use super::purge::{PurgeNews, PurgeStamp, PurgeWhat};
 use super::slots::{SlotGrant, SlotReport};
 use crate::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, POSSIBLE_HOLDERS_MAX,
-    PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, TAIL_MAX,
+    PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, STATUS_BYTES_MAX, TAIL_MAX,
 };
 use crate::machine::Name;
 use crate::message::NotAMessage;
@@ -125,6 +125,14 @@ pub enum ToCoordinator {
     Invalidate(Vec<PurgeWhat>),
     /// What the node uses and wants of the servers of its pools; whenever that changes.
     Slots(SlotReport),
+    /// The answer to [`ToNode::AskStatus`].
+    Status {
+        /// To which question.
+        question: u64,
+        /// What operators are shown, as the management API has it; empty: it would be too long. At
+        /// most [`STATUS_BYTES_MAX`].
+        json: Vec<u8>,
+    },
 }
 
 /// A segment that is held.
@@ -182,6 +190,11 @@ pub enum ToNode {
         number: u64,
         /// At most [`SLOT_SERVERS_MAX`].
         grants: Vec<SlotGrant>,
+    },
+    /// An operator wants to see the node's pools.
+    AskStatus {
+        /// Comes back with the answer.
+        question: u64,
     },
 }
 
@@ -308,6 +321,7 @@ impl ToCoordinator {
                 servers.len() <= SLOT_SERVERS_MAX
                     && servers.is_sorted_by(|a, b| a.server < b.server)
             }
+            Self::Status { json, .. } => json.len() <= STATUS_BYTES_MAX,
             _ => true,
         }
     }
@@ -343,7 +357,7 @@ impl ToNode {
                     && replica_statuses.iter().filter_map(|it| it.successor()).all(is_member)
             }
             Self::Purges(news) => news.is_sound(),
-            Self::InStep { .. } => true,
+            Self::InStep { .. } | Self::AskStatus { .. } => true,
             Self::Slots { grants, .. } => grants.len() <= SLOT_SERVERS_MAX,
         }
     }

@@ -254,7 +254,7 @@ impl World {
             // Who has paused hears at once all that was said meanwhile.
             ToNode::InStep { .. } => {}
             // These nodes have no pools.
-            ToNode::Slots { .. } => {}
+            ToNode::Slots { .. } | ToNode::AskStatus { .. } => {}
             // What it says is compared where it says it.
             ToNode::FileAnswer { .. } => {}
             ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),

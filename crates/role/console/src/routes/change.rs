@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 
-use super::{Body, Name, OfService, Params, Removal, ServerName, ServerRemoval, Shared};
+use super::{Body, Name, OfService, Params, Removal, ServerName, ServerRemoval, Shared, beside};
 use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS, SERVER_TEST_MS, SERVER_TEST_MS_MAX};
 use crate::model::{
     NewNode, NewPolicy, NewPurge, NewServer, NewServerTest, NewWeight, NodeStatus, Purged,
@@ -71,13 +71,6 @@ pub(crate) async fn drain_node(
     let (asked, node) = (Arc::clone(&control), name.clone());
     beside(move || asked.drain_node(of.service.as_deref(), &node)).await??;
     Ok(named(&control, &name))
-}
-
-/// Runs what may wait for other processes or machines: others must not wait with it.
-async fn beside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    #[expect(clippy::disallowed_methods, reason = "connections bound the threads")]
-    let done = tokio::task::spawn_blocking(job);
-    done.await.map_err(|_| Problem::new(ProblemKind::Unavailable, "the process is about to end"))
 }
 
 /// Gives a drained node requests again, as soon as its checks allow it.

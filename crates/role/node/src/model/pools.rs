@@ -17,8 +17,10 @@ use skep_proxy::{
 use skep_serve::WorkerHandle;
 use skep_units::{ServerAddress, stable_hash};
 use skep_upstream::PoolLimits;
+use skep_wire::limits::STATUS_BYTES_MAX;
 use skep_wire::seal::Key;
 
+use crate::model::agents::{AgentSpec, Agents};
 use crate::model::file_names::FileCounts;
 use crate::model::pool_protocol::{PoolError, protocol};
 
@@ -44,6 +46,10 @@ pub(crate) struct Pool {
     counting: BTreeMap<String, Counting>,
     /// Servers that were added at run time.
     added: Vec<ServerConfig>,
+    /// What servers say of themselves.
+    pub(crate) agents: Arc<Agents>,
+    /// What they are to be asked.
+    agent_spec: Arc<AgentSpec>,
 }
 
 /// How requests at a server are counted.
@@ -66,7 +72,12 @@ pub(crate) struct Pools {
     checker: OnceLock<WorkerHandle>,
     /// Whether the node links with coordinators.
     joins: AtomicBool,
+    /// What operators are shown of them.
+    show: OnceLock<ShowPools>,
 }
+
+/// Makes what operators are shown of the pools, as JSON.
+pub type ShowPools = Box<dyn Fn() -> Vec<u8> + Send + Sync>;
 
 impl Pools {
     /// None; `seed` drives policies and the spread of checks, `key` hides the servers' names in
@@ -101,9 +112,19 @@ impl Pools {
             let counting = pool.servers.iter();
             let counting = counting.map(|it| (it.name.clone(), counting_of(config, it, joins)));
             let counting = counting.collect();
-            let added = Vec::new();
-            let pool_of =
-                Pool { group, trusts_claims, session_cookie, file_counts, spec, counting, added };
+            let agent_spec = Arc::new(AgentSpec::new(pool, &spec.settings.protocol)?);
+            let agents = current.map(|it| Arc::clone(&it.agents));
+            let pool_of = Pool {
+                group,
+                trusts_claims,
+                session_cookie,
+                file_counts,
+                spec,
+                counting,
+                added: Vec::new(),
+                agents: agents.unwrap_or_else(|| Agents::new(&agent_spec)),
+                agent_spec,
+            };
             Ok((pool.name.clone(), pool_of))
         };
         config.pools.iter().map(prepared).collect()
@@ -119,11 +140,12 @@ impl Pools {
             if let Some(was) = was {
                 next.keep_added(config, &was.added, joins);
             }
-            let Pool { group, spec, .. } = next;
+            next.agents.set(&next.agent_spec);
+            next.agents.set_addresses(pool.servers.iter().chain(&next.added));
             if was.is_some() {
-                group.reload(spec.clone());
+                next.group.reload(next.spec.clone());
             } else if let Some(checker) = self.checker.get() {
-                group.start_checks(checker);
+                next.start(checker);
             }
         }
         *current = pools;
@@ -148,6 +170,7 @@ impl Pools {
         let joins = self.joins.load(Ordering::Relaxed);
         pool.group.add_member(member_spec(config, &server, joins))?;
         pool.counting.insert(server.name.clone(), counting_of(config, &server, joins));
+        pool.agents.set_addresses(std::iter::once(&server));
         pool.added.retain(|it| it.name != server.name);
         pool.added.push(server);
         Ok(())
@@ -158,7 +181,7 @@ impl Pools {
         let current = self.lock();
         if self.checker.set(checker.clone()).is_ok() {
             for pool in current.values() {
-                pool.group.start_checks(checker);
+                pool.start(checker);
             }
         }
     }
@@ -177,9 +200,26 @@ impl Pools {
         }
     }
 
+    /// Shows operators of other machines what `show` makes. Call it once.
+    pub(crate) fn show_by(&self, show: ShowPools) {
+        let _ = self.show.set(show);
+    }
+
+    /// What operators are shown; empty if there is nothing yet, or too much.
+    pub(crate) fn shown(&self) -> Vec<u8> {
+        let shown = self.show.get().map(|show| show()).unwrap_or_default();
+        if shown.len() <= STATUS_BYTES_MAX { shown } else { Vec::new() }
+    }
+
     /// The pools in force.
     pub(crate) fn all(&self) -> Vec<Arc<Group>> {
         self.lock().values().map(|pool| Arc::clone(&pool.group)).collect()
+    }
+
+    /// What the servers of the pools in force say of themselves.
+    pub(crate) fn agents(&self) -> BTreeMap<String, Arc<Agents>> {
+        let current = self.lock();
+        current.iter().map(|(name, pool)| (name.clone(), Arc::clone(&pool.agents))).collect()
     }
 
     /// The pools in force, with how the requests at their servers are counted.
@@ -211,6 +251,12 @@ impl Pools {
 }
 
 impl Pool {
+    /// Watches its servers on `worker`.
+    fn start(&self, worker: &WorkerHandle) {
+        self.group.start_checks(worker);
+        self.agents.start(&self.group, worker);
+    }
+
     /// Of the servers that were added at run time, those stay that are still there and that the file does
     /// not name.
     fn keep_added(&mut self, config: &Config, added: &[ServerConfig], joins: bool) {

@@ -25,6 +25,7 @@ use super::{ClusterParts, ClusterView, Command, FileHolders, SharedParts};
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
+use crate::model::pools::Pools;
 use crate::model::purges::Purges;
 use files::Announcement;
 use pause::StallDetector;
@@ -40,6 +41,7 @@ pub(super) struct CoordinatorLinks {
     announced: Arc<Announced>,
     pub(super) purges: Arc<Purges>,
     slots: Slots,
+    pools: Arc<Pools>,
     pause: StallDetector,
     view: Arc<ArcSwap<ClusterView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
@@ -72,7 +74,8 @@ impl CoordinatorLinks {
             store,
             announced,
             purges,
-            slots: Slots::new(pools),
+            slots: Slots::new(Arc::clone(&pools)),
+            pools,
             pause: StallDetector::default(),
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
@@ -148,6 +151,10 @@ impl CoordinatorLinks {
             ToNode::Purges(news) => self.purged(link, &news, outbox),
             ToNode::InStep { question } => self.pause.in_step(question),
             ToNode::Slots { number, grants } => self.granted(link, number, &grants, outbox),
+            ToNode::AskStatus { question } => {
+                let json = self.pools.shown();
+                let _ = outbox.send(link, &ToCoordinator::Status { question, json });
+            }
         }
     }
 
