@@ -122,7 +122,10 @@ pub fn message(data: &[u8]) {
             ToNode::Explain { request, .. } => {
                 assert!(request.head.len() <= EXPLAIN_HEAD_BYTES_MAX);
             }
-            ToNode::Answer { .. } | ToNode::FileAnswer { .. } | ToNode::InStep { .. } => {}
+            ToNode::Answer { .. }
+            | ToNode::FileAnswer { .. }
+            | ToNode::InStep { .. }
+            | ToNode::AskStatus { .. } => {}
         }
     }
     if let Ok(request) = PeerRequest::decode(data) {
@@ -351,6 +354,8 @@ fn of_purges(number: u8) -> Vec<Vec<u8>> {
         ToCoordinator::AmInStep { question: number.into() }.encode(),
         ToNode::Purges(news).encode(),
         ToNode::InStep { question: number.into() }.encode(),
+        ToNode::AskStatus { question: number.into() }.encode(),
+        ToCoordinator::Status { question: number.into(), json: b"{}".to_vec() }.encode(),
         ToCoordinator::Slots(SlotReport {
             acknowledged: number.into(),
             is_followed: number.is_multiple_of(2),

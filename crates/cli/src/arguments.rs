@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use skep_config::{DispatchMode, POLICY_NAMES};
+use skep_config::limits::SERVER_CONNECTIONS_MAX;
+use skep_config::{ConnectionsScope, DispatchMode, POLICY_NAMES};
 use skep_console::{PURGE_MS_MAX, SERVER_TEST_MS_MAX};
-use skep_units::WEIGHT_MAX;
+use skep_units::{ServerAddress, WEIGHT_MAX};
 
 /// One web server made of many machines.
 #[derive(Debug, Parser)]
@@ -26,8 +27,8 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Run what a config file says: the daemon
     Run(RunArgs),
-    /// Show a cluster: services, nodes, their state and load
-    Status(StatusArgs),
+    /// Show a cluster: services, nodes, their state and load; with --pools the servers of applications
+    Status(ShowArgs),
     /// Watch a cluster live
     Top(TopArgs),
     /// List, drain, resume, add and remove nodes, and change their weights
@@ -36,7 +37,7 @@ pub(crate) enum Command {
     /// List services, change how their nodes are chosen
     #[command(subcommand)]
     Service(ServiceCommand),
-    /// List the servers of applications, drain and resume them
+    /// List, add, remove, drain, resume and test the servers of applications
     #[command(subcommand)]
     Pool(PoolCommand),
     /// Purge URLs, prefixes or tags from the memory of all nodes
@@ -163,6 +164,15 @@ pub(crate) struct StatusArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct ShowArgs {
+    /// Show the servers of applications, as all nodes see them
+    #[arg(long)]
+    pub(crate) pools: bool,
+    #[command(flatten)]
+    pub(crate) status: StatusArgs,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct TopArgs {
     /// Refresh interval, such as 1s or 500ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
@@ -278,6 +288,40 @@ pub(crate) enum ServiceCommand {
 pub(crate) enum PoolCommand {
     /// List the pools of a node, and their servers
     List(StatusArgs),
+    /// Add a server, until it is removed, its pool is gone from the config, or the node ends
+    Add {
+        #[command(flatten)]
+        server: OneServer,
+        /// Where the node reaches it: IP:PORT, or unix: and the path of a socket
+        #[arg(value_name = "ADDRESS")]
+        address: ServerAddress,
+        /// Its share of the work under weighted policies
+        #[arg(long, value_name = "N", default_value_t = 1,
+              value_parser = clap::value_parser!(u32).range(1..=i64::from(WEIGHT_MAX)))]
+        weight: u32,
+        /// Requests and upgraded connections that it takes at a time, at most
+        #[arg(long, value_name = "N", default_value_t = 256,
+              value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVER_CONNECTIONS_MAX)))]
+        connections_max: u32,
+        /// Whose requests these are
+        #[arg(long, value_name = "WHOSE", default_value = "auto",
+              value_parser = PossibleValuesParser::new(ConnectionsScope::WORDS))]
+        connections_scope: String,
+        /// Where it says its status, if not at ADDRESS
+        #[arg(long, value_name = "ADDRESS")]
+        status_address: Option<ServerAddress>,
+    },
+    /// Remove a server: gone when its last request has ended
+    Remove {
+        #[command(flatten)]
+        server: OneServer,
+        /// Wait until it is gone, so that its name is free
+        #[arg(long)]
+        wait: bool,
+        /// Time that its requests get to end
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+        timeout: u64,
+    },
     /// Give a server no new requests of this node; those in work end
     Drain {
         #[command(flatten)]

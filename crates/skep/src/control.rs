@@ -2,8 +2,10 @@
 //! its console.
 
 mod explain;
+mod pools;
 mod purge;
 mod server_test;
+mod servers;
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -12,9 +14,9 @@ use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
-    NewExplain, NewNode, NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus,
-    PoolStatus, ProcessStatus, Purged, Reloaded, Role, ServerStatus, ServerTest, ServiceStatus,
-    Token, Traffic,
+    NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
+    NodeState, NodeStatus, ProcessStatus, Purged, Reloaded, Role, ServerTest, ServiceStatus, Token,
+    Traffic,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
@@ -56,6 +58,7 @@ pub(crate) fn start_console(
         }
         opened => opened?,
     }
+    pools::show_to_dispatchers(running);
     Ok(console.serve(Arc::new(Management(Arc::clone(running))))?)
 }
 
@@ -85,7 +88,7 @@ impl Control for Management {
             direct: running.parts.direct_dispatch.status(),
             cache: running.parts.cluster_cache.status(),
             loads: running.parts.reporting.status(),
-            pools: pools(running),
+            pools: pools::own(running),
         }
     }
 
@@ -143,6 +146,18 @@ impl Control for Management {
 
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError> {
         self.service(service)?.group().set_policy(policy).map_err(refusal)
+    }
+
+    fn pools_of_nodes(&self) -> Vec<NodePools> {
+        pools::of_nodes(&self.0)
+    }
+
+    fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError> {
+        servers::add(&self.0, self.pool(pool)?.name(), server)
+    }
+
+    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
+        self.pool(pool)?.remove_unless_last(name, timeout_ms).map_err(refusal)
     }
 
     fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
@@ -280,6 +295,7 @@ pub(crate) fn refusal(error: GroupControlError) -> ControlError {
             let did_you_mean = unknown.did_you_mean.map(str::to_owned);
             ControlError::Invalid { what, did_you_mean }
         }
+        GroupControlError::LastMember { .. } => ControlError::Conflict { what },
         GroupControlError::BadPublicAddress(_)
         | GroupControlError::BadAddress(_)
         | GroupControlError::UnfitPolicy { .. } => {
@@ -305,40 +321,10 @@ fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option
     })
 }
 
-fn pools(running: &Running) -> Vec<PoolStatus> {
-    let pools = running.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
-    let status = |pool: &Arc<Group>| {
-        let (queued, refused_total) = pool.queued();
-        let name = pool.name();
-        PoolStatus {
-            name: name.to_owned(),
-            policy: pool.policy(),
-            queued_requests: queued as u64,
-            refused_total,
-            servers: pool.members().into_iter().map(|it| server_status(name, it)).collect(),
-        }
-    };
-    pools.iter().map(status).collect()
-}
-
-fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
-    ServerStatus {
-        name: server.name,
-        pool: pool.to_owned(),
-        address: server.address,
-        state: NodeState::from_word(&server.state).unwrap_or(NodeState::Down),
-        reason: server.reason,
-        since_ms: server.since_ms,
-        weight: server.weight,
-        share_permille: server.share_permille,
-        connections: server.connections,
-        slots: server.slots,
-        connections_max: server.connections_max,
-        tunnels: server.tunnels,
-        requests_total: server.requests,
-        failures_total: server.failures,
-        bytes_total: server.bytes,
-        latency_us: server.latency_us,
+fn source_of(source: MemberSource) -> NodeSource {
+    match source {
+        MemberSource::Config => NodeSource::Config,
+        MemberSource::Api => NodeSource::Api,
     }
 }
 
@@ -365,10 +351,7 @@ fn node_status(service: &str, node: MemberStatus) -> Option<NodeStatus> {
         state: NodeState::from_word(&node.state).unwrap_or(NodeState::Down),
         reason: node.reason,
         since_ms: node.since_ms,
-        source: match node.source {
-            MemberSource::Config => NodeSource::Config,
-            MemberSource::Api => NodeSource::Api,
-        },
+        source: source_of(node.source),
         weight: node.weight,
         share_permille: node.share_permille,
         outstanding_requests: node.outstanding_requests,

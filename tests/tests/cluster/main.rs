@@ -22,5 +22,6 @@ mod slots;
 mod slow;
 mod soft_purge;
 mod split;
+mod status_pools;
 mod thousand;
 mod versions;

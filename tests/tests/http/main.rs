@@ -22,6 +22,7 @@ mod pool_cache_attacks;
 mod pool_cache_remembered;
 mod pool_cache_shared;
 mod pool_faults;
+mod pool_members;
 mod pool_queue;
 mod pool_test;
 mod pools;

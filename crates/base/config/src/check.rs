@@ -70,6 +70,7 @@ const CHECKS: &[(&[&str], Check)] = &[
         &["pool.health.timeout_ms", "pool.health.interval_ms"],
         pools::checks_of_servers_do_not_overlap,
     ),
+    (&["pool.status", "pool.protocol"], pools::status_can_be_asked),
     (&["pool.sticky.by"], pools::sessions_can_be_told),
     (&["pool.name", "site.pool", "site.route.pool"], pools::routes_know_their_pools),
     (&["site"], pools::others_are_not_forwarded),

@@ -61,5 +61,6 @@ pub use section::{Setting, TableDoc};
 pub use words::{
     AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode,
     Level, LogFormat, ObeyedRequests, POLICY_NAMES, PoolProtocol, RequestCookies, ResponseCookies,
-    SameSite, ScriptWord, StickyBy, StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
+    SameSite, ScriptWord, StatusAgent, StickyBy, StorableStatuses, StoreKind, Symlinks,
+    UnderscoreFields,
 };

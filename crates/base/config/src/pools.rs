@@ -6,10 +6,11 @@ use skep_units::{GIB, KIB, ServerAddress, WEIGHT_MAX};
 
 use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
+use crate::limits::SERVER_CONNECTIONS_MAX;
 use crate::number::Unit;
 use crate::section::Row;
 use crate::table::table;
-use crate::words::{ConnectionsScope, POLICY_NAMES, PoolProtocol, SameSite, StickyBy};
+use crate::words::{ConnectionsScope, POLICY_NAMES, PoolProtocol, SameSite, StatusAgent, StickyBy};
 
 table! {
     /// A pool: the servers of an application, of which each request goes to one. Routes and sites
@@ -74,6 +75,8 @@ table! {
         fastcgi: FcgiConfig, live;
         /// AJP.
         ajp: AjpConfig, live;
+        /// What servers say of themselves.
+        status: PoolStatusConfig, live;
         /// The servers. A pool without any answers 503.
         servers: Vec<ServerConfig>, live;
     }
@@ -91,12 +94,46 @@ table! {
         weight: u32 = 1 => count(1..=WEIGHT_MAX as u64), live;
         /// Requests and upgraded connections that there are at a time, at most. More wait in the
         /// pool's queue. Nodes without a coordinator have equal shares of it, at least one each.
-        connections_max: u32 = 256 => count(1..=65_536), live;
+        connections_max: u32 = 256 => count(1..=SERVER_CONNECTIONS_MAX as u64), live;
         /// Whose requests these are: those of the whole cluster (`cluster`), or those of each node
         /// (`node`). `auto`: of each node for servers on its own machine (Unix sockets, loopback
         /// addresses) if no two nodes have the same IP address, else of the cluster.
         connections_scope: ConnectionsScope = ConnectionsScope::Auto
             => word(ConnectionsScope::WORDS), live;
+        /// Where it says its status, if not at `address`: over HTTP (`tomcat`, `json`), or over FastCGI
+        /// (`php-fpm`, where it is `pm.status_listen`). Unset, it is asked at `address`, over the protocol
+        /// of the pool.
+        status_address: Option<ServerAddress> = None => Kind::ServerAddress, live;
+    }
+}
+
+table! {
+    /// What nodes ask the servers of a pool about themselves, for `skep status --pools`, metrics and the
+    /// management API. It has no effect on which server gets requests. Every node asks for itself.
+    PoolStatusConfig at "status" {
+        /// What the servers are. `tomcat`: Tomcat with its manager application, of which memory and
+        /// threads are shown. `php-fpm`: processes and listen queue. `json`: an application of your own,
+        /// with `values`. `off`: they are not asked.
+        agent: StatusAgent = StatusAgent::Off
+            => Kind::Word { known: StatusAgent::WORDS, later: &[] }, live;
+        /// Path that is asked for. Unset, it is `/manager/status` for `tomcat`, `/status` for `php-fpm`
+        /// (`pm.status_path`), and must be set for `json`.
+        path: Option<String> = None => Kind::Text(Form::UrlPath), live;
+        /// Field Host; unset, it is the server's address.
+        host: Option<String> = None => Kind::Text(Form::Authority), live;
+        /// File whose only line is NAME:PASSWORD of a user with the role `manager-status`, or as the
+        /// application wants it; not readable by everybody. They are sent in plain text.
+        credentials_file: Option<PathBuf> = None => Kind::Text(Form::Path), live;
+        /// Whether a Tomcat is asked for its version and sessions as well, by the JMX proxy of its manager.
+        /// The role that this needs, `manager-jmx`, may change everything there.
+        jmx: bool = false => Kind::Switch, live;
+        /// For `json`: names, and where each value is in the answer (RFC 6901), such as `{ queue =
+        /// "/jobs/waiting" }`. Values are numbers, or true and false; one called `version` is any text.
+        values: Vec<(String, String)> = Vec::new() => Kind::Params, live;
+        /// Time from one question to the next.
+        interval_ms: u64 = 10_000 => ms(100..=HOUR_MS), live;
+        /// Time for the answer.
+        timeout_ms: u64 = 2000 => ms(10..=MINUTE_MS), live;
     }
 }
 
@@ -204,6 +241,14 @@ table! {
         response_timeout_ms: Option<u64> = None => ms(1..=HOUR_MS), live;
         /// In place of the pool's `stall_timeout_ms`.
         stall_timeout_ms: Option<u64> = None => ms(1..=HOUR_MS), live;
+    }
+}
+
+impl PoolConfig {
+    /// Whether requests may go to `address`: whoever reaches an AJP port of another machine may say who
+    /// the client is (CVE-2020-1938), unless there is a secret.
+    pub fn may_reach(&self, address: ServerAddress) -> bool {
+        self.protocol != PoolProtocol::Ajp || self.ajp.secret_file.is_some() || address.is_local()
     }
 }
 

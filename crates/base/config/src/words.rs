@@ -125,6 +125,20 @@ words! {
 }
 
 words! {
+    /// What the servers of a pool are, which are asked for their status.
+    StatusAgent {
+        /// They are not asked.
+        Off = "off",
+        /// Tomcat with its manager.
+        Tomcat = "tomcat",
+        /// The FastCGI process manager of PHP.
+        PhpFpm = "php-fpm",
+        /// Whatever answers with JSON.
+        Json = "json",
+    }
+}
+
+words! {
     /// Whose requests at a server `connections_max` bounds.
     ConnectionsScope {
         /// Those of a node, if the server is on the node's own machine, and no other node is; else those of

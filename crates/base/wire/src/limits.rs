@@ -105,6 +105,10 @@ pub const PEER_HEAD_BYTES_MAX: usize = 32 * 1024;
 /// takes an eighth of it, and so do all members with the longest names.
 pub const LINK_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
+/// Longest status of a node that an operator is shown, in bytes: some hundred servers of pools with what
+/// their agents say.
+pub const STATUS_BYTES_MAX: usize = LINK_MESSAGE_BYTES_MAX / 2;
+
 /// Longest request of a node to another, in bytes: the longest origin, and what
 /// stands around it.
 pub const PEER_REQUEST_BYTES_MAX: usize = ORIGIN_BYTES_MAX + 256;

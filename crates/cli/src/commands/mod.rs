@@ -6,6 +6,7 @@ mod node;
 mod pool;
 mod purge;
 mod reload;
+mod removal;
 mod service;
 mod status;
 
@@ -22,6 +23,9 @@ use std::io::Write;
 
 use anyhow::Context;
 use skep_console::ApiResponse;
+
+/// How often what a command waits for is looked at, in milliseconds.
+const WAIT_POLL_MS: u64 = 50;
 
 /// Writes `text` to standard output.
 fn print(text: &str) -> anyhow::Result<()> {

@@ -1,7 +1,8 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
 use crate::model::{
-    Explained, NewExplain, NewNode, NewServerTest, ProcessStatus, Purged, Reloaded, ServerTest,
+    Explained, NewExplain, NewNode, NewServer, NewServerTest, NodePools, ProcessStatus, Purged,
+    Reloaded, ServerTest,
 };
 
 /// A running process, as its operator sees it.
@@ -59,6 +60,21 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// An unknown service or policy.
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError>;
+
+    /// The pools of all nodes of the cluster, as far as this process can ask them: on a thread of its own.
+    fn pools_of_nodes(&self) -> Vec<NodePools>;
+
+    /// Adds a server to a pool.
+    ///
+    /// # Errors
+    /// An unknown pool; what is taken, malformed or out of bounds.
+    fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError>;
+
+    /// Removes a server from a pool; its requests get `timeout_ms` to end.
+    ///
+    /// # Errors
+    /// An unknown pool or server; the last server.
+    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError>;
 
     /// No new requests for a server of a pool.
     ///

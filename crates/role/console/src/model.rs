@@ -14,7 +14,9 @@ pub use explain::{
     CacheExplanation, CacheReason, CacheVerdict, ExplainOutcome, Explained, ExplainedNode,
     JudgedResponse, KeptVariant, NewExplain,
 };
-pub use pools::{NewServerTest, PoolStatus, ServerStatus, ServerTest};
+pub use pools::{
+    NewServer, NewServerTest, NodePools, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
+};
 pub use state::NodeState;
 
 /// A process of a cluster at one moment.

@@ -40,6 +40,9 @@ pub(crate) fn api(control: Shared, door: Door) -> Router {
         .route("/api/v1/nodes/{name}/resume", post(change::resume_node))
         .route("/api/v1/nodes/{name}/weight", put(change::set_weight))
         .route("/api/v1/pools", get(read::pools))
+        .route("/api/v1/cluster/pools", get(read::pools_of_nodes))
+        .route("/api/v1/pools/{name}/servers", post(change::add_server))
+        .route("/api/v1/pools/{pool}/servers/{name}", delete(change::remove_server))
         .route("/api/v1/pools/{pool}/servers/{name}/drain", post(change::drain_server))
         .route("/api/v1/pools/{pool}/servers/{name}/resume", post(change::resume_server))
         .route("/api/v1/pools/{pool}/servers/{name}/test", post(change::test_server))
@@ -90,6 +93,17 @@ pub(crate) struct OfService {
 pub(crate) struct Removal {
     /// Name of the service; without it, all that have the node.
     pub(crate) service: Option<String>,
+    /// Time that its requests get to end, in milliseconds; 30 seconds unless
+    /// given.
+    #[param(maximum = 86_400_000)]
+    pub(crate) timeout_ms: Option<u64>,
+}
+
+/// How a server of a pool is removed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ServerRemoval {
     /// Time that its requests get to end, in milliseconds; 30 seconds unless
     /// given.
     #[param(maximum = 86_400_000)]
@@ -178,4 +192,13 @@ fn is_json(headers: &HeaderMap) -> bool {
 /// A text of some type.
 pub(crate) fn text(status: StatusCode, media_type: &'static str, text: String) -> Response {
     (status, [(CONTENT_TYPE, media_type)], text).into_response()
+}
+
+/// Runs what may wait for other processes or machines: others must not wait with it.
+pub(crate) async fn beside<T: Send + 'static>(
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    #[expect(clippy::disallowed_methods, reason = "connections bound the threads")]
+    let done = tokio::task::spawn_blocking(job);
+    done.await.map_err(|_| Problem::new(ProblemKind::Unavailable, "the process is about to end"))
 }

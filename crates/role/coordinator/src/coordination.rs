@@ -26,8 +26,11 @@ use skep_wire::cache::{
 };
 use skep_wire::message::Name;
 
+use crate::asking::{Asking, NodeStatus};
 use crate::explaining::{Explaining, NodeAnswers};
-use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS};
+use crate::limits::{
+    COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS, STATUS_MARGIN_MS,
+};
 use crate::purging::{PurgeCounts, Purging};
 
 /// The displayed state of a coordinator.
@@ -69,6 +72,8 @@ pub(crate) enum Told {
     Serving(Vec<Name>),
     /// Ask all nodes this, for so many milliseconds, and report what they say.
     Explain(ExplainRequest, u64, SyncSender<NodeAnswers>),
+    /// What do all nodes show operators?
+    AskStatus { limit_ms: u64, teller: SyncSender<Vec<NodeStatus>> },
 }
 
 /// Sets whether a coordinator is active.
@@ -120,6 +125,7 @@ impl Coordination {
             purging: Purging::new(number),
             explaining: Explaining::default(),
             features: HashMap::new(),
+            asking: Asking::default(),
             links: HashMap::new(),
             members: HashMap::new(),
             loads: None,
@@ -187,6 +193,18 @@ impl Coordination {
         answers.recv_timeout(limit).map_err(|_| NoCoordinator)
     }
 
+    /// Asks all linked nodes for what they show operators; waits until all have answered, at most
+    /// `limit_ms`. Nodes that have not are named with `None`.
+    ///
+    /// # Errors
+    /// If the thread of the links does not answer.
+    pub fn ask_status(&self, limit_ms: u64) -> Result<Vec<NodeStatus>, NoCoordinator> {
+        let (teller, told) = sync_channel(1);
+        self.teller.tell(Told::AskStatus { limit_ms, teller }).map_err(|_| NoCoordinator)?;
+        let limit = Duration::from_millis(limit_ms + STATUS_MARGIN_MS);
+        told.recv_timeout(limit).map_err(|_| NoCoordinator)
+    }
+
     /// The results of purges.
     pub fn purge_counts(&self) -> &PurgeCounts {
         &self.purge_counts
@@ -225,6 +243,7 @@ struct CoordinatorServer {
     coordinator: Coordinator,
     purging: Purging,
     explaining: Explaining,
+    asking: Asking,
     /// What nodes understand that have not said hello yet.
     features: HashMap<LinkId, NodeFeatures>,
     /// Links that have said hello.
@@ -245,6 +264,7 @@ impl CoordinatorServer {
                 self.features.remove(&link);
                 self.purging.left(link);
                 self.explaining.left(link);
+                self.asking.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(now, member);
@@ -257,6 +277,10 @@ impl CoordinatorServer {
             LinkEvent::Told(Told::Explain(request, limit_ms, asker)) => {
                 let ends = now.plus_ms(limit_ms);
                 self.explaining.ask(ends, request, self.purging.nodes(), asker, outbox);
+            }
+            LinkEvent::Told(Told::AskStatus { limit_ms, teller }) => {
+                let ends = now.plus_ms(limit_ms);
+                self.asking.begin(ends, self.purging.nodes(), teller, outbox);
             }
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
@@ -273,6 +297,7 @@ impl CoordinatorServer {
         }
         self.purging.report();
         self.explaining.report(now);
+        self.asking.report(now);
         for (member, message) in self.coordinator.outbox() {
             if let Some(&link) = self.members.get(&member) {
                 // A link that takes no more ends, and is heard of.
@@ -336,6 +361,9 @@ impl CoordinatorServer {
             }
             (Some(_), ToCoordinator::Purged { stamp, newest }) => {
                 self.purging.acknowledged(link, (stamp, newest), outbox);
+            }
+            (Some(_), ToCoordinator::Status { question, json }) => {
+                self.asking.answered(link, question, json);
             }
             (Some(_), ToCoordinator::AmInStep { question }) => {
                 // Behind all purges that were sent. If it takes no more it ends.

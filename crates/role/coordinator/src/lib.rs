@@ -4,6 +4,7 @@
 //!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
 //!                                   |   { Purging }     <-- purges of operators
 //!                                   |   { Explaining }  <-- their questions
+//!                                   |   { Asking }      <-- those who want to see all nodes
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
 //! ```
@@ -16,12 +17,14 @@
 
 #![forbid(unsafe_code)]
 
+mod asking;
 mod coordination;
 mod explaining;
 mod limits;
 mod purge_text;
 mod purging;
 
+pub use asking::NodeStatus;
 pub use coordination::{CacheView, Coordination, CoordinatorStage, LoadSource, NoCoordinator};
 pub use explaining::{NodeAnswer, NodeAnswers};
 pub use purge_text::{PurgeTextError, parse_purge};

@@ -39,7 +39,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
-use skep_config::{Config, SpoolConfig};
+use skep_config::{Config, ServerConfig, SpoolConfig};
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
@@ -58,8 +58,10 @@ use backend::origin::{Remotes, Tally};
 use backend::partition::Walker;
 use disk::watch::Watcher;
 pub use http::handler::NodeHandler;
+pub use model::agents::AgentReport;
 use model::announced::Announced;
 pub use model::pool_protocol::PoolError;
+pub use model::pools::{AddServerError, ShowPools};
 use model::pools::{PoolMap, Pools};
 pub use model::purges::PurgeEffects;
 use model::purges::Purges;
@@ -192,6 +194,30 @@ impl Node {
         limit_ms: u64,
     ) -> Result<Receiver<MemberTest>, GroupControlError> {
         self.pools.test(pool, name, (target, host), limit_ms)
+    }
+
+    /// Adds a server to the pool called `pool`: requests go there after its first good check. `config` is the
+    /// one in force.
+    ///
+    /// # Errors
+    /// No such pool; a name or an address that is taken, or that cannot be one.
+    pub fn add_server(
+        &self,
+        config: &Config,
+        pool: &str,
+        server: ServerConfig,
+    ) -> Result<(), AddServerError> {
+        self.pools.add(config, pool, server)
+    }
+
+    /// What the server `name` of the pool called `pool` has said of itself; `None`: it is not asked.
+    pub fn agent_report(&self, pool: &str, name: &str) -> Option<AgentReport> {
+        self.pools.agents().get(pool)?.report(name)
+    }
+
+    /// Operators of dispatchers are shown what `show` makes. Call it once.
+    pub fn show_pools_by(&self, show: ShowPools) {
+        self.pools.show_by(show);
     }
 
     /// Its pools.

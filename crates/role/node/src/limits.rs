@@ -327,3 +327,16 @@ pub(crate) const SECRET_BYTES_MAX: usize = 256;
 
 /// How often the opening of a file is tried while renames elsewhere disturb it: each takes microseconds.
 pub(crate) const OPEN_TRIES_MAX: u32 = 1_000;
+
+/// Answer of a server about its status, in bytes: a Tomcat with some hundred applications.
+pub(crate) const AGENT_BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// Text of such an answer that is shown, in bytes: a version.
+pub(crate) const AGENT_TEXT_BYTES_MAX: usize = 128;
+
+/// Applications of a server whose sessions are shown.
+pub(crate) const AGENT_CONTEXTS_MAX: usize = 64;
+
+/// Time after which a pool whose servers are not asked is looked at again, in milliseconds: a reload may
+/// have changed that.
+pub(crate) const AGENT_LOOK_MS: u64 = 1_000;

@@ -52,7 +52,7 @@ pub use members::slots::MemberSlots;
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
     BUFFERING_FIELD, BodyCoder, CodedReply, CoderFailed, Ends, ForwardError, MemberTest, OwnTimes,
-    RefusalScope, Refused, ReplyCoding, ReplyRules, Tap, TapBody, Tapped,
+    Question, RefusalScope, Refused, ReplyCoding, ReplyRules, Tap, TapBody, Tapped, ask_once,
 };
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

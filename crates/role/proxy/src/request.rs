@@ -65,7 +65,7 @@ use fault::AttemptFault;
 use gateway::GatewayLeg;
 use http_leg::HttpLeg;
 use in_flight::InFlight;
-pub use member_test::MemberTest;
+pub use member_test::{MemberTest, Question, ask_once};
 use outbound::Outbound;
 pub use read_ahead::BUFFERING_FIELD;
 use recipient::Recipient;

@@ -19,7 +19,7 @@ use super::purge::{PurgeKind, PurgeNews, PurgeStamp, PurgeWhat};
 use super::slots::{SlotGrant, SlotReport};
 use crate::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, POSSIBLE_HOLDERS_MAX,
-    PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, TAIL_MAX,
+    PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, STATUS_BYTES_MAX, TAIL_MAX,
 };
 use crate::machine::Name;
 use crate::message::NotAMessage;
@@ -138,6 +138,14 @@ pub enum ToCoordinator {
         /// `None`: the node makes no sense of the request.
         explanation: Option<Box<Explanation>>,
     },
+    /// The answer to [`ToNode::AskStatus`].
+    Status {
+        /// To which question.
+        question: u64,
+        /// What operators are shown, as the management API has it; empty: it would be too long. At
+        /// most [`STATUS_BYTES_MAX`].
+        json: Vec<u8>,
+    },
 }
 
 /// Messages that a node understands beside those that every build does: bits.
@@ -146,9 +154,10 @@ pub struct NodeFeatures(pub u32);
 
 impl NodeFeatures {
     /// Those of this build.
-    pub const OWN: Self = Self(Self::SOFT_PURGES | Self::EXPLAIN);
+    pub const OWN: Self = Self(Self::SOFT_PURGES | Self::EXPLAIN | Self::STATUS);
     const SOFT_PURGES: u32 = 1;
     const EXPLAIN: u32 = 2;
+    const STATUS: u32 = 4;
 
     /// Whether it understands [`ToNode::SoftPurges`].
     pub fn has_soft_purges(self) -> bool {
@@ -158,6 +167,11 @@ impl NodeFeatures {
     /// Whether it understands [`ToNode::Explain`].
     pub fn has_explain(self) -> bool {
         self.0 & Self::EXPLAIN != 0
+    }
+
+    /// Whether it understands [`ToNode::AskStatus`].
+    pub fn has_status(self) -> bool {
+        self.0 & Self::STATUS != 0
     }
 }
 
@@ -226,6 +240,11 @@ pub enum ToNode {
         /// Comes back with the answer.
         question: u64,
         request: ExplainRequest,
+    },
+    /// An operator wants to see the node's pools. Only to nodes with [`NodeFeatures::has_status`].
+    AskStatus {
+        /// Comes back with the answer.
+        question: u64,
     },
 }
 
@@ -376,6 +395,7 @@ impl ToCoordinator {
                 servers.len() <= SLOT_SERVERS_MAX
                     && servers.is_sorted_by(|a, b| a.server < b.server)
             }
+            Self::Status { json, .. } => json.len() <= STATUS_BYTES_MAX,
             _ => true,
         }
     }
@@ -412,7 +432,7 @@ impl ToNode {
             }
             Self::Purges(news) | Self::SoftPurges(news) => news.is_sound(),
             Self::Explain { request, .. } => request.is_sound(),
-            Self::InStep { .. } => true,
+            Self::InStep { .. } | Self::AskStatus { .. } => true,
             Self::Slots { grants, .. } => grants.len() <= SLOT_SERVERS_MAX,
         }
     }

@@ -269,7 +269,8 @@ impl Coordinator {
         let Some(member) = self.members.get(link) else { return };
         let holder = member.holder;
         match message {
-            // It said who it is when it joined; purges are a matter of `Purger`.
+            // It said who it is when it joined; purges are a matter of `Purger`, and what operators are
+            // shown of nobody here.
             ToCoordinator::Hello { .. }
             | ToCoordinator::Features(_)
             | ToCoordinator::Explained { .. }
@@ -277,6 +278,7 @@ impl Coordinator {
             | ToCoordinator::SoftPurges(_)
             | ToCoordinator::Purged { .. }
             | ToCoordinator::Invalidate(_)
+            | ToCoordinator::Status { .. }
             | ToCoordinator::AmInStep { .. } => {}
             ToCoordinator::Inventory { is_first, is_last, held } => {
                 self.inventory(link, is_first, is_last, &held);

@@ -263,7 +263,7 @@ impl World {
             // Operators ask nothing here.
             ToNode::Explain { .. } => {}
             // These nodes have no pools.
-            ToNode::Slots { .. } => {}
+            ToNode::Slots { .. } | ToNode::AskStatus { .. } => {}
             // What it says is compared where it says it.
             ToNode::FileAnswer { .. } => {}
             ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),

@@ -6,8 +6,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use skep_telemetry::METRICS_CONTENT_TYPE;
 
-use super::{Shared, text};
-use crate::model::{NodeStatus, PoolStatus, ProcessStatus, ServiceStatus};
+use super::{Shared, beside, text};
+use crate::model::{NodePools, NodeStatus, PoolStatus, ProcessStatus, ServiceStatus};
+use crate::problem::Problem;
 
 /// The process, its traffic, its services and their nodes.
 #[utoipa::path(
@@ -43,6 +44,18 @@ pub(crate) async fn nodes(State(control): State<Shared>) -> Json<Vec<NodeStatus>
 )]
 pub(crate) async fn pools(State(control): State<Shared>) -> Json<Vec<PoolStatus>> {
     Json(control.status().pools)
+}
+
+/// The pools as each node of the cluster sees them. A dispatcher asks all nodes that are linked with it, and
+/// names those that did not answer; a process without coordinator has its own only.
+#[utoipa::path(
+    get, path = "/api/v1/cluster/pools", tag = "pools",
+    responses((status = 200, description = "The nodes of the config, each with its pools or why they are missing", body = [NodePools]))
+)]
+pub(crate) async fn pools_of_nodes(
+    State(control): State<Shared>,
+) -> Result<Json<Vec<NodePools>>, Problem> {
+    Ok(Json(beside(move || control.pools_of_nodes()).await?))
 }
 
 /// The config in force, with every setting. It holds no secrets.

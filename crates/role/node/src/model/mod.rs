@@ -2,6 +2,7 @@
 //!
 //! These modules are leaves: none of them sends a request to another node or an origin.
 
+pub(crate) mod agents;
 pub(crate) mod announced;
 pub(crate) mod changes;
 pub(crate) mod compressed;

@@ -95,6 +95,14 @@ fn ajp(pool: &str, config: &AjpConfig) -> Result<AjpSpec, PoolError> {
 }
 
 fn read_secret(pool: &str, path: &Path) -> Result<Secret, PoolError> {
+    read_line(pool, path).map(|line| Secret::new(line.as_bytes()))
+}
+
+/// The only line of a file that not everybody may read.
+///
+/// # Errors
+/// [`PoolError`].
+pub(crate) fn read_line(pool: &str, path: &Path) -> Result<String, PoolError> {
     let (pool, path) = (pool.to_owned(), path.to_owned());
     let read = std::fs::metadata(&path)
         .and_then(|data| Ok((data.permissions().mode(), std::fs::read_to_string(&path)?)));
@@ -109,7 +117,7 @@ fn read_secret(pool: &str, path: &Path) -> Result<Secret, PoolError> {
     let is_secret = (1..=SECRET_BYTES_MAX).contains(&secret.len())
         && !secret.bytes().any(|byte| byte.is_ascii_control());
     match is_secret {
-        true => Ok(Secret::new(secret.as_bytes())),
+        true => Ok(secret.to_owned()),
         false => Err(PoolError::SecretMalformed { pool, path }),
     }
 }

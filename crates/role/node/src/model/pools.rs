@@ -11,15 +11,17 @@ use skep_config::{
 };
 use skep_proxy::{
     Buffering, CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords,
-    InsertedCookie, LoadMeasure, MemberProtocol, MemberSpec, MemberTest, QueueSettings, Sticky,
-    retry_budget,
+    InsertedCookie, LoadMeasure, MemberProtocol, MemberSource, MemberSpec, MemberTest,
+    QueueSettings, Sticky, retry_budget,
 };
 use skep_serve::WorkerHandle;
 use skep_spool::BodyBuffers;
-use skep_units::stable_hash;
+use skep_units::{ServerAddress, stable_hash};
 use skep_upstream::PoolLimits;
+use skep_wire::limits::STATUS_BYTES_MAX;
 use skep_wire::seal::Key;
 
+use crate::model::agents::{AgentSpec, Agents};
 use crate::model::file_names::FileCounts;
 use crate::model::pool_protocol::{PoolError, protocol, scripts};
 
@@ -45,6 +47,12 @@ pub(crate) struct Pool {
     spec: GroupSpec,
     /// How the requests at each server are counted.
     counting: BTreeMap<String, Counting>,
+    /// Servers that were added at run time.
+    added: Vec<ServerConfig>,
+    /// What servers say of themselves.
+    pub(crate) agents: Arc<Agents>,
+    /// What they are to be asked.
+    agent_spec: Arc<AgentSpec>,
 }
 
 /// How requests at a server are counted.
@@ -68,7 +76,12 @@ pub(crate) struct Pools {
     checker: OnceLock<WorkerHandle>,
     /// Whether the node links with coordinators.
     joins: AtomicBool,
+    /// What operators are shown of them.
+    show: OnceLock<ShowPools>,
 }
+
+/// Makes what operators are shown of the pools, as JSON.
+pub type ShowPools = Box<dyn Fn() -> Vec<u8> + Send + Sync>;
 
 impl Pools {
     /// None; `seed` drives policies and the spread of checks, `key` hides the servers' names in
@@ -81,6 +94,7 @@ impl Pools {
             current: Mutex::default(),
             checker: OnceLock::new(),
             joins: AtomicBool::new(false),
+            show: OnceLock::new(),
         }
     }
 
@@ -116,25 +130,69 @@ impl Pools {
             let counting = pool.servers.iter();
             let counting = counting.map(|it| (it.name.clone(), counting_of(config, it, joins)));
             let counting = counting.collect();
-            let pool_of =
-                Pool { group, trusts_claims, session_cookie, file_counts, scripts, spec, counting };
+            let agent_spec = Arc::new(AgentSpec::new(pool, &spec.settings.protocol)?);
+            let agents = current.map(|it| Arc::clone(&it.agents));
+            let pool_of = Pool {
+                group,
+                trusts_claims,
+                session_cookie,
+                file_counts,
+                scripts,
+                spec,
+                counting,
+                added: Vec::new(),
+                agents: agents.unwrap_or_else(|| Agents::new(&agent_spec)),
+                agent_spec,
+            };
             Ok((pool.name.clone(), pool_of))
         };
         config.pools.iter().map(prepared).collect()
     }
 
     /// `pools`, made for `config`, are in force from now on.
-    pub(crate) fn adopt(&self, config: &Config, pools: PoolMap) {
+    pub(crate) fn adopt(&self, config: &Config, mut pools: PoolMap) {
+        let joins = self.joins.load(Ordering::Relaxed);
         let mut current = self.lock();
         for pool in &config.pools {
-            let Some(Pool { group, spec, .. }) = pools.get(&pool.name) else { continue };
-            if current.contains_key(&pool.name) {
-                group.reload(spec.clone());
+            let Some(next) = pools.get_mut(&pool.name) else { continue };
+            let was = current.get(&pool.name);
+            if let Some(was) = was {
+                next.keep_added(config, &was.added, joins);
+            }
+            next.agents.set(&next.agent_spec);
+            next.agents.set_addresses(pool.servers.iter().chain(&next.added));
+            if was.is_some() {
+                next.group.reload(next.spec.clone());
             } else if let Some(checker) = self.checker.get() {
-                group.start_checks(checker);
+                next.start(checker);
             }
         }
         *current = pools;
+    }
+
+    /// Adds a server to `pool`, as `config` would count its requests. It stays through reloads until it is
+    /// removed, the file names it, or the pool is gone.
+    pub(crate) fn add(
+        &self,
+        config: &Config,
+        pool: &str,
+        server: ServerConfig,
+    ) -> Result<(), AddServerError> {
+        let filed = config.pools.iter().find(|it| it.name == pool);
+        let mut current = self.lock();
+        let (Some(filed), Some(pool)) = (filed, current.get_mut(pool)) else {
+            return Err(AddServerError::NoPool(pool.to_owned()));
+        };
+        if !filed.may_reach(server.address) {
+            return Err(AddServerError::NeedsSecret(server.address));
+        }
+        let joins = self.joins.load(Ordering::Relaxed);
+        pool.group.add_member(member_spec(config, &server, joins))?;
+        pool.counting.insert(server.name.clone(), counting_of(config, &server, joins));
+        pool.agents.set_addresses(std::iter::once(&server));
+        pool.added.retain(|it| it.name != server.name);
+        pool.added.push(server);
+        Ok(())
     }
 
     /// Starts to check servers, on `checker`. Call it once.
@@ -142,7 +200,7 @@ impl Pools {
         let current = self.lock();
         if self.checker.set(checker.clone()).is_ok() {
             for pool in current.values() {
-                pool.group.start_checks(checker);
+                pool.start(checker);
             }
         }
     }
@@ -161,9 +219,26 @@ impl Pools {
         }
     }
 
+    /// Shows operators of other machines what `show` makes. Call it once.
+    pub(crate) fn show_by(&self, show: ShowPools) {
+        let _ = self.show.set(show);
+    }
+
+    /// What operators are shown; empty if there is nothing yet, or too much.
+    pub(crate) fn shown(&self) -> Vec<u8> {
+        let shown = self.show.get().map(|show| show()).unwrap_or_default();
+        if shown.len() <= STATUS_BYTES_MAX { shown } else { Vec::new() }
+    }
+
     /// The pools in force.
     pub(crate) fn all(&self) -> Vec<Arc<Group>> {
         self.lock().values().map(|pool| Arc::clone(&pool.group)).collect()
+    }
+
+    /// What the servers of the pools in force say of themselves.
+    pub(crate) fn agents(&self) -> BTreeMap<String, Arc<Agents>> {
+        let current = self.lock();
+        current.iter().map(|(name, pool)| (name.clone(), Arc::clone(&pool.agents))).collect()
     }
 
     /// The pools in force, with how the requests at their servers are counted.
@@ -194,9 +269,50 @@ impl Pools {
     }
 }
 
+impl Pool {
+    /// Watches its servers on `worker`.
+    fn start(&self, worker: &WorkerHandle) {
+        self.group.start_checks(worker);
+        self.agents.start(&self.group, worker);
+    }
+
+    /// Of the servers that were added at run time, those stay that are still there and that the file does
+    /// not name.
+    fn keep_added(&mut self, config: &Config, added: &[ServerConfig], joins: bool) {
+        let members = self.group.members();
+        let is_there = |server: &&ServerConfig| {
+            members.iter().any(|it| it.name == server.name && it.source == MemberSource::Api)
+                && !self.spec.members.iter().any(|it| it.name == server.name)
+        };
+        self.added = added.iter().filter(is_there).cloned().collect();
+        for server in &self.added {
+            self.counting.insert(server.name.clone(), counting_of(config, server, joins));
+            let connections = &mut self.spec.settings.connections.connections_max;
+            *connections = (*connections).max(server.connections_max as usize);
+        }
+    }
+}
+
+/// A server cannot be added to a pool.
+#[derive(Debug, thiserror::Error)]
+pub enum AddServerError {
+    /// No pool has this name.
+    #[error("no pool {0:?}")]
+    NoPool(String),
+    /// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
+    #[error(
+        "{0} is not on this machine, which needs a secret: set secret_file in [pool.ajp] of the \
+         config first"
+    )]
+    NeedsSecret(ServerAddress),
+    /// The table of members refuses it.
+    #[error(transparent)]
+    Refused(#[from] GroupControlError),
+}
+
 /// `joins`: the node links with coordinators.
 fn is_counted(config: &Config, server: &ServerConfig, joins: bool) -> bool {
-    joins && config.counts_slots() && config.is_of_cluster(server)
+    joins && config.can_count_slots() && config.is_of_cluster(server)
 }
 
 fn counting_of(config: &Config, server: &ServerConfig, joins: bool) -> Counting {
@@ -245,17 +361,20 @@ fn spec(
     (key, buffers): (Option<&Key>, &Arc<BodyBuffers>),
     joins: bool,
 ) -> Result<GroupSpec, PoolError> {
-    let member = |server: &ServerConfig| MemberSpec {
+    let members = pool.servers.iter().map(|server| member_spec(config, server, joins)).collect();
+    let settings = settings(config, pool, protocol(pool)?, sticky(pool, key), buffers);
+    Ok(GroupSpec { settings, members })
+}
+
+fn member_spec(config: &Config, server: &ServerConfig, joins: bool) -> MemberSpec {
+    MemberSpec {
         name: server.name.clone(),
         address: server.address,
         weight: server.weight,
         authority: server.address.to_string(),
         requests_max: server.connections_max,
         slots: (!is_counted(config, server, joins)).then(|| config.share_of(server)),
-    };
-    let members = pool.servers.iter().map(member).collect();
-    let settings = settings(config, pool, protocol(pool)?, sticky(pool, key), buffers);
-    Ok(GroupSpec { settings, members })
+    }
 }
 
 fn settings(

@@ -26,6 +26,7 @@ use super::{ClusterParts, ClusterView, Command, Explain, FileHolders, SharedPart
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
+use crate::model::pools::Pools;
 use crate::model::purges::Purges;
 use files::Announcement;
 use pause::StallDetector;
@@ -42,6 +43,7 @@ pub(super) struct CoordinatorLinks {
     pub(super) purges: Arc<Purges>,
     explain: Box<Explain>,
     slots: Slots,
+    pools: Arc<Pools>,
     pause: StallDetector,
     view: Arc<ArcSwap<ClusterView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
@@ -75,7 +77,8 @@ impl CoordinatorLinks {
             announced,
             purges,
             explain,
-            slots: Slots::new(pools),
+            slots: Slots::new(Arc::clone(&pools)),
+            pools,
             pause: StallDetector::default(),
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
@@ -158,6 +161,10 @@ impl CoordinatorLinks {
             }
             ToNode::InStep { question } => self.pause.in_step(question),
             ToNode::Slots { number, grants } => self.granted(link, number, &grants, outbox),
+            ToNode::AskStatus { question } => {
+                let json = self.pools.shown();
+                let _ = outbox.send(link, &ToCoordinator::Status { question, json });
+            }
         }
     }
 

@@ -23,7 +23,6 @@ use crate::members::control::GroupControlError;
 use crate::members::group::Group;
 use crate::members::probe::failure_of;
 use crate::members::protocol::MemberProtocol;
-use crate::members::settings::GroupSettings;
 use crate::request::gateway::codec::{GatewayCodec, GatewayEvent};
 
 /// Nobody's address: the request has no client.
@@ -69,27 +68,64 @@ impl Group {
         worker.run(move |worker| {
             let worker = Rc::clone(worker);
             tokio::task::spawn_local(async move {
-                let mut test = Testing::new(&worker, address, &settings);
                 let host = host.or_else(|| settings.check.host.clone());
-                let asked = test.ask(&target, host.as_deref(), limit_ms);
-                let limit = Duration::from_millis(limit_ms);
-                let asked = tokio::time::timeout(limit, asked).await;
-                let error = match asked {
-                    Ok(asked) => asked.err(),
-                    Err(_) => Some(format!("no whole answer within {limit_ms} ms")),
+                let question = Question {
+                    target,
+                    host,
+                    fields: Vec::new(),
+                    agent: "skep-test",
+                    body_bytes_max: TEST_BODY_BYTES_MAX,
+                    body_bytes_kept: TEST_BODY_BYTES_SHOWN,
                 };
+                let answer = ask_once(&worker, address, &settings.protocol, &question, limit_ms);
                 // Who asked may be gone.
-                let _ = tell.send(test.end(error));
+                let _ = tell.send(answer.await);
             });
         });
         Ok(told)
     }
 }
 
+/// A GET of the operator's own to one server.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Path and query, percent-encoded.
+    pub target: String,
+    /// Field Host; `None`: the server's address.
+    pub host: Option<String>,
+    /// Further fields.
+    pub fields: Vec<(&'static str, String)>,
+    /// Field User-Agent.
+    pub agent: &'static str,
+    /// Bytes of the body after which no more are waited for.
+    pub body_bytes_max: u64,
+    /// Bytes of the body that the answer has.
+    pub body_bytes_kept: usize,
+}
+
+/// Asks a server once, on a connection of its own, which counts nowhere; the answer comes within
+/// `limit_ms`.
+pub async fn ask_once(
+    worker: &Rc<Worker>,
+    address: ServerAddress,
+    protocol: &MemberProtocol,
+    question: &Question,
+    limit_ms: u64,
+) -> MemberTest {
+    let mut test = Testing::new(worker, address, protocol, question);
+    let asked = test.ask(limit_ms);
+    let error = match tokio::time::timeout(Duration::from_millis(limit_ms), asked).await {
+        Ok(asked) => asked.err(),
+        Err(_) => Some(format!("no whole answer within {limit_ms} ms")),
+    };
+    test.end(error)
+}
+
 struct Testing<'a> {
     worker: &'a Rc<Worker>,
     address: ServerAddress,
-    settings: &'a GroupSettings,
+    protocol: &'a MemberProtocol,
+    question: &'a Question,
     began: Instant,
     test: MemberTest,
     body: Vec<u8>,
@@ -101,12 +137,18 @@ struct Testing<'a> {
 type IsWhole = bool;
 
 impl<'a> Testing<'a> {
-    fn new(worker: &'a Rc<Worker>, address: ServerAddress, settings: &'a GroupSettings) -> Self {
+    fn new(
+        worker: &'a Rc<Worker>,
+        address: ServerAddress,
+        protocol: &'a MemberProtocol,
+        question: &'a Question,
+    ) -> Self {
         let test = MemberTest::default();
         Self {
             worker,
             address,
-            settings,
+            protocol,
+            question,
             began: Instant::now(),
             test,
             body: Vec::new(),
@@ -115,19 +157,21 @@ impl<'a> Testing<'a> {
         }
     }
 
-    async fn ask(&mut self, target: &str, host: Option<&str>, limit_ms: u64) -> Result<(), String> {
+    async fn ask(&mut self, limit_ms: u64) -> Result<(), String> {
         let connected = Conn::connect(self.worker, self.address, limit_ms).await;
         let conn =
             connected.map_err(|error| failure_of(&UpstreamError::from(error)).to_string())?;
         self.test.connected_us = Some(self.now_us());
         let default =
             self.address.tcp().map_or_else(|| "localhost".to_owned(), |it| it.to_string());
-        let host = host.unwrap_or(&default);
+        let host = self.question.host.as_deref().unwrap_or(&default);
         let (mut out, mut wire) = (Vec::new(), Wire::Http(None));
-        match &self.settings.protocol {
-            MemberProtocol::Http => write_request(&mut out, target, host),
+        match self.protocol {
+            MemberProtocol::Http => write_request(&mut out, self.question, host),
             protocol => {
-                let codec = GatewayCodec::start(&mut out, &request(target, host), protocol, false);
+                let fields = fields(self.question);
+                let request = request(&self.question.target, host, &fields);
+                let codec = GatewayCodec::start(&mut out, &request, protocol, false);
                 wire = Wire::Gateway(codec.map_err(|(_, why)| why)?);
             }
         }
@@ -226,12 +270,12 @@ impl<'a> Testing<'a> {
 
     fn body(&mut self, data: &[u8]) {
         self.test.body_bytes += data.len() as u64;
-        let room = TEST_BODY_BYTES_SHOWN.saturating_sub(self.body.len());
+        let room = self.question.body_bytes_kept.saturating_sub(self.body.len());
         self.body.extend_from_slice(&data[..data.len().min(room)]);
     }
 
     fn has_enough(&mut self) -> bool {
-        self.test.is_cut = self.test.body_bytes > TEST_BODY_BYTES_MAX;
+        self.test.is_cut = self.test.body_bytes > self.question.body_bytes_max;
         self.test.is_cut
     }
 
@@ -263,14 +307,26 @@ enum Wire {
     Gateway(GatewayCodec),
 }
 
-fn write_request(out: &mut Vec<u8>, target: &str, host: &str) {
-    let head = format!(
-        "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: skep-test\r\nConnection: close\r\n\r\n"
-    );
+fn write_request(out: &mut Vec<u8>, question: &Question, host: &str) {
+    let mut head = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n", question.target);
+    for (name, value) in fields(question) {
+        head += &format!("{name}: {}\r\n", String::from_utf8_lossy(value));
+    }
+    head += "Connection: close\r\n\r\n";
     out.extend_from_slice(head.as_bytes());
 }
 
-fn request<'a>(target: &'a str, host: &'a str) -> GatewayRequest<'a> {
+fn fields(question: &Question) -> Vec<(&str, &[u8])> {
+    let agent = [("User-Agent", question.agent.as_bytes())];
+    let others = question.fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+    agent.into_iter().chain(others).collect()
+}
+
+fn request<'a>(
+    target: &'a str,
+    host: &'a str,
+    fields: &'a [(&'a str, &'a [u8])],
+) -> GatewayRequest<'a> {
     let path = target.split('?').next().unwrap_or(target);
     let named = Host::parse(host.as_bytes()).ok();
     GatewayRequest {
@@ -280,7 +336,7 @@ fn request<'a>(target: &'a str, host: &'a str) -> GatewayRequest<'a> {
         query: target.get(path.len() + 1..).map(str::as_bytes),
         version: Version::Http11,
         host: host.as_bytes(),
-        fields: &[("User-Agent", b"skep-test")],
+        fields,
         client: NOBODY,
         local: NOBODY,
         server_name: named.map_or(host.as_bytes(), |it| it.name),

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
-    NewExplain, NewNode, NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus,
-    PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServerStatus,
-    ServerTest, ServiceStatus, Token, Traffic,
+    NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
+    NodeState, NodeStatus, PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded,
+    Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 
@@ -90,6 +90,7 @@ pub fn server(name: &str) -> ServerStatus {
         pool: "app".into(),
         address: std::net::SocketAddr::from(([127, 0, 0, 1], 9000)).into(),
         state: NodeState::Up,
+        source: NodeSource::Config,
         reason: None,
         since_ms: 1_000,
         weight: 1,
@@ -100,8 +101,10 @@ pub fn server(name: &str) -> ServerStatus {
         tunnels: 0,
         requests_total: 10,
         failures_total: 0,
+        failures_by_cause: Default::default(),
         bytes_total: 1_000,
         latency_us: 400,
+        agent: None,
     }
 }
 
@@ -135,6 +138,8 @@ impl Control for Fake {
                 policy: "random".into(),
                 queued_requests: 0,
                 refused_total: 0,
+                sessions_lost_total: 0,
+                versions_differ: false,
                 servers: vec![server("node-1")],
             }],
             services: vec![ServiceStatus {
@@ -173,6 +178,20 @@ impl Control for Fake {
             is_cut: false,
             error: Some("connection reset".to_owned()),
         })
+    }
+
+    fn pools_of_nodes(&self) -> Vec<NodePools> {
+        let pools = self.status().pools;
+        vec![NodePools { node: "node-1".into(), missing: None, pools }]
+    }
+
+    fn add_server(&self, pool: &str, new: &NewServer) -> Result<(), ControlError> {
+        self.calls.lock().unwrap().push(format!("add {} to pool {pool}", new.name));
+        Ok(())
+    }
+
+    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
+        self.change(format!("remove {name} of pool {pool} in {timeout_ms} ms"), name, |_| ())
     }
 
     fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
