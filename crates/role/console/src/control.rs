@@ -1,7 +1,8 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
 use crate::model::{
-    NewNode, NewServer, NewServerTest, NodePools, ProcessStatus, Purged, ServerTest,
+    NewNode, NewServer, NewServerTest, NodePools, ProcessStatus, Purged, RequestStatus, ServerTest,
+    TrafficSeries,
 };
 
 /// A running process, as its operator sees it.
@@ -62,6 +63,16 @@ pub trait Control: Send + Sync {
 
     /// The pools of all nodes of the cluster, as far as this process can ask them: on a thread of its own.
     fn pools_of_nodes(&self) -> Vec<NodePools>;
+
+    /// The requests that its workers have at servers of pools and at nodes, the oldest first: on a thread of
+    /// its own.
+    fn requests(&self) -> Vec<RequestStatus>;
+
+    /// Its requests over time, in steps of so many seconds.
+    ///
+    /// # Errors
+    /// Other steps than there are.
+    fn series(&self, step_s: u64) -> Result<TrafficSeries, ControlError>;
 
     /// Adds a server to a pool.
     ///

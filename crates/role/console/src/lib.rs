@@ -39,8 +39,9 @@ pub use model::{
     AnswerCount, CacheNode, CoordinatorStatus, DirectPeer, DirectStatus, Latency, NewNode,
     NewPolicy, NewPurge, NewServer, NewServerTest, NewWeight, NodeBehind, NodeLocalStatus,
     NodePools, NodeReport, NodeSource, NodeState, NodeStatus, PacketCount, PoolStatus,
-    ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServerSelfReport,
-    ServerStatus, ServerTest, ServiceStatus, Traffic,
+    ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, RequestStatus, Role,
+    ServerSelfReport, ServerStatus, ServerTest, ServiceStatus, Traffic, TrafficPoint,
+    TrafficSeries,
 };
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;

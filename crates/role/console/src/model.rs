@@ -1,6 +1,7 @@
 //! The request and response types of the API; their docs are the API's docs.
 
 mod pools;
+mod series;
 mod state;
 
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use utoipa::ToSchema;
 pub use pools::{
     NewServer, NewServerTest, NodePools, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
 };
+pub use series::{RequestStatus, TrafficPoint, TrafficSeries};
 pub use state::NodeState;
 
 /// A process of a cluster at one moment.

@@ -51,8 +51,8 @@ pub use members::settings::{
 pub use members::slots::MemberSlots;
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
-    Ends, ForwardError, MemberTest, OwnTimes, Question, Refused, ReplyRules, Tap, TapBody, Tapped,
-    ask_once,
+    Ends, ForwardError, MemberTest, OwnTimes, Question, Refused, ReplyRules, RequestUnderWay, Tap,
+    TapBody, Tapped, ask_once, tell_requests,
 };
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

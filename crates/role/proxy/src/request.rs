@@ -25,6 +25,7 @@ mod passage;
 mod ping;
 mod recipient;
 mod times;
+mod under_way;
 mod upload;
 
 use std::borrow::Cow;
@@ -64,6 +65,7 @@ use outbound::Outbound;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
 pub use times::OwnTimes;
+pub use under_way::{RequestUnderWay, tell_requests};
 use upload::Upload;
 
 impl WorkerGroup {
