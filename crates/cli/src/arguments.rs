@@ -163,11 +163,22 @@ pub(crate) struct StatusArgs {
     pub(crate) target: Target,
 }
 
+/// Steps of requests over time.
+pub(crate) const SERIES_STEPS: [&str; 2] = ["10s", "1m"];
+
 #[derive(Args, Debug)]
 pub(crate) struct ShowArgs {
     /// Show the servers of applications, as all nodes see them
     #[arg(long)]
     pub(crate) pools: bool,
+    /// Show the requests that servers of applications, or nodes, have now
+    #[arg(long, conflicts_with = "pools")]
+    pub(crate) requests: bool,
+    /// Show requests over time, all and those to servers of applications: of the last hour by 10s, or of
+    /// the last 30 hours by 1m
+    #[arg(long, value_name = "STEP", conflicts_with_all = ["pools", "requests"],
+          value_parser = PossibleValuesParser::new(SERIES_STEPS))]
+    pub(crate) series: Option<String>,
     #[command(flatten)]
     pub(crate) status: StatusArgs,
 }

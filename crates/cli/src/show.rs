@@ -12,11 +12,13 @@ use skep_console::{
 
 mod number;
 mod pools;
+mod series;
 mod table;
 
 use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
 pub(crate) use pools::{pools, pools_of_nodes, server_test};
+pub(crate) use series::{requests, series};
 use table::{Align, Table};
 
 /// Columns of a terminal that has not said otherwise (VT100).

@@ -4,6 +4,7 @@
 mod explain;
 mod pools;
 mod purge;
+mod requests;
 mod server_test;
 mod servers;
 
@@ -15,8 +16,8 @@ use skep_config::{Config, DispatchMode};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
     NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
-    NodeState, NodeStatus, ProcessStatus, Purged, Reloaded, Role, ServerTest, ServiceStatus, Token,
-    Traffic,
+    NodeState, NodeStatus, ProcessStatus, Purged, Reloaded, RequestStatus, Role, ServerTest,
+    ServiceStatus, Token, Traffic, TrafficSeries,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
@@ -41,6 +42,8 @@ pub(crate) fn bind_console(
         socket: has_file.then(|| config.socket_of(&roles.name)),
         listen,
         token: token_file.map(Token::read).transpose()?,
+        // They were checked with the config.
+        networks: config.admin.networks.iter().filter_map(|it| it.parse().ok()).collect(),
         metrics_listen: config.metrics.listen,
     })?)
 }
@@ -150,6 +153,14 @@ impl Control for Management {
 
     fn pools_of_nodes(&self) -> Vec<NodePools> {
         pools::of_nodes(&self.0)
+    }
+
+    fn requests(&self) -> Vec<RequestStatus> {
+        requests::requests(&self.0)
+    }
+
+    fn series(&self, step_s: u64) -> Result<TrafficSeries, ControlError> {
+        self.0.series.show(step_s)
     }
 
     fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError> {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
@@ -13,6 +13,7 @@ use skep_config::Config;
 use skep_dispatcher::Dispatcher;
 use skep_engine::EngineSettings;
 use skep_node::Node;
+use skep_serve::WorkerHandle;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::cluster_cache::ClusterCache;
@@ -20,6 +21,7 @@ use crate::demotion::check_sites;
 use crate::direct::{DirectDispatch, config_of_node};
 use crate::reporting::Reporting;
 use crate::roles::Roles;
+use crate::series::TrafficHistory;
 use crate::settings::{Admissions, engine_settings, threads};
 
 /// What a process is made of by the composition root; empty where the config has none of it.
@@ -48,6 +50,9 @@ pub(crate) struct Running {
     pub(crate) shared: Shared,
     pub(crate) started: Instant,
     pub(crate) started_at: SystemTime,
+    pub(crate) series: Arc<TrafficHistory>,
+    /// Once they serve.
+    pub(crate) workers: OnceLock<Vec<WorkerHandle>>,
     file: Option<PathBuf>,
     leaving: AtomicBool,
     config: Mutex<Arc<Config>>,
@@ -73,6 +78,8 @@ impl Running {
             addresses,
             started: Instant::now(),
             started_at: SystemTime::now(),
+            series: Arc::new(TrafficHistory::new()),
+            workers: OnceLock::new(),
             file,
             leaving: AtomicBool::new(false),
             config: Mutex::new(Arc::new(config)),

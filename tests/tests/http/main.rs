@@ -33,6 +33,7 @@ mod room;
 mod route_conditions;
 mod route_limits;
 mod routes;
+mod series;
 mod signals;
 mod sites;
 mod slow;

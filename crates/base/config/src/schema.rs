@@ -535,6 +535,9 @@ table! {
         /// Its socket for commands on the same machine; unset, it is
         /// `STATE_DIR/NAME.sock`.
         socket: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
+        /// Networks of those who may use it over TCP, such as `["192.0.2.0/24"]`, beside this machine:
+        /// they are shown the status of applications. Empty is all that reach it.
+        networks: Vec<String> = Vec::new() => Kind::Texts(Form::Network), restart;
         /// File whose only line is the token that TCP clients must send;
         /// unset, there is no token.
         token_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;

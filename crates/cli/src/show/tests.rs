@@ -1,7 +1,10 @@
 //! The complete output of each command.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use skep_console::{NodeLocalStatus, NodePools, PoolStatus, Role, ServerStatus, Traffic};
+use skep_console::{
+    NodeLocalStatus, NodePools, PoolStatus, Role, ServerStatus, Traffic, TrafficPoint,
+    TrafficSeries,
+};
 
 use super::*;
 
@@ -220,7 +223,8 @@ fn pools_have_their_servers_and_reasons() {
     let text = pools_of_nodes(&nodes, Paint::Plain);
     let first = "pool app: least-outstanding, 8 waiting, 18 refused, 0 sessions lost\n";
     assert!(text.starts_with(first), "{text}");
-    let rows: Vec<_> = text.lines().map(|it| it.split_whitespace().take(3).collect()).collect();
+    let rows: Vec<_> =
+        text.lines().map(|it| it.split_whitespace().take(3).collect::<Vec<_>>()).collect();
     let expected: Vec<Vec<_>> = [["one", "n1", "up"], ["one", "n2", "up"], ["two", "n1", "down"]]
         .map(|row| row.to_vec())
         .to_vec();
@@ -229,4 +233,25 @@ fn pools_have_their_servers_and_reasons() {
     assert!(text.ends_with("no answer of n3: no answer within 2 s\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(pools_of_nodes(&[], Paint::Plain).starts_with("no pools\n"));
+}
+
+#[test]
+fn requests_over_time_have_their_newest_last_and_gaps_stay_gaps() {
+    let point = |at_unix_s, requests| TrafficPoint {
+        at_unix_s,
+        requests,
+        to_pools: requests / 2,
+        pool_failures: 1,
+        responses_5xx: 0,
+        sent_bytes: 2_048,
+    };
+    let points = vec![point(1_200, 120), point(1_320, 60)];
+    let shown = series(&TrafficSeries { step_s: 60, kept_s: 108_000, points });
+    let rows: Vec<Vec<&str>> = shown.lines().map(|it| it.split_whitespace().collect()).collect();
+    assert_eq!(rows.len(), 3, "{shown}");
+    assert_eq!(rows[1][..4], ["2m", "2.0", "120", "60"], "{shown}");
+    assert_eq!(rows[2][..4], ["0s", "1.0", "60", "30"], "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let nothing = series(&TrafficSeries { step_s: 60, kept_s: 108_000, points: vec![] });
+    assert_eq!(nothing, "nothing yet: the first step of 60 s is not over\n");
 }

@@ -2,7 +2,7 @@
 
 use crate::model::{
     Explained, NewExplain, NewNode, NewServer, NewServerTest, NodePools, ProcessStatus, Purged,
-    Reloaded, ServerTest,
+    Reloaded, RequestStatus, ServerTest, TrafficSeries,
 };
 
 /// A running process, as its operator sees it.
@@ -63,6 +63,16 @@ pub trait Control: Send + Sync {
 
     /// The pools of all nodes of the cluster, as far as this process can ask them: on a thread of its own.
     fn pools_of_nodes(&self) -> Vec<NodePools>;
+
+    /// The requests that its workers have at servers of pools and at nodes, the oldest first: on a thread of
+    /// its own.
+    fn requests(&self) -> Vec<RequestStatus>;
+
+    /// Its requests over time, in steps of so many seconds.
+    ///
+    /// # Errors
+    /// Other steps than there are.
+    fn series(&self, step_s: u64) -> Result<TrafficSeries, ControlError>;
 
     /// Adds a server to a pool.
     ///

@@ -41,7 +41,8 @@ pub use model::{
     KeptVariant, Latency, NewExplain, NewNode, NewPolicy, NewPurge, NewServer, NewServerTest,
     NewWeight, NodeBehind, NodeLocalStatus, NodePools, NodeReport, NodeSource, NodeState,
     NodeStatus, PacketCount, PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded,
-    Role, ServerSelfReport, ServerStatus, ServerTest, ServiceStatus, Traffic,
+    RequestStatus, Role, ServerSelfReport, ServerStatus, ServerTest, ServiceStatus, Traffic,
+    TrafficPoint, TrafficSeries,
 };
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;

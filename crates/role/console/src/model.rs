@@ -2,6 +2,7 @@
 
 mod explain;
 mod pools;
+mod series;
 mod state;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ pub use explain::{
 pub use pools::{
     NewServer, NewServerTest, NodePools, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
 };
+pub use series::{RequestStatus, TrafficPoint, TrafficSeries};
 pub use state::NodeState;
 
 /// A process of a cluster at one moment.

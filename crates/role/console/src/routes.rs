@@ -32,6 +32,8 @@ pub(crate) type Shared = Arc<dyn Control>;
 pub(crate) fn api(control: Shared, door: Door) -> Router {
     Router::new()
         .route("/api/v1/status", get(read::status))
+        .route("/api/v1/requests", get(read::requests))
+        .route("/api/v1/series", get(read::series))
         .route("/api/v1/services", get(read::services))
         .route("/api/v1/services/{name}/policy", put(change::set_policy))
         .route("/api/v1/nodes", get(read::nodes).post(change::add_node))
@@ -97,6 +99,15 @@ pub(crate) struct Removal {
     /// given.
     #[param(maximum = 86_400_000)]
     pub(crate) timeout_ms: Option<u64>,
+}
+
+/// How finely requests over time are shown.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfStep {
+    /// Length of a step in seconds: 10, of the last hour, or 60, of the last 30 hours; 60 unless given.
+    pub(crate) step_s: Option<u64>,
 }
 
 /// How a server of a pool is removed.

@@ -54,3 +54,6 @@ pub(crate) const TEST_BODY_BYTES_SHOWN: usize = 1024;
 
 /// Lines of standard error of an application that a test shows.
 pub(crate) const TEST_STDERR_LINES_MAX: usize = 20;
+
+/// Bytes of a path that operators see of each request in flight: they are kept in place.
+pub(crate) const SHOWN_PATH_BYTES_MAX: usize = 96;

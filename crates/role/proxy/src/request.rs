@@ -30,6 +30,7 @@ mod read_ahead;
 mod recipient;
 mod refused;
 mod times;
+mod under_way;
 mod upload;
 
 use std::borrow::Cow;
@@ -72,6 +73,7 @@ use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
 pub use refused::{ForwardError, RefusalScope, Refused};
 pub use times::OwnTimes;
+pub use under_way::{RequestUnderWay, tell_requests};
 use upload::Upload;
 
 impl WorkerGroup {

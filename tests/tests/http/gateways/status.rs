@@ -104,11 +104,12 @@ fn php_fpm_says_its_processes_and_queue() {
         &php.lines("", ""),
         &format!("agent = \"php-fpm\"\n{}", TIMES.replace("= 100", "= \"1s\"")),
     ));
-    // All count as active at their start, and then only the one that answers.
+    // All count as active at their start, and one that is checked does now and then.
+    let mut agent = Value::Null;
     poll_until(PATIENCE, "all but one are idle", || {
-        server(&skep)["agent"]["values"]["processes_idle"] == 2.0
+        agent = server(&skep)["agent"].clone();
+        agent["values"]["processes_idle"] == 2.0
     });
-    let agent = server(&skep)["agent"].clone();
     assert_eq!(agent["error"], Value::Null);
     let value = |name: &str| agent["values"][name].as_f64();
     assert_eq!(value("processes"), Some(3.0), "{agent}");

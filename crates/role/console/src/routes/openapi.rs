@@ -46,7 +46,7 @@ pub(crate) async fn openapi() -> Response {
         (name = "config", description = "What the operator said"),
     ),
     paths(
-        read::status, read::services, read::nodes, read::config, read::metrics, openapi,
+        read::status, read::series, read::requests, read::services, read::nodes, read::config, read::metrics, openapi,
         change::add_node, change::remove_node, change::drain_node, change::resume_node,
         change::set_weight, change::set_policy, change::purge, change::reload, change::explain,
         read::pools, read::pools_of_nodes, change::add_server, change::remove_server,

@@ -6,8 +6,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use skep_telemetry::METRICS_CONTENT_TYPE;
 
-use super::{Shared, beside, text};
-use crate::model::{NodePools, NodeStatus, PoolStatus, ProcessStatus, ServiceStatus};
+use super::{OfStep, Params, Shared, beside, text};
+use crate::limits::SERIES_STEP_S;
+use crate::model::{
+    NodePools, NodeStatus, PoolStatus, ProcessStatus, RequestStatus, ServiceStatus, TrafficSeries,
+};
 use crate::problem::Problem;
 
 /// The process, its traffic, its services and their nodes.
@@ -17,6 +20,32 @@ use crate::problem::Problem;
 )]
 pub(crate) async fn status(State(control): State<Shared>) -> Json<ProcessStatus> {
     Json(control.status())
+}
+
+/// The requests that this process has at servers of pools and at nodes now, the oldest first, at most 1,000.
+#[utoipa::path(
+    get, path = "/api/v1/requests", tag = "status",
+    responses((status = 200, description = "The requests", body = [RequestStatus]))
+)]
+pub(crate) async fn requests(
+    State(control): State<Shared>,
+) -> Result<Json<Vec<RequestStatus>>, Problem> {
+    Ok(Json(beside(move || control.requests()).await?))
+}
+
+/// All requests of this process over time, and those to servers of pools.
+#[utoipa::path(
+    get, path = "/api/v1/series", tag = "status", params(OfStep),
+    responses(
+        (status = 200, description = "The steps that are over", body = TrafficSeries),
+        (status = 422, description = "Other steps than there are", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn series(
+    State(control): State<Shared>,
+    Params(of): Params<OfStep>,
+) -> Result<Json<TrafficSeries>, Problem> {
+    Ok(Json(control.series(of.step_s.unwrap_or(SERIES_STEP_S))?))
 }
 
 /// The services.

@@ -226,7 +226,8 @@ mod tests {
              [[pool]]\nname = 'p'\n"
         );
         let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let pools = Pools::new(1, None).prepare(&config).unwrap();
+        let buffers = crate::body_buffers(&config.spool).unwrap();
+        let pools = Pools::new(1, None, buffers).prepare(&config).unwrap();
         let backend = &config.sites[0].routes[0].backend;
         PoolBackend::new(backend, &pools, &[], b"").unwrap()
     }

@@ -54,7 +54,8 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         loop {
             let target = self.group.pick(self.request, client, &self.session, &self.tried)?;
             if let Some(in_flight) = InFlight::begin(self.group, target) {
-                return Some(in_flight);
+                let request = (self.request.method.as_str(), self.request.path);
+                return Some(in_flight.list(client.ip(), request));
             }
         }
     }

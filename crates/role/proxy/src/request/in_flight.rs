@@ -1,10 +1,12 @@
 //! Accounting of one attempt: load while it lasts, totals at its end.
 
+use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::limits::OWED_BYTES_MAX;
 use crate::members::cause::Cause;
+use crate::request::under_way::Listed;
 use crate::worker_balancer::PickedMember;
 use crate::worker_group::WorkerGroup;
 
@@ -19,6 +21,8 @@ pub(super) struct InFlight<'a> {
     received: u64,
     is_tunnel: bool,
     outcome: Outcome,
+    /// For operators who look.
+    listed: Option<Listed>,
 }
 
 /// How an attempt ended.
@@ -39,7 +43,14 @@ impl<'a> InFlight<'a> {
         }
         let began = Instant::now();
         let outcome = Outcome::Abandoned;
-        Some(Self { group, target, began, owed: 0, received: 0, is_tunnel: false, outcome })
+        let (owed, received, is_tunnel, listed) = (0, 0, false, None);
+        Some(Self { group, target, began, owed, received, is_tunnel, outcome, listed })
+    }
+
+    /// Lets operators see the method and path of a client's request.
+    pub(super) fn list(mut self, client: IpAddr, request: (&str, &[u8])) -> Self {
+        self.listed = Some(Listed::new(self.group.group(), &self.target, client, request));
+        self
     }
 
     /// The latency counts from this moment on.
@@ -130,6 +141,9 @@ impl<'a> InFlight<'a> {
         load.tunnels.fetch_add(1, Relaxed);
         load.requests.fall(1);
         self.is_tunnel = true;
+        if let Some(listed) = &self.listed {
+            listed.become_tunnel();
+        }
     }
 
     /// Counts bytes that a tunnel received from the member.

@@ -12,7 +12,7 @@ use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
     NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
     NodeState, NodeStatus, PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded,
-    Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
+    RequestStatus, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic, TrafficSeries,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 
@@ -183,6 +183,14 @@ impl Control for Fake {
     fn pools_of_nodes(&self) -> Vec<NodePools> {
         let pools = self.status().pools;
         vec![NodePools { node: "node-1".into(), missing: None, pools }]
+    }
+
+    fn requests(&self) -> Vec<RequestStatus> {
+        Vec::new()
+    }
+
+    fn series(&self, step_s: u64) -> Result<TrafficSeries, ControlError> {
+        Ok(TrafficSeries { step_s, kept_s: 3_600, points: Vec::new() })
     }
 
     fn add_server(&self, pool: &str, new: &NewServer) -> Result<(), ControlError> {
