@@ -12,7 +12,7 @@ use skep_wire::message::Name;
 use crate::limits::QUESTIONS_MAX;
 
 /// A node, and what it shows operators as JSON; `None`: it has not answered in time.
-pub type NodeStatus = (Name, Option<Vec<u8>>);
+pub type NodeShown = (Name, Option<Vec<u8>>);
 
 /// See the module.
 #[derive(Default)]
@@ -24,9 +24,9 @@ pub(crate) struct Asking {
 
 struct Question {
     ends_at: Now,
-    teller: SyncSender<Vec<NodeStatus>>,
+    teller: SyncSender<Vec<NodeShown>>,
     waits_for: BTreeMap<LinkId, Name>,
-    answers: Vec<NodeStatus>,
+    answers: Vec<NodeShown>,
 }
 
 impl Asking {
@@ -35,7 +35,7 @@ impl Asking {
         &mut self,
         ends_at: Now,
         nodes: impl Iterator<Item = (LinkId, &'n Name, NodeFeatures)>,
-        teller: SyncSender<Vec<NodeStatus>>,
+        teller: SyncSender<Vec<NodeShown>>,
         outbox: &mut Outbox<ToNode>,
     ) {
         if self.open.len() >= QUESTIONS_MAX {

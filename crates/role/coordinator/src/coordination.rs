@@ -26,7 +26,7 @@ use skep_wire::cache::{
 };
 use skep_wire::message::Name;
 
-use crate::asking::{Asking, NodeStatus};
+use crate::asking::{Asking, NodeShown};
 use crate::explaining::{Explaining, NodeAnswers};
 use crate::limits::{
     COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS, STATUS_MARGIN_MS,
@@ -73,7 +73,7 @@ pub(crate) enum Told {
     /// Ask all nodes this, for so many milliseconds, and report what they say.
     Explain(ExplainRequest, u64, SyncSender<NodeAnswers>),
     /// What do all nodes show operators?
-    AskStatus { limit_ms: u64, teller: SyncSender<Vec<NodeStatus>> },
+    AskStatus { limit_ms: u64, teller: SyncSender<Vec<NodeShown>> },
 }
 
 /// Sets whether a coordinator is active.
@@ -198,7 +198,7 @@ impl Coordination {
     ///
     /// # Errors
     /// If the thread of the links does not answer.
-    pub fn ask_status(&self, limit_ms: u64) -> Result<Vec<NodeStatus>, NoCoordinator> {
+    pub fn ask_status(&self, limit_ms: u64) -> Result<Vec<NodeShown>, NoCoordinator> {
         let (teller, told) = sync_channel(1);
         self.teller.tell(Told::AskStatus { limit_ms, teller }).map_err(|_| NoCoordinator)?;
         let limit = Duration::from_millis(limit_ms + STATUS_MARGIN_MS);

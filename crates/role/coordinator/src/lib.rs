@@ -24,7 +24,7 @@ mod limits;
 mod purge_text;
 mod purging;
 
-pub use asking::NodeStatus;
+pub use asking::NodeShown;
 pub use coordination::{CacheView, Coordination, CoordinatorStage, LoadSource, NoCoordinator};
 pub use explaining::{NodeAnswer, NodeAnswers};
 pub use purge_text::{PurgeTextError, parse_purge};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use skep_console::{NodePools, NodeState, PoolStatus, ServerSelfReport, ServerStatus};
-use skep_coordinator::NodeStatus;
+use skep_coordinator::NodeShown;
 use skep_node::AgentReport;
 use skep_proxy::{CAUSES, Group, MemberStatus};
 
@@ -52,7 +52,7 @@ pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
     nodes
 }
 
-fn answered((name, answer): &NodeStatus) -> NodePools {
+fn answered((name, answer): &NodeShown) -> NodePools {
     let name = name.as_str();
     match answer.as_deref() {
         None => missing(name, format!("no answer within {} s", NODES_MS / 1000)),
