@@ -64,7 +64,7 @@ pub(crate) fn redirect(bench: &Bench, results: &mut Results) -> Result<usize> {
 
 /// Through a pool: HTTP, FastCGI, AJP.
 pub(crate) fn applications(bench: &Bench, results: &mut Results) -> Result<usize> {
-    let groups: [(ServerRole, Loads); 5] = [
+    let groups: [(ServerRole, Loads); 6] = [
         (ServerRole::Pool, &[("pool-1k", Load::Path(SMALL.0)), ("pool-22k", Load::Path(MEDIUM.0))]),
         (ServerRole::Cached, &[("cached-1k", Load::Path(SMALL.0))]),
         (ServerRole::Fcgi, &[("fcgi-1k", Load::Path(SMALL.0))]),

@@ -2,7 +2,8 @@
 //! that came before it.
 //!
 //! Most proxies write one family, and most applications read the other. What stands in one only is said in
-//! the other as well (RFC 7239 7.4): the client nearest to the first proxy has its scheme and host.
+//! the other as well (RFC 7239 7.4): the client nearest to the first proxy has its scheme and host. Where both
+//! came, neither is: a proxy that writes one may pass on the other as its client sent it.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -16,20 +17,32 @@ use crate::request::RequestHead;
 /// The clients that `head` names, in the order of the hops; as they are written, without port, brackets and
 /// quotes.
 pub fn clients_named<'h>(head: &RequestHead<'_, 'h>) -> Vec<&'h [u8]> {
-    match head.fields.known(Known::XForwardedFor) {
-        Some(_) => head.fields.known_all(Known::XForwardedFor).flat_map(bytes::list).collect(),
-        None => elements(head).map(|element| node_of(parameter(element, b"for"))).collect(),
+    match has_older(head) {
+        true => head.fields.known_all(Known::XForwardedFor).flat_map(bytes::list).collect(),
+        false => elements(head).map(|element| node_of(parameter(element, b"for"))).collect(),
     }
 }
 
 /// The scheme by which the first client asked, as `head` has it.
 pub fn scheme_named<'h>(head: &RequestHead<'_, 'h>) -> Option<&'h [u8]> {
-    head.fields.get("x-forwarded-proto").or_else(|| parameter(elements(head).next()?, b"proto"))
+    match has_older(head) {
+        true => head.fields.get("x-forwarded-proto"),
+        false => parameter(elements(head).next()?, b"proto"),
+    }
 }
 
 /// The host that the first client asked for, as `head` has it.
 fn host_named<'h>(head: &RequestHead<'_, 'h>) -> Option<&'h [u8]> {
-    head.fields.get("x-forwarded-host").or_else(|| parameter(elements(head).next()?, b"host"))
+    match has_older(head) {
+        true => head.fields.get("x-forwarded-host"),
+        false => parameter(elements(head).next()?, b"host"),
+    }
+}
+
+/// Whether any of the older fields came.
+fn has_older(head: &RequestHead<'_, '_>) -> bool {
+    head.fields.known(Known::XForwardedFor).is_some()
+        || ["x-forwarded-proto", "x-forwarded-host"].iter().any(|it| head.fields.get(it).is_some())
 }
 
 /// Appends the fields of both families for the next hop: what is known here, the client and the scheme by
@@ -41,10 +54,10 @@ pub(crate) fn write_forwarded(
     is_kept: bool,
 ) {
     let has = |field| is_kept && head.fields.known(field).is_some();
-    let (has_standard, has_older) = (has(Known::Forwarded), has(Known::XForwardedFor));
+    let (has_standard, has_clients) = (has(Known::Forwarded), has(Known::XForwardedFor));
     let clients = if is_kept { clients_named(head) } else { Vec::new() };
-    // So many are no chain of proxies; and each would grow.
-    let clients = if clients.len() <= FORWARDED_TRANSLATED_MAX { clients } else { Vec::new() };
+    // More are no chain of proxies; and each would grow. The last ones are those of the nearest proxies.
+    let clients = &clients[clients.len().saturating_sub(FORWARDED_TRANSLATED_MAX)..];
     let scheme = is_kept.then(|| scheme_named(head)).flatten().filter(|it| is_scheme(it));
     let host = is_kept.then(|| host_named(head)).flatten().filter(|it| is_host(it));
     let (own_client, own_scheme, own_host) =
@@ -57,7 +70,7 @@ pub(crate) fn write_forwarded(
         write_lines(out, head, Known::Forwarded);
         first = None;
     } else {
-        for client in &clients {
+        for client in clients {
             write_element(out, address_of(client), first.take());
             out.extend_from_slice(b", ");
         }
@@ -65,7 +78,7 @@ pub(crate) fn write_forwarded(
     let of_own = first.unwrap_or((own_host, own_scheme));
     write_element(out, Some(own_client), Some(of_own));
     out.extend_from_slice(b"\r\nX-Forwarded-For: ");
-    if has_older {
+    if has_clients {
         write_lines(out, head, Known::XForwardedFor);
     } else {
         for client in clients.iter().filter_map(|client| address_of(client)) {

@@ -4,7 +4,8 @@
 //! them at spaces and commas too, quotes keep a `;` together or do not, PHP reads `a.b`, `a b` and `a[b` as
 //! `a_b` or `a`, ASP.NET `A` as `a`. A client that knew of one reading by the cache and another one by the
 //! application could have its own page stored for others. So whatever could be read in two ways is
-//! recognised here, and nothing is stored or reused for it.
+//! recognised here, and nothing is stored or reused for it. So are several lines of Cookie, which some join
+//! with a comma.
 
 use skep_http::{Known, RequestHead};
 
@@ -31,7 +32,8 @@ pub(crate) fn are_read_alike(head: &RequestHead<'_, '_>, names: &[String]) -> bo
         let is_like = |known: &String| name != known.as_bytes() && may_be_read_as(name, known);
         names.iter().any(is_like)
     };
-    cookies(head).all(|cookie| is_plain(cookie) && !is_like_one(cookie.0))
+    head.fields.known_all(Known::Cookie).count() <= 1
+        && cookies(head).all(|cookie| is_plain(cookie) && !is_like_one(cookie.0))
 }
 
 /// Whether a cookie is one by the grammar (RFC 6265 4.1.1): no reader finds another one in it.
@@ -50,6 +52,8 @@ fn may_be_read_as(name: &[u8], known: &str) -> bool {
         byte if byte.is_ascii_alphanumeric() => byte.to_ascii_lowercase(),
         _ => b'_',
     };
+    // Old PHP decodes names, and strips spaces before them.
+    let name = name.strip_prefix(b"+").unwrap_or(name);
     let is_same = |name: &[u8]| name.iter().map(|it| folded(*it)).eq(known.bytes().map(folded));
     let array = name.iter().position(|byte| *byte == b'[').map(|at| &name[..at]);
     is_same(name) || array.is_some_and(is_same)
@@ -62,8 +66,9 @@ mod tests {
 
     use super::*;
 
-    fn are_alike(line: &str) -> bool {
-        let text = format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: {line}\r\n\r\n");
+    fn are_alike(lines: &str) -> bool {
+        let lines = lines.replace('|', "\r\nCookie: ");
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: {lines}\r\n\r\n");
         let mut slots = FieldSlots::new();
         let head = parse_request(&mut slots, text.as_bytes(), &limits::RESPONSE_HEAD).unwrap();
         are_read_alike(&head, &["my_lang".to_owned()])
@@ -93,6 +98,7 @@ mod tests {
             "my%5flang=evil",
             "my_lang; a=b\\c",
             "=my_lang",
+            "my_lang=de|x=1",
         ] {
             assert!(!are_alike(line), "{line}");
         }

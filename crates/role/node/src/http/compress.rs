@@ -222,6 +222,9 @@ impl CompressionTask {
     async fn make(&self) -> Result<(Vec<u8>, Compressed), Skipped> {
         let Resource { route, variants, .. } = &*self.resource;
         let plain = &variants.plain;
+        let mut stream = self.stream(plain);
+        // Who sends slowly holds no place.
+        let mut first = Some(stream.whole_segment(0).await?);
         let mut place = self.compressor.enter().await?;
         let level = match (&route.compression, place.is_hurried) {
             (Some(rules), false) => rules.level(self.coding),
@@ -232,9 +235,11 @@ impl CompressionTask {
         let (coding, bytes) = (self.coding, plain.bytes());
         let begun = place.run(move || Encoder::new(coding, level, Some(bytes))).await;
         let mut encoder = begun.ok_or(Skipped::Busy)?.map_err(|_| Skipped::Memory)?;
-        let mut stream = self.stream(plain);
         for index in 0..plain.segments() {
-            let segment = stream.whole_segment(index).await?;
+            let segment = match first.take() {
+                Some(first) => first,
+                None => stream.whole_segment(index).await?,
+            };
             let encoded = place.run(move || encode(encoder, &segment)).await;
             encoder = encoded.ok_or(Skipped::Busy)??;
             if encoder.ready_bytes() > bytes_max {

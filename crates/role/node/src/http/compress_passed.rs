@@ -67,10 +67,8 @@ impl ReplyCoding for PassedCompression<'_> {
             return None;
         }
         let mut lines = Vec::new();
-        let mut vary = head.fields.all("vary").flat_map(|value| value.split(|it| *it == b','));
-        if !vary.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"accept-encoding")) {
-            encode::write_field(&mut lines, "Vary", b"Accept-Encoding");
-        }
+        // Whatever the application says of it: that may be replaced on the way.
+        encode::write_field(&mut lines, "Vary", b"Accept-Encoding");
         let encoder = self.coding.and_then(|coding| self.encoder(coding));
         let Some(encoder) = encoder else {
             return Some(CodedReply { without: Vec::new(), lines, body: None });

@@ -144,7 +144,7 @@ impl Compression {
 
 /// Whether a field tells that the response may be for one client.
 fn is_private(name: &[u8], value: &[u8]) -> bool {
-    if name.eq_ignore_ascii_case(b"vary") {
+    if is_vary(name) {
         return ["cookie", "authorization", "*"].iter().any(|it| has_member(value, it));
     }
     let is_cache_control = name.eq_ignore_ascii_case(b"cache-control");
@@ -152,8 +152,12 @@ fn is_private(name: &[u8], value: &[u8]) -> bool {
         || (is_cache_control && (has_member(value, "private") || has_member(value, "no-store")))
 }
 
+pub(crate) fn is_vary(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"vary")
+}
+
 /// Whether a list has this member, with or without a value.
-fn has_member(list: &[u8], name: &str) -> bool {
+pub(crate) fn has_member(list: &[u8], name: &str) -> bool {
     let name_of = |member: &'_ [u8]| {
         let end = member.iter().position(|byte| *byte == b'=').unwrap_or(member.len());
         member[..end].trim_ascii().eq_ignore_ascii_case(name.as_bytes())

@@ -14,7 +14,7 @@ use skep_wire::cache::part::Versions;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::disk::{FileVersion, Stamp};
-use crate::model::compression::Compression;
+use crate::model::compression::{Compression, fields, has_member, is_vary};
 use crate::model::freshness::Remote;
 use crate::model::peer::PeerNode;
 use crate::model::pool_cache::PoolCache;
@@ -149,13 +149,17 @@ impl Object {
             lines.extend_from_slice(b"Accept-Ranges: bytes\r\n");
         }
         let suits = |it: &Compression| {
-            let all = [&*lines, &whole_lines].concat();
+            // Also what the application said of it that clients are not told.
+            let said = origin.head.lines().flat_map(|(_, line)| line).copied();
+            let all: Vec<u8> = said.chain([&*lines, &whole_lines].concat()).collect();
             let meta = &origin.head.meta;
             let lifetime_ms = |cache: &PoolCache| Freshness::of(meta, &cache.policy).lifetime_ms;
             it.suits_stored(status, bytes, &all, route.pool_cache().map(lifetime_ms))
         };
         let is_compressible = route.compression.as_ref().is_some_and(suits);
-        if is_compressible && !origin.head.meta.vary.has("accept-encoding") {
+        let varies = fields(&lines)
+            .any(|(name, value)| is_vary(name) && has_member(value, "accept-encoding"));
+        if is_compressible && !varies {
             lines.extend_from_slice(VARY);
         }
         encode::write_field(&mut lines, "Date", &HttpDate(origin.head.meta.made_unix_s()).format());

@@ -164,6 +164,10 @@ impl PoolBackend {
     /// Whether a file of this name is a script, which runs and is not sent: in any case, as what answers to
     /// the name in one may be asked for in another.
     pub(crate) fn is_script(&self, name: &[u8]) -> bool {
+        // Its compressed copies are its source, too.
+        let copies = [".gz", ".br", ".zst"];
+        let of_copy = |it: &&str| name.strip_suffix(it.as_bytes());
+        let name = copies.iter().find_map(of_copy).unwrap_or(name);
         self.scripts.as_ref().is_some_and(|extension| {
             let end = name.len().checked_sub(extension.len()).map(|at| &name[at..]);
             end.is_some_and(|end| end.eq_ignore_ascii_case(extension))

@@ -228,12 +228,15 @@ fn write_claims(text: &mut Vec<u8>, request: &RequestHead<'_, '_>) {
     }
 }
 
-/// What of Forwarded (RFC 7239 4) is not about the client: all but its `for`. A part of a quoted string
-/// is taken for one more parameter, which makes the key narrower than need be.
+/// What of Forwarded (RFC 7239 4) is not about the client: all but its `for`, if that is a node (6). A part of
+/// a quoted string is taken for one more parameter, which makes the key narrower than need be.
 fn parameters_of_request(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let parameters = value.split(|byte| matches!(byte, b';' | b',')).map(<[u8]>::trim_ascii);
-    let is_of_client =
-        |it: &[u8]| it.get(..4).is_some_and(|begin| begin.eq_ignore_ascii_case(b"for="));
+    let is_of_node = |byte: &u8| byte.is_ascii_alphanumeric() || b".:_-[]\"".contains(byte);
+    let is_of_client = move |it: &[u8]| {
+        let node = it.get(..4).filter(|begin| begin.eq_ignore_ascii_case(b"for="));
+        node.is_some_and(|_| it[4..].iter().all(is_of_node))
+    };
     parameters.filter(move |it| !it.is_empty() && !is_of_client(it))
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use skep_config::SpoolConfig;
 use skep_directory::{Coordinator, CoordinatorSettings, FetchOutcome, Hello};
 use skep_peer::stream::{
     LinkEvent, LinkServer, LinkSettings, LinkTarget, Lost, NodeLinks, Outbox, PeerError,
@@ -28,6 +29,7 @@ use super::client::{counter_of, end_of, error_of};
 use super::{ClusterParts, Command, SharedParts, renewing};
 use crate::limits::LINK_TICK_MS;
 use crate::model::announced::{Announced, AnnouncedPath};
+use crate::model::pools::Pools;
 use crate::model::purges::Purges;
 use crate::peers::coordinator_links::CoordinatorLinks;
 
@@ -122,6 +124,12 @@ struct Linked {
     links: NodeLinks<Command>,
 }
 
+/// The pools of a node that has none.
+fn no_pools() -> Arc<Pools> {
+    let buffers = crate::body_buffers(&SpoolConfig::default()).unwrap();
+    Arc::new(Pools::new(1, None, buffers))
+}
+
 impl Linked {
     fn start(gate: &Gate, settings: &LinkSettings, places: u32) -> Self {
         let (announced, purges) = (Arc::<Announced>::default(), Arc::<Purges>::default());
@@ -134,7 +142,7 @@ impl Linked {
             announced: Arc::clone(&announced),
             purges: Arc::clone(&purges),
             explain: Box::new(|_| None),
-            pools: Arc::default(),
+            pools: no_pools(),
         };
         let mut coordinators = CoordinatorLinks::new(parts, shared, &view, &roomiest);
         let targets = vec![LinkTarget { name: name("gate"), address: gate.server.address() }];

@@ -315,6 +315,7 @@ impl Under {
             listen: Some(([127, 0, 0, 1], 0).into()),
             token: token.map(|token| Token::parse(token).unwrap()),
             metrics_listen: Some(([127, 0, 0, 1], 0).into()),
+            networks: Vec::new(),
         };
         let fake = Fake::new();
         let control: Arc<dyn Control> = fake.clone();

@@ -132,7 +132,7 @@ impl SlowRequest<'_> {
 }
 
 /// The pool that runs what was found, and its path below the root, if it is a script.
-fn script_of<'a>(
+pub(super) fn script_of<'a>(
     folder: &'a FolderBackend,
     found: &'a Resource,
 ) -> Option<(&'a PoolBackend, &'a [u8])> {

@@ -11,6 +11,7 @@ use skep_segments::FetchError;
 use skep_telemetry::{CacheResult, Counter};
 
 use super::SlowRequest;
+use super::files::script_of;
 use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::files::catalog::Located;
 use crate::disk::pool::pool;
@@ -101,6 +102,8 @@ impl SlowRequest<'_> {
             Backend::Pool(_) | Backend::Reply(_) => None,
             Backend::Origin(origin) => Some((self.kept(route, origin, page).await?, None)),
             Backend::Folder(folder) => match self.located(route, folder, page).await.ok()? {
+                // Its source is for nobody.
+                Located::Resource(resource, _) if script_of(folder, &resource).is_some() => None,
                 Located::Resource(resource, file) => Some((resource, file)),
                 Located::NeedsSlash | Located::Directory => None,
             },

@@ -111,6 +111,8 @@ impl SlowRequest<'_> {
             let why = purpose.clone();
             let sent = self.send_variant(request, exchange, from, &selected, why).await?;
             match (sent, selected) {
+                // There is no room for this client, or none at all: the variant is as good as it was.
+                (SendOutcome::Failed(FetchError::NoMemory), Selected::Compressed(..)) => break,
                 // Its bytes have left all memories.
                 (SendOutcome::Failed(_), Selected::Compressed(slot, _)) => {
                     self.drop_lost(resource, slot);
