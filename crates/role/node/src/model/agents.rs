@@ -199,10 +199,20 @@ impl Agents {
         due
     }
 
-    fn end(&self, pool: &str, server: &str, found: Result<Findings, String>) {
+    fn end(
+        &self,
+        pool: &str,
+        server: &str,
+        by: &Arc<AgentSpec>,
+        found: Result<Findings, String>,
+    ) {
         let mut servers = self.lock();
         let Some(asked) = servers.get_mut(server) else { return };
         asked.is_waiting = false;
+        if !Arc::ptr_eq(&self.spec.load(), by) {
+            // A reload has it asked for something else now.
+            return;
+        }
         let error = found.as_ref().err().cloned();
         // Once for each time that it begins or ends.
         match (&asked.error, &error) {
@@ -233,8 +243,9 @@ async fn watch(worker: Rc<Worker>, group: Weak<Group>, agents: Weak<Agents>) {
                 let (worker, agents) = (Rc::clone(&worker), Arc::clone(&agents));
                 let (spec, pool) = (Arc::clone(&spec), group.name().to_owned());
                 tokio::task::spawn_local(async move {
-                    let found = Asking { worker, spec, address, is_apart }.ask().await;
-                    agents.end(&pool, &server, found);
+                    let asking = Asking { worker, spec, address, is_apart };
+                    let found = asking.ask().await;
+                    agents.end(&pool, &server, &asking.spec, found);
                 });
             }
         }
