@@ -48,7 +48,7 @@ pub use members::settings::{
     CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec, QueueSettings,
     retry_budget,
 };
-pub use members::slots::MemberSlots;
+pub use members::slots::{MemberLoad, MemberSlots};
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
     Ends, ForwardError, MemberTest, OwnTimes, Refused, ReplyRules, Tap, TapBody, Tapped,
