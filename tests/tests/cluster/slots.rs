@@ -20,6 +20,7 @@ const CLIENTS: usize = 3;
 struct InWork {
     now: AtomicUsize,
     most: AtomicUsize,
+    done: AtomicUsize,
 }
 
 /// An application that takes its time.
@@ -32,6 +33,7 @@ fn app() -> (App, Arc<InWork>) {
         // What it does, not what the test waits for.
         thread::sleep(Duration::from_millis(20));
         seen.now.fetch_sub(1, SeqCst);
+        seen.done.fetch_add(1, SeqCst);
         response(200, "", "done")
     });
     (app, in_work)
@@ -74,15 +76,31 @@ fn under_load_at<R>(addresses: &[std::net::SocketAddr], job: impl FnOnce() -> R)
     thread::scope(|scope| {
         let clients = addresses.iter().flat_map(|address| [address; CLIENTS]);
         let asking: Vec<_> = clients.map(|&address| scope.spawn(move || ask(address))).collect();
+        // Also if the job fails.
+        let over = Ends(&is_over);
         let result = job();
-        is_over.store(true, SeqCst);
+        drop(over);
         asking.into_iter().for_each(|client| client.join().unwrap());
         result
     })
 }
 
+/// Says that it is over when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 fn slots(cluster: &CacheCluster, number: usize) -> u64 {
-    cluster.metric(&node(number), "skep_pool_server_slots{pool=\"app\",server=\"s1\"}")
+    slots_of(cluster, number, ["app", "s1"])
+}
+
+fn slots_of(cluster: &CacheCluster, number: usize, [pool, server]: [&str; 2]) -> u64 {
+    let metric = format!("skep_pool_server_slots{{pool=\"{pool}\",server=\"{server}\"}}");
+    cluster.metric(&node(number), &metric)
 }
 
 fn all_slots(cluster: &CacheCluster) -> Vec<u64> {
@@ -168,4 +186,38 @@ fn a_server_that_is_added_at_run_time_is_counted_as_one_of_the_file() {
         poll_until(PATIENCE, "all are used again", || in_work.most.load(SeqCst) == SLOTS);
     });
     assert!(in_work.most.load(SeqCst) <= SLOTS, "{} at once", in_work.most.load(SeqCst));
+}
+
+#[test]
+fn a_server_of_another_name_is_the_same_server() {
+    let (app, in_work) = app();
+    let cluster = cluster(&app, 1);
+    // A request of each client that there is, and more.
+    let many = 4 * NODES * CLIENTS;
+    let are_served = |since: usize| in_work.done.load(SeqCst) >= since + many;
+    let rename = |number: usize, [pool, server]: [&str; 2]| {
+        let renamed = |text: String| {
+            let text = text.replace("\"app\"", &format!("\"{pool}\""));
+            text.replace("\"s1\"", &format!("\"{server}\""))
+        };
+        cluster.reconfigure(&node(number), renamed);
+        let reload = cluster.skep(&node(number), &["reload"]);
+        assert_eq!(reload.code, Some(0), "{}", reload.stderr);
+        poll_until(PATIENCE, "the renamed server has slots", || {
+            slots_of(&cluster, number, [pool, server]) > 0
+        });
+        // What the others have goes on.
+        let since = in_work.done.load(SeqCst);
+        poll_until(PATIENCE, "clients are served", || are_served(since));
+    };
+    under_load(&cluster, 1..=NODES, || {
+        poll_until(PATIENCE, "all slots are used", || in_work.most.load(SeqCst) == SLOTS);
+        // The server; and the pool as well, which is another one then, and back.
+        for to in [["app", "s2"], ["shop", "s3"], ["app", "s1"]] {
+            (1..=NODES).for_each(|number| rename(number, to));
+        }
+    });
+    assert!(in_work.most.load(SeqCst) <= SLOTS, "{} at once", in_work.most.load(SeqCst));
+    let shared = || all_slots(&cluster).iter().sum::<u64>() == SLOTS as u64;
+    poll_until(PATIENCE, "all slots are granted", shared);
 }

@@ -254,7 +254,7 @@ pub fn changes_needing_restart(old: &Config, new: &Config) -> Vec<&'static str> 
     if new.cooperates() && !old.cooperates() {
         paths.push("site.content");
     } else if new.links_nodes() && !old.links_nodes() {
-        paths.push("pool.server.connections_scope");
+        paths.push("pool");
     }
     paths.sort_unstable();
     paths.dedup();

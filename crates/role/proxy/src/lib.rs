@@ -48,7 +48,7 @@ pub use members::settings::{
     Buffering, CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec,
     QueueSettings, retry_budget,
 };
-pub use members::slots::MemberSlots;
+pub use members::slots::{MemberLoad, MemberSlots};
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
     BUFFERING_FIELD, BodyCoder, CodedReply, CoderFailed, Ends, ForwardError, MemberTest, OwnTimes,

@@ -7,8 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A server of a pool, by the hash of both names: the same on all nodes, whatever else their configs
-/// say.
+/// A server of a pool, by the hash of its address, as text, and of how many pools before its own have a
+/// server there: the same on all nodes, however their configs name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ServerKey(pub u64);
 

@@ -104,6 +104,11 @@ impl SlotHolder {
         slots.min(self.slots_max)
     }
 
+    /// So many it uses, now that the limit is in force: some requests may have begun before it was.
+    pub fn use_seen(&mut self, in_use: u32) {
+        self.in_use = self.in_use.max(in_use);
+    }
+
     /// What coordinators are told.
     pub fn report(&self, server: ServerKey) -> SlotUse {
         SlotUse {

@@ -199,13 +199,7 @@ impl Agents {
         due
     }
 
-    fn end(
-        &self,
-        pool: &str,
-        server: &str,
-        by: &Arc<AgentSpec>,
-        found: Result<Findings, String>,
-    ) {
+    fn end(&self, pool: &str, server: &str, by: &Arc<AgentSpec>, found: Result<Findings, String>) {
         let mut servers = self.lock();
         let Some(asked) = servers.get_mut(server) else { return };
         asked.is_waiting = false;

@@ -18,6 +18,7 @@ use skep_serve::WorkerHandle;
 use skep_spool::BodyBuffers;
 use skep_units::{ServerAddress, stable_hash};
 use skep_upstream::PoolLimits;
+use skep_wire::cache::ServerKey;
 use skep_wire::limits::STATUS_BYTES_MAX;
 use skep_wire::seal::Key;
 
@@ -58,8 +59,8 @@ pub(crate) struct Pool {
 /// How requests at a server are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counting {
-    /// With those of all nodes; this one's share while no coordinator answers.
-    OfCluster(u32),
+    /// With those of all nodes, by this key; this one's share while no coordinator answers.
+    OfCluster { key: ServerKey, share: u32 },
     /// By this node for itself: so many it may have.
     OfNode(u32),
 }
@@ -128,7 +129,8 @@ impl Pools {
             let session_cookie = session_cookie.map(str::to_owned);
             let trusts_claims = pool.trust_forwarded;
             let counting = pool.servers.iter();
-            let counting = counting.map(|it| (it.name.clone(), counting_of(config, it, joins)));
+            let counting =
+                counting.map(|it| (it.name.clone(), counting_of(config, pool, it, joins)));
             let counting = counting.collect();
             let agent_spec = Arc::new(AgentSpec::new(pool, &spec.settings.protocol)?);
             let agents = current.map(|it| Arc::clone(&it.agents));
@@ -188,7 +190,7 @@ impl Pools {
         }
         let joins = self.joins.load(Ordering::Relaxed);
         pool.group.add_member(member_spec(config, &server, joins))?;
-        pool.counting.insert(server.name.clone(), counting_of(config, &server, joins));
+        pool.counting.insert(server.name.clone(), counting_of(config, filed, &server, joins));
         pool.agents.set_addresses(std::iter::once(&server));
         pool.added.retain(|it| it.name != server.name);
         pool.added.push(server);
@@ -285,8 +287,11 @@ impl Pool {
                 && !self.spec.members.iter().any(|it| it.name == server.name)
         };
         self.added = added.iter().filter(is_there).cloned().collect();
+        let Some(filed) = config.pools.iter().find(|it| it.name == self.group.name()) else {
+            return;
+        };
         for server in &self.added {
-            self.counting.insert(server.name.clone(), counting_of(config, server, joins));
+            self.counting.insert(server.name.clone(), counting_of(config, filed, server, joins));
             let connections = &mut self.spec.settings.connections.connections_max;
             *connections = (*connections).max(server.connections_max as usize);
         }
@@ -315,11 +320,20 @@ fn is_counted(config: &Config, server: &ServerConfig, joins: bool) -> bool {
     joins && config.can_count_slots() && config.is_of_cluster(server)
 }
 
-fn counting_of(config: &Config, server: &ServerConfig, joins: bool) -> Counting {
+fn counting_of(config: &Config, pool: &PoolConfig, server: &ServerConfig, joins: bool) -> Counting {
+    let share = config.share_of(server);
     match is_counted(config, server, joins) {
-        true => Counting::OfCluster(config.share_of(server)),
-        false => Counting::OfNode(config.share_of(server)),
+        true => Counting::OfCluster { key: key(config, pool, server), share },
+        false => Counting::OfNode(share),
     }
+}
+
+/// The server at that address, whatever its names: nodes that have loaded another config count the same
+/// requests. Where several pools have one at the same address, each has its bound, in their order.
+fn key(config: &Config, pool: &PoolConfig, server: &ServerConfig) -> ServerKey {
+    let before = config.pools.iter().take_while(|it| it.name != pool.name);
+    let before = before.flat_map(|it| &it.servers).filter(|it| it.address == server.address);
+    ServerKey(stable_hash(server.address.to_string().as_bytes(), before.count() as u64))
 }
 
 /// How sessions of the pool find their server.

@@ -239,7 +239,7 @@ impl SharedMember {
 
     /// Requests and tunnels there.
     pub(crate) fn in_use(&self) -> u64 {
-        self.load.requests.now() + u64::from(self.load.tunnels.load(Relaxed))
+        self.load.in_use()
     }
 
     /// Whether a failure is to be logged: at most one a second.
@@ -323,6 +323,13 @@ impl CurrentLoad {
     /// Connections in use: what a drain waits for.
     pub(crate) fn in_use(self) -> u32 {
         self.requests.saturating_add(self.tunnels)
+    }
+}
+
+impl Load {
+    /// Requests and tunnels.
+    pub(crate) fn in_use(&self) -> u64 {
+        self.requests.now() + u64::from(self.tunnels.load(Relaxed))
     }
 }
 

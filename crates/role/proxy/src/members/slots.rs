@@ -1,6 +1,9 @@
 //! How many requests this process may have at each member, where several processes count together.
 
+use std::sync::Arc;
+
 use crate::members::group::Group;
+use crate::members::member::Load;
 
 /// What this process has, and could use, at a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,11 +13,30 @@ pub struct MemberSlots {
     pub requests_max: u32,
     /// Of these, how many this process may have now.
     pub slots: u32,
-    /// Requests and tunnels of this process.
-    pub in_use: u32,
     /// Requests that wait, and would take this member.
     pub waiting: u32,
+    pub load: MemberLoad,
 }
+
+/// Requests and tunnels of this process at a member, even after it has been removed. Equal is what counts the
+/// same ones: a member of another name at the same address, which a reload put in the place of one, has its.
+#[derive(Clone, Debug)]
+pub struct MemberLoad(Arc<Load>);
+
+impl MemberLoad {
+    /// How many there are now.
+    pub fn in_use(&self) -> u32 {
+        u32::try_from(self.0.in_use()).unwrap_or(u32::MAX)
+    }
+}
+
+impl PartialEq for MemberLoad {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for MemberLoad {}
 
 impl Group {
     /// What this process has and could use of each member, the oldest first. Requests that wait, or were
@@ -34,8 +56,8 @@ impl Group {
                     name: member.name().to_string(),
                     requests_max: shared.requests_max(),
                     slots: shared.slots(),
-                    in_use: u32::try_from(shared.in_use()).unwrap_or(u32::MAX),
                     waiting: if shared.keeps_sessions() { part } else { 0 },
+                    load: MemberLoad(Arc::clone(&shared.load)),
                 })
             };
             members.iter().filter_map(slots).collect()

@@ -2,13 +2,13 @@
 //! wants, and applies what the coordinator grants.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use skep_directory::SlotHolder;
 use skep_peer::stream::{LinkId, Outbox};
-use skep_proxy::{Group, MemberSlots};
+use skep_proxy::{Group, MemberLoad, MemberSlots};
 use skep_serve::monotonic_ms;
-use skep_units::{Now, stable_hash};
+use skep_units::Now;
 use skep_wire::cache::{ServerKey, SlotGrant, SlotReport, SlotUse, ToCoordinator};
 use skep_wire::limits::SLOT_SERVERS_MAX;
 
@@ -18,13 +18,28 @@ use crate::model::pools::{Counting, Pools};
 /// This node's slots of all servers.
 pub(super) struct Slots {
     pools: Arc<Pools>,
-    holders: BTreeMap<ServerKey, Server>,
+    servers: BTreeMap<ServerKey, Server>,
+    /// Pools, those that reloads have removed, too: requests may still wait there.
+    groups: Vec<Weak<Group>>,
 }
 
+/// A server of pools: its members, of which there are several while a reload puts one in the place of another,
+/// share what the node may use.
 struct Server {
-    group: Arc<Group>,
     holder: SlotHolder,
+    /// What its members use, and what those use that are gone.
+    loads: Vec<MemberLoad>,
 }
+
+/// A member that may begin requests at a server.
+struct CountedMember {
+    group: Arc<Group>,
+    slots: MemberSlots,
+    /// The node's share of the server; none: the member is about to go.
+    share: Option<u32>,
+}
+
+type CountedMembers = BTreeMap<ServerKey, Vec<CountedMember>>;
 
 /// What a coordinator has been told, and has told.
 #[derive(Default)]
@@ -35,57 +50,86 @@ pub(super) struct ReportedSlots {
 
 impl Slots {
     pub(super) fn new(pools: Arc<Pools>) -> Self {
-        Self { pools, holders: BTreeMap::new() }
+        Self { pools, servers: BTreeMap::new(), groups: Vec::new() }
     }
 
     /// Looks at the servers that there are, applies the limits that follow, and returns what is to be
     /// reported.
     fn look(&mut self, followed: Option<LinkId>) -> Vec<SlotUse> {
         let now = Now(monotonic_ms());
-        let mut known = std::mem::take(&mut self.holders);
+        let counted = self.counted();
+        let loads: Vec<_> = counted.values().flatten().map(|it| it.slots.load.clone()).collect();
+        let mut known = std::mem::take(&mut self.servers);
         let mut reports = Vec::new();
-        for (group, counting) in self.pools.counted() {
-            for member in group.slots() {
-                let key = key(group.name(), &member.name);
-                let known = known.remove(&key).filter(|it| Arc::ptr_eq(&it.group, &group));
-                let has_room = self.holders.len() < SLOT_SERVERS_MAX;
-                match counting.get(&member.name) {
-                    Some(&Counting::OfCluster(share)) if has_room => {
-                        let server =
-                            known.unwrap_or_else(|| Server::new(now, &group, &member, share));
-                        let server = server.at(now, followed, share, &member);
-                        reports.push(server.holder.report(key));
-                        self.holders.insert(key, server);
-                    }
-                    Some(&Counting::OfCluster(slots) | &Counting::OfNode(slots)) => {
-                        set(&group, &member, slots);
-                        self.end(key, known, &member, &mut reports);
-                    }
-                    None => self.end(key, known, &member, &mut reports),
-                }
+        for (key, members) in counted {
+            let mut server = known.remove(&key).unwrap_or_else(|| Server::new(now));
+            server.look(now, followed, &members, &loads);
+            reports.push(server.holder.report(key));
+            self.servers.insert(key, server);
+        }
+        // Of servers that are not counted any more coordinators hear until they are not used, either.
+        for (key, mut server) in known {
+            let in_use = server.in_use_beside(&loads);
+            if in_use > 0 {
+                reports.push(server.holder.last_report(key, in_use));
+                self.servers.insert(key, server);
             }
         }
         reports.sort_unstable_by_key(|report| report.server);
         reports
     }
 
-    /// A server is not counted any more: coordinators hear of it until it is not used, either.
-    fn end(
-        &mut self,
-        key: ServerKey,
-        known: Option<Server>,
-        member: &MemberSlots,
-        reports: &mut Vec<SlotUse>,
-    ) {
-        if let Some(server) = known.filter(|_| member.in_use > 0) {
-            reports.push(server.holder.last_report(key, member.in_use));
-            self.holders.insert(key, server);
+    /// The members at each server, the latest last. Others get what the config says.
+    fn counted(&mut self) -> CountedMembers {
+        let mut counted = CountedMembers::new();
+        let pools = self.pools.counted();
+        let groups = pools.iter().map(|(group, _)| Arc::downgrade(group)).collect();
+        let before = std::mem::replace(&mut self.groups, groups);
+        for group in before {
+            if self.groups.iter().any(|it| it.ptr_eq(&group)) {
+                continue;
+            }
+            if let Some(alive) = group.upgrade() {
+                let slots = alive.slots().into_iter();
+                slots.for_each(|slots| self.leaving(&alive, slots, &mut counted));
+                self.groups.push(group);
+            }
+        }
+        let mut current = Vec::new();
+        for (group, counting) in pools {
+            for slots in group.slots() {
+                match counting.get(&slots.name) {
+                    Some(&Counting::OfCluster { key, share })
+                        if counted.contains_key(&key) || counted.len() < SLOT_SERVERS_MAX =>
+                    {
+                        let (group, share) = (Arc::clone(&group), Some(share));
+                        current.push((key, CountedMember { group, slots, share }));
+                    }
+                    Some(&Counting::OfCluster { share, .. } | &Counting::OfNode(share)) => {
+                        set(&group, &slots, share);
+                    }
+                    None => self.leaving(&group, slots, &mut counted),
+                }
+            }
+        }
+        for (key, member) in current {
+            counted.entry(key).or_default().push(member);
+        }
+        counted
+    }
+
+    /// A member that no config has any more.
+    fn leaving(&self, group: &Arc<Group>, slots: MemberSlots, counted: &mut CountedMembers) {
+        let server = self.servers.iter().find(|(_, server)| server.loads.contains(&slots.load));
+        if let Some((&key, _)) = server {
+            let member = CountedMember { group: Arc::clone(group), slots, share: None };
+            counted.entry(key).or_default().push(member);
         }
     }
 
     fn granted(&mut self, grants: &[SlotGrant], by: LinkId) {
         for grant in grants {
-            if let Some(server) = self.holders.get_mut(&grant.server) {
+            if let Some(server) = self.servers.get_mut(&grant.server) {
                 server.holder.granted(grant.slots, by.0);
             }
         }
@@ -93,16 +137,45 @@ impl Slots {
 }
 
 impl Server {
-    fn new(now: Now, group: &Arc<Group>, member: &MemberSlots, share: u32) -> Self {
-        let holder = SlotHolder::new(now, member.requests_max, share);
-        Self { group: Arc::clone(group), holder }
+    fn new(now: Now) -> Self {
+        Self { holder: SlotHolder::new(now, 0, 0), loads: Vec::new() }
     }
 
-    fn at(mut self, now: Now, followed: Option<LinkId>, share: u32, member: &MemberSlots) -> Self {
-        self.holder.set_bounds(member.requests_max, share);
-        self.holder.look(now, followed.map(|link| link.0), member.in_use, member.waiting);
-        set(&self.group, member, self.holder.limit());
-        self
+    /// `all`: of the members of all servers.
+    fn look(
+        &mut self,
+        now: Now,
+        followed: Option<LinkId>,
+        members: &[CountedMember],
+        all: &[MemberLoad],
+    ) {
+        let gone = self.in_use_beside(all);
+        let in_use =
+            |gone| members.iter().map(|it| it.slots.load.in_use()).fold(gone, u32::saturating_add);
+        let waiting = members.iter().map(|it| it.slots.waiting).fold(0, u32::saturating_add);
+        for CountedMember { slots, share, .. } in members {
+            if let Some(share) = *share {
+                self.holder.set_bounds(slots.requests_max, share);
+            }
+        }
+        self.holder.look(now, followed.map(|link| link.0), in_use(gone), waiting);
+        let mut left = self.holder.limit().saturating_sub(gone);
+        for (place, CountedMember { group, slots, .. }) in members.iter().enumerate() {
+            // What waits at a member that is about to go came first.
+            let can_use = slots.load.in_use().saturating_add(slots.waiting);
+            let is_last = place + 1 == members.len();
+            let may_use = if is_last { left } else { left.min(can_use) };
+            set(group, slots, may_use);
+            left = left.saturating_sub(may_use.max(slots.load.in_use()));
+        }
+        self.holder.use_seen(in_use(gone));
+        self.loads.extend(members.iter().map(|it| it.slots.load.clone()));
+    }
+
+    /// What is used by members that are gone. Forgets those that use nothing, or are in `others`.
+    fn in_use_beside(&mut self, others: &[MemberLoad]) -> u32 {
+        self.loads.retain(|load| load.in_use() > 0 && !others.contains(load));
+        self.loads.iter().map(MemberLoad::in_use).fold(0, u32::saturating_add)
     }
 }
 
@@ -154,8 +227,4 @@ impl CoordinatorLinks {
         }
         self.tell_slots(outbox);
     }
-}
-
-fn key(pool: &str, server: &str) -> ServerKey {
-    ServerKey(stable_hash(server.as_bytes(), stable_hash(pool.as_bytes(), 0)))
 }
