@@ -46,8 +46,8 @@ pub enum ConnError {
 pub struct Conn {
     stream: Stream,
     peer: SocketAddr,
-    /// Asked for once: it stays the same.
-    local: OnceCell<SocketAddr>,
+    /// Asked for once: it stays the same. Boxed: few connections want it, and all are small.
+    local: OnceCell<Box<SocketAddr>>,
     timer: Rc<Timer>,
     timer_key: usize,
     progress: RefCell<Progress>,
@@ -121,10 +121,11 @@ impl Conn {
 
     /// The own address; the unspecified one behind a Unix socket, or if the connection is gone.
     pub fn local(&self) -> SocketAddr {
-        *self.local.get_or_init(|| match &self.stream {
+        let ask = || match &self.stream {
             Stream::Tcp(stream) => stream.local_addr().unwrap_or(NO_ADDRESS),
             Stream::Unix(..) => NO_ADDRESS,
-        })
+        };
+        **self.local.get_or_init(|| Box::new(ask()))
     }
 
     /// The worker that owns this connection.
