@@ -497,7 +497,7 @@ table! {
         /// has files without names (ext4, XFS, Btrfs, tmpfs). It is made if it is missing.
         folder: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
         /// Files of a node, in all.
-        bytes_max: u64 = 4 * GIB => bytes(MIB..=TIB), restart;
+        files_bytes_max: u64 = 4 * GIB => bytes(MIB..=TIB), restart;
         /// The file of one body.
         body_bytes_max: u64 = GIB => bytes(MIB..=TIB), restart;
     }

@@ -353,7 +353,7 @@ fn body_buffers(config: &SpoolConfig) -> Result<Arc<BodyBuffers>, NodeError> {
     let buffers = BodyBuffers::new(BufferLimits {
         memory_bytes_max: config.memory_bytes_max,
         folder: config.folder.clone(),
-        spool_bytes_max: config.bytes_max,
+        spool_bytes_max: config.files_bytes_max,
         spool_body_bytes_max: config.body_bytes_max,
     });
     let folder = || config.folder.as_deref().map(|it| it.display().to_string());

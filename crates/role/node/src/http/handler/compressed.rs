@@ -72,10 +72,6 @@ impl SlowRequest<'_> {
         coding: Encoding,
     ) -> Option<Arc<CompressedVariant>> {
         let plain = &resource.variants.plain;
-        if self.handler.node.store.growing(&plain.segment_name(0)).is_some() {
-            // It is still coming: nobody waits for its end.
-            return None;
-        }
         let name = resource.route.compressed_name(plain.segment_name(0), coding);
         let mut waiter = match self.handler.node.compressed_heads.find(name) {
             FoundVariant::Known(outcome) => return self.adopted(resource, coding, outcome),
