@@ -10,9 +10,12 @@ use skep_console::{
     NodeStatus, PoolStatus, ProcessStatus, ServerStatus, ServerTest, ServiceStatus,
 };
 
+mod harmless;
 mod number;
 mod table;
 
+use harmless::is_harmless;
+pub(crate) use harmless::json;
 use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
 use table::{Align, Table};
@@ -369,7 +372,8 @@ pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
 pub(crate) fn server_test(test: &ServerTest) -> String {
     let ms = |us: u64| format!("{:.1} ms", us as f64 / 1000.0);
     let mut text = String::new();
-    line(&mut text, &format!("{} at {}: GET {}", test.name, test.address, test.target));
+    let asked = test.target.as_ref().map_or("a check".to_owned(), |target| format!("GET {target}"));
+    line(&mut text, &format!("{} at {}: {asked}", test.name, test.address));
     let times = [("connected", test.connected_us), ("head", test.head_us)];
     let times = times.into_iter().filter_map(|(what, us)| Some(format!("{what} {}, ", ms(us?))));
     line(&mut text, &format!("{}end {}", times.collect::<String>(), ms(test.ended_us)));
@@ -381,11 +385,13 @@ pub(crate) fn server_test(test: &ServerTest) -> String {
         line(&mut text, &format!("  {name}: {value}"));
     }
     if !test.body.is_empty() {
-        // What an application sends must not reach the terminal as commands.
-        let shown = |it: char| if it.is_control() && it != '\n' { '.' } else { it };
+        let shown = |it: char| if it == '\n' || is_harmless(it) { it } else { '.' };
         text.push('\n');
         text.push_str(test.body.chars().map(shown).collect::<String>().trim_end());
         text.push('\n');
+    }
+    if let Some(check) = &test.check {
+        line(&mut text, &format!("check: {check}"));
     }
     text
 }

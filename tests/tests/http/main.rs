@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cli;
+mod content_types;
 mod cut_short;
 mod faults;
 mod files;

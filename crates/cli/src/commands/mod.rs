@@ -21,13 +21,16 @@ use std::io::Write;
 use anyhow::Context;
 use skep_console::ApiResponse;
 
+use crate::show;
+
 /// Writes `text` to standard output.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the answer")
 }
 
-/// Writes an answer of the API as it came.
+/// Writes an answer of the API as it came: what servers have sent is in it, so with escapes for what is no
+/// text.
 fn print_json(answer: &ApiResponse) -> anyhow::Result<()> {
-    print(&format!("{}\n", answer.text().trim_end()))
+    print(&format!("{}\n", show::json(answer.text().trim_end())))
 }

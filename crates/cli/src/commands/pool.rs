@@ -18,8 +18,9 @@ pub(crate) fn pool(command: PoolCommand) -> anyhow::Result<()> {
         }
         PoolCommand::Drain { server } => change(&server, "drain"),
         PoolCommand::Resume { server } => change(&server, "resume"),
-        PoolCommand::Test { server, path, host, timeout } => {
-            test(&server, &NewServerTest { target: Some(path), host, timeout_ms: Some(timeout) })
+        PoolCommand::Test { server, path: target, host, health, timeout } => {
+            let timeout_ms = Some(timeout);
+            test(&server, &NewServerTest { health, target, host, timeout_ms })
         }
     }
 }

@@ -42,7 +42,7 @@ use skep_config::Config;
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
-use skep_proxy::{Group, GroupControlError, MemberTest};
+use skep_proxy::{Group, GroupControlError, MemberTest, TestRequest};
 pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
 use skep_serve::WorkerHandle;
@@ -172,10 +172,10 @@ impl Node {
         &self,
         pool: &Arc<Group>,
         name: &str,
-        (target, host): (String, Option<String>),
+        request: TestRequest,
         limit_ms: u64,
     ) -> Result<Receiver<MemberTest>, GroupControlError> {
-        self.pools.test(pool, name, (target, host), limit_ms)
+        self.pools.test(pool, name, request, limit_ms)
     }
 
     /// Its pools.

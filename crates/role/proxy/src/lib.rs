@@ -52,6 +52,7 @@ pub use members::slots::MemberSlots;
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
     Ends, ForwardError, MemberTest, OwnTimes, Refused, ReplyRules, Tap, TapBody, Tapped,
+    TestRequest,
 };
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

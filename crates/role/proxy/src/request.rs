@@ -24,6 +24,7 @@ mod outbound;
 mod passage;
 mod ping;
 mod recipient;
+mod rest;
 mod times;
 mod upload;
 
@@ -59,10 +60,11 @@ use fault::AttemptFault;
 use gateway::GatewayLeg;
 use http_leg::HttpLeg;
 use in_flight::InFlight;
-pub use member_test::MemberTest;
+pub use member_test::{MemberTest, TestRequest};
 use outbound::Outbound;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
+use rest::{Behind, Rest};
 pub use times::OwnTimes;
 use upload::Upload;
 
@@ -72,7 +74,7 @@ impl WorkerGroup {
     /// # Errors
     /// [`ForwardError`].
     pub async fn forward(
-        &self,
+        self: &Rc<Self>,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
         forward: &Forward<'_>,
@@ -86,7 +88,7 @@ impl WorkerGroup {
     /// # Errors
     /// [`ForwardError`].
     pub async fn forward_tapped(
-        &self,
+        self: &Rc<Self>,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
         forward: &Forward<'_>,
@@ -101,7 +103,7 @@ impl WorkerGroup {
     /// # Errors
     /// [`ForwardError`].
     pub async fn forward_for_tap(
-        &self,
+        self: &Rc<Self>,
         request: &RequestHead<'_, '_>,
         ends: Ends,
         forward: &Forward<'_>,
@@ -113,7 +115,7 @@ impl WorkerGroup {
     }
 
     async fn run(
-        &self,
+        self: &Rc<Self>,
         request: &RequestHead<'_, '_>,
         mut recipient: Recipient<'_, '_>,
         forward: &Forward<'_>,
@@ -186,6 +188,14 @@ pub struct Refused {
     pub status: u16,
     /// Whole field lines: when the client may come back.
     pub lines: Box<[u8]>,
+    /// A token, for the field that tells clients of the cache: why, where the status leaves that open.
+    pub detail: Option<&'static str>,
+}
+
+impl Refused {
+    fn new(status: u16) -> Self {
+        Self { status, lines: Box::default(), detail: None }
+    }
 }
 
 impl From<ExchangeError> for ForwardError {
@@ -196,7 +206,7 @@ impl From<ExchangeError> for ForwardError {
 
 /// One client's request in progress, over all attempts.
 struct Trip<'a, 'r, 'c, 'h, 'b> {
-    group: &'a WorkerGroup,
+    group: &'a Rc<WorkerGroup>,
     request: &'a RequestHead<'h, 'b>,
     forward: Forward<'a>,
     rules: &'a ReplyRules<'a>,
@@ -209,22 +219,13 @@ struct Trip<'a, 'r, 'c, 'h, 'b> {
     began: Instant,
 }
 
-/// What becomes of the connection to a member behind a response.
-enum Behind {
-    /// It may carry another request.
-    Idle,
-    /// The member switched protocols; these bytes followed its head.
-    Switched(Vec<u8>),
-    Close,
-}
-
 /// Runs an attempt to its end: with when the member's first byte arrived.
 async fn drive<L: Leg>(
     conn: &Conn,
     asked: Asked<'_>,
     recipient: &mut Recipient<'_, '_>,
     leg: &mut L,
-    in_flight: &mut InFlight<'_>,
+    in_flight: &mut InFlight,
 ) -> (Result<(), AttemptFault>, Option<Instant>) {
     let mut attempt = Attempt::new(conn, asked, recipient, leg, in_flight);
     let ended = poll_fn(|cx| attempt.poll(cx)).await;
@@ -257,7 +258,7 @@ enum Refusal {
     Failed(Cause),
 }
 
-impl<'a> Trip<'a, '_, '_, '_, '_> {
+impl Trip<'_, '_, '_, '_, '_> {
     async fn run(&mut self) -> Result<(), ForwardError> {
         let mut refusal = Refusal::NoMember;
         loop {
@@ -291,7 +292,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
 
     /// Tries one member: on a kept connection first, and if that is dead on a new
     /// one.
-    async fn attempt(&mut self, mut in_flight: InFlight<'a>) -> Result<Step, ExchangeError> {
+    async fn attempt(&mut self, mut in_flight: InFlight) -> Result<Step, ExchangeError> {
         let (group, target) = (self.group, in_flight.target().clone());
         let began = in_flight.began();
         self.tried.push(target.member().id);
@@ -318,7 +319,12 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
             };
             let is_kept = lease.reused;
             match self.exchange_on(lease, sent, &mut in_flight).await {
-                Ok(()) => return Ok(Step::Done),
+                Ok(rest) => {
+                    if let Some((rest, lease)) = rest {
+                        rest.read_beside(lease, in_flight);
+                    }
+                    return Ok(Step::Done);
+                }
                 Err((AttemptFault::Client(error), _)) => return Err(error),
                 Err((AttemptFault::Member(Cause::Broken), true))
                     if is_kept && self.may_resend() =>
@@ -333,14 +339,14 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         }
     }
 
-    /// Sends the request over `lease` and passes the response on. A fault is returned with whether
-    /// the member sent nothing at all.
+    /// Sends the request over `lease` and passes the response on; of one that nobody wants more of, the
+    /// rest is returned. A fault is returned with whether the member sent nothing at all.
     async fn exchange_on(
         &mut self,
         lease: PooledConn,
         sent: Instant,
-        in_flight: &mut InFlight<'a>,
-    ) -> Result<(), (AttemptFault, bool)> {
+        in_flight: &mut InFlight,
+    ) -> Result<Option<(Rest, PooledConn)>, (AttemptFault, bool)> {
         self.group.counters().inc(Counter::UpstreamRequests);
         let asked = Asked {
             method: self.request.method,
@@ -360,7 +366,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
                 let (ended, first_byte) =
                     drive(&lease.conn, asked, self.recipient, &mut **leg, in_flight).await;
                 in_flight.count_dropped(leg.dropped());
-                (ended, first_byte, if leg.is_reusable() { Behind::Idle } else { Behind::Close })
+                (ended, first_byte, leg.behind())
             }
         };
         let is_silent = first_byte.is_none();
@@ -379,9 +385,10 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
                 let tunnelled = self.tunnel(&lease, early, in_flight).await;
                 tunnelled.map_err(|error| (error.into(), false))?;
             }
+            Behind::Rest(rest) => return Ok(Some((rest, lease))),
             Behind::Close => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Copies bytes in both directions, from the 101 on. Bytes that the client sent after its
@@ -390,7 +397,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         &mut self,
         lease: &PooledConn,
         behind: Vec<u8>,
-        in_flight: &mut InFlight<'a>,
+        in_flight: &mut InFlight,
     ) -> Result<(), ExchangeError> {
         in_flight.become_tunnel();
         self.group.counters().inc(Counter::Upgrades);
@@ -462,7 +469,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
     fn not_connected(
         &mut self,
         target: &PickedMember,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
         error: &UpstreamError,
     ) -> Step {
         if !matches!(error, UpstreamError::PoolFull) {
@@ -484,7 +491,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
 
     /// The member does not answer before it gets the request, neither on a kept connection nor on a new
     /// one. It may be busy, which checks tell apart.
-    fn no_pong(&mut self, target: &PickedMember, in_flight: &mut InFlight<'_>) -> Step {
+    fn no_pong(&mut self, target: &PickedMember, in_flight: &mut InFlight) -> Step {
         in_flight.fail(Cause::NoPong);
         self.tell(target, Cause::NoPong);
         match self.may_retry(target) {
@@ -577,9 +584,9 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
                 self.recipient.note(|summary| summary.queue_us = queue_us);
                 self.group.counters().inc(Counter::NoNode);
                 let in_force = Rc::clone(self.group.balancer().sync());
-                Refused { status: 503, lines: in_force.settings.retry_after_line.clone() }
+                Refused { lines: in_force.settings.retry_after_line.clone(), ..Refused::new(503) }
             }
-            Refusal::Failed(cause) => Refused { status: cause.status(), lines: Box::default() },
+            Refusal::Failed(cause) => Refused::new(cause.status()),
         }
     }
 }

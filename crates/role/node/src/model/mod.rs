@@ -6,6 +6,7 @@ pub(crate) mod announced;
 pub(crate) mod changes;
 pub(crate) mod conditions;
 pub(crate) mod fault;
+pub(crate) mod field_lines;
 pub(crate) mod file_names;
 pub(crate) mod freshness;
 pub(crate) mod hosts;

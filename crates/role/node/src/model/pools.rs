@@ -11,7 +11,8 @@ use skep_config::{
 };
 use skep_proxy::{
     CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords, InsertedCookie,
-    LoadMeasure, MemberProtocol, MemberSpec, MemberTest, QueueSettings, Sticky, retry_budget,
+    LoadMeasure, MemberProtocol, MemberSpec, MemberTest, QueueSettings, Sticky, TestRequest,
+    retry_budget,
 };
 use skep_serve::WorkerHandle;
 use skep_units::stable_hash;
@@ -134,11 +135,11 @@ impl Pools {
         &self,
         pool: &Arc<Group>,
         name: &str,
-        asked: (String, Option<String>),
+        request: TestRequest,
         limit_ms: u64,
     ) -> Result<Receiver<MemberTest>, GroupControlError> {
         match self.checker.get() {
-            Some(checker) => pool.test_member(checker, name, asked, limit_ms),
+            Some(checker) => pool.test_member(checker, name, request, limit_ms),
             None => Ok(sync_channel(1).1),
         }
     }

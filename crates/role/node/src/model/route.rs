@@ -14,6 +14,7 @@ use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::disk::{DiskError, Root, check_root};
 use crate::model::conditions::{Conditions, RouteInput};
+use crate::model::field_lines::is_type;
 use crate::model::hosts::Hosts;
 use crate::model::origin_backend::OriginBackend;
 use crate::model::pool_backend::PoolBackend;
@@ -83,7 +84,9 @@ pub(crate) struct Route {
     pub(crate) head_kind: Box<[u8]>,
     /// Which route of its site it is.
     place: RoutePlace,
-    /// Field lines of every reply.
+    /// Content-Type that the operator gives to what the route has; a text of ours keeps its own.
+    pub(crate) content_type: Option<Box<str>>,
+    /// Field lines of every reply, without that one.
     pub(crate) lines: Box<[u8]>,
     /// Those, and `Cache-Control`, for replies that succeeded.
     pub(crate) lines_success: Box<[u8]>,
@@ -165,8 +168,12 @@ impl Route {
             None => stable_hash(&key, SHORT_KEY_SEED),
         };
         let mut lines = Vec::new();
+        let mut content_type = None;
         for (name, value) in fields(&of.site.headers, of.headers) {
-            skep_http::encode::write_field(&mut lines, name, value.as_bytes());
+            match is_type(name.as_bytes()) {
+                true => content_type = Some(value.as_str().into()),
+                false => skep_http::encode::write_field(&mut lines, name, value.as_bytes()),
+            }
         }
         lines.extend_from_slice(&of.vary_line());
         let mut lines_success = lines.clone();
@@ -182,6 +189,7 @@ impl Route {
             key: key.into(),
             head_kind: of.head_kind(&identity).into_bytes().into(),
             place: of.place(),
+            content_type,
             lines: lines.into(),
             lines_success: lines_success.into(),
             purges: Arc::clone(purges),

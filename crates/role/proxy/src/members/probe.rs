@@ -74,7 +74,8 @@ async fn ask(
     let Some(path) = &settings.check.path else { return Ok(ProbeOutcome::Good) };
     conn.timer().set(deadline_ms, TimeoutCause::Response);
     let mut output = Output::default();
-    output.inline(|out| write_check(out, address, path, settings.check.host.as_deref()));
+    let host = settings.check.host.clone().unwrap_or_else(|| host_of(address));
+    output.inline(|out| write_get(out, path, &host, "skep-check"));
     send(&conn, output).await?;
     let mut received = Vec::new();
     loop {
@@ -93,17 +94,17 @@ async fn ask(
     }
 }
 
-fn write_check(out: &mut Vec<u8>, address: ServerAddress, path: &str, host: Option<&str>) {
-    let host = host.map_or_else(|| host_of(address), str::to_owned);
+/// Appends a GET by `agent`, the last request of its connection.
+pub(crate) fn write_get(out: &mut Vec<u8>, target: &str, host: &str, agent: &str) {
     let head = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: skep-check\r\nConnection: \
+        "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nConnection: \
          close\r\n\r\n"
     );
     out.extend_from_slice(head.as_bytes());
 }
 
 /// A Unix socket has no host.
-fn host_of(address: ServerAddress) -> String {
+pub(crate) fn host_of(address: ServerAddress) -> String {
     address.tcp().map_or_else(|| "localhost".to_owned(), |address| address.to_string())
 }
 

@@ -1,37 +1,48 @@
 //! A request by which an operator tests one member, whatever its state: what it answers, and when.
 //!
-//! It is sent on a connection of its own, beside all limits, as a check is, and counts nowhere.
+//! It is sent on a connection of its own, beside all limits, as a check is, and counts nowhere. Where it is
+//! the one of checks, a check follows, which says what comes of it.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use skep_http::gateway::GatewayRequest;
+use skep_cluster::Failure;
+use skep_fastcgi::FcgiExchange;
 use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_BODY, RESPONSE_HEAD};
-use skep_http::{
-    BodyDecoder, BodyFraming, FieldSlots, HeadScanner, Host, Method, Version, parse_response,
-};
+use skep_http::{BodyDecoder, FieldSlots, HeadScanner, Method, parse_response};
 use skep_serve::{Conn, Output, Worker, WorkerHandle};
 use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
 
-use crate::limits::{TEST_BODY_BYTES_MAX, TEST_BODY_BYTES_SHOWN, TEST_STDERR_LINES_MAX};
+use crate::limits::{
+    TEST_BODY_BYTES_MAX, TEST_BODY_BYTES_SHOWN, TEST_BYTES_MAX, TEST_STDERR_LINES_MAX,
+};
 use crate::members::cause::Cause;
 use crate::members::conn_io::{read_more, send};
 use crate::members::control::GroupControlError;
 use crate::members::group::Group;
-use crate::members::probe::failure_of;
+use crate::members::nobody::nobodys;
+use crate::members::probe::{failure_of, host_of, probe, write_get};
 use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;
+use crate::members::state::ProbeOutcome;
 use crate::request::gateway::codec::{GatewayCodec, GatewayEvent};
 
-/// Nobody's address: the request has no client.
-const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// What a member is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TestRequest {
+    /// GET of a path and query, with that Host in place of the one of checks.
+    Get { target: String, host: Option<String> },
+    /// What checks send.
+    Check,
+}
 
 /// What a member answered. Times are from the beginning of the test, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberTest {
+    /// Path and query that it was asked for, if it was.
+    pub target: Option<String>,
     /// Its address was reached.
     pub connected_us: Option<u64>,
     /// The head of its answer had come.
@@ -47,13 +58,15 @@ pub struct MemberTest {
     pub body: String,
     /// What of the body was not waited for.
     pub is_cut: bool,
-    /// Why there is no whole answer.
+    /// What a check says of the member, if it was made.
+    pub check: Option<String>,
+    /// Why there is no whole answer, or what is wrong with it.
     pub error: Option<String>,
 }
 
 impl Group {
-    /// Sends GET `target` to the member called `name`, on `worker`. The answer comes within
-    /// `limit_ms`; none at all: the worker is gone.
+    /// Sends `request` to the member called `name`, on `worker`. The answer comes within `limit_ms`; none at
+    /// all: the worker is gone.
     ///
     /// # Errors
     /// [`GroupControlError::UnknownMember`].
@@ -61,7 +74,7 @@ impl Group {
         &self,
         worker: &WorkerHandle,
         name: &str,
-        (target, host): (String, Option<String>),
+        request: TestRequest,
         limit_ms: u64,
     ) -> Result<Receiver<MemberTest>, GroupControlError> {
         let (address, settings) = self.address_of(name)?;
@@ -70,8 +83,7 @@ impl Group {
             let worker = Rc::clone(worker);
             tokio::task::spawn_local(async move {
                 let mut test = Testing::new(&worker, address, &settings);
-                let host = host.or_else(|| settings.check.host.clone());
-                let asked = test.ask(&target, host.as_deref(), limit_ms);
+                let asked = test.run(request, limit_ms);
                 let limit = Duration::from_millis(limit_ms);
                 let asked = tokio::time::timeout(limit, asked).await;
                 let error = match asked {
@@ -93,6 +105,7 @@ struct Testing<'a> {
     began: Instant,
     test: MemberTest,
     body: Vec<u8>,
+    bytes_left: u64,
     stderr_lines: usize,
     interim_responses: usize,
 }
@@ -110,39 +123,125 @@ impl<'a> Testing<'a> {
             began: Instant::now(),
             test,
             body: Vec::new(),
+            bytes_left: TEST_BYTES_MAX,
             stderr_lines: 0,
             interim_responses: 0,
         }
     }
 
-    async fn ask(&mut self, target: &str, host: Option<&str>, limit_ms: u64) -> Result<(), String> {
+    async fn run(&mut self, request: TestRequest, limit_ms: u64) -> Result<(), String> {
+        let check = &self.settings.check;
+        match request {
+            TestRequest::Get { target, host } => {
+                let host = self.host(host.as_deref());
+                let started = self.start(&target, &host);
+                let started = started.map_err(|why| {
+                    let is_checked = check.path.as_ref() == Some(&target);
+                    let hint = if is_checked { " (checks do otherwise: --health)" } else { "" };
+                    format!("nothing was sent: {why}{hint}")
+                })?;
+                self.ask(target, started, limit_ms).await?;
+                self.explain_refusal().await
+            }
+            TestRequest::Check => {
+                if let Some(path) = &check.path {
+                    let started = self.start_check(path, &self.host(None))?;
+                    self.ask(path.clone(), started, limit_ms).await?;
+                }
+                self.check().await
+            }
+        }
+    }
+
+    /// That of the request, of the checks, or of the address.
+    fn host(&self, host: Option<&str>) -> String {
+        let of_checks = self.settings.check.host.as_deref();
+        host.or(of_checks).map_or_else(|| host_of(self.address), str::to_owned)
+    }
+
+    fn start(&self, target: &str, host: &str) -> Result<(Vec<u8>, Wire), String> {
+        const AGENT: &str = "skep-test";
+        let mut out = Vec::new();
+        let wire = match &self.settings.protocol {
+            MemberProtocol::Http => {
+                write_get(&mut out, target, host, AGENT);
+                Wire::Http(None)
+            }
+            protocol => {
+                let fields = [("User-Agent", AGENT.as_bytes())];
+                let request = nobodys(Method::Get, target, host, &fields);
+                let started = GatewayCodec::start(&mut out, &request, protocol, false);
+                Wire::Gateway(started.map_err(|error| error.reason)?)
+            }
+        };
+        Ok((out, wire))
+    }
+
+    /// Checks ask FastCGI applications for what is no script.
+    fn start_check(&self, path: &str, host: &str) -> Result<(Vec<u8>, Wire), String> {
+        let MemberProtocol::Fcgi(_) = &self.settings.protocol else {
+            return self.start(path, host);
+        };
+        let mut out = Vec::new();
+        let probe = FcgiExchange::probe(&mut out, path.as_bytes(), b"", &RESPONSE_HEAD);
+        let exchange = probe.map_err(|error| error.to_string())?;
+        Ok((out, Wire::Gateway(GatewayCodec::Fcgi(exchange))))
+    }
+
+    async fn ask(
+        &mut self,
+        target: String,
+        (request, mut wire): (Vec<u8>, Wire),
+        limit_ms: u64,
+    ) -> Result<(), String> {
+        self.test.target = Some(target);
         let connected = Conn::connect(self.worker, self.address, limit_ms).await;
         let conn =
             connected.map_err(|error| failure_of(&UpstreamError::from(error)).to_string())?;
         self.test.connected_us = Some(self.now_us());
-        let default =
-            self.address.tcp().map_or_else(|| "localhost".to_owned(), |it| it.to_string());
-        let host = host.unwrap_or(&default);
-        let (mut out, mut wire) = (Vec::new(), Wire::Http(None));
-        match &self.settings.protocol {
-            MemberProtocol::Http => write_request(&mut out, target, host),
-            protocol => {
-                let codec = GatewayCodec::start(&mut out, &request(target, host), protocol, false);
-                wire = Wire::Gateway(codec.map_err(|(_, why)| why)?);
-            }
-        }
         let mut output = Output::default();
-        output.copy(&out);
+        output.copy(&request);
         send(&conn, output).await.map_err(|error| error.to_string())?;
         let mut pending = Vec::new();
         loop {
-            if self.receive(&mut wire, &mut pending)? || self.has_enough() {
+            if self.receive(&mut wire, &mut pending)? || self.has_enough()? {
                 return Ok(());
             }
+            let before = pending.len();
             if !read_more(&conn, &mut pending).await.map_err(|error| error.to_string())? {
                 return self.closed(&mut wire);
             }
+            self.bytes_left = self.bytes_left.saturating_sub((pending.len() - before) as u64);
+            // Clients of this worker have their turn, however fast the member sends.
+            tokio::task::yield_now().await;
         }
+    }
+
+    /// Whether a 403 comes from a servlet engine that wants another secret, not from an application.
+    async fn explain_refusal(&mut self) -> Result<(), String> {
+        let is_ajp = matches!(self.settings.protocol, MemberProtocol::Ajp(_));
+        if is_ajp && self.test.status == Some(403) {
+            let outcome = probe(self.worker, self.address, self.settings, || false).await;
+            if let Some(ProbeOutcome::Bad(failure @ Failure::Secret)) = outcome {
+                return Err(format!("{failure}: all its requests get 403"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a check.
+    async fn check(&mut self) -> Result<(), String> {
+        let outcome = probe(self.worker, self.address, self.settings, || false).await;
+        let (said, result) = match outcome {
+            Some(ProbeOutcome::Good) => ("good".to_owned(), Ok(())),
+            Some(ProbeOutcome::BowsOut) => ("it drains".to_owned(), Ok(())),
+            Some(ProbeOutcome::Bad(failure)) => {
+                (failure.to_string(), Err(format!("the check fails: {failure}")))
+            }
+            None => return Err("the check could not be made: see the log".to_owned()),
+        };
+        self.test.check = Some(said);
+        result
     }
 
     /// Takes what it can of what came.
@@ -162,7 +261,7 @@ impl<'a> Testing<'a> {
             let scanned = HeadScanner::response().scan(pending, &RESPONSE_HEAD);
             let Some(len) = scanned.map_err(|it| it.to_string())? else { return Ok(false) };
             let head: Vec<u8> = pending.drain(..len).collect();
-            *decoder = self.head(&head)?;
+            *decoder = self.head(&head, |_| false)?;
         }
         let Some(decoder) = decoder else { return Ok(false) };
         let mut at = 0;
@@ -183,22 +282,32 @@ impl<'a> Testing<'a> {
         codec: &mut GatewayCodec,
         pending: &mut Vec<u8>,
     ) -> Result<IsWhole, String> {
+        // Nothing is moved before all is read: records may be of one byte each.
+        let mut at = 0;
         loop {
-            let (consumed, event) = codec.receive(pending).map_err(word)?;
-            let came: Vec<u8> = pending.drain(..consumed).collect();
+            let rest = &pending[at..];
+            let (consumed, event) = codec.receive(rest).map_err(word)?;
             match event {
-                Some(GatewayEvent::Head(head)) => drop(self.head(&head.bytes)?),
-                Some(GatewayEvent::Body(range)) => self.body(&came[range]),
+                Some(GatewayEvent::Head(head)) => drop(self.head(&head.bytes, is_of_codec)?),
+                Some(GatewayEvent::Body(range)) => self.body(&rest[range]),
                 Some(GatewayEvent::End) => return Ok(true),
                 Some(GatewayEvent::Stderr(line)) => self.stderr(&line),
                 Some(GatewayEvent::Wants | GatewayEvent::Flush) => {}
-                None => return Ok(false),
+                None => {
+                    pending.drain(..at + consumed);
+                    return Ok(false);
+                }
             }
+            at += consumed;
         }
     }
 
-    /// The head of an answer; `None`: an interim one.
-    fn head(&mut self, bytes: &[u8]) -> Result<Option<BodyDecoder>, String> {
+    /// The head of an answer, without the fields that `is_left_out`; `None`: an interim one.
+    fn head(
+        &mut self,
+        bytes: &[u8],
+        is_left_out: impl Fn(&str) -> bool,
+    ) -> Result<Option<BodyDecoder>, String> {
         let mut slots = FieldSlots::new();
         let head = parse_response(&mut slots, bytes, Method::Get, &RESPONSE_HEAD)
             .map_err(|it| it.to_string())?;
@@ -210,7 +319,8 @@ impl<'a> Testing<'a> {
         self.test.head_us = Some(self.now_us());
         self.test.status = Some(head.status);
         let shown = |value: &[u8]| String::from_utf8_lossy(value).escape_debug().to_string();
-        let fields = head.fields.iter().map(|(name, value)| (name.to_owned(), shown(value)));
+        let fields = head.fields.iter().filter(|(name, _)| !is_left_out(name));
+        let fields = fields.map(|(name, value)| (name.to_owned(), shown(value)));
         self.test.fields.extend(fields);
         BodyDecoder::new(head.framing, &RESPONSE_BODY).map(Some).map_err(|it| it.to_string())
     }
@@ -230,9 +340,13 @@ impl<'a> Testing<'a> {
         self.body.extend_from_slice(&data[..data.len().min(room)]);
     }
 
-    fn has_enough(&mut self) -> bool {
-        self.test.is_cut = self.test.body_bytes > TEST_BODY_BYTES_MAX;
-        self.test.is_cut
+    fn has_enough(&mut self) -> Result<bool, String> {
+        let is_spent = self.bytes_left == 0;
+        if is_spent && self.test.status.is_none() {
+            return Err(format!("no head of an answer in the first {TEST_BYTES_MAX} bytes"));
+        }
+        self.test.is_cut = is_spent || self.test.body_bytes > TEST_BODY_BYTES_MAX;
+        Ok(self.test.is_cut)
     }
 
     /// The member has closed its side.
@@ -263,31 +377,9 @@ enum Wire {
     Gateway(GatewayCodec),
 }
 
-fn write_request(out: &mut Vec<u8>, target: &str, host: &str) {
-    let head = format!(
-        "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: skep-test\r\nConnection: close\r\n\r\n"
-    );
-    out.extend_from_slice(head.as_bytes());
-}
-
-fn request<'a>(target: &'a str, host: &'a str) -> GatewayRequest<'a> {
-    let path = target.split('?').next().unwrap_or(target);
-    let named = Host::parse(host.as_bytes()).ok();
-    GatewayRequest {
-        method: Method::Get,
-        target: target.as_bytes(),
-        path: path.as_bytes(),
-        query: target.get(path.len() + 1..).map(str::as_bytes),
-        version: Version::Http11,
-        host: host.as_bytes(),
-        fields: &[("User-Agent", b"skep-test")],
-        client: NOBODY,
-        local: NOBODY,
-        server_name: named.map_or(host.as_bytes(), |it| it.name),
-        server_port: named.and_then(|it| it.port).unwrap_or(80),
-        is_tls: false,
-        body: BodyFraming::None,
-    }
+/// What the codec has made of the protocol's own framing.
+fn is_of_codec(name: &str) -> bool {
+    name.eq_ignore_ascii_case("transfer-encoding")
 }
 
 fn word(cause: Cause) -> String {

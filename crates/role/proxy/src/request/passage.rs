@@ -49,7 +49,7 @@ impl Passage {
         (head, bytes): (&ResponseHead<'_, '_>, &[u8]),
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) {
         let lines = match reply.tapped(head) {
             Tapped::Pass(lines) => lines,
@@ -60,7 +60,8 @@ impl Passage {
             }
             Tapped::Take | Tapped::Stop => Vec::new(),
         };
-        self.is_event_stream = head.fields.known(Known::ContentType).is_some_and(is_event_stream);
+        let content_type = head.fields.known(Known::ContentType);
+        self.is_event_stream = !reply.is_taken() && content_type.is_some_and(is_event_stream);
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }
@@ -81,7 +82,7 @@ impl Passage {
         data: &[u8],
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         if data.is_empty() {
             return Ok(());
@@ -135,7 +136,7 @@ fn pass_head(
     asked: &Asked<'_>,
     lines: &[u8],
     reply: &mut Recipient<'_, '_>,
-    in_flight: &InFlight<'_>,
+    in_flight: &InFlight,
 ) -> ResponseFraming {
     let target = in_flight.target();
     let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
