@@ -35,8 +35,11 @@ ALL ?=
 # Inputs of each fuzz target in `make test`.
 FUZZ_RUNS := 4000000
 
+# Of no program, but files that tests need, as FILE:PACKAGE.
+FILES := /usr/share/tomcat10-admin/manager/WEB-INF/web.xml:tomcat10-admin
+
 test: static ## Every check that a change must pass
-	@xtask/need.sh $(TOOLS) clang llvm-strip:llvm
+	@xtask/need.sh $(TOOLS) $(FILES) clang llvm-strip:llvm
 	$(XTASK) bpf --check
 	cargo build --workspace --all-targets
 	$(TARGET)/debug/skep-fuzz all --runs $(FUZZ_RUNS)

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::interrupt;
-use crate::limits::{CLIENT_CORE, POLL_INTERVAL, READY_TIMEOUT};
+use crate::limits::{CLIENT_CORE, CONNECTIONS, FEW_WORKERS, POLL_INTERVAL, READY_TIMEOUT};
 use crate::peers::{LIMIT, MeasuredServer, Places, ServerRole, fill, last_words};
 use crate::process::{Server, free_port};
 
@@ -30,7 +30,10 @@ impl Backends {
     /// Those that servers in this role need, with their files in `dir`.
     pub(crate) fn start(role: ServerRole, dir: &Path, places: &Places) -> Result<Self> {
         match role {
-            ServerRole::Fcgi | ServerRole::FcgiKept => Self::one(php_fpm(dir, places)?),
+            ServerRole::Fcgi | ServerRole::FcgiKept => {
+                Self::one(php_fpm(CONNECTIONS, dir, places)?)
+            }
+            ServerRole::FcgiFew => Self::one(php_fpm(FEW_WORKERS, dir, places)?),
             ServerRole::Ajp => Self::one(tomcat(dir, places)?),
             ServerRole::Cached => Self::loops(role, dir, places),
             _ => Self::loops(ServerRole::Files, dir, places),
@@ -51,12 +54,12 @@ impl Backends {
     }
 }
 
-/// php-fpm with a script that answers with the file of the path.
-fn php_fpm(dir: &Path, places: &Places) -> Result<Server> {
+/// php-fpm of so many workers, with a script that answers with the file of the path.
+fn php_fpm(workers: u32, dir: &Path, places: &Places) -> Result<Server> {
     let dir = dir.join("php-fpm");
     fs::create_dir_all(&dir)?;
     let port = free_port()?;
-    let names = [("@PORT@", port.to_string())];
+    let names = [("@PORT@", port.to_string()), ("@WORKERS@", workers.to_string())];
     fs::write(places.root.join("front.php"), PHP_SCRIPT)?;
     let config = dir.join("fpm.conf");
     fs::write(&config, fill(PHP_CONFIG, &names, places))?;

@@ -18,6 +18,7 @@ use crate::limits::{CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
 use crate::peers::{BEFORE, MeasuredServer, PEERS, Places, SKEP, ServerRole};
 use crate::process::Server;
 use crate::results::{Cell, Results, Row, Sample};
+use crate::slow_clients::SlowClients;
 use crate::wrk::{Load, Wrk};
 
 /// What every measurement needs, made once.
@@ -70,6 +71,14 @@ pub(crate) fn applications(bench: &Bench, results: &mut Results) -> Result<usize
         (
             ServerRole::FcgiKept,
             &[("fcgi-kept-1k", Load::Path(SMALL.0)), ("fcgi-kept-22k", Load::Path(MEDIUM.0))],
+        ),
+        (
+            ServerRole::FcgiFew,
+            &[
+                ("fcgi-few-1k", Load::Path(SMALL.0)),
+                ("fcgi-few-uploads", Load::Beside(SlowClients::Uploaders, SMALL.0)),
+                ("fcgi-few-readers", Load::Beside(SlowClients::Readers, SMALL.0)),
+            ],
         ),
         (ServerRole::Ajp, &[("ajp-1k", Load::Path(SMALL.0)), ("ajp-22k", Load::Path(MEDIUM.0))]),
     ];
@@ -170,6 +179,10 @@ impl Bench {
 
     /// One measurement, after a warm-up.
     pub(crate) fn measure(&self, server: &mut Server, load: Load) -> Result<Sample> {
+        let _beside = match load {
+            Load::Beside(slow, _) => slow.connect(server.port)?,
+            Load::Path(_) | Load::Mix => Vec::new(),
+        };
         self.wrk.run(server.port, load, CONNECTIONS, WARM_UP_SECONDS)?;
         let before = server.cpu_ns();
         let outcome = self.wrk.run(server.port, load, CONNECTIONS, self.seconds)?;
@@ -303,6 +316,7 @@ fn paths_of(loads: Loads) -> Vec<String> {
     for (_, load) in loads {
         match load {
             Load::Path(path) => paths.push((*path).to_owned()),
+            Load::Beside(slow, path) => paths.extend([slow.path(), path].map(str::to_owned)),
             Load::Mix => paths.extend(content::all_files().into_iter().map(|(path, _)| path)),
         }
     }
@@ -312,7 +326,8 @@ fn paths_of(loads: Loads) -> Vec<String> {
 fn print_sample(key: &str, server: &str, sample: &Sample) {
     let busy = sample.busy_cpu_us.map_or_else(|| "-".to_owned(), |us| format!("{us:.2}"));
     println!(
-        "  {key:<11} {server:<9} {:>8.2} us (busy client {busy:>6})  {:>8.0} requests/s  {} errors",
-        sample.cpu_us, sample.requests_per_s, sample.errors
+        "  {key:<16} {server:<9} {:>8.2} us (busy client {busy:>6})  {:>8.0} requests/s  median {:.0} us  \
+         {} errors",
+        sample.cpu_us, sample.requests_per_s, sample.p50_us, sample.errors
     );
 }

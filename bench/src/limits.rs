@@ -11,6 +11,11 @@ pub(crate) const CLIENT_CORE: usize = 1;
 /// enough that queues do not measure the caches of the processor.
 pub(crate) const CONNECTIONS: u32 = 64;
 
+/// Workers of php-fpm where there are few: as many as Debian's has.
+pub(crate) const FEW_WORKERS: u32 = 5;
+/// Slow clients beside those that are measured (issue 13).
+pub(crate) const SLOW_CLIENTS: usize = 100;
+
 /// Warm-up before each measurement, in seconds; the least that wrk runs.
 pub(crate) const WARM_UP_SECONDS: u32 = 1;
 

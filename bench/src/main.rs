@@ -21,6 +21,7 @@ mod peers;
 mod process;
 mod report;
 mod results;
+mod slow_clients;
 mod tables;
 mod version;
 mod wrk;

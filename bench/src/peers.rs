@@ -34,6 +34,8 @@ pub(crate) enum ServerRole {
     Fcgi,
     /// The same over kept connections.
     FcgiKept,
+    /// Pass requests on to five workers of php-fpm, for which slow clients may wait, too.
+    FcgiFew,
     /// Pass requests on to Tomcat, by AJP.
     Ajp,
 }
@@ -112,6 +114,7 @@ const SKEP_SETUPS: &[Setup] = &[
         config: config!("skep-fcgi-kept.toml"),
         command: SKEP_NODE,
     },
+    Setup { role: ServerRole::FcgiFew, config: config!("skep-fcgi-few.toml"), command: SKEP_NODE },
     Setup { role: ServerRole::Ajp, config: config!("skep-ajp.toml"), command: SKEP_NODE },
 ];
 
@@ -165,6 +168,7 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
                 command: NGINX,
             },
             Setup { role: ServerRole::Fcgi, config: config!("nginx-fcgi.conf"), command: NGINX },
+            Setup { role: ServerRole::FcgiFew, config: config!("nginx-fcgi.conf"), command: NGINX },
             Setup {
                 role: ServerRole::FcgiKept,
                 config: config!("nginx-fcgi-kept.conf"),

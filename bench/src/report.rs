@@ -13,7 +13,7 @@ use crate::peers::{BEFORE, LIMIT, SKEP};
 use crate::results::{Bodies, Cell, Idle, IdleRow, Machine, Results, Row, Sample, median};
 
 /// Key, heading and one sentence of each table of requests.
-const TABLES: [(&str, &str, &str); 15] = [
+const TABLES: [(&str, &str, &str); 18] = [
     ("files-1k", "1 KiB file", "What a request costs when the body costs nothing."),
     ("files-22k", "22,132-byte file", "The size of a picture."),
     (
@@ -56,6 +56,21 @@ const TABLES: [(&str, &str, &str); 15] = [
     ),
     ("fcgi-kept-1k", "FastCGI over kept connections, 1 KiB", "The same with `keep_conn`."),
     ("fcgi-kept-22k", "FastCGI over kept connections, 22,132 bytes", "And a longer body."),
+    (
+        "fcgi-few-1k",
+        "FastCGI to five workers, 1 KiB",
+        "php-fpm with as many workers as Debian's has; Skep sends it no more requests at a time, nginx all.",
+    ),
+    (
+        "fcgi-few-uploads",
+        "The same beside 100 slow uploaders",
+        "Each has sent 100 KiB of 1 MiB, and stands still.",
+    ),
+    (
+        "fcgi-few-readers",
+        "The same beside 100 slow readers",
+        "Each has asked for 541,761 bytes, and takes none.",
+    ),
     (
         "ajp-1k",
         "AJP to Tomcat, 1 KiB",

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use crate::content;
 use crate::interrupt;
 use crate::limits::WRK_TIMEOUT_SECONDS;
+use crate::slow_clients::SlowClients;
 
 /// One line for us at the end of a run.
 const DONE: &str = r#"
@@ -44,6 +45,8 @@ end
 pub(crate) enum Load {
     /// One path again and again.
     Path(&'static str),
+    /// The same while other clients stand still.
+    Beside(SlowClients, &'static str),
     /// The WebBench mix.
     Mix,
 }
@@ -87,7 +90,7 @@ impl Wrk {
     ) -> Result<WrkResult> {
         interrupt::check()?;
         let (path, script) = match load {
-            Load::Path(path) => (path, &self.done),
+            Load::Path(path) | Load::Beside(_, path) => (path, &self.done),
             Load::Mix => ("/", &self.mix),
         };
         let output = Command::new("wrk")

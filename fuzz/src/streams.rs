@@ -8,15 +8,16 @@ use skep_wire::cache::frame::{FRAME_HEAD_BYTES, PING, write_frame};
 use skep_wire::cache::hello::HELLO_BYTES_MAX;
 use skep_wire::cache::part::{FileHead, FileVersion, Versions};
 use skep_wire::cache::{
-    CacheMember, CoordinatorAnswer, FileAnswer, FilePlace, FrameDecoder, FrameError, Handshake,
-    Held, Identity, LeaseId, OriginRef, PeerRefusal, PeerReply, PeerRequest, PossibleHolder,
-    PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, SegmentName, ServerKey, SlotGrant,
-    SlotReport, SlotUse, ToCoordinator, ToNode, link::ReplicaStatus,
+    CacheMember, CoordinatorAnswer, ExplainRequest, FileAnswer, FilePlace, FrameDecoder,
+    FrameError, Handshake, Held, Identity, LeaseId, NodeFeatures, OriginRef, PeerRefusal,
+    PeerReply, PeerRequest, PossibleHolder, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose,
+    SegmentName, ServerKey, SlotGrant, SlotReport, SlotUse, ToCoordinator, ToNode,
+    link::ReplicaStatus,
 };
 use skep_wire::limits::{
-    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX,
-    PEER_HEAD_BYTES_MAX, POSSIBLE_HOLDERS_MAX, PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX,
-    SLOT_SERVERS_MAX, TAIL_MAX,
+    EXPLAIN_HEAD_BYTES_MAX, EXPLAIN_VARIANTS_MAX, HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX,
+    MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX, PEER_HEAD_BYTES_MAX, POSSIBLE_HOLDERS_MAX,
+    PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, TAIL_MAX,
 };
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
@@ -89,7 +90,10 @@ pub fn message(data: &[u8]) {
                 assert!(added.len().max(removed.len()) <= HELD_PER_MESSAGE_MAX);
             }
             ToCoordinator::Tail { names } => assert!(names.len() <= TAIL_MAX),
-            ToCoordinator::Purges(news) => is_sound(&news),
+            ToCoordinator::Purges(news) | ToCoordinator::SoftPurges(news) => is_sound(&news),
+            ToCoordinator::Explained { explanation: Some(it), .. } => {
+                assert!(it.variants.len() <= EXPLAIN_VARIANTS_MAX);
+            }
             ToCoordinator::Slots(SlotReport { servers, .. }) => {
                 assert!(servers.len() <= SLOT_SERVERS_MAX);
                 assert!(servers.is_sorted_by(|a, b| a.server < b.server));
@@ -107,7 +111,7 @@ pub fn message(data: &[u8]) {
             ToNode::Tail { names, replica_statuses, .. } => {
                 assert_eq!(names.len(), replica_statuses.len())
             }
-            ToNode::Purges(news) => is_sound(&news),
+            ToNode::Purges(news) | ToNode::SoftPurges(news) => is_sound(&news),
             ToNode::FileAnswer { answer: FileAnswer::Unsure { nodes, .. }, .. } => {
                 assert!(nodes.len() <= POSSIBLE_HOLDERS_MAX);
             }
@@ -115,7 +119,13 @@ pub fn message(data: &[u8]) {
                 assert!((1..=HOLDERS_TOLD_MAX).contains(&holders.len()));
             }
             ToNode::Slots { grants, .. } => assert!(grants.len() <= SLOT_SERVERS_MAX),
-            ToNode::Answer { .. } | ToNode::FileAnswer { .. } | ToNode::InStep { .. } => {}
+            ToNode::Explain { request, .. } => {
+                assert!(request.head.len() <= EXPLAIN_HEAD_BYTES_MAX);
+            }
+            ToNode::Answer { .. }
+            | ToNode::FileAnswer { .. }
+            | ToNode::InStep { .. }
+            | ToNode::AskStatus { .. } => {}
         }
     }
     if let Ok(request) = PeerRequest::decode(data) {
@@ -128,7 +138,7 @@ pub fn message(data: &[u8]) {
     }
     if let Ok(reply) = PeerReply::decode(data) {
         assert_eq!(PeerReply::decode(&reply.encode()).as_ref(), Ok(&reply));
-        if let PeerReply::Head { head, .. } = reply {
+        if let PeerReply::Head { head, .. } | PeerReply::HeadAfter { head, .. } = reply {
             assert!(head.len() <= PEER_HEAD_BYTES_MAX);
         }
     }
@@ -278,7 +288,8 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"v1\"\r\n\r\n".to_vec();
     let replied = [
         PeerReply::Coming,
-        PeerReply::Head { fresh_ms: 60_000, head },
+        PeerReply::Head { fresh_ms: 60_000, head: head.clone() },
+        PeerReply::HeadAfter { fresh_ms: 60_000, softly_purged: PurgeStamp(7), head },
         PeerReply::Taken,
         PeerReply::Refused(PeerRefusal::NotThere),
     ];
@@ -329,11 +340,22 @@ fn of_purges(number: u8) -> Vec<Vec<u8>> {
         purges: purges.map(|what| (what, stamp)).to_vec(),
     };
     vec![
+        ToCoordinator::Features(NodeFeatures::OWN).encode(),
+        ToNode::Explain {
+            question: 7,
+            request: ExplainRequest { head: vec![b'a'; number.into()], is_forwarded: false },
+        }
+        .encode(),
+        ToCoordinator::Explained { question: 7, explanation: Some(Box::default()) }.encode(),
         ToCoordinator::Purges(news.clone()).encode(),
+        ToCoordinator::SoftPurges(news.clone()).encode(),
+        ToNode::SoftPurges(news.clone()).encode(),
         ToCoordinator::Purged { stamp, newest: stamp }.encode(),
         ToCoordinator::AmInStep { question: number.into() }.encode(),
         ToNode::Purges(news).encode(),
         ToNode::InStep { question: number.into() }.encode(),
+        ToNode::AskStatus { question: number.into() }.encode(),
+        ToCoordinator::Status { question: number.into(), json: b"{}".to_vec() }.encode(),
         ToCoordinator::Slots(SlotReport {
             acknowledged: number.into(),
             is_followed: number.is_multiple_of(2),

@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::acceptor::Acceptor;
 
+/// Connections that wait to be accepted: as many as tests have clients.
+const BACKLOG: i32 = 4_096;
+
 /// A running server. Dropped, it closes its port.
 pub struct App {
     acceptor: Acceptor,
@@ -37,6 +40,8 @@ impl App {
     /// One that treats each connection by `script`, in a thread of its own.
     pub fn start(script: impl Fn(&mut AppConn) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        // Of a thousand that connect at once none is to be told to come back later.
+        rustix::net::listen(&listener, BACKLOG).expect("it listens already");
         let connections = Arc::<AtomicUsize>::default();
         let count = Arc::clone(&connections);
         let acceptor = Acceptor::start(listener, move |stream| {
@@ -71,6 +76,11 @@ impl AppConn {
     /// The next request, with its body; `None`: there is none.
     pub fn request(&mut self) -> Option<AppRequest> {
         let head = self.head()?;
+        self.body_of(head)
+    }
+
+    /// The body of the request with this head, and both; `None`: it breaks off.
+    pub fn body_of(&mut self, head: String) -> Option<AppRequest> {
         if has_line(&head, "transfer-encoding: chunked") {
             let (body, trailers) = self.chunks()?;
             return Some(AppRequest { head, body, trailers });

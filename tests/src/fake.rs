@@ -242,16 +242,24 @@ impl FakeNode {
         /// No question has been asked before with this number.
         const ASK: u64 = 77;
         self.tell(&ToCoordinator::Ask { ask: ASK, name, bytes });
+        self.wait_for(|message| match message {
+            ToNode::Answer { ask: ASK, answer } => Some(answer),
+            _ => None,
+        })
+    }
+
+    /// Waits for a message of the coordinator of which `wanted` makes something.
+    pub fn wait_for<T>(&self, wanted: impl Fn(ToNode) -> Option<T>) -> T {
         let mut heard = lock(&self.shared.heard);
         loop {
             while let Some(message) = heard.pop_front() {
-                if let ToNode::Answer { ask: ASK, answer } = message {
-                    return answer;
+                if let Some(found) = wanted(message) {
+                    return found;
                 }
             }
             let waited = self.shared.more.wait_timeout(heard, PATIENCE);
             let (again, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            assert!(!timeout.timed_out(), "the coordinator does not answer");
+            assert!(!timeout.timed_out(), "the coordinator does not say it");
             heard = again;
         }
     }

@@ -20,10 +20,17 @@ const PHP: &str = include_str!("../../crates/core/fastcgi/tests/fastcgi/peer.php
 const SERVLET: &str = include_str!("../../crates/core/ajp/tests/ajp/Peer.java");
 
 const TOMCAT: &str = "/usr/share/tomcat10";
+const MANAGER: &str = "/usr/share/tomcat10-admin/manager";
 const COMPILER: &str = "/usr/share/java/eclipse-jdt-core.jar";
 
 /// The secret of [`Tomcat`]'s connector.
 pub const SECRET: &str = "not known to others";
+
+/// Name and password of a user of [`Tomcat`]'s manager who may see its status.
+pub const STATUS_USER: &str = "status:let me see";
+
+/// The same who may do everything by JMX.
+pub const JMX_USER: &str = "jmx:let me in";
 
 /// How a [`PhpFpm`] differs from the usual.
 #[derive(Clone, Copy, Debug)]
@@ -156,12 +163,17 @@ impl Tomcat {
             Path::new(TOMCAT).exists() && Path::new(COMPILER).exists(),
             "no Tomcat 10 in {TOMCAT}: install the Debian package tomcat10-user"
         );
+        assert!(
+            Path::new(MANAGER).exists(),
+            "no manager in {MANAGER}: install the Debian package tomcat10-admin"
+        );
         let folder = Site::guarded();
         let classes = folder.path("webapps/ROOT/WEB-INF/classes");
         for part in [&classes, &folder.path("conf"), &folder.path("temp")] {
             fs::create_dir_all(part).expect("a folder of ours");
         }
         folder.write("conf/server.xml", server_xml());
+        folder.write("conf/tomcat-users.xml", users_xml());
         folder.write("webapps/ROOT/WEB-INF/web.xml", WEB_XML);
         folder.write("Peer.java", SERVLET);
         compile(&folder.path("Peer.java"), &classes);
@@ -262,8 +274,13 @@ pub fn ajp_lines(of_pool: &str, secret_file: &Path, address: &str) -> String {
 
 /// A file with a secret, in `folder`, for the one who serves.
 pub fn secret_file(folder: &Site, secret: &str) -> PathBuf {
-    folder.write("secret", format!("{secret}\n"));
-    let path = folder.path("secret");
+    secret_file_called(folder, "secret", secret)
+}
+
+/// The same, under a name of its own.
+pub fn secret_file_called(folder: &Site, name: &str, secret: &str) -> PathBuf {
+    folder.write(name, format!("{secret}\n"));
+    let path = folder.path(name);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&path, Some(crate::server()), None).expect("root gives it away");
@@ -310,9 +327,21 @@ fn server_xml() -> String {
         r#"<Server port="-1"><Service name="Catalina">
         <Connector protocol="AJP/1.3" address="127.0.0.1" port="0" secret="{SECRET}" />
         <Engine name="Catalina" defaultHost="localhost">
-        <Host name="localhost" appBase="webapps" autoDeploy="false" />
+        <Realm className="org.apache.catalina.realm.MemoryRealm" />
+        <Host name="localhost" appBase="webapps" autoDeploy="false">
+        <Context path="/manager" docBase="{MANAGER}" privileged="true" />
+        </Host>
         </Engine></Service></Server>"#
     )
+}
+
+fn users_xml() -> String {
+    let user = |user: &str, roles: &str| {
+        let (name, password) = user.split_once(':').expect("NAME:PASSWORD");
+        format!(r#"<user username="{name}" password="{password}" roles="{roles}" />"#)
+    };
+    let users = [user(STATUS_USER, "manager-status"), user(JMX_USER, "manager-jmx")];
+    format!("<tomcat-users>{}</tomcat-users>", users.concat())
 }
 
 const WEB_XML: &str = r#"<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="6.0"

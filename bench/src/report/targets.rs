@@ -24,6 +24,8 @@ const APPLICATIONS: [(&str, &str, &str, f64); 9] = [
 ];
 /// CPU of a hit in the cache in front of a pool against that of a file.
 const CACHED_RATIO_MAX: f64 = 1.15;
+/// Latency of other clients beside slow ones of an application to that without them (issue 13).
+const SLOW_RATIO_MAX: f64 = 1.5;
 /// Resident memory of an idle connection, in bytes.
 const IDLE_BYTES_MAX: f64 = 8.0 * 1024.0;
 /// "Unchanged": CPU per request beside the idle ones to that alone. What is
@@ -74,6 +76,13 @@ fn findings(results: &Results) -> Vec<(String, Finding)> {
         let target = format!("{what}: CPU per request at most {ratio_max} x {peer}'s");
         findings.push((target, cell(key).and_then(|cell| against(cell, peer, ratio_max))));
     }
+    for (key, who) in [("fcgi-few-uploads", "uploaders"), ("fcgi-few-readers", "readers")] {
+        let target = format!(
+            "five workers of php-fpm and 100 slow {who}: others' latency at most {SLOW_RATIO_MAX} x"
+        );
+        let cells = cell(key).zip(cell("fcgi-few-1k"));
+        findings.push((target, cells.and_then(|(beside, alone)| latency(beside, alone))));
+    }
     findings.push((
         "redirect: CPU per request at most nginx's".to_owned(),
         cell("redirect").and_then(|cell| against(cell, "nginx", 1.0)),
@@ -94,6 +103,17 @@ fn against(cell: &Cell, peer: &str, ratio_max: f64) -> Finding {
 fn cached(cached: Option<&Cell>, file: Option<&Cell>) -> Finding {
     let (cached, file) = (cached?.row(SKEP)?, file?.row(SKEP)?);
     Some((compare(cached, file), cached.cpu_us() <= CACHED_RATIO_MAX * file.cpu_us()))
+}
+
+/// The median latency beside slow clients against that without.
+fn latency(beside: &Cell, alone: &Cell) -> Finding {
+    let p50_us = |cell: &Cell| {
+        let row = cell.row(SKEP).filter(|row| !row.samples.is_empty())?;
+        Some(median(row.samples.iter().map(|sample| sample.p50_us)))
+    };
+    let (beside, alone) = (p50_us(beside)?, p50_us(alone)?);
+    let ratio = beside / alone;
+    Some((format!("{ratio:.2} x ({beside:.0} to {alone:.0} us)"), ratio <= SLOW_RATIO_MAX))
 }
 
 fn below_every_peer(cell: &Cell) -> Finding {

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use skep_config::{DispatchMode, POLICY_NAMES};
+use skep_config::limits::SERVER_CONNECTIONS_MAX;
+use skep_config::{ConnectionsScope, DispatchMode, POLICY_NAMES};
 use skep_console::{PURGE_MS_MAX, SERVER_TEST_MS_MAX};
-use skep_units::WEIGHT_MAX;
+use skep_units::{ServerAddress, WEIGHT_MAX};
 
 /// One web server made of many machines.
 #[derive(Debug, Parser)]
@@ -26,21 +27,24 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Run what a config file says: the daemon
     Run(RunArgs),
-    /// Show a cluster: services, nodes, their state and load
-    Status(StatusArgs),
+    /// Show a cluster: services, nodes, their state and load; with --pools the servers of applications
+    Status(ShowArgs),
     /// Watch a cluster live
     Top(TopArgs),
-    /// List, drain, resume, add, remove and weigh nodes
+    /// List, drain, resume, add and remove nodes, and change their weights
     #[command(subcommand)]
     Node(NodeCommand),
     /// List services, change how their nodes are chosen
     #[command(subcommand)]
     Service(ServiceCommand),
-    /// List the servers of applications, drain and resume them
+    /// List, add, remove, drain, resume and test the servers of applications
     #[command(subcommand)]
     Pool(PoolCommand),
-    /// Have all nodes get anew what they keep of URLs, prefixes or tags
+    /// Purge URLs, prefixes or tags from the memory of all nodes
     Purge(PurgeArgs),
+    /// What nodes keep in memory, and why
+    #[command(subcommand)]
+    Cache(CacheCommand),
     /// Make a process read its config file again
     Reload(ReloadArgs),
     /// Check, show or explain config files
@@ -133,7 +137,7 @@ pub(crate) enum Admin {
 
 /// Whom a command asks.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Whom to ask")]
+#[command(next_help_heading = "Connection options")]
 pub(crate) struct Target {
     /// Control socket of a process
     #[arg(long, value_name = "PATH", conflicts_with_all = ["api", "config"])]
@@ -159,19 +163,39 @@ pub(crate) struct StatusArgs {
     pub(crate) target: Target,
 }
 
+/// Steps of requests over time.
+pub(crate) const SERIES_STEPS: [&str; 2] = ["10s", "1m"];
+
+#[derive(Args, Debug)]
+pub(crate) struct ShowArgs {
+    /// Show the servers of applications, as all nodes see them
+    #[arg(long)]
+    pub(crate) pools: bool,
+    /// Show the requests that servers of applications, or nodes, have now
+    #[arg(long, conflicts_with = "pools")]
+    pub(crate) requests: bool,
+    /// Show requests over time, all and those to servers of applications: of the last hour by 10s, or of
+    /// the last 30 hours by 1m
+    #[arg(long, value_name = "STEP", conflicts_with_all = ["pools", "requests"],
+          value_parser = PossibleValuesParser::new(SERIES_STEPS))]
+    pub(crate) series: Option<String>,
+    #[command(flatten)]
+    pub(crate) status: StatusArgs,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct TopArgs {
-    /// Time from one look to the next, such as 1s or 500ms
+    /// Refresh interval, such as 1s or 500ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: u64,
-    /// What nodes are sorted by
+    /// Sort order of the nodes
     #[arg(long, value_name = "WHAT", default_value = "name")]
     pub(crate) sort: SortBy,
     #[command(flatten)]
     pub(crate) target: Target,
 }
 
-/// What nodes are sorted by.
+/// Sort order of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SortBy {
     Name,
@@ -185,7 +209,7 @@ pub(crate) enum SortBy {
 pub(crate) enum NodeCommand {
     /// List the nodes
     List(StatusArgs),
-    /// Give a node no new requests; those in work end
+    /// Stop sending new requests to a node; in-flight requests complete
     Drain {
         #[command(flatten)]
         node: OneNode,
@@ -275,6 +299,40 @@ pub(crate) enum ServiceCommand {
 pub(crate) enum PoolCommand {
     /// List the pools of a node, and their servers
     List(StatusArgs),
+    /// Add a server, until it is removed, its pool is gone from the config, or the node ends
+    Add {
+        #[command(flatten)]
+        server: OneServer,
+        /// Where the node reaches it: IP:PORT, or unix: and the path of a socket
+        #[arg(value_name = "ADDRESS")]
+        address: ServerAddress,
+        /// Its share of the work under weighted policies
+        #[arg(long, value_name = "N", default_value_t = 1,
+              value_parser = clap::value_parser!(u32).range(1..=i64::from(WEIGHT_MAX)))]
+        weight: u32,
+        /// Requests and upgraded connections that it takes at a time, at most
+        #[arg(long, value_name = "N", default_value_t = 256,
+              value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVER_CONNECTIONS_MAX)))]
+        connections_max: u32,
+        /// Whose requests these are
+        #[arg(long, value_name = "WHOSE", default_value = "auto",
+              value_parser = PossibleValuesParser::new(ConnectionsScope::WORDS))]
+        connections_scope: String,
+        /// Where it says its status, if not at ADDRESS
+        #[arg(long, value_name = "ADDRESS")]
+        status_address: Option<ServerAddress>,
+    },
+    /// Remove a server: gone when its last request has ended
+    Remove {
+        #[command(flatten)]
+        server: OneServer,
+        /// Wait until it is gone, so that its name is free
+        #[arg(long)]
+        wait: bool,
+        /// Time that its requests get to end
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+        timeout: u64,
+    },
     /// Give a server no new requests of this node; those in work end
     Drain {
         #[command(flatten)]
@@ -324,9 +382,39 @@ pub(crate) struct PurgeArgs {
     /// tag:NAME for what its origin has marked (Surrogate-Key, Cache-Tag)
     #[arg(value_name = "WHAT", required = true, num_args = 1..=PURGES_MAX, value_parser = purge)]
     pub(crate) what: Vec<String>,
+    /// Make it stale instead of removing it: validated with its source, or used
+    /// stale where its Cache-Control allows that
+    #[arg(long)]
+    pub(crate) soft: bool,
     /// Longest time to wait for nodes
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = purge_time)]
     pub(crate) timeout: u64,
+    /// Print what the API says, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CacheCommand {
+    /// Say why each node keeps what a URL leads to, or why not
+    Explain(ExplainArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// http://HOST[:PORT]/PATH?QUERY, as a client asks for it
+    pub(crate) url: String,
+    /// Method of the request
+    #[arg(long, value_name = "METHOD", default_value = "GET")]
+    pub(crate) method: String,
+    /// A field of the request, such as 'Accept-Language: de'; may be repeated
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+    /// The client asks nodes themselves, not a dispatcher that proxies
+    #[arg(long)]
+    pub(crate) direct: bool,
     /// Print what the API says, as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -383,7 +471,7 @@ pub(crate) enum ConfigCommand {
         /// Config file
         file: PathBuf,
     },
-    /// Show what is in force: every setting, defaults marked
+    /// Print every setting of a file, with the defaults where it says nothing
     Show {
         /// Config file; without it, the defaults
         file: Option<PathBuf>,

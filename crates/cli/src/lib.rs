@@ -56,6 +56,7 @@ pub fn run() -> anyhow::Result<Option<Job>> {
         Command::Service(command) => commands::service(command),
         Command::Pool(command) => commands::pool(command),
         Command::Purge(args) => commands::purge(args),
+        Command::Cache(command) => commands::cache(command),
         Command::Reload(args) => commands::reload(&args),
         Command::Config(command) => commands::config(command),
     }?;

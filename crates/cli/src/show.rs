@@ -7,17 +7,20 @@ use std::io::IsTerminal;
 
 use skep_console::{
     CoordinatorStatus, DirectStatus, Latency, NodeBehind, NodeReport, NodeSource, NodeState,
-    NodeStatus, PoolStatus, ProcessStatus, ServerStatus, ServerTest, ServiceStatus,
+    NodeStatus, ProcessStatus, ServiceStatus,
 };
 
 mod harmless;
 mod number;
+mod pools;
+mod series;
 mod table;
 
-use harmless::is_harmless;
 pub(crate) use harmless::json;
 use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
+pub(crate) use pools::{pools, pools_of_nodes, server_test};
+pub(crate) use series::{requests, series};
 use table::{Align, Table};
 
 /// Columns of a terminal that has not said otherwise (VT100).
@@ -339,101 +342,6 @@ fn matrix(service: &ServiceStatus, uptime_ms: u64, paint: Paint) -> String {
     }
     let mut text = table.text(COLUMNS, |row| paint.of(service.nodes[row].state));
     text.push_str(&reasons(&service.nodes.iter().collect::<Vec<_>>()));
-    text
-}
-
-/// The pools of a node, and their servers.
-pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
-    if pools.is_empty() {
-        return "no pools\n".to_owned();
-    }
-    let mut out = String::new();
-    for (number, pool) in pools.iter().enumerate() {
-        if number > 0 {
-            out.push('\n');
-        }
-        let up = pool.servers.iter().filter(|it| it.state == NodeState::Up).count();
-        let (waiting, refused) = (count(pool.queued_requests), count(pool.refused_total));
-        line(
-            &mut out,
-            &format!(
-                "pool {}: {}, {up}/{} servers up, {waiting} waiting, {refused} refused",
-                pool.name,
-                pool.policy,
-                pool.servers.len()
-            ),
-        );
-        out.push_str(&servers(pool, paint));
-    }
-    out
-}
-
-/// What a server answered to a test, as far as it came.
-pub(crate) fn server_test(test: &ServerTest) -> String {
-    let ms = |us: u64| format!("{:.1} ms", us as f64 / 1000.0);
-    let mut text = String::new();
-    let asked = test.target.as_ref().map_or("a check".to_owned(), |target| format!("GET {target}"));
-    line(&mut text, &format!("{} at {}: {asked}", test.name, test.address));
-    let times = [("connected", test.connected_us), ("head", test.head_us)];
-    let times = times.into_iter().filter_map(|(what, us)| Some(format!("{what} {}, ", ms(us?))));
-    line(&mut text, &format!("{}end {}", times.collect::<String>(), ms(test.ended_us)));
-    if let Some(status) = test.status {
-        let more = if test.is_cut { " and more" } else { "" };
-        line(&mut text, &format!("status {status}, {} bytes{more}", test.body_bytes));
-    }
-    for (name, value) in &test.fields {
-        line(&mut text, &format!("  {name}: {value}"));
-    }
-    if !test.body.is_empty() {
-        let shown = |it: char| if it == '\n' || is_harmless(it) { it } else { '.' };
-        text.push('\n');
-        text.push_str(test.body.chars().map(shown).collect::<String>().trim_end());
-        text.push('\n');
-    }
-    if let Some(check) = &test.check {
-        line(&mut text, &format!("check: {check}"));
-    }
-    text
-}
-
-fn servers(pool: &PoolStatus, paint: Paint) -> String {
-    let mut table = Table::new(&[
-        ("SERVER", Align::Left),
-        ("ADDRESS", Align::Left),
-        ("STATE", Align::Left),
-        ("SINCE", Align::Right),
-        ("CONNS", Align::Right),
-        ("REQUESTS", Align::Right),
-        ("FAILED", Align::Right),
-        ("LATENCY", Align::Right),
-        ("WEIGHT", Align::Right),
-    ]);
-    for server in &pool.servers {
-        table.row([
-            server.name.clone(),
-            server.address.to_string(),
-            server.state.word().to_owned(),
-            duration(server.since_ms),
-            format!("{}/{}", server.connections, server.slots),
-            count(server.requests_total),
-            count(server.failures_total),
-            latency(server.latency_us),
-            server.weight.to_string(),
-        ]);
-    }
-    let mut text = table.text(COLUMNS, |row| paint.of(pool.servers[row].state));
-    for server in pool.servers.iter().filter(|it| it.slots < it.connections_max) {
-        let ServerStatus { name, slots, connections_max, .. } = server;
-        line(
-            &mut text,
-            &format!("  {name}: {slots} of {connections_max} connections, by its slots"),
-        );
-    }
-    for server in &pool.servers {
-        if let Some(reason) = &server.reason {
-            line(&mut text, &format!("  {} {}: {reason}", server.name, server.state.word()));
-        }
-    }
     text
 }
 

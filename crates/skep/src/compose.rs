@@ -155,6 +155,9 @@ impl Process {
         let parts = Parts { node, dispatchers, direct_dispatch, cluster_cache, reporting };
         let addresses = addresses(&responders);
         let running = Arc::new(Running::new(config, roles, file, addresses, parts, shared));
+        let _ = running.workers.set(workers.handles().to_vec());
+        let counted = (&running.shared.registry, running.parts.node.as_ref());
+        running.series.start(counted.0, counted.1, &workers.handles()[0]);
         let console = start_console(console, &running)?;
         serve(&running, &workers, responders);
         Ok(Self { running, workers, access_log, _console: console, _messages: messages })

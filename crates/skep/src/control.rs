@@ -1,8 +1,12 @@
 //! The management API's access to this process: `Control` over [`Running`], and the addresses of
 //! its console.
 
+mod explain;
+mod pools;
 mod purge;
+mod requests;
 mod server_test;
+mod servers;
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -10,13 +14,15 @@ use std::time::UNIX_EPOCH;
 use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
-    Purged, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
+    NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
+    NodeState, NodeStatus, ProcessStatus, Purged, Reloaded, RequestStatus, Role, ServerTest,
+    ServiceStatus, Token, Traffic, TrafficSeries,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
 use skep_telemetry::Snapshot;
+use skep_wire::cache::PurgeKind;
 
 use crate::roles::Roles;
 use crate::running::Running;
@@ -36,6 +42,8 @@ pub(crate) fn bind_console(
         socket: has_file.then(|| config.socket_of(&roles.name)),
         listen,
         token: token_file.map(Token::read).transpose()?,
+        // They were checked with the config.
+        networks: config.admin.networks.iter().filter_map(|it| it.parse().ok()).collect(),
         metrics_listen: config.metrics.listen,
     })?)
 }
@@ -53,6 +61,7 @@ pub(crate) fn start_console(
         }
         opened => opened?,
     }
+    pools::show_to_dispatchers(running);
     Ok(console.serve(Arc::new(Management(Arc::clone(running))))?)
 }
 
@@ -82,7 +91,7 @@ impl Control for Management {
             direct: running.parts.direct_dispatch.status(),
             cache: running.parts.cluster_cache.status(),
             loads: running.parts.reporting.status(),
-            pools: pools(running),
+            pools: pools::own(running),
         }
     }
 
@@ -142,6 +151,26 @@ impl Control for Management {
         self.service(service)?.group().set_policy(policy).map_err(refusal)
     }
 
+    fn pools_of_nodes(&self) -> Vec<NodePools> {
+        pools::of_nodes(&self.0)
+    }
+
+    fn requests(&self) -> Vec<RequestStatus> {
+        requests::requests(&self.0)
+    }
+
+    fn series(&self, step_s: u64) -> Result<TrafficSeries, ControlError> {
+        self.0.series.show(step_s)
+    }
+
+    fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError> {
+        servers::add(&self.0, self.pool(pool)?.name(), server)
+    }
+
+    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
+        self.pool(pool)?.remove_unless_last(name, timeout_ms).map_err(refusal)
+    }
+
     fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
         self.pool(pool)?.drain(name).map_err(refusal)
     }
@@ -159,17 +188,29 @@ impl Control for Management {
         server_test::test(&self.0, &self.pool(pool)?, name, test)
     }
 
-    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
-        purge::purge(&self.0, what, timeout_ms)
+    fn purge(
+        &self,
+        what: &[String],
+        is_soft: bool,
+        timeout_ms: u64,
+    ) -> Result<Purged, ControlError> {
+        let kind = if is_soft { PurgeKind::Soft } else { PurgeKind::Hard };
+        purge::purge(&self.0, (kind, what), timeout_ms)
     }
 
-    fn reload(&self) -> Result<u64, ControlError> {
+    fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError> {
+        explain::explain(&self.0, asked)
+    }
+
+    fn reload(&self) -> Result<Reloaded, ControlError> {
         if !self.0.has_file() {
             let what = "this process was started without a config file".to_owned();
             return Err(ControlError::Unavailable { what });
         }
         match self.0.reload() {
-            Ok(()) => Ok(self.0.generation()),
+            Ok(restart_needed) => {
+                Ok(Reloaded { config_generation: self.0.generation(), restart_needed })
+            }
             Err(error) => {
                 let what = format!("the old config stays: {error:#}");
                 Err(ControlError::Invalid { what, did_you_mean: None })
@@ -265,6 +306,7 @@ pub(crate) fn refusal(error: GroupControlError) -> ControlError {
             let did_you_mean = unknown.did_you_mean.map(str::to_owned);
             ControlError::Invalid { what, did_you_mean }
         }
+        GroupControlError::LastMember { .. } => ControlError::Conflict { what },
         GroupControlError::BadPublicAddress(_)
         | GroupControlError::BadAddress(_)
         | GroupControlError::UnfitPolicy { .. } => {
@@ -290,40 +332,10 @@ fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option
     })
 }
 
-fn pools(running: &Running) -> Vec<PoolStatus> {
-    let pools = running.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
-    let status = |pool: &Arc<Group>| {
-        let (queued, refused_total) = pool.queued();
-        let name = pool.name();
-        PoolStatus {
-            name: name.to_owned(),
-            policy: pool.policy(),
-            queued_requests: queued as u64,
-            refused_total,
-            servers: pool.members().into_iter().map(|it| server_status(name, it)).collect(),
-        }
-    };
-    pools.iter().map(status).collect()
-}
-
-fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
-    ServerStatus {
-        name: server.name,
-        pool: pool.to_owned(),
-        address: server.address,
-        state: NodeState::from_word(&server.state).unwrap_or(NodeState::Down),
-        reason: server.reason,
-        since_ms: server.since_ms,
-        weight: server.weight,
-        share_permille: server.share_permille,
-        connections: server.connections,
-        slots: server.slots,
-        connections_max: server.connections_max,
-        tunnels: server.tunnels,
-        requests_total: server.requests,
-        failures_total: server.failures,
-        bytes_total: server.bytes,
-        latency_us: server.latency_us,
+fn source_of(source: MemberSource) -> NodeSource {
+    match source {
+        MemberSource::Config => NodeSource::Config,
+        MemberSource::Api => NodeSource::Api,
     }
 }
 
@@ -350,10 +362,7 @@ fn node_status(service: &str, node: MemberStatus) -> Option<NodeStatus> {
         state: NodeState::from_word(&node.state).unwrap_or(NodeState::Down),
         reason: node.reason,
         since_ms: node.since_ms,
-        source: match node.source {
-            MemberSource::Config => NodeSource::Config,
-            MemberSource::Api => NodeSource::Api,
-        },
+        source: source_of(node.source),
         weight: node.weight,
         share_permille: node.share_permille,
         outstanding_requests: node.outstanding_requests,

@@ -62,6 +62,9 @@ fn check_access(config: &Config, roles: &Roles, file: Option<&Path>) -> Result<(
     if let AccessLogTarget::File(path) = &config.log.access {
         access::check("the access log", path, Need::Write)?;
     }
+    if let Some(spool) = spool(config, roles) {
+        access::check("the folder `spool.folder`", spool, Need::Fill)?;
+    }
     let Some(file) = file else { return Ok(()) };
     access::check("the config", file, Need::Read)?;
     let needs_state =
@@ -78,6 +81,7 @@ fn confine_to(config: &Config, roles: &Roles) {
     let socket = config.socket_of(&roles.name);
     let mut writable = vec![config.state_dir.as_path()];
     writable.extend(socket.parent());
+    writable.extend(spool(config, roles));
     if let AccessLogTarget::File(path) = &config.log.access {
         writable.extend(path.parent());
     }
@@ -90,9 +94,18 @@ fn confine_to(config: &Config, roles: &Roles) {
     }
 }
 
+/// The folder of the spool, if this process has one.
+fn spool<'c>(config: &'c Config, roles: &Roles) -> Option<&'c Path> {
+    config.spool.folder.as_deref().filter(|_| roles.node.is_some())
+}
+
 /// Makes the missing folders that this process will write to, and gives them to `user`.
 fn make_folders(config: &Config, roles: &Roles, user: &User) -> anyhow::Result<()> {
     let socket = config.socket_of(&roles.name);
+    if let Some(spool) = spool(config, roles) {
+        let made = user.make_folder(spool);
+        made.with_context(|| format!("cannot make {}", spool.display()))?;
+    }
     let folders = [Some(config.state_dir.as_path()), socket.parent()];
     for folder in folders.into_iter().flatten() {
         match user.make_folder(folder) {

@@ -21,6 +21,7 @@ mod reporting;
 mod roles;
 mod run;
 mod running;
+mod series;
 mod serve;
 mod settings;
 mod stores;

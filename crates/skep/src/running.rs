@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
@@ -13,6 +13,7 @@ use skep_config::Config;
 use skep_dispatcher::Dispatcher;
 use skep_engine::EngineSettings;
 use skep_node::Node;
+use skep_serve::WorkerHandle;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::cluster_cache::ClusterCache;
@@ -20,6 +21,7 @@ use crate::demotion::check_sites;
 use crate::direct::{DirectDispatch, config_of_node};
 use crate::reporting::Reporting;
 use crate::roles::Roles;
+use crate::series::TrafficHistory;
 use crate::settings::{Admissions, engine_settings, threads};
 
 /// What a process is made of by the composition root; empty where the config has none of it.
@@ -48,6 +50,9 @@ pub(crate) struct Running {
     pub(crate) shared: Shared,
     pub(crate) started: Instant,
     pub(crate) started_at: SystemTime,
+    pub(crate) series: Arc<TrafficHistory>,
+    /// Once they serve.
+    pub(crate) workers: OnceLock<Vec<WorkerHandle>>,
     file: Option<PathBuf>,
     leaving: AtomicBool,
     config: Mutex<Arc<Config>>,
@@ -73,6 +78,8 @@ impl Running {
             addresses,
             started: Instant::now(),
             started_at: SystemTime::now(),
+            series: Arc::new(TrafficHistory::new()),
+            workers: OnceLock::new(),
             file,
             leaving: AtomicBool::new(false),
             config: Mutex::new(Arc::new(config)),
@@ -121,13 +128,14 @@ impl Running {
     }
 
     /// Reopens the log, reads the config file again and applies what can be
-    /// applied. A config with an error is refused whole; the old one stays.
-    pub(crate) fn reload(&self) -> anyhow::Result<()> {
+    /// applied. A config with an error is refused whole; the old one stays. Returns the settings that have
+    /// changed and take effect at the next restart.
+    pub(crate) fn reload(&self) -> anyhow::Result<Vec<String>> {
         self.shared.log.reopen();
-        let Some(file) = &self.file else { return Ok(()) };
+        let Some(file) = &self.file else { return Ok(Vec::new()) };
         let result = load_config(file).and_then(|config| self.apply(config));
         let counter = match &result {
-            Ok(()) => {
+            Ok(_) => {
                 tracing::info!(file = %file.display(), "reloaded");
                 Counter::ReloadsOk
             }
@@ -140,7 +148,7 @@ impl Running {
         result
     }
 
-    fn apply(&self, config: Config) -> anyhow::Result<()> {
+    fn apply(&self, config: Config) -> anyhow::Result<Vec<String>> {
         let mut in_force = lock(&self.config);
         let (roles, parts, shared) = (&self.roles, &self.parts, &self.shared);
         if let Some(name) = &roles.node {
@@ -150,7 +158,8 @@ impl Running {
         if let Some(node) = &parts.node {
             node.reload(&config_of_node(&config, roles))?;
         }
-        for setting in skep_config::changes_needing_restart(&in_force, &config) {
+        let for_restart = skep_config::changes_needing_restart(&in_force, &config);
+        for setting in &for_restart {
             tracing::warn!("{setting} changed; it takes effect at the next restart");
         }
         for dispatcher in &parts.dispatchers {
@@ -162,7 +171,7 @@ impl Running {
         shared.admissions.set_limits(&config);
         *in_force = Arc::new(config);
         self.generation.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(for_restart.into_iter().map(String::from).collect())
     }
 }
 
@@ -195,12 +204,17 @@ fn register_node_metrics(registry: &Registry, node: &Arc<Node>) {
         node.store_stats().segments as f64
     });
     value("skep_purges_applied_total", "Purges that this node received and applied.", |node| {
-        node.purge_counts().0 as f64
+        node.purge_effects().applied as f64
     });
     value(
         "skep_purged_objects_total",
         "Objects found to be purged when they were requested.",
-        |node| node.purge_counts().1 as f64,
+        |node| node.purge_effects().dropped as f64,
+    );
+    value(
+        "skep_softly_purged_objects_total",
+        "Objects found to be made stale by a soft purge when they were requested.",
+        |node| node.purge_effects().softened as f64,
     );
     value("skep_origin_bytes_total", "Bytes of bodies received from origins.", |node| {
         node.origin_totals().body_bytes as f64

@@ -8,10 +8,10 @@ use skep_tests::app::{App, AppRequest, response};
 use skep_tests::cache::CacheCluster;
 use skep_tests::{PATIENCE, RawClient, Response, Site, poll_until};
 
-const NODES: usize = 4;
+pub(super) const NODES: usize = 4;
 
 /// An application that tells what it got, and answers by how often it was asked for that.
-fn app(
+pub(super) fn app(
     answer: impl Fn(&AppRequest, usize) -> Vec<u8> + Send + Sync + 'static,
 ) -> (App, Receiver<AppRequest>) {
     let (tell, told) = sync_channel(64);
@@ -30,7 +30,7 @@ fn app(
     (app, told)
 }
 
-fn cluster(app: &App, cache: &str) -> CacheCluster {
+pub(super) fn cluster(app: &App, cache: &str) -> CacheCluster {
     let lines = format!(
         "pool = \"app\"\n[site.cache]\nenabled = true\n{cache}\n[[pool]]\nname = \"app\"\n\
          [[pool.server]]\nname = \"s1\"\naddress = \"{}\"\n",
@@ -41,12 +41,12 @@ fn cluster(app: &App, cache: &str) -> CacheCluster {
     cluster
 }
 
-fn node(number: usize) -> String {
+pub(super) fn node(number: usize) -> String {
     format!("node-{number}")
 }
 
 /// A client of a node that has asked for `target`.
-fn asking(cluster: &CacheCluster, number: usize, target: &str) -> RawClient {
+pub(super) fn asking(cluster: &CacheCluster, number: usize, target: &str) -> RawClient {
     let mut client = RawClient::connect(cluster.outer(&node(number)));
     client.ask(target);
     client
@@ -82,7 +82,7 @@ fn ask_in(cluster: &CacheCluster, number: usize, language: &str) -> Response {
     client.request("GET", "/page", &[("Accept-Language", language)])
 }
 
-fn is_hit(reply: &Response) -> bool {
+pub(super) fn is_hit(reply: &Response) -> bool {
     reply.cache_status().starts_with("skep; hit")
 }
 

@@ -4,6 +4,7 @@ mod examples;
 mod liars;
 mod php;
 mod pings;
+mod status;
 mod tomcat;
 
 use skep_tests::{PATIENCE, Site, Skep, poll_until};

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cli;
+mod compression;
 mod content_types;
 mod cut_short;
 mod faults;
@@ -16,10 +17,13 @@ mod origin_faults;
 mod origin_targets;
 mod origin_words;
 mod origins;
+mod pool_buffers;
 mod pool_cache;
+mod pool_cache_attacks;
 mod pool_cache_remembered;
 mod pool_cache_shared;
 mod pool_faults;
+mod pool_members;
 mod pool_queue;
 mod pool_test;
 mod pools;
@@ -30,6 +34,7 @@ mod room;
 mod route_conditions;
 mod route_limits;
 mod routes;
+mod series;
 mod signals;
 mod sites;
 mod slow;

@@ -287,7 +287,7 @@ fn an_answer_may_come_before_the_body_has_ended() {
             conn.wait_for_end();
         }
     });
-    let skep = node(&app, "", "");
+    let skep = node(&app, "", "request_buffering = false");
     let mut client = skep.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nsome");
     assert_eq!(client.response().assert_status(413).text(), "no\n");
@@ -344,7 +344,7 @@ fn what_is_no_file_goes_to_the_pool() {
 }
 
 /// What the node says of its only pool.
-fn pool_of(skep: &Skep) -> serde_json::Value {
+pub(super) fn pool_of(skep: &Skep) -> serde_json::Value {
     let listed = done(skep, &["pool", "list", "--json"]);
     serde_json::from_str::<serde_json::Value>(&listed).unwrap()[0].clone()
 }

@@ -91,7 +91,7 @@ fn a_body_that_takes_longer_than_the_route_allows_gets_408() {
             tell.send((path, body.is_some())).unwrap();
         }
     });
-    let skep = node(&app, "upload_timeout_ms = 300");
+    let skep = node(&app, "upload_timeout_ms = 300\nrequest_buffering = false");
     let post = |path: &str| {
         let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
         let mut client = skep.connect();

@@ -65,6 +65,12 @@ const LAYERS: &[Layer] = &[
         may_use: &["crates/base", "crates/core/http"],
         banned: IMPURE,
     },
+    // The codings are those that HTTP's fields name.
+    Layer {
+        folder: "crates/core/coding",
+        may_use: &["crates/base", "crates/core/http"],
+        banned: IMPURE,
+    },
     // The rules of caching are about HTTP's fields, dates and conditions.
     Layer {
         folder: "crates/core/httpcache",

@@ -77,6 +77,7 @@ impl Config {
         }
         self.admin.socket.iter_mut().for_each(resolve);
         self.key_file.iter_mut().for_each(resolve);
+        self.spool.folder.iter_mut().for_each(resolve);
         self.admin.token_file.iter_mut().for_each(resolve);
         let secrets = self.pools.iter_mut().filter_map(|pool| pool.ajp.secret_file.as_mut());
         secrets.for_each(resolve);
@@ -151,19 +152,23 @@ impl Config {
             && self.backends().any(BackendConfig::is_shared)
     }
 
-    /// Whether nodes count their requests at servers of pools together: there are several, and
-    /// dispatchers that they can link with.
+    /// Whether nodes count their requests at servers of pools together: they can, and there are such
+    /// servers.
     pub fn counts_slots(&self) -> bool {
         let mut servers = self.pools.iter().flat_map(|pool| &pool.servers);
-        self.cache.cooperate
-            && self.nodes.len() > 1
-            && self.reports_load()
-            && servers.any(|server| self.is_of_cluster(server))
+        self.can_count_slots() && servers.any(|server| self.is_of_cluster(server))
     }
 
-    /// Whether nodes link with the coordinators of dispatchers.
+    /// Whether nodes could count their requests at servers together: there are several, and
+    /// dispatchers that they can link with.
+    pub fn can_count_slots(&self) -> bool {
+        self.cache.cooperate && self.nodes.len() > 1 && self.reports_load()
+    }
+
+    /// Whether nodes link with the coordinators of dispatchers: for the cache, or to count requests at
+    /// servers of pools, those that are added at run time as well, and show them.
     pub fn links_nodes(&self) -> bool {
-        self.cooperates() || self.counts_slots()
+        self.cooperates() || (self.can_count_slots() && !self.pools.is_empty())
     }
 
     /// Whether `connections_max` of `server` bounds the requests of all nodes together.

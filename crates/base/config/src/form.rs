@@ -33,6 +33,8 @@ impl Form {
             Self::Method => method(text)?,
             Self::FieldName => field_name(text)?,
             Self::NamePattern => name_pattern(text)?,
+            Self::ContentCoding => content_coding(text)?,
+            Self::MediaType => media_type(text)?,
         }
         Ok(text.to_owned())
     }
@@ -58,6 +60,8 @@ impl Form {
             Self::Method => "a method such as \"POST\"",
             Self::FieldName => "the name of a header field",
             Self::NamePattern => "a name such as \"lang\" or \"utm_*\"",
+            Self::ContentCoding => "\"zstd\", \"br\" or \"gzip\"",
+            Self::MediaType => "a media type such as \"text/css\" or \"text/*\"",
             Self::OriginUrl => "an origin such as \"http://10.0.0.9:8080/base\"",
             Self::Network => "a network such as \"192.0.2.0/24\" or \"2001:db8::/32\"",
         }
@@ -84,6 +88,22 @@ fn name_pattern(text: &str) -> FormResult {
     let name = text.strip_suffix('*').unwrap_or(text);
     let in_alphabet = |b: u8| b.is_ascii_graphic() && !b"=;,&?#*\"".contains(&b);
     require(name.bytes().all(in_alphabet), "without `=`, `&`, `;`, `,`; `*` can only be its end")
+}
+
+fn content_coding(text: &str) -> FormResult {
+    if matches!(text, "zstd" | "br" | "gzip") { Ok(()) } else { Err(None) }
+}
+
+/// RFC 9110 8.3.1, without parameters.
+fn media_type(text: &str) -> FormResult {
+    let in_alphabet =
+        |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase() || b"!#$&-^_.+*".contains(&b);
+    let is_token = |part: &str| !part.is_empty() && part.bytes().all(in_alphabet);
+    let parts = text.split_once('/');
+    let is_type = parts.is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
+    require(is_type, "two names in small letters with one `/` between, without parameters")?;
+    let wildcards = text.matches('*').count();
+    require(wildcards <= WILDCARDS_MAX, &format!("at most {WILDCARDS_MAX} `*`"))
 }
 
 fn no_control(text: &str) -> FormResult {

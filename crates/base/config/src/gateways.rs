@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use skep_units::{KIB, MIB};
+use skep_units::KIB;
 
-use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, bytes, ms, word};
+use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, ms, word};
 use crate::table::table;
 use crate::words::ScriptWord;
 
@@ -16,12 +16,14 @@ table! {
         /// SCRIPT_FILENAME. It need not exist on this machine.
         root: Option<PathBuf> = None => Kind::Text(Form::Path), live;
         /// Which script runs. `extension`: the path names it, up to the first segment that ends with
-        /// `extension`; what follows is PATH_INFO. `always`: `index` for every path, as front
-        /// controllers have it. `below`: none, all of the path below `mount` is PATH_INFO.
+        /// `extension`; what follows is PATH_INFO. `front-controller`: the same, and `index` for
+        /// paths that name none, as most PHP applications want it. `always`: `index` for every path.
+        /// `below`: none, all of the path below `mount` is PATH_INFO.
         script: ScriptWord = ScriptWord::Extension => word(ScriptWord::WORDS), live;
-        /// What a script ends with, with its dot.
+        /// What a script ends with, with its dot. Files below the `root` of a site or route that end so
+        /// are scripts, too: they run, and are never sent.
         extension: String = ".php".into() => Kind::Text(Form::FileName), live;
-        /// Script of paths that end with a slash; with `script = "always"` that of all.
+        /// Script of paths that end with a slash; with `front-controller` and `always` that of all others.
         index: String = "index.php".into() => Kind::Text(Form::FileName), live;
         /// Path at which the application begins, for `script = "below"`; unset, it is the root.
         mount: Option<String> = None => Kind::Text(Form::UrlPath), live;
@@ -32,9 +34,10 @@ table! {
         /// serves nobody else, and each thread keeps its own: only if there are more workers than
         /// `threads` times `connections_max` of all nodes.
         keep_conn: bool = false => Kind::Switch, live;
-        /// Most of a body of unknown length that is received before the request is passed on, since
-        /// FastCGI tells the length first. Over it: 411.
-        collect_bytes_max: u64 = 64 * KIB => bytes(0..=16 * MIB), live;
+        /// Most of a body of unknown length that is collected before the request is passed on, since
+        /// FastCGI tells the length first; unset, it is what `buffer_bytes_max` and `[spool]` hold of
+        /// one body. Over it: 411.
+        collect_bytes_max: Option<u64> = None => bytes(0..=TIB), live;
     }
 }
 

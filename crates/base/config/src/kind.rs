@@ -93,6 +93,10 @@ pub enum Form {
     FieldName,
     /// Name of a cookie or query parameter; a `*` at its end stands for any rest.
     NamePattern,
+    /// A content coding.
+    ContentCoding,
+    /// A media type in lower case, without parameters, in which each `*` stands for any characters.
+    MediaType,
 }
 
 pub(crate) const MINUTE_MS: u64 = 60_000;

@@ -18,6 +18,7 @@
 
 mod check;
 mod clients;
+mod compress;
 mod config;
 mod error;
 mod form;
@@ -40,6 +41,7 @@ mod words;
 mod write;
 
 pub use clients::{LimitsConfig, TimeoutsConfig};
+pub use compress::CompressConfig;
 pub use config::changes_needing_restart;
 pub use error::{ConfigError, ConfigErrors, ErrorKind};
 pub use gateways::{AjpConfig, FcgiConfig};
@@ -52,12 +54,13 @@ pub use response_cache::ResponseCacheConfig;
 pub use schema::{
     AGENT_PORT, AdminConfig, AgentConfig, BackendConfig, CacheConfig, Config, DirectConfig,
     DispatcherConfig, EtcdConfig, FetchConfig, HealthConfig, LogConfig, MachineConfig,
-    MetricsConfig, NodeConfig, RedirectConfig, RouteConfig, ServiceConfig, SiteConfig, setting,
-    settings, tables,
+    MetricsConfig, NodeConfig, RedirectConfig, RouteConfig, ServiceConfig, SiteConfig, SpoolConfig,
+    setting, settings, tables,
 };
 pub use section::{Setting, TableDoc};
 pub use words::{
     AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode,
     Level, LogFormat, ObeyedRequests, POLICY_NAMES, PoolProtocol, RequestCookies, ResponseCookies,
-    SameSite, ScriptWord, StickyBy, StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
+    SameSite, ScriptWord, StatusAgent, StickyBy, StorableStatuses, StoreKind, Symlinks,
+    UnderscoreFields,
 };

@@ -27,3 +27,6 @@ pub const EXCERPT_CHARS_MAX: usize = 100;
 pub const WILDCARDS_MAX: usize = 4;
 /// See [`WILDCARDS_MAX`].
 pub const ROUTE_PATH_BYTES_MAX: usize = 256;
+
+/// Requests at a time that a server of a pool may take, at most: above it lies the range of its ports.
+pub const SERVER_CONNECTIONS_MAX: u32 = 65_536;

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use skep_units::{ServerAddress, WEIGHT_MAX};
+use skep_units::{GIB, KIB, ServerAddress, WEIGHT_MAX};
 
 use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
+use crate::limits::SERVER_CONNECTIONS_MAX;
 use crate::number::Unit;
 use crate::section::Row;
 use crate::table::table;
-use crate::words::{ConnectionsScope, POLICY_NAMES, PoolProtocol, SameSite, StickyBy};
+use crate::words::{ConnectionsScope, POLICY_NAMES, PoolProtocol, SameSite, StatusAgent, StickyBy};
 
 table! {
     /// A pool: the servers of an application, of which each request goes to one. Routes and sites
@@ -50,6 +51,20 @@ table! {
         queue_max: u32 = 1024 => count(0..=1_048_576), live;
         /// Time that a request waits for a server, at most; then 503.
         queue_timeout_ms: u64 = 10_000 => ms(1..=HOUR_MS), live;
+        /// Whether a request takes a place at a server only when its body is whole, so that a slow client
+        /// holds none; or when the node has as much of it as it may keep, by `buffer_bytes_max` and
+        /// `[spool]`. Off, bodies are streamed from their first byte, as applications need it that answer
+        /// while they read. Those of type `application/grpc`, and requests with `Incremental: ?1`, are
+        /// streamed anyway.
+        request_buffering: bool = true => Kind::Switch, live;
+        /// Whether responses are read as fast as the server sends them, by the same bounds, so that its place
+        /// is free before a slow client has all of it. What a client takes at once is sent at once. Never
+        /// responses of type `text/event-stream`. The application says otherwise with
+        /// `X-Accel-Buffering: no` or `yes`.
+        response_buffering: bool = true => Kind::Switch, live;
+        /// Memory for the body of one request, and as much for that of one response, before it goes on in the
+        /// spool. All of them share `spool.memory_bytes_max`.
+        buffer_bytes_max: u64 = 256 * KIB => bytes(64 * KIB..=GIB), live;
     }
     tables {
         /// How servers are watched.
@@ -60,6 +75,8 @@ table! {
         fastcgi: FcgiConfig, live;
         /// AJP.
         ajp: AjpConfig, live;
+        /// What servers say of themselves.
+        status: PoolStatusConfig, live;
         /// The servers. A pool without any answers 503.
         servers: Vec<ServerConfig>, live;
     }
@@ -77,12 +94,46 @@ table! {
         weight: u32 = 1 => count(1..=WEIGHT_MAX as u64), live;
         /// Requests and upgraded connections that there are at a time, at most. More wait in the
         /// pool's queue. Nodes without a coordinator have equal shares of it, at least one each.
-        connections_max: u32 = 256 => count(1..=65_536), live;
+        connections_max: u32 = 256 => count(1..=SERVER_CONNECTIONS_MAX as u64), live;
         /// Whose requests these are: those of the whole cluster (`cluster`), or those of each node
         /// (`node`). `auto`: of each node for servers on its own machine (Unix sockets, loopback
         /// addresses) if no two nodes have the same IP address, else of the cluster.
         connections_scope: ConnectionsScope = ConnectionsScope::Auto
             => word(ConnectionsScope::WORDS), live;
+        /// Where it says its status, if not at `address`: over HTTP (`tomcat`, `json`), or over FastCGI
+        /// (`php-fpm`, where it is `pm.status_listen`). Unset, it is asked at `address`, over the protocol
+        /// of the pool.
+        status_address: Option<ServerAddress> = None => Kind::ServerAddress, live;
+    }
+}
+
+table! {
+    /// What nodes ask the servers of a pool about themselves, for `skep status --pools`, metrics and the
+    /// management API. It has no effect on which server gets requests. Every node asks for itself.
+    PoolStatusConfig at "status" {
+        /// What the servers are. `tomcat`: Tomcat with its manager application, of which memory and
+        /// threads are shown. `php-fpm`: processes and listen queue. `json`: an application of your own,
+        /// with `values`. `off`: they are not asked.
+        agent: StatusAgent = StatusAgent::Off
+            => Kind::Word { known: StatusAgent::WORDS, later: &[] }, live;
+        /// Path that is asked for. Unset, it is `/manager/status` for `tomcat`, `/status` for `php-fpm`
+        /// (`pm.status_path`), and must be set for `json`.
+        path: Option<String> = None => Kind::Text(Form::UrlPath), live;
+        /// Field Host; unset, it is the server's address.
+        host: Option<String> = None => Kind::Text(Form::Authority), live;
+        /// File whose only line is NAME:PASSWORD of a user with the role `manager-status`, or as the
+        /// application wants it; not readable by everybody. They are sent in plain text.
+        credentials_file: Option<PathBuf> = None => Kind::Text(Form::Path), live;
+        /// Whether a Tomcat is asked for its version and sessions as well, by the JMX proxy of its manager.
+        /// The role that this needs, `manager-jmx`, may change everything there.
+        jmx: bool = false => Kind::Switch, live;
+        /// For `json`: names, and where each value is in the answer (RFC 6901), such as `{ queue =
+        /// "/jobs/waiting" }`. Values are numbers, or true and false; one called `version` is any text.
+        values: Vec<(String, String)> = Vec::new() => Kind::Params, live;
+        /// Time from one question to the next.
+        interval_ms: u64 = 10_000 => ms(100..=HOUR_MS), live;
+        /// Time for the answer.
+        timeout_ms: u64 = 2000 => ms(10..=MINUTE_MS), live;
     }
 }
 
@@ -159,7 +210,7 @@ table! {
         methods: Vec<String> = Vec::new() => Kind::Texts(Form::Method), live;
         /// Fields that requests get, in place of those of the same name.
         request_headers: Vec<(String, String)> = Vec::new() => Kind::Headers, live;
-        /// Fields that requests lose.
+        /// Request fields to remove.
         request_headers_removed: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;
         /// Fields that responses lose. `headers` of the route and site take the place of those of the
         /// same name.
@@ -180,10 +231,24 @@ table! {
         /// the server takes none does not count. Over it: 408. Unset, only its rate has a bound
         /// (`timeouts.body_min_bytes_per_s`).
         upload_timeout_ms: Option<u64> = None => ms(1..=DAY_MS), live;
+        /// Whether bodies of requests may be collected before a server gets them, if the pool's
+        /// `request_buffering` is on.
+        request_buffering: bool = true => Kind::Switch, live;
+        /// Whether responses may be read ahead of the client, if the pool's `response_buffering` is on or the
+        /// application asks for it.
+        response_buffering: bool = true => Kind::Switch, live;
         /// In place of the pool's `response_timeout_ms`.
         response_timeout_ms: Option<u64> = None => ms(1..=HOUR_MS), live;
         /// In place of the pool's `stall_timeout_ms`.
         stall_timeout_ms: Option<u64> = None => ms(1..=HOUR_MS), live;
+    }
+}
+
+impl PoolConfig {
+    /// Whether requests may go to `address`: whoever reaches an AJP port of another machine may say who
+    /// the client is (CVE-2020-1938), unless there is a secret.
+    pub fn may_reach(&self, address: ServerAddress) -> bool {
+        self.protocol != PoolProtocol::Ajp || self.ajp.secret_file.is_some() || address.is_local()
     }
 }
 

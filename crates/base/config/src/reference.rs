@@ -52,8 +52,9 @@ crates/base/config/src/schema.rs instead. -->
 
 The config file is [TOML](https://toml.io). A whole example is
 [`examples/skep.toml`](../examples/skep.toml). `skep config check FILE` tells
-all that is wrong with a file: unknown settings are errors, not ignored.
-`skep config show` prints every setting with the value in force.
+all that is wrong with a file: unknown settings are errors, not ignored. Folders,
+keys, users and addresses that a file names are looked at when a process starts or
+reloads. `skep config show FILE` prints every setting, with the defaults.
 
 - **Sizes** are bytes, or strings such as `\"16KiB\"`, `\"256MiB\"`, `\"1GiB\"`.
 - **Durations** of `_ms` settings are milliseconds, or strings such as

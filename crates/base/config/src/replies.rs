@@ -11,7 +11,7 @@ table! {
     /// redirect or a refusal, such as 503 while an application is down. `headers` of the route and
     /// site add fields (`Retry-After`), `cache_control` is for successful ones.
     ReplyConfig at "reply" {
-        /// Its status; unset, there is no fixed reply. Without `body` and `file`, 4xx and 5xx have the
+        /// Status of the reply. If unset, the route has no fixed reply. Without `body` and `file`, 4xx and 5xx have the
         /// page of `error_pages`, or a line.
         status: Option<u16> = None => number(Unit::Status, 200..=599), live;
         /// Its body.

@@ -1,6 +1,7 @@
 //! How responses of a pool are cached: a part of the settings table.
 
-use crate::kind::{Form, HOUR_MS, Kind, ms, word};
+use crate::kind::{Form, HOUR_MS, Kind, count, ms, number, word};
+use crate::number::Unit;
 use crate::table::table;
 use crate::words::{ObeyedRequests, RequestCookies, ResponseCookies, StorableStatuses};
 
@@ -22,6 +23,12 @@ table! {
         heuristic: bool = false => Kind::Switch, live;
         /// How long a stale response is used if no server answers, beside what it allows itself.
         stale_on_disconnect_ms: u64 = 0 => ms(0..=24 * HOUR_MS), live;
+        /// In the last part of its lifetime, by this share of it, a response that is asked for often is
+        /// refreshed in the background, once in the cluster: no client waits when it expires. When in that part
+        /// differs from response to response. 0 is never.
+        refresh_ahead_percent: u32 = 0 => number(Unit::Percent, 0..=90), live;
+        /// How many requests of a node such a response must have answered since it was stored there.
+        refresh_hits_min: u64 = 2 => count(1..=1_000_000_000), live;
         /// Which statuses are stored: the `usual` ones (2xx, 3xx, 404, 405, 410, 451), or `any`.
         /// Errors of a server can be provoked by odd requests; all clients would get them.
         statuses: StorableStatuses = StorableStatuses::Usual
@@ -36,7 +43,7 @@ table! {
             => word(RequestCookies::WORDS), live;
         /// Cookies that do not count, such as those of analytics: names, or beginnings with `*`.
         cookies_ignored: Vec<String> = Vec::new() => Kind::Texts(Form::NamePattern), live;
-        /// Names in Vary with which a response is not stored: their values are as many as clients.
+        /// Names in Vary with which a response is not stored: they have about as many values as there are clients.
         vary_refused: Vec<String> = vec!["Cookie".into(), "User-Agent".into()]
             => Kind::Texts(Form::FieldName), live;
         /// Directives of clients (Cache-Control of requests) that are obeyed: the `safe` ones,

@@ -8,9 +8,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use skep_units::{MIB, WEIGHT_MAX};
+use skep_units::{GIB, MIB, WEIGHT_MAX};
 
 use crate::clients::{LimitsConfig, TimeoutsConfig};
+use crate::compress::CompressConfig;
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
 use crate::number::Unit;
 use crate::pools::{ForwardConfig, PoolConfig};
@@ -55,7 +56,7 @@ table! {
     Config at "" {
         /// Name of the cluster, shown by `skep status` and the console.
         cluster: String = "skep".into() => Kind::Text(Form::Name), restart;
-        /// Folder of what a process keeps while it runs: its control socket
+        /// Directory for the runtime state of a process: its control socket
         /// and, in clusters that persist, its state.
         state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
         /// File with the secret that the cluster's machines share: a line of
@@ -90,6 +91,8 @@ table! {
         pools: Vec<PoolConfig>, live;
         /// The nodes' memory of files.
         cache: CacheConfig, live;
+        /// Bodies that wait for slow clients of pools.
+        spool: SpoolConfig, restart;
         /// Limits of size and number.
         limits: LimitsConfig, live;
         /// Limits of time.
@@ -414,6 +417,8 @@ table! {
         reply: ReplyConfig, live;
         /// How responses of `pool` are cached.
         cache: ResponseCacheConfig, live;
+        /// How responses are compressed.
+        compress: CompressConfig, live;
     }
 }
 
@@ -484,6 +489,23 @@ table! {
 }
 
 table! {
+    /// Where a node keeps bodies that wait for slow clients of its pools: in memory, then in files that have
+    /// no name and go with the process.
+    SpoolConfig at "spool" {
+        /// Memory of a node for all of them, beside that of its cache.
+        memory_bytes_max: u64 = 64 * MIB => bytes(MIB..=TIB), restart;
+        /// Folder of the files; unset, there are none, and what does not fit the memory waits at the client
+        /// or at the server. On a disk of this machine that is not needed for more, with a file system that
+        /// has files without names (ext4, XFS, Btrfs, tmpfs). It is made if it is missing.
+        folder: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
+        /// Files of a node, in all.
+        bytes_max: u64 = 4 * GIB => bytes(MIB..=TIB), restart;
+        /// The file of one body.
+        body_bytes_max: u64 = GIB => bytes(MIB..=TIB), restart;
+    }
+}
+
+table! {
     /// What a process writes down: a line for each request, and messages.
     LogConfig at "log" {
         /// Where requests are logged: `"off"`, `"-"` (standard output) or a
@@ -515,6 +537,9 @@ table! {
         /// Its socket for commands on the same machine; unset, it is
         /// `STATE_DIR/NAME.sock`.
         socket: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
+        /// Networks of those who may use it over TCP, such as `["192.0.2.0/24"]`, beside this machine:
+        /// they are shown the status of applications. Empty is all that reach it.
+        networks: Vec<String> = Vec::new() => Kind::Texts(Form::Network), restart;
         /// File whose only line is the token that TCP clients must send;
         /// unset, there is no token.
         token_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;

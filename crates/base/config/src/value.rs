@@ -14,8 +14,8 @@ use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::words::{
     AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DispatchMode, Level, LogFormat,
-    ObeyedRequests, PoolProtocol, RequestCookies, ResponseCookies, SameSite, ScriptWord, StickyBy,
-    StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
+    ObeyedRequests, PoolProtocol, RequestCookies, ResponseCookies, SameSite, ScriptWord,
+    StatusAgent, StickyBy, StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
 };
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
@@ -280,6 +280,7 @@ word_fields!(
     PoolProtocol,
     SameSite,
     ConnectionsScope,
+    StatusAgent,
     StickyBy,
     StorableStatuses,
     ResponseCookies,
@@ -342,7 +343,7 @@ macro_rules! optional_fields {
     )+};
 }
 
-optional_fields!(String, PathBuf, u16, u64);
+optional_fields!(String, PathBuf, ServerAddress, u16, u64);
 
 impl Field for SocketAddr {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {

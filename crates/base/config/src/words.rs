@@ -99,6 +99,8 @@ words! {
     ScriptWord {
         /// The one that the path names.
         Extension = "extension",
+        /// The one that the path names, or a front controller.
+        FrontController = "front-controller",
         /// Always the same.
         Always = "always",
         /// None: the application has all paths below one.
@@ -119,6 +121,20 @@ words! {
         CookieHash = "cookie-hash",
         /// By the hash of a field's value.
         FieldHash = "field-hash",
+    }
+}
+
+words! {
+    /// What the servers of a pool are, which are asked for their status.
+    StatusAgent {
+        /// They are not asked.
+        Off = "off",
+        /// Tomcat with its manager.
+        Tomcat = "tomcat",
+        /// The FastCGI process manager of PHP.
+        PhpFpm = "php-fpm",
+        /// Whatever answers with JSON.
+        Json = "json",
     }
 }
 

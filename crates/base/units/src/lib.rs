@@ -10,6 +10,7 @@ mod hash;
 mod limits;
 mod rng;
 mod server_address;
+mod subnet;
 mod suggest;
 mod time;
 mod wildcard;
@@ -22,6 +23,7 @@ pub use limits::{
 };
 pub use rng::Rng;
 pub use server_address::{ServerAddress, ServerAddressError, SocketPath};
+pub use subnet::{NotASubnet, Subnet};
 pub use suggest::{did_you_mean, nearest};
 pub use time::Now;
 pub use wildcard::matches_wildcard;

@@ -69,6 +69,15 @@ pub const TAIL_MAX: usize = 64;
 /// Servers of pools in a report of slots, or in grants: more than any config has, and 20 KB.
 pub const SLOT_SERVERS_MAX: usize = 1_024;
 
+/// Head of a request that an operator asks about, in bytes: as long as nodes take them by default.
+pub const EXPLAIN_HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// A text of the answer, in bytes: the longest secondary key, a long URL.
+pub const EXPLAIN_TEXT_BYTES_MAX: usize = 4_096;
+
+/// Stored responses in the answer: with the longest texts a quarter of a message on a link.
+pub const EXPLAIN_VARIANTS_MAX: usize = 32;
+
 /// Purges in one message, and in one command: with the longest texts they take
 /// half of a message.
 pub const PURGES_PER_MESSAGE_MAX: usize = 128;
@@ -95,6 +104,10 @@ pub const PEER_HEAD_BYTES_MAX: usize = 32 * 1024;
 /// Longest message on a link, in bytes: a delta with both of its lists full
 /// takes an eighth of it, and so do all members with the longest names.
 pub const LINK_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Longest status of a node that an operator is shown, in bytes: some hundred servers of pools with what
+/// their agents say.
+pub const STATUS_BYTES_MAX: usize = LINK_MESSAGE_BYTES_MAX / 2;
 
 /// Longest request of a node to another, in bytes: the longest origin, and what
 /// stands around it.

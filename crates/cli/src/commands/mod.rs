@@ -1,13 +1,16 @@
 //! One file per command; all but `config` query running processes.
 
+mod cache;
 mod config;
 mod node;
 mod pool;
 mod purge;
 mod reload;
+mod removal;
 mod service;
 mod status;
 
+pub(crate) use cache::cache;
 pub(crate) use config::config;
 pub(crate) use node::node;
 pub(crate) use pool::pool;
@@ -22,6 +25,9 @@ use anyhow::Context;
 use skep_console::ApiResponse;
 
 use crate::show;
+
+/// How often what a command waits for is looked at, in milliseconds.
+const WAIT_POLL_MS: u64 = 50;
 
 /// Writes `text` to standard output.
 fn print(text: &str) -> anyhow::Result<()> {

@@ -6,16 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use skep_console::{ApiClient, ApiResponse, NewNode, NewWeight, NodeState, NodeStatus};
 
-use super::{print, print_json};
+use super::removal::wait_for_removal;
+use super::{WAIT_POLL_MS, print, print_json};
 use crate::arguments::{NodeCommand, OneNode};
 use crate::show;
-
-/// How often a drain is polled, in milliseconds.
-const WAIT_POLL_MS: u64 = 50;
-
-/// Time within which an expired removal is done, in milliseconds: dispatchers check some times a
-/// second.
-const REMOVAL_MS: u64 = 5_000;
 
 pub(crate) fn node(command: NodeCommand) -> anyhow::Result<()> {
     match command {
@@ -42,7 +36,15 @@ pub(crate) fn node(command: NodeCommand) -> anyhow::Result<()> {
         NodeCommand::Remove { node, wait, timeout } => change(&node, |client| {
             let timeout_ms = ("timeout_ms", timeout.to_string());
             let nodes = read(client, &client.delete(&path(&node, "", &[timeout_ms]))?)?;
-            if wait { wait_for_removal(client, &node, timeout) } else { Ok(nodes) }
+            match wait {
+                true => wait_for_removal(
+                    &node.name,
+                    timeout,
+                    || self::nodes(client, &node),
+                    |it| it.state,
+                ),
+                false => Ok(nodes),
+            }
         }),
         NodeCommand::Weight { node, weight } => change(&node, |client| {
             let path = path(&node, "/weight", &[]);
@@ -75,8 +77,7 @@ fn wait_for_drain(
 ) -> anyhow::Result<Vec<NodeStatus>> {
     let started = Instant::now();
     loop {
-        let mut nodes = read(client, &client.get("/api/v1/nodes")?)?;
-        nodes.retain(|status| is_meant(node, status));
+        let nodes = nodes(client, node)?;
         match nodes.iter().find(|status| status.state != NodeState::Drained) {
             None => return Ok(nodes),
             Some(status) if status.state != NodeState::Draining => {
@@ -93,29 +94,10 @@ fn wait_for_drain(
     }
 }
 
-/// Polls until the node is removed; its requests get `timeout_ms`.
-fn wait_for_removal(
-    client: &ApiClient,
-    node: &OneNode,
-    timeout_ms: u64,
-) -> anyhow::Result<Vec<NodeStatus>> {
-    let patience = Duration::from_millis(timeout_ms.saturating_add(REMOVAL_MS));
-    let started = Instant::now();
-    loop {
-        let mut nodes = read(client, &client.get("/api/v1/nodes")?)?;
-        nodes.retain(|status| is_meant(node, status));
-        match nodes.first() {
-            None => return Ok(nodes),
-            // Whoever else added it under that name.
-            Some(status) if status.state != NodeState::Removing => {
-                bail!("{} is {}, no longer removed", node.name, status.state.word())
-            }
-            Some(_) if started.elapsed() >= patience => {
-                bail!("{} is still there after {}", node.name, show::duration(timeout_ms))
-            }
-            Some(_) => sleep(Duration::from_millis(WAIT_POLL_MS)),
-        }
-    }
+fn nodes(client: &ApiClient, node: &OneNode) -> anyhow::Result<Vec<NodeStatus>> {
+    let mut nodes = read(client, &client.get("/api/v1/nodes")?)?;
+    nodes.retain(|status| is_meant(node, status));
+    Ok(nodes)
 }
 
 fn is_meant(node: &OneNode, status: &NodeStatus) -> bool {

@@ -8,12 +8,13 @@ use crate::arguments::PurgeArgs;
 
 pub(crate) fn purge(args: PurgeArgs) -> anyhow::Result<()> {
     let client = args.target.find()?.client;
-    let new = NewPurge { what: args.what, timeout_ms: Some(args.timeout) };
+    let soft = args.soft.then_some(true);
+    let new = NewPurge { what: args.what, soft, timeout_ms: Some(args.timeout) };
     let answer = client.post_json("/api/v1/purge", &new)?;
     let purged: Purged = client.decode(&answer)?;
     match args.json {
         true => print_json(&answer)?,
-        false => print(&tell(&purged))?,
+        false => print(&tell(&purged, if args.soft { "made stale" } else { "purged" }))?,
     }
     match missing(&purged, args.timeout).as_slice() {
         [] => Ok(()),
@@ -21,14 +22,14 @@ pub(crate) fn purge(args: PurgeArgs) -> anyhow::Result<()> {
     }
 }
 
-/// A line for each node.
-fn tell(purged: &Purged) -> String {
+/// A line for each node: that it has `done` it, or why not.
+fn tell(purged: &Purged, done: &str) -> String {
     let width = purged.nodes.iter().map(|node| node.name.len()).max().unwrap_or(0);
     let line = |node: &PurgedNode| {
         let outcome = match node.outcome {
             PurgeOutcome::Acknowledged => match node.ms.unwrap_or(0) {
-                0 => "purged in < 1 ms".to_owned(),
-                ms => format!("purged in {ms} ms"),
+                0 => format!("{done} in < 1 ms"),
+                ms => format!("{done} in {ms} ms"),
             },
             PurgeOutcome::Late => "no acknowledgment".to_owned(),
             PurgeOutcome::Lost => "link lost".to_owned(),
@@ -78,7 +79,7 @@ mod tests {
         let text = "a   purged in 3 ms\nbc  no acknowledgment\nd   link lost\n\
                     e   away; applies it before it takes part again\n\
                     f   not linked, but serves clients\n";
-        assert_eq!(tell(&purged), text);
+        assert_eq!(tell(&purged, "purged"), text);
         let missing = missing(&purged, 2_000);
         assert_eq!(missing[0], "bc has not acknowledged it within 2000 ms");
         assert_eq!((missing.len(), missing[1].contains("d's link")), (3, true));

@@ -13,5 +13,9 @@ pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<()> {
     }
     let reloaded: Reloaded = found.client.decode(&answer)?;
     let (name, generation) = (found.status.name, reloaded.config_generation);
-    print(&format!("{name}: reloaded, config generation {generation}\n"))
+    let changed = reloaded.restart_needed.iter();
+    let later: String = changed
+        .map(|setting| format!("{setting} changed; it takes effect at the next restart\n"))
+        .collect();
+    print(&format!("{name}: reloaded, config generation {generation}\n{later}"))
 }

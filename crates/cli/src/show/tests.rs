@@ -1,7 +1,10 @@
 //! The complete output of each command.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use skep_console::{NodeLocalStatus, PoolStatus, Role, ServerStatus, Traffic};
+use skep_console::{
+    NodeLocalStatus, NodePools, PoolStatus, Role, ServerStatus, Traffic, TrafficPoint,
+    TrafficSeries,
+};
 
 use super::*;
 
@@ -172,6 +175,7 @@ fn pools_have_their_servers_and_reasons() {
         pool: "app".into(),
         address: std::net::SocketAddr::from(([10, 0, 0, 1], 3000)).into(),
         state,
+        source: NodeSource::Config,
         reason: reason.map(str::to_owned),
         since_ms: 61_000,
         weight: 2,
@@ -182,8 +186,10 @@ fn pools_have_their_servers_and_reasons() {
         tunnels: 0,
         requests_total: 1_200,
         failures_total: 7,
+        failures_by_cause: [("timed_out".to_owned(), 7)].into(),
         bytes_total: 0,
         latency_us: 1_500,
+        agent: None,
     };
     let down = server("two", NodeState::Down, Some("connection refused"));
     let pool = PoolStatus {
@@ -191,14 +197,61 @@ fn pools_have_their_servers_and_reasons() {
         policy: "least-outstanding".into(),
         queued_requests: 4,
         refused_total: 9,
+        sessions_lost_total: 0,
+        versions_differ: false,
         servers: vec![server("one", NodeState::Up, None), down],
     };
-    let text = pools(&[pool], Paint::Plain);
+    let text = pools(std::slice::from_ref(&pool), Paint::Plain);
     let first = "pool app: least-outstanding, 1/2 servers up, 4 waiting, 9 refused\n";
     assert!(text.starts_with(first), "{text}");
     assert!(text.contains("10.0.0.1:3000") && text.contains("3/20"), "{text}");
     assert!(text.contains("  one: 20 of 50 connections, by its slots\n"), "{text}");
-    assert!(text.ends_with("  two down: connection refused\n"), "{text}");
+    assert!(text.contains("  two down: connection refused\n"), "{text}");
+    assert!(text.ends_with("  two failed: 7 timed_out\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert_eq!(pools(&[], Paint::Plain), "no pools\n");
+    let of = |node: &str, missing: Option<&str>, pools: &[PoolStatus]| NodePools {
+        node: node.into(),
+        missing: missing.map(str::to_owned),
+        pools: pools.to_vec(),
+    };
+    let nodes = [
+        of("n1", None, std::slice::from_ref(&pool)),
+        of("n2", None, &[pool]),
+        of("n3", Some("no answer within 2 s"), &[]),
+    ];
+    let text = pools_of_nodes(&nodes, Paint::Plain);
+    let first = "pool app: least-outstanding, 8 waiting, 18 refused, 0 sessions lost\n";
+    assert!(text.starts_with(first), "{text}");
+    let rows: Vec<_> =
+        text.lines().map(|it| it.split_whitespace().take(3).collect::<Vec<_>>()).collect();
+    let expected: Vec<Vec<_>> = [["one", "n1", "up"], ["one", "n2", "up"], ["two", "n1", "down"]]
+        .map(|row| row.to_vec())
+        .to_vec();
+    assert_eq!(rows[2..5], expected, "{text}");
+    assert!(text.contains("  two at n2 down: connection refused\n"), "{text}");
+    assert!(text.ends_with("no answer of n3: no answer within 2 s\n"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(pools_of_nodes(&[], Paint::Plain).starts_with("no pools\n"));
+}
+
+#[test]
+fn requests_over_time_have_their_newest_last_and_gaps_stay_gaps() {
+    let point = |at_unix_s, requests| TrafficPoint {
+        at_unix_s,
+        requests,
+        to_pools: requests / 2,
+        pool_failures: 1,
+        responses_5xx: 0,
+        sent_bytes: 2_048,
+    };
+    let points = vec![point(1_200, 120), point(1_320, 60)];
+    let shown = series(&TrafficSeries { step_s: 60, kept_s: 108_000, points });
+    let rows: Vec<Vec<&str>> = shown.lines().map(|it| it.split_whitespace().collect()).collect();
+    assert_eq!(rows.len(), 3, "{shown}");
+    assert_eq!(rows[1][..4], ["2m", "2.0", "120", "60"], "{shown}");
+    assert_eq!(rows[2][..4], ["0s", "1.0", "60", "30"], "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    let nothing = series(&TrafficSeries { step_s: 60, kept_s: 108_000, points: vec![] });
+    assert_eq!(nothing, "nothing yet: the first step of 60 s is not over\n");
 }

@@ -6,7 +6,7 @@
 //! - [`keep`]: which segments are kept, evicted, copied and read ahead.
 //! - [`Changes`], [`Inventory`]: changes of the inventory that are still to be reported.
 //! - [`SlotHolder`]: a node's slots of a server of a pool; the [`Coordinator`] grants them.
-//! - [`PurgeTable`]: what was purged and when; [`Purger`]: sends a purge to all nodes.
+//! - [`PurgeTables`]: what was purged and when; [`Purger`]: sends a purge to all nodes.
 //!
 //! ```text
 //!   miss --> Fetcher --Ask--> Coordinator --HAVE--> fetch from a holder
@@ -38,7 +38,7 @@ pub use coordinator::{
 pub use fetcher::{FetchAction, FetchEvent, FetchOutcome, Fetcher, FillSource, ResolvedAnswer};
 pub use node_link::NodeLinkId;
 pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};
-pub use purges::{PurgeTable, Queries};
+pub use purges::{PurgeTable, PurgeTables, Queries};
 pub use rendezvous::RendezvousHash;
 pub use slots::SlotHolder;
 

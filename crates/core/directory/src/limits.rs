@@ -130,8 +130,13 @@ pub const SLOTS_SPLIT_MS: u64 = SLOTS_KEPT_MS;
 /// not use any more go to others.
 pub const SLOTS_WANTED_MS: u64 = 1_000;
 
-/// How long a slot stays with one node if there are fewer than nodes that want one, in milliseconds.
+/// How long a slot stays with one node if there are fewer than nodes that want one, in milliseconds: much
+/// more than it takes to move.
 pub const SLOT_TURN_MS: u64 = 1_000;
+
+/// How long slots that were taken from a node count as about to be free, in milliseconds: more than a
+/// node's answer takes. Then it has requests that last longer.
+pub const SLOTS_LEAVE_MS: u64 = 250;
 
 /// Servers of pools that a coordinator counts; nodes have their shares of others.
 pub const SLOTS_SERVERS_MAX: usize = 4_096;

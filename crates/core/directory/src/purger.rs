@@ -15,14 +15,16 @@
 //! acknowledgement counts only for a stamp that was the newest it knew.
 
 use skep_units::Now;
-use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
+use skep_wire::cache::{PurgeKind, PurgeNews, PurgeStamp, PurgeWhat};
 use skep_wire::message::Name;
 
-use crate::PurgeTable;
+use crate::PurgeTables;
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeOrder {
+    /// What becomes of it.
+    pub kind: PurgeKind,
     /// What is purged, at most
     /// [`PURGES_PER_MESSAGE_MAX`](skep_wire::limits::PURGES_PER_MESSAGE_MAX).
     pub what: Vec<PurgeWhat>,
@@ -70,12 +72,13 @@ impl PurgeReport {
 pub struct Purger<L, T> {
     /// The number of this dispatcher.
     number: u16,
-    purges: PurgeTable,
+    purges: PurgeTables,
     orders: Vec<Order<L, T>>,
 }
 
 #[derive(Debug)]
 struct Order<L, T> {
+    kind: PurgeKind,
     what: Vec<PurgeWhat>,
     stamp: PurgeStamp,
     began: Now,
@@ -100,16 +103,16 @@ struct Told<L> {
 impl<L: Copy + PartialEq, T> Purger<L, T> {
     /// That of the dispatcher with this number, which no other has; nothing is known.
     pub fn new(number: u16) -> Self {
-        Self { number, purges: PurgeTable::default(), orders: Vec::new() }
+        Self { number, purges: PurgeTables::default(), orders: Vec::new() }
     }
 
     /// All that is known.
-    pub fn purges(&self) -> &PurgeTable {
+    pub fn purges(&self) -> &PurgeTables {
         &self.purges
     }
 
-    /// A command, at `unix_ms` by the wall clock. The returned purge must be
-    /// sent to all `nodes`: those that are linked.
+    /// A command, at `unix_ms` by the wall clock. The returned purge, of the kind of the order, must
+    /// be sent to all `nodes`: those that are linked.
     pub fn begin(
         &mut self,
         (now, unix_ms): (Now, u64),
@@ -117,8 +120,8 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         nodes: impl IntoIterator<Item = (L, Name)>,
         teller: T,
     ) -> PurgeNews {
-        let PurgeOrder { what, limit_ms, serving } = order;
-        let (stamp, news) = self.stamp(unix_ms, &what);
+        let PurgeOrder { kind, what, limit_ms, serving } = order;
+        let (stamp, news) = self.stamp(unix_ms, kind, &what);
         let linked = nodes.into_iter().map(|(link, name)| Told {
             is_serving: serving.contains(&name),
             name,
@@ -134,14 +137,14 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
             }
         }
         let ends = now.plus_ms(limit_ms);
-        self.orders.push(Order { what, stamp, began: now, ends, nodes, teller });
+        self.orders.push(Order { kind, what, stamp, began: now, ends, nodes, teller });
         news
     }
 
     /// Merges purges from another machine. The returned ones were new, and must be sent to all
     /// others.
-    pub fn learn(&mut self, news: &PurgeNews) -> Option<PurgeNews> {
-        self.purges.learn(news)
+    pub fn learn(&mut self, kind: PurgeKind, news: &PurgeNews) -> Option<PurgeNews> {
+        self.purges.learn(kind, news)
     }
 
     /// A node has applied all purges up to `stamp`, and knows of none after `newest`.
@@ -151,20 +154,20 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         (now, unix_ms): (Now, u64),
         link: L,
         (stamp, newest): (PurgeStamp, PurgeStamp),
-    ) -> Option<PurgeNews> {
+    ) -> Option<(PurgeKind, PurgeNews)> {
         let at = self.orders.iter().position(|order| {
             order.stamp == stamp && order.nodes.iter().any(|node| node.link == Some(link))
         })?;
         if newest > stamp {
             // Known from now on, so that the next stamp is after it.
             self.purges.heard_of(newest);
-            let what = self.orders[at].what.clone();
-            let (stamp, news) = self.stamp(unix_ms, &what);
+            let (kind, what) = (self.orders[at].kind, self.orders[at].what.clone());
+            let (stamp, news) = self.stamp(unix_ms, kind, &what);
             let order = &mut self.orders[at];
             order.stamp = stamp;
             let there = order.nodes.iter_mut().filter(|node| node.fate != Some(PurgeFate::Lost));
             there.for_each(|node| node.fate = None);
-            return Some(news);
+            return Some((kind, news));
         }
         let order = &mut self.orders[at];
         let ms = now.since_ms(order.began);
@@ -212,11 +215,16 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         self.orders.extract_if(.., is_over).map(report).collect()
     }
 
-    fn stamp(&mut self, unix_ms: u64, what: &[PurgeWhat]) -> (PurgeStamp, PurgeNews) {
+    fn stamp(
+        &mut self,
+        unix_ms: u64,
+        kind: PurgeKind,
+        what: &[PurgeWhat],
+    ) -> (PurgeStamp, PurgeNews) {
         let stamp = PurgeStamp::after(self.purges.newest(), unix_ms, self.number);
         let purges = what.iter().map(|what| (what.clone(), stamp)).collect();
         let news = PurgeNews { purges, ..PurgeNews::default() };
-        self.purges.learn(&news);
+        self.purges.learn(kind, &news);
         (stamp, news)
     }
 }

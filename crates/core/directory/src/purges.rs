@@ -14,13 +14,15 @@
 //!   floor                     everything
 //! ```
 //!
+//! Hard and soft purges have a table each ([`PurgeTables`]), with stamps of one sequence.
+//!
 //! Invariants: what a purge in the table matches is never answered with an
 //! earlier stamp; memory is bounded by [`PurgeBounds`] and the number of cells.
 
 use std::collections::BTreeMap;
 
 use skep_units::stable_hash;
-use skep_wire::cache::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
+use skep_wire::cache::{PurgeKind, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
 use skep_wire::limits::{PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX};
 
 use crate::limits::{PURGE_PREFIXES_MAX, PURGE_TEXT_BYTES_MAX, PURGES_MAX};
@@ -57,6 +59,61 @@ pub enum Queries {
     Matter,
     /// A purge of a place with a query hits the place.
     DoNot,
+}
+
+/// The tables of both kinds of purges.
+///
+/// A hard purge wins over a soft one, whichever is later: what it concerns is gone, so that nothing is
+/// left to be stale.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PurgeTables {
+    hard: PurgeTable,
+    soft: PurgeTable,
+}
+
+impl PurgeTables {
+    /// Those of one kind.
+    pub fn of(&self, kind: PurgeKind) -> &PurgeTable {
+        match kind {
+            PurgeKind::Hard => &self.hard,
+            PurgeKind::Soft => &self.soft,
+        }
+    }
+
+    /// Merges the purges of another machine; returns those that were new.
+    ///
+    /// A node of a build without soft purges tells of them as hard ones, which are left out where
+    /// they are known to be soft: no two commands have one stamp.
+    pub fn learn(&mut self, kind: PurgeKind, news: &PurgeNews) -> Option<PurgeNews> {
+        if kind == PurgeKind::Soft {
+            return self.soft.learn(news);
+        }
+        let is_soft = |(what, stamp): &(PurgeWhat, PurgeStamp)| {
+            self.soft.recent.get(what).is_some_and(|known| known == stamp)
+        };
+        if !news.purges.iter().any(is_soft) {
+            return self.hard.learn(news);
+        }
+        let mut hard = news.clone();
+        hard.purges.retain(|purge| !is_soft(purge));
+        self.hard.learn(&hard)
+    }
+
+    /// Somewhere there is a purge of this stamp; not known is of what.
+    pub fn heard_of(&mut self, stamp: PurgeStamp) {
+        self.hard.heard_of(stamp);
+    }
+
+    /// The latest purge there was.
+    pub fn newest(&self) -> PurgeStamp {
+        self.hard.newest.max(self.soft.newest)
+    }
+
+    /// All purges, in messages within their bounds; none if the tables are empty.
+    pub fn told(&self) -> Vec<(PurgeKind, PurgeNews)> {
+        let of = |kind| self.of(kind).told().into_iter().map(move |news| (kind, news));
+        of(PurgeKind::Hard).chain(of(PurgeKind::Soft)).collect()
+    }
 }
 
 /// See the module.

@@ -14,6 +14,9 @@ pub enum ScriptRule<'a> {
         /// As `index.php`; empty: a folder has no script.
         index: &'a [u8],
     },
+    /// A script that ends with `extension`, as above; all other paths have `front`, with its slash, and
+    /// no PATH_INFO.
+    FrontController { extension: &'a [u8], front: &'a [u8] },
     /// All paths have this script, with its slash: a front controller, which reads REQUEST_URI.
     /// There is no PATH_INFO.
     Always(&'a [u8]),
@@ -44,6 +47,10 @@ impl ScriptRule<'_> {
         let script = |name: &[u8], info: &[u8]| Script { name: name.to_vec(), info: info.to_vec() };
         match *self {
             ScriptRule::Always(name) => Ok(script(name, b"")),
+            ScriptRule::FrontController { extension, front } => {
+                let end = end_of(&path, extension);
+                Ok(end.map_or_else(|| script(front, b""), |end| script(&path[..end], &path[end..])))
+            }
             ScriptRule::Below { mount } => {
                 let info = path.strip_prefix(mount).ok_or(FcgiRequestError::NoScript)?;
                 let is_below = info.is_empty() || info.starts_with(b"/");
@@ -108,6 +115,20 @@ mod tests {
     fn split(rule: ScriptRule<'_>, path: &str) -> Result<(String, String), FcgiRequestError> {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         rule.split(path.as_bytes()).map(|it| (text(&it.name), text(&it.info)))
+    }
+
+    #[test]
+    fn a_front_controller_has_what_names_no_script() {
+        let rule = ScriptRule::FrontController { extension: b".php", front: b"/index.php" };
+        for (path, name, info) in [
+            ("/", "/index.php", ""),
+            ("/2026/a-post/", "/index.php", ""),
+            ("/wp-login.php", "/wp-login.php", ""),
+            ("/admin/index.php/x", "/admin/index.php", "/x"),
+        ] {
+            assert_eq!(split(rule, path), Ok((name.to_owned(), info.to_owned())), "{path}");
+        }
+        assert_eq!(split(rule, "/a%0A"), Err(FcgiRequestError::Path));
     }
 
     #[test]

@@ -76,6 +76,16 @@ fn evaluate_present(
     Precondition::Proceed
 }
 
+/// Whether If-Match, If-None-Match or If-Range names this tag: the client has this representation, or
+/// bytes of it.
+#[inline]
+pub fn names_tag(head: &RequestHead<'_, '_>, tag: &str) -> bool {
+    const FIELDS: [Known; 3] = [Known::IfMatch, Known::IfNoneMatch, Known::IfRange];
+    const SET: KnownSet = KnownSet::of(&FIELDS);
+    let names = |value: &[u8]| Tags(value).any(|it| weak_match(it, tag));
+    head.fields.any(SET) && FIELDS.iter().any(|field| head.fields.known_all(*field).any(names))
+}
+
 /// Both strong and the same (RFC 9110 8.8.3.2).
 pub(crate) fn strong_match(tag: &[u8], current: &str) -> bool {
     tag == current.as_bytes() && tag.starts_with(b"\"")

@@ -7,7 +7,7 @@ use crate::{Known, RequestHead};
 type Weight = u16;
 const WEIGHT_MAX: Weight = 1000;
 
-/// A content coding that ready-made variants of a file come in.
+/// A content coding that variants of an object come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     Br,
@@ -96,6 +96,19 @@ impl AcceptEncoding {
             let weight = self.weight(encoding);
             if weight > 0 && weight >= best.1 && available.has(encoding) {
                 best = (Some(encoding), weight);
+            }
+        }
+        best.0
+    }
+
+    /// The same of `codings`, in the server's order: of equal weights the first coding wins.
+    #[inline]
+    pub fn choose_among(&self, codings: &[Encoding]) -> Option<Encoding> {
+        let mut best = (None, self.identity.unwrap_or(0));
+        for &coding in codings.iter().rev() {
+            let weight = self.weight(coding);
+            if weight > 0 && weight >= best.1 {
+                best = (Some(coding), weight);
             }
         }
         best.0

@@ -25,6 +25,8 @@ pub struct Freshness {
     /// For how long after freshness it may be used if the origin can't be reached (4.2.4); at
     /// least `if_error_ms`.
     pub on_disconnect_ms: u64,
+    /// The age from which on it is stale whatever its lifetime: a soft purge, or another cache, said so.
+    pub expired_at_age_ms: Option<u64>,
 }
 
 impl Freshness {
@@ -56,7 +58,15 @@ impl Freshness {
             while_revalidating_ms: said_ms(directives.stale_while_revalidate_s),
             if_error_ms,
             on_disconnect_ms: by_policy_ms.max(if_error_ms),
+            expired_at_age_ms: None,
         }
+    }
+
+    /// The same, stale from an age on, unless it is earlier.
+    #[must_use]
+    pub fn expired_at(self, age_ms: u64) -> Self {
+        let earlier_ms = self.expired_at_age_ms.unwrap_or(u64::MAX).min(age_ms);
+        Self { expired_at_age_ms: Some(earlier_ms), ..self }
     }
 
     /// The same, received from a cache that had it and said in milliseconds how long it stays fresh
@@ -64,8 +74,15 @@ impl Freshness {
     #[must_use]
     pub fn handed_over(self, fresh_ms: u64, transit_ms: u64) -> Self {
         let age_ms = self.lifetime_ms.checked_sub(fresh_ms).filter(|_| fresh_ms > 0);
-        let initial_age_ms = age_ms.unwrap_or(self.initial_age_ms).saturating_add(transit_ms);
-        Self { initial_age_ms, ..self }
+        let there_ms = age_ms.unwrap_or(self.initial_age_ms);
+        let here = Self { initial_age_ms: there_ms.saturating_add(transit_ms), ..self };
+        // The other one may know of a soft purge.
+        if fresh_ms == 0 { here.expired_at(there_ms) } else { here }
+    }
+
+    /// The age up to which it is fresh, whyever it is stale then.
+    pub fn fresh_until_age_ms(&self) -> u64 {
+        self.lifetime_ms.min(self.expired_at_age_ms.unwrap_or(u64::MAX))
     }
 
     /// Its age (4.2.3: current_age).
@@ -75,12 +92,12 @@ impl Freshness {
 
     /// Whether it is fresh (4.2).
     pub fn is_fresh(&self, resident_ms: u64) -> bool {
-        self.age_ms(resident_ms) < self.lifetime_ms
+        self.age_ms(resident_ms) < self.fresh_until_age_ms()
     }
 
     /// By how much it is stale; 0 if it is fresh.
     pub fn stale_ms(&self, resident_ms: u64) -> u64 {
-        self.age_ms(resident_ms).saturating_sub(self.lifetime_ms)
+        self.age_ms(resident_ms).saturating_sub(self.fresh_until_age_ms())
     }
 
     /// Whether it may be used while it is validated, or without.
@@ -102,9 +119,10 @@ impl Freshness {
     pub fn ttl_s(&self, resident_ms: u64) -> i64 {
         let seconds = |ms: u64| i64::try_from(ms / 1000).unwrap_or(i64::MAX);
         let age_ms = self.age_ms(resident_ms);
-        match self.lifetime_ms.checked_sub(age_ms) {
+        let until_ms = self.fresh_until_age_ms();
+        match until_ms.checked_sub(age_ms) {
             Some(left_ms) => seconds(left_ms),
-            None => -seconds(age_ms - self.lifetime_ms),
+            None => -seconds(age_ms - until_ms),
         }
     }
 
@@ -135,7 +153,8 @@ impl Freshness {
     }
 
     fn until_ms(&self, grace_ms: u64) -> u64 {
-        self.lifetime_ms.saturating_add(grace_ms).saturating_sub(self.initial_age_ms)
+        let until_ms = self.fresh_until_age_ms();
+        until_ms.saturating_add(grace_ms).saturating_sub(self.initial_age_ms)
     }
 }
 

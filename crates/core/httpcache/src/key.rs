@@ -6,8 +6,9 @@
 
 use std::borrow::Cow;
 
-use skep_http::{Host, Known, RequestHead};
+use skep_http::{Host, RequestHead};
 
+use crate::cookies::{are_read_alike, cookies};
 use crate::limits::KEY_COOKIE_BYTES_MAX;
 use crate::request::is_like;
 
@@ -56,7 +57,8 @@ impl KeyRules {
     /// The key of a request for `target` ([`Self::target`]).
     ///
     /// # Errors
-    /// [`Unkeyed`]: a cookie that counts is too long, or stands twice.
+    /// [`Unkeyed`]: a cookie that counts is too long, or stands twice; or an application may read the cookies
+    /// in another way ([`crate::cookies`]).
     pub fn key(
         &self,
         scheme: &str,
@@ -73,6 +75,9 @@ impl KeyRules {
             key.extend_from_slice(format!(":{port}").as_bytes());
         }
         key.extend_from_slice(target);
+        if !self.cookies.is_empty() && !are_read_alike(head, &self.cookies) {
+            return Err(Unkeyed);
+        }
         for name in &self.cookies {
             let mut values = cookies(head).filter(|(known, _)| *known == name.as_bytes());
             let value = values.next().map(|(_, value)| value);
@@ -97,16 +102,6 @@ fn write_part(key: &mut Vec<u8>, kind: &str, name: &str, value: Option<&[u8]>) {
         key.push(b'=');
         key.extend_from_slice(value);
     }
-}
-
-/// All cookies of a request, name and value; the value of one that has none is empty, as most
-/// applications see it.
-fn cookies<'b>(head: &RequestHead<'_, 'b>) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
-    let pairs = head.fields.known_all(Known::Cookie).flat_map(|line| line.split(|b| *b == b';'));
-    pairs.map(<[u8]>::trim_ascii).map(|pair| {
-        let at = pair.iter().position(|byte| *byte == b'=');
-        at.map_or((pair, &b""[..]), |at| (&pair[..at], &pair[at + 1..]))
-    })
 }
 
 fn name_of(parameter: &[u8]) -> &[u8] {

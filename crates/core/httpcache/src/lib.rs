@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod cache_status;
+mod cookies;
 mod directives;
 mod freshness;
 mod invalidate;

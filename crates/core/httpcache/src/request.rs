@@ -2,6 +2,7 @@
 
 use skep_http::{BodyFraming, Known, Method, RequestHead};
 
+use crate::cookies::{cookies_of_line, is_plain};
 use crate::directives::RequestDirectives;
 use crate::list::members;
 use crate::policy::CachePolicy;
@@ -64,13 +65,10 @@ impl<'a> RequestMeta<'a> {
     }
 }
 
-/// Whether a line of Cookie has one that counts. What can't be read counts.
+/// Whether a line of Cookie has one that counts. What may be read as others, too, counts.
 fn counts(line: &[u8], policy: &CachePolicy) -> bool {
-    let cookies = line.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-    cookies.filter(|cookie| !cookie.is_empty()).any(|cookie| {
-        let len = cookie.iter().position(|byte| *byte == b'=').unwrap_or(cookie.len());
-        !policy.cookies_ignored.iter().any(|pattern| is_like(&cookie[..len], pattern))
-    })
+    let is_ignored = |name| policy.cookies_ignored.iter().any(|pattern| is_like(name, pattern));
+    cookies_of_line(line).any(|cookie| !is_plain(cookie) || !is_ignored(cookie.0))
 }
 
 /// Whether a name is `pattern`, or begins so where that ends with `*`.

@@ -121,7 +121,7 @@ fn judge(
         return Reuse::Validate(CachingRule::RequestMaxAge);
     }
     if freshness.is_fresh(resident_ms) {
-        let left_ms = freshness.lifetime_ms - age_ms;
+        let left_ms = freshness.fresh_until_age_ms() - age_ms;
         let wanted_ms = directives.min_fresh_s.filter(|_| obeyed.min_fresh).unwrap_or(0) * 1000;
         return match left_ms < wanted_ms {
             true => Reuse::Validate(CachingRule::MinFresh),
@@ -134,8 +134,11 @@ fn judge(
     if freshness.is_usable_while_revalidating(resident_ms) {
         return Reuse::SendAndValidate(CachingRule::WhileRevalidating);
     }
-    let is_forbidden = freshness.stale_forbidden == Some(CachingRule::NoCache);
-    Reuse::Validate(if is_forbidden { CachingRule::NoCache } else { CachingRule::Stale })
+    Reuse::Validate(match freshness.stale_forbidden {
+        Some(CachingRule::NoCache) => CachingRule::NoCache,
+        _ if age_ms < freshness.lifetime_ms => CachingRule::Purged,
+        _ => CachingRule::Stale,
+    })
 }
 
 fn wants_only_cached(request: &RequestMeta<'_>, policy: &CachePolicy) -> bool {

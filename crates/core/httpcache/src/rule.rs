@@ -64,6 +64,7 @@ rules! {
     OnDisconnect "stale-on-disconnect" "RFC 9111 4.2.4" "the origin cannot be reached, and the settings allow a stale response"
     // Why it has to be validated first, or may not be used at all.
     Stale "stale" "RFC 9111 4.2" "the response is stale"
+    Purged "purged" "policy" "a soft purge made the response stale"
     NoCache "no-cache" "RFC 9111 5.2.2.4" "the response has no-cache"
     MustRevalidate "must-revalidate" "RFC 9111 5.2.2.2" "must-revalidate forbids a stale response"
     ProxyRevalidate "proxy-revalidate" "RFC 9111 5.2.2.8" "proxy-revalidate forbids a stale response"

@@ -241,6 +241,10 @@ counter_table! {
         CachePeerHit cache_peer_hit = "peer_hit";
         CachePeerJoined cache_peer_joined = "peer_joined";
     }
+    "skep_cache_refreshes_total" "Refreshes of stored responses of pools in the background, by what began them: a stale response, or one that will be and is asked for often." by "why" {
+        RefreshStale refresh_stale = "stale";
+        RefreshAhead refresh_ahead = "ahead";
+    }
     "skep_cluster_cache_total" "Segments requested from the cluster, by outcome." by "outcome" {
         ClusterPeerHit cluster_peer_hit = "peer_hit";
         ClusterOwner cluster_owner = "owner";
@@ -268,6 +272,28 @@ counter_table! {
     }
     "skep_peer_sent_bytes_total" "Bytes of segments sent to other nodes." {
         PeerSentBytes peer_sent_bytes;
+    }
+    "skep_compressions_total" "Variants of objects that were compressed, and responses that were while they were passed on, by coding." by "coding" {
+        CompressionsBr compressions_br = "br";
+        CompressionsGzip compressions_gzip = "gzip";
+        CompressionsZstd compressions_zstd = "zstd";
+    }
+    "skep_compression_input_bytes_total" "Bytes that were compressed, by coding." by "coding" {
+        CompressionInputBr compression_input_br = "br";
+        CompressionInputGzip compression_input_gzip = "gzip";
+        CompressionInputZstd compression_input_zstd = "zstd";
+    }
+    "skep_compression_output_bytes_total" "Bytes that they were compressed to, by coding." by "coding" {
+        CompressionOutputBr compression_output_br = "br";
+        CompressionOutputGzip compression_output_gzip = "gzip";
+        CompressionOutputZstd compression_output_zstd = "zstd";
+    }
+    "skep_compressions_skipped_total" "Attempts to compress that were given up, by cause." by "cause" {
+        CompressionsUseless compressions_useless = "useless";
+        CompressionsBusy compressions_busy = "busy";
+        CompressionsMemory compressions_memory = "memory";
+        CompressionsSource compressions_source = "source";
+        CompressionsLate compressions_late = "late";
     }
     "skep_cache_too_large_total" "Segments fetched but not cached because they are larger than the cache." {
         CacheTooLarge cache_too_large;

@@ -11,6 +11,7 @@ mod counters;
 mod latency;
 mod limits;
 mod registry;
+mod series;
 mod single_writer;
 
 pub use access_log::{
@@ -19,3 +20,4 @@ pub use access_log::{
 pub use counters::{CoreCounters, CoreGauge, Counter, Totals};
 pub use latency::LatencySummary;
 pub use registry::{Labels, METRICS_CONTENT_TYPE, MetricSample, Registry, Snapshot};
+pub use series::{Series, SeriesPoint, SeriesStep};

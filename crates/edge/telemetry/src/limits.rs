@@ -34,3 +34,13 @@ pub(crate) const LOG_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest wait for the writer at shutdown: a log on a pipe that nobody reads
 /// must not keep the process alive.
 pub(crate) const LOG_SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
+
+/// A fine step of a series, in seconds, and how many are kept: an hour, for whoever looks at a fault.
+pub(crate) const SERIES_FINE_STEP_S: u64 = 10;
+/// See [`SERIES_FINE_STEP_S`].
+pub(crate) const SERIES_FINE_POINTS: usize = 360;
+/// A coarse step of a series, in seconds, and how many are kept: 30 hours, the graph of paper 001. With
+/// both, a series of 5 counts takes some 100 KiB.
+pub(crate) const SERIES_COARSE_STEP_S: u64 = 60;
+/// See [`SERIES_COARSE_STEP_S`].
+pub(crate) const SERIES_COARSE_POINTS: usize = 1_800;

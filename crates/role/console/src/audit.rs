@@ -20,7 +20,7 @@ pub(crate) enum Caller {
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Local { uid: Some(uid) } => write!(f, "user {uid} by the socket"),
+            Self::Local { uid: Some(uid) } => write!(f, "user {uid} on the socket"),
             Self::Local { uid: None } => f.write_str("the socket"),
             Self::Tcp(address) => write!(f, "{address}"),
         }

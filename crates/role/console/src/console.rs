@@ -17,6 +17,7 @@ use crate::routes;
 use crate::server::serve;
 use crate::socket::{self, SocketError, SocketFile};
 use crate::token::Token;
+use skep_units::Subnet;
 
 /// The addresses of a console.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,8 @@ pub struct ConsoleConfig {
     pub listen: Option<SocketAddr>,
     /// The token that clients over TCP must send; needed beyond this machine.
     pub token: Option<Token>,
+    /// Where clients over TCP may be, beside this machine; empty: anywhere.
+    pub networks: Vec<Subnet>,
     /// TCP address of `/metrics` and `/healthz`; port 0 takes a free one.
     pub metrics_listen: Option<SocketAddr>,
 }
@@ -90,7 +93,8 @@ pub enum ConsoleError {
 /// privileges that the process drops afterwards.
 #[derive(Debug)]
 pub struct Console {
-    api: Option<(TcpListener, SocketAddr, Option<Token>)>,
+    api: Option<(TcpListener, Door)>,
+    api_address: Option<SocketAddr>,
     metrics: Option<(TcpListener, SocketAddr)>,
     path: Option<PathBuf>,
     socket: Option<(UnixListener, SocketFile)>,
@@ -112,13 +116,16 @@ impl Console {
     /// # Errors
     /// [`ConsoleError`].
     pub fn bind(config: ConsoleConfig) -> Result<Self, ConsoleError> {
-        let mut console = Self { api: None, metrics: None, path: config.socket, socket: None };
+        let path = config.socket;
+        let mut console = Self { api: None, api_address: None, metrics: None, path, socket: None };
         if let Some(address) = config.listen {
             if !address.ip().is_loopback() && config.token.is_none() {
                 return Err(ConsoleError::TokenNeeded { address });
             }
             let (listener, bound) = bind(address, "the admin API", "admin.listen")?;
-            console.api = Some((listener, bound, config.token));
+            let (token, networks) = (config.token, config.networks);
+            console.api = Some((listener, Door::Tcp { ip: bound.ip(), token, networks }));
+            console.api_address = Some(bound);
         }
         if let Some(address) = config.metrics_listen {
             console.metrics = Some(bind(address, "metrics", "metrics.listen")?);
@@ -145,14 +152,12 @@ impl Console {
     /// [`ConsoleError::Thread`].
     pub fn serve(self, control: Arc<dyn Control>) -> Result<Option<ConsoleHandle>, ConsoleError> {
         let mut listening = Listening::default();
-        let (mut api_address, mut metrics_address, mut socket) = (None, None, None);
+        let (api_address, mut metrics_address, mut socket) = (self.api_address, None, None);
         if let Some((listener, file)) = self.socket {
             socket = Some(file);
             listening.unix.push((listener, routes::api(Arc::clone(&control), Door::Socket)));
         }
-        if let Some((listener, bound, token)) = self.api {
-            api_address = Some(bound);
-            let door = Door::Tcp { ip: bound.ip(), token };
+        if let Some((listener, door)) = self.api {
             listening.tcp.push((listener, routes::api(Arc::clone(&control), door)));
         }
         if let Some((listener, bound)) = self.metrics {

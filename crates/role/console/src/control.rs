@@ -1,6 +1,9 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
-use crate::model::{NewNode, NewServerTest, ProcessStatus, Purged, ServerTest};
+use crate::model::{
+    Explained, NewExplain, NewNode, NewServer, NewServerTest, NodePools, ProcessStatus, Purged,
+    Reloaded, RequestStatus, ServerTest, TrafficSeries,
+};
 
 /// A running process, as its operator sees it.
 ///
@@ -58,6 +61,31 @@ pub trait Control: Send + Sync {
     /// An unknown service or policy.
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError>;
 
+    /// The pools of all nodes of the cluster, as far as this process can ask them: on a thread of its own.
+    fn pools_of_nodes(&self) -> Vec<NodePools>;
+
+    /// The requests that its workers have at servers of pools and at nodes, the oldest first: on a thread of
+    /// its own.
+    fn requests(&self) -> Vec<RequestStatus>;
+
+    /// Its requests over time, in steps of so many seconds.
+    ///
+    /// # Errors
+    /// Other steps than there are.
+    fn series(&self, step_s: u64) -> Result<TrafficSeries, ControlError>;
+
+    /// Adds a server to a pool.
+    ///
+    /// # Errors
+    /// An unknown pool; what is taken, malformed or out of bounds.
+    fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError>;
+
+    /// Removes a server from a pool; its requests get `timeout_ms` to end.
+    ///
+    /// # Errors
+    /// An unknown pool or server; the last server.
+    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError>;
+
     /// No new requests for a server of a pool.
     ///
     /// # Errors
@@ -81,18 +109,30 @@ pub trait Control: Send + Sync {
         test: &NewServerTest,
     ) -> Result<ServerTest, ControlError>;
 
-    /// Purges `what`, as it was typed, at all nodes. Waits until they have applied
+    /// Purges `what`, as it was typed, at all nodes; softly: it is stale, not gone. Waits until they have applied
     /// it, at most `timeout_ms`: on a thread of its own.
     ///
     /// # Errors
     /// What names nothing that could be purged; nodes that are not linked.
-    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError>;
+    fn purge(
+        &self,
+        what: &[String],
+        is_soft: bool,
+        timeout_ms: u64,
+    ) -> Result<Purged, ControlError>;
 
-    /// Reads the config file again: the new generation.
+    /// Why all nodes, or that of this process, keep what a request asks for, or do not: on a thread of
+    /// its own.
+    ///
+    /// # Errors
+    /// What is no request; nodes that are not linked.
+    fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError>;
+
+    /// Reads the config file again.
     ///
     /// # Errors
     /// A file with an error, which is refused whole; a process without a file.
-    fn reload(&self) -> Result<u64, ControlError>;
+    fn reload(&self) -> Result<Reloaded, ControlError>;
 
     /// The config in force, every setting.
     fn config_toml(&self) -> String;

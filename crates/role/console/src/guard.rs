@@ -1,6 +1,7 @@
 //! Authorization: the checks in front of every route.
 //!
 //! The unix socket is protected by its file mode. Over TCP, in this order:
+//! - The client is on this machine, or in one of the networks that are configured.
 //! - Host must name this listener: a page that resolves its own name to this address (DNS
 //!   rebinding) still sends its own name.
 //! - Origin, which browsers send, must be this listener as well.
@@ -24,6 +25,7 @@ use crate::audit::{self, Caller};
 use crate::limits::{BODY_BYTES_MAX, REQUEST_MS};
 use crate::problem::{Problem, ProblemKind};
 use crate::token::Token;
+use skep_units::Subnet;
 
 /// The listener by which a request arrives.
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub(crate) enum Door {
         ip: IpAddr,
         /// The token that clients must send.
         token: Option<Token>,
+        /// Where clients may be, beside this machine; empty: anywhere.
+        networks: Vec<Subnet>,
     },
 }
 
@@ -42,7 +46,8 @@ pub(crate) enum Door {
 pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let peer = request.extensions().get::<Caller>().cloned();
-    let verdict = judge(&door, &method, &uri, request.headers());
+    let verdict = check_peer(&door, peer.as_ref())
+        .and_then(|()| judge(&door, &method, &uri, request.headers()));
     let mut response = match verdict {
         Ok(()) => in_time(Duration::from_millis(REQUEST_MS), next.run(request)).await,
         Err(problem) => problem.into_response(),
@@ -62,9 +67,25 @@ async fn in_time(limit: Duration, answer: impl Future<Output = Response>) -> Res
     }
 }
 
+/// Whether whoever is there may ask.
+fn check_peer(door: &Door, peer: Option<&Caller>) -> Result<(), Problem> {
+    let (Door::Tcp { networks, .. }, Some(Caller::Tcp(address))) = (door, peer) else {
+        return Ok(());
+    };
+    let ip = address.ip().to_canonical();
+    let is_in = ip.is_loopback() || networks.iter().any(|network| network.contains(ip));
+    match networks.is_empty() || is_in {
+        true => Ok(()),
+        false => {
+            let detail = format!("{ip} is in none of the networks that admin.networks names");
+            Err(Problem::new(ProblemKind::ForeignAddress, detail))
+        }
+    }
+}
+
 /// Whether a request may pass.
 fn judge(door: &Door, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    if let Door::Tcp { ip, token } = door {
+    if let Door::Tcp { ip, token, .. } = door {
         check_host(*ip, uri, headers)?;
         check_origin(*ip, headers)?;
         check_token(token.as_ref(), method, headers)?;

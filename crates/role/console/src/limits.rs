@@ -62,3 +62,6 @@ pub const SERVER_TEST_MS_MAX: u64 = 20_000;
 
 const _: () = assert!(SERVER_TEST_MS_MAX < REQUEST_MS);
 const _: () = assert!(TOKEN_BYTES_MAX * 2 < HEAD_BYTES_MAX);
+
+/// Step of requests over time unless one is asked for, in seconds: that of the longest time.
+pub(crate) const SERIES_STEP_S: u64 = 60;

@@ -1,6 +1,8 @@
 //! The request and response types of the API; their docs are the API's docs.
 
+mod explain;
 mod pools;
+mod series;
 mod state;
 
 use std::net::SocketAddr;
@@ -9,7 +11,14 @@ use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
 use utoipa::ToSchema;
 
-pub use pools::{NewServerTest, PoolStatus, ServerStatus, ServerTest};
+pub use explain::{
+    CacheExplanation, CacheReason, CacheVerdict, ExplainOutcome, Explained, ExplainedNode,
+    JudgedResponse, KeptVariant, NewExplain,
+};
+pub use pools::{
+    NewServer, NewServerTest, NodePools, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
+};
+pub use series::{RequestStatus, TrafficPoint, TrafficSeries};
 pub use state::NodeState;
 
 /// A process of a cluster at one moment.
@@ -388,6 +397,10 @@ pub struct NewPurge {
     /// `tag:NAME`.
     #[schema(min_items = 1, max_items = 128, example = json!(["/img/*", "tag:news"]))]
     pub what: Vec<String>,
+    /// Whether it is to be stale, not gone: validated with its source, or used as what is stale may
+    /// be; false unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft: Option<bool>,
     /// How long nodes have to acknowledge it, in milliseconds; 2 seconds unless
     /// given.
     #[serde(default)]
@@ -437,10 +450,13 @@ pub enum PurgeOutcome {
 }
 
 /// A reload that was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloaded {
     /// Number of the config now in force.
     pub config_generation: u64,
+    /// Settings that were changed by this reload and take effect at the next restart only.
+    #[serde(default)]
+    pub restart_needed: Vec<String>,
 }
 
 impl From<&Snapshot> for Traffic {

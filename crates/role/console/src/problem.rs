@@ -60,6 +60,8 @@ pub(crate) enum ProblemKind {
     Unauthorized,
     /// The name by which the API was called is not one of its own.
     ForeignHost,
+    /// Called from a network that is not configured.
+    ForeignAddress,
     /// Called by a page of somebody else.
     ForeignOrigin,
     /// A change over TCP where no token is configured.
@@ -81,6 +83,9 @@ impl ProblemKind {
             Self::Malformed => ("malformed", StatusCode::BAD_REQUEST, "Malformed request"),
             Self::Unauthorized => ("unauthorized", StatusCode::UNAUTHORIZED, "Token needed"),
             Self::ForeignHost => ("foreign-host", StatusCode::FORBIDDEN, "Host not allowed"),
+            Self::ForeignAddress => {
+                ("foreign-address", StatusCode::FORBIDDEN, "Address not allowed")
+            }
             Self::ForeignOrigin => ("foreign-origin", StatusCode::FORBIDDEN, "Origin not allowed"),
             Self::ReadOnly => ("read-only", StatusCode::FORBIDDEN, "Read-only without a token"),
             Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "Not found"),

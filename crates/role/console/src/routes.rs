@@ -32,6 +32,8 @@ pub(crate) type Shared = Arc<dyn Control>;
 pub(crate) fn api(control: Shared, door: Door) -> Router {
     Router::new()
         .route("/api/v1/status", get(read::status))
+        .route("/api/v1/requests", get(read::requests))
+        .route("/api/v1/series", get(read::series))
         .route("/api/v1/services", get(read::services))
         .route("/api/v1/services/{name}/policy", put(change::set_policy))
         .route("/api/v1/nodes", get(read::nodes).post(change::add_node))
@@ -40,10 +42,14 @@ pub(crate) fn api(control: Shared, door: Door) -> Router {
         .route("/api/v1/nodes/{name}/resume", post(change::resume_node))
         .route("/api/v1/nodes/{name}/weight", put(change::set_weight))
         .route("/api/v1/pools", get(read::pools))
+        .route("/api/v1/cluster/pools", get(read::pools_of_nodes))
+        .route("/api/v1/pools/{name}/servers", post(change::add_server))
+        .route("/api/v1/pools/{pool}/servers/{name}", delete(change::remove_server))
         .route("/api/v1/pools/{pool}/servers/{name}/drain", post(change::drain_server))
         .route("/api/v1/pools/{pool}/servers/{name}/resume", post(change::resume_server))
         .route("/api/v1/pools/{pool}/servers/{name}/test", post(change::test_server))
         .route("/api/v1/purge", post(change::purge))
+        .route("/api/v1/cache/explain", post(change::explain))
         .route("/api/v1/reload", post(change::reload))
         .route("/api/v1/config", get(read::config))
         .route("/api/v1/metrics", get(read::metrics))
@@ -89,6 +95,26 @@ pub(crate) struct OfService {
 pub(crate) struct Removal {
     /// Name of the service; without it, all that have the node.
     pub(crate) service: Option<String>,
+    /// Time that its requests get to end, in milliseconds; 30 seconds unless
+    /// given.
+    #[param(maximum = 86_400_000)]
+    pub(crate) timeout_ms: Option<u64>,
+}
+
+/// How finely requests over time are shown.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfStep {
+    /// Length of a step in seconds: 10, of the last hour, or 60, of the last 30 hours; 60 unless given.
+    pub(crate) step_s: Option<u64>,
+}
+
+/// How a server of a pool is removed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ServerRemoval {
     /// Time that its requests get to end, in milliseconds; 30 seconds unless
     /// given.
     #[param(maximum = 86_400_000)]
@@ -177,4 +203,13 @@ fn is_json(headers: &HeaderMap) -> bool {
 /// A text of some type.
 pub(crate) fn text(status: StatusCode, media_type: &'static str, text: String) -> Response {
     (status, [(CONTENT_TYPE, media_type)], text).into_response()
+}
+
+/// Runs what may wait for other processes or machines: others must not wait with it.
+pub(crate) async fn beside<T: Send + 'static>(
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    #[expect(clippy::disallowed_methods, reason = "connections bound the threads")]
+    let done = tokio::task::spawn_blocking(job);
+    done.await.map_err(|_| Problem::new(ProblemKind::Unavailable, "the process is about to end"))
 }

@@ -21,10 +21,16 @@ use skep_peer::stream::{
 use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::cache::{Identity, PurgeWhat, ToCoordinator, ToNode};
+use skep_wire::cache::{
+    ExplainRequest, Identity, NodeFeatures, PurgeKind, PurgeWhat, ToCoordinator, ToNode,
+};
 use skep_wire::message::Name;
 
-use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS};
+use crate::asking::{Asking, NodeShown};
+use crate::explaining::{Explaining, NodeAnswers};
+use crate::limits::{
+    COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS, STATUS_MARGIN_MS,
+};
 use crate::purging::{PurgeCounts, Purging};
 
 /// The displayed state of a coordinator.
@@ -64,6 +70,10 @@ pub(crate) enum Told {
     Purge(PurgeOrder, SyncSender<PurgeReport>),
     /// These nodes serve clients.
     Serving(Vec<Name>),
+    /// Ask all nodes this, for so many milliseconds, and report what they say.
+    Explain(ExplainRequest, u64, SyncSender<NodeAnswers>),
+    /// What do all nodes show operators?
+    AskStatus { limit_ms: u64, teller: SyncSender<Vec<NodeShown>> },
 }
 
 /// Sets whether a coordinator is active.
@@ -113,6 +123,9 @@ impl Coordination {
             stage: None,
             coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(number),
+            explaining: Explaining::default(),
+            features: HashMap::new(),
+            asking: Asking::default(),
             links: HashMap::new(),
             members: HashMap::new(),
             loads: None,
@@ -138,14 +151,14 @@ impl Coordination {
     /// If the thread of the links does not answer.
     pub fn purge(
         &self,
-        what: Vec<PurgeWhat>,
+        (kind, what): (PurgeKind, Vec<PurgeWhat>),
         limit_ms: u64,
         serving: impl Fn() -> Vec<Name>,
     ) -> Result<PurgeReport, NoCoordinator> {
         let limit = Duration::from_millis(limit_ms + PURGE_MARGIN_MS);
         let (teller, told) = sync_channel(1);
         let began = Instant::now();
-        let order = PurgeOrder { what, limit_ms, serving: serving() };
+        let order = PurgeOrder { kind, what, limit_ms, serving: serving() };
         self.teller.tell(Told::Purge(order, teller)).map_err(|_| NoCoordinator)?;
         while began.elapsed() < limit {
             match told.recv_timeout(Duration::from_millis(PURGE_LOOK_MS)) {
@@ -161,6 +174,35 @@ impl Coordination {
             }
         }
         Err(NoCoordinator)
+    }
+
+    /// Asks all linked nodes why they keep what `request` asks for, or do not, and waits for them at most
+    /// `limit_ms`.
+    ///
+    /// # Errors
+    /// If the thread of the links does not answer.
+    pub fn explain(
+        &self,
+        request: ExplainRequest,
+        limit_ms: u64,
+    ) -> Result<NodeAnswers, NoCoordinator> {
+        let (asker, answers) = sync_channel(1);
+        let told = Told::Explain(request, limit_ms, asker);
+        self.teller.tell(told).map_err(|_| NoCoordinator)?;
+        let limit = Duration::from_millis(limit_ms + PURGE_MARGIN_MS);
+        answers.recv_timeout(limit).map_err(|_| NoCoordinator)
+    }
+
+    /// Asks all linked nodes for what they show operators; waits until all have answered, at most
+    /// `limit_ms`. Nodes that have not are named with `None`.
+    ///
+    /// # Errors
+    /// If the thread of the links does not answer.
+    pub fn ask_status(&self, limit_ms: u64) -> Result<Vec<NodeShown>, NoCoordinator> {
+        let (teller, told) = sync_channel(1);
+        self.teller.tell(Told::AskStatus { limit_ms, teller }).map_err(|_| NoCoordinator)?;
+        let limit = Duration::from_millis(limit_ms + STATUS_MARGIN_MS);
+        told.recv_timeout(limit).map_err(|_| NoCoordinator)
     }
 
     /// The results of purges.
@@ -200,6 +242,10 @@ struct CoordinatorServer {
     stage: Option<u64>,
     coordinator: Coordinator,
     purging: Purging,
+    explaining: Explaining,
+    asking: Asking,
+    /// What nodes understand that have not said hello yet.
+    features: HashMap<LinkId, NodeFeatures>,
     /// Links that have said hello.
     links: HashMap<LinkId, NodeLinkId>,
     members: HashMap<NodeLinkId, LinkId>,
@@ -215,7 +261,10 @@ impl CoordinatorServer {
             LinkEvent::Up { .. } | LinkEvent::Missed { .. } => {}
             LinkEvent::Received { link, message } => self.received(now, link, message, outbox),
             LinkEvent::Down { link, peer, why } => {
+                self.features.remove(&link);
                 self.purging.left(link);
+                self.explaining.left(link);
+                self.asking.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(now, member);
@@ -225,6 +274,14 @@ impl CoordinatorServer {
             LinkEvent::Told(Told::Stage) => self.follow_stage(),
             LinkEvent::Told(Told::Loads(source)) => self.loads = Some(source),
             LinkEvent::Told(Told::Serving(nodes)) => self.purging.set_serving(&nodes),
+            LinkEvent::Told(Told::Explain(request, limit_ms, asker)) => {
+                let ends = now.plus_ms(limit_ms);
+                self.explaining.ask(ends, request, self.purging.nodes(), asker, outbox);
+            }
+            LinkEvent::Told(Told::AskStatus { limit_ms, teller }) => {
+                let ends = now.plus_ms(limit_ms);
+                self.asking.begin(ends, self.purging.nodes(), teller, outbox);
+            }
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
             }
@@ -239,6 +296,8 @@ impl CoordinatorServer {
             }
         }
         self.purging.report();
+        self.explaining.report(now);
+        self.asking.report(now);
         for (member, message) in self.coordinator.outbox() {
             if let Some(&link) = self.members.get(&member) {
                 // A link that takes no more ends, and is heard of.
@@ -271,6 +330,9 @@ impl CoordinatorServer {
         outbox: &mut Outbox<ToNode>,
     ) {
         match (self.links.get(&link), message) {
+            (None, ToCoordinator::Features(features)) => {
+                self.features.insert(link, features);
+            }
             (None, ToCoordinator::Hello { name, address, capacity_bytes }) => {
                 let hello = Hello { name: name.clone(), address, capacity_bytes };
                 let Some(joined) = self.coordinator.joined(hello) else {
@@ -281,15 +343,27 @@ impl CoordinatorServer {
                     self.links.remove(&old);
                     outbox.close(old);
                 }
-                self.purging.joined(link, name.clone(), outbox);
+                let features = self.features.remove(&link).unwrap_or_default();
+                self.purging.joined(link, (name.clone(), features), outbox);
                 self.links.insert(link, joined.link);
                 self.members.insert(joined.link, link);
                 tracing::info!("cache: node {name} linked, fetches at {address}");
             }
+            (Some(_), ToCoordinator::Explained { question, explanation }) => {
+                self.explaining.answered(link, question, explanation);
+            }
             (Some(_), ToCoordinator::Invalidate(what)) => self.purging.invalidate(what, outbox),
-            (Some(_), ToCoordinator::Purges(news)) => self.purging.learn(link, &news, outbox),
+            (Some(_), ToCoordinator::Purges(news)) => {
+                self.purging.learn(link, (PurgeKind::Hard, &news), outbox);
+            }
+            (Some(_), ToCoordinator::SoftPurges(news)) => {
+                self.purging.learn(link, (PurgeKind::Soft, &news), outbox);
+            }
             (Some(_), ToCoordinator::Purged { stamp, newest }) => {
                 self.purging.acknowledged(link, (stamp, newest), outbox);
+            }
+            (Some(_), ToCoordinator::Status { question, json }) => {
+                self.asking.answered(link, question, json);
             }
             (Some(_), ToCoordinator::AmInStep { question }) => {
                 // Behind all purges that were sent. If it takes no more it ends.

@@ -3,6 +3,8 @@
 //! ```text
 //!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
 //!                                   |   { Purging }     <-- purges of operators
+//!                                   |   { Explaining }  <-- their questions
+//!                                   |   { Asking }      <-- those who want to see all nodes
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
 //! ```
@@ -15,11 +17,15 @@
 
 #![forbid(unsafe_code)]
 
+mod asking;
 mod coordination;
+mod explaining;
 mod limits;
 mod purge_text;
 mod purging;
 
+pub use asking::NodeShown;
 pub use coordination::{CacheView, Coordination, CoordinatorStage, LoadSource, NoCoordinator};
+pub use explaining::{NodeAnswer, NodeAnswers};
 pub use purge_text::{PurgeTextError, parse_purge};
 pub use purging::PurgeCounts;

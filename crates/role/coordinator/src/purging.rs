@@ -10,7 +10,7 @@ use skep_directory::{PurgeOrder, PurgeReport, Purger};
 use skep_peer::stream::{LinkId, Outbox};
 use skep_serve::unix_ms;
 use skep_units::Now;
-use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToNode};
+use skep_wire::cache::{NodeFeatures, PurgeKind, PurgeNews, PurgeStamp, PurgeWhat, ToNode};
 use skep_wire::message::Name;
 
 use crate::limits::INVALIDATION_MS;
@@ -50,7 +50,7 @@ impl PurgeCounts {
 /// See the module. Lives in the thread of the links.
 pub(crate) struct Purging {
     purger: Purger<LinkId, SyncSender<PurgeReport>>,
-    nodes: BTreeMap<LinkId, Name>,
+    nodes: BTreeMap<LinkId, (Name, NodeFeatures)>,
     started: Instant,
 }
 
@@ -61,11 +61,16 @@ impl Purging {
     }
 
     /// A node has said hello; it gets all purges before any other message.
-    pub(crate) fn joined(&mut self, link: LinkId, name: Name, outbox: &mut Outbox<ToNode>) {
-        self.nodes.insert(link, name.clone());
-        let told = self.purger.purges().told().into_iter().map(ToNode::Purges);
+    pub(crate) fn joined(
+        &mut self,
+        link: LinkId,
+        (name, features): (Name, NodeFeatures),
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        self.nodes.insert(link, (name.clone(), features));
+        let told = self.purger.purges().told().into_iter();
         // A link that takes no more ends, and begins anew.
-        let _ = told.into_iter().all(|message| outbox.send(link, &message));
+        let _ = told.map(|it| ToNode::purges(it, features)).all(|it| outbox.send(link, &it));
         self.purger.joined(link, &name);
     }
 
@@ -86,14 +91,19 @@ impl Purging {
             let nobody = PurgeReport { stamp: PurgeStamp::NONE, nodes: Vec::new() };
             return drop(teller.try_send(nobody));
         }
-        tracing::info!(nodes = self.nodes.len(), "purging {}", list(&order.what));
+        let how = match order.kind {
+            PurgeKind::Hard => "purging",
+            PurgeKind::Soft => "softly purging",
+        };
+        tracing::info!(nodes = self.nodes.len(), "{how} {}", list(&order.what));
         self.order(order, teller, outbox);
     }
 
     /// A request at some node has changed `what`. Nobody asks for the result.
     pub(crate) fn invalidate(&mut self, what: Vec<PurgeWhat>, outbox: &mut Outbox<ToNode>) {
         tracing::debug!("invalidating {}", list(&what));
-        let order = PurgeOrder { what, limit_ms: INVALIDATION_MS, serving: Vec::new() };
+        let (kind, serving) = (PurgeKind::Hard, Vec::new());
+        let order = PurgeOrder { kind, what, limit_ms: INVALIDATION_MS, serving };
         let (nobody, _) = sync_channel(0);
         self.order(order, nobody, outbox);
     }
@@ -104,9 +114,15 @@ impl Purging {
         teller: SyncSender<PurgeReport>,
         outbox: &mut Outbox<ToNode>,
     ) {
-        let nodes = self.nodes.iter().map(|(&link, name)| (link, name.clone()));
+        let nodes = self.nodes.iter().map(|(&link, (name, _))| (link, name.clone()));
+        let kind = order.kind;
         let news = self.purger.begin((self.now(), unix_ms()), order, nodes, teller);
-        self.tell_all(news, outbox);
+        self.tell((kind, news), None, outbox);
+    }
+
+    /// Nodes that have said hello.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (LinkId, &Name, NodeFeatures)> {
+        self.nodes.iter().map(|(link, (name, features))| (*link, name, *features))
     }
 
     /// The nodes that serve clients now.
@@ -115,11 +131,15 @@ impl Purging {
     }
 
     /// A node reports purges: the new ones are sent to all others.
-    pub(crate) fn learn(&mut self, from: LinkId, news: &PurgeNews, outbox: &mut Outbox<ToNode>) {
-        let Some(new) = self.purger.learn(news) else { return };
-        let message = ToNode::Purges(new);
-        let others = self.nodes.keys().filter(|link| **link != from);
-        others.for_each(|link| _ = outbox.send(*link, &message));
+    pub(crate) fn learn(
+        &mut self,
+        from: LinkId,
+        (kind, news): (PurgeKind, &PurgeNews),
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        if let Some(new) = self.purger.learn(kind, news) {
+            self.tell((kind, new), Some(from), outbox);
+        }
     }
 
     /// A node has acknowledged purges.
@@ -130,8 +150,8 @@ impl Purging {
         outbox: &mut Outbox<ToNode>,
     ) {
         let again = self.purger.acknowledged((self.now(), unix_ms()), link, stamps);
-        if let Some(news) = again {
-            self.tell_all(news, outbox);
+        if let Some(again) = again {
+            self.tell(again, None, outbox);
         }
     }
 
@@ -143,9 +163,16 @@ impl Purging {
         }
     }
 
-    fn tell_all(&self, news: PurgeNews, outbox: &mut Outbox<ToNode>) {
-        let message = ToNode::Purges(news);
-        self.nodes.keys().for_each(|link| _ = outbox.send(*link, &message));
+    /// Tells all nodes `but` one.
+    fn tell(
+        &self,
+        purges: (PurgeKind, PurgeNews),
+        but: Option<LinkId>,
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        for (link, (_, features)) in self.nodes.iter().filter(|(link, _)| Some(**link) != but) {
+            let _ = outbox.send(*link, &ToNode::purges(purges.clone(), *features));
+        }
     }
 
     /// In milliseconds, as operators read it.

@@ -16,7 +16,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-pub use http::handler::DispatcherHandler;
+pub use http::handler::{DispatcherHandler, forwarded_head};
 pub use loads::metrics::register_reports;
 pub use loads::node_loads::{NewReports, NodeLoads, NodeReport};
 pub use loads::receiver::{LoadReceiver, LoadReceiverError};

@@ -193,7 +193,7 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
         // It may still read: what is sent, nodes decide.
         gives_up: false,
         // Nodes have no places that could run out.
-        reads_ahead: false,
+        buffering: None,
         names_member: service.node_header,
         retries_max: service.retries_max,
         retry_budget: retry_budget(service.retry_budget_percent),

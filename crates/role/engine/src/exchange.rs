@@ -287,7 +287,8 @@ impl RequestBody<'_> {
     fn decode_rest(&mut self, sink: &mut Vec<u8>) -> Result<(), Reject> {
         self.rest_at += decode(&mut self.decoder, &self.rest[self.rest_at..], sink)?;
         if self.rest_at == self.rest.len() {
-            self.rest.clear();
+            // Freed: the body may take long.
+            self.rest = Vec::new();
             self.rest_at = 0;
         }
         Ok(())

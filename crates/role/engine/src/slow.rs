@@ -20,6 +20,8 @@ impl<H: Handler> Connection<'_, H> {
             unreachable!("only a request that takes time is answered slowly");
         };
         let rest = head.split_off(head_len);
+        // Its allocation had room for both, and the request may take long.
+        head.shrink_to_fit();
         let next = match self.answer_slowly(&head, rest).await {
             Ok(rest) => State::behind_request(rest),
             Err(end) => State::Closing(end),

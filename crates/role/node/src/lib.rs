@@ -23,6 +23,7 @@
 
 mod backend;
 mod disk;
+mod explain;
 mod http;
 mod limits;
 mod model;
@@ -38,7 +39,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
-use skep_config::Config;
+use skep_config::{Config, ServerConfig, SpoolConfig};
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
@@ -46,18 +47,23 @@ use skep_proxy::{Group, GroupControlError, MemberTest, TestRequest};
 pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
 use skep_serve::WorkerHandle;
+use skep_spool::{BodyBuffers, BufferLimits};
 use skep_telemetry::Registry;
-use skep_wire::cache::{PurgeStamp, PurgeWhat};
+use skep_wire::cache::{ExplainRequest, Explanation, PurgeKind, PurgeStamp, PurgeWhat};
 use skep_wire::seal::Key;
 
+use backend::compressed::{CompressedHeads, Compressor};
 use backend::files::catalog::Catalog;
 use backend::origin::{Remotes, Tally};
 use backend::partition::Walker;
 use disk::watch::Watcher;
 pub use http::handler::NodeHandler;
+pub use model::agents::AgentReport;
 use model::announced::Announced;
 pub use model::pool_protocol::PoolError;
+pub use model::pools::{AddServerError, ShowPools};
 use model::pools::{PoolMap, Pools};
+pub use model::purges::PurgeEffects;
 use model::purges::Purges;
 pub use model::route::SiteError;
 use model::site::SiteSet;
@@ -79,6 +85,12 @@ pub enum NodeError {
     /// A pool can't be made.
     #[error(transparent)]
     Pool(#[from] PoolError),
+    /// The folder of the spool cannot be used.
+    #[error(
+        "no files in spool.folder {folder}: {error}; it has to be a folder that the serving user may write \
+         to, on a file system that has files without names, such as ext4, XFS, Btrfs or tmpfs"
+    )]
+    Spool { folder: String, error: std::io::Error },
     /// A thread could not be started.
     #[error("cannot start a thread of the node: {0}")]
     Thread(#[from] std::io::Error),
@@ -96,6 +108,9 @@ pub struct Node {
     purges: Arc<Purges>,
     worker_indexes: Arc<WorkerIndexes>,
     pins: Arc<Pins>,
+    compressor: Arc<Compressor>,
+    /// Of all configs: their names say how the bytes were made, and of which.
+    compressed_heads: Arc<CompressedHeads>,
     origins: Arc<Tally>,
     /// Whether dispatchers proxy clients to this node, and report their addresses.
     is_proxied: AtomicBool,
@@ -115,9 +130,10 @@ impl Node {
         let entries_max = cache.entries_max as usize;
         let store = SegmentStore::new(cache.size_bytes_max, entries_max, config.cooperates());
         store.start_cleaner()?;
+        let compressed_heads = CompressedHeads::new(&store, entries_max);
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
-        let pools = Arc::new(Pools::new(seed, key));
+        let pools = Arc::new(Pools::new(seed, key, body_buffers(&config.spool)?));
         let prepared = pools.prepare(config)?;
         let catalog = catalog(config, &prepared, &store, &watcher, &purges)?;
         pools.adopt(config, prepared);
@@ -131,6 +147,8 @@ impl Node {
             purges,
             worker_indexes: Arc::default(),
             pins: Pins::new(config.limits.pinned_per_address_bytes_max),
+            compressor: Compressor::new(),
+            compressed_heads,
             origins: Arc::default(),
             is_proxied: AtomicBool::new(config.is_proxied()),
             ipv6_prefix_bits: AtomicU8::new(config.limits.client_ipv6_prefix_bits as u8),
@@ -178,6 +196,30 @@ impl Node {
         self.pools.test(pool, name, request, limit_ms)
     }
 
+    /// Adds a server to the pool called `pool`: requests go there after its first good check. `config` is the
+    /// one in force.
+    ///
+    /// # Errors
+    /// No such pool; a name or an address that is taken, or that cannot be one.
+    pub fn add_server(
+        &self,
+        config: &Config,
+        pool: &str,
+        server: ServerConfig,
+    ) -> Result<(), AddServerError> {
+        self.pools.add(config, pool, server)
+    }
+
+    /// What the server `name` of the pool called `pool` has said of itself; `None`: it is not asked.
+    pub fn agent_report(&self, pool: &str, name: &str) -> Option<AgentReport> {
+        self.pools.agents().get(pool)?.report(name)
+    }
+
+    /// Operators of dispatchers are shown what `show` makes. Call it once.
+    pub fn show_pools_by(&self, show: ShowPools) {
+        self.pools.show_by(show);
+    }
+
     /// Its pools.
     pub fn pools(&self) -> Vec<Arc<Group>> {
         self.pools.all()
@@ -194,6 +236,7 @@ impl Node {
             announced: Arc::clone(&self.announced),
             purges: Arc::clone(&self.purges),
             pools: Arc::clone(&self.pools),
+            explain: Box::new(explain::explainer(&self.catalog, &self.store)),
         };
         let cluster = Cluster::start(config, parts, shared)?;
         assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
@@ -228,6 +271,7 @@ impl Node {
             cluster: Arc::clone(cluster),
             store: Arc::clone(&self.store),
             catalog: Arc::clone(&self.catalog),
+            compressed_heads: Arc::clone(&self.compressed_heads),
             announced: Arc::clone(&self.announced),
             peer_client,
             handler: Rc::clone(handler),
@@ -289,15 +333,33 @@ impl Node {
 
     /// Purges on this node alone, where there is no other: whatever is served from now on was
     /// fetched anew.
-    pub fn purge(&self, what: Vec<PurgeWhat>) -> PurgeStamp {
-        self.purges.purge(what)
+    pub fn purge(&self, kind: PurgeKind, what: Vec<PurgeWhat>) -> PurgeStamp {
+        self.purges.purge(kind, what)
     }
 
-    /// Pieces of news of purges that were applied, and objects that were found
-    /// purged since.
-    pub fn purge_counts(&self) -> (u64, u64) {
+    /// Why this node keeps what a request asks for, or does not: looks, and asks nobody. `None`: the
+    /// request makes no sense.
+    pub fn explain(&self, request: &ExplainRequest) -> Option<Explanation> {
+        explain::explainer(&self.catalog, &self.store)(request)
+    }
+
+    /// What purges did here.
+    pub fn purge_effects(&self) -> PurgeEffects {
         self.purges.counts()
     }
+}
+
+fn body_buffers(config: &SpoolConfig) -> Result<Arc<BodyBuffers>, NodeError> {
+    let buffers = BodyBuffers::new(BufferLimits {
+        memory_bytes_max: config.memory_bytes_max,
+        folder: config.folder.clone(),
+        spool_bytes_max: config.bytes_max,
+        spool_body_bytes_max: config.body_bytes_max,
+    });
+    let folder = || config.folder.as_deref().map(|it| it.display().to_string());
+    let refused = |error| NodeError::Spool { folder: folder().unwrap_or_default(), error };
+    buffers.check_folder().map_err(refused)?;
+    Ok(buffers)
 }
 
 fn dispatchers(config: &Config) -> HashSet<IpAddr> {

@@ -10,6 +10,37 @@ pub(crate) const INLINE_READ_BYTES_MAX: u64 = 512 * 1024;
 /// Body of a fixed reply, in bytes: each is in memory for as long as its config is in force.
 pub(crate) const FIXED_BODY_BYTES_MAX: u64 = 1024 * 1024;
 
+/// Of the processor's cores one in so many has a thread that compresses, at least one has: the workers, which
+/// send what is ready, have the others for themselves.
+pub(crate) const COMPRESSOR_CORES_PART: usize = 2;
+
+/// Objects that may wait for one of these threads; what comes then is sent as it is. With 4 ms for 200 KiB,
+/// the last of them waits for about as long as its client is willing to.
+pub(crate) const COMPRESSIONS_WAITING_MAX: usize = 32;
+
+/// Time for which a request waits for a variant that is being made, in milliseconds; then it gets the plain
+/// bytes, and later ones the variant. The largest objects take that long.
+pub(crate) const COMPRESSION_WAIT_MS: u64 = 1_000;
+
+/// Variants that a request tries to send whose bytes turn out to have left memory; then it gets the plain
+/// bytes.
+pub(crate) const COMPRESSED_ATTEMPTS_MAX: usize = 2;
+
+/// Responses that a worker compresses at a time while it passes them on, each with an encoder of about
+/// 2 MiB; further ones are passed as they are.
+pub(crate) const PASSED_ENCODERS_MAX: usize = 32;
+
+/// Highest level of compression for what is passed on, by the worker itself and once for each request.
+/// A piece of 64 KiB takes it about a millisecond.
+pub(crate) const PASSED_LEVEL_MAX: u32 = 4;
+
+/// What compression must save at least: one part in so many of the bytes. Less is not worth a client's work,
+/// nor a node's memory.
+pub(crate) const COMPRESSION_GAIN_PART: u64 = 16;
+
+/// Bytes that are encoded at a time: a chunk of a segment.
+pub(crate) const COMPRESSION_CHUNK_BYTES: usize = 64 * 1024;
+
 /// Bytes of one piece for a client that is sent copies and was not found slow, and of
 /// the buffer of a passed answer.
 pub(crate) const STREAM_BYTES: usize = 128 * 1024;
@@ -178,6 +209,18 @@ pub(crate) const UNSTORABLE_IN_A_ROW_MAX: u32 = 20;
 /// Different Vary of one key that are remembered: applications send one, or another with errors.
 pub(crate) const VARIES_MAX: usize = 4;
 
+/// Variants of one key that `skep cache explain` can name: as many as one looks at.
+pub(crate) const VARIANTS_TOLD_MAX: usize = 16;
+const _: () = assert!(VARIANTS_TOLD_MAX <= skep_wire::limits::EXPLAIN_VARIANTS_MAX);
+
+/// Refreshes of responses that are not stale yet, under way at a time on a node: they are for nobody who waits,
+/// and must leave the servers to those who do.
+pub(crate) const REFRESHES_AHEAD_MAX: usize = 16;
+
+/// Keys whose last response is remembered with what was decided on it, for `skep cache explain`: some
+/// 400 KB.
+pub(crate) const JUDGEMENTS_MAX: usize = 4_096;
+
 /// Times that a request of a pool waits for another one: once for what the response depends on, and
 /// once for its own variant.
 pub(crate) const COLLAPSES_MAX: usize = 2;
@@ -284,3 +327,16 @@ pub(crate) const SECRET_BYTES_MAX: usize = 256;
 
 /// How often the opening of a file is tried while renames elsewhere disturb it: each takes microseconds.
 pub(crate) const OPEN_TRIES_MAX: u32 = 1_000;
+
+/// Answer of a server about its status, in bytes: a Tomcat with some hundred applications.
+pub(crate) const AGENT_BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// Text of such an answer that is shown, in bytes: a version.
+pub(crate) const AGENT_TEXT_BYTES_MAX: usize = 128;
+
+/// Applications of a server whose sessions are shown.
+pub(crate) const AGENT_CONTEXTS_MAX: usize = 64;
+
+/// Time after which a pool whose servers are not asked is looked at again, in milliseconds: a reload may
+/// have changed that.
+pub(crate) const AGENT_LOOK_MS: u64 = 1_000;

@@ -13,9 +13,12 @@ use skep_segments::{Acquired, Segment, SegmentStore, Wanted};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, CoreGauge, Counter, Registry};
 use skep_wire::cache::part::FileHead;
-use skep_wire::cache::{FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest, SegmentName};
+use skep_wire::cache::{
+    FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest, PurgeStamp, SegmentName,
+};
 use skep_wire::message::Name;
 
+use crate::backend::compressed::CompressedHeads;
 use crate::backend::files::catalog::{Catalog, Located};
 use crate::backend::files::file::SharedFile;
 use crate::backend::origin::RemoteSegment;
@@ -33,6 +36,7 @@ pub struct PeerServer {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) store: Arc<SegmentStore>,
     pub(crate) catalog: Arc<ArcSwap<Catalog>>,
+    pub(crate) compressed_heads: Arc<CompressedHeads>,
     pub(crate) announced: Arc<Announced>,
     pub(crate) peer_client: PeerClient,
     /// Of this worker: its way to origins.
@@ -103,8 +107,18 @@ impl PeerServer {
             Err(PeerRefusal::NotThere) => catalog.origin_heads().head_for_peer(name).await,
             of_pool => of_pool,
         };
+        let head = match head {
+            Err(PeerRefusal::NotThere) => self.compressed_heads.head_for_peer(name).await,
+            head => head,
+        };
         match head {
-            Ok(PeerHead { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },
+            // Nodes of builds without soft purges need not understand what none of them concerns.
+            Ok(PeerHead { fresh_ms, softly_purged: PurgeStamp::NONE, head }) => {
+                PeerReply::Head { fresh_ms, head }
+            }
+            Ok(PeerHead { fresh_ms, softly_purged, head }) => {
+                PeerReply::HeadAfter { fresh_ms, softly_purged, head }
+            }
             Err(refusal) => PeerReply::Refused(refusal),
         }
     }

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Weak};
 
 use skep_proxy::{Group, Groups, MemberMetric, register_failures, register_members};
+use skep_spool::BodyBuffers;
 use skep_telemetry::{Labels, Registry};
 
 use crate::Node;
+use crate::model::agents::AgentReport;
 use crate::model::file_names::FileCounts;
 
 const SERVER_METRICS: &[MemberMetric] = &[
@@ -57,6 +59,8 @@ const STDERR_BYTES_DROPPED: &str =
 pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
     let node = Arc::downgrade(node);
     register_files(registry, &node);
+    register_buffers(registry, &node);
+    register_agents(registry, &node);
     let pools: Groups = Arc::new(move || node.upgrade().map(|it| it.pools()).unwrap_or_default());
     register_members(registry, SERVER_METRICS, ["pool", "server"], &pools);
     let failures = "skep_pool_server_failures_total";
@@ -85,6 +89,61 @@ pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
     );
 }
 
+/// Registers what servers say of themselves.
+fn register_agents(registry: &Registry, node: &Weak<Node>) {
+    let samples = |name: &str, help: &str, of: fn(&AgentReport) -> Vec<(Labels, f64)>| {
+        let node = Weak::clone(node);
+        let read = move || node.upgrade().map(|it| agent_samples(&it, of)).unwrap_or_default();
+        registry.register_samples(name, help, Box::new(read));
+    };
+    samples(
+        "skep_pool_server_agent_up",
+        "Whether the last question to a server about its status had an answer.",
+        |report| vec![(Vec::new(), f64::from(u8::from(report.error.is_none())))],
+    );
+    samples(
+        "skep_pool_server_agent_value",
+        "What a server says of itself, by name; nothing while it does not answer.",
+        |report| {
+            let fresh = report.values.iter().filter(|_| report.error.is_none());
+            fresh.map(|(name, value)| (label("name", name), *value)).collect()
+        },
+    );
+    samples(
+        "skep_pool_server_agent_sessions",
+        "Sessions of a server's application, by its path.",
+        |report| {
+            let fresh = report.sessions.iter().filter(|_| report.error.is_none());
+            fresh.map(|(context, count)| (label("context", context), *count as f64)).collect()
+        },
+    );
+    samples("skep_pool_server_agent_info", "The version that a server says.", |report| {
+        report.version.iter().map(|version| (label("version", version), 1.0)).collect()
+    });
+}
+
+fn label(name: &str, value: &str) -> Labels {
+    vec![(name.to_owned(), value.to_owned())]
+}
+
+fn agent_samples(
+    node: &Node,
+    of: impl Fn(&AgentReport) -> Vec<(Labels, f64)>,
+) -> Vec<(Labels, f64)> {
+    let mut samples = Vec::new();
+    for (pool, agents) in node.pools.agents() {
+        for (server, report) in agents.all() {
+            for (more, value) in of(&report) {
+                let mut labels =
+                    vec![("pool".to_owned(), pool.clone()), ("server".to_owned(), server.clone())];
+                labels.extend(more);
+                samples.push((labels, value));
+            }
+        }
+    }
+    samples
+}
+
 /// Registers what became of files that applications have named.
 fn register_files(registry: &Registry, node: &Weak<Node>) {
     let node = Weak::clone(node);
@@ -100,6 +159,31 @@ fn register_files(registry: &Registry, node: &Weak<Node>) {
     };
     let help = "Files that an application named for the node to send, by result.";
     registry.register_samples("skep_pool_files_total", help, Box::new(read));
+}
+
+/// Registers the bodies that wait for slow clients.
+fn register_buffers(registry: &Registry, node: &Weak<Node>) {
+    let register = |name: &str, help: &str, value: fn(&BodyBuffers) -> f64| {
+        let node = Weak::clone(node);
+        let read = move || node.upgrade().map_or(0.0, |it| value(it.pools.buffers()));
+        registry.register(name, &[], help, Box::new(read));
+    };
+    let memory = "Memory of bodies that wait for slow clients of pools.";
+    register("skep_spool_memory_bytes", memory, |it| it.memory_bytes() as f64);
+    register("skep_spool_file_bytes", "Files of such bodies.", |it| it.spool_bytes() as f64);
+    let written = "Bytes of such bodies that were written to files.";
+    register("skep_spool_written_bytes_total", written, |it| it.spooled_bytes() as f64);
+    let node = Weak::clone(node);
+    let read = move || -> Vec<(Labels, f64)> {
+        let counts = node.upgrade().map(|it| it.pools.buffers().shortages()).unwrap_or_default();
+        let sample = |(reason, count): (&str, u64)| {
+            (vec![("reason".to_owned(), reason.to_owned())], count as f64)
+        };
+        counts.into_iter().map(sample).collect()
+    };
+    let help =
+        "Bodies that got no more room, so that a slow client holds a place at a server, by reason.";
+    registry.register_samples("skep_spool_short_total", help, Box::new(read));
 }
 
 fn of_pools(

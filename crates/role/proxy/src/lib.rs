@@ -45,14 +45,15 @@ pub use members::node_reports::{HeardReport, NodeReports};
 pub use members::protocol::{AjpSpec, FcgiSpec, MemberProtocol, PingSettings, ScriptSpec, Secret};
 pub use members::session::{InsertedCookie, Sticky};
 pub use members::settings::{
-    CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec, QueueSettings,
-    retry_budget,
+    Buffering, CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec,
+    QueueSettings, retry_budget,
 };
 pub use members::slots::MemberSlots;
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
-    Ends, ForwardError, MemberTest, OwnTimes, Refused, ReplyRules, Tap, TapBody, Tapped,
-    TestRequest,
+    BUFFERING_FIELD, BodyCoder, CodedReply, CoderFailed, Ends, ForwardError, MemberTest, OwnTimes,
+    Question, RefusalScope, Refused, ReplyCoding, ReplyRules, RequestUnderWay, Tap, TapBody,
+    Tapped, TestRequest, ask_once, tell_requests,
 };
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

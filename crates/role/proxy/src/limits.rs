@@ -1,8 +1,14 @@
 //! Every bound of this crate, with unit and reason.
 
+use std::time::Duration;
+
 /// Bytes waiting for a member above which no more of the client's body is read.
 /// Below it, head and first body bytes leave together.
 pub(crate) const UPLOAD_BYTES_WAITING: u64 = 16 * 1024;
+
+/// How long a request waits for the disk of the spool before it takes a place at a member with what there
+/// is of its body: many times what a disk takes that is not overloaded.
+pub(crate) const SPOOL_WAIT: Duration = Duration::from_secs(10);
 
 /// Retries per second on one worker that are free of the budget's share, so
 /// that a quiet group retries too (Finagle's default).
@@ -59,3 +65,6 @@ pub(crate) const TEST_BYTES_MAX: u64 = 8 * TEST_BODY_BYTES_MAX;
 
 /// Lines of standard error of an application that a test shows.
 pub(crate) const TEST_STDERR_LINES_MAX: usize = 20;
+
+/// Bytes of a path that operators see of each request in flight: they are kept in place.
+pub(crate) const SHOWN_PATH_BYTES_MAX: usize = 96;

@@ -14,6 +14,9 @@
 mod admit;
 mod asked;
 mod attempt;
+mod coding;
+mod collect;
+mod collected_body;
 mod download;
 mod fault;
 mod gateway;
@@ -23,9 +26,12 @@ mod member_test;
 mod outbound;
 mod passage;
 mod ping;
+mod read_ahead;
 mod recipient;
+mod refused;
 mod rest;
 mod times;
+mod under_way;
 mod upload;
 
 use std::borrow::Cow;
@@ -44,7 +50,7 @@ use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
 use smallvec::SmallVec;
 
-use crate::limits::{TOLD_PATH_BYTES_MAX, UPLOAD_BYTES_WAITING};
+use crate::limits::TOLD_PATH_BYTES_MAX;
 use crate::members::cause::Cause;
 use crate::members::probe::failure_of;
 use crate::members::protocol::MemberProtocol;
@@ -55,17 +61,21 @@ use crate::worker_group::WorkerGroup;
 use asked::Asked;
 pub use asked::ReplyRules;
 use attempt::{Attempt, Leg};
+pub use coding::{BodyCoder, CodedReply, CoderFailed, ReplyCoding};
 use download::Download;
 use fault::AttemptFault;
 use gateway::GatewayLeg;
 use http_leg::HttpLeg;
 use in_flight::InFlight;
-pub use member_test::{MemberTest, TestRequest};
+pub use member_test::{MemberTest, Question, TestRequest, ask_once};
 use outbound::Outbound;
+pub use read_ahead::BUFFERING_FIELD;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
+pub use refused::{ForwardError, RefusalScope, Refused};
 use rest::{Behind, Rest};
 pub use times::OwnTimes;
+pub use under_way::{RequestUnderWay, tell_requests};
 use upload::Upload;
 
 impl WorkerGroup {
@@ -122,24 +132,19 @@ impl WorkerGroup {
         rules: &ReplyRules<'_>,
     ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
+        let collected = self.collect(request, &mut recipient, rules).await?;
+        // Only now it waits for a member; and the settings may be other ones than before.
         let began = Instant::now();
         let in_force = Rc::clone(self.balancer().sync());
         let sticky = in_force.settings.sticky.as_ref();
         let outbound = match self.gateway_settings() {
             None => {
-                let mut upload = Upload::new(recipient.worker(), request, forward);
-                if let Some(body) = recipient.body() {
-                    body.keep_trailers();
-                    if in_force.settings.reads_ahead && may_read_ahead(request) {
-                        poll_fn(|cx| upload.poll_read_ahead(cx, body)).await?;
-                    }
-                }
-                Outbound::Http(upload)
+                let (body, _) = collected;
+                Outbound::Http(Box::new(Upload::new(recipient.worker(), request, forward, body)))
             }
             Some(settings) => {
-                let reads_ahead = settings.reads_ahead && may_read_ahead(request);
-                let leg = GatewayLeg::new(settings, request, &mut recipient, forward, reads_ahead);
-                Outbound::Gateway(Box::new(leg.await?))
+                let leg = GatewayLeg::new(settings, request, &recipient, forward, collected);
+                Outbound::Gateway(Box::new(leg?))
             }
         };
         let mut trip = Trip {
@@ -152,9 +157,13 @@ impl WorkerGroup {
             session: Session::of(request, sticky),
             tried: SmallVec::new(),
             retries: 0,
+            would_wait: false,
             began,
         };
-        trip.run().await
+        trip.run().await?;
+        drop(trip);
+        // The place at the member is free.
+        Ok(recipient.send_rest().await?)
     }
 
     /// The settings in force, if members do not speak HTTP.
@@ -162,45 +171,6 @@ impl WorkerGroup {
         let mut balancer = self.balancer();
         let settings = &balancer.sync().settings;
         (settings.protocol != MemberProtocol::Http).then(|| Arc::clone(settings))
-    }
-}
-
-/// Whether all of the body is sure to come by itself, and fits what may wait for a member. A client
-/// that waits for 100 is told to go on once there is a member; and one that sends chunks may wait for
-/// the answer to the first.
-fn may_read_ahead(request: &RequestHead<'_, '_>) -> bool {
-    let is_small = |bytes| bytes <= UPLOAD_BYTES_WAITING;
-    !request.expect_continue && matches!(request.framing, BodyFraming::Length(it) if is_small(it))
-}
-
-/// A request was not answered with a member's response.
-#[derive(Debug)]
-pub enum ForwardError {
-    /// The client failed, or its reply can't be completed.
-    Exchange(ExchangeError),
-    /// No member answered. No reply was begun.
-    Refused(Refused),
-}
-
-/// The reply to a client whose request no member answered.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Refused {
-    pub status: u16,
-    /// Whole field lines: when the client may come back.
-    pub lines: Box<[u8]>,
-    /// A token, for the field that tells clients of the cache: why, where the status leaves that open.
-    pub detail: Option<&'static str>,
-}
-
-impl Refused {
-    fn new(status: u16) -> Self {
-        Self { status, lines: Box::default(), detail: None }
-    }
-}
-
-impl From<ExchangeError> for ForwardError {
-    fn from(error: ExchangeError) -> Self {
-        Self::Exchange(error)
     }
 }
 
@@ -216,6 +186,8 @@ struct Trip<'a, 'r, 'c, 'h, 'b> {
     /// Members that must not be tried (again).
     tried: SmallVec<[NodeId; 4]>,
     retries: u32,
+    /// The member of its session has no room, and it must not wait for it.
+    would_wait: bool,
     began: Instant,
 }
 
@@ -578,15 +550,22 @@ impl Trip<'_, '_, '_, '_, '_> {
 
     /// What the client is told if no member answered.
     fn refused(&mut self, refusal: Refusal) -> Refused {
+        let scope = match (self.would_wait, self.session.is_bound()) {
+            (true, _) => RefusalScope::Wait,
+            (false, true) => RefusalScope::Session,
+            (false, false) => RefusalScope::All,
+        };
         match refusal {
+            Refusal::NoMember if self.would_wait => Refused { scope, ..Refused::plain(503) },
             Refusal::NoMember => {
                 let queue_us = self.began.elapsed().as_micros() as u64;
                 self.recipient.note(|summary| summary.queue_us = queue_us);
                 self.group.counters().inc(Counter::NoNode);
                 let in_force = Rc::clone(self.group.balancer().sync());
-                Refused { lines: in_force.settings.retry_after_line.clone(), ..Refused::new(503) }
+                let lines = in_force.settings.retry_after_line.clone();
+                Refused { lines, scope, ..Refused::plain(503) }
             }
-            Refusal::Failed(cause) => Refused::new(cause.status()),
+            Refusal::Failed(cause) => Refused { scope, ..Refused::plain(cause.status()) },
         }
     }
 }

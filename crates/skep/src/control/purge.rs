@@ -6,7 +6,7 @@ use skep_console::{ControlError, PurgeOutcome, Purged, PurgedNode};
 use skep_coordinator::{Coordination, parse_purge};
 use skep_directory::{PurgeFate, PurgeReport};
 use skep_dispatcher::Openness;
-use skep_wire::cache::{PurgePlace, PurgeWhat};
+use skep_wire::cache::{PurgeKind, PurgePlace, PurgeWhat};
 use skep_wire::limits::PURGES_PER_MESSAGE_MAX;
 use skep_wire::message::Name;
 
@@ -17,20 +17,20 @@ use crate::running::Running;
 /// acknowledged it, at most `timeout_ms`.
 pub(super) fn purge(
     running: &Running,
-    what: &[String],
+    (kind, what): (PurgeKind, &[String]),
     timeout_ms: u64,
 ) -> Result<Purged, ControlError> {
     let config = running.config();
     let what = parse(&config, what)?;
     if let Some(coordination) = running.parts.cluster_cache.coordination() {
-        return at_all(running, coordination, what, timeout_ms);
+        return at_all(running, coordination, (kind, what), timeout_ms);
     }
     match (&running.parts.node, config.nodes.as_slice()) {
         // It is the whole cluster.
         (Some(node), [_]) if !config.cooperates() => {
             let acknowledged = (PurgeOutcome::Acknowledged, Some(0));
             let nodes = vec![told(&running.roles.name, acknowledged)];
-            Ok(Purged { stamp: node.purge(what).0, complete: true, nodes })
+            Ok(Purged { stamp: node.purge(kind, what).0, complete: true, nodes })
         }
         _ if running.parts.dispatchers.is_empty() => Err(no_dispatcher()),
         _ => Err(ControlError::Unavailable { what: not_linked() }),
@@ -82,10 +82,10 @@ fn answers_for(site: &SiteConfig, host: &str) -> bool {
 fn at_all(
     running: &Running,
     coordination: &Coordination,
-    what: Vec<PurgeWhat>,
+    (kind, what): (PurgeKind, Vec<PurgeWhat>),
     limit_ms: u64,
 ) -> Result<Purged, ControlError> {
-    let report = coordination.purge(what, limit_ms, || serving(running));
+    let report = coordination.purge((kind, what), limit_ms, || serving(running));
     let report = report.map_err(|error| ControlError::Unavailable { what: error.to_string() })?;
     if report.nodes.is_empty() {
         let what = "no node is linked with this dispatcher, so there is none to purge".to_owned();

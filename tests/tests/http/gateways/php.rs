@@ -120,6 +120,49 @@ fn scripts_are_found_by_the_rule_of_the_pool() {
     assert_eq!(asked(always, "/blog/1?x"), (200, some("/index.php"), None));
 }
 
+/// One folder for files and scripts, with a front controller: what most PHP applications are.
+#[test]
+fn scripts_below_the_root_run_and_are_never_sent() {
+    let php = php();
+    let source = std::fs::read(php.root().join("peer.php")).unwrap();
+    for (name, bytes) in [
+        ("admin/index.php", &source[..]),
+        ("secret.PHP", b"<?php $password;"),
+        ("style.css", b"body {}"),
+        ("peer.php.txt", b"text"),
+    ] {
+        let file = php.root().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, bytes).unwrap();
+    }
+    let of_fastcgi = "script = \"front-controller\"";
+    let lines = php.lines("", of_fastcgi);
+    let site = format!("root = \"{}\"\nindex = [\"index.php\"]\n", php.root().display());
+    let skep = Skep::node_of(&format!("{site}{lines}"));
+    let mut client = skep.connect();
+    for (path, script) in [
+        ("/", "/index.php"),
+        ("/index.php", "/index.php"),
+        ("/2026/a-post", "/index.php"),
+        ("/2026/", "/index.php"),
+        ("/admin/", "/admin/index.php"),
+        ("/peer.php/info", "/peer.php"),
+        ("/gone", "/index.php"),
+    ] {
+        // Also where it has been asked for before.
+        for _ in 0..2 {
+            let reply = client.get(path);
+            let expected = format!("SCRIPT_NAME={script}");
+            assert!(reply.text().lines().any(|it| it == expected), "{path}: {}", reply.text());
+        }
+    }
+    for (path, text) in [("/style.css", "body {}"), ("/peer.php.txt", "text")] {
+        assert_eq!(client.get(path).text(), text);
+    }
+    let odd = client.get("/secret.PHP");
+    assert!(!odd.text().contains("password"), "{}", odd.text());
+}
+
 #[test]
 fn bodies_arrive_whole_and_of_unknown_length_up_to_a_bound() {
     let php = php();
@@ -142,6 +185,28 @@ fn bodies_arrive_whole_and_of_unknown_length_up_to_a_bound() {
     let sent = [head.as_bytes(), &in_chunks(&body_of(100 * 1024 + 1), 7_000)].concat();
     client.send(sent).response().assert_status(411);
     skep.connect().get("/peer.php?do=early").assert_status(200);
+}
+
+/// In a spool of few bytes, and of many bodies that one has no room.
+#[test]
+fn bodies_in_chunks_go_by_the_spool_which_has_bounds() {
+    let php = php();
+    let folder = Site::new();
+    let spool = |more: &str| {
+        let folder = folder.path("spool");
+        let settings = php.lines("", "");
+        Skep::node_of(&format!("{settings}\n[spool]\nfolder = \"{}\"\n{more}", folder.display()))
+    };
+    let head = "PUT /peer.php?do=body HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let body = body_of(1_500_000);
+    let put = |skep: &Skep| {
+        skep.connect().send([head.as_bytes(), &in_chunks(&body, 7_000)].concat()).response()
+    };
+    let ample = spool("");
+    assert_eq!(put(&ample).text(), format!("{} {}", body.len(), crc32(&body)));
+    put(&spool("body_bytes_max = \"1MiB\"")).assert_status(411);
+    let of_all = put(&spool("bytes_max = \"1MiB\""));
+    of_all.assert_status(503).assert_header("retry-after", "1");
 }
 
 #[test]
@@ -189,7 +254,7 @@ fn what_a_script_complains_is_logged_with_pool_and_server() {
 #[test]
 fn an_answer_may_come_before_the_body_has_ended() {
     let php = php();
-    let skep = Skep::node_of(&php.lines("", ""));
+    let skep = Skep::node_of(&php.lines("request_buffering = false", ""));
     let mut client = skep.connect();
     client.send("PUT /peer.php?do=flush HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
     client.send(body_of(100_000));
@@ -252,6 +317,62 @@ fn a_client_that_breaks_off_its_body_does_not_end_it() {
     drop(client);
     // The only worker is free again: it waits no more for the rest.
     skep.connect().get("/peer.php?do=early").assert_status(200);
+}
+
+/// As php-fpm itself sees it: slow clients have none of its five workers.
+#[test]
+fn slow_clients_leave_five_workers_to_others() {
+    const BODY: usize = 1_200_000;
+    let php = PhpFpm::start(PhpOptions { workers: 5, ..PhpOptions::default() });
+    let folder = Site::new();
+    let lines = php.lines("queue_timeout_ms = \"1m\"", "");
+    let lines = lines.trim_end().to_owned() + "\nconnections_max = 5\n";
+    let metrics = FreePort::claim();
+    let spool = format!(
+        "[spool]\nfolder = \"{}\"\n[metrics]\nlisten = \"{}\"\n",
+        folder.path("spool").display(),
+        metrics.address()
+    );
+    let skep = Skep::node_of(&(lines + &spool));
+    let mut other = skep.connect();
+    let mut ask = || {
+        other.get("/peer.php?do=early").assert_status(200);
+    };
+    ask();
+    let body = body_of(BODY);
+    let length = format!("Content-Length: {BODY}\r\n\r\n");
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n".to_owned();
+    let sent = [(length, body.clone()), (chunked, in_chunks(&body, 7_000))];
+    let mut uploaders: Vec<_> = (0..100)
+        .map(|number| {
+            let (framing, sent) = &sent[number % 2];
+            let mut client = skep.connect();
+            client.send(format!("PUT /peer.php?do=body HTTP/1.1\r\nHost: a\r\n{framing}"));
+            client.send(&sent[..sent.len() - 4]);
+            client
+        })
+        .collect();
+    let mut readers: Vec<_> = (0..100)
+        .map(|_| {
+            let mut client = skep.connect();
+            client.ask(&format!("/peer.php?do=big&bytes={BODY}"));
+            client
+        })
+        .collect();
+    (0..100).for_each(|_| ask());
+    poll_until(PATIENCE, "all workers are free", || {
+        let page = RawClient::connect(metrics.address()).get("/metrics").text();
+        let sample = "skep_pool_server_outstanding_requests{pool=\"php\",server=\"s1\"} 0";
+        page.lines().any(|it| it == sample)
+    });
+    for (number, client) in uploaders.iter_mut().enumerate() {
+        let sent = &sent[number % 2].1;
+        let reply = client.send(&sent[sent.len() - 4..]).response();
+        assert_eq!(reply.text(), format!("{BODY} {}", crc32(&body)));
+    }
+    for client in &mut readers {
+        assert_eq!(client.response().assert_status(200).body.len(), BODY);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::gateways::{AjpConfig, FcgiConfig};
 use crate::pools::ForwardConfig;
 use crate::response_cache::ResponseCacheConfig;
 use crate::schema::{BackendConfig, Config};
-use crate::words::{PoolProtocol, SameSite, ScriptWord, StickyBy};
+use crate::words::{PoolProtocol, SameSite, ScriptWord, StatusAgent, StickyBy};
 
 /// Fields that are written anew for each request, or that belong to a hop.
 const WRITTEN: &[&str] = &[
@@ -67,6 +67,41 @@ pub(super) fn protocols_have_their_tables(config: &Config, clashes: &mut Vec<Con
     }
 }
 
+/// What is asked for the status of servers.
+pub(super) fn status_can_be_asked(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, pool) in config.pools.iter().enumerate() {
+        let status = &pool.status;
+        let at = |key| [Key("pool"), Nth(i), Key("status"), Key(key)];
+        if status.agent == StatusAgent::Json && status.path.is_none() {
+            let clash = Conflict::new(&at("agent"), "`path` in [pool.status]", "none");
+            clashes.push(clash.hint("where the application says its status".to_owned()));
+        }
+        if status.agent == StatusAgent::PhpFpm && pool.protocol != PoolProtocol::Fcgi {
+            let expected = "protocol = \"fastcgi\" in the pool";
+            clashes.push(Conflict::new(&at("agent"), expected, format!("\"{}\"", pool.protocol)));
+        }
+        if status.jmx && status.agent != StatusAgent::Tomcat {
+            let expected = "no `jmx`, because agent is not \"tomcat\"";
+            clashes.push(Conflict::new(&at("jmx"), expected, "true"));
+        }
+        if !status.values.is_empty() && status.agent != StatusAgent::Json {
+            let expected = "no `values`, because agent is not \"json\"";
+            clashes.push(Conflict::new(&at("values"), expected, "some"));
+        }
+        for (name, pointer) in &status.values {
+            if !pointer.starts_with('/') {
+                let expected = "JSON pointers, which begin with / (RFC 6901)";
+                let found = format!("{pointer:?} for {name}");
+                clashes.push(Conflict::new(&at("values"), expected, found));
+            }
+        }
+        if status.timeout_ms > status.interval_ms {
+            let expected = format!("at most interval_ms ({})", ms(status.interval_ms));
+            clashes.push(Conflict::new(&at("timeout_ms"), expected, ms(status.timeout_ms)));
+        }
+    }
+}
+
 pub(super) fn scripts_have_a_place(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, pool) in config.pools.iter().enumerate() {
         let (fastcgi, script) = (&pool.fastcgi, pool.fastcgi.script);
@@ -99,9 +134,8 @@ pub(super) fn scripts_have_a_place(config: &Config, clashes: &mut Vec<Conflict>)
 /// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
 pub(super) fn ajp_beyond_this_machine_has_a_secret(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, pool) in config.pools.iter().enumerate() {
-        let is_open = pool.protocol == PoolProtocol::Ajp && pool.ajp.secret_file.is_none();
-        for (j, server) in pool.servers.iter().enumerate().filter(|_| is_open) {
-            if !server.address.is_local() {
+        for (j, server) in pool.servers.iter().enumerate() {
+            if !pool.may_reach(server.address) {
                 let at = [Key("pool"), Nth(i), Key("server"), Nth(j), Key("address")];
                 let expected = "an address of this machine, because there is no secret";
                 let clash = Conflict::new(&at, expected, format!("\"{}\"", server.address));

@@ -3,7 +3,7 @@
 use skep_units::matches_wildcard;
 
 use super::Step::{Key, Nth};
-use super::{Conflict, KEY_HINT, Step};
+use super::{Conflict, KEY_HINT, Step, bytes};
 use crate::error::ErrorKind;
 use crate::replies::ReplyConfig;
 use crate::schema::{BackendConfig, Config, FetchConfig, RouteConfig};
@@ -72,6 +72,27 @@ pub(super) fn folders_are_not_fetched(config: &Config, clashes: &mut Vec<Conflic
         let at = [&*at, &[Key("fetch")]].concat();
         let clash = Conflict::new(&at, "no `fetch`, because there are no `origins`", "one");
         clashes.push(clash.hint(how.to_owned()));
+    }
+}
+
+/// Fixed replies are not compressed, and without a coding nothing is.
+pub(super) fn what_is_compressed_is_sent(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (at, backend) in backends(config).filter(|(_, it)| it.compress.enabled) {
+        let at = |key| [&*at, &[Key("compress"), Key(key)]].concat();
+        if backend.reply != ReplyConfig::default() {
+            let expected = "no `compress`, because there is a `reply`";
+            let clash = Conflict::new(&at("enabled"), expected, "one");
+            clashes.push(clash.hint("it is for what is long: files and applications".to_owned()));
+        }
+        if backend.compress.codings.is_empty() {
+            let clash = Conflict::new(&at("codings"), "at least one coding", "none");
+            clashes.push(clash.hint("enabled = false switches it off".to_owned()));
+        }
+        let (min, max) = (backend.compress.size_bytes_min, backend.compress.size_bytes_max);
+        if min > max {
+            let expected = format!("at most `size_bytes_max`, {}", bytes(max));
+            clashes.push(Conflict::new(&at("size_bytes_min"), expected, bytes(min)));
+        }
     }
 }
 

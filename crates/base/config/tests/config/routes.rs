@@ -146,3 +146,40 @@ fn redirects_lead_somewhere_and_a_route_has_one_source() {
          [[site.route]] of its own can have the other"
     );
 }
+
+#[test]
+fn compression_that_compresses_nothing_is_refused() {
+    let with = |lines: &str| format!("{BASE}[site.compress]\n{lines}\n");
+    let text = with("enabled = true\ncodings = ['gzip', 'zstd']\ntypes = 'application/*+json'");
+    let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
+    for (lines, told) in [
+        (
+            "codings = 'deflate'",
+            "7:11 WrongType site.compress.codings / \"zstd\", \"br\" or \"gzip\" / \"deflate\" / -",
+        ),
+        (
+            "types = 'Text/HTML; charset=utf-8'",
+            "7:9 WrongType site.compress.types / a media type such as \"text/css\" or \"text/*\" / \
+             \"Text/HTML; charset=utf-8\" / two names in small letters with one `/` between, without \
+             parameters",
+        ),
+        (
+            "enabled = true\ncodings = []",
+            "8:11 Contradiction site.compress.codings / at least one coding / none / enabled = false \
+             switches it off",
+        ),
+        (
+            "enabled = true\nsize_bytes_min = '1MiB'\nsize_bytes_max = '2KiB'",
+            "8:18 Contradiction site.compress.size_bytes_min / at most `size_bytes_max`, 2KiB / 1MiB / -",
+        ),
+    ] {
+        assert_eq!(only(&with(lines)), told);
+    }
+    let text = reply("/a", "status = 503\n[site.route.compress]\nenabled = true");
+    assert_eq!(
+        only(&text),
+        "11:11 Contradiction site.route.compress.enabled / no `compress`, because there is a `reply` / one / \
+         it is for what is long: files and applications"
+    );
+}

@@ -13,12 +13,13 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::explain::{ExplainRequest, Explanation};
 use super::name::SegmentName;
-use super::purge::{PurgeNews, PurgeStamp, PurgeWhat};
+use super::purge::{PurgeKind, PurgeNews, PurgeStamp, PurgeWhat};
 use super::slots::{SlotGrant, SlotReport};
 use crate::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, POSSIBLE_HOLDERS_MAX,
-    PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, TAIL_MAX,
+    PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, STATUS_BYTES_MAX, TAIL_MAX,
 };
 use crate::machine::Name;
 use crate::message::NotAMessage;
@@ -36,7 +37,7 @@ pub type MemberId = u16;
 /// Messages of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToCoordinator {
-    /// The first message: the node's name, and the address from which others fetch.
+    /// The node's name, and the address from which others fetch.
     Hello {
         /// Its name in the config.
         name: Name,
@@ -125,6 +126,53 @@ pub enum ToCoordinator {
     Invalidate(Vec<PurgeWhat>),
     /// What the node uses and wants of the servers of its pools; whenever that changes.
     Slots(SlotReport),
+    /// Which messages the node understands beside those that every build does. Before
+    /// [`Self::Hello`]; without it, none.
+    Features(NodeFeatures),
+    /// As [`Self::Purges`], of soft purges.
+    SoftPurges(PurgeNews),
+    /// The answer to [`ToNode::Explain`].
+    Explained {
+        /// To which question.
+        question: u64,
+        /// `None`: the node makes no sense of the request.
+        explanation: Option<Box<Explanation>>,
+    },
+    /// The answer to [`ToNode::AskStatus`].
+    Status {
+        /// To which question.
+        question: u64,
+        /// What operators are shown, as the management API has it; empty: it would be too long. At
+        /// most [`STATUS_BYTES_MAX`].
+        json: Vec<u8>,
+    },
+}
+
+/// Messages that a node understands beside those that every build does: bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFeatures(pub u32);
+
+impl NodeFeatures {
+    /// Those of this build.
+    pub const OWN: Self = Self(Self::SOFT_PURGES | Self::EXPLAIN | Self::STATUS);
+    const SOFT_PURGES: u32 = 1;
+    const EXPLAIN: u32 = 2;
+    const STATUS: u32 = 4;
+
+    /// Whether it understands [`ToNode::SoftPurges`].
+    pub fn has_soft_purges(self) -> bool {
+        self.0 & Self::SOFT_PURGES != 0
+    }
+
+    /// Whether it understands [`ToNode::Explain`].
+    pub fn has_explain(self) -> bool {
+        self.0 & Self::EXPLAIN != 0
+    }
+
+    /// Whether it understands [`ToNode::AskStatus`].
+    pub fn has_status(self) -> bool {
+        self.0 & Self::STATUS != 0
+    }
 }
 
 /// A segment that is held.
@@ -183,6 +231,42 @@ pub enum ToNode {
         /// At most [`SLOT_SERVERS_MAX`].
         grants: Vec<SlotGrant>,
     },
+    /// As [`Self::Purges`], of soft purges. A node without [`NodeFeatures::has_soft_purges`] gets
+    /// them as [`Self::Purges`].
+    SoftPurges(PurgeNews),
+    /// Why does the node keep what this asks for, or why not? Only to nodes with
+    /// [`NodeFeatures::has_explain`].
+    Explain {
+        /// Comes back with the answer.
+        question: u64,
+        request: ExplainRequest,
+    },
+    /// An operator wants to see the node's pools. Only to nodes with [`NodeFeatures::has_status`].
+    AskStatus {
+        /// Comes back with the answer.
+        question: u64,
+    },
+}
+
+impl ToCoordinator {
+    /// Purges of this kind.
+    pub fn purges((kind, news): (PurgeKind, PurgeNews)) -> Self {
+        match kind {
+            PurgeKind::Hard => Self::Purges(news),
+            PurgeKind::Soft => Self::SoftPurges(news),
+        }
+    }
+}
+
+impl ToNode {
+    /// Purges of this kind, for a node that understands these messages. One that knows no soft purge
+    /// takes them for hard ones: it does more than it has to, and ignores none.
+    pub fn purges((kind, news): (PurgeKind, PurgeNews), features: NodeFeatures) -> Self {
+        match kind {
+            PurgeKind::Soft if features.has_soft_purges() => Self::SoftPurges(news),
+            PurgeKind::Soft | PurgeKind::Hard => Self::Purges(news),
+        }
+    }
 }
 
 /// The status of a node's replica of a segment among all replicas in the cluster.
@@ -300,7 +384,10 @@ impl ToCoordinator {
                 added.len() <= HELD_PER_MESSAGE_MAX && removed.len() <= HELD_PER_MESSAGE_MAX
             }
             Self::Tail { names } => names.len() <= TAIL_MAX,
-            Self::Purges(news) => news.is_sound(),
+            Self::Purges(news) | Self::SoftPurges(news) => news.is_sound(),
+            Self::Explained { explanation, .. } => {
+                explanation.as_ref().is_none_or(|it| it.is_sound())
+            }
             Self::Invalidate(what) => {
                 what.len() <= PURGES_PER_MESSAGE_MAX && what.iter().all(PurgeWhat::is_sound)
             }
@@ -308,6 +395,7 @@ impl ToCoordinator {
                 servers.len() <= SLOT_SERVERS_MAX
                     && servers.is_sorted_by(|a, b| a.server < b.server)
             }
+            Self::Status { json, .. } => json.len() <= STATUS_BYTES_MAX,
             _ => true,
         }
     }
@@ -342,8 +430,9 @@ impl ToNode {
                     && roomiest.is_none_or(is_member)
                     && replica_statuses.iter().filter_map(|it| it.successor()).all(is_member)
             }
-            Self::Purges(news) => news.is_sound(),
-            Self::InStep { .. } => true,
+            Self::Purges(news) | Self::SoftPurges(news) => news.is_sound(),
+            Self::Explain { request, .. } => request.is_sound(),
+            Self::InStep { .. } | Self::AskStatus { .. } => true,
             Self::Slots { grants, .. } => grants.len() <= SLOT_SERVERS_MAX,
         }
     }

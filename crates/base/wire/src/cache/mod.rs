@@ -10,9 +10,11 @@
 //! Both directions are streams (`edge/peer`) that begin with a [`hello`], followed by
 //! [`frame`]s; the payload of a frame is one message of [`link`] or [`peer`], or
 //! a chunk of bytes. A [`name`] identifies cached content, and a [`purge`] invalidates it;
+//! an [`explain`]ation says why something is kept or not;
 //! a [`part`] is a node's description of files of which it has a part. On the same links servers of
 //! pools are counted: [`slots`].
 
+pub mod explain;
 pub mod frame;
 pub mod hello;
 pub mod link;
@@ -22,13 +24,16 @@ pub mod peer;
 pub mod purge;
 pub mod slots;
 
+pub use explain::{
+    ExplainJudged, ExplainReason, ExplainRequest, ExplainVariant, ExplainVerdict, Explanation,
+};
 pub use frame::{FrameDecoder, FrameError, FrameHead};
 pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
 pub use link::{
-    CacheMember, CoordinatorAnswer, FileAnswer, Held, LeaseId, PossibleHolder, ReplicaStatus,
-    ToCoordinator, ToNode,
+    CacheMember, CoordinatorAnswer, FileAnswer, Held, LeaseId, NodeFeatures, PossibleHolder,
+    ReplicaStatus, ToCoordinator, ToNode,
 };
 pub use name::{ObjectName, SegmentName};
 pub use peer::{FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest};
-pub use purge::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
+pub use purge::{PurgeKind, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
 pub use slots::{ServerKey, SlotGrant, SlotReport, SlotUse};

@@ -91,6 +91,15 @@ pub enum PeerReply {
     Taken,
     /// No.
     Refused(PeerRefusal),
+    /// As [`Self::Head`], of a response that was fetched after a soft purge.
+    HeadAfter {
+        /// How long it may still be used, in milliseconds.
+        fresh_ms: u64,
+        /// The latest soft purge of it that was known before it was fetched.
+        softly_purged: PurgeStamp,
+        /// In the words of `role/node`.
+        head: Vec<u8>,
+    },
 }
 
 /// Why not.
@@ -141,7 +150,12 @@ impl PeerRequest {
 
 impl PeerReply {
     fn is_sound(&self) -> bool {
-        !matches!(self, Self::Head { head, .. } if head.len() > PEER_HEAD_BYTES_MAX)
+        match self {
+            Self::Head { head, .. } | Self::HeadAfter { head, .. } => {
+                head.len() <= PEER_HEAD_BYTES_MAX
+            }
+            Self::Coming | Self::Taken | Self::Refused(_) => true,
+        }
     }
 }
 

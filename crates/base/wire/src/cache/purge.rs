@@ -25,11 +25,17 @@ impl PurgeStamp {
     /// The stamp of content that was never purged.
     pub const NONE: Self = Self(0);
 
+    /// When it was given, in milliseconds since 1970 by the clock of its dispatcher; later than that if
+    /// it had to be after another stamp.
+    pub fn unix_ms(self) -> u64 {
+        self.0 >> DISPATCHER_NUMBER_BITS
+    }
+
     /// The next after `newest`, given at `unix_ms` (milliseconds since 1970) by
     /// the dispatcher with this number (`dispatcher_number`): two of them give no stamp twice.
     #[must_use]
     pub fn after(newest: Self, unix_ms: u64, dispatcher: u16) -> Self {
-        let time = unix_ms.max((newest.0 >> DISPATCHER_NUMBER_BITS) + 1);
+        let time = unix_ms.max(newest.unix_ms() + 1);
         Self(time << DISPATCHER_NUMBER_BITS | u64::from(dispatcher))
     }
 
@@ -37,6 +43,16 @@ impl PurgeStamp {
         // So that there is a next one for longer than machines last.
         self.0 >> (u64::BITS - 1) == 0
     }
+}
+
+/// What becomes of what a purge concerns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PurgeKind {
+    /// It is gone: fetched anew before the next reply with it.
+    #[default]
+    Hard,
+    /// It is stale: validated, or used as what is stale may be.
+    Soft,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -269,11 +269,16 @@ impl Coordinator {
         let Some(member) = self.members.get(link) else { return };
         let holder = member.holder;
         match message {
-            // It said who it is when it joined; purges are a matter of `Purger`.
+            // It said who it is when it joined; purges are a matter of `Purger`, and what operators are
+            // shown of nobody here.
             ToCoordinator::Hello { .. }
+            | ToCoordinator::Features(_)
+            | ToCoordinator::Explained { .. }
             | ToCoordinator::Purges(_)
+            | ToCoordinator::SoftPurges(_)
             | ToCoordinator::Purged { .. }
             | ToCoordinator::Invalidate(_)
+            | ToCoordinator::Status { .. }
             | ToCoordinator::AmInStep { .. } => {}
             ToCoordinator::Inventory { is_first, is_last, held } => {
                 self.inventory(link, is_first, is_last, &held);

@@ -6,9 +6,10 @@ use skep_units::Now;
 use skep_wire::cache::{ServerKey, SlotGrant, SlotReport, SlotUse, ToNode};
 use skep_wire::message::Name;
 
-use super::division::divide;
+use super::division::{Division, divide};
+use super::turns::{self, Taker, Turn};
 use crate::limits::{
-    SLOT_TURN_MS, SLOTS_LOST_MS, SLOTS_SERVERS_MAX, SLOTS_SETTLE_MS, SLOTS_SPLIT_MS,
+    SLOTS_LEAVE_MS, SLOTS_LOST_MS, SLOTS_SERVERS_MAX, SLOTS_SETTLE_MS, SLOTS_SPLIT_MS,
 };
 use crate::node_link::NodeLinkId;
 
@@ -64,6 +65,9 @@ struct Held {
     granted: u32,
     /// What it uses at most.
     bound: u32,
+    /// Since when that is more than is due to it.
+    leaving_since: Option<Now>,
+    turn: Turn,
 }
 
 impl SlotLedger {
@@ -133,7 +137,7 @@ impl SlotLedger {
             }
             let server = self.servers.entry(using.server).or_default();
             server.lost.retain(|(lost, ..)| *lost != name);
-            if server.reported(link, using, (is_followed, is_current)) || is_changed {
+            if server.reported(now, link, using, (is_followed, is_current)) || is_changed {
                 changed.push(using.server);
             }
             if let Some(held) = server.nodes.get_mut(&link).filter(|_| is_followed && is_changed) {
@@ -207,12 +211,15 @@ impl Server {
     /// `is_current`: it has all grants that were sent to it.
     fn reported(
         &mut self,
+        now: Now,
         link: NodeLinkId,
         using: &SlotUse,
         (is_followed, is_current): (bool, bool),
     ) -> bool {
         let &SlotUse { slots_max, held, wanted, .. } = using;
-        let new = Held { is_new: true, slots_max, wanted, granted: held, bound: held };
+        let (granted, bound, turn) = (held, held, Turn::new(now));
+        let leaving_since = None;
+        let new = Held { is_new: true, slots_max, wanted, granted, bound, leaving_since, turn };
         let is_first = !self.nodes.contains_key(&link);
         let known = self.nodes.entry(link).or_insert(new);
         let before = *known;
@@ -250,7 +257,7 @@ impl Server {
             return Vec::new();
         }
         let lost = total(self.lost.iter().map(|(_, slots, _)| *slots));
-        self.divide(slots_max.saturating_sub(lost), (now.0 / SLOT_TURN_MS) as usize)
+        self.divide(now, slots_max.saturating_sub(lost))
     }
 
     /// Two coordinators would grant the same slots: each node has its share, as without one.
@@ -272,30 +279,92 @@ impl Server {
     }
 
     /// Divides all slots.
-    fn divide(&mut self, slots: u32, turn: usize) -> Vec<(NodeLinkId, u32)> {
-        let mut nodes: Vec<_> = self.nodes.iter_mut().collect();
-        let granted = total(nodes.iter().map(|(_, held)| held.granted));
+    fn divide(&mut self, now: Now, slots: u32) -> Vec<(NodeLinkId, u32)> {
+        let granted = total(self.nodes.values().map(|held| held.granted));
         let is_due = |held: &Held| held.is_new || held.granted < held.wanted.min(slots);
-        if granted == slots && !nodes.iter().any(|(_, held)| is_due(held)) {
+        if granted == slots && !self.nodes.values().any(is_due) {
+            self.nodes.values_mut().for_each(|held| held.turn.end());
             return Vec::new();
         }
-        let wanted: Vec<_> = nodes.iter().map(|(_, held)| held.wanted).collect();
-        let due = divide(slots, &wanted, turn);
-        let mut free = slots.saturating_sub(total(nodes.iter().map(|(_, held)| held.bound)));
+        let wanted: Vec<_> = self.nodes.values().map(|held| held.wanted).collect();
+        let Division { mut due, hungry, rest } = divide(slots, &wanted);
+        self.take_turns(now, slots, &due, (&hungry, rest));
+        let turns = self.nodes.values().map(|held| held.turn.slots());
+        due.iter_mut().zip(turns).for_each(|(due, turn)| *due += turn);
+        self.grant(slots, &due)
+    }
+
+    /// Of the `hungry`, `rest` have one slot more than is due.
+    fn take_turns(&mut self, now: Now, slots: u32, due: &[u32], (hungry, rest): (&[usize], usize)) {
+        let mut nodes: Vec<_> = self.nodes.values_mut().collect();
+        for (node, held) in nodes.iter_mut().enumerate() {
+            if rest == 0 || hungry.binary_search(&node).is_err() {
+                held.turn.end();
+            }
+        }
+        let claim = |held: &Held, due: u32| (due + held.turn.slots()).saturating_sub(held.bound);
+        let claimed = total(nodes.iter().zip(due).map(|(held, due)| claim(held, *due)));
+        let bound = total(nodes.iter().map(|held| held.bound));
+        turns::begin(
+            now,
+            rest,
+            slots.saturating_sub(bound).saturating_sub(claimed),
+            &mut takers(&mut nodes, due, hungry),
+        );
+        let coming = nodes.iter_mut().zip(due).map(|(held, due)| held.coming(now, *due));
+        let coming = total(coming);
+        turns::end(now, rest, coming, &mut takers(&mut nodes, due, hungry));
+    }
+
+    /// Takes what is not due, and gives what is due of what nobody may use.
+    fn grant(&mut self, slots: u32, due: &[u32]) -> Vec<(NodeLinkId, u32)> {
+        let mut free = slots.saturating_sub(total(self.nodes.values().map(|held| held.bound)));
+        let mut nodes: Vec<_> = self.nodes.iter_mut().zip(due).collect();
+        nodes.sort_by_key(|((_, held), _)| held.turn.had());
+        // Nobody gets a second one while another has none.
+        let none = nodes.iter_mut().filter(|((_, held), due)| held.bound == 0 && **due > 0);
+        for ((_, held), _) in none.take(free as usize) {
+            (held.bound, free) = (1, free - 1);
+        }
         let mut grants = Vec::new();
-        for ((link, held), due) in nodes.iter_mut().zip(due) {
+        for ((link, held), due) in nodes {
             // What it still has costs nothing.
             let more = due.saturating_sub(held.bound).min(free);
-            let slots = due.min(held.bound + more);
-            free -= slots.saturating_sub(held.bound);
+            let slots = (*due).min(held.bound + more);
+            free -= more;
             held.bound = held.bound.max(slots);
             if std::mem::take(&mut held.is_new) || slots != held.granted {
                 held.granted = slots;
-                grants.push((**link, slots));
+                grants.push((*link, slots));
             }
         }
         grants
     }
+}
+
+impl Held {
+    /// Slots that are not due to it any more, and that it is about to leave.
+    fn coming(&mut self, now: Now, due: u32) -> u32 {
+        let more = self.bound.saturating_sub(due + self.turn.slots());
+        if more == 0 {
+            self.leaving_since = None;
+            return 0;
+        }
+        let since = *self.leaving_since.get_or_insert(now);
+        // After that it has requests that last, and others have to give way.
+        if now.since_ms(since) < SLOTS_LEAVE_MS { more } else { 0 }
+    }
+}
+
+/// Those of the `nodes` that take turns.
+fn takers<'a>(nodes: &'a mut [&mut Held], due: &[u32], hungry: &[usize]) -> Vec<Taker<'a>> {
+    let takers = nodes.iter_mut().enumerate();
+    let takers = takers.filter(|(node, _)| hungry.binary_search(node).is_ok());
+    let taker = |(node, held): (usize, &'a mut &mut Held)| {
+        let has_more = held.bound > due[node];
+        Taker { turn: &mut held.turn, has_more }
+    };
+    takers.map(taker).collect()
 }
 
 fn total(slots: impl Iterator<Item = u32>) -> u32 {

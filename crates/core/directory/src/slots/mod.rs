@@ -10,11 +10,15 @@
 //! one coordinator. A node that is linked with none keeps what it has for [`SLOTS_KEPT_MS`], and then
 //! has its share.
 //!
+//! Who gets how much is [`division`], and who of those that cannot have equal parts, [`turns`]. Neither can
+//! make the slots in use more than there are: that is for the ledger alone.
+//!
 //! [`SLOTS_KEPT_MS`]: crate::limits::SLOTS_KEPT_MS
 
 mod division;
 mod holder;
 mod ledger;
+mod turns;
 
 pub use holder::SlotHolder;
 pub(crate) use ledger::SlotLedger;

@@ -1,7 +1,7 @@
 //! Propagation of a purge to all nodes.
 
 use skep_units::Now;
-use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
+use skep_wire::cache::{PurgeKind, PurgeNews, PurgeStamp, PurgeWhat};
 use skep_wire::message::Name;
 
 use crate::{PurgeFate, PurgeOrder, Purger};
@@ -14,7 +14,7 @@ fn name(link: u32) -> Name {
 
 fn order() -> PurgeOrder {
     let what = vec![PurgeWhat::Tag("t".into())];
-    PurgeOrder { what, limit_ms: LIMIT_MS, serving: Vec::new() }
+    PurgeOrder { kind: PurgeKind::Hard, what, limit_ms: LIMIT_MS, serving: Vec::new() }
 }
 
 fn begun(purger: &mut Purger<u32, ()>, at_ms: u64, links: &[u32]) -> PurgeStamp {
@@ -28,7 +28,7 @@ fn says(
     at_ms: u64,
     link: u32,
     stamps: (PurgeStamp, PurgeStamp),
-) -> Option<PurgeNews> {
+) -> Option<(PurgeKind, PurgeNews)> {
     purger.acknowledged((Now(at_ms), 1_000_000 + at_ms), link, stamps)
 }
 
@@ -111,7 +111,7 @@ fn one_that_was_overtaken_gets_a_new_stamp() {
     let first = begun(&mut purger, 0, &[1, 2]);
     says(&mut purger, 1, 1, (first, first));
     let newer = PurgeStamp(first.0 + 1_000_000);
-    let news = says(&mut purger, 2, 2, (first, newer)).unwrap();
+    let (_, news) = says(&mut purger, 2, 2, (first, newer)).unwrap();
     let second = news.newest();
     assert!(second > newer);
     assert_eq!(news.purges, vec![(order().what[0].clone(), second)]);
@@ -120,7 +120,22 @@ fn one_that_was_overtaken_gets_a_new_stamp() {
     assert_eq!(fates(&mut purger, 3), None, "the first has to apply it again");
     says(&mut purger, 4, 1, (second, second));
     assert!(fates(&mut purger, 4).is_some());
-    assert_eq!(purger.purges().of_tag("t"), second);
+    assert_eq!(purger.purges().of(PurgeKind::Hard).of_tag("t"), second);
+}
+
+#[test]
+fn a_soft_purge_that_was_overtaken_by_a_hard_one_stays_soft() {
+    let mut purger = Purger::<u32, ()>::new(0);
+    let order = PurgeOrder { kind: PurgeKind::Soft, ..order() };
+    let first = purger.begin((Now(0), 1_000_000), order, [(1, name(1))], ()).newest();
+    // By another dispatcher, known to the node only.
+    let newer = PurgeStamp(first.0 + 1_000_000);
+    let (kind, news) = says(&mut purger, 1, 1, (first, newer)).unwrap();
+    assert_eq!(kind, PurgeKind::Soft);
+    let tables = purger.purges();
+    assert_eq!(tables.of(PurgeKind::Soft).of_tag("t"), news.newest());
+    assert_eq!(tables.of(PurgeKind::Hard).of_tag("t"), PurgeStamp::NONE);
+    assert!(news.newest() > newer && tables.newest() == news.newest());
 }
 
 #[test]
@@ -134,6 +149,6 @@ fn stamps_grow_whatever_the_clock_does() {
     }
     let theirs = PurgeStamp(last.0 << 4);
     let news = PurgeNews { floor: theirs, ..PurgeNews::default() };
-    assert_eq!(purger.learn(&news), Some(news.clone()));
+    assert_eq!(purger.learn(PurgeKind::Hard, &news), Some(news.clone()));
     assert!(begun(&mut purger, 0, &[]) > theirs);
 }

@@ -1,11 +1,11 @@
 //! Merging, looking up and forgetting purges.
 
 use proptest::prelude::*;
-use skep_wire::cache::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, ToNode};
+use skep_wire::cache::{PurgeKind, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, ToNode};
 use skep_wire::limits::{PURGE_TARGET_BYTES_MAX, PURGES_PER_MESSAGE_MAX};
 
 use crate::purges::PurgeBounds;
-use crate::{PurgeTable, Queries};
+use crate::{PurgeTable, PurgeTables, Queries};
 
 fn place(text: &str) -> PurgePlace {
     let (host, target) = match text.strip_prefix("//") {
@@ -61,6 +61,25 @@ fn only_what_is_new_is_told_on() {
     assert_eq!(purges.learn(&news(&[("/a", 2)])), None);
     assert_eq!(purges.learn(&news(&[("/a", 1)])), None);
     assert_eq!(purges.learn(&news(&[("/a", 1), ("/b", 1)])), Some(news(&[("/b", 1)])));
+}
+
+#[test]
+fn kinds_are_told_apart_and_an_echo_of_a_soft_purge_is_not_hard() {
+    let mut tables = PurgeTables::default();
+    let stamps = |tables: &PurgeTables| {
+        [PurgeKind::Hard, PurgeKind::Soft].map(|kind| of(tables.of(kind), "/a"))
+    };
+    tables.learn(PurgeKind::Soft, &news(&[("/a", 2)]));
+    assert_eq!((stamps(&tables), tables.newest()), ([0, 2], PurgeStamp(2)));
+    // A node that knows no soft purges tells of it, and of a hard one.
+    let echo = news(&[("/a", 2), ("/b", 1)]);
+    assert_eq!(tables.learn(PurgeKind::Hard, &echo), Some(news(&[("/b", 1)])));
+    assert_eq!(stamps(&tables), [0, 2]);
+    tables.learn(PurgeKind::Hard, &news(&[("/a", 3)]));
+    assert_eq!((stamps(&tables), tables.newest()), ([3, 2], PurgeStamp(3)));
+    let mut told = PurgeTables::default();
+    tables.told().iter().for_each(|(kind, news)| _ = told.learn(*kind, news));
+    assert_eq!(told, tables);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! object, may be used for a limited time, and is sent from node to node, as `role/node`
 //! does it.
 
-use skep_wire::cache::{PurgeStamp, SegmentName};
+use skep_wire::cache::{PurgeKind, PurgeStamp, SegmentName};
 
 use crate::origin::{Chunk, Part};
 use crate::peers::{ORIGIN_STALL_MS, PEER_STALL_MS, WAIT_MS_MAX};
@@ -31,6 +31,8 @@ pub(crate) struct Head {
     version: u64,
     /// The latest purge of it that was known before the origin was asked.
     purged: PurgeStamp,
+    /// The latest soft one.
+    softly_purged: PurgeStamp,
     /// May be used until then.
     until: u64,
 }
@@ -39,9 +41,9 @@ pub(crate) struct Head {
 #[derive(Default)]
 pub(crate) struct Seeking {
     attempt: u64,
-    /// When whoever is asked was asked, and which purge was known then.
+    /// When whoever is asked was asked, and which purges were known then, hard and soft.
     asked_at: u64,
-    purged: PurgeStamp,
+    purged: (PurgeStamp, PurgeStamp),
     clients: Vec<u64>,
 }
 
@@ -106,7 +108,8 @@ impl World {
     fn current_head(&self, node: usize, object: usize) -> Option<Head> {
         let Self { nodes, origin, at, .. } = self;
         let head = nodes[node].heads.get(&object).filter(|head| *at < head.until)?;
-        (head.purged >= origin.objects[object].purged(&nodes[node].purges)).then_some(*head)
+        let (hard, soft) = origin.objects[object].purged_at(&nodes[node]);
+        (head.purged >= hard && head.softly_purged >= soft).then_some(*head)
     }
 
     /// A client has got what it wanted, or the connection was closed.
@@ -120,8 +123,10 @@ impl World {
         let Some(chunks) = chunks else { return self.totals.failed += 1 };
         self.totals.served += 1;
         let (began_at, began, part) = began.expect("a reply has begun");
-        let got_since = self.purging.promised(node, &self.origin.objects[object], began);
-        let fresh_since = began_at.saturating_sub(MAX_AGE_MS);
+        let promised =
+            |kind| self.purging.promised(kind, node, &self.origin.objects[object], began);
+        let got_since = promised(PurgeKind::Hard);
+        let fresh_since = began_at.saturating_sub(MAX_AGE_MS).max(promised(PurgeKind::Soft));
         let verified = self.origin.verify(part, chunks, fresh_since, got_since);
         verified.unwrap_or_else(|wrong| panic!("client {client} of n{node}: {wrong}"));
     }
@@ -144,7 +149,7 @@ impl World {
         let at = self.at;
         let Self { nodes, origin, .. } = self;
         let life = nodes[node].life;
-        let purged = origin.objects[object].purged(&nodes[node].purges);
+        let purged = origin.objects[object].purged_at(&nodes[node]);
         let seeking = nodes[node].seeking.get_mut(&object).expect("it is sought");
         (seeking.attempt, seeking.asked_at, seeking.purged) = (attempt, at, purged);
         let ask = HeadAsk { node, life, object, attempt };
@@ -193,7 +198,8 @@ impl World {
     /// It is refused if it was got before a purge that the other does not know of.
     fn told_head(&mut self, node: usize, object: usize, head: Head, fresh_ms: u64) {
         let Self { nodes, origin, .. } = self;
-        if head.purged < origin.objects[object].purged(&nodes[node].purges) {
+        let (hard, soft) = origin.objects[object].purged_at(&nodes[node]);
+        if head.purged < hard || head.softly_purged < soft {
             return self.ask_for_head(node, object, None);
         }
         self.totals.peer_heads += 1;
@@ -202,9 +208,10 @@ impl World {
     }
 
     fn read_head(&mut self, node: usize, object: usize) {
-        let Seeking { asked_at, purged, .. } = self.nodes[node].seeking[&object];
-        let version = self.origin.objects[object].version();
-        self.found_head(node, object, Head { version, purged, until: asked_at + MAX_AGE_MS });
+        let Seeking { asked_at, purged: (purged, softly_purged), .. } =
+            self.nodes[node].seeking[&object];
+        let (version, until) = (self.origin.objects[object].version(), asked_at + MAX_AGE_MS);
+        self.found_head(node, object, Head { version, purged, softly_purged, until });
     }
 
     /// Clients go on; what is purged or too old by now is asked for anew.

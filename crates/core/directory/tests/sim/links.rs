@@ -88,7 +88,7 @@ impl World {
         };
         self.say(id, hello);
         let purges = self.nodes[node].purges.told();
-        purges.into_iter().for_each(|news| self.say(id, ToCoordinator::Purges(news)));
+        purges.into_iter().for_each(|it| self.say(id, ToCoordinator::purges(it)));
         self.announce(id, 0);
         self.tell_inventory(id);
     }
@@ -147,7 +147,10 @@ impl World {
             self.check.joined(&conn, joined.link.member());
             self.files.joined(&conn);
             self.tell_all_purges(id);
-        } else if matches!(message, ToCoordinator::Purges(_) | ToCoordinator::Purged { .. }) {
+        } else if matches!(
+            message,
+            ToCoordinator::Purges(_) | ToCoordinator::SoftPurges(_) | ToCoordinator::Purged { .. }
+        ) {
             self.coordinator_hears_purges(id, message);
         } else if let Some(link) = conn.link {
             self.check.hears(self.at, &conn, &message);

@@ -4,13 +4,14 @@
 //! faults: links that break, crashes, pauses, takeovers with two coordinators
 //! active, nodes that do not reach each other, an origin that fails, stalls or changes.
 //! All decisions are made by the cores that a node and a dispatcher run:
-//! `Coordinator`, `Fetcher`, `RendezvousHash`, `PurgeTable`, `Purger`, `keep` and S3-FIFO. The
+//! `Coordinator`, `Fetcher`, `RendezvousHash`, `PurgeTables`, `Purger`, `keep` and S3-FIFO. The
 //! code that connects them is written anew here, as short as possible. While it runs:
 //!
 //! - `check` verifies the coordinators' invariants: above all one lease at a time;
 //! - `origin` compares all bytes that a client gets with those of the origin: of one version,
 //!   which the origin named within the time that its head was fresh for, and none
-//!   that were purged before the node acknowledged the purge;
+//!   that were purged before the node acknowledged the purge; after a soft one, of a version that
+//!   the origin had when it was ordered, or later;
 //! - `memory` counts the bytes of each node independently, and `offers` checks that no sole
 //!   replica is dropped where a node that was asked had room for it, or circulates
 //!   forever;

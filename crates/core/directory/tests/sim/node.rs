@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use skep_directory::{Changes, Fetcher, FillSource, Inventory, PurgeTable};
+use skep_directory::{Changes, Fetcher, FillSource, Inventory, PurgeTables};
 use skep_sim::StateSummary;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Held, LeaseId, SegmentName, ToCoordinator};
@@ -90,7 +90,7 @@ pub(crate) struct Node {
     /// What it knows of objects, and is asking for.
     pub(crate) heads: BTreeMap<usize, Head>,
     pub(crate) seeking: BTreeMap<usize, Seeking>,
-    pub(crate) purges: PurgeTable,
+    pub(crate) purges: PurgeTables,
     /// By coordinator.
     pub(crate) links: BTreeMap<usize, Link>,
     pub(crate) asks: BTreeMap<u64, SegmentName>,
@@ -111,7 +111,7 @@ impl Node {
             growing: BTreeMap::new(),
             heads: BTreeMap::new(),
             seeking: BTreeMap::new(),
-            purges: PurgeTable::default(),
+            purges: PurgeTables::default(),
             links: BTreeMap::new(),
             asks: BTreeMap::new(),
             known: Vec::new(),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use skep_directory::{PurgeTable, Queries};
 use skep_units::Rng;
-use skep_wire::cache::{ObjectName, PurgePlace, PurgeStamp, PurgeWhat, SegmentName};
+use skep_wire::cache::{ObjectName, PurgeKind, PurgePlace, PurgeStamp, PurgeWhat, SegmentName};
+
+use crate::node::Node;
 
 /// Bytes read, stored and sent at a time.
 pub(crate) const CHUNK_BYTES: u32 = 64 * 1024;
@@ -91,6 +93,12 @@ impl Object {
         last.until = at;
         let version = last.version + u64::from(is_told);
         self.contents.push(Content { version, until: u64::MAX });
+    }
+
+    /// The latest purges of it that a node knows, hard and soft.
+    pub(crate) fn purged_at(&self, node: &Node) -> (PurgeStamp, PurgeStamp) {
+        let of = |kind| self.purged(node.purges.of(kind));
+        (of(PurgeKind::Hard), of(PurgeKind::Soft))
     }
 
     /// Its latest purge, as far as `purges` know.

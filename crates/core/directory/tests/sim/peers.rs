@@ -8,7 +8,9 @@ use skep_directory::{
 };
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{CoordinatorAnswer, PeerRefusal, SegmentName, ToCoordinator, ToNode};
+use skep_wire::cache::{
+    CoordinatorAnswer, PeerRefusal, PurgeKind, SegmentName, ToCoordinator, ToNode,
+};
 
 use crate::links::{Conn, name_of};
 use crate::memory::Kept;
@@ -234,7 +236,12 @@ impl World {
         let is_heard = self.conns[&conn].is_heard(self.at);
         let Some(link) = self.nodes[node].link(conn).filter(|_| is_heard) else { return };
         match message {
-            ToNode::Purges(news) => self.node_hears_purges(node, conn, &news),
+            ToNode::Purges(news) => {
+                self.node_hears_purges(node, conn, (PurgeKind::Hard, &news));
+            }
+            ToNode::SoftPurges(news) => {
+                self.node_hears_purges(node, conn, (PurgeKind::Soft, &news));
+            }
             ToNode::Welcome { is_active, epoch, members } => {
                 (link.is_active, link.epoch) = (is_active, epoch);
                 link.members =
@@ -253,8 +260,10 @@ impl World {
             }
             // Who has paused hears at once all that was said meanwhile.
             ToNode::InStep { .. } => {}
+            // Operators ask nothing here.
+            ToNode::Explain { .. } => {}
             // These nodes have no pools.
-            ToNode::Slots { .. } => {}
+            ToNode::Slots { .. } | ToNode::AskStatus { .. } => {}
             // What it says is compared where it says it.
             ToNode::FileAnswer { .. } => {}
             ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),

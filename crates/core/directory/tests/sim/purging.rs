@@ -2,7 +2,9 @@
 
 use skep_directory::{PurgeFate, PurgeOrder, PurgeReport, Purger};
 use skep_units::{Now, dispatcher_number};
-use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToCoordinator, ToNode};
+use skep_wire::cache::{
+    NodeFeatures, PurgeKind, PurgeNews, PurgeStamp, PurgeWhat, ToCoordinator, ToNode,
+};
 
 use crate::links::{Conn, name_of};
 use crate::origin::Object;
@@ -23,6 +25,7 @@ pub(crate) struct Purging {
 }
 
 struct Command {
+    kind: PurgeKind,
     what: PurgeWhat,
     at: u64,
     coordinator: usize,
@@ -39,11 +42,18 @@ impl Purging {
     }
 
     /// A reply of `object` that a node begins with the event of this number has bytes that were there
-    /// at this time or later.
-    pub(crate) fn promised(&self, node: usize, object: &Object, event: u64) -> u64 {
+    /// at this time or later, by hard purges; by soft ones, it is of a version that the origin had then.
+    pub(crate) fn promised(
+        &self,
+        kind: PurgeKind,
+        node: usize,
+        object: &Object,
+        event: u64,
+    ) -> u64 {
         let bound = self.promises[node].iter().filter(|(since, _)| *since < event);
         let commands = bound.map(|(_, command)| &self.commands[*command]);
-        commands.filter(|it| object.is_hit(&it.what)).map(|it| it.at).max().unwrap_or(0)
+        let of_it = commands.filter(|it| it.kind == kind && object.is_hit(&it.what));
+        of_it.map(|it| it.at).max().unwrap_or(0)
     }
 
     /// A process that has just started knows nothing, and has nothing.
@@ -89,8 +99,12 @@ impl World {
         let coordinator = (random >> 8) as usize % self.machines.len();
         let object = (random >> 16) as usize % self.origin.objects.len();
         let what = self.origin.objects[object].purge(random >> 24);
-        if random & 1 == 0 {
-            self.origin.objects[object].change(self.at, false);
+        let is_soft = random >> 4 & 1 == 0;
+        let kind = if is_soft { PurgeKind::Soft } else { PurgeKind::Hard };
+        // Soft purges are for changes that the origin tells of when it is asked. A version that
+        // changes while it is read is a fault.
+        if random & 1 == 0 && !(is_soft && self.scenario.is_calm()) {
+            self.origin.objects[object].change(self.at, is_soft);
         }
         let nodes: Vec<_> = self.linked(coordinator).map(|it| (it.id, name_of(it.node))).collect();
         let Machine { is_alive, life, stamps, .. } = &mut self.machines[coordinator];
@@ -102,14 +116,15 @@ impl World {
         let serving: Vec<usize> =
             (0..self.nodes.len()).filter(|node| self.nodes[*node].is_alive).collect();
         let names = serving.iter().map(|node| name_of(*node)).collect();
-        let order = PurgeOrder { what: vec![what.clone()], limit_ms: LIMIT_MS, serving: names };
+        let order =
+            PurgeOrder { kind, what: vec![what.clone()], limit_ms: LIMIT_MS, serving: names };
         let number = self.purging.commands.len();
         let news = stamps.purger.begin(stamps.now(at), order, nodes, number);
         let lives = self.nodes.iter().map(|node| node.life).collect();
-        let command = Command { what, at, coordinator, life, lives, serving };
+        let command = Command { kind, what, at, coordinator, life, lives, serving };
         self.purging.commands.push(command);
         self.tell(|| format!("*** purge at c{coordinator}: {news:?}"));
-        self.tell_purges(coordinator, None, &news);
+        self.tell_purges(coordinator, None, &(kind, news));
     }
 
     fn linked(&self, coordinator: usize) -> impl Iterator<Item = &Conn> {
@@ -117,10 +132,16 @@ impl World {
         conns.filter(move |it| it.coordinator == coordinator && it.link.is_some() && !it.is_closed)
     }
 
-    fn tell_purges(&mut self, coordinator: usize, but: Option<u64>, news: &PurgeNews) {
+    fn tell_purges(
+        &mut self,
+        coordinator: usize,
+        but: Option<u64>,
+        purges: &(PurgeKind, PurgeNews),
+    ) {
         let linked = self.linked(coordinator).map(|conn| conn.id);
         let others: Vec<u64> = linked.filter(|id| Some(*id) != but).collect();
-        others.into_iter().for_each(|conn| self.say_to_node(conn, ToNode::Purges(news.clone())));
+        let message = || ToNode::purges(purges.clone(), NodeFeatures::OWN);
+        others.into_iter().for_each(|conn| self.say_to_node(conn, message()));
     }
 
     /// A node has said hello: it is told all before anything else, and once it is
@@ -131,7 +152,8 @@ impl World {
         let Machine { life, stamps, .. } = &mut self.machines[coordinator];
         stamps.purger.joined(conn, &name);
         let (told, owed) = (stamps.purger.purges().told(), self.purging.of(coordinator, *life));
-        told.into_iter().for_each(|news| self.say_to_node(conn, ToNode::Purges(news)));
+        let messages = told.into_iter().map(|it| ToNode::purges(it, NodeFeatures::OWN));
+        messages.for_each(|message| self.say_to_node(conn, message));
         self.conns.get_mut(&conn).expect("a link").owed = owed;
     }
 
@@ -141,9 +163,10 @@ impl World {
         let stamps = &mut self.machines[coordinator].stamps;
         match message {
             ToCoordinator::Purges(news) => {
-                if let Some(new) = stamps.purger.learn(&news) {
-                    self.tell_purges(coordinator, Some(conn), &new);
-                }
+                self.coordinator_learns(conn, PurgeKind::Hard, &news);
+            }
+            ToCoordinator::SoftPurges(news) => {
+                self.coordinator_learns(conn, PurgeKind::Soft, &news);
             }
             ToCoordinator::Purged { stamp, newest } => {
                 let now = stamps.now(at);
@@ -155,6 +178,13 @@ impl World {
             _ => {}
         }
         self.report_purges(coordinator);
+    }
+
+    fn coordinator_learns(&mut self, conn: u64, kind: PurgeKind, news: &PurgeNews) {
+        let coordinator = self.conns[&conn].coordinator;
+        if let Some(new) = self.machines[coordinator].stamps.purger.learn(kind, news) {
+            self.tell_purges(coordinator, Some(conn), &(kind, new));
+        }
     }
 
     pub(crate) fn purger_left(&mut self, coordinator: usize, conn: u64) {
@@ -183,7 +213,7 @@ impl World {
     /// A report names every node that served when the command was given, and says of none that it
     /// has applied it which does not know of it.
     fn has_reached_all(&self, command: usize, report: &PurgeReport) {
-        let Command { what, lives, serving, .. } = &self.purging.commands[command];
+        let Command { kind, what, lives, serving, .. } = &self.purging.commands[command];
         for &node in serving {
             let fate = report.nodes.iter().find(|(name, _)| *name == name_of(node));
             let (_, fate) =
@@ -193,7 +223,8 @@ impl World {
                 continue;
             }
             let mut hit = self.origin.objects.iter().filter(|object| object.is_hit(what));
-            let knows = |object: &Object| object.purged(&self.nodes[node].purges) >= report.stamp;
+            let known = self.nodes[node].purges.of(*kind);
+            let knows = |object: &Object| object.purged(known) >= report.stamp;
             assert!(hit.all(knows), "n{node} does not know of purge {command}: {report:?}");
         }
     }
@@ -202,9 +233,11 @@ impl World {
     pub(crate) fn all_purges_known(&self) -> Result<(), String> {
         let of_nodes = self.nodes.iter().map(|node| &node.purges);
         let of_machines = self.machines.iter().map(|machine| machine.stamps.purger.purges());
-        for object in &self.origin.objects {
-            let stamps = of_nodes.clone().chain(of_machines.clone());
-            let stamps: Vec<PurgeStamp> = stamps.map(|table| object.purged(table)).collect();
+        let kinds = [PurgeKind::Hard, PurgeKind::Soft];
+        for (object, kind) in self.origin.objects.iter().flat_map(|it| kinds.map(|kind| (it, kind)))
+        {
+            let tables = of_nodes.clone().chain(of_machines.clone());
+            let stamps: Vec<PurgeStamp> = tables.map(|it| object.purged(it.of(kind))).collect();
             if stamps.iter().any(|stamp| *stamp != stamps[0]) {
                 return Err(format!("a purge has not reached all: {stamps:?}"));
             }
@@ -213,15 +246,21 @@ impl World {
     }
 
     /// A node is told of purges: it has applied them, and tells the others.
-    pub(crate) fn node_hears_purges(&mut self, node: usize, conn: u64, news: &PurgeNews) {
+    pub(crate) fn node_hears_purges(
+        &mut self,
+        node: usize,
+        conn: u64,
+        (kind, news): (PurgeKind, &PurgeNews),
+    ) {
         let purges = &mut self.nodes[node].purges;
-        let new = purges.learn(news);
+        let new = purges.learn(kind, news);
         let (stamp, newest): (PurgeStamp, _) = (news.newest(), purges.newest());
         self.say(conn, ToCoordinator::Purged { stamp, newest });
         let Some(new) = new else { return };
         let links = self.nodes[node].links.values().map(|link| link.conn);
         let others: Vec<u64> = links.filter(|other| *other != conn).collect();
-        others.into_iter().for_each(|it| self.say(it, ToCoordinator::Purges(new.clone())));
+        let message = || ToCoordinator::purges((kind, new.clone()));
+        others.into_iter().for_each(|it| self.say(it, message()));
     }
 
     /// A node has been away, and is welcome again.

@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use skep_http::forward::{Claims, Forward, HostPolicy, write_request};
+use skep_http::negotiate::{AcceptEncoding, Encoding, EncodingSet};
 use skep_http::{
     BodyDecoder, BodyFraming, BodyLimits, FieldSlots, HeadLimits, HeadScanner, HttpDate, Method,
     Reject, ResponseFraming, Underscores, encode, parse_request, parse_response, path,
@@ -141,6 +142,27 @@ fn decode(
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_coding_is_chosen_alike_from_a_list_and_from_a_set(
+        members in vec(select(&[
+            "br", "zstd", "gzip", "identity", "*", "deflate", ";q=0", ";q=1", ";q=0.5", ";q=0.501",
+            ";q=7", ";", ",", ", ", " ", "\t", "=", "q",
+        ][..]), 0..12),
+        set in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) {
+        let text = format!("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {}\r\n\r\n", members.concat());
+        let mut slots = FieldSlots::new();
+        let head = parse_request(&mut slots, text.as_bytes(), &HeadLimits::default()).unwrap();
+        let accept = AcceptEncoding::parse(&head);
+        let set = EncodingSet { br: set.0, zstd: set.1, gzip: set.2 };
+        let list: Vec<_> = Encoding::ALL.into_iter().filter(|it| set.has(*it)).collect();
+        let chosen = accept.choose_among(&list);
+        prop_assert_eq!(chosen, accept.choose(set));
+        // Another order chooses among the same weights: a coding, or none, in both.
+        let reversed: Vec<_> = list.into_iter().rev().collect();
+        prop_assert_eq!(accept.choose_among(&reversed).is_some(), chosen.is_some());
+    }
 
     #[test]
     fn heads_are_found_however_they_arrive(bytes in headlike(), cuts in cuts(), response: bool) {

@@ -234,3 +234,35 @@ fn conditions_come_before_ranges_and_ranges_are_of_the_version_asked_for() {
     let gone = ResponseMeta { status: 404, ..meta };
     assert_eq!(of("GET", &with_range("If-None-Match: \"a\""), &gone), StoredReply::Whole);
 }
+
+#[test]
+fn what_was_softly_purged_is_stale_from_then_on() {
+    let of = |control: &str| {
+        let times = ExchangeTimes { requested_unix_ms: 0, received_unix_ms: 0 };
+        let fields = [("Cache-Control", control.as_bytes())];
+        let fields = fields.into_iter().map(|(name, value)| (name.as_bytes(), value));
+        let meta = ResponseMeta::parse(200, fields, times);
+        // At the age of 10 s.
+        Freshness::of(&meta, &CachePolicy::safe()).expired_at(10_000)
+    };
+    let verdict = |control: &str, resident_ms: u64| {
+        reuse(&of(control), &RequestMeta::PLAIN_GET, resident_ms, &CachePolicy::safe())
+    };
+    assert_eq!(verdict("max-age=60", 9_999), Reuse::Send(CachingRule::Fresh));
+    assert_eq!(verdict("max-age=60", 10_000), Reuse::Validate(CachingRule::Purged));
+    assert_eq!(verdict("max-age=60", 60_000), Reuse::Validate(CachingRule::Stale));
+    assert_eq!(verdict("max-age=5", 5_000), Reuse::Validate(CachingRule::Stale), "it was already");
+    let meanwhile = Reuse::SendAndValidate(CachingRule::WhileRevalidating);
+    let control = "max-age=60, stale-while-revalidate=20";
+    assert_eq!(verdict(control, 29_999), meanwhile);
+    assert_eq!(verdict(control, 30_000), Reuse::Validate(CachingRule::Purged));
+    let failure = |control: &str, resident_ms: u64| {
+        on_failure(&of(control), OriginFailure::Disconnected, resident_ms, &CachePolicy::safe())
+    };
+    let control = "max-age=60, stale-if-error=20";
+    assert_eq!(failure(control, 29_999), OnFailure::SendStale(CachingRule::IfError));
+    assert!(matches!(failure(control, 30_000), OnFailure::SendError(_)));
+    assert_eq!((of("max-age=60").ttl_s(10_000), of("max-age=60").ttl_s(12_000)), (0, -2));
+    // A second one is no respite.
+    assert!(!of("max-age=60").expired_at(20_000).is_fresh(10_000));
+}

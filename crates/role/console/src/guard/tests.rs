@@ -6,7 +6,8 @@ use super::*;
 const TOKEN: &str = "0123456789abcdef";
 
 fn tcp(ip: &str, token: Option<&str>) -> Door {
-    Door::Tcp { ip: ip.parse().unwrap(), token: token.map(|token| Token::parse(token).unwrap()) }
+    let token = token.map(|token| Token::parse(token).unwrap());
+    Door::Tcp { ip: ip.parse().unwrap(), token, networks: Vec::new() }
 }
 
 /// The status of the refusal; 0 if it passes.
@@ -112,4 +113,31 @@ fn the_socket_asks_for_nothing_but_a_reasonable_length() {
 async fn an_answer_that_never_comes_is_a_timeout() {
     let response = in_time(Duration::from_millis(1), std::future::pending()).await;
     assert_eq!(response.status(), 408);
+}
+
+#[test]
+fn only_this_machine_and_the_networks_that_are_named_may_ask() {
+    let of = |networks: &[&str]| Door::Tcp {
+        ip: "0.0.0.0".parse().unwrap(),
+        token: None,
+        networks: networks.iter().map(|it| it.parse().unwrap()).collect(),
+    };
+    let status = |door: &Door, peer: &str| {
+        let peer = Caller::Tcp(format!("{peer}:1").parse().unwrap());
+        check_peer(door, Some(&peer)).map_or_else(|problem| problem.status, |()| 0)
+    };
+    let named = of(&["192.0.2.0/24", "2001:db8::/32"]);
+    for (peer, expected) in [
+        ("127.0.0.1", 0),
+        ("[::1]", 0),
+        ("192.0.2.9", 0),
+        ("[::ffff:192.0.2.9]", 0),
+        ("[2001:db8::7]", 0),
+        ("192.0.3.9", 403),
+        ("[2001:db9::7]", 403),
+    ] {
+        assert_eq!(status(&named, peer), expected, "{peer}");
+        assert_eq!(status(&of(&[]), peer), 0, "{peer}");
+    }
+    assert!(check_peer(&Door::Socket, Some(&Caller::Local { uid: None })).is_ok());
 }

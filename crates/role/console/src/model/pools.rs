@@ -1,13 +1,27 @@
 //! What the API says of pools and their servers.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use skep_units::ServerAddress;
 use utoipa::ToSchema;
 
+use super::NodeSource;
 use super::state::NodeState;
 
+/// The pools of a node at one moment, as it sees them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct NodePools {
+    /// Name of the node.
+    pub node: String,
+    /// Why there is nothing of it; its pools are then unknown, not none.
+    pub missing: Option<String>,
+    /// Its pools.
+    pub pools: Vec<PoolStatus>,
+}
+
 /// A pool at one moment, as a node sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
@@ -17,12 +31,17 @@ pub struct PoolStatus {
     pub queued_requests: u64,
     /// Requests that got 503, as no server was up or had room in time.
     pub refused_total: u64,
+    /// Requests of a session that another server answered than the one that has it.
+    pub sessions_lost_total: u64,
+    /// Whether its servers say different versions.
+    #[serde(default)]
+    pub versions_differ: bool,
     /// Its servers, the oldest first.
     pub servers: Vec<ServerStatus>,
 }
 
 /// A server of a pool at one moment, as a node sees it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServerStatus {
     /// Its name.
     pub name: String,
@@ -33,6 +52,8 @@ pub struct ServerStatus {
     pub address: ServerAddress,
     /// Whether it gets requests.
     pub state: NodeState,
+    /// The source of its entry.
+    pub source: NodeSource,
     /// Why it is in that state, where there is something to say.
     pub reason: Option<String>,
     /// How long it has been in that state, in milliseconds.
@@ -53,10 +74,57 @@ pub struct ServerStatus {
     pub requests_total: u64,
     /// Requests to it that did not end with a whole response.
     pub failures_total: u64,
+    /// The same by cause, as far as there are any.
+    pub failures_by_cause: BTreeMap<String, u64>,
     /// Bytes of its response bodies.
     pub bytes_total: u64,
     /// Moving average of its time to answer, in microseconds; 0: none yet.
     pub latency_us: u64,
+    /// What it says of itself, if it is asked.
+    #[serde(default)]
+    pub agent: Option<ServerSelfReport>,
+}
+
+/// What a server of a pool says of itself, as `[pool.status]` of the config has it asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ServerSelfReport {
+    /// Time since it said so, in milliseconds; nothing: it has not yet.
+    pub age_ms: Option<u64>,
+    /// Its version.
+    pub version: Option<String>,
+    /// Names, with units, and values.
+    pub values: BTreeMap<String, f64>,
+    /// Sessions of each of its applications, by path.
+    pub sessions: BTreeMap<String, u64>,
+    /// Why it did not answer last; the rest is then older.
+    pub error: Option<String>,
+}
+
+/// A server to add to a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewServer {
+    /// Its name.
+    pub name: String,
+    /// Where the node reaches it: an IP address and a port, or `unix:` and the path of a socket.
+    #[schema(value_type = String, example = "10.0.0.23:3000")]
+    pub address: ServerAddress,
+    /// Its share of the work under weighted policies; 1 unless given.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 256)]
+    pub weight: Option<u32>,
+    /// Requests and upgraded connections that it takes at a time, at most; 256 unless given.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 65_536)]
+    pub connections_max: Option<u32>,
+    /// Whose requests these are: those of the `cluster`, of each `node`, or `auto`, as in the config.
+    #[serde(default)]
+    #[schema(example = "auto")]
+    pub connections_scope: Option<String>,
+    /// Where it says its status, if not at `address`.
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub status_address: Option<ServerAddress>,
 }
 
 /// A request by which a server of a pool is tested.

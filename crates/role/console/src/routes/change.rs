@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 
-use super::{Body, Name, OfService, Params, Removal, ServerName, Shared};
+use super::{Body, Name, OfService, Params, Removal, ServerName, ServerRemoval, Shared, beside};
 use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS, SERVER_TEST_MS, SERVER_TEST_MS_MAX};
 use crate::model::{
-    NewNode, NewPolicy, NewPurge, NewServerTest, NewWeight, NodeStatus, Purged, Reloaded,
-    ServerStatus, ServerTest, ServiceStatus,
+    Explained, NewExplain, NewNode, NewPolicy, NewPurge, NewServer, NewServerTest, NewWeight,
+    NodeStatus, Purged, Reloaded, ServerStatus, ServerTest, ServiceStatus,
 };
 use crate::problem::{Problem, ProblemKind};
 
@@ -73,13 +73,6 @@ pub(crate) async fn drain_node(
     Ok(named(&control, &name))
 }
 
-/// Runs what may wait for other processes or machines: others must not wait with it.
-async fn beside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    #[expect(clippy::disallowed_methods, reason = "connections bound the threads")]
-    let done = tokio::task::spawn_blocking(job);
-    done.await.map_err(|_| Problem::new(ProblemKind::Unavailable, "the process is about to end"))
-}
-
 /// Gives a drained node requests again, as soon as its checks allow it.
 #[utoipa::path(
     post, path = "/api/v1/nodes/{name}/resume", tag = "nodes",
@@ -138,6 +131,52 @@ pub(crate) async fn set_policy(
     control.set_policy(&name, &new.policy)?;
     let services = control.status().services.into_iter();
     Ok(Json(services.filter(|service| service.name == name).collect()))
+}
+
+/// Adds a server to a pool, for this process's node. It gets requests after its first good check, and stays
+/// through reloads until it is removed, its pool is gone from the config, or the process ends.
+#[utoipa::path(
+    post, path = "/api/v1/pools/{name}/servers", tag = "pools", request_body = NewServer,
+    params(("name" = String, Path, description = "Name of the pool")),
+    responses(
+        (status = 200, description = "The server", body = [ServerStatus]),
+        (status = 404, description = "No such pool", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Name or address is taken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Not a server that could be", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn add_server(
+    State(control): State<Shared>,
+    Name(pool): Name,
+    Body(server): Body<NewServer>,
+) -> Servers {
+    control.add_server(&pool, &server)?;
+    Ok(server_of(&control, &ServerName { pool, name: server.name }))
+}
+
+/// Removes a server from a pool, for this process's node: no new requests; gone when its last one ended or
+/// the time is over. A server of the config file does not come back with a reload.
+#[utoipa::path(
+    delete, path = "/api/v1/pools/{pool}/servers/{name}", tag = "pools",
+    params(
+        ("pool" = String, Path, description = "Name of the pool"),
+        ("name" = String, Path, description = "Name of the server"),
+        ServerRemoval,
+    ),
+    responses(
+        (status = 200, description = "What is left of the server; nothing once it is gone", body = [ServerStatus]),
+        (status = 404, description = "No such pool or server", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The last server, or one that is being removed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn remove_server(
+    State(control): State<Shared>,
+    server: ServerName,
+    Params(removal): Params<ServerRemoval>,
+) -> Servers {
+    let timeout_ms = removal.timeout_ms.unwrap_or(REMOVE_MS);
+    control.remove_server(&server.pool, &server.name, timeout_ms)?;
+    Ok(server_of(&control, &server))
 }
 
 /// Drains a server of a pool, for this process's node: no new requests; those in work end. Its state
@@ -228,8 +267,27 @@ pub(crate) async fn purge(
         let detail = format!("expected timeout_ms of 1 to {PURGE_MS_MAX}, found {timeout_ms}");
         return Err(Problem::new(ProblemKind::Invalid, detail));
     }
-    let purged = beside(move || control.purge(&purge.what, timeout_ms)).await?;
+    let is_soft = purge.soft.unwrap_or(false);
+    let purged = beside(move || control.purge(&purge.what, is_soft, timeout_ms)).await?;
     Ok(Json(purged?))
+}
+
+/// Why nodes keep what a request asks for, or do not: they look at what they have, and ask no application
+/// and no origin. A dispatcher asks all nodes that are linked with it, a node answers for itself.
+#[utoipa::path(
+    post, path = "/api/v1/cache/explain", tag = "nodes", request_body = NewExplain,
+    responses(
+        (status = 200, description = "What each node says; `complete` if all did", body = Explained),
+        (status = 422, description = "Nothing that could be requested", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "No node can be asked", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn explain(
+    State(control): State<Shared>,
+    Body(asked): Body<NewExplain>,
+) -> Result<Json<Explained>, Problem> {
+    let explained = beside(move || control.explain(&asked)).await?;
+    Ok(Json(explained?))
 }
 
 /// Reads the config file again. One with an error is refused whole, and the old
@@ -243,8 +301,7 @@ pub(crate) async fn purge(
     )
 )]
 pub(crate) async fn reload(State(control): State<Shared>) -> Result<Json<Reloaded>, Problem> {
-    let config_generation = control.reload()?;
-    Ok(Json(Reloaded { config_generation }))
+    Ok(Json(control.reload()?))
 }
 
 fn server_of(control: &Shared, server: &ServerName) -> Json<Vec<ServerStatus>> {

@@ -6,8 +6,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use skep_telemetry::METRICS_CONTENT_TYPE;
 
-use super::{Shared, text};
-use crate::model::{NodeStatus, PoolStatus, ProcessStatus, ServiceStatus};
+use super::{OfStep, Params, Shared, beside, text};
+use crate::limits::SERIES_STEP_S;
+use crate::model::{
+    NodePools, NodeStatus, PoolStatus, ProcessStatus, RequestStatus, ServiceStatus, TrafficSeries,
+};
+use crate::problem::Problem;
 
 /// The process, its traffic, its services and their nodes.
 #[utoipa::path(
@@ -16,6 +20,32 @@ use crate::model::{NodeStatus, PoolStatus, ProcessStatus, ServiceStatus};
 )]
 pub(crate) async fn status(State(control): State<Shared>) -> Json<ProcessStatus> {
     Json(control.status())
+}
+
+/// The requests that this process has at servers of pools and at nodes now, the oldest first, at most 1,000.
+#[utoipa::path(
+    get, path = "/api/v1/requests", tag = "status",
+    responses((status = 200, description = "The requests", body = [RequestStatus]))
+)]
+pub(crate) async fn requests(
+    State(control): State<Shared>,
+) -> Result<Json<Vec<RequestStatus>>, Problem> {
+    Ok(Json(beside(move || control.requests()).await?))
+}
+
+/// All requests of this process over time, and those to servers of pools.
+#[utoipa::path(
+    get, path = "/api/v1/series", tag = "status", params(OfStep),
+    responses(
+        (status = 200, description = "The steps that are over", body = TrafficSeries),
+        (status = 422, description = "Other steps than there are", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn series(
+    State(control): State<Shared>,
+    Params(of): Params<OfStep>,
+) -> Result<Json<TrafficSeries>, Problem> {
+    Ok(Json(control.series(of.step_s.unwrap_or(SERIES_STEP_S))?))
 }
 
 /// The services.
@@ -43,6 +73,18 @@ pub(crate) async fn nodes(State(control): State<Shared>) -> Json<Vec<NodeStatus>
 )]
 pub(crate) async fn pools(State(control): State<Shared>) -> Json<Vec<PoolStatus>> {
     Json(control.status().pools)
+}
+
+/// The pools as each node of the cluster sees them. A dispatcher asks all nodes that are linked with it, and
+/// names those that did not answer; a process without coordinator has its own only.
+#[utoipa::path(
+    get, path = "/api/v1/cluster/pools", tag = "pools",
+    responses((status = 200, description = "The nodes of the config, each with its pools or why they are missing", body = [NodePools]))
+)]
+pub(crate) async fn pools_of_nodes(
+    State(control): State<Shared>,
+) -> Result<Json<Vec<NodePools>>, Problem> {
+    Ok(Json(beside(move || control.pools_of_nodes()).await?))
 }
 
 /// The config in force, with every setting. It holds no secrets.

@@ -12,10 +12,12 @@ fn routes() -> Vec<(String, String, &'static str)> {
             let name = if path.starts_with("/api/v1/services") { "web" } else { "node-1" };
             let body = match (method.as_str(), path.rsplit('/').next().unwrap()) {
                 ("post", "nodes") => r#"{"name":"node-1","address":"127.0.0.1:1"}"#,
+                ("post", "servers") => r#"{"name":"node-1","address":"127.0.0.1:1"}"#,
                 ("put", "weight") => r#"{"weight":2}"#,
                 ("put", "policy") => r#"{"policy":"random"}"#,
                 ("post", "test") => "{}",
                 ("post", "purge") => r#"{"what":["/a"]}"#,
+                ("post", "explain") => r#"{"url":"http://a/"}"#,
                 _ => "",
             };
             routes.push((

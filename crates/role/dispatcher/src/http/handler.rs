@@ -1,7 +1,7 @@
 //! A worker's handler: answers one service's requests, in the service's dispatch mode.
 
 use std::cell::RefCell;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use arc_swap::{ArcSwap, Cache};
 use skep_config::DispatchMode;
 use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
 use skep_http::RequestHead;
-use skep_http::forward::{Claims, Forward, HostPolicy, upgrade_of};
+use skep_http::forward::{Claims, Forward, HostPolicy, upgrade_of, write_request};
 use skep_proxy::{ForwardError, ReplyRules, WorkerGroup};
 use skep_telemetry::CoreCounters;
 
@@ -108,6 +108,15 @@ impl Handler for DispatcherHandler {
 /// WebSocket (RFC 6455 4.1 leaves it to them, the Fetch standard forbids it).
 fn must_be_proxied(request: &RequestHead<'_, '_>, client: SocketAddr) -> bool {
     upgrade_of(request, &forward(client, Claims::Replace)).is_some()
+}
+
+/// The head of a request of a client on this machine, as a dispatcher that proxies passes it on to a
+/// node.
+pub fn forwarded_head(request: &RequestHead<'_, '_>) -> Vec<u8> {
+    let mut head = Vec::new();
+    let client = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    write_request(&mut head, request, &forward(client, Claims::Replace));
+    head
 }
 
 /// How requests of `client` are passed on.

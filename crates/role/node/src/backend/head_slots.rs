@@ -60,6 +60,12 @@ impl<S: HeadSlot> HeadSlots<S> {
         change(slots.entry(name).or_insert_with(|| S::empty(self.charge(0))))
     }
 
+    /// Removes the slot of `name`.
+    pub(crate) fn remove(&self, name: SegmentName) {
+        let gone = self.lock().remove(&name).map(|_| name);
+        self.store.withdraw(gone.into_iter());
+    }
+
     /// Removes all of them.
     pub(crate) fn forget_all(&self) {
         let gone = std::mem::take(&mut *self.lock());

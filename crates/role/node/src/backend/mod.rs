@@ -5,8 +5,11 @@
 //! - [`origin`]: HTTP servers;
 //! - [`dynamic`]: what the servers of a pool allow to be stored.
 //!
+//! What they have is compressed once ([`compressed`]).
+//!
 //! Concurrent requests for the same thing are collapsed into one ([`single_flight`]).
 
+pub(crate) mod compressed;
 pub(crate) mod dynamic;
 pub(crate) mod files;
 pub(crate) mod head_slots;

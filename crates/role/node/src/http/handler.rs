@@ -1,6 +1,6 @@
 //! The node's side of the engine: turns requests into replies.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::{HEALTH_PATH, Node};
 
 mod cached;
 mod client;
+mod compressed;
 mod files;
 mod get;
 mod hand_over;
@@ -46,6 +47,8 @@ pub struct NodeHandler {
     view: RefCell<CatalogView>,
     /// This worker's shares of the pools that it has sent requests to, by their names.
     servers: RefCell<HashMap<String, Rc<WorkerGroup>>>,
+    /// Encoders of responses that are passed on.
+    passed_encoders: Rc<Cell<usize>>,
 }
 
 /// The current catalog, as this worker last loaded it, and the worker's index of it.
@@ -72,7 +75,8 @@ impl NodeHandler {
         let remotes = node.remotes(context, peer_client.as_ref(), &catalog);
         let view = RefCell::new(CatalogView { cache, catalog, worker_index, remotes });
         let (node, context, servers) = (Arc::clone(node), Rc::clone(context), RefCell::default());
-        Rc::new(Self { node, context, peer_client, view, servers })
+        let passed_encoders = Rc::default();
+        Rc::new(Self { node, context, peer_client, view, servers, passed_encoders })
     }
 
     /// The current catalog, and the client of the origins of its routes.

@@ -9,11 +9,15 @@
 //!                                                   stream: bytes out of segments
 //! ```
 
+pub(crate) mod cacheable;
 pub(crate) mod client_pace;
+pub(crate) mod compress;
+pub(crate) mod compress_passed;
 pub(crate) mod handler;
 pub(crate) mod listing;
 pub(crate) mod named_file;
 pub(crate) mod pass;
+mod pieces;
 pub(crate) mod respond;
 pub(crate) mod stream;
 pub(crate) mod upstream;

@@ -70,7 +70,8 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
         Precondition::Proceed => {}
     }
     let made_unix = object.made_unix_s().unwrap_or(now_unix);
-    match range::ranges(request, &current, made_unix, object.bytes(), RANGES_MAX) {
+    let for_ranges = object.range_validators();
+    match range::ranges(request, &for_ranges, made_unix, object.bytes(), RANGES_MAX) {
         RangeVerdict::Whole => ResponsePlan::Whole,
         RangeVerdict::Unsatisfiable => ResponsePlan::Unsatisfiable,
         RangeVerdict::Parts(parts) if parts.len() == 1 => ResponsePlan::Part(parts[0].clone()),

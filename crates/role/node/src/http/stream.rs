@@ -18,19 +18,19 @@ use std::time::Duration;
 
 use skep_directory::keep::{Reader, prefetch};
 use skep_engine::{ExchangeError, ReplySink};
-use skep_origin::{Body, FaultKind};
-use skep_segments::{
-    Acquired, Buffer, FetchError, Filler, Fills, Pin, Pins, Segment, SegmentStore,
-};
+use skep_origin::FaultKind;
+use skep_segments::{Acquired, FetchError, Filler, Fills, Pin, Pins, Segment, SegmentStore};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
 
+use crate::backend::compressed::CompressedSegment;
 use crate::backend::dynamic::PoolSegment;
-use crate::backend::files::file::{SharedFile, fill, open, read_version};
+use crate::backend::files::file::{SharedFile, fill, open};
 use crate::disk::pool::{on_pool, pool};
-use crate::disk::{DiskError, Stamp, Wait};
+use crate::disk::{DiskError, Wait};
 use crate::http::client_pace::ClientPace;
+use crate::http::pieces::{copy, pass_some, read_piece};
 use crate::http::upstream::Upstream;
 use crate::limits::{
     INLINE_READ_BYTES_MAX, ORIGIN_PIECE_BYTES_MIN, PIECE_ASKS_MAX, PIECE_BYTES_MAX,
@@ -148,6 +148,16 @@ impl ObjectStream<'_> {
         let is_new = !matches!(result, CacheResult::Hit | CacheResult::Revalidated);
         let is_peers = is_from_peer && is_new;
         Ok((Some(Arc::downgrade(&segment)), if is_peers { CacheResult::Peer } else { result }))
+    }
+
+    /// All of segment `index`, for a compressor.
+    pub(crate) async fn whole_segment(&mut self, index: u32) -> Result<Arc<Segment>, FetchError> {
+        if self.bypasses_cache(index).await {
+            return Err(FetchError::NoMemory);
+        }
+        let (segment, _) = self.segment(index).await?;
+        poll_fn(|cx| segment.poll_more(cx, segment.len() - 1)).await?;
+        Ok(segment)
     }
 
     /// Sends `range` of the object.
@@ -408,7 +418,7 @@ impl ObjectStream<'_> {
         self.object.bytes() <= PIECE_BYTES_MAX
             || match self.upstream {
                 Upstream::Origin(_, resource) => resource.remote().is_some_and(has_parts),
-                Upstream::Memories(..) => false,
+                Upstream::Memories(..) | Upstream::Compressed(_) => false,
                 Upstream::Disk | Upstream::SharedDisk(_) | Upstream::PeerDisk(_) => true,
             }
     }
@@ -476,6 +486,10 @@ impl ObjectStream<'_> {
                         filler.fail(FetchError::OriginChanged);
                     }
                 }
+            }
+            Upstream::Compressed(None) => filler.fail(FetchError::OriginChanged),
+            Upstream::Compressed(Some(peer_client)) => {
+                drop(peer_client.fill(filler, CompressedSegment::elsewhere()));
             }
             Upstream::PeerDisk(peer_client) => {
                 let file = peer_client.home_file(self.route, self.object, index);
@@ -545,47 +559,4 @@ impl ObjectStream<'_> {
         self.file = Some(Arc::clone(&file));
         Ok(file)
     }
-}
-
-/// Appends a copy of the first available bytes of `wanted`, once there are any; returns their
-/// number.
-async fn copy(
-    reply: &mut ReplySink<'_>,
-    segment: &Segment,
-    wanted: Range<u64>,
-) -> Result<u64, SendError> {
-    let base = wanted.start / SEGMENT_BYTES * SEGMENT_BYTES;
-    let (at, end) = ((wanted.start - base) as u32, (wanted.end - base) as u32);
-    let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
-    more?;
-    let mut buffer = Buffer::take();
-    let bytes = &mut buffer.bytes()[..(end - at) as usize];
-    let copied = segment.read(at, bytes).map_err(|_| FetchError::NoMemory)?;
-    reply.write().body_copy(&bytes[..copied]);
-    Ok(copied as u64)
-}
-
-/// Appends up to `bytes` bytes of a body; returns the number received.
-async fn pass_some(reply: &mut ReplySink<'_>, body: &mut Body, bytes: u64) -> u64 {
-    let mut buffer = Buffer::take();
-    let mut left = bytes;
-    while left > 0 {
-        let room = buffer.bytes().len().min(left as usize);
-        let Ok(read @ 1..) = body.next(&mut buffer.bytes()[..room]).await else { break };
-        reply.write().body_copy(&buffer.bytes()[..read]);
-        left -= read as u64;
-    }
-    bytes - left
-}
-
-fn read_piece(
-    file: &File,
-    stamp: Stamp,
-    at: u64,
-    bytes: usize,
-    wait: Wait,
-) -> Result<Vec<u8>, DiskError> {
-    let mut piece = vec![0; bytes];
-    read_version(file, stamp, at, &mut piece, wait)?;
-    Ok(piece)
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::backend::origin::Remotes;
+use crate::model::object::{Object, ObjectSource};
 use crate::model::resource::Resource;
 use crate::peers::PeerClient;
 
@@ -20,9 +21,32 @@ pub(crate) enum Upstream<'a> {
     Origin(&'a Rc<Remotes>, &'a Arc<Resource>),
     /// Nothing but memories, for this response of a pool: other nodes', if there are any.
     Memories(Option<&'a PeerClient>, &'a Arc<Resource>),
+    /// The same, for a compressed variant.
+    Compressed(Option<&'a PeerClient>),
 }
 
-impl Upstream<'_> {
+impl<'a> Upstream<'a> {
+    /// That of `object`, a variant of `resource`.
+    pub(crate) fn of(
+        resource: &'a Arc<Resource>,
+        object: &Object,
+        remotes: &'a Rc<Remotes>,
+        peers: Option<&'a PeerClient>,
+    ) -> Self {
+        match (&object.source, peers) {
+            (ObjectSource::Compressed(_), peers) => {
+                Self::Compressed(peers.filter(|_| resource.is_of_all_nodes()))
+            }
+            (ObjectSource::Origin(_), _) if resource.route.origin().is_some() => {
+                Self::Origin(remotes, resource)
+            }
+            (ObjectSource::Origin(_), peers) => Self::Memories(peers, resource),
+            (ObjectSource::Elsewhere { .. }, Some(peers)) => Self::PeerDisk(peers),
+            (_, Some(peers)) if resource.route.is_shared() => Self::SharedDisk(peers),
+            _ => Self::Disk,
+        }
+    }
+
     /// Whether only this node has the bytes.
     pub(crate) fn is_disk(&self) -> bool {
         matches!(self, Self::Disk)
@@ -34,7 +58,7 @@ impl Upstream<'_> {
 
     /// Whether what is in no memory is nowhere.
     pub(crate) fn is_memories(&self) -> bool {
-        matches!(self, Self::Memories(..))
+        matches!(self, Self::Memories(..) | Self::Compressed(_))
     }
 
     pub(crate) fn is_origin(&self) -> bool {

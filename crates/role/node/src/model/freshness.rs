@@ -7,6 +7,7 @@ use skep_serve::{monotonic_ms, unix_ms};
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
 
+use crate::model::purges::Snapshot;
 use crate::model::route::Route;
 
 /// An object's place at its origins.
@@ -21,6 +22,8 @@ pub(crate) struct Remote {
     /// What the fields that its Vary names said in the request that it answered; nothing for what
     /// no request's fields were sent for.
     pub(crate) vary_key: SecondaryKey,
+    /// Whether its bytes came from another node.
+    pub(crate) is_from_peer: bool,
 }
 
 impl Remote {
@@ -48,16 +51,37 @@ impl Remote {
             + self.head.heap_bytes()
     }
 
-    /// The latest purge of it.
-    pub(crate) fn purged(&self, route: &Route, known: &PurgeTable) -> PurgeStamp {
-        purged(route, known, &self.target, &self.head)
+    /// The latest purges of it.
+    pub(crate) fn purged(&self, route: &Route, purges: &Snapshot) -> LatestPurges {
+        purged(route, purges, &self.target, &self.head)
     }
 }
 
-/// The latest purge of an origin's object at `target` with `head`.
-pub(crate) fn purged(route: &Route, known: &PurgeTable, target: &[u8], head: &Head) -> PurgeStamp {
-    let tags = head.tags().map(|tag| known.of_tag(&tag)).max();
-    tags.unwrap_or_default().max(route.purged(known, target))
+/// The latest purges of something, of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LatestPurges {
+    /// Part of the names of its bytes.
+    pub(crate) hard: PurgeStamp,
+    pub(crate) soft: PurgeStamp,
+}
+
+impl LatestPurges {
+    /// Of both the later ones.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self { hard: self.hard.max(other.hard), soft: self.soft.max(other.soft) }
+    }
+}
+
+/// The latest purges of an origin's object at `target` with `head`.
+pub(crate) fn purged(route: &Route, purges: &Snapshot, target: &[u8], head: &Head) -> LatestPurges {
+    let latest = |known: &PurgeTable| {
+        if known.newest() == PurgeStamp::NONE {
+            return PurgeStamp::NONE;
+        }
+        let tags = head.tags().map(|tag| known.of_tag(&tag)).max();
+        tags.unwrap_or_default().max(route.purged(known, target))
+    };
+    LatestPurges { hard: latest(purges.hard()), soft: latest(purges.soft()) }
 }
 
 /// How long a resource may be used, by the monotonic clock.
@@ -83,9 +107,17 @@ impl Freshness {
         Self { rules: self.rules.handed_over(fresh_ms, transit_ms), ..self }
     }
 
+    /// The same, stale from `at_ms` on by the monotonic clock, which may be before its receipt.
+    #[must_use]
+    pub(crate) fn expired_at(self, at_ms: u64) -> Self {
+        let Self { received_ms, rules } = self;
+        let age_ms = rules.initial_age_ms.saturating_add(at_ms).saturating_sub(received_ms);
+        Self { received_ms, rules: rules.expired_at(age_ms) }
+    }
+
     /// The rules, and how long ago the head was received, in milliseconds.
-    pub(crate) fn rules(&self, now_ms: u64) -> (&skep_httpcache::Freshness, u64) {
-        (&self.rules, now_ms.saturating_sub(self.received_ms))
+    pub(crate) fn rules(&self, now_ms: u64) -> (skep_httpcache::Freshness, u64) {
+        (self.rules, now_ms.saturating_sub(self.received_ms))
     }
 
     /// How long it may be used without revalidation, in milliseconds.

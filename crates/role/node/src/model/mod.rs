@@ -2,8 +2,11 @@
 //!
 //! These modules are leaves: none of them sends a request to another node or an origin.
 
+pub(crate) mod agents;
 pub(crate) mod announced;
 pub(crate) mod changes;
+pub(crate) mod compressed;
+pub(crate) mod compression;
 pub(crate) mod conditions;
 pub(crate) mod fault;
 pub(crate) mod field_lines;

@@ -8,15 +8,21 @@ use skep_directory::PurgeTable;
 use skep_directory::keep::Reader;
 use skep_http::negotiate::{Encoding, EncodingSet};
 use skep_http::{HttpDate, Validators, encode, mime};
+use skep_httpcache::Freshness;
 use skep_segments::Wanted;
 use skep_wire::cache::part::Versions;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::disk::{FileVersion, Stamp};
+use crate::model::compression::Compression;
 use crate::model::field_lines::content_type_of;
 use crate::model::freshness::Remote;
 use crate::model::peer::PeerNode;
+use crate::model::pool_cache::PoolCache;
 use crate::model::route::Route;
+
+/// The field of a reply of which there are variants.
+const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";
 
 /// The cache's field of a reply that was answered from memory (RFC 9211).
 pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
@@ -31,6 +37,8 @@ pub(crate) enum ObjectSource {
         stamp: Stamp,
     },
     Origin(Box<Remote>),
+    /// What another object becomes by a coding.
+    Compressed(Arc<Object>),
     /// A file in one version on another node's disk.
     Elsewhere {
         /// Path below the root.
@@ -56,6 +64,8 @@ pub(crate) struct Object {
     /// Whether these are known to be bytes of one version. A file that is not settled is sent
     /// without any validator, and is never cached.
     pub(crate) is_settled: bool,
+    /// Whether clients that accept it get a variant that was compressed.
+    pub(crate) is_compressible: bool,
     /// Field lines of every reply about this version.
     pub(crate) lines: Box<[u8]>,
     /// Field lines of replies with the whole besides: a Content-Range of the application's, which would
@@ -84,7 +94,7 @@ impl Object {
         let last_modified = u64::try_from(mtime_ns / 1_000_000_000).unwrap_or(0);
         let is_settled = match &source {
             ObjectSource::File { stamp, .. } => stamp.is_settled(),
-            ObjectSource::Origin(_) | ObjectSource::Elsewhere { .. } => true,
+            _ => true,
         };
         let etag = etag(version, encoding);
         let content_type = match &route.content_type {
@@ -103,10 +113,14 @@ impl Object {
             lines.extend_from_slice(b"Cache-Control: no-store\r\n");
         }
         lines.extend_from_slice(b"Accept-Ranges: bytes\r\n");
-        if varies {
-            lines.extend_from_slice(b"Vary: Accept-Encoding\r\n");
-        }
+        let own = lines.len();
         lines.extend_from_slice(if is_settled { &route.lines_success } else { &route.lines });
+        let suits = |it: &Compression| it.suits_file(bytes, &lines);
+        let is_compressible =
+            is_settled && encoding.is_none() && route.compression.as_ref().is_some_and(suits);
+        if varies || is_compressible {
+            lines.splice(own..own, VARY.iter().copied());
+        }
         Self {
             source,
             content_type,
@@ -115,6 +129,7 @@ impl Object {
             etag: if is_settled { etag.into() } else { Box::default() },
             last_modified: is_settled.then_some(last_modified),
             is_settled,
+            is_compressible,
             hit_head: hit_head(200, bytes, &lines, b""),
             lines: lines.into(),
             whole_lines: Box::default(),
@@ -135,6 +150,16 @@ impl Object {
         if status == 200 {
             lines.extend_from_slice(b"Accept-Ranges: bytes\r\n");
         }
+        let suits = |it: &Compression| {
+            let all = [&*lines, &whole_lines].concat();
+            let meta = &origin.head.meta;
+            let lifetime_ms = |cache: &PoolCache| Freshness::of(meta, &cache.policy).lifetime_ms;
+            it.suits_stored(status, bytes, &all, route.pool_cache().map(lifetime_ms))
+        };
+        let is_compressible = route.compression.as_ref().is_some_and(suits);
+        if is_compressible && !origin.head.meta.vary.has("accept-encoding") {
+            lines.extend_from_slice(VARY);
+        }
         encode::write_field(&mut lines, "Date", &HttpDate(origin.head.meta.made_unix_s()).format());
         Self {
             content_type: content_type_of(&lines),
@@ -143,12 +168,53 @@ impl Object {
             etag: origin.head.meta.etag.clone().unwrap_or_default().into(),
             last_modified: origin.head.meta.last_modified,
             is_settled: true,
+            is_compressible,
             source: ObjectSource::Origin(Box::new(origin)),
             hit_head: hit_head(status, bytes, &lines, &whole_lines),
             lines: lines.into(),
             whole_lines: whole_lines.into(),
             reader: Mutex::default(),
         }
+    }
+
+    /// What `of`, which is compressible, becomes by `coding`.
+    pub(crate) fn compressed(
+        route: &Route,
+        of: &Arc<Self>,
+        coding: Encoding,
+        made: &Compressed,
+    ) -> Self {
+        let etag = tag_of(&of.etag, coding, made);
+        let mut lines = Vec::with_capacity(of.lines.len() + 64);
+        for line in of.lines.split_inclusive(|byte| *byte == b'\n') {
+            const TAG: &[u8] = b"etag:";
+            match line.get(..TAG.len()).is_some_and(|name| name.eq_ignore_ascii_case(TAG)) {
+                true => encode::write_field(&mut lines, "ETag", etag.as_bytes()),
+                false => lines.extend_from_slice(line),
+            }
+        }
+        encode::write_field(&mut lines, "Content-Encoding", coding.as_str().as_bytes());
+        let bytes = u64::from(made.bytes);
+        let version = [coding.as_str().as_bytes(), b" ", &made.digest[..]].concat();
+        Self {
+            content_type: of.content_type.clone(),
+            name: route.object_name(&of.segment_name(0).0, &version, bytes, of.purged),
+            purged: of.purged,
+            etag: etag.into(),
+            last_modified: of.last_modified,
+            is_settled: true,
+            is_compressible: false,
+            hit_head: hit_head(of.status(), bytes, &lines, b""),
+            lines: lines.into(),
+            whole_lines: Box::default(),
+            reader: Mutex::default(),
+            source: ObjectSource::Compressed(Arc::clone(of)),
+        }
+    }
+
+    /// Whether it was compressed here, or on another node.
+    pub(crate) fn is_compressed(&self) -> bool {
+        matches!(self.source, ObjectSource::Compressed(_))
     }
 
     /// Records a read of segment `index`; returns the pattern so far.
@@ -162,7 +228,7 @@ impl Object {
     pub(crate) fn file(&self) -> Option<(&[u8], Stamp)> {
         match &self.source {
             ObjectSource::File { relative, stamp } => Some((relative, *stamp)),
-            ObjectSource::Origin(_) | ObjectSource::Elsewhere { .. } => None,
+            _ => None,
         }
     }
 
@@ -172,7 +238,7 @@ impl Object {
             ObjectSource::File { relative, .. } | ObjectSource::Elsewhere { relative, .. } => {
                 Some(relative)
             }
-            ObjectSource::Origin(_) => None,
+            ObjectSource::Origin(_) | ObjectSource::Compressed(_) => None,
         }
     }
 
@@ -180,7 +246,7 @@ impl Object {
     pub(crate) fn elsewhere(&self) -> Option<(&[u8], PeerNode)> {
         match &self.source {
             ObjectSource::Elsewhere { relative, home } => Some((relative, *home)),
-            ObjectSource::Origin(_) | ObjectSource::File { .. } => None,
+            _ => None,
         }
     }
 
@@ -189,6 +255,7 @@ impl Object {
     pub(crate) fn made_unix_s(&self) -> Option<u64> {
         match &self.source {
             ObjectSource::Origin(remote) => Some(remote.head.meta.made_unix_s()),
+            ObjectSource::Compressed(of) => of.made_unix_s(),
             ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => None,
         }
     }
@@ -197,6 +264,7 @@ impl Object {
     pub(crate) fn status(&self) -> u16 {
         match &self.source {
             ObjectSource::Origin(remote) => remote.head.whole_status(),
+            ObjectSource::Compressed(of) => of.status(),
             ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => 200,
         }
     }
@@ -209,6 +277,13 @@ impl Object {
     /// The validators that conditions are compared with.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators { etag: &self.etag, last_modified: self.last_modified }
+    }
+
+    /// The validators that the condition of a range is compared with: whoever has bytes of another
+    /// variant has the same date.
+    pub(crate) fn range_validators(&self) -> Validators<'_> {
+        let last_modified = self.last_modified.filter(|_| !self.is_compressed());
+        Validators { last_modified, ..self.validators() }
     }
 
     /// The latest purge of it when it was looked up.
@@ -232,6 +307,7 @@ impl Object {
                 relative.len()
             }
             ObjectSource::Origin(remote) => remote.memory_bytes(),
+            ObjectSource::Compressed(_) => 0,
         };
         let lines = self.lines.len() + self.whole_lines.len() + self.hit_head.len();
         size_of::<Self>() + source + content_type + self.etag.len() + lines
@@ -292,6 +368,18 @@ fn hit_head(status: u16, bytes: u64, lines: &[u8], whole_lines: &[u8]) -> Box<[u
     head.into()
 }
 
+/// Entity tag of what an object with the tag `plain` becomes by `coding`: as strong as that. Whoever
+/// compresses it again may get other bytes, and then another tag (RFC 9110 8.8.3.3).
+fn tag_of(plain: &str, coding: Encoding, made: &Compressed) -> String {
+    match plain.strip_suffix('"').filter(|_| plain.starts_with('"')) {
+        Some(begin) => {
+            let digest = u64::from_be_bytes(made.digest);
+            format!("{begin}-{}.{digest:016x}\"", coding.extension())
+        }
+        None => plain.to_owned(),
+    }
+}
+
 /// Strong tag of modification time and size, the same on every node that has
 /// the same copy. Encodings differ in bytes, so they differ in tag.
 fn etag(version: FileVersion, encoding: Option<Encoding>) -> String {
@@ -308,6 +396,15 @@ fn etag(version: FileVersion, encoding: Option<Encoding>) -> String {
 pub(crate) fn is_tag_of(version: FileVersion, tag: &[u8]) -> bool {
     let encodings = [None, Some(Encoding::Br), Some(Encoding::Zstd), Some(Encoding::Gzip)];
     encodings.iter().any(|&encoding| etag(version, encoding).as_bytes() == tag)
+}
+
+/// The bytes that an object was compressed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compressed {
+    /// Not 0; at most one segment.
+    pub(crate) bytes: u32,
+    /// The first bytes of their SHA-256.
+    pub(crate) digest: [u8; 8],
 }
 
 /// The plain object of a path and its encoded siblings.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use skep_peer::stream::LinkId;
+use skep_wire::cache::PurgeStamp;
 use skep_wire::cache::link::MemberId;
 use skep_wire::seal::PeerId;
 
@@ -28,5 +29,7 @@ impl PartialEq for PeerNode {
 pub(crate) struct PeerHead {
     /// How long it may be used there without revalidation, in milliseconds.
     pub(crate) fresh_ms: u64,
+    /// The latest soft purge of it that was known before it was fetched.
+    pub(crate) softly_purged: PurgeStamp,
     pub(crate) head: Vec<u8>,
 }

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use skep_config::BackendConfig;
+use skep_http::forward::Claims;
 use skep_http::{Fields, Method, cookie, encode};
-use skep_proxy::{Group, OwnTimes};
+use skep_proxy::{BUFFERING_FIELD, Group, OwnTimes, ReplyCoding, ReplyRules};
 
 use crate::model::file_names::{FileNames, MAPPING_FIELDS, NAMING_FIELDS};
 use crate::model::pool_cache::PoolCache;
@@ -26,7 +27,13 @@ pub(crate) struct PoolBackend {
     pub(crate) upgrade: bool,
     pub(crate) body_bytes_max: Option<u64>,
     pub(crate) upload_timeout_ms: Option<u64>,
-    pub(crate) times: OwnTimes,
+    times: OwnTimes,
+    /// How the names of files end that its servers run as scripts.
+    scripts: Option<Box<[u8]>>,
+    /// Bodies of requests are not collected.
+    streams_request: bool,
+    /// Responses are not read ahead of the client.
+    streams_response: bool,
     request_without: Vec<String>,
     request_lines: Box<[u8]>,
     /// Name of the cookie that is ours, not the servers'.
@@ -41,11 +48,25 @@ pub(crate) struct PoolBackend {
     pub(crate) allow_line: Box<[u8]>,
     /// How responses are cached, if they are.
     pub(crate) cache: Option<PoolCache>,
+    /// Whether servers are asked for plain bytes where the response may be stored: they are compressed here,
+    /// and stored once.
+    pub(crate) asks_for_plain: bool,
     /// How responses name files in place of a body, if they may.
     pub(crate) file_names: Option<FileNames>,
 }
 
 impl PoolBackend {
+    /// What becomes of what a request says about its client.
+    pub(crate) fn claims(&self, is_from_dispatcher: bool) -> Claims {
+        if is_from_dispatcher {
+            Claims::Keep
+        } else if self.trusts_claims {
+            Claims::Extend
+        } else {
+            Claims::Replace
+        }
+    }
+
     /// The pool that `backend` names, out of `pools`; `response_headers` and `vary_line` are the fields
     /// that responses of the route get. `None`: it names none.
     pub(crate) fn new(
@@ -54,7 +75,7 @@ impl PoolBackend {
         response_headers: &[&(String, String)],
         vary_line: &[u8],
     ) -> Option<Self> {
-        let Pool { group, trusts_claims, session_cookie, file_counts, .. } =
+        let Pool { group, trusts_claims, session_cookie, file_counts, scripts, .. } =
             pools.get(backend.pool.as_ref()?)?.clone();
         let forward = &backend.forward;
         let file_names = FileNames::new(backend, &file_counts);
@@ -75,8 +96,11 @@ impl PoolBackend {
             methods => methods.join(", "),
         };
         let allow = format!("Allow: {allow}\r\n");
+        // For this node, as in nginx.
+        let buffering_field = BUFFERING_FIELD.to_owned();
         Some(Self {
             group,
+            scripts,
             trusts_claims,
             host: forward.host.as_ref().map(|host| host.as_bytes().into()),
             upgrade: forward.upgrade,
@@ -86,6 +110,8 @@ impl PoolBackend {
                 response_timeout_ms: forward.response_timeout_ms,
                 stall_timeout_ms: forward.stall_timeout_ms,
             },
+            streams_request: !forward.request_buffering,
+            streams_response: !forward.response_buffering,
             request_without: names(
                 &forward.request_headers_removed,
                 set.clone().map(|(name, _)| name).collect(),
@@ -94,7 +120,7 @@ impl PoolBackend {
             request_lines: lines(set),
             response_without: names(
                 &forward.response_headers_removed,
-                response_headers.iter().map(|(name, _)| name).collect(),
+                response_headers.iter().map(|(name, _)| name).chain([&buffering_field]).collect(),
                 naming(&NAMING_FIELDS),
             ),
             response_lines: [&*lines(response_headers.iter().copied()), vary_line].concat().into(),
@@ -103,9 +129,27 @@ impl PoolBackend {
             methods: forward.methods.clone(),
             allow_line: allow.into_bytes().into(),
             cache: PoolCache::new(&backend.cache, session_cookie.as_deref()),
+            asks_for_plain: backend.compress.enabled && backend.cache.enabled,
             file_names,
             session_cookie,
         })
+    }
+
+    /// What holds for its exchanges; `extra` are further fields of responses, and `coding` may encode
+    /// their bodies.
+    pub(crate) fn reply_rules<'a>(
+        &'a self,
+        extra: &'a [u8],
+        coding: Option<&'a dyn ReplyCoding>,
+    ) -> ReplyRules<'a> {
+        ReplyRules {
+            streams_request: self.streams_request,
+            streams_response: self.streams_response,
+            times: self.times,
+            without: &self.response_without,
+            extra,
+            coding,
+        }
     }
 
     /// Names of the fields that a request with `fields` loses, and the lines that it gets.
@@ -123,6 +167,15 @@ impl PoolBackend {
             encode::write_field(&mut lines, "Cookie", &cookies);
         }
         (without.into(), lines.into())
+    }
+
+    /// Whether a file of this name is a script, which runs and is not sent: in any case, as what answers to
+    /// the name in one may be asked for in another.
+    pub(crate) fn is_script(&self, name: &[u8]) -> bool {
+        self.scripts.as_ref().is_some_and(|extension| {
+            let end = name.len().checked_sub(extension.len()).map(|at| &name[at..]);
+            end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
+        })
     }
 
     /// Whether requests of this method may pass. TRACE would show an application's answer to what
@@ -188,7 +241,8 @@ mod tests {
              [[pool]]\nname = 'p'\n"
         );
         let config = Config::parse("test", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let pools = Pools::new(1, None).prepare(&config).unwrap();
+        let buffers = crate::body_buffers(&config.spool).unwrap();
+        let pools = Pools::new(1, None, buffers).prepare(&config).unwrap();
         let backend = &config.sites[0].routes[0].backend;
         PoolBackend::new(backend, &pools, &[], b"").unwrap()
     }

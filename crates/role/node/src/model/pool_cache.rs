@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use skep_config::{
     ObeyedRequests, RequestCookies, ResponseCacheConfig, ResponseCookies, StorableStatuses,
 };
-use skep_http::RequestHead;
 use skep_http::forward::Claims;
 use skep_http::forwarded::scheme_named;
+use skep_http::{RequestHead, path};
 use skep_httpcache::{
     CachePolicy, CookiePolicy, HeuristicLifetime, KeyRules, ObeyedDirectives, RequestMeta,
     SecondaryKey, SetCookiePolicy, StoredStatuses, VaryNames, is_untrusted,
 };
 use skep_segments::Fills;
+use skep_wire::limits::PURGE_TARGET_BYTES_MAX;
 
 use crate::limits::UNSTORABLE_IN_A_ROW_MAX;
 
@@ -24,10 +25,35 @@ pub(crate) struct PoolCache {
     /// How responses are stored and reused.
     pub(crate) policy: CachePolicy,
     keys: KeyRules,
+    /// When responses are refreshed before they are stale, if they are.
+    pub(crate) ahead: Option<RefreshAhead>,
     /// The fills by its servers.
     pub(crate) fills: Arc<Fills>,
     /// Responses in a row that could not be stored.
     unstorable: AtomicU32,
+}
+
+/// When a response is refreshed before it is stale.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RefreshAhead {
+    /// The last part of the lifetime.
+    percent: u64,
+    /// Requests that it must have answered.
+    pub(crate) hits_min: u64,
+}
+
+impl RefreshAhead {
+    fn new(config: &ResponseCacheConfig) -> Option<Self> {
+        let percent = u64::from(config.refresh_ahead_percent);
+        (percent > 0).then_some(Self { percent, hits_min: config.refresh_hits_min })
+    }
+
+    /// Whether a response with so much left of its lifetime is due: from a point on in the second half of
+    /// that part, which `spread` determines, so that what was stored together does not expire together.
+    pub(crate) fn is_due(self, lifetime_ms: u64, left_ms: u64, spread: u64) -> bool {
+        let part_ms = lifetime_ms.saturating_mul(self.percent) / 100;
+        left_ms <= part_ms / 2 + spread % (part_ms / 2 + 1)
+    }
 }
 
 /// The key of a request.
@@ -58,6 +84,7 @@ impl PoolCache {
         config.enabled.then(|| Self {
             policy: policy(config, session_cookie),
             keys,
+            ahead: RefreshAhead::new(config),
             fills: Fills::new(false),
             unstorable: AtomicU32::new(0),
         })
@@ -142,6 +169,12 @@ impl PoolKey {
             secondary => Cow::Owned([&*self.text, b"\n\n", secondary].concat()),
         }
     }
+}
+
+/// Whether a purge can name `target`. What none can name is not stored: nothing would take it out of all
+/// memories, and a prefix, which any client of an unsafe method could have purged then, takes many others.
+pub(crate) fn is_named_by_purges(target: &[u8]) -> bool {
+    path::place(target).len() <= PURGE_TARGET_BYTES_MAX
 }
 
 /// A path with its query, as requests have them.
@@ -261,6 +294,24 @@ mod tests {
         let mut slots = FieldSlots::new();
         let head = parse_request(&mut slots, text.as_bytes(), &limits::RESPONSE_HEAD).unwrap();
         cache().key(&head, b"/a", claims).unwrap()
+    }
+
+    #[test]
+    fn a_response_is_due_in_the_last_part_of_its_lifetime_each_at_its_own_time() {
+        let config =
+            ResponseCacheConfig { refresh_ahead_percent: 20, ..ResponseCacheConfig::default() };
+        let ahead = RefreshAhead::new(&config).unwrap();
+        let dues: Vec<u64> = (0..1_000)
+            .map(|spread: u64| {
+                let spread = skep_units::stable_hash(&spread.to_le_bytes(), 1);
+                (0..=10_000).rev().find(|left_ms| ahead.is_due(10_000, *left_ms, spread)).unwrap()
+            })
+            .collect();
+        assert!(dues.iter().all(|left_ms| (1_000..=2_000).contains(left_ms)));
+        let early = dues.iter().filter(|left_ms| **left_ms > 1_500).count();
+        assert!((400..600).contains(&early), "{early}");
+        assert!(RefreshAhead::new(&ResponseCacheConfig::default()).is_none());
+        assert!(!ahead.is_due(0, 1, 0), "nor what has no lifetime");
     }
 
     #[test]

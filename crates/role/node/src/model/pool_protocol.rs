@@ -50,6 +50,13 @@ pub(crate) fn protocol(pool: &PoolConfig) -> Result<MemberProtocol, PoolError> {
     })
 }
 
+/// What files end with that `pool` runs as scripts.
+pub(crate) fn scripts(pool: &PoolConfig) -> Option<Box<[u8]>> {
+    let has_scripts =
+        pool.protocol == PoolProtocol::Fcgi && pool.fastcgi.script != ScriptWord::Below;
+    has_scripts.then(|| pool.fastcgi.extension.as_bytes().into())
+}
+
 fn fcgi(config: &FcgiConfig) -> FcgiSpec {
     let bytes = |text: &str| text.as_bytes().into();
     let root = config.root.as_deref().map_or(&b""[..], |root| root.as_os_str().as_bytes());
@@ -59,6 +66,10 @@ fn fcgi(config: &FcgiConfig) -> FcgiSpec {
             ScriptWord::Extension => ScriptSpec::Extension {
                 extension: bytes(&config.extension),
                 index: bytes(&config.index),
+            },
+            ScriptWord::FrontController => ScriptSpec::FrontController {
+                extension: bytes(&config.extension),
+                front: bytes(&format!("/{}", config.index)),
             },
             ScriptWord::Always => ScriptSpec::Always(bytes(&format!("/{}", config.index))),
             ScriptWord::Below => ScriptSpec::Below {
@@ -73,7 +84,7 @@ fn fcgi(config: &FcgiConfig) -> FcgiSpec {
             .collect(),
         software: concat!("skep/", env!("CARGO_PKG_VERSION")).as_bytes().into(),
         keep_conn: config.keep_conn,
-        collect_bytes_max: config.collect_bytes_max as usize,
+        collect_bytes_max: config.collect_bytes_max.unwrap_or(u64::MAX),
     }
 }
 
@@ -84,6 +95,14 @@ fn ajp(pool: &str, config: &AjpConfig) -> Result<AjpSpec, PoolError> {
 }
 
 fn read_secret(pool: &str, path: &Path) -> Result<Secret, PoolError> {
+    read_line(pool, path).map(|line| Secret::new(line.as_bytes()))
+}
+
+/// The only line of a file that not everybody may read.
+///
+/// # Errors
+/// [`PoolError`].
+pub(crate) fn read_line(pool: &str, path: &Path) -> Result<String, PoolError> {
     let (pool, path) = (pool.to_owned(), path.to_owned());
     let read = std::fs::metadata(&path)
         .and_then(|data| Ok((data.permissions().mode(), std::fs::read_to_string(&path)?)));
@@ -98,7 +117,7 @@ fn read_secret(pool: &str, path: &Path) -> Result<Secret, PoolError> {
     let is_secret = (1..=SECRET_BYTES_MAX).contains(&secret.len())
         && !secret.bytes().any(|byte| byte.is_ascii_control());
     match is_secret {
-        true => Ok(Secret::new(secret.as_bytes())),
+        true => Ok(secret.to_owned()),
         false => Err(PoolError::SecretMalformed { pool, path }),
     }
 }

@@ -10,17 +10,20 @@ use skep_config::{
     Config, POLICY_NAMES, PoolConfig, PoolHealthConfig, SameSite, ServerConfig, StickyBy,
 };
 use skep_proxy::{
-    CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords, InsertedCookie,
-    LoadMeasure, MemberProtocol, MemberSpec, MemberTest, QueueSettings, Sticky, TestRequest,
-    retry_budget,
+    Buffering, CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords,
+    InsertedCookie, LoadMeasure, MemberProtocol, MemberSource, MemberSpec, MemberTest,
+    QueueSettings, Sticky, TestRequest, retry_budget,
 };
 use skep_serve::WorkerHandle;
-use skep_units::stable_hash;
+use skep_spool::BodyBuffers;
+use skep_units::{ServerAddress, stable_hash};
 use skep_upstream::PoolLimits;
+use skep_wire::limits::STATUS_BYTES_MAX;
 use skep_wire::seal::Key;
 
+use crate::model::agents::{AgentSpec, Agents};
 use crate::model::file_names::FileCounts;
-use crate::model::pool_protocol::{PoolError, protocol};
+use crate::model::pool_protocol::{PoolError, protocol, scripts};
 
 /// The words of operators for a pool and what is in it.
 static WORDS: GroupWords = GroupWords { group: "pool", member: "server" };
@@ -38,10 +41,18 @@ pub(crate) struct Pool {
     pub(crate) session_cookie: Option<String>,
     /// What became of files that its applications have named.
     pub(crate) file_counts: Arc<FileCounts>,
+    /// How the names of files end that it runs as scripts.
+    pub(crate) scripts: Option<Box<[u8]>>,
     /// What the config says of it.
     spec: GroupSpec,
     /// How the requests at each server are counted.
     counting: BTreeMap<String, Counting>,
+    /// Servers that were added at run time.
+    added: Vec<ServerConfig>,
+    /// What servers say of themselves.
+    pub(crate) agents: Arc<Agents>,
+    /// What they are to be asked.
+    agent_spec: Arc<AgentSpec>,
 }
 
 /// How requests at a server are counted.
@@ -54,23 +65,42 @@ pub(crate) enum Counting {
 }
 
 /// The pools of a node; shared by all workers.
-#[derive(Default)]
 pub(crate) struct Pools {
     seed: u64,
     /// The cluster's key, if it has one.
     key: Option<Key>,
+    /// Where bodies wait for slow clients.
+    buffers: Arc<BodyBuffers>,
     current: Mutex<PoolMap>,
     /// The worker that checks servers.
     checker: OnceLock<WorkerHandle>,
     /// Whether the node links with coordinators.
     joins: AtomicBool,
+    /// What operators are shown of them.
+    show: OnceLock<ShowPools>,
 }
+
+/// Makes what operators are shown of the pools, as JSON.
+pub type ShowPools = Box<dyn Fn() -> Vec<u8> + Send + Sync>;
 
 impl Pools {
     /// None; `seed` drives policies and the spread of checks, `key` hides the servers' names in
     /// cookies.
-    pub(crate) fn new(seed: u64, key: Option<Key>) -> Self {
-        Self { seed, key, ..Self::default() }
+    pub(crate) fn new(seed: u64, key: Option<Key>, buffers: Arc<BodyBuffers>) -> Self {
+        Self {
+            seed,
+            key,
+            buffers,
+            current: Mutex::default(),
+            checker: OnceLock::new(),
+            joins: AtomicBool::new(false),
+            show: OnceLock::new(),
+        }
+    }
+
+    /// Where bodies wait for slow clients.
+    pub(crate) fn buffers(&self) -> &Arc<BodyBuffers> {
+        &self.buffers
     }
 
     /// The pools of a config: those that there are already, and new ones, which get no requests
@@ -82,9 +112,10 @@ impl Pools {
         let joins = self.joins.load(Ordering::Relaxed);
         let current = self.lock();
         let prepared = |pool: &PoolConfig| {
-            let spec = spec(config, pool, self.key.as_ref(), joins)?;
+            let spec = spec(config, pool, (self.key.as_ref(), &self.buffers), joins)?;
             let current = current.get(&pool.name);
             let file_counts = current.map(|it| Arc::clone(&it.file_counts)).unwrap_or_default();
+            let scripts = scripts(pool);
             let group = match current {
                 Some(current) => Arc::clone(&current.group),
                 None => {
@@ -99,25 +130,69 @@ impl Pools {
             let counting = pool.servers.iter();
             let counting = counting.map(|it| (it.name.clone(), counting_of(config, it, joins)));
             let counting = counting.collect();
-            let pool_of =
-                Pool { group, trusts_claims, session_cookie, file_counts, spec, counting };
+            let agent_spec = Arc::new(AgentSpec::new(pool, &spec.settings.protocol)?);
+            let agents = current.map(|it| Arc::clone(&it.agents));
+            let pool_of = Pool {
+                group,
+                trusts_claims,
+                session_cookie,
+                file_counts,
+                scripts,
+                spec,
+                counting,
+                added: Vec::new(),
+                agents: agents.unwrap_or_else(|| Agents::new(&agent_spec)),
+                agent_spec,
+            };
             Ok((pool.name.clone(), pool_of))
         };
         config.pools.iter().map(prepared).collect()
     }
 
     /// `pools`, made for `config`, are in force from now on.
-    pub(crate) fn adopt(&self, config: &Config, pools: PoolMap) {
+    pub(crate) fn adopt(&self, config: &Config, mut pools: PoolMap) {
+        let joins = self.joins.load(Ordering::Relaxed);
         let mut current = self.lock();
         for pool in &config.pools {
-            let Some(Pool { group, spec, .. }) = pools.get(&pool.name) else { continue };
-            if current.contains_key(&pool.name) {
-                group.reload(spec.clone());
+            let Some(next) = pools.get_mut(&pool.name) else { continue };
+            let was = current.get(&pool.name);
+            if let Some(was) = was {
+                next.keep_added(config, &was.added, joins);
+            }
+            next.agents.set(&next.agent_spec);
+            next.agents.set_addresses(pool.servers.iter().chain(&next.added));
+            if was.is_some() {
+                next.group.reload(next.spec.clone());
             } else if let Some(checker) = self.checker.get() {
-                group.start_checks(checker);
+                next.start(checker);
             }
         }
         *current = pools;
+    }
+
+    /// Adds a server to `pool`, as `config` would count its requests. It stays through reloads until it is
+    /// removed, the file names it, or the pool is gone.
+    pub(crate) fn add(
+        &self,
+        config: &Config,
+        pool: &str,
+        server: ServerConfig,
+    ) -> Result<(), AddServerError> {
+        let filed = config.pools.iter().find(|it| it.name == pool);
+        let mut current = self.lock();
+        let (Some(filed), Some(pool)) = (filed, current.get_mut(pool)) else {
+            return Err(AddServerError::NoPool(pool.to_owned()));
+        };
+        if !filed.may_reach(server.address) {
+            return Err(AddServerError::NeedsSecret(server.address));
+        }
+        let joins = self.joins.load(Ordering::Relaxed);
+        pool.group.add_member(member_spec(config, &server, joins))?;
+        pool.counting.insert(server.name.clone(), counting_of(config, &server, joins));
+        pool.agents.set_addresses(std::iter::once(&server));
+        pool.added.retain(|it| it.name != server.name);
+        pool.added.push(server);
+        Ok(())
     }
 
     /// Starts to check servers, on `checker`. Call it once.
@@ -125,7 +200,7 @@ impl Pools {
         let current = self.lock();
         if self.checker.set(checker.clone()).is_ok() {
             for pool in current.values() {
-                pool.group.start_checks(checker);
+                pool.start(checker);
             }
         }
     }
@@ -144,9 +219,26 @@ impl Pools {
         }
     }
 
+    /// Shows operators of other machines what `show` makes. Call it once.
+    pub(crate) fn show_by(&self, show: ShowPools) {
+        let _ = self.show.set(show);
+    }
+
+    /// What operators are shown; empty if there is nothing yet, or too much.
+    pub(crate) fn shown(&self) -> Vec<u8> {
+        let shown = self.show.get().map(|show| show()).unwrap_or_default();
+        if shown.len() <= STATUS_BYTES_MAX { shown } else { Vec::new() }
+    }
+
     /// The pools in force.
     pub(crate) fn all(&self) -> Vec<Arc<Group>> {
         self.lock().values().map(|pool| Arc::clone(&pool.group)).collect()
+    }
+
+    /// What the servers of the pools in force say of themselves.
+    pub(crate) fn agents(&self) -> BTreeMap<String, Arc<Agents>> {
+        let current = self.lock();
+        current.iter().map(|(name, pool)| (name.clone(), Arc::clone(&pool.agents))).collect()
     }
 
     /// The pools in force, with how the requests at their servers are counted.
@@ -177,9 +269,50 @@ impl Pools {
     }
 }
 
+impl Pool {
+    /// Watches its servers on `worker`.
+    fn start(&self, worker: &WorkerHandle) {
+        self.group.start_checks(worker);
+        self.agents.start(&self.group, worker);
+    }
+
+    /// Of the servers that were added at run time, those stay that are still there and that the file does
+    /// not name.
+    fn keep_added(&mut self, config: &Config, added: &[ServerConfig], joins: bool) {
+        let members = self.group.members();
+        let is_there = |server: &&ServerConfig| {
+            members.iter().any(|it| it.name == server.name && it.source == MemberSource::Api)
+                && !self.spec.members.iter().any(|it| it.name == server.name)
+        };
+        self.added = added.iter().filter(is_there).cloned().collect();
+        for server in &self.added {
+            self.counting.insert(server.name.clone(), counting_of(config, server, joins));
+            let connections = &mut self.spec.settings.connections.connections_max;
+            *connections = (*connections).max(server.connections_max as usize);
+        }
+    }
+}
+
+/// A server cannot be added to a pool.
+#[derive(Debug, thiserror::Error)]
+pub enum AddServerError {
+    /// No pool has this name.
+    #[error("no pool {0:?}")]
+    NoPool(String),
+    /// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
+    #[error(
+        "{0} is not on this machine, which needs a secret: set secret_file in [pool.ajp] of the \
+         config first"
+    )]
+    NeedsSecret(ServerAddress),
+    /// The table of members refuses it.
+    #[error(transparent)]
+    Refused(#[from] GroupControlError),
+}
+
 /// `joins`: the node links with coordinators.
 fn is_counted(config: &Config, server: &ServerConfig, joins: bool) -> bool {
-    joins && config.counts_slots() && config.is_of_cluster(server)
+    joins && config.can_count_slots() && config.is_of_cluster(server)
 }
 
 fn counting_of(config: &Config, server: &ServerConfig, joins: bool) -> Counting {
@@ -225,20 +358,23 @@ fn cookie_attributes(pool: &PoolConfig) -> String {
 fn spec(
     config: &Config,
     pool: &PoolConfig,
-    key: Option<&Key>,
+    (key, buffers): (Option<&Key>, &Arc<BodyBuffers>),
     joins: bool,
 ) -> Result<GroupSpec, PoolError> {
-    let member = |server: &ServerConfig| MemberSpec {
+    let members = pool.servers.iter().map(|server| member_spec(config, server, joins)).collect();
+    let settings = settings(config, pool, protocol(pool)?, sticky(pool, key), buffers);
+    Ok(GroupSpec { settings, members })
+}
+
+fn member_spec(config: &Config, server: &ServerConfig, joins: bool) -> MemberSpec {
+    MemberSpec {
         name: server.name.clone(),
         address: server.address,
         weight: server.weight,
         authority: server.address.to_string(),
         requests_max: server.connections_max,
         slots: (!is_counted(config, server, joins)).then(|| config.share_of(server)),
-    };
-    let members = pool.servers.iter().map(member).collect();
-    let settings = settings(config, pool, protocol(pool)?, sticky(pool, key));
-    Ok(GroupSpec { settings, members })
+    }
 }
 
 fn settings(
@@ -246,6 +382,7 @@ fn settings(
     pool: &PoolConfig,
     protocol: MemberProtocol,
     sticky: Option<Sticky>,
+    buffers: &Arc<BodyBuffers>,
 ) -> GroupSettings {
     let retry_after_s = config.limits.retry_after_s;
     let servers = pool.servers.iter();
@@ -255,7 +392,12 @@ fn settings(
         policies: (POLICY_NAMES, ""),
         loads: LoadMeasure::Counted,
         gives_up: true,
-        reads_ahead: true,
+        buffering: Some(Buffering {
+            buffers: Arc::clone(buffers),
+            memory_bytes_max: pool.buffer_bytes_max,
+            requests: pool.request_buffering,
+            responses: pool.response_buffering,
+        }),
         names_member: false,
         retries_max: pool.retries_max,
         retry_budget: retry_budget(pool.retry_budget_percent),

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use skep_directory::PurgeTable;
+use skep_directory::{PurgeTable, PurgeTables};
 use skep_serve::{monotonic_ms, unix_ms};
-use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
+use skep_wire::cache::{PurgeKind, PurgeNews, PurgeStamp, PurgeWhat};
 use tokio::sync::Notify;
 
 use crate::limits::PAUSE_WAIT_MS;
@@ -35,8 +35,20 @@ pub(crate) struct Purges {
     generation: AtomicU64,
     learning: Mutex<()>,
     dropped: AtomicU64,
+    softened: AtomicU64,
     learned: Notify,
     step: Step,
+}
+
+/// What purges did at a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PurgeEffects {
+    /// Pieces of news that were applied.
+    pub applied: u64,
+    /// Objects that were found purged and taken out of use.
+    pub dropped: u64,
+    /// Objects that were found softly purged and made stale.
+    pub softened: u64,
 }
 
 /// The time until which no purge can have been missed.
@@ -56,9 +68,21 @@ impl Default for Step {
 /// The purges known at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    pub(crate) known: PurgeTable,
+    pub(crate) known: PurgeTables,
     /// Grows with each piece of news.
     pub(crate) generation: u64,
+}
+
+impl Snapshot {
+    /// Hard purges: parts of names.
+    pub(crate) fn hard(&self) -> &PurgeTable {
+        self.known.of(PurgeKind::Hard)
+    }
+
+    /// Soft purges: what was fetched before is stale.
+    pub(crate) fn soft(&self) -> &PurgeTable {
+        self.known.of(PurgeKind::Soft)
+    }
 }
 
 impl Purges {
@@ -73,10 +97,10 @@ impl Purges {
     }
 
     /// Applies purges; returns those that were new.
-    pub(crate) fn learn(&self, news: &PurgeNews) -> Option<PurgeNews> {
+    pub(crate) fn learn(&self, kind: PurgeKind, news: &PurgeNews) -> Option<PurgeNews> {
         let _alone = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
         let mut snapshot = Snapshot::clone(&self.load());
-        let new = snapshot.known.learn(news)?;
+        let new = snapshot.known.learn(kind, news)?;
         snapshot.generation += 1;
         let generation = snapshot.generation;
         self.snapshot.store(Arc::new(snapshot));
@@ -86,18 +110,18 @@ impl Purges {
     }
 
     /// Purges on this node alone, now.
-    pub(crate) fn purge(&self, what: Vec<PurgeWhat>) -> PurgeStamp {
+    pub(crate) fn purge(&self, kind: PurgeKind, what: Vec<PurgeWhat>) -> PurgeStamp {
         let stamp = PurgeStamp::after(self.newest(), unix_ms(), 0);
         let purges = what.into_iter().map(|what| (what, stamp)).collect();
-        self.learn(&PurgeNews { purges, ..PurgeNews::default() });
+        self.learn(kind, &PurgeNews { purges, ..PurgeNews::default() });
         stamp
     }
 
-    /// Waits until `is_known` of the purges.
+    /// Waits until `is_known` of the hard purges.
     pub(crate) async fn until(&self, is_known: impl Fn(&PurgeTable) -> bool) {
         loop {
             let learned = self.learned.notified();
-            if is_known(&self.load().known) {
+            if is_known(self.load().hard()) {
                 return;
             }
             learned.await;
@@ -143,9 +167,18 @@ impl Purges {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Pieces of news that were applied, and objects found purged since.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.generation(), self.dropped.load(Ordering::Relaxed))
+    /// Counts a resource that was found softly purged, and is stale.
+    pub(crate) fn count_softened(&self) {
+        self.softened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// See [`PurgeEffects`].
+    pub(crate) fn counts(&self) -> PurgeEffects {
+        PurgeEffects {
+            applied: self.generation(),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            softened: self.softened.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -159,8 +192,8 @@ mod tests {
         let purges = Purges::default();
         let tag = PurgeWhat::Tag("t".into());
         let news = PurgeNews { purges: vec![(tag, PurgeStamp(5))], ..PurgeNews::default() };
-        assert_eq!(purges.learn(&news), Some(news.clone()));
-        assert_eq!(purges.learn(&news), None);
+        assert_eq!(purges.learn(PurgeKind::Hard, &news), Some(news.clone()));
+        assert_eq!(purges.learn(PurgeKind::Hard, &news), None);
         assert_eq!((purges.generation(), purges.load().generation), (1, 1));
         assert_eq!(purges.newest(), PurgeStamp(5));
     }

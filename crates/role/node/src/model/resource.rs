@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use skep_segments::SegmentStore;
-use skep_serve::monotonic_ms;
+use skep_serve::{monotonic_ms, unix_ms};
+use skep_wire::cache::PurgeStamp;
 
 use crate::disk::FileKind;
 use crate::disk::watch::Directory;
 use crate::limits::FORGOTTEN_SEGMENTS_MAX;
-use crate::model::freshness::{Freshness, Remote};
+use crate::model::compressed::CompressedVariants;
+use crate::model::freshness::{Freshness, LatestPurges, Remote};
 use crate::model::object::{ObjectSource, Variants};
 use crate::model::purges::Snapshot;
 use crate::model::route::Route;
@@ -22,11 +24,20 @@ use crate::model::route::Route;
 pub(crate) struct Resource {
     pub(crate) route: Arc<Route>,
     pub(crate) variants: Variants,
+    /// What was made of the plain one, if that is compressible.
+    pub(crate) compressed: Option<CompressedVariants>,
     validity: Validity,
     used: AtomicBool,
     retired: AtomicBool,
     /// Generation of the purges that it was compared with.
     compared: AtomicU64,
+    /// The latest soft purge that it is later than; files: than their last check.
+    softly_purged: AtomicU64,
+    /// Since when it is stale by a later soft purge, by the monotonic clock in milliseconds; `u64::MAX`: it
+    /// is not. Files are checked instead.
+    stale_from_ms: AtomicU64,
+    /// Requests that it has answered, where that is counted.
+    hits: AtomicU64,
 }
 
 /// Until when a resource may be served.
@@ -56,8 +67,14 @@ impl Checks {
     }
 
     fn verified(&self, began_ms: u64, generation: u64) {
-        self.generation.store(generation, Ordering::Release);
+        self.generation.store(generation, Ordering::SeqCst);
         self.verified_ms.store(began_ms, Ordering::Relaxed);
+    }
+
+    /// It must be checked before it is used again.
+    fn expire(&self) {
+        // No directory has changed so often.
+        self.verified(0, u64::MAX);
     }
 }
 
@@ -73,13 +90,29 @@ impl Resource {
     ) -> Self {
         let (generation, verified_ms) = (AtomicU64::new(generation), AtomicU64::new(began_ms));
         let checks = Checks { directory, generation, verified_ms };
-        Self::new(route, variants, Validity::Checked(checks), purges)
+        let relatives = variants.iter().filter_map(|object| object.relative());
+        let softly_purged = route.purged_files(purges.soft(), relatives);
+        Self::new(route, variants, Validity::Checked(checks), (purges, softly_purged))
     }
 
-    fn new(route: &Arc<Route>, variants: Variants, validity: Validity, purges: &Snapshot) -> Self {
-        let (used, retired) = (AtomicBool::new(true), AtomicBool::new(false));
-        let compared = AtomicU64::new(purges.generation);
-        Self { route: Arc::clone(route), variants, validity, used, retired, compared }
+    fn new(
+        route: &Arc<Route>,
+        variants: Variants,
+        validity: Validity,
+        (purges, softly_purged): (&Snapshot, PurgeStamp),
+    ) -> Self {
+        Self {
+            route: Arc::clone(route),
+            compressed: variants.plain.is_compressible.then(CompressedVariants::default),
+            variants,
+            validity,
+            used: AtomicBool::new(true),
+            retired: AtomicBool::new(false),
+            compared: AtomicU64::new(purges.generation),
+            softly_purged: AtomicU64::new(softly_purged.0),
+            stale_from_ms: AtomicU64::new(u64::MAX),
+            hits: AtomicU64::new(0),
+        }
     }
 
     /// Bytes that it takes in memory.
@@ -88,14 +121,19 @@ impl Resource {
         size_of::<Self>() + objects.sum::<usize>()
     }
 
-    /// An origin's object; `purges` were known before the request.
+    /// An origin's object; `purges` were known before the request. `softly_purged`: the latest soft
+    /// purge that who fetched it knew before; it is stale if there was a later one.
     pub(crate) fn of_origin(
         route: &Arc<Route>,
         variants: Variants,
         freshness: Freshness,
-        purges: &Snapshot,
+        (purges, softly_purged): (&Snapshot, PurgeStamp),
     ) -> Self {
-        Self::new(route, variants, Validity::Fresh(freshness), purges)
+        let fresh = Validity::Fresh(freshness);
+        let resource = Self::new(route, variants, fresh, (purges, softly_purged));
+        let latest = resource.remote().map(|remote| remote.purged(route, purges));
+        resource.soften(latest.unwrap_or_default().soft);
+        resource
     }
 
     /// Another node's files; `purges` were known before the request.
@@ -105,7 +143,10 @@ impl Resource {
         until_ms: u64,
         purges: &Snapshot,
     ) -> Self {
-        Self::new(route, variants, Validity::Until(AtomicU64::new(until_ms)), purges)
+        let relatives = variants.iter().filter_map(|object| object.relative());
+        let softly_purged = route.purged_files(purges.soft(), relatives);
+        let until = Validity::Until(AtomicU64::new(until_ms));
+        Self::new(route, variants, until, (purges, softly_purged))
     }
 
     /// Whether this may be served at `now_ms`. False while it is unknown whether a purge
@@ -116,7 +157,7 @@ impl Resource {
         self.is_in_use(now_ms)
             && match &self.validity {
                 Validity::Checked(checks) => checks.is_current(now_ms, interval_ms),
-                Validity::Fresh(freshness) => freshness.is_fresh(now_ms),
+                Validity::Fresh(_) => self.freshness().is_some_and(|it| it.is_fresh(now_ms)),
                 Validity::Until(until_ms) => now_ms < until_ms.load(Ordering::Relaxed),
             }
     }
@@ -146,6 +187,8 @@ impl Resource {
             && Arc::ptr_eq(&old.directory, &new.directory);
         if is_it {
             let verified_ms = new.verified_ms.load(Ordering::Relaxed);
+            let softly_purged = found.softly_purged.load(Ordering::Relaxed);
+            self.softly_purged.store(softly_purged, Ordering::SeqCst);
             old.verified(verified_ms, new.generation.load(Ordering::Relaxed));
             self.compared.store(found.compared.load(Ordering::Relaxed), Ordering::Release);
             self.mark_used();
@@ -158,9 +201,14 @@ impl Resource {
     pub(crate) fn check(&self) -> bool {
         let Some(checks) = self.checks() else { return true };
         let (began_ms, generation) = (monotonic_ms(), checks.directory.generation());
+        let softly_purged = self.softly_purged.load(Ordering::SeqCst);
         let is_right = self.matches_disk();
         if is_right {
             checks.verified(began_ms, generation);
+            // A soft purge meanwhile is later than what was looked at.
+            if self.softly_purged.load(Ordering::SeqCst) != softly_purged {
+                checks.expire();
+            }
         }
         is_right
     }
@@ -170,10 +218,20 @@ impl Resource {
         self.variants.iter().all(|object| object.is_settled)
     }
 
+    /// Whether all nodes mean the same bytes by the names of its objects: not if each has files of its own.
+    pub(crate) fn is_of_all_nodes(&self) -> bool {
+        self.variants.plain.file().is_none() || !self.route.is_local()
+    }
+
     /// Time until a check can find it settled, in milliseconds; at least 1.
     pub(crate) fn settles_in_ms(&self) -> u64 {
         let stamps = self.variants.iter().filter_map(|object| object.file());
         stamps.map(|(_, stamp)| stamp.settles_in_ms()).max().unwrap_or(0).max(1)
+    }
+
+    /// Whether another node must be asked whether it still has it.
+    pub(crate) fn is_expired(&self, now_ms: u64) -> bool {
+        matches!(&self.validity, Validity::Until(until) if now_ms >= until.load(Ordering::Relaxed))
     }
 
     /// Extends its use: another node confirmed that it still has it.
@@ -189,24 +247,69 @@ impl Resource {
     }
 
     /// Whether it was purged after it was looked up. Compares only if there were purges since
-    /// the last call.
+    /// the last call; a soft one makes it stale.
     pub(crate) fn is_purged(&self) -> bool {
         if self.compared.load(Ordering::Acquire) == self.route.purges.generation() {
             return false;
         }
         let purges = self.route.purges.load();
         let latest = match self.remote() {
-            Some(remote) => remote.purged(&self.route, &purges.known),
+            Some(remote) => remote.purged(&self.route, &purges),
             None => {
-                let files = self.variants.iter().filter_map(|object| object.relative());
-                self.route.purged_files(&purges.known, files)
+                let files = || self.variants.iter().filter_map(|object| object.relative());
+                let of = |known| self.route.purged_files(known, files());
+                LatestPurges { hard: of(purges.hard()), soft: of(purges.soft()) }
             }
         };
-        if latest > self.variants.plain.purged() {
+        if latest.hard > self.variants.plain.purged() {
             return true;
         }
+        self.soften(latest.soft);
         self.compared.store(purges.generation, Ordering::Release);
         false
+    }
+
+    /// Whether a soft purge made it stale.
+    pub(crate) fn is_softly_purged(&self) -> bool {
+        !self.is_purged() && self.stale_from_ms.load(Ordering::Acquire) != u64::MAX
+    }
+
+    /// The latest purges of it that are earlier than it.
+    pub(crate) fn purges_before(&self) -> LatestPurges {
+        LatestPurges { hard: self.variants.plain.purged(), soft: self.softly_purged() }
+    }
+
+    /// The latest soft purge that was known when it was fetched.
+    pub(crate) fn softly_purged(&self) -> PurgeStamp {
+        PurgeStamp(self.softly_purged.load(Ordering::Acquire))
+    }
+
+    /// Makes it stale if a soft purge is later than it.
+    fn soften(&self, latest: PurgeStamp) {
+        if latest <= self.softly_purged() {
+            return;
+        }
+        let is_first = match &self.validity {
+            Validity::Fresh(_) => {
+                // By its stamp, so that how long it may be used stale does not begin when somebody asks.
+                let ago_ms = unix_ms().saturating_sub(latest.unix_ms());
+                let from_ms = monotonic_ms().saturating_sub(ago_ms);
+                self.stale_from_ms.fetch_min(from_ms, Ordering::AcqRel) == u64::MAX
+            }
+            Validity::Checked(checks) => {
+                self.softly_purged.store(latest.0, Ordering::SeqCst);
+                checks.expire();
+                true
+            }
+            Validity::Until(until_ms) => {
+                self.softly_purged.store(latest.0, Ordering::SeqCst);
+                until_ms.store(0, Ordering::Relaxed);
+                true
+            }
+        };
+        if is_first {
+            self.route.purges.count_softened();
+        }
     }
 
     /// Takes it and its bytes out of use after a purge.
@@ -231,14 +334,24 @@ impl Resource {
         for object in self.variants.iter() {
             store.forget(object.segment_names().take(FORGOTTEN_SEGMENTS_MAX));
         }
+        if let Some(compressed) = &self.compressed {
+            compressed.iter().for_each(|it| store.forget(it.object.segment_names()));
+        }
         true
     }
 
     /// How long it may be used, if it is an origin's.
-    pub(crate) fn freshness(&self) -> Option<&Freshness> {
+    #[inline]
+    pub(crate) fn freshness(&self) -> Option<Freshness> {
         match &self.validity {
             Validity::Checked(_) | Validity::Until(_) => None,
-            Validity::Fresh(freshness) => Some(freshness),
+            Validity::Fresh(freshness) => {
+                let stale_from_ms = self.stale_from_ms.load(Ordering::Acquire);
+                Some(match stale_from_ms {
+                    u64::MAX => *freshness,
+                    from_ms => freshness.expired_at(from_ms),
+                })
+            }
         }
     }
 
@@ -246,7 +359,7 @@ impl Resource {
     pub(crate) fn remote(&self) -> Option<&Remote> {
         match &self.variants.plain.source {
             ObjectSource::Origin(remote) => Some(remote),
-            ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => None,
+            _ => None,
         }
     }
 
@@ -267,6 +380,11 @@ impl Resource {
     /// Whether it was served since the last call.
     pub(crate) fn take_used(&self) -> bool {
         self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Counts a request that it answers; returns how many there are.
+    pub(crate) fn count_hit(&self) -> u64 {
+        self.hits.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Records that it was served; keeps it among those that are checked.

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use skep_config::{BackendConfig, ContentPlacement, RouteConfig, SiteConfig, Symlinks};
 use skep_directory::{PurgeTable, Queries};
 use skep_http::Reject;
+use skep_http::negotiate::Encoding;
 use skep_http::path::{self, PathPattern, Reading};
 use skep_units::stable_hash;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::disk::{DiskError, Root, check_root};
+use crate::model::compression::Compression;
 use crate::model::conditions::{Conditions, RouteInput};
 use crate::model::field_lines::is_type;
 use crate::model::hosts::Hosts;
@@ -82,11 +84,15 @@ pub(crate) struct Route {
     pub(crate) short_key: u64,
     /// Identifies the route and its rules in names of heads of its origins.
     pub(crate) head_kind: Box<[u8]>,
+    /// Which responses are compressed, if any are.
+    pub(crate) compression: Option<Compression>,
     /// Which route of its site it is.
     place: RoutePlace,
     /// Content-Type that the operator gives to what the route has; a text of ours keeps its own.
     pub(crate) content_type: Option<Box<str>>,
-    /// Field lines of every reply, without that one.
+    /// How operators know it.
+    pub(crate) label: RouteLabel,
+    /// Field lines of every reply, without Content-Type.
     pub(crate) lines: Box<[u8]>,
     /// Those, and `Cache-Control`, for replies that succeeded.
     pub(crate) lines_success: Box<[u8]>,
@@ -94,6 +100,16 @@ pub(crate) struct Route {
     pub(crate) purges: Arc<Purges>,
     /// Of all sites.
     hosts: Arc<Hosts>,
+}
+
+/// A route in the words of the config.
+#[derive(Debug)]
+pub(crate) struct RouteLabel {
+    /// First host name of its site, or `*`.
+    pub(crate) site: Box<str>,
+    /// Its path and further conditions, or `*`.
+    pub(crate) path: Box<str>,
+    pub(crate) backend: Box<str>,
 }
 
 /// Where the bytes of a route come from.
@@ -188,8 +204,10 @@ impl Route {
             short_key,
             key: key.into(),
             head_kind: of.head_kind(&identity).into_bytes().into(),
+            compression: Compression::new(of.backend),
             place: of.place(),
             content_type,
+            label: of.label(),
             lines: lines.into(),
             lines_success: lines_success.into(),
             purges: Arc::clone(purges),
@@ -243,6 +261,11 @@ impl Route {
         self.is_placed(ContentPlacement::Shared)
     }
 
+    /// Whether each node has a copy of its own of the folder.
+    pub(crate) fn is_local(&self) -> bool {
+        self.is_placed(ContentPlacement::Local)
+    }
+
     fn is_placed(&self, placement: ContentPlacement) -> bool {
         self.folder().is_some_and(|folder| folder.placement == placement)
     }
@@ -264,6 +287,19 @@ impl Route {
     /// has. A purge of the target changes the name.
     pub(crate) fn head_name(&self, target: &[u8], purged: PurgeStamp) -> SegmentName {
         ObjectName::head(&self.key, target, &self.head_kind, purged)
+    }
+
+    /// The name in the cluster of what the object whose segments begin with `plain` becomes by `coding`,
+    /// as this route compresses it.
+    pub(crate) fn compressed_name(&self, plain: SegmentName, coding: Encoding) -> SegmentName {
+        let level = self.compression.as_ref().map_or(0, |it| it.level(coding));
+        let kind = format!("compressed by {}, level {level}", coding.as_str());
+        ObjectName::head(&self.key, &plain.0, kind.as_bytes(), PurgeStamp::NONE)
+    }
+
+    /// Whether servers of its pool are asked for plain bytes, which are compressed here.
+    pub(crate) fn asks_for_plain(&self) -> bool {
+        self.pool().is_some_and(|pool| pool.asks_for_plain)
     }
 
     /// Identifies the route in names, the same on all nodes of a config.
@@ -399,11 +435,30 @@ impl RouteSpec<'_> {
         format!("{hosts}{}", self.at())
     }
 
+    fn label(&self) -> RouteLabel {
+        let BackendConfig { pool, origins, root, .. } = self.backend;
+        let backend = match (pool, root) {
+            (Some(pool), None) => format!("pool {pool}"),
+            (Some(pool), Some(root)) => format!("folder {}, else pool {pool}", root.display()),
+            (None, Some(root)) => format!("folder {}", root.display()),
+            (None, None) if !origins.is_empty() => format!("origins {}", origins.join(" ")),
+            (None, None) => "fixed reply".to_owned(),
+        };
+        RouteLabel {
+            site: self.site.hosts.first().map_or("*", String::as_str).into(),
+            path: self.path.map_or("*".into(), |path| format!("{path}{}", self.conditions)).into(),
+            backend: backend.into(),
+        }
+    }
+
     /// The same on all nodes that ask remote servers in the same way.
     fn head_kind(&self, identity: &str) -> String {
-        let BackendConfig { pool, fetch, forward, cache, .. } = self.backend;
+        let BackendConfig { pool, fetch, forward, cache, compress, .. } = self.backend;
+        let plain = if compress.enabled { " without codings" } else { "" };
         match pool {
-            Some(_) => format!("response of a pool to {identity}, as {forward:?}, {cache:?}"),
+            Some(_) => {
+                format!("response of a pool to {identity}{plain}, as {forward:?}, {cache:?}")
+            }
             None => format!("head of {identity}, fresh for {} ms", fetch.fresh_ms),
         }
     }

@@ -28,8 +28,8 @@ pub(crate) struct Entry {
 /// A worker's entry for a response of a pool: one of those under its key.
 struct StoredEntry {
     resource: Weak<Resource>,
-    /// Its only segment; none: it is empty.
-    segment: Weak<Segment>,
+    /// The only segment of each variant, by slot; none: it is empty, or was not sent yet.
+    segments: [Weak<Segment>; 4],
     /// Of what is stored under its key.
     version: SeenVersion,
 }
@@ -83,20 +83,22 @@ impl WorkerIndex {
         Some(job(&entry.resource.upgrade()?, entry))
     }
 
-    /// The response under a key that fits, if nothing has been stored there since it was remembered,
-    /// with its only segment.
-    pub(crate) fn stored(
+    /// Calls `job` with the response under a key that fits, if nothing has been stored there since it was
+    /// remembered, and with the segments of its variants.
+    pub(crate) fn stored<R>(
         &self,
         route: usize,
         key: &[u8],
         fits: impl Fn(&Arc<Resource>) -> bool,
-    ) -> Option<(Arc<Resource>, Weak<Segment>)> {
+        job: impl FnOnce(&Arc<Resource>, &[Weak<Segment>; 4]) -> R,
+    ) -> Option<R> {
         let stored = self.stored.borrow();
         let mut current = stored[route].get(key)?.iter().filter(|entry| entry.version.is_current());
-        current.find_map(|entry| {
+        let found = current.find_map(|entry| {
             let resource = entry.resource.upgrade().filter(|it| fits(it))?;
-            Some((resource, Weak::clone(&entry.segment)))
-        })
+            Some((resource, &entry.segments))
+        });
+        found.map(|(resource, segments)| job(&resource, segments))
     }
 
     /// Remembers a resource and the first segment of one of its variants
@@ -125,26 +127,30 @@ impl WorkerIndex {
     }
 
     /// Remembers the response that a look-up found under a key, of which one segment at most has all
-    /// bytes.
+    /// bytes of the variant in a slot.
     pub(crate) fn remember_stored(
         &self,
         (key, version): (&[u8], SeenVersion),
         resource: &Arc<Resource>,
-        segment: Weak<Segment>,
+        (slot, segment): (usize, Weak<Segment>),
     ) {
         self.make_room();
         let mut stored = self.stored.borrow_mut();
         let entries = stored[resource.route.index].entry(key.into()).or_default();
         let count_before = entries.len();
-        let is_other = |entry: &StoredEntry| {
-            entry.version.is_current()
-                && !std::ptr::eq(entry.resource.as_ptr(), Arc::as_ptr(resource))
-        };
-        entries.retain(is_other);
+        let mut segments = <[Weak<Segment>; 4]>::default();
+        entries.retain_mut(|entry| {
+            let is_it = std::ptr::eq(entry.resource.as_ptr(), Arc::as_ptr(resource));
+            if is_it {
+                segments = std::mem::take(&mut entry.segments);
+            }
+            entry.version.is_current() && !is_it
+        });
+        segments[slot] = segment;
         if entries.len() == WORKER_INDEX_VARIANTS_MAX {
             entries.remove(0);
         }
-        entries.push(StoredEntry { resource: Arc::downgrade(resource), segment, version });
+        entries.push(StoredEntry { resource: Arc::downgrade(resource), segments, version });
         let more = entries.len() as i64 - count_before as i64;
         drop(stored);
         self.count(more as isize, more * entry_bytes(key));

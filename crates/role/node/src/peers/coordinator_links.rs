@@ -17,14 +17,16 @@ use skep_peer::stream::{LinkEvent, LinkId, Outbox};
 use skep_segments::SegmentStore;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{
-    CacheMember, CoordinatorAnswer, FileAnswer, PossibleHolder, ToCoordinator, ToNode,
+    CacheMember, CoordinatorAnswer, FileAnswer, NodeFeatures, PossibleHolder, PurgeKind,
+    ToCoordinator, ToNode,
 };
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 
-use super::{ClusterParts, ClusterView, Command, FileHolders, SharedParts};
+use super::{ClusterParts, ClusterView, Command, Explain, FileHolders, SharedParts};
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
+use crate::model::pools::Pools;
 use crate::model::purges::Purges;
 use files::Announcement;
 use pause::StallDetector;
@@ -39,7 +41,9 @@ pub(super) struct CoordinatorLinks {
     store: Arc<SegmentStore>,
     announced: Arc<Announced>,
     pub(super) purges: Arc<Purges>,
+    explain: Box<Explain>,
     slots: Slots,
+    pools: Arc<Pools>,
     pause: StallDetector,
     view: Arc<ArcSwap<ClusterView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
@@ -66,13 +70,15 @@ impl CoordinatorLinks {
         view: &Arc<ArcSwap<ClusterView>>,
         roomiest: &Arc<ArcSwapOption<PeerNode>>,
     ) -> Self {
-        let SharedParts { store, announced, purges, pools } = shared;
+        let SharedParts { store, announced, purges, pools, explain } = shared;
         Self {
             parts,
             store,
             announced,
             purges,
-            slots: Slots::new(pools),
+            explain,
+            slots: Slots::new(Arc::clone(&pools)),
+            pools,
             pause: StallDetector::default(),
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
@@ -122,8 +128,9 @@ impl CoordinatorLinks {
         };
         // A link that takes no more ends, and begins anew. Nothing may be said on
         // it before this, not even what is said to all.
+        let _ = outbox.send(link, &ToCoordinator::Features(NodeFeatures::OWN));
         let _ = outbox.send(link, &hello);
-        let purges = self.purges.load().known.told().into_iter().map(ToCoordinator::Purges);
+        let purges = self.purges.load().known.told().into_iter().map(ToCoordinator::purges);
         let _ = purges.into_iter().all(|message| outbox.send(link, &message));
         self.announce(outbox);
         self.tell_held(link, outbox);
@@ -145,9 +152,19 @@ impl CoordinatorLinks {
                 let peer = roomiest.and_then(|id| members?.get(&id).copied());
                 self.roomiest.store(peer.map(Arc::new));
             }
-            ToNode::Purges(news) => self.purged(link, &news, outbox),
+            ToNode::Purges(news) => self.purged(link, (PurgeKind::Hard, &news), outbox),
+            ToNode::SoftPurges(news) => self.purged(link, (PurgeKind::Soft, &news), outbox),
+            ToNode::Explain { question, request } => {
+                let explanation = (self.explain)(&request).map(Box::new);
+                // A link that takes no more ends: who asked hears of that.
+                let _ = outbox.send(link, &ToCoordinator::Explained { question, explanation });
+            }
             ToNode::InStep { question } => self.pause.in_step(question),
             ToNode::Slots { number, grants } => self.granted(link, number, &grants, outbox),
+            ToNode::AskStatus { question } => {
+                let json = self.pools.shown();
+                let _ = outbox.send(link, &ToCoordinator::Status { question, json });
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use skep_directory::{FetchEvent, FetchOutcome, ResolvedAnswer};
 use skep_peer::stream::{PeerError, PeerPool};
 use skep_serve::monotonic_ms;
 use skep_telemetry::Counter;
-use skep_wire::cache::{LeaseId, PeerRefusal, PeerReply, PeerRequest, SegmentName};
+use skep_wire::cache::{LeaseId, PeerRefusal, PeerReply, PeerRequest, PurgeStamp, SegmentName};
 
 use super::client::end_of;
 use super::{Cluster, PeerClient};
@@ -65,8 +65,10 @@ impl Drop for HeadLease {
 /// The result of asking nodes for a head.
 enum Tried<T> {
     Found(T),
-    /// They have none, or none of use: it has become stale.
+    /// They have none.
     NotThere,
+    /// What they have is of no use: it has become stale.
+    Useless,
     /// Unreachable, silent or unintelligible.
     Lost,
     /// It may not be stored.
@@ -107,7 +109,7 @@ impl PeerClient {
                 Tried::NotStored => return HeadSought::NotStored,
                 Tried::Alone | Tried::Lost => return HeadSought::Nowhere,
                 // The coordinator knows better now.
-                Tried::NotThere => {}
+                Tried::NotThere | Tried::Useless => {}
             }
         }
         HeadSought::Nowhere
@@ -124,7 +126,7 @@ impl PeerClient {
         let mut tried = Tried::Lost;
         for holder in holders {
             match self.try_peer(holder, name, &read).await {
-                Tried::NotThere => {
+                Tried::NotThere | Tried::Useless => {
                     self.tell_head_not_there(name, holder);
                     tried = Tried::NotThere;
                 }
@@ -135,7 +137,8 @@ impl PeerClient {
         tried
     }
 
-    /// Asks the leader. The first node that reports it as gone gets its lease.
+    /// Asks the leader. The first node that reports it as gone gets its lease. One whose response is of
+    /// no use may have a lease for the next one by now.
     async fn try_leader<T>(
         &self,
         leader: PeerNode,
@@ -159,7 +162,7 @@ impl PeerClient {
     ) -> Tried<T> {
         let error = match self.head_of(peer, name).await {
             Ok((peer_head, transit_ms)) => {
-                return read(&peer_head, transit_ms).map_or(Tried::NotThere, Tried::Found);
+                return read(&peer_head, transit_ms).map_or(Tried::Useless, Tried::Found);
             }
             Err(error) => error,
         };
@@ -225,7 +228,12 @@ pub(super) async fn ask_head(
     request: PeerRequest,
 ) -> Result<PeerHead, PeerError> {
     match pool.ask(peer.address, &request).await? {
-        PeerReply::Head { fresh_ms, head } => Ok(PeerHead { fresh_ms, head }),
+        PeerReply::Head { fresh_ms, head } => {
+            Ok(PeerHead { fresh_ms, softly_purged: PurgeStamp::NONE, head })
+        }
+        PeerReply::HeadAfter { fresh_ms, softly_purged, head } => {
+            Ok(PeerHead { fresh_ms, softly_purged, head })
+        }
         _ => Err(PeerError::Unexpected),
     }
 }

@@ -34,7 +34,7 @@ use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Identity, LeaseId, PurgeWhat, SegmentName};
+use skep_wire::cache::{ExplainRequest, Explanation, Identity, LeaseId, PurgeWhat, SegmentName};
 use skep_wire::message::Name;
 use skep_wire::seal::PeerId;
 use tokio::sync::oneshot;
@@ -65,7 +65,11 @@ pub(crate) struct SharedParts {
     pub(crate) announced: Arc<Announced>,
     pub(crate) purges: Arc<Purges>,
     pub(crate) pools: Arc<Pools>,
+    pub(crate) explain: Box<Explain>,
 }
+
+/// Says why something is kept here, or not; `None`: of a request that makes no sense.
+pub(crate) type Explain = dyn Fn(&ExplainRequest) -> Option<Explanation> + Send;
 
 /// The nodes as they were last known; used while no coordinator answers.
 #[derive(Default)]

@@ -139,7 +139,7 @@ async fn part_of(
     home: PeerNode,
     request: PeerRequest,
 ) -> Result<(FileHead, u64), PeerError> {
-    let PeerHead { fresh_ms, head } = ask_head(pool, home, request).await?;
+    let PeerHead { fresh_ms, head, .. } = ask_head(pool, home, request).await?;
     let head = FileHead::read(&head).ok_or(PeerError::Unexpected)?;
     Ok((head, fresh_ms))
 }

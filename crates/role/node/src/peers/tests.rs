@@ -84,6 +84,7 @@ impl Gate {
                 LinkEvent::Received { message: ToCoordinator::Purged { stamp, .. }, .. } => {
                     Heard::Purged(stamp)
                 }
+                LinkEvent::Received { message: ToCoordinator::Features(_), .. } => return,
                 LinkEvent::Received { message, .. } => {
                     if let ToCoordinator::Hello { name, address, capacity_bytes } = message {
                         let joined = core.joined(Hello { name, address, capacity_bytes });
@@ -132,6 +133,7 @@ impl Linked {
             store: SegmentStore::new(1 << 20, usize::MAX, true),
             announced: Arc::clone(&announced),
             purges: Arc::clone(&purges),
+            explain: Box::new(|_| None),
             pools: Arc::default(),
         };
         let mut coordinators = CoordinatorLinks::new(parts, shared, &view, &roomiest);

@@ -54,6 +54,19 @@ pub enum GroupControlError {
         why: &'static str,
         known: &'static [&'static str],
     },
+    /// A group that is to keep one.
+    #[error(
+        "\"{name}\" is the last {} of {} {group}, which would answer 503 without it: add another \
+         one first",
+        words.member,
+        words.group
+    )]
+    LastMember {
+        words: &'static GroupWords,
+        group: String,
+        /// The name in the command.
+        name: String,
+    },
     /// A member that clients can't be sent to.
     #[error("\"{0}\" is no host and port for clients, such as \"www1.example.org:8080\"")]
     BadPublicAddress(String),
@@ -77,25 +90,35 @@ impl Group {
         public_address: Option<&str>,
     ) -> Result<(), GroupControlError> {
         let address = address.into();
-        if !address.is_specified() {
-            return Err(GroupControlError::BadAddress(Box::new(address)));
-        }
         let authority = match public_address {
             Some(public) => checked_authority(public)?,
             None => address.to_string(),
         };
-        let name = name.to_owned();
+        self.add_member(MemberSpec {
+            name: name.to_owned(),
+            address,
+            weight,
+            authority,
+            requests_max: u32::MAX,
+            slots: Some(u32::MAX),
+        })
+    }
+
+    /// The same with a bound of its requests, which a worker may have all of.
+    ///
+    /// # Errors
+    /// A name or address that is taken or malformed, a weight out of bounds.
+    pub fn add_member(&self, new: MemberSpec) -> Result<(), GroupControlError> {
+        if !new.address.is_specified() {
+            return Err(GroupControlError::BadAddress(Box::new(new.address)));
+        }
         self.change(|state, now| {
-            let new = MemberSpec {
-                name: name.clone(),
-                address,
-                weight,
-                authority,
-                requests_max: u32::MAX,
-                slots: Some(u32::MAX),
-            };
+            let (name, requests_max) = (new.name.clone(), new.requests_max);
             state.add(now, new, MemberSource::Api)?;
             state.removed.remove(&name);
+            if requests_max != u32::MAX {
+                state.make_room_for(requests_max as usize);
+            }
             Ok(())
         })
     }
@@ -108,11 +131,21 @@ impl Group {
     /// # Errors
     /// An unknown name.
     pub fn remove(&self, name: &str, timeout_ms: u64) -> Result<(), GroupControlError> {
+        self.with_member(name, |state, now, id| remove(state, now, id, name, timeout_ms))
+    }
+
+    /// The same, unless no other member would be left.
+    ///
+    /// # Errors
+    /// An unknown name; the last member that is not being removed.
+    pub fn remove_unless_last(&self, name: &str, timeout_ms: u64) -> Result<(), GroupControlError> {
         self.with_member(name, |state, now, id| {
-            let event = state.membership.remove(now, id, now.plus_ms(timeout_ms))?;
-            state.note(Some(event));
-            state.removed.insert(name.to_owned());
-            Ok(())
+            let stays = |it: &Member| it.id() != id && it.removal_deadline().is_none();
+            if !state.membership.members().iter().any(stays) {
+                let (words, group) = (state.words, state.name.to_string());
+                return Err(GroupControlError::LastMember { words, group, name: name.to_owned() });
+            }
+            remove(state, now, id, name, timeout_ms)
         })
     }
 
@@ -229,7 +262,7 @@ impl Group {
     fn with_member(
         &self,
         name: &str,
-        job: impl FnOnce(&mut GroupState, Now, NodeId) -> Result<(), MembershipError>,
+        job: impl FnOnce(&mut GroupState, Now, NodeId) -> Result<(), GroupControlError>,
     ) -> Result<(), GroupControlError> {
         self.change(|state, now| {
             let id = match state.membership.find(name) {
@@ -241,6 +274,19 @@ impl Group {
             Ok(())
         })
     }
+}
+
+fn remove(
+    state: &mut GroupState,
+    now: Now,
+    id: NodeId,
+    name: &str,
+    timeout_ms: u64,
+) -> Result<(), GroupControlError> {
+    let event = state.membership.remove(now, id, now.plus_ms(timeout_ms))?;
+    state.note(Some(event));
+    state.removed.insert(name.to_owned());
+    Ok(())
 }
 
 /// The address becomes part of a header line, so only a host and a port may pass.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use skep_cluster::Failure;
 use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD};
-use skep_http::{FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, parse_response};
+use skep_http::{
+    FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, encode, parse_response,
+};
 use skep_serve::{Conn, ConnError, Output, TimeoutCause, Worker};
 use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
@@ -75,7 +77,7 @@ async fn ask(
     conn.timer().set(deadline_ms, TimeoutCause::Response);
     let mut output = Output::default();
     let host = settings.check.host.clone().unwrap_or_else(|| host_of(address));
-    output.inline(|out| write_get(out, path, &host, "skep-check"));
+    output.inline(|out| write_get(out, path, &host, &[("User-Agent", b"skep-check")]));
     send(&conn, output).await?;
     let mut received = Vec::new();
     loop {
@@ -94,13 +96,14 @@ async fn ask(
     }
 }
 
-/// Appends a GET by `agent`, the last request of its connection.
-pub(crate) fn write_get(out: &mut Vec<u8>, target: &str, host: &str, agent: &str) {
-    let head = format!(
-        "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {agent}\r\nConnection: \
-         close\r\n\r\n"
-    );
-    out.extend_from_slice(head.as_bytes());
+/// Appends a GET with these fields, the last request of its connection.
+pub(crate) fn write_get(out: &mut Vec<u8>, target: &str, host: &str, fields: &[(&str, &[u8])]) {
+    out.extend_from_slice(format!("GET {target} HTTP/1.1\r\n").as_bytes());
+    encode::write_field(out, "Host", host.as_bytes());
+    for (name, value) in fields {
+        encode::write_field(out, name, value);
+    }
+    out.extend_from_slice(b"Connection: close\r\n\r\n");
 }
 
 /// A Unix socket has no host.

@@ -28,13 +28,14 @@ pub struct FcgiSpec {
     /// Whether connections are kept: each takes a worker of php-fpm.
     pub keep_conn: bool,
     /// Most of a body of unknown length that is collected, so that its length is known. Over it: 411.
-    pub collect_bytes_max: usize,
+    pub collect_bytes_max: u64,
 }
 
 /// Which script runs; see [`ScriptRule`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptSpec {
     Extension { extension: Box<[u8]>, index: Box<[u8]> },
+    FrontController { extension: Box<[u8]>, front: Box<[u8]> },
     Always(Box<[u8]>),
     Below { mount: Box<[u8]> },
 }
@@ -100,7 +101,8 @@ impl FcgiSpec {
         let text = String::from_utf8_lossy;
         let expected = match &self.script {
             _ if error != FcgiRequestError::NoScript => return error.to_string(),
-            ScriptSpec::Always(_) => return error.to_string(),
+            // Every path leads to one.
+            ScriptSpec::Always(_) | ScriptSpec::FrontController { .. } => return error.to_string(),
             ScriptSpec::Below { mount } => format!("a path below {}", text(mount)),
             ScriptSpec::Extension { extension, index } => {
                 let folder = match index.is_empty() {
@@ -118,6 +120,9 @@ impl ScriptSpec {
     fn rule(&self) -> ScriptRule<'_> {
         match self {
             Self::Extension { extension, index } => ScriptRule::Extension { extension, index },
+            Self::FrontController { extension, front } => {
+                ScriptRule::FrontController { extension, front }
+            }
             Self::Always(script) => ScriptRule::Always(script),
             Self::Below { mount } => ScriptRule::Below { mount },
         }

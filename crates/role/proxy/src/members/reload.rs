@@ -38,6 +38,16 @@ impl GroupState {
         self.settings = Arc::new(settings);
     }
 
+    /// A worker may have `connections` at a member, at least.
+    pub(crate) fn make_room_for(&mut self, connections: usize) {
+        if self.settings.connections.connections_max < connections {
+            let mut settings = GroupSettings::clone(&self.settings);
+            settings.connections.connections_max = connections;
+            self.settings = settings.into();
+            self.unpublished = true;
+        }
+    }
+
     /// Removes the members that the file no longer has, and at once those that conflict with its
     /// members: of the same name or address, but not the same member.
     fn make_room(&mut self, filed: &[MemberSpec], now: Now) {

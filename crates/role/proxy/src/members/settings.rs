@@ -1,6 +1,9 @@
 //! An operator's settings of a group, in the form that the request path reads.
 
+use std::sync::Arc;
+
 use skep_cluster::{MembershipSettings, RetryBudgetSettings};
+use skep_spool::BodyBuffers;
 use skep_units::ServerAddress;
 use skep_upstream::PoolLimits;
 
@@ -53,9 +56,8 @@ pub struct GroupSettings {
     pub loads: LoadMeasure,
     /// Whether a client that closes its side while it waits has left, so that its request is given up.
     pub gives_up: bool,
-    /// Whether a small body is read before the request takes a place at a member, so that a slow client
-    /// holds none meanwhile.
-    pub reads_ahead: bool,
+    /// How bodies wait for slow clients, so that these hold no place at a member; `None`: they do not.
+    pub buffering: Option<Buffering>,
     /// Whether replies name the member that they come from, as `X-Skep-Node`.
     pub names_member: bool,
     /// Other members that an idempotent request is tried on after its first failed.
@@ -77,6 +79,19 @@ pub struct GroupSettings {
     pub report_interval_ms: u64,
     /// `Retry-After: N\r\n`.
     pub retry_after_line: Box<[u8]>,
+}
+
+/// How bodies wait for slow clients.
+#[derive(Clone, Debug)]
+pub struct Buffering {
+    /// Where they do.
+    pub buffers: Arc<BodyBuffers>,
+    /// Memory of one body before it goes on in the spool.
+    pub memory_bytes_max: u64,
+    /// Whether requests take a place when their bodies are there.
+    pub requests: bool,
+    /// Whether responses are read faster than their clients take them.
+    pub responses: bool,
 }
 
 /// Where a member's current load is read.

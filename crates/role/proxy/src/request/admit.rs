@@ -28,6 +28,10 @@ impl Trip<'_, '_, '_, '_, '_> {
             let began = if is_first { self.began } else { self.note_wait() };
             return Ok(Some(in_flight.since(began)));
         }
+        if self.session.is_bound() && !self.recipient.may_wait_for_session() {
+            self.would_wait = true;
+            return Ok(None);
+        }
         let in_flight = self.wait_in_queue().await?;
         if in_flight.is_none() {
             queue.refuse();
@@ -50,7 +54,8 @@ impl Trip<'_, '_, '_, '_, '_> {
         loop {
             let target = self.group.pick(self.request, client, &self.session, &self.tried)?;
             if let Some(in_flight) = InFlight::begin(self.group, target) {
-                return Some(in_flight);
+                let request = (self.request.method.as_str(), self.request.path);
+                return Some(in_flight.list(client.ip(), request));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use skep_http::Method;
 
+use crate::request::coding::ReplyCoding;
 use crate::request::times::OwnTimes;
 
 /// The request that the response answers.
@@ -17,13 +18,19 @@ pub(super) struct Asked<'b> {
     pub(super) begins_session: bool,
 }
 
-/// What holds for responses beside what the group says.
+/// What holds for an exchange beside what the group says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplyRules<'a> {
+    /// The body of the request is not collected before a member gets it.
+    pub streams_request: bool,
+    /// The response is not read ahead of the client.
+    pub streams_response: bool,
     /// In place of those of the group.
     pub times: OwnTimes,
     /// Fields that are left out; names in any case.
     pub without: &'a [String],
     /// Further fields, each `Name: value\r\n`.
     pub extra: &'a [u8],
+    /// What may encode its body.
+    pub coding: Option<&'a dyn ReplyCoding>,
 }

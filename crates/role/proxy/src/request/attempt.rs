@@ -89,12 +89,13 @@ impl<'a, 'r, 'c, L: Leg> Attempt<'a, 'r, 'c, L> {
             if self.leg.is_complete() || self.recipient.is_stopped() {
                 return Poll::Ready(Ok(()));
             }
-            if self.recipient.queued_bytes() > 0 {
-                let flushed = self.recipient.poll_flush(cx);
-                if flushed.is_pending() {
+            match self.recipient.poll_flush(cx) {
+                Poll::Ready(flushed) => flushed?,
+                Poll::Pending if self.recipient.has_room_ahead(cx) => {}
+                Poll::Pending => {
                     self.disarm();
+                    return Poll::Pending;
                 }
-                ready!(flushed)?;
             }
             match self.poll_member(cx) {
                 Poll::Ready(received) => received?,

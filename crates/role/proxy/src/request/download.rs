@@ -117,8 +117,7 @@ impl Download {
             Stage::Head => Err(Cause::Broken),
             Stage::Body(decoder) => {
                 decoder.finish().map_err(|_| Cause::CutShort)?;
-                self.finish(&[], reply);
-                Ok(())
+                self.finish(&[], reply)
             }
             Stage::Complete | Stage::Switched(_) => Ok(()),
         }
@@ -226,13 +225,14 @@ impl Download {
             // client would get them (RFC 9112 9.2).
             self.is_reusable &= at == bytes.len();
             let trailers = decoder.take_trailers();
-            self.finish(&trailers, reply);
+            self.finish(&trailers, reply)?;
         }
         Ok(())
     }
 
-    fn finish(&mut self, trailers: &[u8], reply: &mut Recipient<'_, '_>) {
-        self.passage.finish(trailers, reply);
+    fn finish(&mut self, trailers: &[u8], reply: &mut Recipient<'_, '_>) -> Result<(), Cause> {
+        self.passage.finish(trailers, reply)?;
         self.stage = Stage::Complete;
+        Ok(())
     }
 }

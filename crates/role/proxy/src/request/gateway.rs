@@ -27,16 +27,15 @@ use skep_serve::{Conn, Output, Pace, Worker};
 
 use crate::limits::UPLOAD_BYTES_WAITING;
 use crate::members::cause::Cause;
-use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;
 use crate::request::asked::Asked;
 use crate::request::attempt::Leg;
+use crate::request::collected_body::{CollectedBody, pause};
 use crate::request::in_flight::InFlight;
 use crate::request::passage::Passage;
 use crate::request::recipient::{Ends, Recipient};
 use crate::request::rest::{Behind, Rest};
 use crate::request::times::Silence;
-use crate::request::upload::pause;
 use crate::request::{ForwardError, Refused};
 use codec::{GatewayCodec, GatewayEvent, Unsendable};
 
@@ -49,7 +48,8 @@ pub(super) struct GatewayLeg {
     framing: BodyFraming,
     codec: GatewayCodec,
     output: Output,
-    /// What was read of the client's body and is in no packet yet: from `pending_at` on.
+    body: CollectedBody,
+    /// What was taken of it and is in no packet yet: from `pending_at` on.
     pending: Vec<u8>,
     pending_at: usize,
     is_body_read: bool,
@@ -73,35 +73,18 @@ enum Stage {
 }
 
 impl GatewayLeg {
-    /// The request `head` for the members of `settings`, whose protocol is not HTTP. Reads a body
-    /// that must be there before, and one that is said to be small if it `reads_ahead`.
+    /// The request `head`, with what was collected of its body, for the members of `settings`, whose
+    /// protocol is not HTTP. `framing` is how they are told of the body.
     ///
     /// # Errors
-    /// It cannot go that way, or the client failed.
-    pub(super) async fn new(
+    /// It cannot go that way.
+    pub(super) fn new(
         settings: Arc<GroupSettings>,
         head: &RequestHead<'_, '_>,
-        recipient: &mut Recipient<'_, '_>,
+        recipient: &Recipient<'_, '_>,
         forward: &Forward<'_>,
-        reads_ahead: bool,
+        (body, framing): (CollectedBody, BodyFraming),
     ) -> Result<Self, ForwardError> {
-        let bytes_max = match (head.framing, &settings.protocol) {
-            // CGI tells the length first (RFC 3875 4.1.2).
-            (BodyFraming::Chunked, MemberProtocol::Fcgi(spec)) => Some(spec.collect_bytes_max),
-            (BodyFraming::Length(bytes), _) if reads_ahead => Some(bytes as usize),
-            _ => None,
-        };
-        let collected = match bytes_max {
-            Some(bytes_max) => {
-                let collected = call::collect(recipient.body(), bytes_max).await?;
-                Some(collected.ok_or(refusal(411))?)
-            }
-            None => None,
-        };
-        let framing = match (head.framing, &collected) {
-            (BodyFraming::Chunked, Some(body)) => BodyFraming::Length(body.len() as u64),
-            (framing, _) => framing,
-        };
         let worker = Rc::clone(recipient.worker());
         let mut output = worker.take_output();
         let of = (&*settings, false);
@@ -121,8 +104,9 @@ impl GatewayLeg {
             framing,
             codec,
             output,
-            is_body_read: head.framing == BodyFraming::None || collected.is_some(),
-            pending: collected.unwrap_or_default(),
+            body,
+            is_body_read: head.framing == BodyFraming::None,
+            pending: Vec::new(),
             pending_at: 0,
             is_begun: false,
             is_packed: false,
@@ -246,8 +230,8 @@ impl GatewayLeg {
             self.pending.clear();
             self.pending_at = 0;
             let Some(body) = body.as_deref_mut() else { break };
-            match body.poll_read(cx, &mut self.pending) {
-                Poll::Ready(is_more) => self.is_body_read = !is_more? || body.is_done(),
+            match self.body.poll_read(cx, body, &mut self.pending) {
+                Poll::Ready(is_more) => self.is_body_read = !is_more? || self.body.is_taken(body),
                 Poll::Pending => break,
             }
         }
@@ -350,7 +334,7 @@ impl Leg for GatewayLeg {
                 Some(GatewayEvent::Flush) => {}
                 Some(GatewayEvent::End) => {
                     self.is_reusable = self.codec.is_reusable(bytes.len() - at);
-                    self.passage.finish(&[], reply);
+                    self.passage.finish(&[], reply)?;
                     self.stage = Stage::Complete;
                     return Ok(());
                 }
@@ -404,13 +388,9 @@ fn start(
         });
         started.map_err(|Unsendable { status, detail, reason }| {
             tracing::debug!("request refused with {status}: {reason}");
-            ForwardError::Refused(Refused { detail, ..Refused::new(status) })
+            ForwardError::Refused(Refused { detail, ..Refused::plain(status) })
         })
     })
-}
-
-fn refusal(status: u16) -> ForwardError {
-    ForwardError::Refused(Refused::new(status))
 }
 
 fn log_rest(codec: &mut GatewayCodec, in_flight: &InFlight) {

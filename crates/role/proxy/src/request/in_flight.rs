@@ -1,5 +1,6 @@
 //! Accounting of one attempt: load while it lasts, totals at its end.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -8,6 +9,7 @@ use skep_upstream::Pool;
 
 use crate::limits::OWED_BYTES_MAX;
 use crate::members::cause::Cause;
+use crate::request::under_way::Listed;
 use crate::worker_balancer::PickedMember;
 use crate::worker_group::WorkerGroup;
 
@@ -22,6 +24,8 @@ pub(super) struct InFlight {
     received: u64,
     is_tunnel: bool,
     outcome: Outcome,
+    /// For operators who look.
+    listed: Option<Listed>,
 }
 
 /// How an attempt ended.
@@ -43,7 +47,14 @@ impl InFlight {
         let began = Instant::now();
         let outcome = Outcome::Abandoned;
         let group = Rc::clone(group);
-        Some(Self { group, target, began, owed: 0, received: 0, is_tunnel: false, outcome })
+        let (owed, received, is_tunnel, listed) = (0, 0, false, None);
+        Some(Self { group, target, began, owed, received, is_tunnel, outcome, listed })
+    }
+
+    /// Lets operators see the method and path of a client's request.
+    pub(super) fn list(mut self, client: IpAddr, request: (&str, &[u8])) -> Self {
+        self.listed = Some(Listed::new(self.group.group(), &self.target, client, request));
+        self
     }
 
     /// The latency counts from this moment on.
@@ -139,6 +150,9 @@ impl InFlight {
         load.tunnels.fetch_add(1, Relaxed);
         load.requests.fall(1);
         self.is_tunnel = true;
+        if let Some(listed) = &self.listed {
+            listed.become_tunnel();
+        }
     }
 
     /// Counts bytes that a tunnel received from the member.

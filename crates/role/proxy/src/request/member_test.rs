@@ -25,7 +25,7 @@ use crate::members::group::Group;
 use crate::members::nobody::nobodys;
 use crate::members::probe::{failure_of, host_of, probe, write_get};
 use crate::members::protocol::MemberProtocol;
-use crate::members::settings::GroupSettings;
+use crate::members::settings::{CheckSettings, GroupSettings};
 use crate::members::state::ProbeOutcome;
 use crate::request::gateway::codec::{GatewayCodec, GatewayEvent};
 
@@ -82,14 +82,9 @@ impl Group {
         worker.run(move |worker| {
             let worker = Rc::clone(worker);
             tokio::task::spawn_local(async move {
-                let mut test = Testing::new(&worker, address, &settings);
-                let asked = test.run(request, limit_ms);
-                let limit = Duration::from_millis(limit_ms);
-                let asked = tokio::time::timeout(limit, asked).await;
-                let error = match asked {
-                    Ok(asked) => asked.err(),
-                    Err(_) => Some(format!("no whole answer within {limit_ms} ms")),
-                };
+                let mut test = Testing::new(&worker, address, &settings.protocol);
+                let asked = test.run(request, &settings, limit_ms);
+                let error = within(limit_ms, asked).await;
                 // Who asked may be gone.
                 let _ = tell.send(test.end(error));
             });
@@ -98,13 +93,73 @@ impl Group {
     }
 }
 
+/// A GET of the operator's own to one server.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Path and query, percent-encoded.
+    pub target: String,
+    /// Field Host; `None`: the server's address.
+    pub host: Option<String>,
+    /// Further fields.
+    pub fields: Vec<(&'static str, String)>,
+    /// Field User-Agent.
+    pub agent: &'static str,
+    /// Bytes of the body after which no more are waited for.
+    pub body_bytes_max: u64,
+    /// Bytes of the body that the answer has.
+    pub body_bytes_kept: usize,
+}
+
+impl Question {
+    /// That of an operator's test; the host of checks is that of tests, too.
+    fn of_test(target: String, host: Option<String>, check: &CheckSettings) -> Self {
+        Self {
+            target,
+            host: host.or_else(|| check.host.clone()),
+            fields: Vec::new(),
+            agent: "skep-test",
+            body_bytes_max: TEST_BODY_BYTES_MAX,
+            body_bytes_kept: TEST_BODY_BYTES_SHOWN,
+        }
+    }
+}
+
+/// Asks a server once, on a connection of its own, which counts nowhere; the answer comes within
+/// `limit_ms`.
+pub async fn ask_once(
+    worker: &Rc<Worker>,
+    address: ServerAddress,
+    protocol: &MemberProtocol,
+    question: &Question,
+    limit_ms: u64,
+) -> MemberTest {
+    let mut test = Testing::new(worker, address, protocol);
+    let error = match test.start(question) {
+        Ok(started) => within(limit_ms, test.ask(question, started, limit_ms)).await,
+        Err(why) => Some(why),
+    };
+    test.end(error)
+}
+
+/// Why there is no whole answer, if there is none within `limit_ms`.
+async fn within(limit_ms: u64, asked: impl Future<Output = Result<(), String>>) -> Option<String> {
+    match tokio::time::timeout(Duration::from_millis(limit_ms), asked).await {
+        Ok(asked) => asked.err(),
+        Err(_) => Some(format!("no whole answer within {limit_ms} ms")),
+    }
+}
+
 struct Testing<'a> {
     worker: &'a Rc<Worker>,
     address: ServerAddress,
-    settings: &'a GroupSettings,
+    protocol: &'a MemberProtocol,
     began: Instant,
     test: MemberTest,
     body: Vec<u8>,
+    /// Bytes of the body after which no more are waited for, and those that the answer has.
+    body_bytes_max: u64,
+    body_bytes_kept: usize,
+    /// Bytes of the answer, with all around it, that may still come.
     bytes_left: u64,
     stderr_lines: usize,
     interim_responses: usize,
@@ -114,62 +169,67 @@ struct Testing<'a> {
 type IsWhole = bool;
 
 impl<'a> Testing<'a> {
-    fn new(worker: &'a Rc<Worker>, address: ServerAddress, settings: &'a GroupSettings) -> Self {
+    fn new(worker: &'a Rc<Worker>, address: ServerAddress, protocol: &'a MemberProtocol) -> Self {
         let test = MemberTest::default();
         Self {
             worker,
             address,
-            settings,
+            protocol,
             began: Instant::now(),
             test,
             body: Vec::new(),
+            body_bytes_max: 0,
+            body_bytes_kept: 0,
             bytes_left: TEST_BYTES_MAX,
             stderr_lines: 0,
             interim_responses: 0,
         }
     }
 
-    async fn run(&mut self, request: TestRequest, limit_ms: u64) -> Result<(), String> {
-        let check = &self.settings.check;
+    /// Sends what an operator wants, and says what a check makes of it where that says more.
+    async fn run(
+        &mut self,
+        request: TestRequest,
+        settings: &GroupSettings,
+        limit_ms: u64,
+    ) -> Result<(), String> {
+        let check = &settings.check;
         match request {
             TestRequest::Get { target, host } => {
-                let host = self.host(host.as_deref());
-                let started = self.start(&target, &host);
-                let started = started.map_err(|why| {
-                    let is_checked = check.path.as_ref() == Some(&target);
+                let is_checked = check.path.as_ref() == Some(&target);
+                let question = Question::of_test(target, host, check);
+                let started = self.start(&question).map_err(|why| {
                     let hint = if is_checked { " (checks do otherwise: --health)" } else { "" };
                     format!("nothing was sent: {why}{hint}")
                 })?;
-                self.ask(target, started, limit_ms).await?;
-                self.explain_refusal().await
+                self.ask(&question, started, limit_ms).await?;
+                self.explain_refusal(settings).await
             }
             TestRequest::Check => {
                 if let Some(path) = &check.path {
-                    let started = self.start_check(path, &self.host(None))?;
-                    self.ask(path.clone(), started, limit_ms).await?;
+                    let question = Question::of_test(path.clone(), None, check);
+                    let started = self.start_check(&question)?;
+                    self.ask(&question, started, limit_ms).await?;
                 }
-                self.check().await
+                self.check(settings).await
             }
         }
     }
 
-    /// That of the request, of the checks, or of the address.
-    fn host(&self, host: Option<&str>) -> String {
-        let of_checks = self.settings.check.host.as_deref();
-        host.or(of_checks).map_or_else(|| host_of(self.address), str::to_owned)
-    }
-
-    fn start(&self, target: &str, host: &str) -> Result<(Vec<u8>, Wire), String> {
-        const AGENT: &str = "skep-test";
+    fn start(&self, question: &Question) -> Result<(Vec<u8>, Wire), String> {
+        let Question { target, host, fields, agent, .. } = question;
+        let host = host.clone().unwrap_or_else(|| host_of(self.address));
+        let agent = ("User-Agent", agent.as_bytes());
+        let others = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let fields: Vec<_> = [agent].into_iter().chain(others).collect();
         let mut out = Vec::new();
-        let wire = match &self.settings.protocol {
+        let wire = match self.protocol {
             MemberProtocol::Http => {
-                write_get(&mut out, target, host, AGENT);
+                write_get(&mut out, target, &host, &fields);
                 Wire::Http(None)
             }
             protocol => {
-                let fields = [("User-Agent", AGENT.as_bytes())];
-                let request = nobodys(Method::Get, target, host, &fields);
+                let request = nobodys(Method::Get, target, &host, &fields);
                 let started = GatewayCodec::start(&mut out, &request, protocol, false);
                 Wire::Gateway(started.map_err(|error| error.reason)?)
             }
@@ -178,23 +238,23 @@ impl<'a> Testing<'a> {
     }
 
     /// Checks ask FastCGI applications for what is no script.
-    fn start_check(&self, path: &str, host: &str) -> Result<(Vec<u8>, Wire), String> {
-        let MemberProtocol::Fcgi(_) = &self.settings.protocol else {
-            return self.start(path, host);
-        };
-        let mut out = Vec::new();
-        let probe = FcgiExchange::probe(&mut out, path.as_bytes(), b"", &RESPONSE_HEAD);
+    fn start_check(&self, question: &Question) -> Result<(Vec<u8>, Wire), String> {
+        let MemberProtocol::Fcgi(_) = self.protocol else { return self.start(question) };
+        let (mut out, path) = (Vec::new(), question.target.as_bytes());
+        let probe = FcgiExchange::probe(&mut out, path, b"", &RESPONSE_HEAD);
         let exchange = probe.map_err(|error| error.to_string())?;
         Ok((out, Wire::Gateway(GatewayCodec::Fcgi(exchange))))
     }
 
     async fn ask(
         &mut self,
-        target: String,
+        question: &Question,
         (request, mut wire): (Vec<u8>, Wire),
         limit_ms: u64,
     ) -> Result<(), String> {
-        self.test.target = Some(target);
+        self.test.target = Some(question.target.clone());
+        self.body_bytes_max = question.body_bytes_max;
+        self.body_bytes_kept = question.body_bytes_kept;
         let connected = Conn::connect(self.worker, self.address, limit_ms).await;
         let conn =
             connected.map_err(|error| failure_of(&UpstreamError::from(error)).to_string())?;
@@ -218,10 +278,10 @@ impl<'a> Testing<'a> {
     }
 
     /// Whether a 403 comes from a servlet engine that wants another secret, not from an application.
-    async fn explain_refusal(&mut self) -> Result<(), String> {
-        let is_ajp = matches!(self.settings.protocol, MemberProtocol::Ajp(_));
+    async fn explain_refusal(&mut self, settings: &GroupSettings) -> Result<(), String> {
+        let is_ajp = matches!(self.protocol, MemberProtocol::Ajp(_));
         if is_ajp && self.test.status == Some(403) {
-            let outcome = probe(self.worker, self.address, self.settings, || false).await;
+            let outcome = probe(self.worker, self.address, settings, || false).await;
             if let Some(ProbeOutcome::Bad(failure @ Failure::Secret)) = outcome {
                 return Err(format!("{failure}: all its requests get 403"));
             }
@@ -230,8 +290,8 @@ impl<'a> Testing<'a> {
     }
 
     /// Makes a check.
-    async fn check(&mut self) -> Result<(), String> {
-        let outcome = probe(self.worker, self.address, self.settings, || false).await;
+    async fn check(&mut self, settings: &GroupSettings) -> Result<(), String> {
+        let outcome = probe(self.worker, self.address, settings, || false).await;
         let (said, result) = match outcome {
             Some(ProbeOutcome::Good) => ("good".to_owned(), Ok(())),
             Some(ProbeOutcome::BowsOut) => ("it drains".to_owned(), Ok(())),
@@ -336,7 +396,7 @@ impl<'a> Testing<'a> {
 
     fn body(&mut self, data: &[u8]) {
         self.test.body_bytes += data.len() as u64;
-        let room = TEST_BODY_BYTES_SHOWN.saturating_sub(self.body.len());
+        let room = self.body_bytes_kept.saturating_sub(self.body.len());
         self.body.extend_from_slice(&data[..data.len().min(room)]);
     }
 
@@ -345,7 +405,7 @@ impl<'a> Testing<'a> {
         if is_spent && self.test.status.is_none() {
             return Err(format!("no head of an answer in the first {TEST_BYTES_MAX} bytes"));
         }
-        self.test.is_cut = is_spent || self.test.body_bytes > TEST_BODY_BYTES_MAX;
+        self.test.is_cut = is_spent || self.test.body_bytes > self.body_bytes_max;
         Ok(self.test.is_cut)
     }
 

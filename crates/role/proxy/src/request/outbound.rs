@@ -8,7 +8,7 @@ use crate::request::recipient::Ends;
 use crate::request::upload::Upload;
 
 pub(super) enum Outbound {
-    Http(Upload),
+    Http(Box<Upload>),
     Gateway(Box<GatewayLeg>),
 }
 

@@ -1,25 +1,29 @@
 //! A response on its way to the client: the head, rebuilt; the body, framed anew. The same for all
 //! protocols of members.
 
-use skep_http::forward::write_last_chunk;
 use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::{FieldSlots, Known, ResponseFraming, ResponseHead, encode, parse_response};
+use skep_http::{FieldSlots, ResponseFraming, ResponseHead, parse_response};
 
 use crate::members::cause::Cause;
 use crate::request::asked::Asked;
+use crate::request::coding::{BodyCoder, CoderFailed};
 use crate::request::in_flight::InFlight;
+use crate::request::read_ahead::is_event_stream;
 use crate::request::recipient::{Recipient, TapBody, Tapped};
 use crate::request::times::Silence;
 
 /// What of a response was passed to the client.
 #[derive(Default)]
 pub(super) struct Passage {
-    /// Scratch for the line before a chunk.
-    chunk_line: Vec<u8>,
     /// How the body is delimited for the client, since the head was passed on.
     framing: Option<ResponseFraming>,
     /// The head of a response that the tap has, and may give back.
     held: Option<Vec<u8>>,
+    /// What encodes the body for the client, and what it encoded last.
+    coder: Option<Box<dyn BodyCoder>>,
+    encoded: Vec<u8>,
+    /// Nobody knows how much comes when: whatever came is passed on.
+    is_open_ended: bool,
     /// It may be silent for as long as a tunnel: events come when there are some.
     is_event_stream: bool,
 }
@@ -60,20 +64,22 @@ impl Passage {
             }
             Tapped::Take | Tapped::Stop => Vec::new(),
         };
-        let content_type = head.fields.known(Known::ContentType);
-        self.is_event_stream = !reply.is_taken() && content_type.is_some_and(is_event_stream);
+        let is_event_stream = is_event_stream(head);
+        self.is_event_stream = is_event_stream && !reply.is_taken();
+        let buffering = in_flight.target().settings().buffering.as_ref();
+        reply.client_body().allow(head, buffering, asked.rules, is_event_stream);
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }
-        self.framing = Some(match reply.is_taken() {
-            true => {
-                if asked.begins_session {
-                    reply.begin_session(in_flight.target().session_lines());
-                }
-                head.framing
+        self.is_open_ended = is_of_unknown_length(head);
+        if reply.is_taken() {
+            if asked.begins_session {
+                reply.begin_session(in_flight.target().session_lines());
             }
-            false => pass_head(head, asked, &lines, reply, in_flight),
-        });
+            self.framing = Some(head.framing);
+        } else {
+            self.pass_head(head, asked, &lines, reply, in_flight);
+        }
     }
 
     /// Passes bytes of the body on.
@@ -89,66 +95,78 @@ impl Passage {
         }
         in_flight.receive(data.len() as u64);
         if !reply.is_taken() {
-            self.pass(data, reply);
-            return Ok(());
+            return self.pass(data, reply);
         }
         if let TapBody::GiveBack { body, lines } = reply.take(data)
             && let Some(bytes) = self.held.take()
         {
             let mut slots = FieldSlots::new();
             let head = parse_response(&mut slots, &bytes, asked.method, &NODE_RESPONSE_HEAD)?;
-            self.framing = Some(pass_head(&head, asked, &lines, reply, in_flight));
-            self.pass(&body, reply);
+            self.pass_head(&head, asked, &lines, reply, in_flight);
+            return self.pass(&body, reply);
         }
         Ok(())
     }
 
-    fn pass(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) {
-        let (is_chunked, line) = (self.is_chunked(), &mut self.chunk_line);
-        reply.pass(|out| {
-            if !is_chunked {
-                return out.body_copy(data);
-            }
-            line.clear();
-            encode::write_chunk_head(line, data.len());
-            out.raw(line);
-            out.body_copy(data);
-            out.raw(encode::CHUNK_END);
-        });
+    /// Passes the end on; `trailers` are whole lines.
+    pub(super) fn finish(
+        &mut self,
+        trailers: &[u8],
+        reply: &mut Recipient<'_, '_>,
+    ) -> Result<(), Cause> {
+        if reply.is_taken() {
+            reply.taken();
+            return Ok(());
+        }
+        if let Some(coder) = self.coder.take() {
+            let mut encoded = Vec::new();
+            coder.finish(&mut encoded).map_err(|CoderFailed| Cause::CutShort)?;
+            pass_bytes(&encoded, reply);
+        }
+        reply.finish_body(trailers);
+        Ok(())
     }
 
-    /// Passes the end on; `trailers` are whole lines.
-    pub(super) fn finish(&mut self, trailers: &[u8], reply: &mut Recipient<'_, '_>) {
-        if reply.is_taken() {
-            return reply.taken();
-        }
-        if self.is_chunked() {
-            self.chunk_line.clear();
-            write_last_chunk(&mut self.chunk_line, trailers);
-            reply.pass(|out| out.raw(&self.chunk_line));
-        }
+    /// Passes the head of a final response to the client.
+    fn pass_head(
+        &mut self,
+        head: &ResponseHead<'_, '_>,
+        asked: &Asked<'_>,
+        lines: &[u8],
+        reply: &mut Recipient<'_, '_>,
+        in_flight: &InFlight,
+    ) {
+        let target = in_flight.target();
+        let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
+        let lines = [target.name_line(), session_lines, lines];
+        let coding = asked.rules.coding.filter(|_| reply.is_codable());
+        let coded = coding.and_then(|coding| coding.of(head));
+        let framing = reply.pass_head(head, asked, lines, coded.as_ref());
+        reply.client_body().is_chunked = framing == ResponseFraming::Chunked;
+        self.framing = Some(framing);
+        self.coder = coded.and_then(|coded| coded.body);
+    }
+
+    fn pass(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) -> Result<(), Cause> {
+        let Some(coder) = &mut self.coder else {
+            reply.pass_body(data);
+            return Ok(());
+        };
+        self.encoded.clear();
+        let pushed = coder.push(data, self.is_open_ended, &mut self.encoded);
+        pushed.map_err(|CoderFailed| Cause::CutShort)?;
+        pass_bytes(&self.encoded, reply);
+        Ok(())
     }
 }
 
-/// Passes the head of a final response to the client; says how the body is framed there.
-fn pass_head(
-    head: &ResponseHead<'_, '_>,
-    asked: &Asked<'_>,
-    lines: &[u8],
-    reply: &mut Recipient<'_, '_>,
-    in_flight: &InFlight,
-) -> ResponseFraming {
-    let target = in_flight.target();
-    let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
-    reply.pass_head(head, asked, [target.name_line(), session_lines, lines])
+/// Passes what was encoded, if anything: a chunk without bytes would be the last one.
+fn pass_bytes(data: &[u8], reply: &mut Recipient<'_, '_>) {
+    if !data.is_empty() {
+        reply.pass_body(data);
+    }
 }
 
 fn is_of_unknown_length(head: &ResponseHead<'_, '_>) -> bool {
     matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose)
-}
-
-/// Whether `content_type` is that of server-sent events.
-fn is_event_stream(content_type: &[u8]) -> bool {
-    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
-    media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
 }

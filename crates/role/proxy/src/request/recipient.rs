@@ -11,9 +11,11 @@
 //! Invariants: a response goes to one of the two, whole; what a tap has taken, no client has seen
 //! any of.
 
+use std::borrow::Cow;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, ready};
 
 use skep_engine::{Context, Exchange, ExchangeError, ReplySink, RequestBody, Summary};
 use skep_http::forward::{ForwardReply, write_response};
@@ -21,6 +23,8 @@ use skep_http::{ResponseFraming, ResponseHead, Version};
 use skep_serve::Worker;
 
 use crate::request::asked::Asked;
+use crate::request::coding::CodedReply;
+use crate::request::read_ahead::ClientBody;
 
 /// Sees the final response before the client does, and may take it. Without a client, it is all
 /// that there is.
@@ -46,6 +50,12 @@ pub trait Tap {
 
     /// Whether the request goes on although its client has left: others wait.
     fn outlives_client(&self) -> bool;
+
+    /// Whether the request may wait for the member of its session: not while others wait for it, whom any
+    /// member may answer.
+    fn may_wait_for_session(&self) -> bool {
+        true
+    }
 }
 
 /// What becomes of a response.
@@ -85,6 +95,8 @@ pub(super) struct Recipient<'a, 'c> {
     context: Rc<Context>,
     ends: Ends,
     state: TapState,
+    /// Of a response that is passed.
+    client_body: ClientBody,
     /// Bytes that the tap has taken.
     taken_bytes: u64,
     /// Of a request without a client.
@@ -125,7 +137,8 @@ impl<'a, 'c> Recipient<'a, 'c> {
         tap: Option<&'a mut (dyn Tap + 'a)>,
     ) -> Self {
         let (state, summary) = (TapState::Waits, Summary::default());
-        Self { exchange, tap, context, ends, state, taken_bytes: 0, summary }
+        let client_body = ClientBody::default();
+        Self { exchange, tap, context, ends, state, client_body, taken_bytes: 0, summary }
     }
 
     pub(super) fn ends(&self) -> Ends {
@@ -148,6 +161,11 @@ impl<'a, 'c> Recipient<'a, 'c> {
 
     fn reply(&mut self) -> Option<&mut ReplySink<'c>> {
         self.exchange.as_mut().map(|exchange| &mut exchange.reply)
+    }
+
+    /// Whether the request may wait for the member of its session.
+    pub(super) fn may_wait_for_session(&self) -> bool {
+        self.tap.as_ref().is_none_or(|tap| tap.may_wait_for_session())
     }
 
     /// Records something for the log.
@@ -179,7 +197,13 @@ impl<'a, 'c> Recipient<'a, 'c> {
     pub(super) fn take_back(&mut self) -> bool {
         match (self.state, self.reply()) {
             (TapState::Taken | TapState::Stopped, _) => false,
-            (_, Some(reply)) => reply.take_back(),
+            (_, Some(reply)) => {
+                let is_back = reply.take_back();
+                if is_back {
+                    self.client_body = ClientBody::default();
+                }
+                is_back
+            }
             (_, None) => true,
         }
     }
@@ -201,14 +225,36 @@ impl<'a, 'c> Recipient<'a, 'c> {
 
     /// A number that changes when something is passed on.
     pub(super) fn progress(&self) -> u64 {
-        self.queued_bytes() + self.taken_bytes
+        self.queued_bytes() + self.taken_bytes + self.client_body.progress()
     }
 
+    /// Sends what the client is still to take, what was read ahead included. Ready when it has all.
     pub(super) fn poll_flush(
         &mut self,
         cx: &mut TaskContext<'_>,
     ) -> Poll<Result<(), ExchangeError>> {
-        self.reply().map_or(Poll::Ready(Ok(())), |reply| reply.poll_flush(cx))
+        let Some(exchange) = &mut self.exchange else { return Poll::Ready(Ok(())) };
+        loop {
+            if exchange.reply.queued_bytes() > 0 {
+                ready!(exchange.reply.poll_flush(cx))?;
+            }
+            if !ready!(self.client_body.poll_next(cx, &mut exchange.reply.write()))? {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    /// Whether one more read of the member finds room while the client is behind.
+    pub(super) fn has_room_ahead(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        self.state == TapState::Passed && self.client_body.has_room(cx)
+    }
+
+    /// Sends what was read ahead, when the member has sent all.
+    pub(super) async fn send_rest(&mut self) -> Result<(), ExchangeError> {
+        if self.client_body.is_behind() {
+            poll_fn(|cx| self.poll_flush(cx)).await?;
+        }
+        Ok(())
     }
 
     /// Shows the tap the head of the final response.
@@ -261,11 +307,27 @@ impl<'a, 'c> Recipient<'a, 'c> {
         }
     }
 
-    /// Appends bytes of the body, framed by `write`.
-    pub(super) fn pass(&mut self, write: impl FnOnce(&mut skep_engine::Reply<'_>)) {
-        if let Some(reply) = self.reply() {
-            write(&mut reply.write());
+    pub(super) fn client_body(&mut self) -> &mut ClientBody {
+        &mut self.client_body
+    }
+
+    /// Passes bytes of the body on.
+    pub(super) fn pass_body(&mut self, data: &[u8]) {
+        if let Some(exchange) = &mut self.exchange {
+            self.client_body.pass(data, &mut exchange.reply.write());
         }
+    }
+
+    /// Passes the end of the body on; `trailers` are whole lines.
+    pub(super) fn finish_body(&mut self, trailers: &[u8]) {
+        if let Some(exchange) = &mut self.exchange {
+            self.client_body.finish(trailers, &mut exchange.reply.write());
+        }
+    }
+
+    /// Whether the client may get the body in other bytes than the member sent it in.
+    pub(super) fn is_codable(&mut self) -> bool {
+        self.reply().is_some_and(|reply| reply.version() == Version::Http11)
     }
 
     /// Appends the rebuilt head and returns how the body is framed for the client.
@@ -274,6 +336,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
         head: &ResponseHead<'_, '_>,
         asked: &Asked<'_>,
         [name_line, session_lines, tap_lines]: [&[u8]; 3],
+        coded: Option<&CodedReply>,
     ) -> ResponseFraming {
         const NAME_FIELD: &str = "x-skep-node";
         let Some(reply) = self.reply() else { return ResponseFraming::None };
@@ -284,11 +347,17 @@ impl<'a, 'c> Recipient<'a, 'c> {
         let date = reply.write().context().date();
         let (trailers, rules) = (asked.trailers, asked.rules);
         let mut framing = ResponseFraming::None;
+        let (coded_lines, without) = match coded {
+            Some(coded) => (&*coded.lines, [rules.without, &coded.without].concat().into()),
+            None => (&b""[..], Cow::Borrowed(rules.without)),
+        };
+        let mut head = *head;
+        head.framing = framing_of(&head, coded);
         reply.write().foreign_head(head.status, |out, keep_alive| {
-            let extra = [name_line, session_lines, rules.extra, tap_lines];
-            let (without, extra) = (rules.without, &extra[..]);
+            let extra = [name_line, session_lines, rules.extra, tap_lines, coded_lines];
+            let (without, extra) = (&*without, &extra[..]);
             let how = ForwardReply { version, keep_alive, date: &date, trailers, without, extra };
-            framing = write_response(out, head, &how);
+            framing = write_response(out, &head, &how);
         });
         if framing == ResponseFraming::UntilClose {
             reply.end_by_close();
@@ -298,8 +367,10 @@ impl<'a, 'c> Recipient<'a, 'c> {
 
     /// Passes the head of a 101 on.
     pub(super) fn switch(&mut self, head: &ResponseHead<'_, '_>, asked: &Asked<'_>) {
-        self.pass_head(head, asked, [b""; 3]);
-        self.pass(|reply| reply.close());
+        self.pass_head(head, asked, [b""; 3], None);
+        if let Some(reply) = self.reply() {
+            reply.write().close();
+        }
     }
 
     /// Passes the head of an interim response on. A client of HTTP/1.0 must not get any
@@ -321,5 +392,15 @@ impl<'a, 'c> Recipient<'a, 'c> {
         reply.interim(|out| {
             write_response(out, head, &how);
         });
+    }
+}
+
+/// How the body is delimited: of what is encoded nobody knows the length before.
+fn framing_of(head: &ResponseHead<'_, '_>, coded: Option<&CodedReply>) -> ResponseFraming {
+    match head.framing {
+        ResponseFraming::Length(_) if coded.is_some_and(|coded| coded.body.is_some()) => {
+            ResponseFraming::Chunked
+        }
+        framing => framing,
     }
 }

@@ -1,4 +1,4 @@
-//! From the client to the member: the rebuilt head, then the client's body as it arrives.
+//! From the client to the member: the rebuilt head, then the client's body, what was collected of it first.
 //!
 //! Invariants: at most `UPLOAD_BYTES_WAITING` and one read wait for the member; while the member does
 //! not take them, the client is not read (and its rate does not count). A request of which no byte
@@ -13,11 +13,13 @@ use skep_http::{BodyFraming, RequestHead, encode};
 use skep_serve::{Conn, Output, Pace, Worker};
 
 use crate::limits::UPLOAD_BYTES_WAITING;
+use crate::request::collected_body::{CollectedBody, pause};
 
 /// A request being sent to a member; lives through all attempts.
 pub(super) struct Upload {
     worker: Rc<Worker>,
     output: Output,
+    body: CollectedBody,
     /// Scratch for chunks, which their length precedes.
     chunk: Vec<u8>,
     is_chunked: bool,
@@ -29,17 +31,19 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// The request `head`, without any of its body.
+    /// The request `head`, with what was collected of its body.
     pub(super) fn new(
         worker: &Rc<Worker>,
         head: &RequestHead<'_, '_>,
         forward: &Forward<'_>,
+        body: CollectedBody,
     ) -> Self {
         let mut output = worker.take_output();
         output.inline(|out| write_request(out, head, forward));
         Self {
             worker: Rc::clone(worker),
             output,
+            body,
             chunk: Vec::new(),
             is_chunked: head.framing == BodyFraming::Chunked,
             is_body_read: head.framing == BodyFraming::None,
@@ -74,20 +78,6 @@ impl Upload {
         self.output.clear();
         self.output.inline(|out| write_request(out, head, forward));
         self.is_begun = false;
-    }
-
-    /// Reads the client's body before there is a member, up to what may wait for one. Ready when that
-    /// is there.
-    pub(super) fn poll_read_ahead(
-        &mut self,
-        cx: &mut TaskContext<'_>,
-        body: &mut RequestBody<'_>,
-    ) -> Poll<Result<(), ExchangeError>> {
-        while !self.is_body_read && self.output.len() < UPLOAD_BYTES_WAITING {
-            ready!(self.poll_body(cx, Some(body)))?;
-        }
-        body.pause();
-        Poll::Ready(Ok(()))
     }
 
     /// Moves as many bytes as possible. Ready when all is sent, or when the member takes no more: its
@@ -139,25 +129,19 @@ impl Upload {
         }
         let Some(body) = body else { return Poll::Ready(Ok(())) };
         if self.is_chunked {
-            let is_more = ready!(body.poll_read(cx, &mut self.chunk))?;
-            self.is_body_read = !is_more || body.is_done();
+            let is_more = ready!(self.body.poll_read(cx, body, &mut self.chunk))?;
+            self.is_body_read = !is_more || self.body.is_taken(body);
             let (chunk, is_last) = (&self.chunk, self.is_body_read);
-            let trailers = body.take_trailers();
+            let trailers = if is_last { body.take_trailers() } else { Vec::new() };
             self.output.inline(|out| write_chunk(out, chunk, is_last.then_some(&*trailers)));
             self.chunk.clear();
         } else {
             let mut read = Poll::Pending;
-            self.output.inline(|out| read = body.poll_read(cx, out));
-            self.is_body_read = !ready!(read)? || body.is_done();
+            let collected = &mut self.body;
+            self.output.inline(|out| read = collected.poll_read(cx, body, out));
+            self.is_body_read = !ready!(read)? || self.body.is_taken(body);
         }
         Poll::Ready(Ok(()))
-    }
-}
-
-/// The client need not send now: nobody reads.
-pub(super) fn pause(body: Option<&mut RequestBody<'_>>) {
-    if let Some(body) = body {
-        body.pause();
     }
 }
 

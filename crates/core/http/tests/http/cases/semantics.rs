@@ -1,7 +1,7 @@
 //! Paths, ranges, conditions and codings: what a well-formed request means.
 
-use skep_http::conditional::evaluate;
-use skep_http::negotiate::{AcceptEncoding, EncodingSet};
+use skep_http::conditional::{evaluate, names_tag};
+use skep_http::negotiate::{AcceptEncoding, Encoding, EncodingSet};
 use skep_http::path::{self, Reading};
 use skep_http::range::{RangeVerdict, ranges};
 use skep_http::{FieldSlots, HeadLimits, Precondition, RequestHead, Validators, parse_request};
@@ -101,6 +101,47 @@ fn codings() {
             format!("{chosen}{refused}").into_bytes()
         })
     });
+}
+
+/// RFC 9110 12.5.3: weights are the client's, the choice among equals is the server's.
+#[test]
+fn the_order_of_the_server_decides_between_equal_weights() {
+    use Encoding::{Br, Gzip, Zstd};
+    for (accept, order, chosen) in [
+        ("br, gzip, zstd", &[Zstd, Br, Gzip][..], Some(Zstd)),
+        ("br, gzip, zstd", &[Gzip, Zstd], Some(Gzip)),
+        ("br, gzip;q=0.9, zstd;q=0.8", &[Zstd, Gzip], Some(Gzip)),
+        ("br", &[Zstd, Gzip], None),
+        ("*", &[Gzip], Some(Gzip)),
+        ("gzip;q=0.5, identity", &[Gzip], None),
+        ("gzip;q=0.5, identity;q=0.5", &[Gzip], Some(Gzip)),
+        ("gzip", &[], None),
+    ] {
+        let field = format!("Accept-Encoding: {accept}\r\n");
+        let found = with_request("GET", field.as_bytes(), |head| {
+            AcceptEncoding::parse(head).choose_among(order)
+        });
+        assert_eq!(found, chosen, "{accept} of {order:?}");
+    }
+}
+
+#[test]
+fn a_tag_is_named_in_any_of_three_fields() {
+    for (field, names) in [
+        ("If-None-Match: \"a\", \"v1\"", true),
+        ("If-None-Match: W/\"v1\"", true),
+        ("If-Match: \"v1\"", true),
+        ("If-Range: \"v1\"", true),
+        ("If-None-Match: \"v1-br\"", false),
+        ("If-None-Match: *", false),
+        ("If-Range: Sun, 06 Nov 1994 08:49:37 GMT", false),
+        ("ETag: \"v1\"", false),
+    ] {
+        let fields = format!("{field}\r\n");
+        let found = with_request("GET", fields.as_bytes(), |head| names_tag(head, "\"v1\""));
+        assert_eq!(found, names, "{field}");
+        assert!(!with_request("GET", fields.as_bytes(), |head| names_tag(head, "")), "{field}");
+    }
 }
 
 fn with_request<T>(method: &str, fields: &[u8], read: impl Fn(&RequestHead<'_, '_>) -> T) -> T {

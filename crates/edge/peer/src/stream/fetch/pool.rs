@@ -72,7 +72,7 @@ impl PeerPool {
                 self.finish(lease, &rest)?;
                 Err(PeerError::Refused(refusal))
             }
-            PeerReply::Head { .. } | PeerReply::Taken => {
+            PeerReply::Head { .. } | PeerReply::HeadAfter { .. } | PeerReply::Taken => {
                 Err(PeerError::Unexpected.counted(&self.counts))
             }
         }
@@ -94,7 +94,9 @@ impl PeerPool {
         let Exchange { lease, reply, rest } = self.exchange(address, request).await?;
         let is_answer = match (request, &reply) {
             (_, PeerReply::Refused(_)) => true,
-            (PeerRequest::Head { .. }, reply) => matches!(reply, PeerReply::Head { .. }),
+            (PeerRequest::Head { .. }, reply) => {
+                matches!(reply, PeerReply::Head { .. } | PeerReply::HeadAfter { .. })
+            }
             (PeerRequest::Offer { .. }, reply) => matches!(reply, PeerReply::Taken),
             (PeerRequest::Fetch { .. }, _) => panic!("segments come in chunks"),
         };

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NewServerTest, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PoolStatus, ProcessStatus,
-    PurgeOutcome, Purged, PurgedNode, Role, ServerStatus, ServerTest, ServiceStatus, Token,
-    Traffic,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
+    NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
+    NodeState, NodeStatus, PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded,
+    RequestStatus, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic, TrafficSeries,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 
@@ -90,6 +90,7 @@ pub fn server(name: &str) -> ServerStatus {
         pool: "app".into(),
         address: std::net::SocketAddr::from(([127, 0, 0, 1], 9000)).into(),
         state: NodeState::Up,
+        source: NodeSource::Config,
         reason: None,
         since_ms: 1_000,
         weight: 1,
@@ -100,8 +101,10 @@ pub fn server(name: &str) -> ServerStatus {
         tunnels: 0,
         requests_total: 10,
         failures_total: 0,
+        failures_by_cause: Default::default(),
         bytes_total: 1_000,
         latency_us: 400,
+        agent: None,
     }
 }
 
@@ -135,6 +138,8 @@ impl Control for Fake {
                 policy: "random".into(),
                 queued_requests: 0,
                 refused_total: 0,
+                sessions_lost_total: 0,
+                versions_differ: false,
                 servers: vec![server("node-1")],
             }],
             services: vec![ServiceStatus {
@@ -174,6 +179,28 @@ impl Control for Fake {
             is_cut: false,
             error: Some("connection reset".to_owned()),
         })
+    }
+
+    fn pools_of_nodes(&self) -> Vec<NodePools> {
+        let pools = self.status().pools;
+        vec![NodePools { node: "node-1".into(), missing: None, pools }]
+    }
+
+    fn requests(&self) -> Vec<RequestStatus> {
+        Vec::new()
+    }
+
+    fn series(&self, step_s: u64) -> Result<TrafficSeries, ControlError> {
+        Ok(TrafficSeries { step_s, kept_s: 3_600, points: Vec::new() })
+    }
+
+    fn add_server(&self, pool: &str, new: &NewServer) -> Result<(), ControlError> {
+        self.calls.lock().unwrap().push(format!("add {} to pool {pool}", new.name));
+        Ok(())
+    }
+
+    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
+        self.change(format!("remove {name} of pool {pool} in {timeout_ms} ms"), name, |_| ())
     }
 
     fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
@@ -232,16 +259,27 @@ impl Control for Fake {
         Ok(())
     }
 
-    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
+    fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError> {
+        self.calls.lock().unwrap().push(format!("explain {}", asked.url));
+        Ok(Explained { complete: true, nodes: Vec::new() })
+    }
+
+    fn purge(
+        &self,
+        what: &[String],
+        _is_soft: bool,
+        timeout_ms: u64,
+    ) -> Result<Purged, ControlError> {
         self.calls.lock().unwrap().push(format!("purge {} within {timeout_ms}", what.join(" ")));
         let (outcome, ms) = (PurgeOutcome::Acknowledged, Some(1));
         let nodes = vec![PurgedNode { name: "node-1".into(), outcome, ms }];
         Ok(Purged { stamp: 1, complete: true, nodes })
     }
 
-    fn reload(&self) -> Result<u64, ControlError> {
+    fn reload(&self) -> Result<Reloaded, ControlError> {
         self.calls.lock().unwrap().push("reload".into());
-        Ok(2)
+        let restart_needed = vec!["machine.groups".to_owned()];
+        Ok(Reloaded { config_generation: 2, restart_needed })
     }
 
     fn config_toml(&self) -> String {

@@ -106,6 +106,8 @@ pub(crate) struct Fill<'r> {
     wishes: Wishes,
     led: Option<Led>,
     requested_unix_ms: u64,
+    /// Of the response; 0 before it has come.
+    status: u16,
     stage: Stage,
     outcome: Cell<Option<FillOutcome>>,
 }
@@ -148,6 +150,7 @@ impl<'r> Fill<'r> {
             wishes,
             led,
             requested_unix_ms: unix_ms(),
+            status: 0,
             stage: Stage::Waits,
             outcome: Cell::new(None),
         }
@@ -164,15 +167,15 @@ impl<'r> Fill<'r> {
     }
 
     /// No server answered: what is stale is used, if it may be. That there is none is so for all who
-    /// wait; any other failure may be due to this request, with which a client could have all others
-    /// refused.
-    pub(crate) fn failed(&mut self, refusal: &Refusal) -> FillOutcome {
+    /// wait, if it `concerns_all`; any other failure may be due to this request, or to the server of its
+    /// session, with which a client could have all others refused.
+    pub(crate) fn failed(&mut self, refusal: &Refusal, concerns_all: bool) -> FillOutcome {
         let failure = OriginFailure::Disconnected;
         let kept = self.plan.kept_now((self.request, &self.meta));
         let stale = self
             .cache()
             .and_then(|cache| stale_after(kept.as_ref(), failure, cache, monotonic_ms()));
-        let led = self.led.take();
+        let led = self.led.take().filter(|_| concerns_all);
         match stale {
             Some((kept, rule)) => {
                 if let Some(Led { flight, .. }) = led {
@@ -255,7 +258,8 @@ impl<'r> Fill<'r> {
         }
         // Its own values are too long: others may have shorter ones.
         let too_long = Unstorable { why: "vary-too-long", mark_ms: 0 };
-        let vary_key = secondary_key(&head.meta.vary, self.request).ok_or(too_long)?;
+        let vary_key =
+            secondary_key(&self.plan.route, &head.meta.vary, self.request).ok_or(too_long)?;
         if head.total_bytes.is_some_and(|bytes| bytes > SEGMENT_BYTES) {
             return Err(because("too-long"));
         }
@@ -276,8 +280,8 @@ impl<'r> Fill<'r> {
         };
         let plan = &self.plan;
         // It may have come from a node that knew more.
-        let purged = freshness::purged(&plan.route, &plan.purges.known, &plan.key.target, &head)
-            .max(kept.variants.plain.purged());
+        let purged = freshness::purged(&plan.route, &plan.purges, &plan.key.target, &head)
+            .max(kept.purges_before());
         let freshness = Freshness::of(&head, &cache.policy);
         let received = ReceivedHead {
             key: &plan.key,
@@ -286,6 +290,7 @@ impl<'r> Fill<'r> {
             head: *head,
             vary_key: remote.vary_key.clone(),
             purged,
+            is_from_peer: remote.is_from_peer,
         };
         let resource = resource(&plan.route, received, freshness, &plan.purges);
         cache.was_stored(true);
@@ -300,9 +305,9 @@ impl<'r> Fill<'r> {
         let Some(cache) = self.cache() else { return };
         let plan = &self.plan;
         let freshness = Freshness::of(&head, &cache.policy);
-        let purged = freshness::purged(&plan.route, &plan.purges.known, &plan.key.target, &head);
-        let received =
-            ReceivedHead { key: &plan.key, version: once(), bytes, head, vary_key, purged };
+        let purged = freshness::purged(&plan.route, &plan.purges, &plan.key.target, &head);
+        let (key, version, is_from_peer) = (&plan.key, once(), false);
+        let received = ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer };
         let resource = resource(&plan.route, received, freshness, &plan.purges);
         let (writer, queue) = BodyWriter::new();
         let (mut known, mut replaces) = (None, None);
@@ -333,6 +338,8 @@ impl<'r> Fill<'r> {
         known: Option<tokio::sync::oneshot::Receiver<()>>,
         replaces: Option<Arc<Resource>>,
     ) {
+        let lifetime = resource.freshness().map(|it| it.rules(monotonic_ms()).0.source);
+        self.judged(true, lifetime.unwrap_or(CachingRule::NoLifetime).token());
         let plan = &self.plan;
         let until_known = async move {
             if let Some(known) = known {
@@ -361,6 +368,7 @@ impl<'r> Fill<'r> {
 
     /// A response may not be stored: all who wait are released.
     fn release(&mut self, Unstorable { why, mark_ms }: Unstorable) -> Tapped {
+        self.judged(false, why);
         if let Some(cache) = self.cache().filter(|_| mark_ms > 0) {
             cache.was_stored(false);
         }
@@ -379,6 +387,13 @@ impl<'r> Fill<'r> {
         Tapped::Pass(self.passed_line(why))
     }
 
+    /// Remembers what was decided.
+    fn judged(&self, is_stored: bool, why: &'static str) {
+        let FillPlan { heads, route, key, purged, .. } = &self.plan;
+        let name = route.head_name(key.primary(), *purged);
+        heads.judgements.record(name, self.status, is_stored, why);
+    }
+
     fn passed_line(&self, why: &'static str) -> Vec<u8> {
         let forwarded = Some(self.wishes.reason);
         CacheStatus { forwarded, detail: Some(why), ..CacheStatus::default() }.line()
@@ -393,6 +408,7 @@ fn is_of_request(rule: CachingRule) -> bool {
 
 impl Tap for Fill<'_> {
     fn head(&mut self, head: &ResponseHead<'_, '_>) -> Tapped {
+        self.status = head.status;
         // What a client asked for by its own conditions and ranges is its own.
         if matches!(head.status, 206 | 304 | 412 | 416) && self.plan.kept.is_none() {
             let why = self.wishes.why.unwrap_or(CachingRule::Status.token());
@@ -444,6 +460,10 @@ impl Tap for Fill<'_> {
             }
             Stage::Waits | Stage::Discards(_) | Stage::Over => {}
         }
+    }
+
+    fn may_wait_for_session(&self) -> bool {
+        self.led.is_none()
     }
 
     fn outlives_client(&self) -> bool {

@@ -2,6 +2,7 @@
 //! responses to requests with different fields, and what was learned of the key.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use hashbrown::HashMap;
 use skep_http::RequestHead;
@@ -11,11 +12,13 @@ use skep_serve::monotonic_ms;
 use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
 
 use super::judge::{Alone, Judged, is_for, judge, rank, secondary_key, stale_after};
+use super::judgements::Judgements;
 use super::peer_head;
+use super::refresh_place::RefreshPlace;
 use super::slot::{PoolSlot, Refusal};
 use crate::backend::head_slots::HeadSlots;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
-use crate::limits::POOL_FAILED_MS;
+use crate::limits::{MARK_ERROR_MS, POOL_FAILED_MS};
 use crate::model::changes::SeenVersion;
 use crate::model::peer::PeerHead;
 use crate::model::pool_cache::{PoolCache, PoolKey};
@@ -43,7 +46,7 @@ pub(crate) enum PoolLookup {
     Hit(Arc<Resource>, Option<SeenVersion>),
     /// Send it although it is stale, and why.
     Unrefreshed(Arc<Resource>, &'static str),
-    /// Send it, and refresh it; nothing if another request does.
+    /// Send it, and refresh it: it is stale, or will be. Nothing if another request does.
     Stale(Arc<Resource>, Option<Box<PoolFlight>>),
     /// Another request asks.
     Wait(FlightWaiter<FlightOutcome>, ForwardReason),
@@ -60,15 +63,32 @@ pub(crate) enum PoolLookup {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct PoolHeads {
-    slots: HeadSlots<PoolSlot>,
-    flights: Arc<Flights<SegmentName, FlightOutcome>>,
+    pub(super) slots: HeadSlots<PoolSlot>,
+    /// What was last said of responses, for operators.
+    pub(super) judgements: Judgements,
+    pub(super) flights: Arc<Flights<SegmentName, FlightOutcome>>,
+    /// Refreshes before anything is stale that are under way.
+    pub(super) refreshes: Arc<AtomicUsize>,
+}
+
+/// What is to be done for a request, before it is known whether another one is on its way.
+pub(super) enum Considered {
+    /// Send it; with why it may be although it is stale.
+    Hit(Arc<Resource>, Option<&'static str>),
+    /// Send it, and refresh it.
+    HitWhileRefreshed(Arc<Resource>, Found),
+    /// Ask, for all who wait.
+    Ask(Found, ForwardReason),
+    Alone(Alone),
+    Failed(Refusal),
+    OnlyIfCached,
 }
 
 /// What was found under a key, while its slots are locked.
 #[derive(Clone)]
-struct Found {
+pub(super) struct Found {
     /// The response that answers the request.
-    kept: Option<Arc<Resource>>,
+    pub(super) kept: Option<Arc<Resource>>,
     /// What was, and is no longer available.
     gone: Option<Arc<Resource>>,
     /// Where the request's own variant is; the primary name while nothing is known of Vary.
@@ -80,7 +100,9 @@ struct Found {
 impl PoolHeads {
     /// An empty cache for at most `slots_max` names.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
-        Arc::new(Self { slots: HeadSlots::new(store, slots_max), flights: Flights::new() })
+        let (slots, flights) = (HeadSlots::new(store, slots_max), Flights::new());
+        let (judgements, refreshes) = (Judgements::default(), Arc::default());
+        Arc::new(Self { slots, judgements, flights, refreshes })
     }
 
     /// Looks up what answers `request`, of which `meta` is what matters.
@@ -92,12 +114,59 @@ impl PoolHeads {
         meta: &RequestMeta<'_>,
     ) -> PoolLookup {
         let purges = route.purges.load();
-        let purged = route.purged(&purges.known, &key.target);
+        let purged = route.purged(purges.hard(), &key.target);
+        let mut slots = self.slots.lock();
+        let considered = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
+        // While the slots are locked: nobody may have an outcome that is not in its slot.
+        match considered {
+            Considered::Hit(kept, None) => {
+                kept.mark_used();
+                let hit = (&kept, meta);
+                let ahead = self.ahead(&slots, (route, cache), key, hit, (&purges, purged));
+                match ahead {
+                    Some(flight) => PoolLookup::Stale(kept, Some(flight)),
+                    None => {
+                        let primary = route.head_name(key.primary(), purged);
+                        let version = slots.get(&primary).and_then(PoolSlot::version);
+                        PoolLookup::Hit(kept, version)
+                    }
+                }
+            }
+            Considered::Hit(kept, Some(why)) => {
+                kept.mark_used();
+                PoolLookup::Unrefreshed(kept, why)
+            }
+            Considered::HitWhileRefreshed(kept, found) => {
+                let flight = match self.flights.join(&found.name) {
+                    Joined::Lead(flight) => Some(self.flight(flight, key, found, (purges, purged))),
+                    Joined::Wait(_) => None,
+                };
+                PoolLookup::Stale(kept, flight)
+            }
+            Considered::Ask(found, reason) => match self.flights.join(&found.name) {
+                Joined::Lead(flight) => {
+                    PoolLookup::Lead(self.flight(flight, key, found, (purges, purged)), reason)
+                }
+                Joined::Wait(waiter) => PoolLookup::Wait(waiter, reason),
+            },
+            Considered::Alone(alone) => PoolLookup::Alone(alone),
+            Considered::Failed(refusal) => PoolLookup::Failed(refusal),
+            Considered::OnlyIfCached => PoolLookup::OnlyIfCached,
+        }
+    }
+
+    /// What is to be done for `request`, whoever asks already.
+    pub(super) fn consider(
+        &self,
+        slots: &mut HashMap<SegmentName, PoolSlot>,
+        (route, cache): (&Arc<Route>, &PoolCache),
+        (key, purged): (&PoolKey, PurgeStamp),
+        (request, meta): (&RequestHead<'_, '_>, &RequestMeta<'_>),
+    ) -> Considered {
         let primary = route.head_name(key.primary(), purged);
         let now_ms = monotonic_ms();
-        let mut slots = self.slots.lock();
-        let Some(found) = self.find(&mut slots, (key, route, purged), primary, request) else {
-            return PoolLookup::Alone(Alone::new(ForwardReason::Bypass, Some("vary-too-long")));
+        let Some(found) = self.find(slots, (key, route, purged), primary, request) else {
+            return Considered::Alone(Alone::new(ForwardReason::Bypass, Some("vary-too-long")));
         };
         let (kept, name) = (found.kept.clone(), found.name);
         let reason = match (&kept, found.has_others) {
@@ -108,43 +177,27 @@ impl PoolHeads {
         let mut is_validation = false;
         if let Some(kept) = &kept {
             match judge(kept, cache, meta, now_ms) {
-                Judged::Send => {
-                    kept.mark_used();
-                    let version = slots.get(&primary).and_then(PoolSlot::version);
-                    return PoolLookup::Hit(Arc::clone(kept), version);
-                }
+                Judged::Send => return Considered::Hit(Arc::clone(kept), None),
                 Judged::SendAndValidate => {
-                    let flight = match self.flights.join(&name) {
-                        Joined::Lead(flight) => {
-                            Some(self.flight(flight, key, found.clone(), (purges, purged)))
-                        }
-                        Joined::Wait(_) => None,
-                    };
-                    return PoolLookup::Stale(Arc::clone(kept), flight);
+                    return Considered::HitWhileRefreshed(Arc::clone(kept), found);
                 }
-                Judged::OnlyIfCached => return PoolLookup::OnlyIfCached,
-                Judged::Alone(alone) => return PoolLookup::Alone(alone),
+                Judged::OnlyIfCached => return Considered::OnlyIfCached,
+                Judged::Alone(alone) => return Considered::Alone(alone),
                 Judged::Validate => is_validation = true,
             }
         }
         if !is_validation && may_forward(meta, &cache.policy).is_err() {
-            return PoolLookup::OnlyIfCached;
+            return Considered::OnlyIfCached;
         }
-        if let Some(paused) = paused(&slots, [primary, name], now_ms)
+        if let Some(paused) = paused(slots, [primary, name], now_ms)
             && let Some(paused) = paused.verdict(kept.as_ref(), cache, reason, now_ms)
         {
             return paused;
         }
         if !cache.may_collapse(meta) {
-            return PoolLookup::Alone(Alone { kept, ..Alone::new(reason, None) });
+            return Considered::Alone(Alone { kept, ..Alone::new(reason, None) });
         }
-        // While the slots are locked: nobody may have an outcome that is not in its slot.
-        match self.flights.join(&name) {
-            Joined::Lead(flight) => {
-                PoolLookup::Lead(self.flight(flight, key, found, (purges, purged)), reason)
-            }
-            Joined::Wait(waiter) => PoolLookup::Wait(waiter, reason),
-        }
+        Considered::Ask(found, reason)
     }
 
     /// Whether `resource`, which another request brought just now, answers this one; else it must ask
@@ -158,8 +211,12 @@ impl PoolHeads {
         if !is_for(resource, request) {
             return Ok(false);
         }
+        // So that it is stale if a soft purge was faster.
+        let is_late = resource.is_softly_purged();
         match judge(resource, cache, meta, monotonic_ms()) {
             Judged::Send | Judged::SendAndValidate => Ok(true),
+            // Others validate it for all.
+            Judged::Validate if is_late => Ok(false),
             Judged::Alone(alone) => Err(alone),
             // To wait for one more would be to wait for all.
             Judged::Validate | Judged::OnlyIfCached => Err(Alone {
@@ -201,7 +258,7 @@ impl PoolHeads {
         let varies = slots.get(&primary).map(|slot| slot.varies.clone()).unwrap_or_default();
         let mut found = Found { kept: None, gone: None, name: primary, has_others: false };
         for (place, vary) in varies.iter().enumerate() {
-            let secondary = secondary_key(vary, request)?;
+            let secondary = secondary_key(route, vary, request)?;
             let name = route.head_name(&key.variant(&secondary), purged);
             if place + 1 == varies.len() {
                 found.name = name;
@@ -222,7 +279,7 @@ impl PoolHeads {
     }
 
     /// What is kept under a name; and what was, if it was purged or taken out of use.
-    fn usable(
+    pub(super) fn usable(
         &self,
         slots: &mut HashMap<SegmentName, PoolSlot>,
         name: SegmentName,
@@ -241,7 +298,7 @@ impl PoolHeads {
     ) -> Box<PoolFlight> {
         let (heads, key) = (Arc::clone(self), key.clone());
         let Found { kept, gone, .. } = found;
-        Box::new(PoolFlight { heads, key, kept, gone, purges, purged, flight })
+        Box::new(PoolFlight { heads, key, kept, gone, purges, purged, ahead: None, flight })
     }
 
     /// Stores a response, of a request that began when `purged` was the latest purge of its target.
@@ -264,7 +321,7 @@ impl PoolHeads {
             old
         };
         let replaced = self.slots.change(primary, |slot| {
-            slot.learn_vary(vary);
+            slot.learn_vary(vary, &remote.vary_key);
             slot.count_change();
             put(slot)
         });
@@ -347,20 +404,27 @@ impl PoolHeads {
 /// must send it, and land it; dropped, it ends without an outcome, and the next one leads.
 #[derive(Debug)]
 pub(crate) struct PoolFlight {
-    heads: Arc<PoolHeads>,
-    key: PoolKey,
-    kept: Option<Arc<Resource>>,
+    pub(super) heads: Arc<PoolHeads>,
+    pub(super) key: PoolKey,
+    pub(super) kept: Option<Arc<Resource>>,
     /// What was kept and is no longer available.
-    gone: Option<Arc<Resource>>,
-    purges: Arc<Snapshot>,
-    purged: PurgeStamp,
-    flight: SingleFlight<SegmentName, FlightOutcome>,
+    pub(super) gone: Option<Arc<Resource>>,
+    pub(super) purges: Arc<Snapshot>,
+    pub(super) purged: PurgeStamp,
+    /// If it refreshes what is not stale yet.
+    pub(super) ahead: Option<RefreshPlace>,
+    pub(super) flight: SingleFlight<SegmentName, FlightOutcome>,
 }
 
 impl PoolFlight {
     /// Its name in the cluster.
     pub(crate) fn name(&self) -> SegmentName {
         *self.flight.key()
+    }
+
+    /// Whether it refreshes what is not stale yet.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
     }
 
     /// The purges that its outcome is later than.
@@ -413,12 +477,18 @@ impl PoolFlight {
         replaces: Option<&Arc<Resource>>,
     ) {
         self.heads.keep((route, &self.key), self.purged, &resource, replaces);
+        if self.is_ahead() {
+            let (name, key) = (self.name(), (route, &self.key));
+            self.heads.keep_refreshed(key, self.purged, name, &resource);
+        }
         self.flight.land(FlightOutcome::Stored(resource));
     }
 
     /// A response came that may not be stored. `mark_ms`: how long requests go on their own; 0 if it
     /// is because of the request that it answers, so that it says nothing of others.
     pub(crate) fn land_unstorable(self, mark_ms: u64, why: &'static str) {
+        // What is there holds on; it is not tried again at each request.
+        let mark_ms = if self.is_ahead() { mark_ms.max(MARK_ERROR_MS) } else { mark_ms };
         if mark_ms > 0 {
             self.heads.mark(self.name(), mark_ms, why);
         }
@@ -476,15 +546,15 @@ impl Paused {
         cache: &PoolCache,
         reason: ForwardReason,
         now_ms: u64,
-    ) -> Option<PoolLookup> {
+    ) -> Option<Considered> {
         match self {
             Self::Marked(why) => {
                 let kept = kept.map(Arc::clone);
-                Some(PoolLookup::Alone(Alone { kept, ..Alone::new(reason, Some(why)) }))
+                Some(Considered::Alone(Alone { kept, ..Alone::new(reason, Some(why)) }))
             }
             Self::Failed(failure, refusal) => match stale_after(kept, failure, cache, now_ms) {
-                Some((kept, rule)) => Some(PoolLookup::Unrefreshed(kept, rule.token())),
-                None => refusal.map(PoolLookup::Failed),
+                Some((kept, rule)) => Some(Considered::Hit(kept, Some(rule.token()))),
+                None => refusal.map(Considered::Failed),
             },
         }
     }

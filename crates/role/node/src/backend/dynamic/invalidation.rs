@@ -17,10 +17,11 @@ use skep_http::path::{self, Reading};
 use skep_http::{Host, Method, ResponseHead};
 use skep_httpcache::{TargetUri, invalidated, invalidated_groups};
 use skep_proxy::{Tap, TapBody, Tapped};
-use skep_wire::cache::{PurgePlace, PurgeWhat};
-use skep_wire::limits::{PURGE_TAG_BYTES_MAX, PURGE_TARGET_BYTES_MAX, PURGES_PER_MESSAGE_MAX};
+use skep_wire::cache::{PurgeKind, PurgePlace, PurgeWhat};
+use skep_wire::limits::{PURGE_TAG_BYTES_MAX, PURGES_PER_MESSAGE_MAX};
 
 use crate::limits::INVALIDATION_WAIT_MS;
+use crate::model::pool_cache::is_named_by_purges;
 use crate::model::route::Route;
 use crate::model::site::Site;
 use crate::peers::PeerClient;
@@ -76,17 +77,16 @@ impl<'a> Invalidation<'a> {
         targets.iter().filter_map(|target| self.place(target)).collect()
     }
 
+    /// The purge of a target; `None`: it is too long for one, and nothing is stored under it.
     fn place(&self, target: &[u8]) -> Option<PurgeWhat> {
-        let mut target = String::from_utf8(path::place(target).into_owned()).ok()?;
+        if !is_named_by_purges(target) {
+            return None;
+        }
+        let target = String::from_utf8(path::place(target).into_owned()).ok()?;
         let mut name = Vec::new();
         self.changed.authority.write_lower(&mut name);
         let host = String::from_utf8(name).ok().filter(|name| !name.is_empty());
-        if target.len() <= PURGE_TARGET_BYTES_MAX {
-            return Some(PurgeWhat::Url(PurgePlace { target, host }));
-        }
-        // Targets are ASCII. More than it names, never less.
-        target.truncate(PURGE_TARGET_BYTES_MAX);
-        Some(PurgeWhat::Prefix(PurgePlace { target, host }))
+        Some(PurgeWhat::Url(PurgePlace { target, host }))
     }
 }
 
@@ -95,7 +95,7 @@ impl Tap for Invalidation<'_> {
         let what = self.purges(head);
         if !what.is_empty() {
             let route = self.route;
-            let stamp = route.purges.purge(what.clone());
+            let stamp = route.purges.purge(PurgeKind::Hard, what.clone());
             let is_told = self.peer_client.is_some_and(|it| it.invalidate(what));
             if is_told {
                 let target = self.changed.target.clone();

@@ -11,6 +11,7 @@ use skep_serve::monotonic_ms;
 
 use crate::model::pool_cache::PoolCache;
 use crate::model::resource::Resource;
+use crate::model::route::Route;
 
 /// A request that nobody waits for.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ pub(super) fn judge(
         let kept = Some(Arc::clone(kept));
         Judged::Alone(Alone { kept, ..Alone::new(reason, Some(rule.token())) })
     };
-    match reuse(rules, meta, resident_ms, &cache.policy) {
+    match reuse(&rules, meta, resident_ms, &cache.policy) {
         Reuse::Send(_) => Judged::Send,
         Reuse::SendAndValidate(_) => Judged::SendAndValidate,
         Reuse::GatewayTimeout(_) => Judged::OnlyIfCached,
@@ -119,24 +120,30 @@ pub(super) fn stale_after(
 ) -> Option<(Arc<Resource>, CachingRule)> {
     let kept = kept.filter(|kept| !kept.is_retired())?;
     let (rules, resident_ms) = kept.freshness()?.rules(now_ms);
-    match on_failure(rules, failure, resident_ms, &cache.policy) {
+    match on_failure(&rules, failure, resident_ms, &cache.policy) {
         OnFailure::SendStale(rule) => Some((Arc::clone(kept), rule)),
         OnFailure::SendError(_) => None,
     }
 }
 
-/// The secondary key of a request by `vary`.
+/// The secondary key of a request by `vary`. Where servers are asked for plain bytes, all requests have the
+/// same Accept-Encoding for them.
 pub(super) fn secondary_key(
+    route: &Route,
     vary: &VaryNames,
     request: &RequestHead<'_, '_>,
 ) -> Option<SecondaryKey> {
-    vary.secondary_key(request.fields.iter().map(|(name, value)| (name.as_bytes(), value)))
+    let is_replaced =
+        |name: &str| route.asks_for_plain() && name.eq_ignore_ascii_case("accept-encoding");
+    let sent = request.fields.iter().filter(|(name, _)| !is_replaced(name));
+    vary.secondary_key(sent.map(|(name, value)| (name.as_bytes(), value)))
 }
 
 /// Whether a stored response answers requests with these fields. Names say as much, by a hash.
 pub(crate) fn is_for(resource: &Resource, request: &RequestHead<'_, '_>) -> bool {
     resource.remote().is_some_and(|remote| {
-        secondary_key(&remote.head.meta.vary, request).as_ref() == Some(&remote.vary_key)
+        secondary_key(&resource.route, &remote.head.meta.vary, request).as_ref()
+            == Some(&remote.vary_key)
     })
 }
 

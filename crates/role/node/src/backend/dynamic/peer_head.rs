@@ -8,11 +8,10 @@
 use std::sync::Arc;
 
 use skep_httpcache::{RequestMeta, SecondaryKey, VaryNames, may_store};
-use skep_wire::cache::PurgeStamp;
 
 use super::received::{ReceivedHead, resource};
 use crate::backend::origin::{ReadHead, decode, encode};
-use crate::model::freshness::{self, Freshness};
+use crate::model::freshness::{self, Freshness, LatestPurges};
 use crate::model::peer::PeerHead;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
@@ -43,13 +42,15 @@ pub(super) fn read(
     let is_right = head.total_bytes == Some(bytes)
         && bytes <= skep_units::SEGMENT_BYTES
         && PoolCache::may_vary(&head.meta.vary);
-    let known: PurgeStamp = freshness::purged(route, &purges.known, &key.target, &head);
-    if !is_right || purged < known {
+    // What a soft purge made stale may still be validated.
+    let known = freshness::purged(route, purges, &key.target, &head);
+    let purged = LatestPurges { hard: purged, soft: peer_head.softly_purged };
+    if !is_right || purged.hard < known.hard {
         return None;
     }
     let vary_key = vary_key_of(&head.meta.vary, vary_key)?;
     let freshness = Freshness::of(&head, &cache.policy).handed_over(peer_head.fresh_ms, transit_ms);
-    let received = ReceivedHead { key, version, bytes, head, vary_key, purged };
+    let received = ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer: true };
     Some(resource(route, received, freshness, purges))
 }
 

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use skep_httpcache::{SecondaryKey, TARGETED_FIELDS};
 use skep_origin::Head;
-use skep_wire::cache::PurgeStamp;
 
-use crate::model::freshness::{Freshness, Remote};
+use crate::model::freshness::{Freshness, LatestPurges, Remote};
 use crate::model::object::{Object, Variants};
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::PoolKey;
@@ -23,8 +22,9 @@ pub(super) struct ReceivedHead<'k> {
     pub(super) bytes: u64,
     pub(super) head: Head,
     pub(super) vary_key: SecondaryKey,
-    /// The latest purge of it known to the node that received it.
-    pub(super) purged: PurgeStamp,
+    /// The latest purges of it known to the node that received it.
+    pub(super) purged: LatestPurges,
+    pub(super) is_from_peer: bool,
 }
 
 /// The resource to be served, for as long as `freshness` allows. `purges` were known before the
@@ -35,11 +35,12 @@ pub(super) fn resource(
     freshness: Freshness,
     purges: &Snapshot,
 ) -> Arc<Resource> {
-    let ReceivedHead { key, version, bytes, head, vary_key, purged } = received;
+    let ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer } = received;
     let lines = lines(&head, route.pool());
     let (target, version) = (key.target.clone(), version.into());
-    let remote = Remote { target, version, head, vary_key };
-    let object = Object::of_origin(route, lines, bytes, remote, purged);
+    let remote = Remote { target, version, head, vary_key, is_from_peer };
+    let object = Object::of_origin(route, lines, bytes, remote, purged.hard);
+    let purges = (purges, purged.soft);
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 

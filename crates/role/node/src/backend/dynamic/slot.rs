@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use skep_httpcache::{OriginFailure, VaryNames};
+use skep_httpcache::{OriginFailure, SecondaryKey, VaryNames};
 use skep_segments::{Charge, SegmentStore};
+use skep_wire::cache::SegmentName;
 
 use crate::backend::head_slots::HeadSlot;
-use crate::limits::VARIES_MAX;
+use crate::limits::{VARIANTS_TOLD_MAX, VARIES_MAX};
 use crate::model::changes::{Changes, SeenVersion};
 use crate::model::resource::Resource;
 
@@ -27,6 +28,10 @@ pub(super) struct PoolSlot {
     before: Option<Arc<Resource>>,
     /// Of a primary name: Vary of the responses, the latest last.
     pub(super) varies: Vec<VaryNames>,
+    /// Likewise: what the fields that it names said, for operators.
+    pub(super) variants: Vec<SecondaryKey>,
+    /// Likewise: the name of the refresh that it came of.
+    pub(super) refreshed: Option<SegmentName>,
     /// Until then requests do not wait for each other, by the monotonic clock in milliseconds; and
     /// why (hit-for-miss).
     pub(super) mark: Option<(u64, &'static str)>,
@@ -39,8 +44,8 @@ pub(super) struct PoolSlot {
 impl HeadSlot for PoolSlot {
     fn empty(charge: Charge) -> Self {
         let (kept, before, mark, failed) = (None, None, None, None);
-        let changes = Changes::default();
-        Self { charge, kept, before, varies: Vec::new(), mark, failed, changes }
+        let (varies, variants, changes) = (Vec::new(), Vec::new(), Changes::default());
+        Self { charge, kept, before, varies, variants, refreshed: None, mark, failed, changes }
     }
 
     fn take_used(&self) -> bool {
@@ -72,6 +77,13 @@ impl PoolSlot {
         self.before.as_ref().filter(|_| !is_fresh).or(self.kept.as_ref())
     }
 
+    /// Whether nobody is asked for now.
+    pub(super) fn is_paused(&self, now_ms: u64) -> bool {
+        let marked = self.mark.map(|(until_ms, _)| until_ms);
+        let failed = self.failed.as_ref().map(|(until_ms, ..)| *until_ms);
+        marked.into_iter().chain(failed).any(|until_ms| now_ms < until_ms)
+    }
+
     /// Drops what is stale.
     pub(super) fn drop_stale(&mut self, now_ms: u64) -> Vec<Arc<Resource>> {
         let kept = self.kept.take_if(|kept| !is_fresh(kept, now_ms));
@@ -89,8 +101,14 @@ impl PoolSlot {
         Some(gone)
     }
 
-    /// Records what a response depends on, in the place of the oldest if there are many.
-    pub(super) fn learn_vary(&mut self, vary: VaryNames) {
+    /// Records what a response depends on, and which variant it is, in the place of the oldest if
+    /// there are many.
+    pub(super) fn learn_vary(&mut self, vary: VaryNames, variant: &SecondaryKey) {
+        self.variants.retain(|known| known != variant);
+        if self.variants.len() == VARIANTS_TOLD_MAX {
+            self.variants.remove(0);
+        }
+        self.variants.push(variant.clone());
         self.varies.retain(|known| *known != vary);
         if self.varies.len() == VARIES_MAX {
             self.varies.remove(0);
@@ -113,7 +131,8 @@ impl PoolSlot {
     pub(super) fn kept_bytes(&self) -> usize {
         let kept = self.kept.iter().chain(&self.before).map(|kept| kept.memory_bytes());
         let names = self.varies.iter().flat_map(VaryNames::names).map(String::capacity);
-        kept.chain(names).sum()
+        let variants = self.variants.iter().map(|variant| variant.as_bytes().len());
+        kept.chain(names).chain(variants).sum()
     }
 }
 

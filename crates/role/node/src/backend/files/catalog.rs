@@ -116,6 +116,13 @@ impl Catalog {
         self.interval_ms
     }
 
+    /// What is known of `path` of `route`, without a look at the disk.
+    pub(crate) fn known(&self, route: &Route, path: &[u8]) -> Option<Arc<Resource>> {
+        let key = (route.index, Box::<[u8]>::from(path));
+        let known = self.lock().get(&key).map(|kept| Arc::clone(&kept.resource))?;
+        (!known.is_purged() && !known.is_retired()).then_some(known)
+    }
+
     /// The resource at `path` of `route`. [`DiskError::WouldBlock`] only with [`Wait::No`].
     pub(crate) fn locate(
         &self,
@@ -139,7 +146,7 @@ impl Catalog {
         let purges = route.purges.load();
         let directory = self.directory(route, path, wait)?;
         let generation = directory.generation();
-        let (variants, file) = match look_up(route, path, wait, &purges.known) {
+        let (variants, file) = match look_up(route, path, wait, purges.hard()) {
             Ok(Found::File(variants, file)) => (variants, file),
             Ok(Found::NeedsSlash) => return self.lost(&key, Ok(Located::NeedsSlash)),
             Ok(Found::Directory) => return self.lost(&key, Ok(Located::Directory)),

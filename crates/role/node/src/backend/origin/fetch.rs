@@ -57,6 +57,8 @@ impl Remotes {
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
                 HeadLookup::Wait(mut flight) => match flight.outcome().await {
+                    // It was asked for before the purge, perhaps before this client came.
+                    Some(HeadOutcome::Resource(resource, _)) if resource.is_softly_purged() => {}
                     Some(HeadOutcome::Resource(resource, cache_result)) => {
                         let is_fill = cache_result == CacheResult::Fill;
                         let cache_result = if is_fill { CacheResult::Miss } else { cache_result };
@@ -297,17 +299,17 @@ fn renewed(
     head: skep_origin::Head,
     purges: &Snapshot,
 ) -> Arc<Resource> {
-    let (bytes, got_after) = (kept.variants.plain.bytes(), kept.variants.plain.purged());
-    let (target, version) = kept
-        .remote()
-        .map_or_else(Default::default, |old| (old.target.to_vec(), old.version.to_vec()));
+    let bytes = kept.variants.plain.bytes();
+    let (target, version, is_from_peer) = kept.remote().map_or_else(Default::default, |old| {
+        (old.target.to_vec(), old.version.to_vec(), old.is_from_peer)
+    });
     // It may have come from a node that knew more.
-    let purged = freshness::purged(route, &purges.known, &target, &head).max(got_after);
+    let purged = freshness::purged(route, purges, &target, &head).max(kept.purges_before());
     let freshness = Freshness::of(&head, &origin.policy);
     kept::resource(
         route,
         origin,
-        FetchedHead { target, version, bytes, head, purged },
+        FetchedHead { target, version, bytes, head, purged, is_from_peer },
         freshness,
         purges,
     )
@@ -327,8 +329,9 @@ async fn judge(
     };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
     let freshness = Freshness::of(&head, &origin.policy);
-    let purged = freshness::purged(route, &purges.known, target, &head);
-    let got = FetchedHead { target: target.to_vec(), version, bytes, head, purged };
+    let purged = freshness::purged(route, purges, target, &head);
+    let target = target.to_vec();
+    let got = FetchedHead { target, version, bytes, head, purged, is_from_peer: false };
     let resource = kept::resource(route, origin, got, freshness, purges);
     let object = &resource.variants.plain;
     if bytes > 0 {

@@ -42,6 +42,14 @@ pub(crate) struct PassFor {
     pub(crate) why: Option<NotKept>,
 }
 
+/// What is known of a path.
+pub(crate) struct HeadExplained {
+    pub(crate) kept: Option<Arc<Resource>>,
+    /// Until when requests do not share an answer, by the monotonic clock in milliseconds, and why: a
+    /// token. It may be over.
+    pub(crate) pause: Option<(u64, &'static str)>,
+}
+
 /// The result of a look-up in the cache.
 pub(crate) enum HeadLookup {
     /// The resource may be served.
@@ -103,7 +111,7 @@ impl OriginHeadCache {
     /// Looks up `target` of a route.
     pub(crate) fn look_up(self: &Arc<Self>, route: &Route, target: &[u8]) -> HeadLookup {
         let purges = route.purges.load();
-        let name = head_name(route, target, &purges.known);
+        let name = head_name(route, target, purges.hard());
         let now_ms = monotonic_ms();
         let mut slots = self.slots.lock();
         let gone = slots
@@ -150,6 +158,22 @@ impl OriginHeadCache {
             Some(kept) => HeadLookup::Stale(kept, flight),
             None => HeadLookup::Lead(flight),
         }
+    }
+
+    /// What is known of `target` of a route, for operators; changes nothing.
+    pub(crate) fn explain(&self, route: &Route, target: &[u8]) -> HeadExplained {
+        let name = head_name(route, target, route.purges.load().hard());
+        let slots = self.slots.lock();
+        let slot = slots.get(&name);
+        let kept = slot.and_then(|slot| slot.kept.clone()).filter(|it| !it.is_purged());
+        let pause = slot.and_then(|slot| slot.pause).map(|(until_ms, pause)| {
+            let why = match pause {
+                Backoff::Passed(why) => why.map_or("not-stored", NotKept::token),
+                Backoff::Failed(_) => "no-answer",
+            };
+            (until_ms, why)
+        });
+        HeadExplained { kept: kept.filter(|it| !it.is_retired()), pause }
     }
 
     /// The peer head of this name, for another node: waits briefly for an origin that is being

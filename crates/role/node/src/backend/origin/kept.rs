@@ -13,11 +13,10 @@ use skep_origin::Head;
 use skep_segments::FetchError;
 use skep_serve::unix_ms;
 use skep_units::SEGMENT_BYTES;
-use skep_wire::cache::PurgeStamp;
 use skep_wire::limits::OBJECT_BYTES_MAX;
 
 use crate::model::field_lines::is_type;
-use crate::model::freshness::{Freshness, Remote};
+use crate::model::freshness::{Freshness, LatestPurges, Remote};
 use crate::model::object::{Object, Variants};
 use crate::model::origin_backend::OriginBackend;
 use crate::model::purges::Snapshot;
@@ -97,7 +96,7 @@ fn is_object(head: &Head) -> bool {
 pub(super) fn may_do_meanwhile(kept: &Resource, origin: &OriginBackend, now_ms: u64) -> bool {
     kept.freshness().is_some_and(|freshness| {
         let (rules, resident_ms) = freshness.rules(now_ms);
-        let verdict = reuse(rules, &RequestMeta::PLAIN_GET, resident_ms, &origin.policy);
+        let verdict = reuse(&rules, &RequestMeta::PLAIN_GET, resident_ms, &origin.policy);
         matches!(verdict, Reuse::Send(_) | Reuse::SendAndValidate(_))
     })
 }
@@ -115,7 +114,7 @@ pub(super) fn may_do_after(
     };
     kept.freshness().is_some_and(|freshness| {
         let (rules, resident_ms) = freshness.rules(now_ms);
-        let verdict = on_failure(rules, failure, resident_ms, &origin.policy);
+        let verdict = on_failure(&rules, failure, resident_ms, &origin.policy);
         matches!(verdict, OnFailure::SendStale(_))
     })
 }
@@ -142,8 +141,9 @@ pub(super) struct FetchedHead {
     /// Length of the whole object.
     pub(super) bytes: u64,
     pub(super) head: Head,
-    /// The latest purge of it known to the node that fetched it.
-    pub(super) purged: PurgeStamp,
+    /// The latest purges of it known to the node that fetched it.
+    pub(super) purged: LatestPurges,
+    pub(super) is_from_peer: bool,
 }
 
 /// The resource to be served, for as long as `freshness` allows. `purges` were known before the
@@ -155,7 +155,7 @@ pub(super) fn resource(
     freshness: Freshness,
     purges: &Snapshot,
 ) -> Arc<Resource> {
-    let FetchedHead { target, version, bytes, head, purged } = got;
+    let FetchedHead { target, version, bytes, head, purged, is_from_peer } = got;
     let is_success = (200..300).contains(&head.meta.status);
     let mut lines = lines(&head, route, origin.sets_cache_control && is_success);
     let is_object = matches!(head.meta.status, 200 | 206);
@@ -165,8 +165,10 @@ pub(super) fn resource(
         version: version.into(),
         head,
         vary_key: SecondaryKey::default(),
+        is_from_peer,
     };
-    let object = Object::of_origin(route, lines, bytes, remote, purged);
+    let object = Object::of_origin(route, lines, bytes, remote, purged.hard);
+    let purges = (purges, purged.soft);
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 

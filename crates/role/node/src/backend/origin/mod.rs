@@ -67,8 +67,9 @@ mod rig {
         let head = Head::from_text(text.as_bytes(), unix_ms()).unwrap();
         let remote = route.origin().unwrap();
         let (purges, freshness) = (route.purges.load(), Freshness::of(&head, &remote.policy));
-        let purged = freshness::purged(route, &purges.known, b"/a", &head);
-        let got = FetchedHead { target: b"/a".into(), version: b"v".into(), bytes, head, purged };
+        let purged = freshness::purged(route, &purges, b"/a", &head);
+        let (target, version) = (b"/a".to_vec(), b"v".to_vec());
+        let got = FetchedHead { target, version, bytes, head, purged, is_from_peer: false };
         kept::resource(route, remote, got, freshness, &purges)
     }
 }

@@ -16,7 +16,7 @@ use skep_wire::cache::PurgeStamp;
 use skep_wire::limits::PEER_HEAD_BYTES_MAX;
 
 use super::kept::{self, FetchedHead};
-use crate::model::freshness::{self, Freshness};
+use crate::model::freshness::{self, Freshness, LatestPurges};
 use crate::model::origin_backend::OriginBackend;
 use crate::model::peer::PeerHead;
 use crate::model::purges::Snapshot;
@@ -39,7 +39,8 @@ pub(crate) fn encode(resource: &Resource, prefix: Vec<u8>) -> Option<PeerHead> {
     head.extend(resource.variants.plain.purged().0.to_le_bytes());
     head.extend(remote.head.to_text(unix_ms()));
     let fresh_ms = freshness.fresh_ms(monotonic_ms());
-    (head.len() <= PEER_HEAD_BYTES_MAX).then_some(PeerHead { fresh_ms, head })
+    let softly_purged = resource.softly_purged();
+    (head.len() <= PEER_HEAD_BYTES_MAX).then_some(PeerHead { fresh_ms, softly_purged, head })
 }
 
 /// A peer head, taken apart.
@@ -47,7 +48,7 @@ pub(crate) struct ReadHead {
     pub(crate) version: Vec<u8>,
     /// Of the whole object.
     pub(crate) bytes: u64,
-    /// The latest purge of it known to the node that sent it.
+    /// The latest hard purge of it known to the node that sent it.
     pub(crate) purged: PurgeStamp,
     pub(crate) head: Head,
 }
@@ -81,27 +82,34 @@ pub(super) fn read(
     if kept::keepable_bytes(&head, origin) != Ok(bytes) {
         return None;
     }
-    if purged < freshness::purged(route, &purges.known, target, &head) {
+    let known = freshness::purged(route, purges, target, &head);
+    let purged = LatestPurges { hard: purged, soft: peer_head.softly_purged };
+    if purged.hard < known.hard || purged.soft < known.soft {
         return None;
     }
     let freshness =
         Freshness::of(&head, &origin.policy).handed_over(peer_head.fresh_ms, transit_ms);
-    let got = FetchedHead { target: target.to_vec(), version, bytes, head, purged };
+    let got =
+        FetchedHead { target: target.to_vec(), version, bytes, head, purged, is_from_peer: true };
     Some(kept::resource(route, origin, got, freshness, purges))
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use skep_wire::cache::{PurgeNews, PurgePlace, PurgeWhat};
+    use skep_wire::cache::{PurgeKind, PurgeNews, PurgePlace, PurgeWhat};
     use skep_wire::limits::OBJECT_BYTES_MAX;
 
     use super::super::rig::{node, resource};
     use super::*;
 
     fn purge(route: &Route, what: PurgeWhat, stamp: u64) {
+        purge_so(PurgeKind::Hard, route, what, stamp);
+    }
+
+    fn purge_so(kind: PurgeKind, route: &Route, what: PurgeWhat, stamp: u64) {
         let purges = vec![(what, PurgeStamp(stamp))];
-        route.purges.learn(&PurgeNews { purges, ..PurgeNews::default() });
+        route.purges.learn(kind, &PurgeNews { purges, ..PurgeNews::default() });
     }
 
     /// What a node got just now, for another.
@@ -153,13 +161,47 @@ mod tests {
     }
 
     #[test]
+    fn a_soft_purge_makes_stale_what_was_got_before_it() {
+        let (one, two) = (node(), node());
+        let now_ms = monotonic_ms();
+        let is_fresh = |it: &Resource| it.freshness().unwrap().is_fresh(now_ms);
+        let place = PurgePlace { target: "/a".into(), host: None };
+        let stamp = PurgeStamp::after(PurgeStamp::NONE, unix_ms(), 1);
+        for (what, later) in [(PurgeWhat::Url(place), 0), (PurgeWhat::Tag("t".into()), 1)] {
+            let stamp = stamp.0 + later;
+            let old = got(&one);
+            let here = taken(&two, &old).unwrap();
+            purge_so(PurgeKind::Soft, &two, what.clone(), stamp);
+            assert!(taken(&two, &old).is_none(), "{what}");
+            assert!(is_fresh(&here) && !here.is_purged() && !is_fresh(&here), "{what}");
+            assert!(here.is_softly_purged() && here.is_in_use(now_ms));
+            // Its bytes have the same names as before.
+            let new = got(&two);
+            assert_eq!(new.softly_purged, PurgeStamp(stamp));
+            let taken = taken(&one, &new).unwrap();
+            assert!(taken.is_same_version(&here));
+            purge_so(PurgeKind::Soft, &one, what.clone(), stamp);
+            assert!(!taken.is_softly_purged() && is_fresh(&taken), "it came after");
+        }
+        let kept = taken(&two, &got(&two)).unwrap();
+        let later = PurgeStamp::after(PurgeStamp(stamp.0 + 1), unix_ms() - 30_000, 1);
+        purge_so(PurgeKind::Soft, &two, PurgeWhat::Tag("u".into()), later.0);
+        assert!(!kept.is_softly_purged(), "other tags");
+        purge_so(PurgeKind::Soft, &two, PurgeWhat::Tag("t".into()), later.0 + 1);
+        assert!(kept.is_softly_purged());
+        purge(&two, PurgeWhat::Tag("t".into()), later.0 + 2);
+        assert!(kept.is_purged(), "a hard one wins");
+    }
+
+    #[test]
     fn a_head_is_as_old_as_where_it_comes_from_and_the_way_counts() {
         let route = node();
         let head = got(&route).head;
         let fresh_ms = |fresh_ms, transit_ms| {
-            let peer_head = PeerHead { fresh_ms, head: head.clone() };
+            let softly_purged = PurgeStamp::NONE;
+            let peer_head = PeerHead { fresh_ms, softly_purged, head: head.clone() };
             let taken = taken_after(&route, &peer_head, transit_ms).unwrap();
-            let freshness = *taken.freshness().unwrap();
+            let freshness = taken.freshness().unwrap();
             let (rules, _) = freshness.rules(monotonic_ms());
             (rules.fresh_until_ms(), rules.initial_age_ms)
         };
@@ -182,9 +224,10 @@ mod tests {
     #[test]
     fn cut_heads_make_no_sense() {
         let route = node();
-        let PeerHead { fresh_ms, head } = got(&route);
+        let PeerHead { fresh_ms, softly_purged, head } = got(&route);
         for cut in 0..head.len() {
-            assert!(taken(&route, &PeerHead { fresh_ms, head: head[..cut].to_vec() }).is_none());
+            let head = head[..cut].to_vec();
+            assert!(taken(&route, &PeerHead { fresh_ms, softly_purged, head }).is_none());
         }
     }
 }

@@ -109,7 +109,9 @@ impl PartHeadCache {
             slots.remove(&name);
         }
         let slot = slots.get(&name);
-        if let Some(slot) = slot.filter(|slot| now_ms < slot.until_ms) {
+        if let Some(slot) =
+            slot.filter(|slot| now_ms < slot.until_ms && !slot.known.is_expired(now_ms))
+        {
             return PartLookup::Known(slot.known.clone());
         }
         // While the slots are locked: nobody may have an outcome that is not in its slot.
@@ -146,7 +148,7 @@ impl LookUp {
         let place = FilePlace { route: route.short_key, path: relative.to_vec() };
         let (found, fresh_ms) = match peer_client.seek_part(*self.flight.key(), place).await {
             PartSought::Found { head: FileHead::File(versions), home, fresh_ms } => {
-                let known = &purges.known;
+                let known = purges.hard();
                 let variants = Variants::elsewhere(route, relative, &versions, home, known);
                 (Ok(self.file(route, variants, began_ms + fresh_ms, &purges)), fresh_ms)
             }
@@ -218,6 +220,11 @@ impl LookUp {
 impl Elsewhere {
     fn is_retired(&self) -> bool {
         matches!(self, Self::File(resource) if resource.is_retired())
+    }
+
+    /// Whether the node that has it must be asked again, before the time of its slot: a soft purge.
+    fn is_expired(&self, now_ms: u64) -> bool {
+        matches!(self, Self::File(resource) if resource.is_expired(now_ms))
     }
 
     /// Whether it was purged; then it is out of use.

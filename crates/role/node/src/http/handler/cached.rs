@@ -6,12 +6,11 @@ use std::sync::Arc;
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::Claims;
 use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::path::Path;
-use skep_http::{FieldSlots, Known, Method, Reject, RequestHead, encode, parse_request};
+use skep_http::{FieldSlots, Known, RequestHead, encode, parse_request};
 use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
-use skep_proxy::{Ends, ForwardError, Refused, ReplyRules, WorkerGroup};
+use skep_proxy::{Ends, ForwardError, RefusalScope, Refused, ReplyCoding, WorkerGroup};
 use skep_segments::FetchError;
-use skep_telemetry::CacheResult;
+use skep_telemetry::{CacheResult, Counter};
 
 use super::SlowRequest;
 use super::hand_over::HandOver;
@@ -21,25 +20,15 @@ use crate::backend::dynamic::{
     Alone, Errand, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads,
     PoolLookup, PoolSought, Refusal, StaleUse, Wishes, is_for, seek, use_of_stale,
 };
+use crate::http::cacheable::Cacheable;
 use crate::http::respond::StoredStatus;
 use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
 use crate::model::changes::SeenVersion;
 use crate::model::pool_backend::PoolBackend;
-use crate::model::pool_cache::{PoolCache, PoolKey};
+use crate::model::pool_cache::PoolKey;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, PeerClient, renewing};
-
-/// A request that may be answered by a stored response.
-pub(super) struct Cacheable<'a> {
-    pub(super) pool: &'a PoolBackend,
-    pub(super) cache: &'a PoolCache,
-    pub(super) key: PoolKey,
-    pub(super) meta: RequestMeta<'a>,
-    pub(super) claims: Claims,
-    /// What servers are asked for.
-    target: Vec<u8>,
-}
 
 /// How one request to a server ended.
 enum Asked {
@@ -54,54 +43,7 @@ enum Asked {
     Refused(Refusal),
 }
 
-/// What of a request matters to `cache`; `Err`: it goes past it, and why.
-pub(super) fn meta_for_cache<'a>(
-    request: &RequestHead<'_, 'a>,
-    cache: &PoolCache,
-) -> Result<RequestMeta<'a>, ForwardReason> {
-    let meta = RequestMeta::of(request, &cache.policy);
-    if !matches!(request.method, Method::Get | Method::Head) {
-        return Err(ForwardReason::Method);
-    }
-    // A body of a GET, an upgrade, a stream of events. And what Connection names does not reach the server,
-    // but would count in the key and for Vary.
-    match meta.is_for_cache() && !names_fields(request) {
-        true => Ok(meta),
-        false => Err(ForwardReason::Bypass),
-    }
-}
-
-/// Whether Connection has an option that may be the name of a field.
-fn names_fields(request: &RequestHead<'_, '_>) -> bool {
-    const OTHERS: [&[u8]; 4] = [b"keep-alive", b"close", b"upgrade", b"te"];
-    let options = request.fields.all("connection").flat_map(|value| value.split(|it| *it == b','));
-    options
-        .map(<[u8]>::trim_ascii)
-        .any(|it| !it.is_empty() && !OTHERS.iter().any(|other| other.eq_ignore_ascii_case(it)))
-}
-
 impl SlowRequest<'_> {
-    /// What of a request makes it one for the cache; `Err`: it goes past it, and why.
-    pub(super) fn cacheable<'a>(
-        &self,
-        request: &RequestHead<'_, 'a>,
-        (pool, cache): (&'a PoolBackend, &'a PoolCache),
-        path: &Path<'_>,
-        claims: Claims,
-    ) -> Result<Result<Cacheable<'a>, ForwardReason>, Reject> {
-        let meta = match meta_for_cache(request, cache) {
-            Ok(meta) => meta,
-            Err(why) => return Ok(Err(why)),
-        };
-        let public = cache.target(path.target(), request.query);
-        let Some(key) = cache.key(request, &public, claims) else {
-            return Ok(Err(ForwardReason::Bypass));
-        };
-        let query = public.splitn(2, |byte| *byte == b'?').nth(1);
-        let target = pool.target(path.target(), query).ok_or(Reject::PATH_TWO_ROUTES)?;
-        Ok(Ok(Cacheable { pool, cache, key, meta, claims, target }))
-    }
-
     /// Answers with a stored response, or with one of a server.
     pub(super) async fn answer_cacheable(
         &self,
@@ -277,7 +219,7 @@ impl SlowRequest<'_> {
         mut alone: Alone,
     ) -> Result<Asked, ExchangeError> {
         let purges = self.route.purges.load();
-        let purged = self.route.purged(&purges.known, &of.key.target);
+        let purged = self.route.purged(purges.hard(), &of.key.target);
         let plan = FillPlan {
             heads: Arc::clone(self.catalog.pool_heads()),
             peer_client: self.handler.peer_client.as_ref().map(Rc::clone),
@@ -315,11 +257,9 @@ impl SlowRequest<'_> {
             let renewer = renewer(led.as_ref());
             let wishes = Wishes { reason, why, is_ranged };
             let mut fill = Fill::new(plan, (request, of.meta), wishes, led);
-            let rules = ReplyRules {
-                times: of.pool.times,
-                without: &of.pool.response_without,
-                extra: &of.pool.response_lines,
-            };
+            let coding = self.passed_compression(request);
+            let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
+            let rules = of.pool.reply_rules(&of.pool.response_lines, coding);
             let forward = outgoing.forward();
             let mut tap = HandOver::new(of.pool, Some(&mut fill), b"");
             let exchanged = servers.forward_tapped(request, exchange, &forward, &rules, &mut tap);
@@ -334,6 +274,8 @@ impl SlowRequest<'_> {
                     (plan, led) = fill.into_parts();
                     plan.kept = None;
                 }
+                // The next one of those who wait leads.
+                FillEnd::AskAlone => (plan, led) = (fill.into_parts().0, None),
             }
         }
     }
@@ -369,6 +311,8 @@ impl SlowRequest<'_> {
         flight: Box<PoolFlight>,
         errand: Option<Errand>,
     ) {
+        let why = if flight.is_ahead() { Counter::RefreshAhead } else { Counter::RefreshStale };
+        self.handler.context.counters().inc(why);
         let conn = exchange.conn();
         let refresh = Refresh {
             head: text_of(request),
@@ -390,6 +334,8 @@ enum FillEnd {
     Ended(Asked),
     /// Without conditions.
     AskAgain,
+    /// For itself: it has to wait for the server of its session.
+    AskAlone,
 }
 
 /// What an exchange with a server ended in.
@@ -399,6 +345,7 @@ fn ended(
     fill: &mut Fill<'_>,
     reason: ForwardReason,
 ) -> Result<FillEnd, ExchangeError> {
+    let mut concerns_all = true;
     let refusal = match exchanged {
         Ok(()) => {
             let how = StoredStatus { forwarded: Some(reason), ..StoredStatus::default() };
@@ -417,7 +364,11 @@ fn ended(
                 FillOutcome::PassAgain(why) => Asked::Pass(why),
             }));
         }
-        Err(ForwardError::Refused(Refused { status, lines, detail })) => {
+        Err(ForwardError::Refused(Refused { scope: RefusalScope::Wait, .. })) => {
+            return Ok(FillEnd::AskAlone);
+        }
+        Err(ForwardError::Refused(Refused { status, lines, scope, detail })) => {
+            concerns_all = scope == RefusalScope::All;
             refusal(status, &lines, detail.unwrap_or(NO_ANSWER))
         }
         // What was to be stored broke off; the client has seen nothing of it.
@@ -428,7 +379,7 @@ fn ended(
         }
         Err(ForwardError::Exchange(error)) => return Err(error),
     };
-    Ok(FillEnd::Ended(match fill.failed(&refusal) {
+    Ok(FillEnd::Ended(match fill.failed(&refusal, concerns_all) {
         FillOutcome::Stale(resource, rule, _) => {
             let how = StoredStatus {
                 forwarded: Some(reason),
@@ -544,7 +495,7 @@ impl Refresh {
                 }
                 (Ok(()), _) => return,
                 (Err(_), _) => {
-                    fill.failed(&refusal(502, b"", NO_ANSWER));
+                    fill.failed(&refusal(502, b"", NO_ANSWER), false);
                     return;
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::RequestHead;
-use skep_http::path::Path;
+use skep_http::path::{self, Path, Reading};
 use skep_segments::FetchError;
 use skep_telemetry::CacheResult;
 
@@ -15,6 +15,8 @@ use crate::backend::files::catalog::Located;
 use crate::backend::partition::Elsewhere;
 use crate::disk::DiskError;
 use crate::limits::{ATTEMPTS_MAX, PATH_BYTES_MAX};
+use crate::model::pool_backend::PoolBackend;
+use crate::model::resource::Resource;
 use crate::model::route::{FolderBackend, Route};
 
 impl SlowRequest<'_> {
@@ -30,6 +32,11 @@ impl SlowRequest<'_> {
         let mut failed = DiskError::Changed.into();
         for _ in 0..ATTEMPTS_MAX {
             let error = match self.located(&self.route, folder, key).await {
+                Ok(Located::Resource(ref resource, _))
+                    if let Some((pool, script)) = script_of(folder, resource) =>
+                {
+                    return self.run_script(request, exchange, pool, script).await;
+                }
                 Ok(Located::Resource(resource, file)) => {
                     let ready = ResponseSource { resource, file, cache_result: CacheResult::Hit };
                     match self.send(request, exchange, ready, SendPurpose::Asked(key)).await? {
@@ -63,6 +70,24 @@ impl SlowRequest<'_> {
             return Ok(());
         }
         self.failed(request, exchange, failed).await
+    }
+
+    /// Passes a request on that has found a script, at `relative`.
+    async fn run_script(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        pool: &PoolBackend,
+        relative: &[u8],
+    ) -> Result<(), ExchangeError> {
+        if !request.path.ends_with(b"/") {
+            return self.pass_what_is_no_file(request, exchange, pool).await;
+        }
+        // The index of a folder.
+        let mut target = vec![b'/'];
+        path::write_encoded(&mut target, relative);
+        let path = path::read(&target, Reading::Origins)?;
+        self.pass_to_pool(request, exchange, pool, &path).await
     }
 
     /// The resource at a normalised path: on this node's disk or, if there is none and other
@@ -104,6 +129,16 @@ impl SlowRequest<'_> {
             None => Ok(Elsewhere::Nothing),
         }
     }
+}
+
+/// The pool that runs what was found, and its path below the root, if it is a script.
+fn script_of<'a>(
+    folder: &'a FolderBackend,
+    found: &'a Resource,
+) -> Option<(&'a PoolBackend, &'a [u8])> {
+    let pool = folder.pool.as_ref()?;
+    let relative = found.variants.plain.relative()?;
+    pool.is_script(relative).then_some((pool, relative))
 }
 
 fn relative_of(path: &[u8]) -> &[u8] {

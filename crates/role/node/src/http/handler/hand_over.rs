@@ -115,6 +115,10 @@ impl Tap for HandOver<'_, '_> {
     fn outlives_client(&self) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.outlives_client())
     }
+
+    fn may_wait_for_session(&self) -> bool {
+        self.cache.as_ref().is_none_or(|cache| cache.may_wait_for_session())
+    }
 }
 
 impl SlowRequest<'_> {

@@ -13,6 +13,7 @@ use crate::backend::origin::HeadOutcome;
 use crate::http::pass::pass;
 use crate::limits::ATTEMPTS_MAX;
 use crate::model::origin_backend::OriginBackend;
+use crate::model::pool_cache::with_query;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
@@ -24,7 +25,7 @@ impl SlowRequest<'_> {
         origin: &OriginBackend,
         path: &Path<'_>,
     ) -> Result<(), ExchangeError> {
-        let target = target(path.key(), request.query);
+        let target = with_query(path.key(), request.query);
         for _ in 0..ATTEMPTS_MAX {
             match self.remotes.find(&self.route, origin, &target).await {
                 HeadOutcome::Resource(resource, cache_result) => {
@@ -69,15 +70,4 @@ impl SlowRequest<'_> {
             HeadOutcome::Passed(_) | HeadOutcome::Failed(_) => None,
         }
     }
-}
-
-/// The target of a request to an origin: the decoded path, and the query as the client sent it.
-fn target(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
-    let mut target = Vec::with_capacity(path.len() + query.map_or(0, |query| query.len() + 1));
-    target.extend_from_slice(path);
-    if let Some(query) = query {
-        target.push(b'?');
-        target.extend_from_slice(query);
-    }
-    target
 }

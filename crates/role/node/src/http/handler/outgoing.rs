@@ -45,6 +45,11 @@ impl<'a> Outgoing<'a> {
         if kept.is_some() || !keeps_conditions {
             without.extend(CONDITIONS.iter().map(|&name| name.to_owned()));
         }
+        const CODINGS: &str = "accept-encoding";
+        if pool.asks_for_plain && !without.iter().any(|name| name.eq_ignore_ascii_case(CODINGS)) {
+            without.push(CODINGS.to_owned());
+            extra.extend_from_slice(b"Accept-Encoding: identity\r\n");
+        }
         if let Some(remote) = kept.and_then(|kept| kept.remote()) {
             write_conditions(&mut extra, &[remote.head.validators()]);
         }

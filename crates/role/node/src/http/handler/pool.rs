@@ -7,11 +7,12 @@ use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
 use skep_http::{Reject, RequestHead};
 use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
-use skep_proxy::{ForwardError, Refused, ReplyRules, Tap};
+use skep_proxy::{ForwardError, Refused, ReplyCoding, Tap};
 
 use super::hand_over::HandOver;
 use super::{NodeHandler, SlowRequest};
 use crate::backend::dynamic::{Changed, Invalidation};
+use crate::http::cacheable::Cacheable;
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{scheme_of, with_query};
 
@@ -47,10 +48,10 @@ impl SlowRequest<'_> {
         let claims = self.handler.claims(exchange.conn().peer().ip(), pool);
         let mut reason = ForwardReason::Bypass;
         if let Some(cache) = &pool.cache {
-            match self.cacheable(request, (pool, cache), path, claims)? {
+            match Cacheable::of(request, (pool, cache), path, claims)? {
                 // By itself, as all that is large here: a future is moved with each that awaits it.
                 Ok(of) => return Box::pin(self.answer_cacheable(request, exchange, &of)).await,
-                Err(why) => reason = why,
+                Err(past) => reason = past.reason,
             }
         }
         let target = pool.target(path.target(), request.query).ok_or(Reject::PATH_TWO_ROUTES)?;
@@ -109,8 +110,9 @@ impl SlowRequest<'_> {
         let is_tapped = tap.is_some() || pool.file_names.is_some();
         let own_line = if is_tapped { &b""[..] } else { &cache_line };
         let extra = [&*pool.response_lines, own_line].concat();
-        let rules =
-            ReplyRules { times: pool.times, without: &pool.response_without, extra: &extra };
+        let coding = self.passed_compression(request);
+        let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
+        let rules = pool.reply_rules(&extra, coding);
         let servers = self.handler.servers(&pool.group);
         let forwarded = match tap {
             tap if is_tapped => {
@@ -128,7 +130,7 @@ impl SlowRequest<'_> {
         match forwarded {
             Ok(()) => Ok(()),
             Err(ForwardError::Exchange(error)) => Err(error),
-            Err(ForwardError::Refused(Refused { status, lines, detail })) => {
+            Err(ForwardError::Refused(Refused { status, lines, detail, .. })) => {
                 let cache = CacheStatus { detail: cache.detail.or(detail), ..*cache };
                 let lines = [&*lines, &cache.line()].concat();
                 self.error(request, exchange, status, &lines).await
@@ -141,12 +143,6 @@ impl NodeHandler {
     /// Whether what the request says about its client is believed: of dispatchers of the cluster,
     /// which are one hop with this node, and where the operator says so.
     pub(super) fn claims(&self, client: IpAddr, pool: &PoolBackend) -> Claims {
-        if self.node.dispatchers.load().contains(&client.to_canonical()) {
-            Claims::Keep
-        } else if pool.trusts_claims {
-            Claims::Extend
-        } else {
-            Claims::Replace
-        }
+        pool.claims(self.node.dispatchers.load().contains(&client.to_canonical()))
     }
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 
 use skep_engine::{Quick, Reply};
 use skep_http::RequestHead;
-use skep_http::negotiate::AcceptEncoding;
 use skep_http::path::Path;
 use skep_segments::Segment;
 use skep_serve::unix_ms;
@@ -13,8 +12,9 @@ use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
 use super::NodeHandler;
-use super::cached::meta_for_cache;
-use crate::backend::dynamic::{is_for, is_sent_as_it_is};
+use crate::backend::dynamic::{is_for, is_sent_as_it_is, is_to_be_refreshed};
+use crate::http::cacheable::meta_for_cache;
+use crate::http::compress::Selected;
 use crate::http::respond::{
     ReplyLines, ResponsePlan, StoredStatus, cache_lines, end_head, is_simple, plan, write_head,
 };
@@ -32,12 +32,8 @@ pub(super) fn answer_from_memory(
     reply: &mut Reply<'_>,
     now_ms: u64,
 ) -> Quick {
-    let variants = &resource.variants;
-    let encoding = match variants.is_varied() {
-        true => AcceptEncoding::parse(request).choose(variants.available()),
-        false => None,
-    };
-    let (slot, object) = variants.get(encoding);
+    let selected = Selected::of(resource, request);
+    let Some((slot, object)) = selected.object() else { return Quick::Later };
     let hit = Hit { resource, object, segment: &entry.segments[slot], is_stored_response: false };
     hit.answer(request, reply, now_ms)
 }
@@ -137,18 +133,27 @@ impl NodeHandler {
         let claims = self.claims(reply.client().ip(), pool);
         let target = cache.target(path.target(), request.query);
         let Some(key) = cache.primary_key(request, &target, claims) else { return Quick::Later };
-        let found = index.stored(route.index, &key, |resource| is_for(resource, request));
-        let Some((resource, segment)) = found else { return Quick::Later };
-        let now_ms = self.context.worker().now_ms();
-        let object = &resource.variants.plain;
-        let is_sent = resource.is_current(now_ms, 0)
-            && object.status() != 204
-            && is_sent_as_it_is(&resource, cache, &meta, now_ms);
-        if !is_sent {
-            return Quick::Later;
-        }
-        let hit = Hit { resource: &resource, object, segment: &segment, is_stored_response: true };
-        hit.answer(request, reply, now_ms)
+        let fits = |resource: &Arc<Resource>| is_for(resource, request);
+        let found = index.stored(route.index, &key, fits, |resource, segments| {
+            let now_ms = self.context.worker().now_ms();
+            let selected = Selected::of(resource, request);
+            let Some((slot, object)) = selected.object() else { return Quick::Later };
+            let is_sent = resource.is_current(now_ms, 0)
+                && object.status() != 204
+                && is_sent_as_it_is(resource, cache, &meta, now_ms)
+                && !is_to_be_refreshed(resource, cache, now_ms);
+            if !is_sent {
+                return Quick::Later;
+            }
+            let segment = &segments[slot];
+            let hit = Hit { resource, object, segment, is_stored_response: true };
+            let answered = hit.answer(request, reply, now_ms);
+            if matches!(answered, Quick::Done) && cache.ahead.is_some() {
+                resource.count_hit();
+            }
+            answered
+        });
+        found.unwrap_or(Quick::Later)
     }
 }
 

@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 use skep_engine::{Exchange, ExchangeError, ReplySink};
-use skep_http::negotiate::AcceptEncoding;
 use skep_http::{Method, RequestHead, multipart};
 use skep_segments::{FetchError, Segment};
 use skep_serve::{monotonic_ms, unix_ms};
@@ -17,12 +16,14 @@ use skep_units::SEGMENT_BYTES;
 use super::SlowRequest;
 use crate::disk::DiskError;
 use crate::http::client_pace::ClientPace;
+use crate::http::compress::Selected;
 use crate::http::named_file::NamedFile;
 use crate::http::respond::{ReplyLines, ResponsePlan, StoredStatus, cache_lines, plan, write_head};
 use crate::http::stream::{Client, ObjectStream, SendError};
 use crate::http::upstream::Upstream;
+use crate::limits::COMPRESSED_ATTEMPTS_MAX;
 use crate::model::changes::SeenVersion;
-use crate::model::object::{Object, ObjectSource};
+use crate::model::object::Object;
 use crate::model::resource::Resource;
 
 /// The resource that answers a request.
@@ -101,14 +102,36 @@ impl SlowRequest<'_> {
         purpose: SendPurpose<'_>,
     ) -> Result<SendOutcome, ExchangeError> {
         let ResponseSource { resource, file, cache_result } = ready;
-        let resource = &resource;
+        let (resource, file) = (&resource, file.map(Arc::new));
         resource.mark_used();
-        let variants = &resource.variants;
-        let encoding = match variants.is_varied() {
-            true => AcceptEncoding::parse(request).choose(variants.available()),
-            false => None,
-        };
-        let (slot, object) = variants.get(encoding);
+        for _ in 0..COMPRESSED_ATTEMPTS_MAX {
+            let selected = self.selected(request, exchange, resource, &purpose).await;
+            let Some(selected) = selected else { break };
+            let from = (resource, file.clone(), cache_result);
+            let why = purpose.clone();
+            let sent = self.send_variant(request, exchange, from, &selected, why).await?;
+            match (sent, selected) {
+                // Its bytes have left all memories.
+                (SendOutcome::Failed(_), Selected::Compressed(slot, _)) => {
+                    self.drop_lost(resource, slot);
+                }
+                (sent, _) => return Ok(sent),
+            }
+        }
+        let plain = Selected::plain(resource);
+        let from = (resource, file, cache_result);
+        self.send_variant(request, exchange, from, &plain, purpose).await
+    }
+
+    async fn send_variant(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        (resource, file, cache_result): (&Arc<Resource>, Option<Arc<File>>, CacheResult),
+        selected: &Selected<'_>,
+        purpose: SendPurpose<'_>,
+    ) -> Result<SendOutcome, ExchangeError> {
+        let (slot, object) = selected.object().unwrap_or((0, &resource.variants.plain));
         let status = match purpose {
             SendPurpose::Page(status) if status != 200 => status,
             _ => object.status(),
@@ -119,7 +142,7 @@ impl SlowRequest<'_> {
             }
             _ => ResponsePlan::Whole,
         };
-        let file = file.filter(|_| slot == 0).map(Arc::new);
+        let file = file.filter(|_| slot == 0);
         let client = self.client(request, exchange);
         let mut source = self.source(resource, object, file, cache_result, client);
         // What is not settled is in no cache, even if there are no bytes of it.
@@ -129,7 +152,7 @@ impl SlowRequest<'_> {
         if wants_bytes {
             match source.prepare(plan.first_byte()).await {
                 Ok(prepared) => (first, cache) = prepared,
-                Err(error) => return Ok(self.source_failed(resource, error)),
+                Err(error) => return Ok(self.source_failed(resource, object, error)),
             }
         }
         if resource.is_purged() {
@@ -148,9 +171,9 @@ impl SlowRequest<'_> {
             Err(SendError::Client(error)) => return Err(error),
             // Nobody has seen of it: another version may do, or an error says why.
             Err(SendError::Source(error)) if exchange.reply.take_back() => {
-                return Ok(self.source_failed(resource, error));
+                return Ok(self.source_failed(resource, object, error));
             }
-            Err(SendError::Source(error)) => return Err(self.cut_short(resource, error)),
+            Err(SendError::Source(error)) => return Err(self.cut_short(resource, object, error)),
         }
         self.remember(purpose, (resource, slot, object), first);
         Ok(SendOutcome::Done)
@@ -171,7 +194,7 @@ impl SlowRequest<'_> {
         match purpose {
             SendPurpose::Asked(path) => index.remember(path, resource, slot, first),
             SendPurpose::Found(key, Some(version)) => {
-                index.remember_stored((key, version), resource, first);
+                index.remember_stored((key, version), resource, (slot, first));
             }
             _ => {}
         }
@@ -191,7 +214,12 @@ impl SlowRequest<'_> {
             route: &resource.route,
             object,
             counters: self.handler.context.counters(),
-            upstream: self.upstream(resource),
+            upstream: Upstream::of(
+                resource,
+                object,
+                &self.remotes,
+                self.handler.peer_client.as_deref(),
+            ),
             cache_result,
             file,
             prepared: None,
@@ -202,19 +230,15 @@ impl SlowRequest<'_> {
         }
     }
 
-    fn upstream<'a>(&'a self, resource: &'a Arc<Resource>) -> Upstream<'a> {
-        match (&resource.variants.plain.source, self.handler.peer_client.as_deref()) {
-            (ObjectSource::Origin(_), _) if resource.route.origin().is_some() => {
-                Upstream::Origin(&self.remotes, resource)
-            }
-            (ObjectSource::Origin(_), peers) => Upstream::Memories(peers, resource),
-            (ObjectSource::Elsewhere { .. }, Some(peers)) => Upstream::PeerDisk(peers),
-            (_, Some(peers)) if resource.route.is_shared() => Upstream::SharedDisk(peers),
-            _ => Upstream::Disk,
+    fn source_failed(
+        &self,
+        resource: &Arc<Resource>,
+        object: &Object,
+        error: FetchError,
+    ) -> SendOutcome {
+        if object.is_compressed() {
+            return SendOutcome::Failed(error);
         }
-    }
-
-    fn source_failed(&self, resource: &Arc<Resource>, error: FetchError) -> SendOutcome {
         let is_gone = match error {
             FetchError::File(DiskError::Changed | DiskError::NotFound) => true,
             FetchError::Peer | FetchError::NodeAway | FetchError::Abandoned => {
@@ -233,8 +257,13 @@ impl SlowRequest<'_> {
     }
 
     /// Ends a reply that has begun and lacks the rest of its bytes.
-    fn cut_short(&self, resource: &Arc<Resource>, error: FetchError) -> ExchangeError {
-        self.source_failed(resource, error);
+    fn cut_short(
+        &self,
+        resource: &Arc<Resource>,
+        object: &Object,
+        error: FetchError,
+    ) -> ExchangeError {
+        self.source_failed(resource, object, error);
         let (counter, reason) = error.cut();
         self.handler.context.counters().inc(counter);
         ExchangeError::ReplyCutShort(reason)

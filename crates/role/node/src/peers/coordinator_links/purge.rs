@@ -2,7 +2,7 @@
 //! which may not have received them.
 
 use skep_peer::stream::{LinkId, Outbox};
-use skep_wire::cache::{PurgeNews, ToCoordinator};
+use skep_wire::cache::{PurgeKind, PurgeNews, ToCoordinator};
 
 use super::CoordinatorLinks;
 
@@ -12,18 +12,19 @@ impl CoordinatorLinks {
     pub(super) fn purged(
         &mut self,
         link: LinkId,
-        news: &PurgeNews,
+        (kind, news): (PurgeKind, &PurgeNews),
         outbox: &mut Outbox<ToCoordinator>,
     ) {
-        let new = self.purges.learn(news);
+        let new = self.purges.learn(kind, news);
         let (stamp, newest) = (news.newest(), self.purges.newest());
         // A link that takes no more ends, and begins with all that is known.
         let _ = outbox.send(link, &ToCoordinator::Purged { stamp, newest });
         if let Some(new) = new {
             let what: Vec<_> = new.purges.iter().map(|(what, _)| what.to_string()).collect();
-            tracing::debug!("purged {}", what.join(", "));
+            let how = if kind == PurgeKind::Soft { "softly purged" } else { "purged" };
+            tracing::debug!("{how} {}", what.join(", "));
             let others = self.links.keys().filter(|other| **other != link);
-            let new = ToCoordinator::Purges(new);
+            let new = ToCoordinator::purges((kind, new));
             others.for_each(|other| _ = outbox.send(*other, &new));
         }
     }

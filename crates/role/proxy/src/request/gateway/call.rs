@@ -3,28 +3,12 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use skep_engine::{ExchangeError, RequestBody};
 use skep_http::forward::{Claims, Forward, HostPolicy, write_request_fields};
 use skep_http::forwarded::{address_of, clients_named, scheme_named};
 use skep_http::gateway::GatewayRequest;
 use skep_http::{BodyFraming, RequestHead};
 
 use crate::request::recipient::Ends;
-
-/// A body of unknown length that was read to its end; `None`: it is longer than `bytes_max`.
-pub(super) async fn collect(
-    body: Option<&mut RequestBody<'_>>,
-    bytes_max: usize,
-) -> Result<Option<Vec<u8>>, ExchangeError> {
-    let mut collected = Vec::new();
-    let Some(body) = body else { return Ok(Some(collected)) };
-    while body.read(&mut collected).await? {
-        if collected.len() > bytes_max {
-            return Ok(None);
-        }
-    }
-    Ok(Some(collected))
-}
 
 /// Runs `job` on the request that the server gets, with `framing` for its body.
 pub(super) fn with_request<R>(

@@ -1,0 +1,264 @@
+//! Pools and their servers, as one node sees them and as all do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use skep_console::{
+    NodePools, NodeSource, NodeState, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
+};
+
+use super::harmless::is_harmless;
+use super::table::{Align, Table};
+use super::{COLUMNS, Paint, bytes, count, duration, latency, line};
+
+/// Values of a server on a line of at most 80 columns.
+const PARTS_PER_LINE: usize = 3;
+
+/// The pools of a node, and their servers.
+pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
+    if pools.is_empty() {
+        return "no pools\n".to_owned();
+    }
+    let mut out = String::new();
+    for (number, pool) in pools.iter().enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        let up = pool.servers.iter().filter(|it| it.state == NodeState::Up).count();
+        let (waiting, refused) = (count(pool.queued_requests), count(pool.refused_total));
+        line(
+            &mut out,
+            &format!(
+                "pool {}: {}, {up}/{} servers up, {waiting} waiting, {refused} refused",
+                pool.name,
+                pool.policy,
+                pool.servers.len()
+            ),
+        );
+        out.push_str(&servers(pool, paint));
+    }
+    out
+}
+
+/// The pools of all nodes: of each pool one table, with each server as each node sees it.
+pub(crate) fn pools_of_nodes(nodes: &[NodePools], paint: Paint) -> String {
+    let mut by_name: BTreeMap<&str, Vec<(&str, &PoolStatus)>> = BTreeMap::new();
+    for (node, pool) in nodes.iter().flat_map(|it| it.pools.iter().map(|pool| (&it.node, pool))) {
+        by_name.entry(&pool.name).or_default().push((node, pool));
+    }
+    let mut out = String::new();
+    if by_name.is_empty() {
+        out.push_str("no pools\n");
+    }
+    for (number, (name, seen)) in by_name.iter().enumerate() {
+        if number > 0 {
+            out.push('\n');
+        }
+        line(&mut out, &headline(name, seen));
+        out.push_str(&servers_of_nodes(seen, paint));
+    }
+    for node in nodes {
+        if let Some(why) = &node.missing {
+            line(&mut out, &format!("no answer of {}: {why}", node.node));
+        }
+    }
+    out
+}
+
+fn headline(name: &str, seen: &[(&str, &PoolStatus)]) -> String {
+    let sum = |of: fn(&PoolStatus) -> u64| count(seen.iter().map(|(_, pool)| of(pool)).sum());
+    let mut policies: Vec<_> = seen.iter().map(|(_, pool)| pool.policy.as_str()).collect();
+    policies.sort_unstable();
+    policies.dedup();
+    format!(
+        "pool {name}: {}, {} waiting, {} refused, {} sessions lost",
+        policies.join(" or "),
+        sum(|it| it.queued_requests),
+        sum(|it| it.refused_total),
+        sum(|it| it.sessions_lost_total),
+    )
+}
+
+fn servers_of_nodes(seen: &[(&str, &PoolStatus)], paint: Paint) -> String {
+    let mut rows: Vec<(&str, &ServerStatus)> = seen
+        .iter()
+        .flat_map(|(node, pool)| pool.servers.iter().map(|server| (*node, server)))
+        .collect();
+    // In the order of the config, as the first node has it; each server's nodes together.
+    let mut order: Vec<&str> = Vec::new();
+    for (_, server) in &rows {
+        if !order.contains(&server.name.as_str()) {
+            order.push(&server.name);
+        }
+    }
+    rows.sort_by_key(|(_, server)| order.iter().position(|name| **name == server.name));
+    let mut table = Table::new(&[
+        ("SERVER", Align::Left),
+        ("NODE", Align::Left),
+        ("STATE", Align::Left),
+        ("SINCE", Align::Right),
+        ("CONNS", Align::Right),
+        ("REQUESTS", Align::Right),
+        ("FAILED", Align::Right),
+        ("LATENCY", Align::Right),
+        ("FROM", Align::Left),
+    ]);
+    for (node, server) in &rows {
+        table.row([
+            server.name.clone(),
+            (*node).to_owned(),
+            server.state.word().to_owned(),
+            duration(server.since_ms),
+            format!("{}/{}", server.connections, server.slots),
+            count(server.requests_total),
+            count(server.failures_total),
+            latency(server.latency_us),
+            match server.source {
+                NodeSource::Config => "config".to_owned(),
+                NodeSource::Api => "api".to_owned(),
+            },
+        ]);
+    }
+    let mut text = table.text(COLUMNS, |row| paint.of(rows[row].1.state));
+    for (node, server) in &rows {
+        notes(&mut text, &format!("{} at {node}", server.name), server);
+    }
+    agents(&mut text, &rows);
+    text
+}
+
+/// What servers say of themselves: of each as the node with the latest answer has it.
+fn agents(text: &mut String, rows: &[(&str, &ServerStatus)]) {
+    let mut latest: Vec<(&str, &ServerSelfReport)> = Vec::new();
+    for (_, server) in rows {
+        let Some(agent) = &server.agent else { continue };
+        let age = |it: &ServerSelfReport| it.age_ms.unwrap_or(u64::MAX);
+        match latest.iter_mut().find(|(name, _)| *name == server.name) {
+            Some((_, known)) if age(agent) < age(known) => *known = agent,
+            Some(_) => {}
+            None => latest.push((&server.name, agent)),
+        }
+    }
+    let versions: BTreeSet<_> = latest.iter().filter_map(|(_, it)| it.version.as_ref()).collect();
+    for (name, agent) in latest {
+        let mark = if versions.len() > 1 { " (differs)" } else { "" };
+        if let Some(version) = &agent.version {
+            line(text, &format!("  {name} is {}{mark}", plain(version)));
+        }
+        for said in said(agent) {
+            line(text, &format!("  {name}: {said}"));
+        }
+        if let Some(error) = &agent.error {
+            let since = agent.age_ms.map(|ms| format!(" for {}", duration(ms)));
+            let since = since.unwrap_or_default();
+            line(text, &format!("  {name} says nothing{since}: {}", plain(error)));
+        }
+    }
+}
+
+/// The values and sessions, some on a line.
+fn said(agent: &ServerSelfReport) -> Vec<String> {
+    let value = |(name, value): (&String, &f64)| match name.strip_suffix("_bytes") {
+        Some(name) => format!("{} {}", plain(name).replace('_', " "), bytes(*value as u64)),
+        None => {
+            let name = name.strip_suffix("_total").unwrap_or(name);
+            format!("{} {}", plain(name).replace('_', " "), number(*value))
+        }
+    };
+    let sessions = agent.sessions.iter().filter(|(_, count)| **count > 0);
+    let sessions = sessions.map(|(of, n)| format!("sessions of {} {}", plain(of), count(*n)));
+    let parts: Vec<String> = agent.values.iter().map(value).chain(sessions).collect();
+    parts.chunks(PARTS_PER_LINE).map(|parts| parts.join(", ")).collect()
+}
+
+fn number(value: f64) -> String {
+    match value.fract() == 0.0 && (0.0..1e15).contains(&value) {
+        true => count(value as u64),
+        false => format!("{value}"),
+    }
+}
+
+/// What comes from a server must not reach the terminal as commands.
+fn plain(text: &str) -> String {
+    text.chars().map(|it| if is_harmless(it) { it } else { '.' }).collect()
+}
+
+/// Why a server is not up, and why requests failed.
+fn notes(text: &mut String, who: &str, server: &ServerStatus) {
+    if let Some(reason) = &server.reason {
+        line(text, &format!("  {who} {}: {reason}", server.state.word()));
+    }
+    let causes = server.failures_by_cause.iter();
+    let causes: Vec<_> = causes.map(|(cause, n)| format!("{} {cause}", count(*n))).collect();
+    if !causes.is_empty() {
+        line(text, &format!("  {who} failed: {}", causes.join(", ")));
+    }
+}
+
+/// What a server answered to a test, as far as it came.
+pub(crate) fn server_test(test: &ServerTest) -> String {
+    let ms = |us: u64| format!("{:.1} ms", us as f64 / 1000.0);
+    let mut text = String::new();
+    let asked = test.target.as_ref().map_or("a check".to_owned(), |target| format!("GET {target}"));
+    line(&mut text, &format!("{} at {}: {asked}", test.name, test.address));
+    let times = [("connected", test.connected_us), ("head", test.head_us)];
+    let times = times.into_iter().filter_map(|(what, us)| Some(format!("{what} {}, ", ms(us?))));
+    line(&mut text, &format!("{}end {}", times.collect::<String>(), ms(test.ended_us)));
+    if let Some(status) = test.status {
+        let more = if test.is_cut { " and more" } else { "" };
+        line(&mut text, &format!("status {status}, {} bytes{more}", test.body_bytes));
+    }
+    for (name, value) in &test.fields {
+        line(&mut text, &format!("  {name}: {value}"));
+    }
+    if !test.body.is_empty() {
+        let shown = |it: char| if it == '\n' || is_harmless(it) { it } else { '.' };
+        text.push('\n');
+        text.push_str(test.body.chars().map(shown).collect::<String>().trim_end());
+        text.push('\n');
+    }
+    if let Some(check) = &test.check {
+        line(&mut text, &format!("check: {check}"));
+    }
+    text
+}
+
+fn servers(pool: &PoolStatus, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("SERVER", Align::Left),
+        ("ADDRESS", Align::Left),
+        ("STATE", Align::Left),
+        ("SINCE", Align::Right),
+        ("CONNS", Align::Right),
+        ("REQUESTS", Align::Right),
+        ("FAILED", Align::Right),
+        ("LATENCY", Align::Right),
+        ("WEIGHT", Align::Right),
+    ]);
+    for server in &pool.servers {
+        table.row([
+            server.name.clone(),
+            server.address.to_string(),
+            server.state.word().to_owned(),
+            duration(server.since_ms),
+            format!("{}/{}", server.connections, server.slots),
+            count(server.requests_total),
+            count(server.failures_total),
+            latency(server.latency_us),
+            server.weight.to_string(),
+        ]);
+    }
+    let mut text = table.text(COLUMNS, |row| paint.of(pool.servers[row].state));
+    for server in pool.servers.iter().filter(|it| it.slots < it.connections_max) {
+        let ServerStatus { name, slots, connections_max, .. } = server;
+        line(
+            &mut text,
+            &format!("  {name}: {slots} of {connections_max} connections, by its slots"),
+        );
+    }
+    for server in &pool.servers {
+        notes(&mut text, &server.name, server);
+    }
+    let rows: Vec<_> = pool.servers.iter().map(|server| ("", server)).collect();
+    agents(&mut text, &rows);
+    text
+}

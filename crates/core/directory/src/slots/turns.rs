@@ -1,0 +1,93 @@
+//! Turns: which of the nodes that want more have the slots that cannot be divided evenly. Round robin, as of
+//! processes with more of them than processors: a turn has a length, but what was begun in it is not
+//! interrupted.
+//!
+//! ```text
+//!   waits --a slot is free, nobody waits longer--> has its turn
+//!     ^                                              | SLOT_TURN_MS, and somebody waits
+//!     +---its requests have ended-- gives way <------+
+//! ```
+//!
+//! Nothing depends on the time of day: a node that has given way waits until all others that want a turn had
+//! theirs, however long requests take.
+
+use skep_units::Now;
+
+use crate::limits::SLOT_TURN_MS;
+
+/// Of a node, at a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// Since when it has its turn.
+    began: Option<Now>,
+    /// When it last had more than is due to it without a turn.
+    had: Now,
+}
+
+/// A node that wants more than is due to it.
+#[derive(Debug)]
+pub(super) struct Taker<'a> {
+    pub(super) turn: &'a mut Turn,
+    /// Whether it may still use more than is due to it without a turn.
+    pub(super) has_more: bool,
+}
+
+impl Turn {
+    /// Of a node that is new: behind the others.
+    pub(super) fn new(now: Now) -> Self {
+        Self { began: None, had: now }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.began = None;
+    }
+
+    /// Slots beyond what is due to it without a turn.
+    pub(super) fn slots(self) -> u32 {
+        u32::from(self.began.is_some())
+    }
+
+    /// What nodes are served by: those who waited longest first.
+    pub(super) fn had(self) -> Now {
+        self.had
+    }
+}
+
+/// Begins turns, of which there may be `rest`, with so many slots that are free. Slots that were taken from
+/// nodes are not, as long as these may still use them.
+pub(super) fn begin(now: Now, rest: usize, free: u32, takers: &mut [Taker<'_>]) {
+    takers.sort_by_key(|taker| taker.turn.had);
+    for taker in takers.iter_mut().filter(|it| it.has_more || it.turn.began.is_some()) {
+        taker.turn.had = now;
+    }
+    let mut turns = takers.iter().filter(|taker| taker.turn.began.is_some()).count();
+    let mut free = free as usize;
+    let mut is_anyone_waiting = false;
+    for taker in takers.iter_mut().filter(|it| !it.has_more && it.turn.began.is_none()) {
+        if turns < rest && free > 0 {
+            *taker.turn = Turn { began: Some(now), had: now };
+            (turns, free) = (turns + 1, free - 1);
+        } else {
+            is_anyone_waiting = true;
+        }
+    }
+    // What nobody waits for they keep.
+    let keeping = if is_anyone_waiting { 0 } else { rest.saturating_sub(turns) };
+    let leaving = takers.iter_mut().filter(|it| it.has_more && it.turn.began.is_none());
+    leaving.take(keeping).for_each(|taker| taker.turn.began = Some(now));
+}
+
+/// Ends turns: those beyond `rest`, and those that are over if more nodes wait than slots are `coming`.
+pub(super) fn end(now: Now, rest: usize, coming: u32, takers: &mut [Taker<'_>]) {
+    let is_waiting = |taker: &&Taker<'_>| !taker.has_more && taker.turn.began.is_none();
+    let unserved = takers.iter().filter(is_waiting).count().saturating_sub(coming as usize);
+    let mut having: Vec<_> = takers.iter_mut().filter(|it| it.turn.began.is_some()).collect();
+    having.sort_by_key(|taker| taker.turn.began);
+    let surplus = having.len().saturating_sub(rest);
+    for (place, taker) in having.into_iter().enumerate() {
+        let is_over = taker.turn.began.is_some_and(|it| now >= it.plus_ms(SLOT_TURN_MS));
+        if place < surplus || (place < surplus + unserved && is_over) {
+            taker.turn.end();
+        }
+    }
+}

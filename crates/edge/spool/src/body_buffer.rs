@@ -1,0 +1,409 @@
+//! One body: a queue of bytes, in memory first.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use tokio::time::{Sleep, sleep};
+
+use crate::body_buffers::{BodyBuffers, Lease, Shortage};
+use crate::limits::{
+    BLOCK_BYTES, FREE_PART, READ_BYTES, READ_WAIT, RESERVE_BYTES, SCARCE_PART, SPOOL_PART,
+    TRANSFER_BYTES, UNWRITTEN_BYTES_MAX,
+};
+use crate::spool_file::{self, Block, SpoolFile, Target, Transfer, Transferred};
+
+/// The bytes of one body that came and were not taken yet. Dropped, it gives all back.
+pub struct BodyBuffer {
+    of: Arc<BodyBuffers>,
+    memory_bytes_max: u64,
+    /// What is taken next.
+    front: Blocks,
+    /// What stands behind the bytes in the file.
+    back: Blocks,
+    /// The next bytes go to the back.
+    is_spooling: bool,
+    /// Nothing is taken before all is there: the front need not stay in memory.
+    is_taken_whole: bool,
+    disk: Disk,
+    /// The shortage was counted.
+    is_short: bool,
+}
+
+/// The part of a body in a file, between `front` and `back`: bytes from `read_at` to `written`.
+#[derive(Default)]
+struct Disk {
+    file: Option<Arc<SpoolFile>>,
+    /// Shared with the file, which goes later than this if a transfer is in progress.
+    lease: Option<Arc<Mutex<Lease>>>,
+    /// Memory to read back into when there is no other.
+    reserve: Option<Lease>,
+    read_at: u64,
+    written: u64,
+    transfer: Option<(Direction, Transfer)>,
+    /// When whoever waits for it has waited for too long.
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// It takes no more.
+    is_broken: bool,
+    /// It does not give back what it took.
+    error: Option<io::Error>,
+}
+
+/// What a transfer does, with this many bytes.
+#[derive(Clone, Copy)]
+enum Direction {
+    Read(u64),
+    Write(u64),
+}
+
+impl BodyBuffers {
+    /// Room for one body, which is taken as it comes and may have `memory_bytes_max` of memory before it goes
+    /// on in the spool.
+    pub fn body(self: &Arc<Self>, memory_bytes_max: u64) -> BodyBuffer {
+        BodyBuffer::new(Arc::clone(self), memory_bytes_max, false)
+    }
+
+    /// The same for a body of which nothing is taken before all that there is room for is there: one that
+    /// is too large for its part of the memory leaves it.
+    pub fn whole_body(self: &Arc<Self>, memory_bytes_max: u64) -> BodyBuffer {
+        BodyBuffer::new(Arc::clone(self), memory_bytes_max, true)
+    }
+}
+
+impl BodyBuffer {
+    fn new(of: Arc<BodyBuffers>, memory_bytes_max: u64, is_taken_whole: bool) -> Self {
+        Self {
+            of,
+            memory_bytes_max,
+            front: Blocks::default(),
+            back: Blocks::default(),
+            is_spooling: false,
+            is_taken_whole,
+            disk: Disk::default(),
+            is_short: false,
+        }
+    }
+
+    /// Whether no byte waits.
+    pub fn is_empty(&self) -> bool {
+        let is_in_memory = self.disk.transfer.is_none() && self.disk.unread() == 0;
+        is_in_memory && self.front.bytes == 0 && self.back.bytes == 0
+    }
+
+    /// Ready when [`READ_BYTES`] more may be put in. Pending: a disk is at work.
+    ///
+    /// # Errors
+    /// There is no room. There may be when some of the body has been taken; or when others have given some
+    /// back: then the task is woken.
+    pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Shortage>> {
+        let _ = self.poll_transfer(cx);
+        let mut room = self.look_for_room(cx);
+        if let Poll::Ready(Err(Shortage::Memory | Shortage::Spool)) = room {
+            self.of.wake_with_room(cx);
+            room = self.look_for_room(cx);
+            // Others are about to free some.
+            if room == Poll::Ready(Err(Shortage::Memory)) && self.of.is_writing() {
+                return Poll::Pending;
+            }
+        }
+        if let Poll::Ready(Err(shortage)) = room {
+            self.give_up(shortage);
+        }
+        room
+    }
+
+    /// Appends `bytes`, for which there is room.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let queue = if self.is_spooling { &mut self.back } else { &mut self.front };
+        queue.push(bytes, || self.of.lease_memory(BLOCK_BYTES as u64));
+    }
+
+    /// Moves the next bytes to `sink`, at most `bytes_max`; returns their number: 0 is the end.
+    ///
+    /// # Errors
+    /// The disk does not give them back.
+    pub fn poll_take(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut Vec<u8>,
+        bytes_max: usize,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let taken = self.front.take(sink, bytes_max);
+            if let Some(lease) = self.front.pop_empty()
+                && lease.bytes() == RESERVE_BYTES
+            {
+                self.disk.reserve = Some(lease);
+            }
+            if taken > 0 {
+                return Poll::Ready(Ok(taken));
+            }
+            if let Some(error) = self.disk.error.take() {
+                return Poll::Ready(Err(error));
+            }
+            if self.disk.transfer.is_some() {
+                if self.poll_transfer(cx).is_pending() {
+                    ready!(self.disk.poll_deadline(cx));
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+            } else if self.disk.unread() > 0 {
+                self.start_read();
+            } else if self.back.bytes > 0 {
+                self.front = std::mem::take(&mut self.back);
+            } else {
+                return Poll::Ready(Ok(0));
+            }
+        }
+    }
+
+    /// Counts that whoever fills it goes on without more room; once for each body.
+    pub fn give_up(&mut self, shortage: Shortage) {
+        if !std::mem::replace(&mut self.is_short, true) {
+            self.of.count_shortage(shortage);
+        }
+    }
+
+    /// Whether the next bytes may follow the front.
+    fn fits_memory(&self) -> bool {
+        let disk = &self.disk;
+        if disk.transfer.is_some() || disk.unread() > 0 || self.back.bytes > 0 {
+            return false;
+        }
+        let limits = &self.of.limits;
+        let kept = limits.folder.as_ref().map_or(0, |_| limits.memory_bytes_max / SPOOL_PART);
+        let free = self.of.free_memory().saturating_sub(kept);
+        let own = self.front.memory_bytes();
+        own + READ_BYTES <= self.memory_bytes_max && own < free / FREE_PART && READ_BYTES <= free
+    }
+
+    fn look_for_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Shortage>> {
+        self.is_spooling = !self.fits_memory();
+        if self.is_spooling { self.poll_spool(cx) } else { Poll::Ready(Ok(())) }
+    }
+
+    fn poll_spool(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Shortage>> {
+        self.check_spool()?;
+        if self.is_taken_whole && self.disk.transfer.is_none() && self.disk.unread() == 0 {
+            let Blocks { blocks, bytes } = std::mem::take(&mut self.front);
+            self.back.put_back(blocks, bytes);
+        }
+        let is_scarce = self.of.free_memory() < self.of.limits.memory_bytes_max / SCARCE_PART;
+        let is_due = self.back.bytes >= TRANSFER_BYTES || (is_scarce && self.back.bytes > 0);
+        if is_due && self.disk.transfer.is_none() {
+            self.start_write()?;
+        }
+        let unwritten = self.back.memory_bytes() + self.disk.writing() + READ_BYTES;
+        if unwritten <= UNWRITTEN_BYTES_MAX && READ_BYTES <= self.of.free_memory() {
+            return Poll::Ready(Ok(()));
+        }
+        if self.disk.transfer.is_none() {
+            if self.back.bytes == 0 {
+                return Poll::Ready(Err(Shortage::Memory));
+            }
+            self.start_write()?;
+        }
+        match self.poll_transfer(cx) {
+            Poll::Pending => Poll::Pending,
+            // It was done at once: the next look finds the room.
+            Poll::Ready(()) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whether the file may take what waits and one read more.
+    fn check_spool(&self) -> Result<(), Shortage> {
+        let (limits, disk) = (&self.of.limits, &self.disk);
+        if disk.is_broken {
+            return Err(Shortage::Disk);
+        }
+        let end = disk.written + disk.writing() + self.back.bytes + READ_BYTES;
+        let fits = self.front.memory_bytes() + READ_BYTES <= self.memory_bytes_max;
+        if limits.folder.is_none() {
+            return Err(if fits { Shortage::Memory } else { Shortage::Body });
+        }
+        if end > limits.spool_body_bytes_max {
+            return Err(Shortage::Body);
+        }
+        let free = limits.spool_bytes_max.saturating_sub(self.of.spool_bytes());
+        let more = end.saturating_sub(disk.leased());
+        if more > free { Err(Shortage::Spool) } else { Ok(()) }
+    }
+
+    /// Writes the back.
+    fn start_write(&mut self) -> Result<(), Shortage> {
+        let Some(folder) = self.of.limits.folder.clone() else { return Err(Shortage::Body) };
+        let (bytes, offset) = (self.back.bytes, self.disk.written);
+        let lease = self.disk.lease.get_or_insert_with(|| {
+            let lease = self.of.lease_spool();
+            Arc::new(Mutex::new(lease))
+        });
+        if !lease.lock().unwrap_or_else(PoisonError::into_inner).grow_to(offset + bytes) {
+            return Err(Shortage::Spool);
+        }
+        let of = &self.of;
+        self.disk.reserve.get_or_insert_with(|| of.lease_memory(RESERVE_BYTES));
+        let target = match &self.disk.file {
+            Some(file) => Target::File(Arc::clone(file)),
+            None => Target::Folder(folder, Arc::clone(lease)),
+        };
+        let blocks = std::mem::take(&mut self.back).blocks;
+        let transfer = spool_file::write(&of.transfers, target, blocks, (offset, of.begin_write()));
+        self.disk.transfer = Some((Direction::Write(bytes), transfer));
+        Ok(())
+    }
+
+    /// Reads the next bytes of the file, as many as there is memory for.
+    fn start_read(&mut self) {
+        let Some(file) = &self.disk.file else { unreachable!("what is unread is in a file") };
+        const BLOCK: u64 = BLOCK_BYTES as u64;
+        let wanted = self.disk.unread().min(TRANSFER_BYTES);
+        let leases: Vec<_> = match wanted + BLOCK <= self.of.free_memory() {
+            true => (0..wanted.div_ceil(BLOCK)).map(|_| self.of.lease_memory(BLOCK)).collect(),
+            false => {
+                let new = || self.of.lease_memory(RESERVE_BYTES);
+                vec![self.disk.reserve.take().unwrap_or_else(new)]
+            }
+        };
+        let bytes = wanted.min(leases.iter().map(Lease::bytes).sum());
+        let range = (self.disk.read_at, bytes);
+        let transfer = spool_file::read(&self.of.transfers, file, leases, range);
+        self.disk.transfer = Some((Direction::Read(bytes), transfer));
+    }
+
+    /// Ready when no transfer is in progress.
+    fn poll_transfer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some((direction, transfer)) = &mut self.disk.transfer else { return Poll::Ready(()) };
+        let direction = *direction;
+        let transferred = ready!(Pin::new(transfer).poll(cx));
+        (self.disk.transfer, self.disk.deadline) = (None, None);
+        self.end_transfer(direction, transferred);
+        Poll::Ready(())
+    }
+
+    fn end_transfer(&mut self, direction: Direction, transferred: Transferred) {
+        let Transferred { file, blocks, result } = transferred;
+        if let Some(file) = file {
+            self.disk.file = Some(file);
+        }
+        if let Err(error) = &result {
+            self.of.tell(error);
+            self.disk.is_broken = true;
+        }
+        match (direction, result) {
+            (Direction::Write(bytes), Ok(())) => {
+                self.disk.written += bytes;
+                self.of.count_spooled(bytes);
+            }
+            (Direction::Write(bytes), Err(error)) => {
+                if blocks.is_empty() {
+                    // Its thread was lost, and the blocks with it.
+                    self.disk.error = Some(error);
+                } else {
+                    self.back.put_back(blocks, bytes);
+                }
+            }
+            (Direction::Read(bytes), Ok(())) => {
+                self.disk.read_at += bytes;
+                if self.disk.unread() == 0 {
+                    (self.disk.read_at, self.disk.written) = (0, 0);
+                }
+                self.front = Blocks { blocks, bytes };
+            }
+            (Direction::Read(_), Err(error)) => self.disk.error = Some(error),
+        }
+    }
+}
+
+impl Drop for BodyBuffer {
+    fn drop(&mut self) {
+        // It has the file, too; the last to have it closes it.
+        self.disk.transfer = None;
+        if let Some(file) = self.disk.file.take() {
+            self.disk.lease = None;
+            spool_file::close(file);
+        }
+    }
+}
+
+impl std::fmt::Debug for BodyBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (front, unread, back) = (self.front.bytes, self.disk.unread(), self.back.bytes);
+        write!(f, "BodyBuffer({front} in front, {unread} in a file, {back} at the back)")
+    }
+}
+
+impl Disk {
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(READ_WAIT)));
+        deadline.as_mut().poll(cx)
+    }
+
+    fn unread(&self) -> u64 {
+        self.written - self.read_at
+    }
+
+    /// Bytes that are being written.
+    fn writing(&self) -> u64 {
+        match self.transfer {
+            Some((Direction::Write(bytes), _)) => bytes,
+            _ => 0,
+        }
+    }
+
+    /// Bytes that the file has, or may get.
+    fn leased(&self) -> u64 {
+        let lease = self.lease.as_ref();
+        lease.map_or(0, |it| it.lock().unwrap_or_else(PoisonError::into_inner).bytes())
+    }
+}
+
+/// Bytes in memory, in order.
+#[derive(Debug, Default)]
+struct Blocks {
+    blocks: VecDeque<Block>,
+    bytes: u64,
+}
+
+impl Blocks {
+    fn push(&mut self, mut bytes: &[u8], mut lease: impl FnMut() -> Lease) {
+        self.bytes += bytes.len() as u64;
+        if let Some(last) = self.blocks.back_mut() {
+            bytes = last.fill(bytes);
+        }
+        while !bytes.is_empty() {
+            let mut block = Block::new(lease());
+            bytes = block.fill(bytes);
+            self.blocks.push_back(block);
+        }
+    }
+
+    fn take(&mut self, sink: &mut Vec<u8>, bytes_max: usize) -> usize {
+        let taken = self.blocks.front_mut().map_or(0, |block| block.take(sink, bytes_max));
+        self.bytes -= taken as u64;
+        taken
+    }
+
+    /// Removes the first block if nothing is left of it.
+    fn pop_empty(&mut self) -> Option<Lease> {
+        self.blocks.pop_front_if(|block| block.len() == 0).map(Block::into_lease)
+    }
+
+    /// Puts `blocks`, of `bytes` bytes, before those that there are.
+    fn put_back(&mut self, mut blocks: VecDeque<Block>, bytes: u64) {
+        self.bytes += bytes;
+        blocks.append(&mut self.blocks);
+        self.blocks = blocks;
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.blocks.len() as u64 * BLOCK_BYTES as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! A file of the spool, and what is done with it on threads that may wait for a disk.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::Future;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::Semaphore;
+use tokio::task::{JoinError, JoinHandle};
+
+use crate::body_buffers::{Lease, Write, open_unnamed};
+
+/// Bytes of a body in memory.
+#[derive(Debug)]
+pub(crate) struct Block {
+    bytes: Vec<u8>,
+    taken: usize,
+    lease: Lease,
+}
+
+impl Block {
+    /// An empty one, of the size of its lease.
+    pub(crate) fn new(lease: Lease) -> Self {
+        Self { bytes: Vec::with_capacity(lease.bytes() as usize), taken: 0, lease }
+    }
+
+    /// Appends the beginning of `bytes`, as many as fit; returns the others.
+    pub(crate) fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
+        let fits = (self.lease.bytes() as usize - self.bytes.len()).min(bytes.len());
+        self.bytes.extend_from_slice(&bytes[..fits]);
+        &bytes[fits..]
+    }
+
+    /// Moves its first bytes to `sink`, at most `bytes_max`; returns their number.
+    pub(crate) fn take(&mut self, sink: &mut Vec<u8>, bytes_max: usize) -> usize {
+        let left = &self.bytes[self.taken..];
+        let taken = left.len().min(bytes_max);
+        sink.extend_from_slice(&left[..taken]);
+        self.taken += taken;
+        taken
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
+    pub(crate) fn into_lease(self) -> Lease {
+        self.lease
+    }
+}
+
+/// A file without a name. The fields are in this order so that the spool has room again only when the file
+/// is gone.
+#[derive(Debug)]
+pub(crate) struct SpoolFile {
+    file: File,
+    _lease: Arc<std::sync::Mutex<Lease>>,
+}
+
+/// What a transfer leaves.
+pub(crate) struct Transferred {
+    /// The file, also if the transfer made it.
+    pub(crate) file: Option<Arc<SpoolFile>>,
+    /// The blocks that were not written, or those that were read.
+    pub(crate) blocks: VecDeque<Block>,
+    pub(crate) result: io::Result<()>,
+}
+
+impl Transferred {
+    /// Its thread is gone, and what it had.
+    fn lost(ended: JoinError) -> Self {
+        Self { file: None, blocks: VecDeque::new(), result: Err(io::Error::other(ended)) }
+    }
+}
+
+/// A transfer in progress. Dropped, it is not begun any more.
+pub(crate) struct Transfer(JoinHandle<Transferred>);
+
+impl Future for Transfer {
+    type Output = Transferred;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Transferred> {
+        Pin::new(&mut self.0).poll(cx).map(|ended| ended.unwrap_or_else(Transferred::lost))
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Where a body's bytes are written.
+pub(crate) enum Target {
+    /// A new file in this folder, which keeps the lease.
+    Folder(PathBuf, Arc<std::sync::Mutex<Lease>>),
+    File(Arc<SpoolFile>),
+}
+
+/// Writes `blocks` at `offset`; the write is in progress until their memory is free.
+pub(crate) fn write(
+    transfers: &Arc<Semaphore>,
+    target: Target,
+    blocks: VecDeque<Block>,
+    (offset, in_progress): (u64, Write),
+) -> Transfer {
+    transfer(transfers, move || {
+        let _in_progress = in_progress;
+        // Dropped before it.
+        let blocks = blocks;
+        let file = match target {
+            Target::File(file) => Ok(file),
+            Target::Folder(folder, lease) => {
+                open_unnamed(&folder).map(|file| Arc::new(SpoolFile { file, _lease: lease }))
+            }
+        };
+        let file = match file {
+            Ok(file) => file,
+            Err(error) => return Transferred { file: None, blocks, result: Err(error) },
+        };
+        let mut at = offset;
+        for block in &blocks {
+            let bytes = &block.bytes[block.taken..];
+            if let Err(error) = file.file.write_all_at(bytes, at) {
+                return Transferred { file: Some(file), blocks, result: Err(error) };
+            }
+            at += bytes.len() as u64;
+        }
+        Transferred { file: Some(file), blocks: VecDeque::new(), result: Ok(()) }
+    })
+}
+
+/// Reads `bytes` bytes from `offset`, which are there, into blocks with these leases.
+pub(crate) fn read(
+    transfers: &Arc<Semaphore>,
+    file: &Arc<SpoolFile>,
+    leases: Vec<Lease>,
+    (offset, bytes): (u64, u64),
+) -> Transfer {
+    let file = Arc::clone(file);
+    transfer(transfers, move || {
+        let mut blocks = VecDeque::with_capacity(leases.len());
+        let (mut at, end) = (offset, offset + bytes);
+        for lease in leases {
+            let mut block = Block::new(lease);
+            block.bytes.resize((end - at).min(block.lease.bytes()) as usize, 0);
+            if let Err(error) = file.file.read_exact_at(&mut block.bytes, at) {
+                return Transferred { file: None, blocks: VecDeque::new(), result: Err(error) };
+            }
+            at += block.bytes.len() as u64;
+            blocks.push_back(block);
+        }
+        Transferred { file: None, blocks, result: Ok(()) }
+    })
+}
+
+/// Closes a file, which may free gigabytes.
+pub(crate) fn close(file: Arc<SpoolFile>) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        // One for each body that was spooled.
+        runtime.spawn_blocking(move || drop(file));
+    }
+}
+
+/// Runs `job` when a thread may wait for the disk: by itself, however long nobody looks.
+fn transfer(
+    transfers: &Arc<Semaphore>,
+    job: impl FnOnce() -> Transferred + Send + 'static,
+) -> Transfer {
+    let transfers = Arc::clone(transfers);
+    Transfer(tokio::spawn(async move {
+        // It is never closed.
+        let permit = transfers.acquire_owned().await;
+        #[expect(clippy::disallowed_methods, reason = "a semaphore bounds them")]
+        let ran = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            job()
+        });
+        ran.await.unwrap_or_else(Transferred::lost)
+    }))
+}

@@ -1,0 +1,114 @@
+//! What a request would meet, and what is known of its key: by the look-up of the live path, which
+//! decides nothing else here, and changes nothing.
+
+use std::sync::Arc;
+
+use skep_http::RequestHead;
+use skep_httpcache::{CachingRule, RequestMeta, Reuse, reuse};
+use skep_serve::monotonic_ms;
+use skep_wire::cache::SegmentName;
+
+use super::heads::{Considered, PoolHeads};
+use super::judge::is_for;
+use super::judgements::Judgement;
+use crate::model::pool_cache::{PoolCache, PoolKey};
+use crate::model::resource::Resource;
+use crate::model::route::Route;
+
+/// What a request would meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meets {
+    /// A stored response.
+    Hit,
+    /// A stale one, while it is refreshed.
+    HitWhileRefreshed,
+    /// The server, for all who wait.
+    Ask,
+    /// The server, for itself.
+    Alone,
+    /// A refusal.
+    Refusal,
+}
+
+/// What is known of the key of a request.
+pub(crate) struct KeyExplained {
+    pub(crate) meets: Meets,
+    /// A token: why.
+    pub(crate) why: &'static str,
+    /// Whether what is stored for the request is sent to be confirmed.
+    pub(crate) has_kept: bool,
+    /// Stored responses, and whether they are for requests with these fields.
+    pub(crate) variants: Vec<(Arc<Resource>, bool)>,
+    /// Until when requests go on their own, in milliseconds from now, and why.
+    pub(crate) marked: Option<(u64, &'static str)>,
+    pub(crate) judged: Option<Judgement>,
+}
+
+impl PoolHeads {
+    /// What a request would meet.
+    pub(crate) fn explain(
+        &self,
+        (route, cache): (&Arc<Route>, &PoolCache),
+        key: &PoolKey,
+        request: &RequestHead<'_, '_>,
+        meta: &RequestMeta<'_>,
+    ) -> KeyExplained {
+        let purged = route.purged(route.purges.load().hard(), &key.target);
+        let primary = route.head_name(key.primary(), purged);
+        let mut slots = self.slots.lock();
+        let considered = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
+        let now_ms = monotonic_ms();
+        let slot = slots.get(&primary);
+        let marked = slot.and_then(|slot| slot.mark);
+        let marked = marked.and_then(|(until_ms, why)| Some((until_ms.checked_sub(now_ms)?, why)));
+        let variants = slot.map(|slot| slot.variants.clone()).unwrap_or_default();
+        let names: Vec<SegmentName> =
+            variants.iter().map(|it| route.head_name(&key.variant(it), purged)).collect();
+        let stored = names.iter().filter_map(|name| self.usable(&mut slots, *name).0);
+        let variants = stored.map(|it| (Arc::clone(&it), is_for(&it, request))).collect();
+        drop(slots);
+        let (meets, why, kept) = met(considered, cache, meta, now_ms);
+        let judged = self.judgements.of(&primary);
+        KeyExplained { meets, why, has_kept: kept, variants, marked, judged }
+    }
+}
+
+/// What it is, why, and whether there is a stored response that is not sent at once.
+fn met(
+    considered: Considered,
+    cache: &PoolCache,
+    meta: &RequestMeta<'_>,
+    now_ms: u64,
+) -> (Meets, &'static str, bool) {
+    match considered {
+        Considered::Hit(kept, detail) => {
+            let rule = rule_of(&kept, cache, meta, now_ms).token();
+            (Meets::Hit, detail.unwrap_or(rule), false)
+        }
+        Considered::HitWhileRefreshed(kept, _) => {
+            (Meets::HitWhileRefreshed, rule_of(&kept, cache, meta, now_ms).token(), false)
+        }
+        Considered::Ask(found, reason) => match &found.kept {
+            Some(kept) => (Meets::Ask, rule_of(kept, cache, meta, now_ms).token(), true),
+            None => (Meets::Ask, reason.token(), false),
+        },
+        Considered::Alone(alone) => {
+            (Meets::Alone, alone.why.unwrap_or("not-collapsed"), alone.kept.is_some())
+        }
+        Considered::Failed(_) => (Meets::Refusal, "no-answer", false),
+        Considered::OnlyIfCached => (Meets::Refusal, CachingRule::OnlyIfCached.token(), false),
+    }
+}
+
+/// The rule by which a stored response is used, or not.
+fn rule_of(kept: &Resource, cache: &PoolCache, meta: &RequestMeta<'_>, now_ms: u64) -> CachingRule {
+    let Some(freshness) = kept.freshness() else { return CachingRule::Fresh };
+    let (rules, resident_ms) = freshness.rules(now_ms);
+    match reuse(&rules, meta, resident_ms, &cache.policy) {
+        Reuse::Send(rule)
+        | Reuse::SendAndValidate(rule)
+        | Reuse::Validate(rule)
+        | Reuse::Bypass(rule)
+        | Reuse::GatewayTimeout(rule) => rule,
+    }
+}

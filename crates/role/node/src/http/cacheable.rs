@@ -1,0 +1,89 @@
+//! Which requests the cache in front of a pool is for, and their keys.
+
+use skep_http::forward::Claims;
+use skep_http::path::Path;
+use skep_http::{Method, Reject, RequestHead};
+use skep_httpcache::{CachingRule, ForwardReason, RequestMeta};
+
+use crate::model::pool_backend::PoolBackend;
+use crate::model::pool_cache::{PoolCache, PoolKey, is_named_by_purges};
+
+/// A request that may be answered by a stored response.
+pub(crate) struct Cacheable<'a> {
+    pub(crate) pool: &'a PoolBackend,
+    pub(crate) cache: &'a PoolCache,
+    pub(crate) key: PoolKey,
+    pub(crate) meta: RequestMeta<'a>,
+    pub(crate) claims: Claims,
+    /// What servers are asked for.
+    pub(crate) target: Vec<u8>,
+}
+
+/// A request goes past the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PastCache {
+    pub(crate) reason: ForwardReason,
+    /// A token: why.
+    pub(crate) why: &'static str,
+}
+
+impl<'a> Cacheable<'a> {
+    /// What of a request makes it one for the cache.
+    pub(crate) fn of(
+        request: &RequestHead<'_, 'a>,
+        (pool, cache): (&'a PoolBackend, &'a PoolCache),
+        path: &Path<'_>,
+        claims: Claims,
+    ) -> Result<Result<Self, PastCache>, Reject> {
+        let past = |why| Ok(Err(PastCache { reason: ForwardReason::Bypass, why }));
+        let meta = match meta_for_cache(request, cache) {
+            Ok(meta) => meta,
+            Err(past) => return Ok(Err(past)),
+        };
+        let public = cache.target(path.target(), request.query);
+        let Some(key) = cache.key(request, &public, claims) else {
+            return past("key-cookie");
+        };
+        if !is_named_by_purges(&public) {
+            return past("url-too-long");
+        }
+        let query = public.splitn(2, |byte| *byte == b'?').nth(1);
+        let target = pool.target(path.target(), query).ok_or(Reject::PATH_TWO_ROUTES)?;
+        Ok(Ok(Self { pool, cache, key, meta, claims, target }))
+    }
+}
+
+/// What of a request matters to `cache`.
+///
+/// # Errors
+/// It goes past it.
+pub(crate) fn meta_for_cache<'a>(
+    request: &RequestHead<'_, 'a>,
+    cache: &PoolCache,
+) -> Result<RequestMeta<'a>, PastCache> {
+    let past = |reason, why| Err(PastCache { reason, why });
+    let meta = RequestMeta::of(request, &cache.policy);
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return past(ForwardReason::Method, CachingRule::Method.token());
+    }
+    // A body of a GET, an upgrade, a stream of events.
+    if !meta.is_for_cache() {
+        let is_body = meta.has_body;
+        let rule = if is_body { CachingRule::RequestBody } else { CachingRule::EventStream };
+        return past(ForwardReason::Bypass, rule.token());
+    }
+    // What Connection names does not reach the server, but would count in the key and for Vary.
+    if names_fields(request) {
+        return past(ForwardReason::Bypass, "connection");
+    }
+    Ok(meta)
+}
+
+/// Whether Connection has an option that may be the name of a field.
+fn names_fields(request: &RequestHead<'_, '_>) -> bool {
+    const OTHERS: [&[u8]; 4] = [b"keep-alive", b"close", b"upgrade", b"te"];
+    let options = request.fields.all("connection").flat_map(|value| value.split(|it| *it == b','));
+    options
+        .map(<[u8]>::trim_ascii)
+        .any(|it| !it.is_empty() && !OTHERS.iter().any(|other| other.eq_ignore_ascii_case(it)))
+}

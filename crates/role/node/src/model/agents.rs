@@ -1,0 +1,326 @@
+//! What the servers of a pool say of themselves: memory, threads, sessions, versions.
+//!
+//! ```text
+//!   config [pool.status] -> AgentSpec
+//!                              |  every interval, at each server
+//!                              v
+//!        ask_once (skep-proxy): GET -> tomcat | php_fpm | json -> Findings -> AgentReport
+//! ```
+//! Invariants: nothing here has an effect on which server gets requests. Each question has a limit of
+//! time and bytes, and a server gets one at a time.
+
+mod json;
+mod php_fpm;
+mod tomcat;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use skep_config::{PoolConfig, ServerConfig, StatusAgent};
+use skep_proxy::{FcgiSpec, Group, MemberProtocol, Question, ScriptSpec, ask_once};
+use skep_serve::{Worker, WorkerHandle, monotonic_ms};
+use skep_units::{Now, ServerAddress};
+
+use crate::limits::{AGENT_BODY_BYTES_MAX, AGENT_LOOK_MS, AGENT_TEXT_BYTES_MAX};
+use crate::model::pool_protocol::{PoolError, read_line};
+
+/// What a server has said of itself, and when.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentReport {
+    /// Time since it was found; `None`: never.
+    pub age_ms: Option<u64>,
+    /// Version of the server or application.
+    pub version: Option<String>,
+    /// Names with units and values.
+    pub values: Vec<(String, f64)>,
+    /// Sessions of each of its applications, by path.
+    pub sessions: Vec<(String, u64)>,
+    /// Why the last question had no answer; the rest is then older.
+    pub error: Option<String>,
+}
+
+/// What came of one question.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Findings {
+    version: Option<String>,
+    values: Vec<(String, f64)>,
+    sessions: Vec<(String, u64)>,
+}
+
+/// What is asked, and where.
+#[derive(Debug, PartialEq)]
+pub(crate) struct AgentSpec {
+    agent: StatusAgent,
+    path: String,
+    host: Option<String>,
+    authorization: Option<String>,
+    jmx: bool,
+    values: Vec<(String, String)>,
+    interval_ms: u64,
+    timeout_ms: u64,
+    /// At the server's address.
+    protocol: MemberProtocol,
+    /// At an address of its own.
+    protocol_apart: MemberProtocol,
+}
+
+/// The reports of a pool's servers.
+#[derive(Debug)]
+pub(crate) struct Agents {
+    spec: ArcSwap<AgentSpec>,
+    servers: Mutex<BTreeMap<String, Asked>>,
+}
+
+/// A server, as far as it was asked.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Where, if not at its own address.
+    address: Option<ServerAddress>,
+    is_waiting: bool,
+    found: Option<(Now, Findings)>,
+    error: Option<String>,
+}
+
+impl AgentSpec {
+    /// # Errors
+    /// The credentials cannot be read.
+    pub(crate) fn new(pool: &PoolConfig, protocol: &MemberProtocol) -> Result<Self, PoolError> {
+        let config = &pool.status;
+        let credentials = config.credentials_file.as_deref();
+        let credentials = credentials.map(|file| read_line(&pool.name, file)).transpose()?;
+        let path = config.path.clone().unwrap_or_else(|| match config.agent {
+            StatusAgent::Tomcat => tomcat::PATH.to_owned(),
+            StatusAgent::PhpFpm => php_fpm::PATH.to_owned(),
+            StatusAgent::Json | StatusAgent::Off => "/".to_owned(),
+        });
+        let protocol = match protocol {
+            // The path of php-fpm's status is the name of no script.
+            MemberProtocol::Fcgi(spec) if config.agent == StatusAgent::PhpFpm => {
+                let script = ScriptSpec::Always(path.as_bytes().into());
+                MemberProtocol::Fcgi(Arc::new(FcgiSpec { script, ..FcgiSpec::clone(spec) }))
+            }
+            protocol => protocol.clone(),
+        };
+        let protocol_apart = match config.agent {
+            StatusAgent::PhpFpm => protocol.clone(),
+            _ => MemberProtocol::Http,
+        };
+        Ok(Self {
+            agent: config.agent,
+            path,
+            host: config.host.clone(),
+            // RFC 7617
+            authorization: credentials.map(|it| format!("Basic {}", BASE64_STANDARD.encode(it))),
+            jmx: config.jmx,
+            values: config.values.clone(),
+            interval_ms: config.interval_ms,
+            timeout_ms: config.timeout_ms,
+            protocol,
+            protocol_apart,
+        })
+    }
+}
+
+impl Agents {
+    pub(crate) fn new(spec: &Arc<AgentSpec>) -> Arc<Self> {
+        let spec = ArcSwap::new(Arc::clone(spec));
+        Arc::new(Self { spec, servers: Mutex::default() })
+    }
+
+    /// Asks by `spec` from now on.
+    pub(crate) fn set(&self, spec: &Arc<AgentSpec>) {
+        if **self.spec.load() == **spec {
+            return;
+        }
+        self.spec.store(Arc::clone(spec));
+        // What was found may mean something else now.
+        self.lock().values_mut().for_each(|asked| (asked.found, asked.error) = (None, None));
+    }
+
+    /// The servers that are asked elsewhere than at their addresses.
+    pub(crate) fn set_addresses<'a>(&self, servers: impl Iterator<Item = &'a ServerConfig>) {
+        let mut known = self.lock();
+        for server in servers {
+            known.entry(server.name.clone()).or_default().address = server.status_address;
+        }
+    }
+
+    /// Asks the members of `group` on `worker`, until the group is gone.
+    pub(crate) fn start(self: &Arc<Self>, group: &Arc<Group>, worker: &WorkerHandle) {
+        let (agents, group) = (Arc::downgrade(self), Arc::downgrade(group));
+        worker.run(move |worker| {
+            tokio::task::spawn_local(watch(Rc::clone(worker), group, agents));
+        });
+    }
+
+    /// What a server has said; `None`: it is not asked.
+    pub(crate) fn report(&self, server: &str) -> Option<AgentReport> {
+        if self.spec.load().agent == StatusAgent::Off {
+            return None;
+        }
+        let servers = self.lock();
+        let asked = servers.get(server)?;
+        let error = asked.error.clone();
+        let Some((at, found)) = &asked.found else {
+            return Some(AgentReport { error, ..AgentReport::default() });
+        };
+        let Findings { version, values, sessions } = found.clone();
+        let age_ms = Some(Now(monotonic_ms()).since_ms(*at));
+        Some(AgentReport { age_ms, version, values, sessions, error })
+    }
+
+    /// What all servers have said, those that have not yet left out.
+    pub(crate) fn all(&self) -> Vec<(String, AgentReport)> {
+        let names: Vec<String> = self.lock().keys().cloned().collect();
+        let reports = names.into_iter().filter_map(|it| Some((it.clone(), self.report(&it)?)));
+        reports.filter(|(_, it)| it.age_ms.is_some() || it.error.is_some()).collect()
+    }
+
+    /// The servers that are to be asked now, and where. Others are forgotten.
+    fn begin(&self, group: &Group) -> Vec<(String, ServerAddress, bool)> {
+        let members = group.members();
+        let mut servers = self.lock();
+        servers.retain(|name, asked| {
+            asked.is_waiting || members.iter().any(|member| member.name == *name)
+        });
+        let mut due = Vec::new();
+        for member in members {
+            let asked = servers.entry(member.name.clone()).or_default();
+            if !std::mem::replace(&mut asked.is_waiting, true) {
+                let address = asked.address.unwrap_or(member.address);
+                due.push((member.name, address, asked.address.is_some()));
+            }
+        }
+        due
+    }
+
+    fn end(&self, pool: &str, server: &str, found: Result<Findings, String>) {
+        let mut servers = self.lock();
+        let Some(asked) = servers.get_mut(server) else { return };
+        asked.is_waiting = false;
+        let error = found.as_ref().err().cloned();
+        // Once for each time that it begins or ends.
+        match (&asked.error, &error) {
+            (None, Some(error)) => {
+                tracing::warn!("pool {pool}: no status of server {server}: {error}");
+            }
+            (Some(_), None) => tracing::info!("pool {pool}: server {server} says its status again"),
+            _ => {}
+        }
+        asked.error = error;
+        if let Ok(found) = found {
+            asked.found = Some((Now(monotonic_ms()), found));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Asked>> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn watch(worker: Rc<Worker>, group: Weak<Group>, agents: Weak<Agents>) {
+    while let (Some(group), Some(agents)) = (group.upgrade(), agents.upgrade()) {
+        let spec = agents.spec.load_full();
+        let mut pause_ms = AGENT_LOOK_MS;
+        if spec.agent != StatusAgent::Off {
+            pause_ms = spec.interval_ms;
+            for (server, address, is_apart) in agents.begin(&group) {
+                let (worker, agents) = (Rc::clone(&worker), Arc::clone(&agents));
+                let (spec, pool) = (Arc::clone(&spec), group.name().to_owned());
+                tokio::task::spawn_local(async move {
+                    let found = Asking { worker, spec, address, is_apart }.ask().await;
+                    agents.end(&pool, &server, found);
+                });
+            }
+        }
+        drop((group, agents));
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+    }
+}
+
+/// Questions to one server.
+struct Asking {
+    worker: Rc<Worker>,
+    spec: Arc<AgentSpec>,
+    address: ServerAddress,
+    is_apart: bool,
+}
+
+impl Asking {
+    async fn ask(&self) -> Result<Findings, String> {
+        let path = &self.spec.path;
+        match self.spec.agent {
+            StatusAgent::Off => Ok(Findings::default()),
+            StatusAgent::Json => json::read(&self.get(path).await?, &self.spec.values),
+            StatusAgent::PhpFpm => php_fpm::read(&self.get(&format!("{path}?json")).await?),
+            StatusAgent::Tomcat => {
+                let mut found = tomcat::read(&self.get(&format!("{path}?JSON=true")).await?)?;
+                if self.spec.jmx {
+                    let version = self.get(&tomcat::version_target(path)).await?;
+                    let sessions = self.get(&tomcat::sessions_target(path)).await?;
+                    tomcat::read_jmx(&version, &sessions, &mut found)?;
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// The body of a good answer.
+    async fn get(&self, target: &str) -> Result<String, String> {
+        let Self { worker, spec, address, is_apart } = self;
+        let authorization = spec.authorization.iter();
+        let question = Question {
+            target: target.to_owned(),
+            host: spec.host.clone(),
+            fields: authorization.map(|value| ("Authorization", value.clone())).collect(),
+            agent: "skep-status",
+            body_bytes_max: AGENT_BODY_BYTES_MAX as u64,
+            body_bytes_kept: AGENT_BODY_BYTES_MAX,
+        };
+        let protocol = if *is_apart { &spec.protocol_apart } else { &spec.protocol };
+        let answer = ask_once(worker, *address, protocol, &question, spec.timeout_ms).await;
+        match (answer.error, answer.status) {
+            (Some(error), _) => Err(error),
+            (None, Some(200)) if answer.is_cut => {
+                Err(format!("its answer is longer than {} KiB", AGENT_BODY_BYTES_MAX / 1024))
+            }
+            (None, Some(200)) => Ok(answer.body),
+            (None, status) => Err(refusal(status.unwrap_or(0), target)),
+        }
+    }
+}
+
+fn refusal(status: u16, target: &str) -> String {
+    let path = target.split('?').next().unwrap_or(target);
+    let why = match status {
+        401 => ": it wants other credentials (credentials_file)",
+        403 => ": the user lacks the role for it, or it is for other addresses only",
+        404 => ": there is nothing (path)",
+        _ => "",
+    };
+    format!("status {status} for {path}{why}")
+}
+
+/// A text of a server, for people and metrics.
+fn shown(text: &str) -> String {
+    let clean = text.trim().chars().map(|it| if it.is_control() { '.' } else { it });
+    let mut shown = String::new();
+    for it in clean {
+        if shown.len() + it.len_utf8() > AGENT_TEXT_BYTES_MAX {
+            break;
+        }
+        shown.push(it);
+    }
+    shown
+}
+
+/// Numbers of an object, by their keys and names here.
+fn numbers(of: &serde_json::Value, names: &[(&str, &str)]) -> Vec<(String, f64)> {
+    let number = |(key, name): &(&str, &str)| Some(((*name).to_owned(), of.get(*key)?.as_f64()?));
+    names.iter().filter_map(number).collect()
+}

@@ -1,0 +1,138 @@
+//! The pools of this process's node, and those of all nodes that it can ask.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use skep_console::{NodePools, NodeState, PoolStatus, ServerSelfReport, ServerStatus};
+use skep_coordinator::NodeShown;
+use skep_node::AgentReport;
+use skep_proxy::{CAUSES, Group, MemberStatus};
+
+use super::source_of;
+use crate::running::Running;
+
+/// Time that nodes get to answer, in milliseconds: who waits is an operator.
+const NODES_MS: u64 = 2_000;
+
+/// Lets the dispatchers that this process's node is linked with see its pools.
+pub(super) fn show_to_dispatchers(running: &Arc<Running>) {
+    let Some(node) = running.parts.node.as_ref() else { return };
+    let shown = Arc::downgrade(running);
+    node.show_pools_by(Box::new(move || {
+        let pools = shown.upgrade().map(|running| own(&running)).unwrap_or_default();
+        serde_json::to_vec(&pools).unwrap_or_default()
+    }));
+}
+
+/// Of each node of the config its pools, or why they are missing.
+pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
+    let config = running.config();
+    let mut nodes = vec![];
+    if let Some(own_name) = running.parts.node.as_ref().and(running.roles.node.as_ref()) {
+        nodes.push(NodePools { node: own_name.clone(), missing: None, pools: own(running) });
+    }
+    let coordination = running.parts.cluster_cache.coordination();
+    let answers = coordination.map(|it| it.ask_status(NODES_MS).unwrap_or_default());
+    let why = match answers {
+        Some(_) => "it is not linked with this dispatcher",
+        None if running.parts.dispatchers.is_empty() => "this is a node: ask a dispatcher",
+        None => "nodes answer dispatchers that have an address, with a key_file and pools",
+    };
+    for (name, answer) in answers.unwrap_or_default() {
+        if !nodes.iter().any(|it| it.node == name.as_str()) {
+            nodes.push(answered(&(name, answer)));
+        }
+    }
+    for node in &config.nodes {
+        if !nodes.iter().any(|it| it.node == node.name) {
+            nodes.push(missing(&node.name, why.to_owned()));
+        }
+    }
+    nodes.sort_by(|a, b| a.node.cmp(&b.node));
+    nodes
+}
+
+fn answered((name, answer): &NodeShown) -> NodePools {
+    let name = name.as_str();
+    match answer.as_deref() {
+        None => missing(name, format!("no answer within {} s", NODES_MS / 1000)),
+        Some([]) => missing(name, "its answer would be too long".to_owned()),
+        Some(json) => match serde_json::from_slice(json) {
+            Ok(pools) => NodePools { node: name.to_owned(), missing: None, pools },
+            Err(error) => missing(name, format!("its answer is not understood: {error}")),
+        },
+    }
+}
+
+fn missing(node: &str, why: String) -> NodePools {
+    NodePools { node: node.to_owned(), missing: Some(why), pools: Vec::new() }
+}
+
+/// The pools of this process's node.
+pub(super) fn own(running: &Running) -> Vec<PoolStatus> {
+    let pools = running.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
+    let status = |pool: &Arc<Group>| {
+        let (queued, refused_total) = pool.queued();
+        let name = pool.name();
+        let agent = |server: &str| running.parts.node.as_ref()?.agent_report(name, server);
+        let members = pool.members().into_iter();
+        let servers: Vec<_> = members
+            .map(|it| {
+                let agent = agent(&it.name).map(agent_status);
+                ServerStatus { agent, ..server_status(name, it) }
+            })
+            .collect();
+        PoolStatus {
+            name: name.to_owned(),
+            policy: pool.policy(),
+            queued_requests: queued as u64,
+            refused_total,
+            sessions_lost_total: pool.sessions_lost(),
+            versions_differ: differ(&servers),
+            servers,
+        }
+    };
+    pools.iter().map(status).collect()
+}
+
+fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
+    ServerStatus {
+        name: server.name,
+        pool: pool.to_owned(),
+        address: server.address,
+        state: NodeState::from_word(&server.state).unwrap_or(NodeState::Down),
+        source: source_of(server.source),
+        reason: server.reason,
+        since_ms: server.since_ms,
+        weight: server.weight,
+        share_permille: server.share_permille,
+        connections: server.connections,
+        slots: server.slots,
+        connections_max: server.connections_max,
+        tunnels: server.tunnels,
+        requests_total: server.requests,
+        failures_total: server.failures,
+        failures_by_cause: by_cause(&server.failures_by_cause),
+        bytes_total: server.bytes,
+        latency_us: server.latency_us,
+        agent: None,
+    }
+}
+
+fn agent_status(report: AgentReport) -> ServerSelfReport {
+    let AgentReport { age_ms, version, values, sessions, error } = report;
+    let (values, sessions) = (values.into_iter().collect(), sessions.into_iter().collect());
+    ServerSelfReport { age_ms, version, values, sessions, error }
+}
+
+/// Whether servers say different versions.
+fn differ(servers: &[ServerStatus]) -> bool {
+    let agents = servers.iter().filter_map(|it| it.agent.as_ref());
+    let versions: BTreeSet<_> = agents.filter_map(|it| it.version.as_deref()).collect();
+    versions.len() > 1
+}
+
+fn by_cause(counts: &[u64; CAUSES.len()]) -> BTreeMap<String, u64> {
+    let counts = CAUSES.iter().zip(counts).filter(|(_, count)| **count > 0);
+    counts.map(|(cause, count)| ((*cause).to_owned(), *count)).collect()
+}

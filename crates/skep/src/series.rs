@@ -1,0 +1,126 @@
+//! Requests of this process over time: all, and those to servers of pools.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use skep_console::{ControlError, TrafficPoint, TrafficSeries};
+use skep_node::Node;
+use skep_serve::WorkerHandle;
+use skep_telemetry::{Counter, Registry, Series, SeriesPoint, SeriesStep};
+
+/// Requests, those to pools, those of them that failed, responses 5xx, bytes sent.
+type Counts = [u64; 5];
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct TrafficHistory {
+    started: Instant,
+    started_unix: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    series: Series<5>,
+    /// The totals that were read last; those of servers by pool and name, since servers come and go.
+    last: Counts,
+    servers: BTreeMap<(String, String), (u64, u64)>,
+    last_unix_s: u64,
+}
+
+impl TrafficHistory {
+    pub(crate) fn new() -> Self {
+        let started_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let state = State { last_unix_s: started_unix.as_secs(), ..State::default() };
+        Self { started: Instant::now(), started_unix, state: Mutex::new(state) }
+    }
+
+    /// Counts what is in `registry`, and the pools of `node`, on `worker`, as long as there is anybody to show
+    /// it to.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        registry: &Arc<Registry>,
+        node: Option<&Arc<Node>>,
+        worker: &WorkerHandle,
+    ) {
+        let (history, registry) = (Arc::downgrade(self), Arc::clone(registry));
+        let node = node.map(Arc::clone);
+        worker.run(move |_| {
+            tokio::task::spawn_local(count(history, registry, node));
+        });
+    }
+
+    /// What was counted, in steps of so many seconds.
+    pub(crate) fn show(&self, step_s: u64) -> Result<TrafficSeries, ControlError> {
+        let step = SeriesStep::ALL.into_iter().find(|step| step.seconds() == step_s);
+        let Some(step) = step else {
+            let [fine, coarse] = SeriesStep::ALL.map(SeriesStep::seconds);
+            let what = format!("expected step_s of {fine} or {coarse}, found {step_s}");
+            return Err(ControlError::Invalid { what, did_you_mean: None });
+        };
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let point = |SeriesPoint { at_unix_s, counts }: SeriesPoint<5>| {
+            let [requests, to_pools, pool_failures, responses_5xx, sent_bytes] = counts;
+            TrafficPoint { at_unix_s, requests, to_pools, pool_failures, responses_5xx, sent_bytes }
+        };
+        // What was read last is all that is known.
+        let points = state.series.points(step, state.last_unix_s).map(point).collect();
+        Ok(TrafficSeries { step_s, kept_s: step_s * step.points_max() as u64, points })
+    }
+
+    /// The wall clock as it was at the start, and what has passed since: it never goes back.
+    fn now_unix(&self) -> Duration {
+        self.started_unix + self.started.elapsed()
+    }
+
+    /// Time to the next fine step.
+    fn pause(&self) -> Duration {
+        let (now, step_s) = (self.now_unix(), SeriesStep::Fine.seconds());
+        Duration::from_secs((now.as_secs() / step_s + 1) * step_s).saturating_sub(now)
+    }
+
+    /// Counts what came since the last call.
+    fn look(&self, registry: &Registry, node: Option<&Node>) {
+        let totals = registry.snapshot().totals;
+        let pools = node.map(Node::pools).unwrap_or_default();
+        let now_unix_s = self.now_unix().as_secs();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = BTreeMap::new();
+        let (mut to_pools, mut pool_failures) = (0, 0);
+        for pool in pools {
+            for server in pool.members() {
+                let key = (pool.name().to_owned(), server.name);
+                let counted = (server.requests, server.failures);
+                // Less than before: another server of this name.
+                let known = state.servers.get(&key).copied();
+                let known = known.filter(|known| known.0 <= counted.0 && known.1 <= counted.1);
+                let before = known.unwrap_or_default();
+                to_pools += counted.0 - before.0;
+                pool_failures += counted.1 - before.1;
+                servers.insert(key, counted);
+            }
+        }
+        state.servers = servers;
+        let requests = totals.get(Counter::Requests);
+        let responses_5xx = totals.get(Counter::Responses5xx);
+        let sent_bytes = totals.get(Counter::SentBytes);
+        let read = [requests, 0, 0, responses_5xx, sent_bytes];
+        let before = std::mem::replace(&mut state.last, read);
+        let since = |at: usize| read[at].saturating_sub(before[at]);
+        let counts = [since(0), to_pools, pool_failures, since(3), since(4)];
+        // The step that is over now.
+        let from_unix_s = now_unix_s.saturating_sub(SeriesStep::Fine.seconds());
+        state.series.add(from_unix_s, counts);
+        state.last_unix_s = now_unix_s;
+    }
+}
+
+async fn count(history: Weak<TrafficHistory>, registry: Arc<Registry>, node: Option<Arc<Node>>) {
+    while let Some(pause) = history.upgrade().map(|it| it.pause()) {
+        tokio::time::sleep(pause).await;
+        if let Some(history) = history.upgrade() {
+            history.look(&registry, node.as_deref());
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Clients of the cache in front of pools that are after the other clients' pages.
+
+use skep_tests::app::{App, response};
+use skep_tests::{PATIENCE, Skep, poll_until};
+
+use super::pool_cache::{app, assert_hit, node};
+use super::pools::{Gate, pool_lines, pool_of};
+
+#[test]
+fn changes_of_what_no_purge_can_name_take_nothing_out() {
+    let (app, received) = app(|request, count| {
+        let what = request.line().split(' ').next().unwrap().to_owned();
+        response(200, "Cache-Control: max-age=60\r\n", format!("{what} {count}"))
+    });
+    let skep = node(&app, "");
+    let mut client = skep.connect();
+    assert_eq!(client.get("/page").text(), "GET 1");
+    received.next();
+    // As many as prefixes that are known exactly; the next one would take a folder out, or all.
+    for number in 0..300 {
+        let long = format!("/contact?{number}{}", "x".repeat(4_200));
+        client.request("POST", &long, &[]).assert_status(200);
+        received.next();
+    }
+    assert_hit(&client.get("/page"), "GET 1");
+    // Nor are they stored.
+    let long = format!("/contact?{}", "x".repeat(4_200));
+    for count in 1..=2 {
+        let reply = client.get(&long);
+        assert_eq!(reply.text(), format!("GET {count}"));
+        assert_eq!(reply.cache_status(), "skep; fwd=bypass");
+    }
+}
+
+#[test]
+fn cookies_that_applications_read_in_their_own_way_answer_nobody_else() {
+    let (app, received) = app(|request, _| {
+        let page = request.field("cookie").unwrap_or("nothing").to_owned();
+        response(200, "Cache-Control: max-age=60\r\n", page)
+    });
+    let skep = node(&app, "key_cookies = [\"my_lang\"]\ncookies_ignored = [\"_ga*\"]\n");
+    let mut client = skep.connect();
+    for cookie in [
+        "my_lang =evil",
+        "my_lang=de; my_lang =evil",
+        "_ga=1 my_lang=evil",
+        "my.lang=evil",
+        "my[lang=evil; my_lang=de",
+        "MY_LANG=evil",
+        "_ga=\"1; my_lang=evil\"",
+    ] {
+        let reply = client.request("GET", "/", &[("Cookie", cookie)]);
+        assert_eq!((reply.text(), reply.cache_status()), (cookie.into(), "skep; fwd=bypass"));
+        received.next();
+    }
+    for cookie in ["my_lang=de", "my_lang=de; _ga=GA1.2.3"] {
+        let reply = client.request("GET", "/", &[("Cookie", cookie)]);
+        assert_eq!(reply.text(), "my_lang=de", "{}", reply.head_text());
+    }
+    received.next();
+    assert_eq!(client.get("/").text(), "nothing");
+    received.next();
+    received.assert_none();
+}
+
+/// One client's session is at a server that has no room: it waits, others get the page of another server.
+#[test]
+fn who_waits_for_the_server_of_a_session_keeps_no_others_waiting() {
+    let gate = Gate::default();
+    let server = |name: &'static str| {
+        let gate = gate.clone();
+        App::answering(move |request| match request.line().contains("/hold") {
+            true => {
+                gate.pass();
+                response(200, "", name)
+            }
+            false => response(200, "Cache-Control: max-age=60\r\n", name),
+        })
+    };
+    let servers = ["s1", "s2"].map(server);
+    let places = servers.each_ref().map(|it| (it.address(), "connections_max = 1"));
+    let pool = pool_lines("policy = \"round-robin\"\nqueue_timeout_ms = 60000", &places);
+    let sticky = "[pool.sticky]\nby = \"field-hash\"\nfield = \"X-User\"\n";
+    let skep =
+        Skep::node_of(&format!("pool = \"app\"\n[site.cache]\nenabled = true\n{pool}{sticky}"));
+    // A user of each server.
+    let mut client = skep.connect();
+    let mut user_of = |name: &str| {
+        let users = (0..64).map(|user| format!("u{user}"));
+        let at = |user: &String| {
+            let path = format!("/who/{user}");
+            client.request("GET", &path, &[("X-User", user)]).text() == name
+        };
+        users.into_iter().find(at).unwrap()
+    };
+    let users = ["s1", "s2"].map(&mut user_of);
+    let held = |user: &str| {
+        let mut client = skep.connect();
+        client.send(format!(
+            "GET /hold/{user} HTTP/1.1\r\nHost: a\r\nX-User: {user}\r\nAuthorization: x\r\n\r\n"
+        ));
+        client
+    };
+    let mut holder = held(&users[0]);
+    let in_work = || pool_of(&skep)["servers"][0]["connections"] == 1;
+    poll_until(PATIENCE, "the server of the first has no room", in_work);
+    let mut attacker = skep.connect();
+    attacker.send(format!("GET /page HTTP/1.1\r\nHost: a\r\nX-User: {}\r\n\r\n", users[0]));
+    poll_until(PATIENCE, "it waits", || pool_of(&skep)["queued_requests"] == 1);
+    // The same page, for one of the other server.
+    let victim = skep.connect().request("GET", "/page", &[("X-User", &users[1])]);
+    victim.assert_status(200);
+    assert_eq!(victim.text(), "s2", "{}", victim.head_text());
+    gate.open();
+    holder.try_response_to("GET").unwrap().assert_status(200);
+    attacker.try_response_to("GET").unwrap().assert_status(200);
+}
