@@ -347,12 +347,15 @@ pub(crate) enum PoolCommand {
     Test {
         #[command(flatten)]
         server: OneServer,
-        /// Path and query, as the server sees them
-        #[arg(long, value_name = "PATH", default_value = "/")]
-        path: String,
+        /// Path and query, as the server sees them [default: /]
+        #[arg(long, value_name = "PATH")]
+        path: Option<String>,
         /// Field Host [default: that of the pool's checks, else the server's address]
         #[arg(long, value_name = "HOST")]
         host: Option<String>,
+        /// Send what the pool's checks send, and say what they make of the answer
+        #[arg(long, conflicts_with_all = ["path", "host"])]
+        health: bool,
         /// Longest time for the answer
         #[arg(long, value_name = "TIME", default_value = "10s", value_parser = answer_time)]
         timeout: u64,

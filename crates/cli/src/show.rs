@@ -10,11 +10,13 @@ use skep_console::{
     NodeStatus, ProcessStatus, ServiceStatus,
 };
 
+mod harmless;
 mod number;
 mod pools;
 mod series;
 mod table;
 
+pub(crate) use harmless::json;
 use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
 pub(crate) use pools::{pools, pools_of_nodes, server_test};

@@ -1,5 +1,5 @@
 <?php
-// Any path that is no file of static/ and ends with a slash is answered here.
+// The path / is answered here. So would be /NAME/, by a file NAME/index.php; there is none, and PHP says 404.
 header('Content-Type: text/html; charset=utf-8');
 $say = fn (?string $text) => htmlspecialchars($text ?? '', ENT_QUOTES);
 ?>

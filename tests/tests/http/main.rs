@@ -3,6 +3,7 @@
 
 mod cli;
 mod compression;
+mod content_types;
 mod cut_short;
 mod faults;
 mod files;

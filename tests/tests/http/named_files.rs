@@ -37,6 +37,10 @@ const PDF: &[u8] = b"0123456789abcdefghij";
 impl Rig {
     /// A node whose site is a pool that may name what is below `files` as `/protected`.
     fn new(of_site: &str) -> Self {
+        Self::with(of_site, "")
+    }
+
+    fn with(of_site: &str, of_pool: &str) -> Self {
         let (app, told) = app();
         let files = Site::new().with("a.pdf", PDF).with("b c/d.txt", "text").with(".hidden", "h");
         files.write("long", PDF.repeat(100));
@@ -44,7 +48,7 @@ impl Rig {
         files.link("in", "a.pdf");
         let metrics = FreePort::claim();
         let (listen, root) = (metrics.address(), files.root().display());
-        let pool = pool_lines("", &[(app.address(), "")]);
+        let pool = pool_lines(of_pool, &[(app.address(), "")]);
         let skep = Skep::node_of(&format!(
             "pool = \"app\"\nheaders = {{ \"X-Site\" = \"1\" }}\n{of_site}\n[site.forward]\n\
              sendfile_root = \"{root}\"\nsendfile_path = \"/protected/\"\n\
@@ -144,7 +148,6 @@ fn conditions_ranges_and_methods_are_answered_by_the_file() {
     assert_eq!(parts.status, 206);
     assert!(parts.header("content-type").unwrap().starts_with("multipart/byteranges"));
     assert_eq!(parts.text().matches("Content-Type: a/b").count(), 2, "{}", parts.text());
-    assert_eq!(rig.get(&[("Range", "bytes=50-")], named).status, 416);
     let unchanged = rig.get(&[("If-None-Match", &tag)], named);
     assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
     unchanged.assert_header("etag", &tag).assert_header("set-cookie", "a=1");
@@ -167,6 +170,40 @@ fn conditions_ranges_and_methods_are_answered_by_the_file() {
     assert_eq!((posted.status, &*posted.body), (200, PDF));
     assert_eq!(ask(&mut client, "GET", &[], named).status, 200);
     for reply in [whole, part, parts, unchanged, own, head, posted] {
+        assert_names_nothing(&reply);
+    }
+}
+
+#[test]
+fn what_the_client_gets_in_place_of_the_file_has_the_fields_of_the_application_all_the_same() {
+    let rig = Rig::with("", "sticky.by = \"cookie\"");
+    let named = "Content-Type: a/b|Set-Cookie: a=1|X-Own: 1|Cache-Control: max-age=60|\
+                 Content-Disposition: attachment|Content-Security-Policy: none";
+    for (file, field, status) in [
+        ("a.pdf", ("Range", "bytes=50-"), 416),
+        ("a.pdf", ("If-Match", "\"other\""), 412),
+        ("gone", ("X-Any", "1"), 404),
+        ("../a.pdf", ("X-Any", "1"), 502),
+        ("out", ("X-Any", "1"), 403),
+    ] {
+        let reply = rig.get(&[field], &format!("X-Accel-Redirect: /protected/{file}|{named}"));
+        assert_eq!(reply.status, status, "{}", reply.head_text());
+        let cookies: Vec<_> = reply.header_all("set-cookie").collect();
+        assert!(cookies.len() == 2 && cookies[0] == "a=1", "{status}: {cookies:?}");
+        assert!(cookies[1].starts_with("skep-app="), "{status}: {cookies:?}");
+        for (name, value) in [
+            ("x-own", Some("1")),
+            ("x-site", Some("1")),
+            ("content-security-policy", Some("none")),
+            ("cache-status", Some("skep; fwd=bypass")),
+            // For nobody else, whatever holds for the file; and no field of the file.
+            ("cache-control", Some("no-store")),
+            ("content-type", Some("text/plain; charset=utf-8")),
+            ("content-disposition", None),
+        ] {
+            let found: Vec<_> = reply.header_all(name).collect();
+            assert_eq!(found, Vec::from_iter(value), "{status}: {name}");
+        }
         assert_names_nothing(&reply);
     }
 }
@@ -352,6 +389,85 @@ fn what_an_application_says_beside_the_file_is_ignored() {
     }
     // Not the time for a head, of a minute.
     assert!(began.elapsed().as_secs() < 30);
+}
+
+#[test]
+fn a_file_is_sent_as_soon_as_it_is_named() {
+    // The rest of the response comes when the client has the file, and before another request.
+    let (release, released) = sync_channel::<()>(0);
+    let released = std::sync::Mutex::new(released);
+    let (tell, told) = sync_channel(16);
+    let app = App::start(move |conn: &mut AppConn| {
+        while let Some(asked) = conn.request() {
+            let kind = if asked.line().contains("/events") { "text/event-stream" } else { "a/b" };
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: {kind}\r\n\
+                 X-Accel-Redirect: /a.pdf\r\n\r\n"
+            ));
+            if asked.line().contains("/works") {
+                released.lock().unwrap().recv().unwrap();
+                conn.send("5\r\nhello\r\n0\r\n\r\n");
+            } else {
+                conn.wait_for_end();
+            }
+            let _ = tell.send(());
+        }
+    });
+    let files = Site::new().with("a.pdf", PDF);
+    let metrics = FreePort::claim();
+    let pool = pool_lines("", &[(app.address(), "connections_max = 1")]);
+    let skep = Skep::node_of(&format!(
+        "pool = \"app\"\n[site.forward]\nsendfile_root = \"{}\"\n[metrics]\nlisten = \"{}\"\n{pool}",
+        files.root().display(),
+        metrics.address()
+    ));
+    let mut client = skep.connect();
+    for path in ["/works", "/events/works", "/works"] {
+        let reply = client.get(path);
+        assert_eq!((reply.status, &*reply.body), (200, PDF), "{path}");
+        release.send(()).unwrap();
+        told.recv_timeout(PATIENCE).unwrap();
+    }
+    // One that goes on working is not waited for: neither by the client, nor for long by the node.
+    for path in ["/hold", "/events/hold"] {
+        let reply = client.get(path);
+        assert_eq!((reply.status, &*reply.body), (200, PDF), "{path}");
+        told.recv_timeout(PATIENCE).expect("its connection is closed");
+    }
+    // It counts at its server until then, and is no failure of it.
+    let page = RawClient::connect(metrics.address()).get("/metrics").text();
+    let failures = page.lines().filter(|it| it.starts_with("skep_pool_server_failures_total"));
+    assert!(
+        failures.clone().count() > 0 && failures.clone().all(|it| it.ends_with(" 0")),
+        "{page}"
+    );
+    assert!(!skep.stderr_text().contains("stalled"), "{}", skep.stderr_text());
+}
+
+#[test]
+fn a_connection_goes_on_behind_a_body_that_nobody_reads() {
+    let app = App::start(|conn: &mut AppConn| {
+        while conn.request().is_some() {
+            conn.send("HTTP/1.1 200 OK\r\nX-Accel-Redirect: /a.pdf\r\nContent-Length: 5\r\n\r\n");
+            conn.send("hello");
+        }
+    });
+    let files = Site::new().with("a.pdf", PDF);
+    // The next request waits until the server is free.
+    let server = [(app.address(), "connections_max = 1")];
+    let pool = pool_lines("health.interval_ms = \"1h\"", &server);
+    let skep = Skep::node_of(&format!(
+        "pool = \"app\"\n[site.forward]\nsendfile_root = \"{}\"\n{pool}",
+        files.root().display()
+    ));
+    let mut client = skep.connect();
+    assert_eq!(client.get("/x").status, 200);
+    let before = app.connections();
+    for _ in 0..20 {
+        let reply = client.get("/x");
+        assert_eq!((reply.status, &*reply.body), (200, PDF));
+    }
+    assert_eq!(app.connections(), before, "its connection is used again");
 }
 
 #[test]

@@ -21,6 +21,9 @@ fn one_server_is_asked_and_its_answer_is_shown_with_its_times() {
     let app = App::answering(|request| {
         let host = request.field("host").unwrap_or("none").to_owned();
         match request.line() {
+            "GET /odd HTTP/1.1" => {
+                response(200, "", "x\u{202e}y\u{200b}z \u{e9}\u{301}\"\u{9b}31m")
+            }
             "GET /fails HTTP/1.1" => response(503, "", "no"),
             "GET /chunked?a=1 HTTP/1.1" => b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\
                 X-Odd: \x9b31m\r\n\r\n3\r\nab\x1b\r\n2\r\ncd\r\n0\r\n\r\n"
@@ -48,8 +51,21 @@ fn one_server_is_asked_and_its_answer_is_shown_with_its_times() {
     assert!(shown.contains("status 200, 5 bytes") && shown.ends_with("\nab.cd\n"), "{shown:?}");
     let (_, shown, _) = test(&skep, &["s1", "--path", "/early"]);
     assert!(shown.contains("status 204, 0 bytes"), "{shown}");
+    // Marks of direction, and what has no width: they hide or reorder what is around them.
+    let (_, shown, _) = test(&skep, &["s1", "--path", "/odd"]);
+    assert!(shown.ends_with("\nx.y.z \u{e9}\u{301}\".31m\n"), "{shown:?}");
+    let (_, json, _) = test(&skep, &["s1", "--path", "/odd", "--json"]);
+    assert!(json.contains("x\\u202ey\\u200bz \u{e9}") && json.contains("\\u009b31m"), "{json:?}");
+    let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(parsed["body"], "x\u{202e}y\u{200b}z \u{e9}\u{301}\"\u{9b}31m");
     let (code, _, error) = test(&skep, &["s1", "--path", "/fails"]);
     assert!(code == Some(1) && error.contains("s1 answered 503"), "{error}");
+    // By its checks: a connection, and nothing else.
+    let (code, shown, _) = test(&skep, &["s1", "--health"]);
+    assert!(code == Some(0) && shown.starts_with(&format!("s1 at {}: a check\n", app.address())));
+    assert!(shown.ends_with("\ncheck: good\n") && !shown.contains("status"), "{shown}");
+    let (code, _, error) = test(&skep, &["s2", "--health"]);
+    assert!(code == Some(1) && error.contains("the check fails: connection refused"), "{error}");
     let (_, json, _) = test(&skep, &["s1", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&json["status"], &json["error"]), (&200.into(), &serde_json::Value::Null));

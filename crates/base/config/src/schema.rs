@@ -321,7 +321,9 @@ table! {
         /// Host names of the site: `example.org`, `*.example.org` (any name
         /// below it), `*` or an empty list (every host without a site).
         hosts: Vec<String> = Vec::new() => Kind::Texts(Form::HostPattern), live;
-        /// Header fields added to every response, of all routes.
+        /// Header fields added to every response, of all routes. `Content-Type` takes the place
+        /// of that of files, fixed replies, and responses of origins and pools; texts of Skep,
+        /// such as errors and listings, keep theirs.
         headers: Vec<(String, String)> = Vec::new() => Kind::Headers, live;
         /// Pages that are the body of responses with a status, such as
         /// `{ "404" = "/404.html" }`. Each comes from the route that its path has.

@@ -24,6 +24,8 @@ use std::io::Write;
 use anyhow::Context;
 use skep_console::ApiResponse;
 
+use crate::show;
+
 /// How often what a command waits for is looked at, in milliseconds.
 const WAIT_POLL_MS: u64 = 50;
 
@@ -33,7 +35,8 @@ fn print(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the answer")
 }
 
-/// Writes an answer of the API as it came.
+/// Writes an answer of the API as it came: what servers have sent is in it, so with escapes for what is no
+/// text.
 fn print_json(answer: &ApiResponse) -> anyhow::Result<()> {
-    print(&format!("{}\n", answer.text().trim_end()))
+    print(&format!("{}\n", show::json(answer.text().trim_end())))
 }

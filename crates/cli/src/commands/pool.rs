@@ -53,8 +53,9 @@ pub(crate) fn pool(command: PoolCommand) -> anyhow::Result<()> {
         }),
         PoolCommand::Drain { server } => tell_to(&server, "/drain"),
         PoolCommand::Resume { server } => tell_to(&server, "/resume"),
-        PoolCommand::Test { server, path, host, timeout } => {
-            test(&server, &NewServerTest { target: Some(path), host, timeout_ms: Some(timeout) })
+        PoolCommand::Test { server, path: target, host, health, timeout } => {
+            let timeout_ms = Some(timeout);
+            test(&server, &NewServerTest { health, target, host, timeout_ms })
         }
     }
 }
@@ -87,7 +88,7 @@ fn change(
 ) -> anyhow::Result<()> {
     let servers = job(&server.target.find_node()?.client)?;
     match server.json {
-        true => print(&format!("{}\n", serde_json::to_string(&servers)?)),
+        true => print(&format!("{}\n", show::json(&serde_json::to_string(&servers)?))),
         false => print(&tell(&server.name, &servers)),
     }
 }

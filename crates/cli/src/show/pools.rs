@@ -6,6 +6,7 @@ use skep_console::{
     NodePools, NodeSource, NodeState, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
 };
 
+use super::harmless::is_harmless;
 use super::table::{Align, Table};
 use super::{COLUMNS, Paint, bytes, count, duration, latency, line};
 
@@ -178,7 +179,7 @@ fn number(value: f64) -> String {
 
 /// What comes from a server must not reach the terminal as commands.
 fn plain(text: &str) -> String {
-    text.chars().map(|it| if it.is_control() { '.' } else { it }).collect()
+    text.chars().map(|it| if is_harmless(it) { it } else { '.' }).collect()
 }
 
 /// Why a server is not up, and why requests failed.
@@ -197,7 +198,8 @@ fn notes(text: &mut String, who: &str, server: &ServerStatus) {
 pub(crate) fn server_test(test: &ServerTest) -> String {
     let ms = |us: u64| format!("{:.1} ms", us as f64 / 1000.0);
     let mut text = String::new();
-    line(&mut text, &format!("{} at {}: GET {}", test.name, test.address, test.target));
+    let asked = test.target.as_ref().map_or("a check".to_owned(), |target| format!("GET {target}"));
+    line(&mut text, &format!("{} at {}: {asked}", test.name, test.address));
     let times = [("connected", test.connected_us), ("head", test.head_us)];
     let times = times.into_iter().filter_map(|(what, us)| Some(format!("{what} {}, ", ms(us?))));
     line(&mut text, &format!("{}end {}", times.collect::<String>(), ms(test.ended_us)));
@@ -209,11 +211,13 @@ pub(crate) fn server_test(test: &ServerTest) -> String {
         line(&mut text, &format!("  {name}: {value}"));
     }
     if !test.body.is_empty() {
-        // What an application sends must not reach the terminal as commands.
-        let shown = |it: char| if it.is_control() && it != '\n' { '.' } else { it };
+        let shown = |it: char| if it == '\n' || is_harmless(it) { it } else { '.' };
         text.push('\n');
         text.push_str(test.body.chars().map(shown).collect::<String>().trim_end());
         text.push('\n');
+    }
+    if let Some(check) = &test.check {
+        line(&mut text, &format!("check: {check}"));
     }
     text
 }

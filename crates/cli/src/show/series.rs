@@ -2,6 +2,7 @@
 
 use skep_console::{RequestStatus, TrafficPoint, TrafficSeries};
 
+use super::harmless::is_harmless;
 use super::table::{Align, Table};
 use super::{COLUMNS, bytes, count, duration, rate};
 
@@ -56,7 +57,7 @@ pub(crate) fn requests(requests: &[RequestStatus]) -> String {
     ]);
     // What a client sends must not reach the terminal as commands.
     let plain = |text: &str| -> String {
-        text.chars().map(|it| if it.is_control() { '.' } else { it }).collect()
+        text.chars().map(|it| if is_harmless(it) { it } else { '.' }).collect()
     };
     for request in requests {
         let of = request.pool.as_ref().or(request.service.as_ref());

@@ -43,7 +43,7 @@ use skep_config::{Config, ServerConfig, SpoolConfig};
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
-use skep_proxy::{Group, GroupControlError, MemberTest};
+use skep_proxy::{Group, GroupControlError, MemberTest, TestRequest};
 pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
 use skep_serve::WorkerHandle;
@@ -190,10 +190,10 @@ impl Node {
         &self,
         pool: &Arc<Group>,
         name: &str,
-        (target, host): (String, Option<String>),
+        request: TestRequest,
         limit_ms: u64,
     ) -> Result<Receiver<MemberTest>, GroupControlError> {
-        self.pools.test(pool, name, (target, host), limit_ms)
+        self.pools.test(pool, name, request, limit_ms)
     }
 
     /// Adds a server to the pool called `pool`: requests go there after its first good check. `config` is the

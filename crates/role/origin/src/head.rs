@@ -29,9 +29,7 @@ pub struct Head {
     pub start: u64,
     /// Where it ends, if that is known in advance.
     pub end: Option<u64>,
-    /// Media type as sent.
-    pub content_type: Option<Vec<u8>>,
-    /// Lines `Name: value\r\n` for clients, those above included. Without what
+    /// Lines `Name: value\r\n` for clients. Without what
     /// concerns one hop, the framing and the range of this answer, its date and
     /// its age. A Content-Range is one without meaning, for replies with the whole.
     pub fields: Vec<u8>,
@@ -62,8 +60,7 @@ impl Head {
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        let content_type = self.content_type.as_ref().map_or(0, Vec::capacity);
-        self.fields.capacity() + content_type + self.meta.heap_bytes()
+        self.fields.capacity() + self.meta.heap_bytes()
     }
 
     /// The status of a response with the whole object: a 206 is due only to our range request.
@@ -84,9 +81,7 @@ impl Head {
                 else {
                     return Revalidated::AskAgain;
                 };
-                let new_type = answer.content_type.as_ref().or(self.content_type.as_ref());
-                let content_type = new_type.cloned();
-                Revalidated::Kept(Box::new(Self { meta, fields, content_type, ..self.clone() }))
+                Revalidated::Kept(Box::new(Self { meta, fields, ..self.clone() }))
             }
         }
     }
@@ -155,7 +150,6 @@ impl Head {
             total_bytes,
             start: 0,
             end: total_bytes,
-            content_type: head.fields.known(Known::ContentType).map(<[u8]>::to_vec),
             fields,
         }
     }
@@ -182,7 +176,6 @@ impl Head {
             total_bytes: part.total_bytes,
             start: part.start,
             end: part.end,
-            content_type: head.fields.known(Known::ContentType).map(<[u8]>::to_vec),
             fields,
         };
         new.adopt_pinned_date(ask);

@@ -53,7 +53,7 @@ pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
     BUFFERING_FIELD, BodyCoder, CodedReply, CoderFailed, Ends, ForwardError, MemberTest, OwnTimes,
     Question, RefusalScope, Refused, ReplyCoding, ReplyRules, RequestUnderWay, Tap, TapBody,
-    Tapped, ask_once, tell_requests,
+    Tapped, TestRequest, ask_once, tell_requests,
 };
 pub use worker_balancer::PickedMember;
 pub use worker_group::WorkerGroup;

@@ -39,6 +39,13 @@ pub(crate) const REPORT_READS_MAX: u32 = 16;
 /// a million of these must not overflow a sum.
 pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;
 
+/// Time for the rest of a response of which nobody wants more, in milliseconds: for its end, which may
+/// come behind its head, and for what an application still writes down; not for one that goes on working.
+pub(crate) const REST_MS: u64 = 1_000;
+
+/// Bytes of it that are read, so that its connection can be used again: more costs more than a new one.
+pub(crate) const REST_BYTES_MAX: u64 = 64 * 1024;
+
 /// Bytes of a request's path in a message for the operator: enough to know it by.
 pub(crate) const TOLD_PATH_BYTES_MAX: usize = 200;
 
@@ -51,6 +58,10 @@ pub(crate) const TEST_BODY_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Bytes of it that are shown.
 pub(crate) const TEST_BODY_BYTES_SHOWN: usize = 1024;
+
+/// Bytes of an answer to a test, with all that its protocol puts around them, after which no more are waited
+/// for: a body in small pieces, and an endless log.
+pub(crate) const TEST_BYTES_MAX: u64 = 8 * TEST_BODY_BYTES_MAX;
 
 /// Lines of standard error of an application that a test shows.
 pub(crate) const TEST_STDERR_LINES_MAX: usize = 20;

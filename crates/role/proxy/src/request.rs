@@ -29,6 +29,7 @@ mod ping;
 mod read_ahead;
 mod recipient;
 mod refused;
+mod rest;
 mod times;
 mod under_way;
 mod upload;
@@ -66,12 +67,13 @@ use fault::AttemptFault;
 use gateway::GatewayLeg;
 use http_leg::HttpLeg;
 use in_flight::InFlight;
-pub use member_test::{MemberTest, Question, ask_once};
+pub use member_test::{MemberTest, Question, TestRequest, ask_once};
 use outbound::Outbound;
 pub use read_ahead::BUFFERING_FIELD;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
 pub use refused::{ForwardError, RefusalScope, Refused};
+use rest::{Behind, Rest};
 pub use times::OwnTimes;
 pub use under_way::{RequestUnderWay, tell_requests};
 use upload::Upload;
@@ -82,7 +84,7 @@ impl WorkerGroup {
     /// # Errors
     /// [`ForwardError`].
     pub async fn forward(
-        &self,
+        self: &Rc<Self>,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
         forward: &Forward<'_>,
@@ -96,7 +98,7 @@ impl WorkerGroup {
     /// # Errors
     /// [`ForwardError`].
     pub async fn forward_tapped(
-        &self,
+        self: &Rc<Self>,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
         forward: &Forward<'_>,
@@ -111,7 +113,7 @@ impl WorkerGroup {
     /// # Errors
     /// [`ForwardError`].
     pub async fn forward_for_tap(
-        &self,
+        self: &Rc<Self>,
         request: &RequestHead<'_, '_>,
         ends: Ends,
         forward: &Forward<'_>,
@@ -123,7 +125,7 @@ impl WorkerGroup {
     }
 
     async fn run(
-        &self,
+        self: &Rc<Self>,
         request: &RequestHead<'_, '_>,
         mut recipient: Recipient<'_, '_>,
         forward: &Forward<'_>,
@@ -174,7 +176,7 @@ impl WorkerGroup {
 
 /// One client's request in progress, over all attempts.
 struct Trip<'a, 'r, 'c, 'h, 'b> {
-    group: &'a WorkerGroup,
+    group: &'a Rc<WorkerGroup>,
     request: &'a RequestHead<'h, 'b>,
     forward: Forward<'a>,
     rules: &'a ReplyRules<'a>,
@@ -189,22 +191,13 @@ struct Trip<'a, 'r, 'c, 'h, 'b> {
     began: Instant,
 }
 
-/// What becomes of the connection to a member behind a response.
-enum Behind {
-    /// It may carry another request.
-    Idle,
-    /// The member switched protocols; these bytes followed its head.
-    Switched(Vec<u8>),
-    Close,
-}
-
 /// Runs an attempt to its end: with when the member's first byte arrived.
 async fn drive<L: Leg>(
     conn: &Conn,
     asked: Asked<'_>,
     recipient: &mut Recipient<'_, '_>,
     leg: &mut L,
-    in_flight: &mut InFlight<'_>,
+    in_flight: &mut InFlight,
 ) -> (Result<(), AttemptFault>, Option<Instant>) {
     let mut attempt = Attempt::new(conn, asked, recipient, leg, in_flight);
     let ended = poll_fn(|cx| attempt.poll(cx)).await;
@@ -237,7 +230,7 @@ enum Refusal {
     Failed(Cause),
 }
 
-impl<'a> Trip<'a, '_, '_, '_, '_> {
+impl Trip<'_, '_, '_, '_, '_> {
     async fn run(&mut self) -> Result<(), ForwardError> {
         let mut refusal = Refusal::NoMember;
         loop {
@@ -271,7 +264,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
 
     /// Tries one member: on a kept connection first, and if that is dead on a new
     /// one.
-    async fn attempt(&mut self, mut in_flight: InFlight<'a>) -> Result<Step, ExchangeError> {
+    async fn attempt(&mut self, mut in_flight: InFlight) -> Result<Step, ExchangeError> {
         let (group, target) = (self.group, in_flight.target().clone());
         let began = in_flight.began();
         self.tried.push(target.member().id);
@@ -298,7 +291,12 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
             };
             let is_kept = lease.reused;
             match self.exchange_on(lease, sent, &mut in_flight).await {
-                Ok(()) => return Ok(Step::Done),
+                Ok(rest) => {
+                    if let Some((rest, lease)) = rest {
+                        rest.read_beside(lease, in_flight);
+                    }
+                    return Ok(Step::Done);
+                }
                 Err((AttemptFault::Client(error), _)) => return Err(error),
                 Err((AttemptFault::Member(Cause::Broken), true))
                     if is_kept && self.may_resend() =>
@@ -313,14 +311,14 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         }
     }
 
-    /// Sends the request over `lease` and passes the response on. A fault is returned with whether
-    /// the member sent nothing at all.
+    /// Sends the request over `lease` and passes the response on; of one that nobody wants more of, the
+    /// rest is returned. A fault is returned with whether the member sent nothing at all.
     async fn exchange_on(
         &mut self,
         lease: PooledConn,
         sent: Instant,
-        in_flight: &mut InFlight<'a>,
-    ) -> Result<(), (AttemptFault, bool)> {
+        in_flight: &mut InFlight,
+    ) -> Result<Option<(Rest, PooledConn)>, (AttemptFault, bool)> {
         self.group.counters().inc(Counter::UpstreamRequests);
         let asked = Asked {
             method: self.request.method,
@@ -340,7 +338,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
                 let (ended, first_byte) =
                     drive(&lease.conn, asked, self.recipient, &mut **leg, in_flight).await;
                 in_flight.count_dropped(leg.dropped());
-                (ended, first_byte, if leg.is_reusable() { Behind::Idle } else { Behind::Close })
+                (ended, first_byte, leg.behind())
             }
         };
         let is_silent = first_byte.is_none();
@@ -359,9 +357,10 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
                 let tunnelled = self.tunnel(&lease, early, in_flight).await;
                 tunnelled.map_err(|error| (error.into(), false))?;
             }
+            Behind::Rest(rest) => return Ok(Some((rest, lease))),
             Behind::Close => {}
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Copies bytes in both directions, from the 101 on. Bytes that the client sent after its
@@ -370,7 +369,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         &mut self,
         lease: &PooledConn,
         behind: Vec<u8>,
-        in_flight: &mut InFlight<'a>,
+        in_flight: &mut InFlight,
     ) -> Result<(), ExchangeError> {
         in_flight.become_tunnel();
         self.group.counters().inc(Counter::Upgrades);
@@ -442,7 +441,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
     fn not_connected(
         &mut self,
         target: &PickedMember,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
         error: &UpstreamError,
     ) -> Step {
         if !matches!(error, UpstreamError::PoolFull) {
@@ -464,7 +463,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
 
     /// The member does not answer before it gets the request, neither on a kept connection nor on a new
     /// one. It may be busy, which checks tell apart.
-    fn no_pong(&mut self, target: &PickedMember, in_flight: &mut InFlight<'_>) -> Step {
+    fn no_pong(&mut self, target: &PickedMember, in_flight: &mut InFlight) -> Step {
         in_flight.fail(Cause::NoPong);
         self.tell(target, Cause::NoPong);
         match self.may_retry(target) {
@@ -557,20 +556,16 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
             (false, false) => RefusalScope::All,
         };
         match refusal {
-            Refusal::NoMember if self.would_wait => {
-                Refused { status: 503, lines: Box::default(), scope }
-            }
+            Refusal::NoMember if self.would_wait => Refused { scope, ..Refused::plain(503) },
             Refusal::NoMember => {
                 let queue_us = self.began.elapsed().as_micros() as u64;
                 self.recipient.note(|summary| summary.queue_us = queue_us);
                 self.group.counters().inc(Counter::NoNode);
                 let in_force = Rc::clone(self.group.balancer().sync());
                 let lines = in_force.settings.retry_after_line.clone();
-                Refused { status: 503, lines, scope }
+                Refused { lines, scope, ..Refused::plain(503) }
             }
-            Refusal::Failed(cause) => {
-                Refused { status: cause.status(), lines: Box::default(), scope }
-            }
+            Refusal::Failed(cause) => Refused { scope, ..Refused::plain(cause.status()) },
         }
     }
 }

@@ -94,6 +94,9 @@ const LIE_BY_FCGI: Lie = |stream, lie| {
             reset(stream);
             return;
         }
+        "flood-body" => flood(stream, &record(6, b"x")),
+        "flood-stderr" => flood(stream, &record(7, b"x")),
+        "flood-lines" => flood(stream, &record(7, b"\n")),
         "body" => talk(stream, &record(6, &[b'x'; 100])),
         "stderr" => talk(stream, &record(7, b"on and on\n")),
         "empty" => talk(stream, &record(7, b"")),
@@ -110,6 +113,17 @@ fn talk(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<()> {
     loop {
         stream.write_all(record)?;
         thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A head behind an endless run of the same small record, or before it.
+fn flood(stream: &mut TcpStream, record: &[u8]) -> std::io::Result<()> {
+    if record[1] == 6 {
+        stream.write_all(&self::record(6, b"Content-Type: a/b\r\n\r\n"))?;
+    }
+    let many = record.repeat(7000);
+    loop {
+        stream.write_all(&many)?;
     }
 }
 
@@ -163,6 +177,22 @@ fn one_place(settings: &str) -> Skep {
          queue_timeout_ms = {LONG_MS}\n[pool.fastcgi]\nscript = \"below\"\n\
          [[pool.server]]\nname = \"s1\"\naddress = \"{address}\"\nconnections_max = 1\n"
     ))
+}
+
+#[test]
+fn a_test_of_a_server_ends_however_much_it_sends() {
+    let skep = one_place("");
+    let test = |lie: &str| {
+        let path = format!("--path=/lie-flood-{lie}");
+        skep.command(&["pool", "test", "php", "s1", &path, "--timeout=20s"])
+    };
+    let body = test("body");
+    assert!(body.code == Some(0) && body.stdout.contains("status 200, "), "{}", body.stderr);
+    assert!(body.stdout.contains(" bytes and more\n"), "{}", body.stdout);
+    for lie in ["stderr", "lines"] {
+        let error = test(lie).stderr;
+        assert!(error.contains("no head of an answer in the first 8388608 bytes"), "{error}");
+    }
 }
 
 #[test]

@@ -62,7 +62,33 @@ fn an_operator_may_test_it() {
     let asked = |arguments: &[&str]| skep.command(&[&["pool", "test", "php"], arguments].concat());
     let shown = asked(&["s1", "--path", "/peer.php?do=told", "--host", "shop.example"]).stdout;
     assert!(shown.contains("status 200") && shown.contains("SCRIPT_NAME=/peer.php"), "{shown}");
+    assert!(!shown.to_lowercase().contains("transfer-encoding"), "php-fpm did not say so: {shown}");
     assert!(asked(&["s1", "--path", "/none.php"]).stdout.contains("status 404"));
+    // What checks ask for is no script. Without a path they ask for something else.
+    let checks = asked(&["s1", "--health"]);
+    assert_eq!((checks.code, checks.stdout.lines().last()), (Some(0), Some("check: good")));
+    let (ping, pong) = ("health.path = \"/ping\"", "health.path = \"/pong\"");
+    let skep = Skep::node_of(&php.lines(ping, ""));
+    let asked = |arguments: &[&str]| skep.command(&[&["pool", "test", "php"], arguments].concat());
+    let checks = asked(&["s1", "--health"]).stdout;
+    assert!(checks.contains(": GET /ping\n") && checks.contains("status 200, 4 bytes"), "{checks}");
+    assert!(checks.ends_with("\n\npong\ncheck: good\n"), "{checks}");
+    let unsent = asked(&["s1", "--path", "/ping"]);
+    let why = "nothing was sent: expected a path with a script, which ends in .php, or that ends with a \
+               slash, for index.php, found /ping (checks do otherwise: --health)";
+    assert!(unsent.code == Some(1) && unsent.stderr.contains(why), "{}", unsent.stderr);
+    assert!(!unsent.stdout.contains("connected"), "{}", unsent.stdout);
+    for path in ["--path", "--host"] {
+        assert_eq!(asked(&["s1", "--health", path, "/x"]).code, Some(2));
+    }
+    let skep = Skep::node_of(&php.lines(pong, ""));
+    let failed = skep.command(&["pool", "test", "php", "s1", "--health"]);
+    assert!(
+        failed.code == Some(1) && failed.stderr.contains("the check fails: "),
+        "{}",
+        failed.stderr
+    );
+    assert!(failed.stdout.contains("status 404"), "{}", failed.stdout);
 }
 
 #[test]
@@ -82,6 +108,11 @@ fn scripts_are_found_by_the_rule_of_the_pool() {
     assert_eq!(asked("", "/peer.php/a/b"), (200, some("/peer.php"), some("/a/b")));
     assert_eq!(asked("", "/"), (200, some("/index.php"), None));
     assert_eq!(asked("", "/style.css").0, 404);
+    // Which is not PHP's word, but ours: it was not asked.
+    let unsent = Skep::node_of(&php.lines("", "")).connect().get("/style.css");
+    unsent.assert_header("cache-status", "skep; fwd=bypass; detail=no-script");
+    let unsent = Skep::node_of(&super::cached(&php.lines("", ""))).connect().get("/style.css");
+    assert!(unsent.cache_status().ends_with("; detail=no-script"), "{}", unsent.cache_status());
     assert_eq!(asked("", "/gone.php").0, 404);
     // A line break in PATH_INFO once wrote before its buffer (CVE-2019-11043).
     assert_eq!(asked("", "/peer.php/a%0Ab").0, 400);
@@ -174,7 +205,7 @@ fn bodies_in_chunks_go_by_the_spool_which_has_bounds() {
     let ample = spool("");
     assert_eq!(put(&ample).text(), format!("{} {}", body.len(), crc32(&body)));
     put(&spool("body_bytes_max = \"1MiB\"")).assert_status(411);
-    let of_all = put(&spool("bytes_max = \"1MiB\""));
+    let of_all = put(&spool("files_bytes_max = \"1MiB\""));
     of_all.assert_status(503).assert_header("retry-after", "1");
 }
 

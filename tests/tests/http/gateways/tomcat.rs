@@ -43,6 +43,8 @@ fn an_operator_may_test_it(skep: &Skep) {
     for line in ["status 200", "query=a=b", "server=shop.example 8080"] {
         assert!(tested.stdout.contains(line), "{line} is missing in {}", tested.stdout);
     }
+    let checks = skep.command(&["pool", "test", "java", "s1", "--health"]);
+    assert_eq!((checks.code, checks.stdout.lines().last()), (Some(0), Some("check: good")));
 }
 
 fn a_servlet_is_told_what_it_needs(skep: &Skep) {
@@ -149,6 +151,12 @@ fn a_wrong_secret_is_named(tomcat: &Tomcat) {
     skep.connect().get("/told").assert_status(503);
     until_logged(&skep, "the secret is wrong or missing");
     assert!(!skep.stderr_text().contains("another one"), "{}", skep.stderr_text());
+    // Its page of 403 does not say why.
+    for of_request in ["--path=/told", "--health"] {
+        let tested = skep.command(&["pool", "test", "java", "s1", of_request]);
+        assert_eq!(tested.code, Some(1), "{}", tested.stdout);
+        assert!(tested.stderr.contains("the secret is wrong or missing"), "{}", tested.stderr);
+    }
 }
 
 /// As Tomcat's `LoadBalancerDrainingValve` reads it.

@@ -131,6 +131,10 @@ pub struct NewServer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewServerTest {
+    /// Whether it is what the checks of the pool send, in place of a GET; then there is neither `target` nor
+    /// `host`.
+    #[serde(default)]
+    pub health: bool,
     /// Path and query, as the server sees them; `/` unless given.
     #[serde(default)]
     #[schema(example = "/health")]
@@ -152,8 +156,8 @@ pub struct ServerTest {
     /// Where it is.
     #[schema(value_type = String)]
     pub address: ServerAddress,
-    /// Path and query that it was asked for.
-    pub target: String,
+    /// Path and query that it was asked for, if it was.
+    pub target: Option<String>,
     /// When its address was reached, in microseconds.
     pub connected_us: Option<u64>,
     /// When the head of its answer had come, in microseconds.
@@ -168,8 +172,10 @@ pub struct ServerTest {
     pub body_bytes: u64,
     /// The first KiB of it.
     pub body: String,
-    /// Whether there would have been more than 1 MiB of it.
+    /// Whether there would have been more than 1 MiB of it, or 8 MiB with its framing.
     pub is_cut: bool,
-    /// Why there is no whole answer.
+    /// What the check says: `good`, or why the server would be down. Of tests with `health`.
+    pub check: Option<String>,
+    /// Why there is no whole answer, or what is wrong with it.
     pub error: Option<String>,
 }

@@ -32,7 +32,7 @@ impl DispatcherHandler {
         })
     }
 
-    pub(crate) fn nodes(&self) -> &WorkerGroup {
+    pub(crate) fn nodes(&self) -> &Rc<WorkerGroup> {
         &self.nodes
     }
 

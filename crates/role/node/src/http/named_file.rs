@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use skep_http::forward::write_kept_fields;
 use skep_http::{ResponseHead, encode};
+use skep_httpcache::TARGETED_FIELDS;
 
 use crate::http::respond::ReplyLines;
 use crate::limits::TOLD_FILE_BYTES_MAX;
+use crate::model::field_lines::{content_type_of, is_type, without_lines};
 use crate::model::file_names::{NAMING_FIELDS, NameFault};
 use crate::model::object::Object;
 use crate::model::pool_backend::PoolBackend;
@@ -26,6 +28,16 @@ const OF_BODY: &[&str] = &[
     "last-modified",
     "repr-digest",
     "server",
+];
+
+/// Fields that the file would have: of no use where the client gets something else in its place.
+const OF_FILE: &[&str] = &[
+    "cache-control",
+    "content-disposition",
+    "content-language",
+    "content-location",
+    "expires",
+    "pragma",
 ];
 
 /// Orders to nginx; those that it knows begin so.
@@ -86,35 +98,50 @@ impl NamedFile {
         self.own.extend_from_slice(lines);
     }
 
+    /// The application's fields of a reply with something else than the file, which is for nobody but its
+    /// client; and `cache`.
+    pub(crate) fn lines_without_file(&self, cache: &[u8]) -> Vec<u8> {
+        let mut lines =
+            without_lines(&self.own, |name| is_one_of(OF_FILE, name) || is_targeted(name));
+        lines.extend_from_slice(b"Cache-Control: no-store\r\n");
+        lines.extend_from_slice(cache);
+        lines
+    }
+
     /// Fields of a reply with the file `object`.
     pub(crate) fn lines<'a>(&'a self, object: &'a Object) -> ReplyLines<'a> {
         let mut lines = Vec::with_capacity(object.lines.len() + self.own.len() + 64);
         if let Some(content_type) = &self.content_type {
             encode::write_field(&mut lines, "Content-Type", content_type.as_bytes());
         }
-        for line in object.lines.split_inclusive(|byte| *byte == b'\n') {
-            let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
-            let is_replaced = is_type(name) && self.content_type.is_some();
-            if !is_replaced && !is_listed(&self.without, name) {
-                lines.extend_from_slice(line);
-            }
-        }
+        lines.extend(without_lines(&object.lines, |name| {
+            is_type(name) && self.content_type.is_some() || is_listed(&self.without, name)
+        }));
         lines.extend_from_slice(&self.own);
         lines.extend_from_slice(&self.of_route);
-        let content_type = self.content_type.as_deref().unwrap_or(&object.content_type);
-        ReplyLines { content_type, lines: Cow::Owned(lines), cache: Cow::Owned(self.cache.clone()) }
+        let refusal =
+            [self.lines_without_file(&self.cache), without_lines(&self.of_route, is_type)].concat();
+        ReplyLines {
+            content_type: content_type_of(&lines),
+            lines: Cow::Owned(lines),
+            cache: Cow::Owned(self.cache.clone()),
+            refusal: Cow::Owned(refusal),
+        }
     }
 }
 
 /// Whether a field says nothing of a file in place of the body.
 pub(crate) fn is_of_body(name: &[u8]) -> bool {
     let is_order = name.get(..ORDERS.len()).is_some_and(|it| it.eq_ignore_ascii_case(ORDERS));
-    is_order
-        || OF_BODY.iter().chain(&NAMING_FIELDS).any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
+    is_order || is_one_of(OF_BODY, name) || is_one_of(&NAMING_FIELDS, name)
 }
 
-fn is_type(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"content-type")
+fn is_targeted(name: &[u8]) -> bool {
+    is_one_of(&TARGETED_FIELDS, name)
+}
+
+fn is_one_of(names: &[&str], name: &[u8]) -> bool {
+    names.iter().any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
 }
 
 fn is_listed(names: &[String], name: &[u8]) -> bool {

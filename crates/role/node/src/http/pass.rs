@@ -130,7 +130,7 @@ fn write_head(
     }
     let says = route.origin().is_some_and(|remote| remote.sets_cache_control);
     let is_success = (200..300).contains(&status);
-    out.lines(&lines(head, says && is_success));
+    out.lines(&lines(head, route, says && is_success));
     out.lines(if is_success { &route.lines_success } else { &route.lines });
     if let Some(age_s) = head.meta.age_s {
         out.field_number("Age", age_s);

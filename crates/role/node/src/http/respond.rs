@@ -11,8 +11,10 @@ use skep_httpcache::{CacheStatus, ForwardReason};
 use skep_telemetry::CacheResult;
 
 use crate::limits::RANGES_MAX;
+use crate::model::field_lines::{is_type, without_lines};
 use crate::model::object::{CACHE_STATUS_HIT, Object};
 use crate::model::resource::Resource;
+use crate::model::route::Route;
 
 /// The outcome of a request's conditions and ranges.
 pub(crate) enum ResponsePlan {
@@ -80,18 +82,24 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
 /// Fields of a reply that do not depend on its plan.
 pub(crate) struct ReplyLines<'a> {
     /// Content-Type, for the parts of a body.
-    pub(crate) content_type: &'a str,
-    /// Whole lines, Content-Type first.
+    pub(crate) content_type: Cow<'a, str>,
+    /// Whole lines.
     pub(crate) lines: Cow<'a, [u8]>,
     /// Whole lines on how the cache served it.
     pub(crate) cache: Cow<'static, [u8]>,
+    /// Whole lines of 412 and 416, in place of both.
+    pub(crate) refusal: Cow<'a, [u8]>,
 }
 
 impl<'a> ReplyLines<'a> {
-    /// Those of `object` itself.
-    pub(crate) fn of(object: &'a Object, cache: Cow<'static, [u8]>) -> Self {
-        let content_type = &object.content_type;
-        Self { content_type, lines: Cow::Borrowed(&object.lines), cache }
+    /// Those of `object` itself, of `route`.
+    pub(crate) fn of(object: &'a Object, route: &'a Route, cache: Cow<'static, [u8]>) -> Self {
+        Self {
+            content_type: Cow::Borrowed(&object.content_type),
+            lines: Cow::Borrowed(&object.lines),
+            cache,
+            refusal: Cow::Borrowed(&route.lines),
+        }
     }
 }
 
@@ -111,12 +119,12 @@ pub(crate) fn write_head(
             reply.lines(&lines.lines);
         }
         ResponsePlan::Failed => {
-            reply.plain(412, b"");
+            reply.plain(412, &lines.refusal);
             return None;
         }
         ResponsePlan::Unsatisfiable => {
             let line = format!("Content-Range: bytes */{}\r\n", object.bytes());
-            reply.plain(416, line.as_bytes());
+            reply.plain(416, &[line.as_bytes(), &lines.refusal].concat());
             return None;
         }
         ResponsePlan::Whole => {
@@ -229,15 +237,11 @@ fn write_multipart_head(
     let seed = skep_units::stable_hash(&lines.lines, reply.context().worker().now_ms());
     let boundary = Boundary::new(seed);
     reply.start(206);
-    let bytes = multipart::body_bytes(&boundary, lines.content_type, parts, object.bytes());
+    let bytes = multipart::body_bytes(&boundary, &lines.content_type, parts, object.bytes());
     reply.field_number("Content-Length", bytes);
     reply.field("Content-Type", &multipart_type(&boundary));
     // The part heads say the type of the bytes; the reply says its own.
-    const NAME: &[u8] = b"Content-Type:";
-    let has_type = lines.lines.get(..NAME.len()).is_some_and(|l| l.eq_ignore_ascii_case(NAME));
-    let end = lines.lines.iter().position(|&b| b == b'\n').filter(|_| has_type);
-    let own_type = end.map_or(0, |end| end + 1);
-    reply.lines(&lines.lines[own_type..]);
+    reply.lines(&without_lines(&lines.lines, is_type));
     boundary
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod compressed;
 pub(crate) mod compression;
 pub(crate) mod conditions;
 pub(crate) mod fault;
+pub(crate) mod field_lines;
 pub(crate) mod file_names;
 pub(crate) mod freshness;
 pub(crate) mod hosts;

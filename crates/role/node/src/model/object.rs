@@ -15,6 +15,7 @@ use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::disk::{FileVersion, Stamp};
 use crate::model::compression::{Compression, fields, has_member, is_vary};
+use crate::model::field_lines::content_type_of;
 use crate::model::freshness::Remote;
 use crate::model::peer::PeerNode;
 use crate::model::pool_cache::PoolCache;
@@ -51,7 +52,7 @@ pub(crate) enum ObjectSource {
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) source: ObjectSource,
-    /// For parts; for the whole only if `lines` begin with it.
+    /// For parts; for the whole only if `lines` have it.
     pub(crate) content_type: Cow<'static, str>,
     /// With its length.
     name: ObjectName,
@@ -96,7 +97,10 @@ impl Object {
             _ => true,
         };
         let etag = etag(version, encoding);
-        let content_type = mime::for_path(plain);
+        let content_type = match &route.content_type {
+            Some(own) => Cow::Owned(own.to_string()),
+            None => Cow::Borrowed(mime::for_path(plain)),
+        };
         let mut lines = Vec::with_capacity(512);
         encode::write_field(&mut lines, "Content-Type", content_type.as_bytes());
         if let Some(encoding) = encoding {
@@ -119,7 +123,7 @@ impl Object {
         }
         Self {
             source,
-            content_type: Cow::Borrowed(content_type),
+            content_type,
             name: route.object_name(relative, etag.as_bytes(), bytes, purged),
             purged,
             etag: if is_settled { etag.into() } else { Box::default() },
@@ -133,11 +137,9 @@ impl Object {
         }
     }
 
-    /// An object that an origin or a server of a pool sent. `lines` are those of replies; they begin
-    /// with Content-Type, if there is one.
+    /// An object that an origin or a server of a pool sent. `lines` are those of replies.
     pub(crate) fn of_origin(
         route: &Route,
-        content_type: String,
         lines: Vec<u8>,
         bytes: u64,
         origin: Remote,
@@ -164,7 +166,7 @@ impl Object {
         }
         encode::write_field(&mut lines, "Date", &HttpDate(origin.head.meta.made_unix_s()).format());
         Self {
-            content_type: Cow::Owned(content_type),
+            content_type: content_type_of(&lines),
             name: route.object_name(&origin.target, &origin.version, bytes, purged),
             purged,
             etag: origin.head.meta.etag.clone().unwrap_or_default().into(),

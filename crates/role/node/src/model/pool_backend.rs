@@ -12,6 +12,10 @@ use crate::model::file_names::{FileNames, MAPPING_FIELDS, NAMING_FIELDS};
 use crate::model::pool_cache::PoolCache;
 use crate::model::pools::{Pool, PoolMap};
 
+/// Methods of which clients are told that they pass, where all but TRACE do: those of RFC 9110 and 5789.
+/// What else an application knows, it says itself.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
+
 /// The pool of a route.
 #[derive(Debug)]
 pub(crate) struct PoolBackend {
@@ -87,9 +91,13 @@ impl PoolBackend {
         let names = |removed: &[String], set: Vec<&String>, naming: Vec<String>| {
             removed.iter().chain(set).cloned().chain(naming).collect()
         };
+        let allow = match &*forward.methods {
+            [] => METHODS.join(", "),
+            methods => methods.join(", "),
+        };
+        let allow = format!("Allow: {allow}\r\n");
         // For this node, as in nginx.
         let buffering_field = BUFFERING_FIELD.to_owned();
-        let allow = format!("Allow: {}\r\n", forward.methods.join(", "));
         Some(Self {
             group,
             scripts,
@@ -223,6 +231,13 @@ mod tests {
     use crate::model::pools::Pools;
     use skep_config::Config;
 
+    impl PoolBackend {
+        /// The one of a route with these settings of `forward`.
+        pub(crate) fn of_forward(forward: &str) -> Self {
+            pool(forward)
+        }
+    }
+
     fn pool(forward: &str) -> PoolBackend {
         let text = format!(
             "[[node]]\nname = 'n'\naddress = '127.0.0.1:1'\n[[site]]\nroot = '/'\n\
@@ -258,5 +273,8 @@ mod tests {
         let (all, one) = (pool(""), pool("methods = 'GET'"));
         assert!(all.allows(Method::Other("M-SEARCH")) && !all.allows(Method::Trace));
         assert!(one.allows(Method::Get) && !one.allows(Method::Head));
+        assert_eq!(&*one.allow_line, b"Allow: GET\r\n");
+        // A refusal says what would pass (RFC 9110 15.5.6).
+        assert_eq!(&*all.allow_line, b"Allow: GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH\r\n");
     }
 }

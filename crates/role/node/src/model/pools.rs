@@ -12,7 +12,7 @@ use skep_config::{
 use skep_proxy::{
     Buffering, CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords,
     InsertedCookie, LoadMeasure, MemberProtocol, MemberSource, MemberSpec, MemberTest,
-    QueueSettings, Sticky, retry_budget,
+    QueueSettings, Sticky, TestRequest, retry_budget,
 };
 use skep_serve::WorkerHandle;
 use skep_spool::BodyBuffers;
@@ -212,11 +212,11 @@ impl Pools {
         &self,
         pool: &Arc<Group>,
         name: &str,
-        asked: (String, Option<String>),
+        request: TestRequest,
         limit_ms: u64,
     ) -> Result<Receiver<MemberTest>, GroupControlError> {
         match self.checker.get() {
-            Some(checker) => pool.test_member(checker, name, asked, limit_ms),
+            Some(checker) => pool.test_member(checker, name, request, limit_ms),
             None => Ok(sync_channel(1).1),
         }
     }

@@ -16,6 +16,7 @@ use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 use crate::disk::{DiskError, Root, check_root};
 use crate::model::compression::Compression;
 use crate::model::conditions::{Conditions, RouteInput};
+use crate::model::field_lines::is_type;
 use crate::model::hosts::Hosts;
 use crate::model::origin_backend::OriginBackend;
 use crate::model::pool_backend::PoolBackend;
@@ -87,9 +88,11 @@ pub(crate) struct Route {
     pub(crate) compression: Option<Compression>,
     /// Which route of its site it is.
     place: RoutePlace,
+    /// Content-Type that the operator gives to what the route has; a text of ours keeps its own.
+    pub(crate) content_type: Option<Box<str>>,
     /// How operators know it.
     pub(crate) label: RouteLabel,
-    /// Field lines of every reply.
+    /// Field lines of every reply, without Content-Type.
     pub(crate) lines: Box<[u8]>,
     /// Those, and `Cache-Control`, for replies that succeeded.
     pub(crate) lines_success: Box<[u8]>,
@@ -181,8 +184,12 @@ impl Route {
             None => stable_hash(&key, SHORT_KEY_SEED),
         };
         let mut lines = Vec::new();
+        let mut content_type = None;
         for (name, value) in fields(&of.site.headers, of.headers) {
-            skep_http::encode::write_field(&mut lines, name, value.as_bytes());
+            match is_type(name.as_bytes()) {
+                true => content_type = Some(value.as_str().into()),
+                false => skep_http::encode::write_field(&mut lines, name, value.as_bytes()),
+            }
         }
         lines.extend_from_slice(&of.vary_line());
         let mut lines_success = lines.clone();
@@ -199,6 +206,7 @@ impl Route {
             head_kind: of.head_kind(&identity).into_bytes().into(),
             compression: Compression::new(of.backend),
             place: of.place(),
+            content_type,
             label: of.label(),
             lines: lines.into(),
             lines_success: lines_success.into(),

@@ -7,26 +7,22 @@
 //! `OPTIONS *` reaches no application, so what refuses it is the server itself: a 403 says that the
 //! secret is wrong or missing. CPONG would come without one.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use skep_ajp::{AjpEvent, AjpExchange, AjpSettings, CPING, Pong};
 use skep_cluster::Failure;
 use skep_fastcgi::{FcgiEvent, FcgiExchange, GET_VALUES, ValuesReply};
-use skep_http::gateway::GatewayRequest;
+use skep_http::Method;
 use skep_http::limits::RESPONSE_HEAD;
-use skep_http::{BodyFraming, Method, Version};
 use skep_serve::{Conn, Output, Worker};
 use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
 
 use crate::members::conn_io::{self, read_more};
+use crate::members::nobody::nobodys;
 use crate::members::protocol::{AjpSpec, MemberProtocol};
 use crate::members::settings::GroupSettings;
 use crate::members::state::ProbeOutcome;
-
-/// Addresses of nobody: a check has no client.
-const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A check in progress.
 pub(super) struct Asking<'a> {
@@ -146,24 +142,7 @@ async fn ajp_status(
     (method, target): (Method<'_>, &str),
     host: &str,
 ) -> Result<Result<u16, Failure>, UpstreamError> {
-    let target = target.as_bytes();
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or(target);
-    let query = target.get(path.len() + 1..);
-    let request = GatewayRequest {
-        method,
-        target,
-        path,
-        query,
-        version: Version::Http11,
-        host: host.as_bytes(),
-        fields: &[("User-Agent", b"skep-check")],
-        client: NOBODY,
-        local: NOBODY,
-        server_name: host.as_bytes(),
-        server_port: 80,
-        is_tls: false,
-        body: BodyFraming::None,
-    };
+    let request = nobodys(method, target, host, &[("User-Agent", b"skep-check")]);
     let mut out = Vec::new();
     let Ok(mut exchange) = AjpExchange::start(&mut out, &request, settings) else {
         return Ok(Err(Failure::Malformed));

@@ -16,6 +16,7 @@ pub(crate) mod gateway_probe;
 pub(crate) mod group;
 pub(crate) mod member;
 pub(crate) mod metrics;
+pub(crate) mod nobody;
 pub(crate) mod node_reports;
 pub(crate) mod probe;
 pub(crate) mod protocol;

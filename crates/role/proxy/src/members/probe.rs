@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use skep_cluster::Failure;
 use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD};
-use skep_http::{FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, parse_response};
+use skep_http::{
+    FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, encode, parse_response,
+};
 use skep_serve::{Conn, ConnError, Output, TimeoutCause, Worker};
 use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
@@ -74,7 +76,8 @@ async fn ask(
     let Some(path) = &settings.check.path else { return Ok(ProbeOutcome::Good) };
     conn.timer().set(deadline_ms, TimeoutCause::Response);
     let mut output = Output::default();
-    output.inline(|out| write_check(out, address, path, settings.check.host.as_deref()));
+    let host = settings.check.host.clone().unwrap_or_else(|| host_of(address));
+    output.inline(|out| write_get(out, path, &host, &[("User-Agent", b"skep-check")]));
     send(&conn, output).await?;
     let mut received = Vec::new();
     loop {
@@ -93,17 +96,18 @@ async fn ask(
     }
 }
 
-fn write_check(out: &mut Vec<u8>, address: ServerAddress, path: &str, host: Option<&str>) {
-    let host = host.map_or_else(|| host_of(address), str::to_owned);
-    let head = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: skep-check\r\nConnection: \
-         close\r\n\r\n"
-    );
-    out.extend_from_slice(head.as_bytes());
+/// Appends a GET with these fields, the last request of its connection.
+pub(crate) fn write_get(out: &mut Vec<u8>, target: &str, host: &str, fields: &[(&str, &[u8])]) {
+    out.extend_from_slice(format!("GET {target} HTTP/1.1\r\n").as_bytes());
+    encode::write_field(out, "Host", host.as_bytes());
+    for (name, value) in fields {
+        encode::write_field(out, name, value);
+    }
+    out.extend_from_slice(b"Connection: close\r\n\r\n");
 }
 
 /// A Unix socket has no host.
-fn host_of(address: ServerAddress) -> String {
+pub(crate) fn host_of(address: ServerAddress) -> String {
     address.tcp().map_or_else(|| "localhost".to_owned(), |address| address.to_string())
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use skep_ajp::{AjpError, AjpSettings, JkActivation};
-use skep_fastcgi::{FcgiError, FcgiSettings, ScriptRule};
+use skep_fastcgi::{FcgiError, FcgiRequestError, FcgiSettings, ScriptRule};
 
 /// What the members of a group speak.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,25 @@ impl FcgiSpec {
             keep_conn: self.keep_conn,
             ..FcgiSettings::default()
         })
+    }
+
+    /// `error` of a request for `path`, in words.
+    pub(crate) fn explain(&self, error: FcgiRequestError, path: &[u8]) -> String {
+        let text = String::from_utf8_lossy;
+        let expected = match &self.script {
+            _ if error != FcgiRequestError::NoScript => return error.to_string(),
+            // Every path leads to one.
+            ScriptSpec::Always(_) | ScriptSpec::FrontController { .. } => return error.to_string(),
+            ScriptSpec::Below { mount } => format!("a path below {}", text(mount)),
+            ScriptSpec::Extension { extension, index } => {
+                let folder = match index.is_empty() {
+                    true => String::new(),
+                    false => format!(", or that ends with a slash, for {}", text(index)),
+                };
+                format!("a path with a script, which ends in {}{folder}", text(extension))
+            }
+        };
+        format!("expected {expected}, found {}", text(path))
     }
 }
 

@@ -13,13 +13,13 @@ use super::fault::left;
 use super::in_flight::InFlight;
 use crate::members::settings::QueueSettings;
 
-impl<'a> Trip<'a, '_, '_, '_, '_> {
+impl Trip<'_, '_, '_, '_, '_> {
     /// A member that was not tried yet; waits while all of those have as many requests as they may
     /// have, or were not checked yet. `None`: there is none, or the wait is over.
     ///
     /// # Errors
     /// The client left while it waited.
-    pub(super) async fn admit(&mut self) -> Result<Option<InFlight<'a>>, ExchangeError> {
+    pub(super) async fn admit(&mut self) -> Result<Option<InFlight>, ExchangeError> {
         let queue = &self.group.group().queue;
         if queue.may_overtake()
             && let Some(in_flight) = self.try_admit()
@@ -48,7 +48,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         now
     }
 
-    fn try_admit(&self) -> Option<InFlight<'a>> {
+    fn try_admit(&self) -> Option<InFlight> {
         let client = self.recipient.ends().client;
         // Another worker may take the last place between the choice and its use; then it is full.
         loop {
@@ -65,7 +65,7 @@ impl<'a> Trip<'a, '_, '_, '_, '_> {
         !self.tried.is_empty() || self.session.is_bound()
     }
 
-    async fn wait_in_queue(&self) -> Result<Option<InFlight<'a>>, ExchangeError> {
+    async fn wait_in_queue(&self) -> Result<Option<InFlight>, ExchangeError> {
         let in_force = Rc::clone(self.group.balancer().sync());
         let QueueSettings { requests_max, timeout_ms } = in_force.settings.queue;
         let gives_up = in_force.settings.gives_up;

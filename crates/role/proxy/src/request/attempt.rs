@@ -39,12 +39,11 @@ pub(super) trait Leg {
         bytes: &[u8],
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<(), Cause>;
 
     /// The member closed its side.
-    fn end(&mut self, reply: &mut Recipient<'_, '_>, in_flight: &InFlight<'_>)
-    -> Result<(), Cause>;
+    fn end(&mut self, reply: &mut Recipient<'_, '_>, in_flight: &InFlight) -> Result<(), Cause>;
 
     /// Whether the response was read to its end.
     fn is_complete(&self) -> bool;
@@ -57,12 +56,12 @@ pub(super) trait Leg {
 }
 
 /// A request and its response, on one connection to a member.
-pub(super) struct Attempt<'a, 'r, 'c, 'h, L> {
+pub(super) struct Attempt<'a, 'r, 'c, L> {
     pub(super) conn: &'a Conn,
     pub(super) asked: Asked<'a>,
     pub(super) recipient: &'a mut Recipient<'r, 'c>,
     pub(super) leg: &'a mut L,
-    pub(super) in_flight: &'a mut InFlight<'h>,
+    pub(super) in_flight: &'a mut InFlight,
     /// When the member's first byte arrived.
     pub(super) first_byte: Option<Instant>,
     silence: Silence,
@@ -70,13 +69,13 @@ pub(super) struct Attempt<'a, 'r, 'c, 'h, L> {
     is_armed: bool,
 }
 
-impl<'a, 'r, 'c, 'h, L: Leg> Attempt<'a, 'r, 'c, 'h, L> {
+impl<'a, 'r, 'c, L: Leg> Attempt<'a, 'r, 'c, L> {
     pub(super) fn new(
         conn: &'a Conn,
         asked: Asked<'a>,
         recipient: &'a mut Recipient<'r, 'c>,
         leg: &'a mut L,
-        in_flight: &'a mut InFlight<'h>,
+        in_flight: &'a mut InFlight,
     ) -> Self {
         let silence = Silence::new(in_flight.target().settings(), asked.rules.times);
         Self { conn, asked, recipient, leg, in_flight, first_byte: None, silence, is_armed: false }

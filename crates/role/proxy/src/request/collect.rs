@@ -58,11 +58,8 @@ impl WorkerGroup {
             Some(Shortage::Body) => Err(ForwardError::Refused(Refused::plain(411))),
             Some(_) => {
                 let lines = settings.retry_after_line.clone();
-                Err(ForwardError::Refused(Refused {
-                    status: 503,
-                    lines,
-                    scope: RefusalScope::Session,
-                }))
+                let scope = RefusalScope::Session;
+                Err(ForwardError::Refused(Refused { lines, scope, ..Refused::plain(503) }))
             }
         }
     }

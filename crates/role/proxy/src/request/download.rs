@@ -14,6 +14,7 @@ use crate::request::asked::Asked;
 use crate::request::in_flight::InFlight;
 use crate::request::passage::Passage;
 use crate::request::recipient::Recipient;
+use crate::request::rest::{Behind, Rest};
 use crate::request::times::Silence;
 
 /// A response being passed to the client.
@@ -74,11 +75,14 @@ impl Download {
         }
     }
 
-    /// After a switch of protocols: the bytes that followed the head.
-    pub(super) fn into_switched(self) -> Option<Vec<u8>> {
+    /// What becomes of a connection that carries no further request now.
+    pub(super) fn into_behind(self) -> Behind {
         match self.stage {
-            Stage::Switched(behind) => Some(behind),
-            Stage::Head | Stage::Body(_) | Stage::Complete => None,
+            Stage::Switched(behind) => Behind::Switched(behind),
+            Stage::Body(decoder) => {
+                Rest::of_http(decoder, self.is_reusable).map_or(Behind::Close, Behind::Rest)
+            }
+            Stage::Head | Stage::Complete => Behind::Close,
         }
     }
 
@@ -88,7 +92,7 @@ impl Download {
         bytes: &[u8],
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         if let Stage::Body(_) = self.stage {
             return self.body(bytes, asked, reply, in_flight);
@@ -126,7 +130,7 @@ impl Download {
         bytes: &[u8],
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<usize, Cause> {
         let mut consumed = 0;
         loop {
@@ -171,7 +175,7 @@ impl Download {
         (head, bytes): (&ResponseHead<'_, '_>, &[u8]),
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         let mut decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
         self.passage.begin((head, bytes), asked, reply, in_flight);
@@ -206,7 +210,7 @@ impl Download {
         bytes: &[u8],
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         let Stage::Body(decoder) = &mut self.stage else { return Ok(()) };
         let mut at = 0;

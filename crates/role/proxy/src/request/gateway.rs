@@ -34,9 +34,10 @@ use crate::request::collected_body::{CollectedBody, pause};
 use crate::request::in_flight::InFlight;
 use crate::request::passage::Passage;
 use crate::request::recipient::{Ends, Recipient};
+use crate::request::rest::{Behind, Rest};
 use crate::request::times::Silence;
 use crate::request::{ForwardError, Refused};
-use codec::{GatewayCodec, GatewayEvent};
+use codec::{GatewayCodec, GatewayEvent, Unsendable};
 
 /// A request to an application server, and its reply; lives through all attempts.
 pub(super) struct GatewayLeg {
@@ -128,9 +129,16 @@ impl GatewayLeg {
         (self.codec.dropped_fields(), self.codec.stderr_dropped_bytes())
     }
 
-    /// Whether the connection may carry another request.
-    pub(super) fn is_reusable(&self) -> bool {
-        self.is_reusable && self.output.is_empty()
+    /// What becomes of the connection.
+    pub(super) fn behind(&self) -> Behind {
+        match self.stage {
+            Stage::Complete if self.is_reusable && self.output.is_empty() => Behind::Idle,
+            // The request is there, and nobody wants more of the reply.
+            Stage::Body if self.is_body_read && self.is_uploaded() => {
+                Behind::Rest(Rest::of_gateway(self.codec.clone()))
+            }
+            _ => Behind::Close,
+        }
     }
 
     /// Whether the member has the request to its last byte, or has not asked for the rest of it.
@@ -235,7 +243,7 @@ impl GatewayLeg {
         GatewayHead { bytes, .. }: &GatewayHead,
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         let mut slots = FieldSlots::new();
         let head = parse_response(&mut slots, bytes, asked.method, &RESPONSE_HEAD)?;
@@ -295,7 +303,7 @@ impl Leg for GatewayLeg {
         bytes: &[u8],
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         self.is_begun = true;
         let mut at = 0;
@@ -334,7 +342,7 @@ impl Leg for GatewayLeg {
         }
     }
 
-    fn end(&mut self, _: &mut Recipient<'_, '_>, in_flight: &InFlight<'_>) -> Result<(), Cause> {
+    fn end(&mut self, _: &mut Recipient<'_, '_>, in_flight: &InFlight) -> Result<(), Cause> {
         log_rest(&mut self.codec, in_flight);
         self.codec.close().map_err(|cause| self.cause(cause))
     }
@@ -374,22 +382,18 @@ fn start(
     (settings, is_draining): (&GroupSettings, bool),
 ) -> Result<GatewayCodec, ForwardError> {
     call::with_request(head, forward, ends, framing, |request| {
-        let mut started = None;
+        let mut started = Err(Unsendable::new(500, String::new()));
         output.inline(|out| {
-            started = Some(GatewayCodec::start(out, request, &settings.protocol, is_draining));
+            started = GatewayCodec::start(out, request, &settings.protocol, is_draining);
         });
-        started.unwrap_or(Err((500, String::new()))).map_err(|(status, reason)| {
+        started.map_err(|Unsendable { status, detail, reason }| {
             tracing::debug!("request refused with {status}: {reason}");
-            refusal(status)
+            ForwardError::Refused(Refused { detail, ..Refused::plain(status) })
         })
     })
 }
 
-fn refusal(status: u16) -> ForwardError {
-    ForwardError::Refused(Refused::plain(status))
-}
-
-fn log_rest(codec: &mut GatewayCodec, in_flight: &InFlight<'_>) {
+fn log_rest(codec: &mut GatewayCodec, in_flight: &InFlight) {
     if let Some(line) = codec.stderr_rest() {
         in_flight.log_stderr(&line);
     }

@@ -6,12 +6,12 @@ use skep_engine::{ExchangeError, RequestBody};
 use skep_serve::Conn;
 
 use crate::members::cause::Cause;
-use crate::request::Behind;
 use crate::request::asked::Asked;
 use crate::request::attempt::Leg;
 use crate::request::download::Download;
 use crate::request::in_flight::InFlight;
 use crate::request::recipient::Recipient;
+use crate::request::rest::Behind;
 use crate::request::times::Silence;
 use crate::request::upload::Upload;
 
@@ -27,7 +27,12 @@ impl HttpLeg<'_> {
         if self.download.is_reusable() && self.upload.is_complete() {
             return Behind::Idle;
         }
-        self.download.into_switched().map_or(Behind::Close, Behind::Switched)
+        let has_all = self.upload.is_complete();
+        match self.download.into_behind() {
+            // A member that still takes the request is not read beside it.
+            Behind::Rest(_) if !has_all => Behind::Close,
+            behind => behind,
+        }
     }
 }
 
@@ -55,12 +60,12 @@ impl Leg for HttpLeg<'_> {
         bytes: &[u8],
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         self.download.receive(bytes, asked, reply, in_flight)
     }
 
-    fn end(&mut self, reply: &mut Recipient<'_, '_>, _: &InFlight<'_>) -> Result<(), Cause> {
+    fn end(&mut self, reply: &mut Recipient<'_, '_>, _: &InFlight) -> Result<(), Cause> {
         self.download.end(reply)
     }
 

@@ -1,8 +1,11 @@
 //! Accounting of one attempt: load while it lasts, totals at its end.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
+
+use skep_upstream::Pool;
 
 use crate::limits::OWED_BYTES_MAX;
 use crate::members::cause::Cause;
@@ -11,8 +14,8 @@ use crate::worker_balancer::PickedMember;
 use crate::worker_group::WorkerGroup;
 
 /// An attempt at a member. Counted as load until it is dropped.
-pub(super) struct InFlight<'a> {
-    group: &'a WorkerGroup,
+pub(super) struct InFlight {
+    group: Rc<WorkerGroup>,
     target: PickedMember,
     began: Instant,
     /// Bytes of the announced body that have not arrived yet.
@@ -34,15 +37,16 @@ enum Outcome {
     Failed(Cause),
 }
 
-impl<'a> InFlight<'a> {
+impl InFlight {
     /// Unless the member has as many requests as it may have.
-    pub(super) fn begin(group: &'a WorkerGroup, target: PickedMember) -> Option<Self> {
+    pub(super) fn begin(group: &Rc<WorkerGroup>, target: PickedMember) -> Option<Self> {
         if !target.member().try_begin() {
             group.balancer().finished(target.member().id, 0, 0);
             return None;
         }
         let began = Instant::now();
         let outcome = Outcome::Abandoned;
+        let group = Rc::clone(group);
         let (owed, received, is_tunnel, listed) = (0, 0, false, None);
         Some(Self { group, target, began, owed, received, is_tunnel, outcome, listed })
     }
@@ -65,6 +69,11 @@ impl<'a> InFlight<'a> {
 
     pub(super) fn target(&self) -> &PickedMember {
         &self.target
+    }
+
+    /// The connections of its worker.
+    pub(super) fn connections(&self) -> &Pool {
+        self.group.connections()
     }
 
     /// The reply will have this many bytes more than arrived with its head.
@@ -152,7 +161,7 @@ impl<'a> InFlight<'a> {
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let member = self.target.member();
         if self.owed > 0 {

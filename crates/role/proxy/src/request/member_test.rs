@@ -1,36 +1,48 @@
 //! A request by which an operator tests one member, whatever its state: what it answers, and when.
 //!
-//! It is sent on a connection of its own, beside all limits, as a check is, and counts nowhere.
+//! It is sent on a connection of its own, beside all limits, as a check is, and counts nowhere. Where it is
+//! the one of checks, a check follows, which says what comes of it.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use skep_http::gateway::GatewayRequest;
+use skep_cluster::Failure;
+use skep_fastcgi::FcgiExchange;
 use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_BODY, RESPONSE_HEAD};
-use skep_http::{
-    BodyDecoder, BodyFraming, FieldSlots, HeadScanner, Host, Method, Version, parse_response,
-};
+use skep_http::{BodyDecoder, FieldSlots, HeadScanner, Method, parse_response};
 use skep_serve::{Conn, Output, Worker, WorkerHandle};
 use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
 
-use crate::limits::{TEST_BODY_BYTES_MAX, TEST_BODY_BYTES_SHOWN, TEST_STDERR_LINES_MAX};
+use crate::limits::{
+    TEST_BODY_BYTES_MAX, TEST_BODY_BYTES_SHOWN, TEST_BYTES_MAX, TEST_STDERR_LINES_MAX,
+};
 use crate::members::cause::Cause;
 use crate::members::conn_io::{read_more, send};
 use crate::members::control::GroupControlError;
 use crate::members::group::Group;
-use crate::members::probe::failure_of;
+use crate::members::nobody::nobodys;
+use crate::members::probe::{failure_of, host_of, probe, write_get};
 use crate::members::protocol::MemberProtocol;
+use crate::members::settings::{CheckSettings, GroupSettings};
+use crate::members::state::ProbeOutcome;
 use crate::request::gateway::codec::{GatewayCodec, GatewayEvent};
 
-/// Nobody's address: the request has no client.
-const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// What a member is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TestRequest {
+    /// GET of a path and query, with that Host in place of the one of checks.
+    Get { target: String, host: Option<String> },
+    /// What checks send.
+    Check,
+}
 
 /// What a member answered. Times are from the beginning of the test, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberTest {
+    /// Path and query that it was asked for, if it was.
+    pub target: Option<String>,
     /// Its address was reached.
     pub connected_us: Option<u64>,
     /// The head of its answer had come.
@@ -46,13 +58,15 @@ pub struct MemberTest {
     pub body: String,
     /// What of the body was not waited for.
     pub is_cut: bool,
-    /// Why there is no whole answer.
+    /// What a check says of the member, if it was made.
+    pub check: Option<String>,
+    /// Why there is no whole answer, or what is wrong with it.
     pub error: Option<String>,
 }
 
 impl Group {
-    /// Sends GET `target` to the member called `name`, on `worker`. The answer comes within
-    /// `limit_ms`; none at all: the worker is gone.
+    /// Sends `request` to the member called `name`, on `worker`. The answer comes within `limit_ms`; none at
+    /// all: the worker is gone.
     ///
     /// # Errors
     /// [`GroupControlError::UnknownMember`].
@@ -60,7 +74,7 @@ impl Group {
         &self,
         worker: &WorkerHandle,
         name: &str,
-        (target, host): (String, Option<String>),
+        request: TestRequest,
         limit_ms: u64,
     ) -> Result<Receiver<MemberTest>, GroupControlError> {
         let (address, settings) = self.address_of(name)?;
@@ -68,18 +82,11 @@ impl Group {
         worker.run(move |worker| {
             let worker = Rc::clone(worker);
             tokio::task::spawn_local(async move {
-                let host = host.or_else(|| settings.check.host.clone());
-                let question = Question {
-                    target,
-                    host,
-                    fields: Vec::new(),
-                    agent: "skep-test",
-                    body_bytes_max: TEST_BODY_BYTES_MAX,
-                    body_bytes_kept: TEST_BODY_BYTES_SHOWN,
-                };
-                let answer = ask_once(&worker, address, &settings.protocol, &question, limit_ms);
+                let mut test = Testing::new(&worker, address, &settings.protocol);
+                let asked = test.run(request, &settings, limit_ms);
+                let error = within(limit_ms, asked).await;
                 // Who asked may be gone.
-                let _ = tell.send(answer.await);
+                let _ = tell.send(test.end(error));
             });
         });
         Ok(told)
@@ -103,6 +110,20 @@ pub struct Question {
     pub body_bytes_kept: usize,
 }
 
+impl Question {
+    /// That of an operator's test; the host of checks is that of tests, too.
+    fn of_test(target: String, host: Option<String>, check: &CheckSettings) -> Self {
+        Self {
+            target,
+            host: host.or_else(|| check.host.clone()),
+            fields: Vec::new(),
+            agent: "skep-test",
+            body_bytes_max: TEST_BODY_BYTES_MAX,
+            body_bytes_kept: TEST_BODY_BYTES_SHOWN,
+        }
+    }
+}
+
 /// Asks a server once, on a connection of its own, which counts nowhere; the answer comes within
 /// `limit_ms`.
 pub async fn ask_once(
@@ -112,23 +133,34 @@ pub async fn ask_once(
     question: &Question,
     limit_ms: u64,
 ) -> MemberTest {
-    let mut test = Testing::new(worker, address, protocol, question);
-    let asked = test.ask(limit_ms);
-    let error = match tokio::time::timeout(Duration::from_millis(limit_ms), asked).await {
-        Ok(asked) => asked.err(),
-        Err(_) => Some(format!("no whole answer within {limit_ms} ms")),
+    let mut test = Testing::new(worker, address, protocol);
+    let error = match test.start(question) {
+        Ok(started) => within(limit_ms, test.ask(question, started, limit_ms)).await,
+        Err(why) => Some(why),
     };
     test.end(error)
+}
+
+/// Why there is no whole answer, if there is none within `limit_ms`.
+async fn within(limit_ms: u64, asked: impl Future<Output = Result<(), String>>) -> Option<String> {
+    match tokio::time::timeout(Duration::from_millis(limit_ms), asked).await {
+        Ok(asked) => asked.err(),
+        Err(_) => Some(format!("no whole answer within {limit_ms} ms")),
+    }
 }
 
 struct Testing<'a> {
     worker: &'a Rc<Worker>,
     address: ServerAddress,
     protocol: &'a MemberProtocol,
-    question: &'a Question,
     began: Instant,
     test: MemberTest,
     body: Vec<u8>,
+    /// Bytes of the body after which no more are waited for, and those that the answer has.
+    body_bytes_max: u64,
+    body_bytes_kept: usize,
+    /// Bytes of the answer, with all around it, that may still come.
+    bytes_left: u64,
     stderr_lines: usize,
     interim_responses: usize,
 }
@@ -137,56 +169,139 @@ struct Testing<'a> {
 type IsWhole = bool;
 
 impl<'a> Testing<'a> {
-    fn new(
-        worker: &'a Rc<Worker>,
-        address: ServerAddress,
-        protocol: &'a MemberProtocol,
-        question: &'a Question,
-    ) -> Self {
+    fn new(worker: &'a Rc<Worker>, address: ServerAddress, protocol: &'a MemberProtocol) -> Self {
         let test = MemberTest::default();
         Self {
             worker,
             address,
             protocol,
-            question,
             began: Instant::now(),
             test,
             body: Vec::new(),
+            body_bytes_max: 0,
+            body_bytes_kept: 0,
+            bytes_left: TEST_BYTES_MAX,
             stderr_lines: 0,
             interim_responses: 0,
         }
     }
 
-    async fn ask(&mut self, limit_ms: u64) -> Result<(), String> {
+    /// Sends what an operator wants, and says what a check makes of it where that says more.
+    async fn run(
+        &mut self,
+        request: TestRequest,
+        settings: &GroupSettings,
+        limit_ms: u64,
+    ) -> Result<(), String> {
+        let check = &settings.check;
+        match request {
+            TestRequest::Get { target, host } => {
+                let is_checked = check.path.as_ref() == Some(&target);
+                let question = Question::of_test(target, host, check);
+                let started = self.start(&question).map_err(|why| {
+                    let hint = if is_checked { " (checks do otherwise: --health)" } else { "" };
+                    format!("nothing was sent: {why}{hint}")
+                })?;
+                self.ask(&question, started, limit_ms).await?;
+                self.explain_refusal(settings).await
+            }
+            TestRequest::Check => {
+                if let Some(path) = &check.path {
+                    let question = Question::of_test(path.clone(), None, check);
+                    let started = self.start_check(&question)?;
+                    self.ask(&question, started, limit_ms).await?;
+                }
+                self.check(settings).await
+            }
+        }
+    }
+
+    fn start(&self, question: &Question) -> Result<(Vec<u8>, Wire), String> {
+        let Question { target, host, fields, agent, .. } = question;
+        let host = host.clone().unwrap_or_else(|| host_of(self.address));
+        let agent = ("User-Agent", agent.as_bytes());
+        let others = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let fields: Vec<_> = [agent].into_iter().chain(others).collect();
+        let mut out = Vec::new();
+        let wire = match self.protocol {
+            MemberProtocol::Http => {
+                write_get(&mut out, target, &host, &fields);
+                Wire::Http(None)
+            }
+            protocol => {
+                let request = nobodys(Method::Get, target, &host, &fields);
+                let started = GatewayCodec::start(&mut out, &request, protocol, false);
+                Wire::Gateway(started.map_err(|error| error.reason)?)
+            }
+        };
+        Ok((out, wire))
+    }
+
+    /// Checks ask FastCGI applications for what is no script.
+    fn start_check(&self, question: &Question) -> Result<(Vec<u8>, Wire), String> {
+        let MemberProtocol::Fcgi(_) = self.protocol else { return self.start(question) };
+        let (mut out, path) = (Vec::new(), question.target.as_bytes());
+        let probe = FcgiExchange::probe(&mut out, path, b"", &RESPONSE_HEAD);
+        let exchange = probe.map_err(|error| error.to_string())?;
+        Ok((out, Wire::Gateway(GatewayCodec::Fcgi(exchange))))
+    }
+
+    async fn ask(
+        &mut self,
+        question: &Question,
+        (request, mut wire): (Vec<u8>, Wire),
+        limit_ms: u64,
+    ) -> Result<(), String> {
+        self.test.target = Some(question.target.clone());
+        self.body_bytes_max = question.body_bytes_max;
+        self.body_bytes_kept = question.body_bytes_kept;
         let connected = Conn::connect(self.worker, self.address, limit_ms).await;
         let conn =
             connected.map_err(|error| failure_of(&UpstreamError::from(error)).to_string())?;
         self.test.connected_us = Some(self.now_us());
-        let default =
-            self.address.tcp().map_or_else(|| "localhost".to_owned(), |it| it.to_string());
-        let host = self.question.host.as_deref().unwrap_or(&default);
-        let (mut out, mut wire) = (Vec::new(), Wire::Http(None));
-        match self.protocol {
-            MemberProtocol::Http => write_request(&mut out, self.question, host),
-            protocol => {
-                let fields = fields(self.question);
-                let request = request(&self.question.target, host, &fields);
-                let codec = GatewayCodec::start(&mut out, &request, protocol, false);
-                wire = Wire::Gateway(codec.map_err(|(_, why)| why)?);
-            }
-        }
         let mut output = Output::default();
-        output.copy(&out);
+        output.copy(&request);
         send(&conn, output).await.map_err(|error| error.to_string())?;
         let mut pending = Vec::new();
         loop {
-            if self.receive(&mut wire, &mut pending)? || self.has_enough() {
+            if self.receive(&mut wire, &mut pending)? || self.has_enough()? {
                 return Ok(());
             }
+            let before = pending.len();
             if !read_more(&conn, &mut pending).await.map_err(|error| error.to_string())? {
                 return self.closed(&mut wire);
             }
+            self.bytes_left = self.bytes_left.saturating_sub((pending.len() - before) as u64);
+            // Clients of this worker have their turn, however fast the member sends.
+            tokio::task::yield_now().await;
         }
+    }
+
+    /// Whether a 403 comes from a servlet engine that wants another secret, not from an application.
+    async fn explain_refusal(&mut self, settings: &GroupSettings) -> Result<(), String> {
+        let is_ajp = matches!(self.protocol, MemberProtocol::Ajp(_));
+        if is_ajp && self.test.status == Some(403) {
+            let outcome = probe(self.worker, self.address, settings, || false).await;
+            if let Some(ProbeOutcome::Bad(failure @ Failure::Secret)) = outcome {
+                return Err(format!("{failure}: all its requests get 403"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a check.
+    async fn check(&mut self, settings: &GroupSettings) -> Result<(), String> {
+        let outcome = probe(self.worker, self.address, settings, || false).await;
+        let (said, result) = match outcome {
+            Some(ProbeOutcome::Good) => ("good".to_owned(), Ok(())),
+            Some(ProbeOutcome::BowsOut) => ("it drains".to_owned(), Ok(())),
+            Some(ProbeOutcome::Bad(failure)) => {
+                (failure.to_string(), Err(format!("the check fails: {failure}")))
+            }
+            None => return Err("the check could not be made: see the log".to_owned()),
+        };
+        self.test.check = Some(said);
+        result
     }
 
     /// Takes what it can of what came.
@@ -206,7 +321,7 @@ impl<'a> Testing<'a> {
             let scanned = HeadScanner::response().scan(pending, &RESPONSE_HEAD);
             let Some(len) = scanned.map_err(|it| it.to_string())? else { return Ok(false) };
             let head: Vec<u8> = pending.drain(..len).collect();
-            *decoder = self.head(&head)?;
+            *decoder = self.head(&head, |_| false)?;
         }
         let Some(decoder) = decoder else { return Ok(false) };
         let mut at = 0;
@@ -227,22 +342,32 @@ impl<'a> Testing<'a> {
         codec: &mut GatewayCodec,
         pending: &mut Vec<u8>,
     ) -> Result<IsWhole, String> {
+        // Nothing is moved before all is read: records may be of one byte each.
+        let mut at = 0;
         loop {
-            let (consumed, event) = codec.receive(pending).map_err(word)?;
-            let came: Vec<u8> = pending.drain(..consumed).collect();
+            let rest = &pending[at..];
+            let (consumed, event) = codec.receive(rest).map_err(word)?;
             match event {
-                Some(GatewayEvent::Head(head)) => drop(self.head(&head.bytes)?),
-                Some(GatewayEvent::Body(range)) => self.body(&came[range]),
+                Some(GatewayEvent::Head(head)) => drop(self.head(&head.bytes, is_of_codec)?),
+                Some(GatewayEvent::Body(range)) => self.body(&rest[range]),
                 Some(GatewayEvent::End) => return Ok(true),
                 Some(GatewayEvent::Stderr(line)) => self.stderr(&line),
                 Some(GatewayEvent::Wants | GatewayEvent::Flush) => {}
-                None => return Ok(false),
+                None => {
+                    pending.drain(..at + consumed);
+                    return Ok(false);
+                }
             }
+            at += consumed;
         }
     }
 
-    /// The head of an answer; `None`: an interim one.
-    fn head(&mut self, bytes: &[u8]) -> Result<Option<BodyDecoder>, String> {
+    /// The head of an answer, without the fields that `is_left_out`; `None`: an interim one.
+    fn head(
+        &mut self,
+        bytes: &[u8],
+        is_left_out: impl Fn(&str) -> bool,
+    ) -> Result<Option<BodyDecoder>, String> {
         let mut slots = FieldSlots::new();
         let head = parse_response(&mut slots, bytes, Method::Get, &RESPONSE_HEAD)
             .map_err(|it| it.to_string())?;
@@ -254,7 +379,8 @@ impl<'a> Testing<'a> {
         self.test.head_us = Some(self.now_us());
         self.test.status = Some(head.status);
         let shown = |value: &[u8]| String::from_utf8_lossy(value).escape_debug().to_string();
-        let fields = head.fields.iter().map(|(name, value)| (name.to_owned(), shown(value)));
+        let fields = head.fields.iter().filter(|(name, _)| !is_left_out(name));
+        let fields = fields.map(|(name, value)| (name.to_owned(), shown(value)));
         self.test.fields.extend(fields);
         BodyDecoder::new(head.framing, &RESPONSE_BODY).map(Some).map_err(|it| it.to_string())
     }
@@ -270,13 +396,17 @@ impl<'a> Testing<'a> {
 
     fn body(&mut self, data: &[u8]) {
         self.test.body_bytes += data.len() as u64;
-        let room = self.question.body_bytes_kept.saturating_sub(self.body.len());
+        let room = self.body_bytes_kept.saturating_sub(self.body.len());
         self.body.extend_from_slice(&data[..data.len().min(room)]);
     }
 
-    fn has_enough(&mut self) -> bool {
-        self.test.is_cut = self.test.body_bytes > self.question.body_bytes_max;
-        self.test.is_cut
+    fn has_enough(&mut self) -> Result<bool, String> {
+        let is_spent = self.bytes_left == 0;
+        if is_spent && self.test.status.is_none() {
+            return Err(format!("no head of an answer in the first {TEST_BYTES_MAX} bytes"));
+        }
+        self.test.is_cut = is_spent || self.test.body_bytes > self.body_bytes_max;
+        Ok(self.test.is_cut)
     }
 
     /// The member has closed its side.
@@ -307,43 +437,9 @@ enum Wire {
     Gateway(GatewayCodec),
 }
 
-fn write_request(out: &mut Vec<u8>, question: &Question, host: &str) {
-    let mut head = format!("GET {} HTTP/1.1\r\nHost: {host}\r\n", question.target);
-    for (name, value) in fields(question) {
-        head += &format!("{name}: {}\r\n", String::from_utf8_lossy(value));
-    }
-    head += "Connection: close\r\n\r\n";
-    out.extend_from_slice(head.as_bytes());
-}
-
-fn fields(question: &Question) -> Vec<(&str, &[u8])> {
-    let agent = [("User-Agent", question.agent.as_bytes())];
-    let others = question.fields.iter().map(|(name, value)| (*name, value.as_bytes()));
-    agent.into_iter().chain(others).collect()
-}
-
-fn request<'a>(
-    target: &'a str,
-    host: &'a str,
-    fields: &'a [(&'a str, &'a [u8])],
-) -> GatewayRequest<'a> {
-    let path = target.split('?').next().unwrap_or(target);
-    let named = Host::parse(host.as_bytes()).ok();
-    GatewayRequest {
-        method: Method::Get,
-        target: target.as_bytes(),
-        path: path.as_bytes(),
-        query: target.get(path.len() + 1..).map(str::as_bytes),
-        version: Version::Http11,
-        host: host.as_bytes(),
-        fields,
-        client: NOBODY,
-        local: NOBODY,
-        server_name: named.map_or(host.as_bytes(), |it| it.name),
-        server_port: named.and_then(|it| it.port).unwrap_or(80),
-        is_tls: false,
-        body: BodyFraming::None,
-    }
+/// What the codec has made of the protocol's own framing.
+fn is_of_codec(name: &str) -> bool {
+    name.eq_ignore_ascii_case("transfer-encoding")
 }
 
 fn word(cause: Cause) -> String {

@@ -53,7 +53,7 @@ impl Passage {
         (head, bytes): (&ResponseHead<'_, '_>, &[u8]),
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) {
         let lines = match reply.tapped(head) {
             Tapped::Pass(lines) => lines,
@@ -64,9 +64,10 @@ impl Passage {
             }
             Tapped::Take | Tapped::Stop => Vec::new(),
         };
-        self.is_event_stream = is_event_stream(head);
+        let is_event_stream = is_event_stream(head);
+        self.is_event_stream = is_event_stream && !reply.is_taken();
         let buffering = in_flight.target().settings().buffering.as_ref();
-        reply.client_body().allow(head, buffering, asked.rules, self.is_event_stream);
+        reply.client_body().allow(head, buffering, asked.rules, is_event_stream);
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }
@@ -87,7 +88,7 @@ impl Passage {
         data: &[u8],
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
-        in_flight: &mut InFlight<'_>,
+        in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         if data.is_empty() {
             return Ok(());
@@ -133,7 +134,7 @@ impl Passage {
         asked: &Asked<'_>,
         lines: &[u8],
         reply: &mut Recipient<'_, '_>,
-        in_flight: &InFlight<'_>,
+        in_flight: &InFlight,
     ) {
         let target = in_flight.target();
         let session_lines = if asked.begins_session { target.session_lines() } else { b"" };

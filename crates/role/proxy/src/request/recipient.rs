@@ -65,7 +65,7 @@ pub enum Tapped {
     Pass(Vec<u8>),
     /// The tap takes it.
     Take,
-    /// Nobody wants it: the connection to the member is closed.
+    /// Nobody wants it: whoever asked goes on, while the rest is read for a moment.
     Stop,
 }
 

@@ -18,6 +18,8 @@ pub struct Refused {
     /// Whole field lines: when the client may come back.
     pub lines: Box<[u8]>,
     pub scope: RefusalScope,
+    /// A token, for the field that tells clients of the cache: why, where the status leaves that open.
+    pub detail: Option<&'static str>,
 }
 
 /// Which requests would have been refused.
@@ -34,7 +36,7 @@ pub enum RefusalScope {
 
 impl Refused {
     pub(super) fn plain(status: u16) -> Self {
-        Self { status, lines: Box::default(), scope: RefusalScope::All }
+        Self { status, lines: Box::default(), scope: RefusalScope::All, detail: None }
     }
 }
 

@@ -167,7 +167,8 @@ impl Control for Fake {
         Ok(ServerTest {
             name: name.to_owned(),
             address: "10.0.0.1:3000".parse().unwrap(),
-            target: test.target.clone().unwrap_or_default(),
+            target: test.target.clone(),
+            check: None,
             connected_us: Some(1),
             head_us: None,
             ended_us: 2,

@@ -37,17 +37,14 @@ pub(super) fn resource(
 ) -> Arc<Resource> {
     let ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer } = received;
     let lines = lines(&head, route.pool());
-    let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
-    let unknown = || "application/octet-stream".to_owned();
-    let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
     let (target, version) = (key.target.clone(), version.into());
     let remote = Remote { target, version, head, vary_key, is_from_peer };
-    let object = Object::of_origin(route, content_type, lines, bytes, remote, purged.hard);
+    let object = Object::of_origin(route, lines, bytes, remote, purged.hard);
     let purges = (purges, purged.soft);
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 
-/// Lines for clients, Content-Type first: without those that this server sets itself.
+/// Lines for clients: without those that this server sets itself.
 fn lines(head: &Head, pool: Option<&PoolBackend>) -> Vec<u8> {
     let without = pool.map_or(&[][..], |pool| &pool.response_without);
     let ours = ["server", "surrogate-key", "cache-tag", "cache-status", TARGETED_FIELDS[0]];
@@ -56,10 +53,7 @@ fn lines(head: &Head, pool: Option<&PoolBackend>) -> Vec<u8> {
         ours.iter().any(|it| is_of(name, it)) || without.iter().any(|it| is_of(name, it))
     };
     let kept = head.lines().filter(|(name, _)| !is_left_out(name));
-    let is_type = |name: &[u8]| is_of(name, "content-type");
-    let types = kept.clone().filter(|(name, _)| is_type(name));
-    let others = kept.filter(|(name, _)| !is_type(name));
-    let mut lines: Vec<u8> = types.chain(others).flat_map(|(_, line)| line).copied().collect();
+    let mut lines: Vec<u8> = kept.flat_map(|(_, line)| line).copied().collect();
     lines.extend_from_slice(pool.map_or(&[][..], |pool| &pool.response_lines));
     lines
 }

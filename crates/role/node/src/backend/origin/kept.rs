@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use skep_http::encode;
 use skep_httpcache::{
     CachingRule, OnFailure, OriginFailure, RequestMeta, Reuse, SecondaryKey, TARGETED_FIELDS,
     may_store, on_failure, reuse, store,
@@ -14,6 +15,7 @@ use skep_serve::unix_ms;
 use skep_units::SEGMENT_BYTES;
 use skep_wire::limits::OBJECT_BYTES_MAX;
 
+use crate::model::field_lines::is_type;
 use crate::model::freshness::{Freshness, LatestPurges, Remote};
 use crate::model::object::{Object, Variants};
 use crate::model::origin_backend::OriginBackend;
@@ -155,12 +157,9 @@ pub(super) fn resource(
 ) -> Arc<Resource> {
     let FetchedHead { target, version, bytes, head, purged, is_from_peer } = got;
     let is_success = (200..300).contains(&head.meta.status);
-    let mut lines = lines(&head, origin.sets_cache_control && is_success);
+    let mut lines = lines(&head, route, origin.sets_cache_control && is_success);
     let is_object = matches!(head.meta.status, 200 | 206);
     lines.extend_from_slice(if is_object { &route.lines_success } else { &route.lines });
-    let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
-    let unknown = || "application/octet-stream".to_owned();
-    let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
     let remote = Remote {
         target: target.into(),
         version: version.into(),
@@ -168,23 +167,27 @@ pub(super) fn resource(
         vary_key: SecondaryKey::default(),
         is_from_peer,
     };
-    let object = Object::of_origin(route, content_type, lines, bytes, remote, purged.hard);
+    let object = Object::of_origin(route, lines, bytes, remote, purged.hard);
     let purges = (purges, purged.soft);
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 
-/// Lines for clients, Content-Type first: without those that this server sets itself.
-pub(crate) fn lines(head: &Head, route_says: bool) -> Vec<u8> {
+/// Lines for clients: without those that this server sets itself. `route_says` for how long they are kept.
+pub(crate) fn lines(head: &Head, route: &Route, route_says: bool) -> Vec<u8> {
     let is_of = |name: &[u8], names: &[&str]| {
         names.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))
     };
-    let types = head.lines().filter(|(name, _)| is_of(name, &["content-type"]));
-    let mut lines: Vec<u8> = types.flat_map(|(_, line)| line).copied().collect();
+    let mut lines = Vec::new();
+    if let Some(content_type) = &route.content_type {
+        encode::write_field(&mut lines, "Content-Type", content_type.as_bytes());
+    }
     // Tags are for caches: elsewhere, too, the one that purges by them keeps them. And what is said
     // to this cache alone is for nobody behind it.
-    let ours = ["content-type", "server", "surrogate-key", "cache-tag", TARGETED_FIELDS[0]];
+    let ours = ["server", "surrogate-key", "cache-tag", TARGETED_FIELDS[0]];
     for (name, line) in head.lines().filter(|(name, _)| !is_of(name, &ours)) {
-        if !(route_says && is_of(name, &["cache-control", "expires"])) {
+        let is_replaced = route_says && is_of(name, &["cache-control", "expires"])
+            || route.content_type.is_some() && is_type(name);
+        if !is_replaced {
             lines.extend_from_slice(line);
         }
     }

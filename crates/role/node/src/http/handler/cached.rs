@@ -264,7 +264,7 @@ impl SlowRequest<'_> {
             let mut tap = HandOver::new(of.pool, Some(&mut fill), b"");
             let exchanged = servers.forward_tapped(request, exchange, &forward, &rules, &mut tap);
             let exchanged = renewing(exchanged, renewer).await;
-            if let Some(named) = tap.into_named(&exchanged) {
+            if let Some(named) = tap.into_named(&exchanged).await {
                 self.send_named(request, exchange, of.pool, &named).await?;
                 return Ok(Asked::Answered);
             }
@@ -298,7 +298,7 @@ impl SlowRequest<'_> {
         );
         let forwarded = Some(ForwardReason::Miss);
         let status = CacheStatus { forwarded, detail: Some(why), ..CacheStatus::default() };
-        self.pass(request, exchange, of.pool, &outgoing.forward(), &status.line()).await
+        self.pass(request, exchange, of.pool, &outgoing.forward(), &status).await
     }
 
     /// Refreshes a stored response, for nobody in particular. With an `errand` other nodes have been
@@ -367,15 +367,15 @@ fn ended(
         Err(ForwardError::Refused(Refused { scope: RefusalScope::Wait, .. })) => {
             return Ok(FillEnd::AskAlone);
         }
-        Err(ForwardError::Refused(Refused { status, lines, scope })) => {
+        Err(ForwardError::Refused(Refused { status, lines, scope, detail })) => {
             concerns_all = scope == RefusalScope::All;
-            refusal(status, &lines)
+            refusal(status, &lines, detail.unwrap_or(NO_ANSWER))
         }
         // What was to be stored broke off; the client has seen nothing of it.
         Err(ForwardError::Exchange(ExchangeError::ReplyCutShort(_)))
             if !exchange.reply.is_begun() =>
         {
-            refusal(502, b"")
+            refusal(502, b"", NO_ANSWER)
         }
         Err(ForwardError::Exchange(error)) => return Err(error),
     };
@@ -392,9 +392,12 @@ fn ended(
     }))
 }
 
-fn refusal(status: u16, lines: &[u8]) -> Refusal {
+/// Why there is no response: no server answered.
+const NO_ANSWER: &str = "no-answer";
+
+fn refusal(status: u16, lines: &[u8], why: &'static str) -> Refusal {
     let forwarded = Some(ForwardReason::Miss);
-    let line = CacheStatus { forwarded, detail: Some("no-answer"), ..CacheStatus::default() };
+    let line = CacheStatus { forwarded, detail: Some(why), ..CacheStatus::default() };
     Refusal { status, lines: [lines, &line.line()].concat().into() }
 }
 
@@ -492,7 +495,7 @@ impl Refresh {
                 }
                 (Ok(()), _) => return,
                 (Err(_), _) => {
-                    fill.failed(&refusal(502, b""), false);
+                    fill.failed(&refusal(502, b"", NO_ANSWER), false);
                     return;
                 }
             }

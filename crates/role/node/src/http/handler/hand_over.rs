@@ -6,6 +6,7 @@
 //! ```
 //! Invariant: no name of a file reaches a client.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -13,7 +14,7 @@ use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::write_kept_fields;
 use skep_http::limits::NODE_RESPONSE_HEAD;
 use skep_http::{
-    FieldSlots, Method, RequestHead, ResponseFraming, ResponseHead, encode, parse_response,
+    FieldSlots, HeadLimits, Method, RequestHead, ResponseHead, encode, parse_response,
 };
 use skep_httpcache::{CacheStatus, ForwardReason, TARGETED_FIELDS};
 use skep_proxy::{ForwardError, Tap, TapBody, Tapped};
@@ -50,13 +51,20 @@ impl<'a, 't> HandOver<'a, 't> {
         Self { pool, cache, line: line.to_vec(), named: None }
     }
 
-    /// What the exchange left for this node to do. The response counts as soon as its head came.
-    pub(super) fn into_named(self, exchanged: &Result<(), ForwardError>) -> Option<NamedFile> {
+    /// What the exchange left for this node to do, once the client may see of it. The response counts as
+    /// soon as its head came.
+    pub(super) async fn into_named(
+        mut self,
+        exchanged: &Result<(), ForwardError>,
+    ) -> Option<NamedFile> {
         let is_of_client = |error: &ForwardError| match error {
             ForwardError::Exchange(error) => !matches!(error, ExchangeError::ReplyCutShort(_)),
             ForwardError::Refused(_) => false,
         };
-        self.named.filter(|_| !exchanged.as_ref().is_err_and(is_of_client))
+        let named = self.named.take().filter(|_| !exchanged.as_ref().is_err_and(is_of_client))?;
+        // An exchange that failed behind the head did not wait for what the head invalidates.
+        poll_fn(|cx| self.poll_ready(cx)).await;
+        Some(named)
     }
 }
 
@@ -77,11 +85,8 @@ impl Tap for HandOver<'_, '_> {
             }
         };
         self.named = Some(NamedFile::of(head, key, (self.pool, line)));
-        match head.framing {
-            // Nobody wants it.
-            ResponseFraming::Length(1..) => Tapped::Stop,
-            _ => Tapped::Take,
-        }
+        // The file has no need of the rest.
+        Tapped::Stop
     }
 
     fn begin_session(&mut self, lines: &[u8]) {
@@ -92,13 +97,13 @@ impl Tap for HandOver<'_, '_> {
 
     fn body(&mut self, data: &[u8]) -> TapBody {
         match &mut self.cache {
-            Some(cache) if self.named.is_none() => cache.body(data),
-            _ => TapBody::Stop,
+            Some(cache) => cache.body(data),
+            None => TapBody::Stop,
         }
     }
 
     fn end(&mut self) {
-        if let Some(cache) = self.cache.as_mut().filter(|_| self.named.is_none()) {
+        if let Some(cache) = &mut self.cache {
             cache.end();
         }
     }
@@ -137,13 +142,15 @@ impl SlowRequest<'_> {
             }
             (Err(fault), _) => {
                 self.tell_named(pool, named, FileResult::Refused, fault);
-                return self.error(request, exchange, 502, &named.cache).await;
+                let lines = named.lines_without_file(&named.cache);
+                return self.error(request, exchange, 502, &lines).await;
             }
             (Ok(_), None) => DiskError::NotFound.into(),
         };
         let result = if error.is_answer() { FileResult::Missing } else { FileResult::Failed };
         self.tell_named(pool, named, result, &error);
-        self.failed(request, exchange, error).await
+        let cache = if error.is_answer() { named.cache.clone() } else { error.cache_status() };
+        self.failed_with(request, exchange, error, named.lines_without_file(&cache)).await
     }
 
     /// Sends the file at `key`; or says why nothing was sent.
@@ -207,11 +214,92 @@ fn show_unstorable(head: &ResponseHead<'_, '_>, cache: &mut dyn Tap) -> Tapped {
         let mut left_out = of_caches.iter().chain(&TARGETED_FIELDS);
         is_of_body(name) || left_out.any(|it| name.eq_ignore_ascii_case(it.as_bytes()))
     });
-    bytes.extend_from_slice(b"Cache-Control: no-store\r\nContent-Length: 0\r\n\r\n");
+    // Beside what was left out: one field for the one that names the file, and it may be longer.
+    const LINE: &[u8] = b"Cache-Control: no-store\r\n";
+    const LIMITS: HeadLimits = HeadLimits {
+        head_bytes_max: NODE_RESPONSE_HEAD.head_bytes_max + 2 * LINE.len(),
+        ..NODE_RESPONSE_HEAD
+    };
+    bytes.extend_from_slice(&[LINE, b"\r\n"].concat());
     let mut slots = FieldSlots::new();
-    match parse_response(&mut slots, &bytes, Method::Get, &NODE_RESPONSE_HEAD) {
+    match parse_response(&mut slots, &bytes, Method::Get, &LIMITS) {
         Ok(head) => cache.head(&head),
-        // It has a few fields more than it came with: too many.
-        Err(_) => Tapped::Stop,
+        Err(reject) => {
+            tracing::error!(%reject, "the head of a response that names a file was not rebuilt");
+            Tapped::Stop
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::model::pool_backend::PoolBackend;
+
+    /// A cache that has something to invalidate, which takes as long as `is_told` says.
+    struct Invalidating<'a> {
+        seen: &'a Cell<usize>,
+        is_told: &'a Cell<bool>,
+    }
+
+    impl Tap for Invalidating<'_> {
+        fn head(&mut self, head: &ResponseHead<'_, '_>) -> Tapped {
+            assert_eq!(head.fields.get("location"), Some(&b"/other"[..]));
+            assert_eq!(head.fields.get("cache-control"), Some(&b"no-store"[..]));
+            self.seen.set(self.seen.get() + 1);
+            Tapped::Pass(Vec::new())
+        }
+
+        fn body(&mut self, _: &[u8]) -> TapBody {
+            panic!("the body is nobody's")
+        }
+
+        fn end(&mut self) {}
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<()> {
+            if self.is_told.get() { Poll::Ready(()) } else { Poll::Pending }
+        }
+
+        fn outlives_client(&self) -> bool {
+            false
+        }
+    }
+
+    /// Shows a hand-over a head with these lines; its file goes out when the invalidation is told.
+    fn assert_waits(lines: &str, exchanged: &Result<(), ForwardError>) {
+        let pool = PoolBackend::of_forward("sendfile_root = '/'");
+        let (seen, is_told) = (Cell::new(0), Cell::new(false));
+        let mut cache = Invalidating { seen: &seen, is_told: &is_told };
+        let mut tap = HandOver::new(&pool, Some(&mut cache), b"");
+        let text = format!("HTTP/1.1 200 OK\r\nLocation: /other\r\nX-Sendfile: /a\r\n{lines}\r\n");
+        let mut slots = FieldSlots::new();
+        let head = parse_response(&mut slots, text.as_bytes(), Method::Post, &NODE_RESPONSE_HEAD);
+        assert!(
+            matches!(tap.head(&head.unwrap()), Tapped::Stop),
+            "the file does not wait for the rest"
+        );
+        assert_eq!(seen.get(), 1);
+        let mut named = pin!(tap.into_named(exchanged));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(named.as_mut().poll(&mut cx).is_pending());
+        is_told.set(true);
+        assert!(matches!(named.as_mut().poll(&mut cx), Poll::Ready(Some(_))));
+    }
+
+    #[test]
+    fn a_file_goes_out_when_what_its_response_makes_stale_is_told() {
+        assert_waits("Content-Length: 5\r\n", &Ok(()));
+        assert_waits("Transfer-Encoding: chunked\r\n", &Ok(()));
+        // The same where the response broke off behind its head.
+        let broken = ExchangeError::ReplyCutShort("it broke");
+        assert_waits("Content-Length: 5\r\n", &Err(ForwardError::Exchange(broken)));
+        // As many fields as a head may have, all of which stay.
+        let many = "X-A: 1\r\n".repeat(NODE_RESPONSE_HEAD.fields_max - 2);
+        assert_waits(&many, &Ok(()));
     }
 }

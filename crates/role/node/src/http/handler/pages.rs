@@ -39,6 +39,17 @@ impl SlowRequest<'_> {
         exchange: &mut Exchange<'_>,
         error: FetchError,
     ) -> Result<(), ExchangeError> {
+        self.failed_with(request, exchange, error, error.cache_status()).await
+    }
+
+    /// The same, with these further lines.
+    pub(super) async fn failed_with(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        error: FetchError,
+        mut lines: Vec<u8>,
+    ) -> Result<(), ExchangeError> {
         if !error.is_answer() {
             self.handler.context.counters().inc(error.counter());
         }
@@ -46,7 +57,6 @@ impl SlowRequest<'_> {
         if status == 500 {
             tracing::warn!(target = request.target, %error, "a file could not be read");
         }
-        let mut lines = error.cache_status();
         if status == 503 {
             lines.extend_from_slice(&self.retry_after());
         }
@@ -146,7 +156,8 @@ impl SlowRequest<'_> {
         }
         match &fixed.body {
             Some(body) => {
-                let (content_type, body) = (&*fixed.content_type, body.to_vec());
+                let own = self.route.content_type.as_deref();
+                let (content_type, body) = (own.unwrap_or(&fixed.content_type), body.to_vec());
                 self.send_made(request, exchange, Made { status, content_type, lines, body }).await
             }
             None if status >= 400 => self.error(request, exchange, status, b"").await,

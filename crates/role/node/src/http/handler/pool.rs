@@ -68,9 +68,8 @@ impl SlowRequest<'_> {
             extra: &extra,
         };
         let status = CacheStatus { forwarded: Some(reason), ..CacheStatus::default() };
-        let line = status.line();
         if is_safe(request.method) || !self.site.stores_responses() {
-            return Box::pin(self.pass(request, exchange, pool, &forward, &line)).await;
+            return Box::pin(self.pass(request, exchange, pool, &forward, &status)).await;
         }
         let changed = Changed {
             method: request.method,
@@ -80,21 +79,21 @@ impl SlowRequest<'_> {
         };
         let peers = self.handler.peer_client.as_deref();
         let of = (&self.route, &*self.site);
-        let mut tap = Invalidation::new(of, peers, changed, line.clone());
-        Box::pin(self.pass_by(request, exchange, pool, &forward, (&line, Some(&mut tap)))).await
+        let mut tap = Invalidation::new(of, peers, changed, status.line());
+        Box::pin(self.pass_by(request, exchange, pool, &forward, (&status, Some(&mut tap)))).await
     }
 
-    /// Answers with what a server says to a request as `forward` has it; `cache_line` tells the client
-    /// how the cache handled it.
+    /// Answers with what a server says to a request as `forward` has it; `status` tells the client how the
+    /// cache handled it.
     pub(super) async fn pass(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
         pool: &PoolBackend,
         forward: &Forward<'_>,
-        cache_line: &[u8],
+        status: &CacheStatus<'_>,
     ) -> Result<(), ExchangeError> {
-        self.pass_by(request, exchange, pool, forward, (cache_line, None)).await
+        self.pass_by(request, exchange, pool, forward, (status, None)).await
     }
 
     /// The same; a tap tells the client of the cache itself. A file that the response names is sent in
@@ -105,10 +104,11 @@ impl SlowRequest<'_> {
         exchange: &mut Exchange<'_>,
         pool: &PoolBackend,
         forward: &Forward<'_>,
-        (cache_line, tap): (&[u8], Option<&mut dyn Tap>),
+        (cache, tap): (&CacheStatus<'_>, Option<&mut dyn Tap>),
     ) -> Result<(), ExchangeError> {
+        let cache_line = cache.line();
         let is_tapped = tap.is_some() || pool.file_names.is_some();
-        let own_line = if is_tapped { b"" } else { cache_line };
+        let own_line = if is_tapped { &b""[..] } else { &cache_line };
         let extra = [&*pool.response_lines, own_line].concat();
         let coding = self.passed_compression(request);
         let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
@@ -116,11 +116,11 @@ impl SlowRequest<'_> {
         let servers = self.handler.servers(&pool.group);
         let forwarded = match tap {
             tap if is_tapped => {
-                let mut tap = HandOver::new(pool, tap, cache_line);
+                let mut tap = HandOver::new(pool, tap, &cache_line);
                 let forwarded =
                     servers.forward_tapped(request, exchange, forward, &rules, &mut tap);
                 let forwarded = Box::pin(forwarded).await;
-                if let Some(named) = tap.into_named(&forwarded) {
+                if let Some(named) = tap.into_named(&forwarded).await {
                     return Box::pin(self.send_named(request, exchange, pool, &named)).await;
                 }
                 forwarded
@@ -130,8 +130,9 @@ impl SlowRequest<'_> {
         match forwarded {
             Ok(()) => Ok(()),
             Err(ForwardError::Exchange(error)) => Err(error),
-            Err(ForwardError::Refused(Refused { status, lines, .. })) => {
-                let lines = [&*lines, cache_line].concat();
+            Err(ForwardError::Refused(Refused { status, lines, detail, .. })) => {
+                let cache = CacheStatus { detail: cache.detail.or(detail), ..*cache };
+                let lines = [&*lines, &cache.line()].concat();
                 self.error(request, exchange, status, &lines).await
             }
         }

@@ -80,7 +80,7 @@ impl Hit<'_> {
         match plan {
             ResponsePlan::Whole => self.write_whole_head(status, reply, now_ms),
             ref plan => {
-                let lines = ReplyLines::of(object, self.cache_lines(now_ms));
+                let lines = ReplyLines::of(object, &resource.route, self.cache_lines(now_ms));
                 let _ = write_head(reply, object, plan, 200, &lines);
             }
         }

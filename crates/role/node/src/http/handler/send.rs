@@ -68,7 +68,7 @@ impl SendPurpose<'_> {
     fn lines<'o>(
         &self,
         object: &'o Object,
-        resource: &Resource,
+        resource: &'o Resource,
         result: CacheResult,
     ) -> ReplyLines<'o>
     where
@@ -82,7 +82,7 @@ impl SendPurpose<'_> {
             }
             Self::Asked(_) | Self::Page(_) => cache_lines(resource, result, monotonic_ms()),
         };
-        ReplyLines::of(object, cache)
+        ReplyLines::of(object, &resource.route, cache)
     }
 
     /// Whether conditions and ranges of the request are about what is sent. An application has acted on
@@ -166,7 +166,7 @@ impl SlowRequest<'_> {
         reply.summary().cache = cache;
         let lines = purpose.lines(object, resource, cache);
         let boundary = write_head(&mut reply, object, &plan, status, &lines);
-        let of = (&**object, lines.content_type);
+        let of = (&**object, &*lines.content_type);
         let sent = send_body(&mut source, &mut exchange.reply, of, &plan, boundary).await;
         match sent {
             Ok(()) => {}

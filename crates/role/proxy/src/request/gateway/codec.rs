@@ -3,16 +3,28 @@
 use std::ops::Range;
 
 use skep_ajp::{AjpEvent, AjpExchange};
-use skep_fastcgi::{FcgiError, FcgiEvent, FcgiExchange, FcgiRefusal};
+use skep_fastcgi::{FcgiError, FcgiEvent, FcgiExchange, FcgiRefusal, FcgiRequestError};
 use skep_http::gateway::{GatewayHead, GatewayRequest};
 
 use crate::members::cause::Cause;
 use crate::members::protocol::{GatewayFault, MemberProtocol};
 
 /// One request and its reply, in the protocol of its member.
+#[derive(Clone)]
 pub(in crate::request) enum GatewayCodec {
     Ajp(AjpExchange),
     Fcgi(FcgiExchange),
+}
+
+/// Why a request cannot go to a member in its protocol.
+#[derive(Debug)]
+pub(in crate::request) struct Unsendable {
+    /// For the client.
+    pub(in crate::request) status: u16,
+    /// A token: see [`crate::Refused`].
+    pub(in crate::request) detail: Option<&'static str>,
+    /// In words.
+    pub(in crate::request) reason: String,
 }
 
 /// What a member said.
@@ -29,11 +41,17 @@ pub(in crate::request) enum GatewayEvent {
     End,
 }
 
+impl Unsendable {
+    pub(in crate::request) fn new(status: u16, reason: String) -> Self {
+        Self { status, detail: None, reason }
+    }
+}
+
 impl GatewayCodec {
     /// Appends the head of `request` to `out`, for a member that may be draining.
     ///
     /// # Errors
-    /// The status for the client, and why the request cannot go that way.
+    /// [`Unsendable`].
     ///
     /// # Panics
     /// If the members speak HTTP.
@@ -42,18 +60,22 @@ impl GatewayCodec {
         request: &GatewayRequest<'_>,
         protocol: &MemberProtocol,
         is_draining: bool,
-    ) -> Result<Self, (u16, String)> {
+    ) -> Result<Self, Unsendable> {
         match protocol {
             MemberProtocol::Http => panic!("HTTP has no codec here"),
             MemberProtocol::Ajp(spec) => {
                 AjpExchange::start(out, request, &spec.settings(is_draining))
                     .map(Self::Ajp)
-                    .map_err(|error| (error.status(), error.to_string()))
+                    .map_err(|error| Unsendable::new(error.status(), error.to_string()))
             }
             MemberProtocol::Fcgi(spec) => spec
                 .with_settings(|settings| FcgiExchange::start(out, request, settings))
                 .map(Self::Fcgi)
-                .map_err(|error| (error.status(), error.to_string())),
+                .map_err(|error| {
+                    let of = Unsendable::new(error.status(), spec.explain(error, request.path));
+                    let is_script = error == FcgiRequestError::NoScript;
+                    Unsendable { detail: is_script.then_some("no-script"), ..of }
+                }),
         }
     }
 
@@ -148,7 +170,7 @@ impl GatewayCodec {
     }
 
     /// Bytes of standard error of which no event tells.
-    pub(super) fn stderr_dropped_bytes(&self) -> u64 {
+    pub(in crate::request) fn stderr_dropped_bytes(&self) -> u64 {
         match self {
             Self::Ajp(_) => 0,
             Self::Fcgi(exchange) => exchange.stderr_dropped_bytes(),
