@@ -329,7 +329,8 @@ fn slow_clients_leave_five_workers_to_others() {
     let lines = lines.trim_end().to_owned() + "\nconnections_max = 5\n";
     let metrics = FreePort::claim();
     let spool = format!(
-        "[spool]\nfolder = \"{}\"\n[metrics]\nlisten = \"{}\"\n",
+        "[spool]\nfolder = \"{}\"\n[metrics]\nlisten = \"{}\"\n[timeouts]\n\
+         write_stall_ms = \"1h\"\nsend_min_bytes_per_s = 0\nbody_min_bytes_per_s = 0\n",
         folder.path("spool").display(),
         metrics.address()
     );
@@ -365,10 +366,11 @@ fn slow_clients_leave_five_workers_to_others() {
         let sample = "skep_pool_server_outstanding_requests{pool=\"php\",server=\"s1\"} 0";
         page.lines().any(|it| it == sample)
     });
+    let expected = format!("{BODY} {}", crc32(&body));
     for (number, client) in uploaders.iter_mut().enumerate() {
         let sent = &sent[number % 2].1;
         let reply = client.send(&sent[sent.len() - 4..]).response();
-        assert_eq!(reply.text(), format!("{BODY} {}", crc32(&body)));
+        assert_eq!(reply.text(), expected);
     }
     for client in &mut readers {
         assert_eq!(client.response().assert_status(200).body.len(), BODY);
