@@ -22,16 +22,16 @@ use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::cache::{
-    ExplainRequest, Identity, NodeFeatures, PurgeKind, PurgeWhat, ToCoordinator, ToNode,
+    ExplainRequest, Explanation, Identity, NodeFeatures, PurgeKind, PurgeWhat, ToCoordinator,
+    ToNode,
 };
 use skep_wire::message::Name;
 
-use crate::asking::{Asking, NodeShown};
-use crate::explaining::{Explaining, NodeAnswers};
 use crate::limits::{
-    COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS, STATUS_MARGIN_MS,
+    ANSWERS_MARGIN_MS, COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS,
 };
 use crate::purging::{PurgeCounts, Purging};
+use crate::questions::{NodeAnswers, Questions};
 
 /// The displayed state of a coordinator.
 #[derive(Clone, Debug, Default)]
@@ -70,10 +70,14 @@ pub(crate) enum Told {
     Purge(PurgeOrder, SyncSender<PurgeReport>),
     /// These nodes serve clients.
     Serving(Vec<Name>),
-    /// Ask all nodes this, for so many milliseconds, and report what they say.
-    Explain(ExplainRequest, u64, SyncSender<NodeAnswers>),
-    /// What do all nodes show operators?
-    AskStatus { limit_ms: u64, teller: SyncSender<Vec<NodeShown>> },
+    /// Ask all nodes why they keep this, for so long, and report what they say.
+    Explain {
+        request: ExplainRequest,
+        limit_ms: u64,
+        asker: SyncSender<NodeAnswers<Option<Box<Explanation>>>>,
+    },
+    /// The same for what they show operators.
+    AskStatus { limit_ms: u64, asker: SyncSender<NodeAnswers<Vec<u8>>> },
 }
 
 /// Sets whether a coordinator is active.
@@ -123,9 +127,9 @@ impl Coordination {
             stage: None,
             coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(number),
-            explaining: Explaining::default(),
+            explanations: Questions::default(),
             features: HashMap::new(),
-            asking: Asking::default(),
+            statuses: Questions::default(),
             links: HashMap::new(),
             members: HashMap::new(),
             loads: None,
@@ -177,7 +181,7 @@ impl Coordination {
     }
 
     /// Asks all linked nodes why they keep what `request` asks for, or do not, and waits for them at most
-    /// `limit_ms`.
+    /// `limit_ms`. A node that cannot interpret the request answers `None`.
     ///
     /// # Errors
     /// If the thread of the links does not answer.
@@ -185,24 +189,27 @@ impl Coordination {
         &self,
         request: ExplainRequest,
         limit_ms: u64,
-    ) -> Result<NodeAnswers, NoCoordinator> {
-        let (asker, answers) = sync_channel(1);
-        let told = Told::Explain(request, limit_ms, asker);
-        self.teller.tell(told).map_err(|_| NoCoordinator)?;
-        let limit = Duration::from_millis(limit_ms + PURGE_MARGIN_MS);
-        answers.recv_timeout(limit).map_err(|_| NoCoordinator)
+    ) -> Result<NodeAnswers<Option<Box<Explanation>>>, NoCoordinator> {
+        self.ask(limit_ms, |asker| Told::Explain { request, limit_ms, asker })
     }
 
-    /// Asks all linked nodes for what they show operators; waits until all have answered, at most
-    /// `limit_ms`. Nodes that have not are named with `None`.
+    /// Asks all linked nodes for what they show operators, as JSON, and waits for them at most `limit_ms`.
     ///
     /// # Errors
     /// If the thread of the links does not answer.
-    pub fn ask_status(&self, limit_ms: u64) -> Result<Vec<NodeShown>, NoCoordinator> {
-        let (teller, told) = sync_channel(1);
-        self.teller.tell(Told::AskStatus { limit_ms, teller }).map_err(|_| NoCoordinator)?;
-        let limit = Duration::from_millis(limit_ms + STATUS_MARGIN_MS);
-        told.recv_timeout(limit).map_err(|_| NoCoordinator)
+    pub fn ask_status(&self, limit_ms: u64) -> Result<NodeAnswers<Vec<u8>>, NoCoordinator> {
+        self.ask(limit_ms, |asker| Told::AskStatus { limit_ms, asker })
+    }
+
+    fn ask<A>(
+        &self,
+        limit_ms: u64,
+        told: impl FnOnce(SyncSender<NodeAnswers<A>>) -> Told,
+    ) -> Result<NodeAnswers<A>, NoCoordinator> {
+        let (asker, answers) = sync_channel(1);
+        self.teller.tell(told(asker)).map_err(|_| NoCoordinator)?;
+        let limit = Duration::from_millis(limit_ms + ANSWERS_MARGIN_MS);
+        answers.recv_timeout(limit).map_err(|_| NoCoordinator)
     }
 
     /// The results of purges.
@@ -242,8 +249,8 @@ struct CoordinatorServer {
     stage: Option<u64>,
     coordinator: Coordinator,
     purging: Purging,
-    explaining: Explaining,
-    asking: Asking,
+    explanations: Questions<Option<Box<Explanation>>>,
+    statuses: Questions<Vec<u8>>,
     /// What nodes understand that have not said hello yet.
     features: HashMap<LinkId, NodeFeatures>,
     /// Links that have said hello.
@@ -263,8 +270,8 @@ impl CoordinatorServer {
             LinkEvent::Down { link, peer, why } => {
                 self.features.remove(&link);
                 self.purging.left(link);
-                self.explaining.left(link);
-                self.asking.left(link);
+                self.explanations.left(link);
+                self.statuses.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(now, member);
@@ -274,13 +281,17 @@ impl CoordinatorServer {
             LinkEvent::Told(Told::Stage) => self.follow_stage(),
             LinkEvent::Told(Told::Loads(source)) => self.loads = Some(source),
             LinkEvent::Told(Told::Serving(nodes)) => self.purging.set_serving(&nodes),
-            LinkEvent::Told(Told::Explain(request, limit_ms, asker)) => {
-                let ends = now.plus_ms(limit_ms);
-                self.explaining.ask(ends, request, self.purging.nodes(), asker, outbox);
+            LinkEvent::Told(Told::Explain { request, limit_ms, asker }) => {
+                let knows_it = NodeFeatures::has_explain;
+                let nodes = self.purging.nodes().map(|(link, name, it)| (link, name, knows_it(it)));
+                let message = |question| ToNode::Explain { question, request };
+                self.explanations.ask(now.plus_ms(limit_ms), nodes, message, asker, outbox);
             }
-            LinkEvent::Told(Told::AskStatus { limit_ms, teller }) => {
-                let ends = now.plus_ms(limit_ms);
-                self.asking.begin(ends, self.purging.nodes(), teller, outbox);
+            LinkEvent::Told(Told::AskStatus { limit_ms, asker }) => {
+                let knows_it = NodeFeatures::has_status;
+                let nodes = self.purging.nodes().map(|(link, name, it)| (link, name, knows_it(it)));
+                let message = |question| ToNode::AskStatus { question };
+                self.statuses.ask(now.plus_ms(limit_ms), nodes, message, asker, outbox);
             }
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
@@ -296,8 +307,8 @@ impl CoordinatorServer {
             }
         }
         self.purging.report();
-        self.explaining.report(now);
-        self.asking.report(now);
+        self.explanations.report(now);
+        self.statuses.report(now);
         for (member, message) in self.coordinator.outbox() {
             if let Some(&link) = self.members.get(&member) {
                 // A link that takes no more ends, and is heard of.
@@ -350,7 +361,7 @@ impl CoordinatorServer {
                 tracing::info!("cache: node {name} linked, fetches at {address}");
             }
             (Some(_), ToCoordinator::Explained { question, explanation }) => {
-                self.explaining.answered(link, question, explanation);
+                self.explanations.answered(link, question, explanation);
             }
             (Some(_), ToCoordinator::Invalidate(what)) => self.purging.invalidate(what, outbox),
             (Some(_), ToCoordinator::Purges(news)) => {
@@ -363,7 +374,7 @@ impl CoordinatorServer {
                 self.purging.acknowledged(link, (stamp, newest), outbox);
             }
             (Some(_), ToCoordinator::Status { question, json }) => {
-                self.asking.answered(link, question, json);
+                self.statuses.answered(link, question, json);
             }
             (Some(_), ToCoordinator::AmInStep { question }) => {
                 // Behind all purges that were sent. If it takes no more it ends.

@@ -3,8 +3,7 @@
 //! ```text
 //!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
 //!                                   |   { Purging }     <-- purges of operators
-//!                                   |   { Explaining }  <-- their questions
-//!                                   |   { Asking }      <-- those who want to see all nodes
+//!                                   |   { Questions }   <-- their questions to all nodes
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
 //! ```
@@ -17,15 +16,13 @@
 
 #![forbid(unsafe_code)]
 
-mod asking;
 mod coordination;
-mod explaining;
 mod limits;
 mod purge_text;
 mod purging;
+mod questions;
 
-pub use asking::NodeShown;
 pub use coordination::{CacheView, Coordination, CoordinatorStage, LoadSource, NoCoordinator};
-pub use explaining::{NodeAnswer, NodeAnswers};
 pub use purge_text::{PurgeTextError, parse_purge};
 pub use purging::PurgeCounts;
+pub use questions::{NodeAnswer, NodeAnswers};

@@ -25,4 +25,4 @@ pub(crate) const QUESTIONS_MAX: usize = 8;
 
 /// How long the thread of the links may take to report that the time of a question is over, in
 /// milliseconds: some ticks.
-pub(crate) const STATUS_MARGIN_MS: u64 = 1_000;
+pub(crate) const ANSWERS_MARGIN_MS: u64 = 1_000;

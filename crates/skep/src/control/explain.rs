@@ -33,11 +33,10 @@ pub(super) fn explain(running: &Running, asked: &NewExplain) -> Result<Explained
             .map(|(name, answer)| explained(name.as_str(), answer))
             .collect(),
         (None, Some(node)) => {
-            let answer = node.explain(&request).map(Box::new);
-            let answer = answer.map_or(NodeAnswer::Unclear, NodeAnswer::Explained);
+            let explanation = node.explain(&request).map(Box::new);
             return Ok(Explained {
-                complete: answer != NodeAnswer::Unclear,
-                nodes: vec![explained(&running.roles.name, answer)],
+                complete: explanation.is_some(),
+                nodes: vec![explained(&running.roles.name, NodeAnswer::Answered(explanation))],
             });
         }
         (None, None) => return Err(ControlError::Unavailable { what: not_linked() }),
@@ -98,10 +97,10 @@ fn complete(config: &Config, mut nodes: Vec<ExplainedNode>) -> Explained {
     Explained { complete, nodes }
 }
 
-fn explained(name: &str, answer: NodeAnswer) -> ExplainedNode {
+fn explained(name: &str, answer: NodeAnswer<Option<Box<Explanation>>>) -> ExplainedNode {
     let (outcome, cache) = match answer {
-        NodeAnswer::Explained(it) => (ExplainOutcome::Explained, Some(explanation(*it))),
-        NodeAnswer::Unclear => (ExplainOutcome::Unclear, None),
+        NodeAnswer::Answered(Some(it)) => (ExplainOutcome::Explained, Some(explanation(*it))),
+        NodeAnswer::Answered(None) => (ExplainOutcome::Unclear, None),
         NodeAnswer::Earlier => (ExplainOutcome::Earlier, None),
         NodeAnswer::Silent => (ExplainOutcome::Silent, None),
     };

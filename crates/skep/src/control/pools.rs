@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use skep_console::{NodePools, NodeState, PoolStatus, ServerSelfReport, ServerStatus};
-use skep_coordinator::NodeShown;
+use skep_coordinator::NodeAnswer;
 use skep_node::AgentReport;
 use skep_proxy::{CAUSES, Group, MemberStatus};
 
@@ -40,7 +40,7 @@ pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
     };
     for (name, answer) in answers.unwrap_or_default() {
         if !nodes.iter().any(|it| it.node == name.as_str()) {
-            nodes.push(answered(&(name, answer)));
+            nodes.push(answered(name.as_str(), answer));
         }
     }
     for node in &config.nodes {
@@ -52,12 +52,14 @@ pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
     nodes
 }
 
-fn answered((name, answer): &NodeShown) -> NodePools {
-    let name = name.as_str();
-    match answer.as_deref() {
-        None => missing(name, format!("no answer within {} s", NODES_MS / 1000)),
-        Some([]) => missing(name, "its answer would be too long".to_owned()),
-        Some(json) => match serde_json::from_slice(json) {
+fn answered(name: &str, answer: NodeAnswer<Vec<u8>>) -> NodePools {
+    match answer {
+        NodeAnswer::Silent => missing(name, format!("no answer within {} s", NODES_MS / 1000)),
+        NodeAnswer::Earlier => missing(name, "it is of an earlier build".to_owned()),
+        NodeAnswer::Answered(json) if json.is_empty() => {
+            missing(name, "its answer would be too long".to_owned())
+        }
+        NodeAnswer::Answered(json) => match serde_json::from_slice(&json) {
             Ok(pools) => NodePools { node: name.to_owned(), missing: None, pools },
             Err(error) => missing(name, format!("its answer is not understood: {error}")),
         },

@@ -1,0 +1,109 @@
+//! Questions of operators to all linked nodes, in the thread of the links.
+//!
+//! Invariant: each question ends, at the latest at its deadline, and says of every node that was linked
+//! what it answered, or that it did not.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::SyncSender;
+
+use skep_peer::stream::{LinkId, Outbox};
+use skep_units::Now;
+use skep_wire::cache::ToNode;
+use skep_wire::message::Name;
+
+use crate::limits::QUESTIONS_MAX;
+
+/// What a node said to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeAnswer<A> {
+    /// Its answer.
+    Answered(A),
+    /// Nothing: it is of a build that knows no such question.
+    Earlier,
+    /// Nothing in time, or its link has ended.
+    Silent,
+}
+
+/// The answers of all nodes that were linked.
+pub type NodeAnswers<A> = Vec<(Name, NodeAnswer<A>)>;
+
+/// Questions of one kind.
+pub(crate) struct Questions<A> {
+    /// The number of the last one.
+    last: u64,
+    open: BTreeMap<u64, Question<A>>,
+}
+
+struct Question<A> {
+    ends: Now,
+    /// Nodes by link; `None`: it has not answered.
+    nodes: BTreeMap<LinkId, (Name, Option<NodeAnswer<A>>)>,
+    asker: SyncSender<NodeAnswers<A>>,
+}
+
+impl<A> Default for Questions<A> {
+    fn default() -> Self {
+        Self { last: 0, open: BTreeMap::new() }
+    }
+}
+
+impl<A> Questions<A> {
+    /// Asks all `nodes`, of which each is said to know the question or not; `message` is the one with a
+    /// number.
+    pub(crate) fn ask<'n>(
+        &mut self,
+        ends: Now,
+        nodes: impl Iterator<Item = (LinkId, &'n Name, bool)>,
+        message: impl FnOnce(u64) -> ToNode,
+        asker: SyncSender<NodeAnswers<A>>,
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        if self.open.len() >= QUESTIONS_MAX {
+            self.open.pop_first().into_iter().for_each(|(_, oldest)| oldest.end());
+        }
+        self.last += 1;
+        let message = message(self.last);
+        let ask = |(link, name, knows_it): (LinkId, &Name, bool)| {
+            let answer = match knows_it {
+                true if outbox.send(link, &message) => None,
+                true => Some(NodeAnswer::Silent),
+                false => Some(NodeAnswer::Earlier),
+            };
+            (link, (name.clone(), answer))
+        };
+        let nodes = nodes.map(ask).collect();
+        self.open.insert(self.last, Question { ends, nodes, asker });
+    }
+
+    /// A node answers. The first answer counts.
+    pub(crate) fn answered(&mut self, link: LinkId, question: u64, said: A) {
+        let asked = self.open.get_mut(&question).and_then(|it| it.nodes.get_mut(&link));
+        if let Some((_, answer)) = asked {
+            answer.get_or_insert(NodeAnswer::Answered(said));
+        }
+    }
+
+    /// A link is gone.
+    pub(crate) fn left(&mut self, link: LinkId) {
+        let asked = self.open.values_mut().filter_map(|it| it.nodes.get_mut(&link));
+        asked.for_each(|(_, answer)| _ = answer.get_or_insert(NodeAnswer::Silent));
+    }
+
+    /// Ends the questions that all have answered, or whose time is over.
+    pub(crate) fn report(&mut self, now: Now) {
+        let is_over = |it: &Question<A>| {
+            now >= it.ends || it.nodes.values().all(|(_, answer)| answer.is_some())
+        };
+        let over = self.open.extract_if(.., |_, question| is_over(question));
+        over.for_each(|(_, question)| question.end());
+    }
+}
+
+impl<A> Question<A> {
+    fn end(self) {
+        let said = |answer: Option<NodeAnswer<A>>| answer.unwrap_or(NodeAnswer::Silent);
+        let answers = self.nodes.into_values().map(|(name, answer)| (name, said(answer)));
+        // Who asked may have given up.
+        drop(self.asker.try_send(answers.collect()));
+    }
+}
