@@ -91,32 +91,13 @@ fn servers_of_nodes(seen: &[(&str, &PoolStatus)], paint: Paint) -> String {
         }
     }
     rows.sort_by_key(|(_, server)| order.iter().position(|name| **name == server.name));
-    let mut table = Table::new(&[
-        ("SERVER", Align::Left),
-        ("NODE", Align::Left),
-        ("STATE", Align::Left),
-        ("SINCE", Align::Right),
-        ("CONNS", Align::Right),
-        ("REQUESTS", Align::Right),
-        ("FAILED", Align::Right),
-        ("LATENCY", Align::Right),
-        ("FROM", Align::Left),
-    ]);
+    let mut table = table_of_servers("NODE", ("FROM", Align::Left));
     for (node, server) in &rows {
-        table.row([
-            server.name.clone(),
-            (*node).to_owned(),
-            server.state.word().to_owned(),
-            duration(server.since_ms),
-            format!("{}/{}", server.connections, server.slots),
-            count(server.requests_total),
-            count(server.failures_total),
-            latency(server.latency_us),
-            match server.source {
-                NodeSource::Config => "config".to_owned(),
-                NodeSource::Api => "api".to_owned(),
-            },
-        ]);
+        let from = match server.source {
+            NodeSource::Config => "config",
+            NodeSource::Api => "api",
+        };
+        table.row(row_of_server(server, (*node).to_owned(), from.to_owned()));
     }
     let mut text = table.text(COLUMNS, |row| paint.of(rows[row].1.state));
     for (node, server) in &rows {
@@ -223,29 +204,9 @@ pub(crate) fn server_test(test: &ServerTest) -> String {
 }
 
 fn servers(pool: &PoolStatus, paint: Paint) -> String {
-    let mut table = Table::new(&[
-        ("SERVER", Align::Left),
-        ("ADDRESS", Align::Left),
-        ("STATE", Align::Left),
-        ("SINCE", Align::Right),
-        ("CONNS", Align::Right),
-        ("REQUESTS", Align::Right),
-        ("FAILED", Align::Right),
-        ("LATENCY", Align::Right),
-        ("WEIGHT", Align::Right),
-    ]);
+    let mut table = table_of_servers("ADDRESS", ("WEIGHT", Align::Right));
     for server in &pool.servers {
-        table.row([
-            server.name.clone(),
-            server.address.to_string(),
-            server.state.word().to_owned(),
-            duration(server.since_ms),
-            format!("{}/{}", server.connections, server.slots),
-            count(server.requests_total),
-            count(server.failures_total),
-            latency(server.latency_us),
-            server.weight.to_string(),
-        ]);
+        table.row(row_of_server(server, server.address.to_string(), server.weight.to_string()));
     }
     let mut text = table.text(COLUMNS, |row| paint.of(pool.servers[row].state));
     for server in pool.servers.iter().filter(|it| it.slots < it.connections_max) {
@@ -261,4 +222,34 @@ fn servers(pool: &PoolStatus, paint: Paint) -> String {
     let rows: Vec<_> = pool.servers.iter().map(|server| ("", server)).collect();
     agents(&mut text, &rows);
     text
+}
+
+/// A table of servers: the columns that all of them have, one `second` and one `last`.
+fn table_of_servers(second: &str, last: (&str, Align)) -> Table<9> {
+    Table::new(&[
+        ("SERVER", Align::Left),
+        (second, Align::Left),
+        ("STATE", Align::Left),
+        ("SINCE", Align::Right),
+        ("CONNS", Align::Right),
+        ("REQUESTS", Align::Right),
+        ("FAILED", Align::Right),
+        ("LATENCY", Align::Right),
+        last,
+    ])
+}
+
+/// A row of `table_of_servers`.
+fn row_of_server(server: &ServerStatus, second: String, last: String) -> [String; 9] {
+    [
+        server.name.clone(),
+        second,
+        server.state.word().to_owned(),
+        duration(server.since_ms),
+        format!("{}/{}", server.connections, server.slots),
+        count(server.requests_total),
+        count(server.failures_total),
+        latency(server.latency_us),
+        last,
+    ]
 }
