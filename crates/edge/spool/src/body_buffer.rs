@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::{Sleep, sleep};
 
-use crate::body_buffers::{BodyBuffers, Lease, Shortage};
+use crate::body_buffers::{BodyBuffers, Reservation, Shortage};
 use crate::limits::{
     BLOCK_BYTES, FREE_PART, READ_BYTES, READ_WAIT, RESERVE_BYTES, SCARCE_PART, SPOOL_PART,
     TRANSFER_BYTES, UNWRITTEN_BYTES_MAX,
@@ -38,9 +38,9 @@ pub struct BodyBuffer {
 struct Disk {
     file: Option<Arc<SpoolFile>>,
     /// Shared with the file, which goes later than this if a transfer is in progress.
-    lease: Option<Arc<Mutex<Lease>>>,
+    reservation: Option<Arc<Mutex<Reservation>>>,
     /// Memory to read back into when there is no other.
-    reserve: Option<Lease>,
+    reserve: Option<Reservation>,
     read_at: u64,
     written: u64,
     transfer: Option<(Direction, Transfer)>,
@@ -118,7 +118,7 @@ impl BodyBuffer {
     /// Appends `bytes`, for which there is room.
     pub fn push(&mut self, bytes: &[u8]) {
         let queue = if self.is_spooling { &mut self.back } else { &mut self.front };
-        queue.push(bytes, || self.of.lease_memory(BLOCK_BYTES as u64));
+        queue.push(bytes, || self.of.reserve_memory(BLOCK_BYTES as u64));
     }
 
     /// Moves the next bytes to `sink`, at most `bytes_max`; returns their number: 0 is the end.
@@ -133,10 +133,10 @@ impl BodyBuffer {
     ) -> Poll<io::Result<usize>> {
         loop {
             let taken = self.front.take(sink, bytes_max);
-            if let Some(lease) = self.front.pop_empty()
-                && lease.bytes() == RESERVE_BYTES
+            if let Some(reservation) = self.front.pop_empty()
+                && reservation.bytes() == RESERVE_BYTES
             {
-                self.disk.reserve = Some(lease);
+                self.disk.reserve = Some(reservation);
             }
             if taken > 0 {
                 return Poll::Ready(Ok(taken));
@@ -230,7 +230,7 @@ impl BodyBuffer {
             return Err(Shortage::Body);
         }
         let free = limits.spool_bytes_max.saturating_sub(self.of.spool_bytes());
-        let more = end.saturating_sub(disk.leased());
+        let more = end.saturating_sub(disk.reserved());
         if more > free { Err(Shortage::Spool) } else { Ok(()) }
     }
 
@@ -238,18 +238,18 @@ impl BodyBuffer {
     fn start_write(&mut self) -> Result<(), Shortage> {
         let Some(folder) = self.of.limits.folder.clone() else { return Err(Shortage::Body) };
         let (bytes, offset) = (self.back.bytes, self.disk.written);
-        let lease = self.disk.lease.get_or_insert_with(|| {
-            let lease = self.of.lease_spool();
-            Arc::new(Mutex::new(lease))
+        let reservation = self.disk.reservation.get_or_insert_with(|| {
+            let reservation = self.of.reserve_spool();
+            Arc::new(Mutex::new(reservation))
         });
-        if !lease.lock().unwrap_or_else(PoisonError::into_inner).grow_to(offset + bytes) {
+        if !reservation.lock().unwrap_or_else(PoisonError::into_inner).grow_to(offset + bytes) {
             return Err(Shortage::Spool);
         }
         let of = &self.of;
-        self.disk.reserve.get_or_insert_with(|| of.lease_memory(RESERVE_BYTES));
+        self.disk.reserve.get_or_insert_with(|| of.reserve_memory(RESERVE_BYTES));
         let target = match &self.disk.file {
             Some(file) => Target::File(Arc::clone(file)),
-            None => Target::Folder(folder, Arc::clone(lease)),
+            None => Target::Folder(folder, Arc::clone(reservation)),
         };
         let blocks = std::mem::take(&mut self.back).blocks;
         let transfer = spool_file::write(&of.transfers, target, blocks, (offset, of.begin_write()));
@@ -262,16 +262,16 @@ impl BodyBuffer {
         let Some(file) = &self.disk.file else { unreachable!("what is unread is in a file") };
         const BLOCK: u64 = BLOCK_BYTES as u64;
         let wanted = self.disk.unread().min(TRANSFER_BYTES);
-        let leases: Vec<_> = match wanted + BLOCK <= self.of.free_memory() {
-            true => (0..wanted.div_ceil(BLOCK)).map(|_| self.of.lease_memory(BLOCK)).collect(),
+        let reservations: Vec<_> = match wanted + BLOCK <= self.of.free_memory() {
+            true => (0..wanted.div_ceil(BLOCK)).map(|_| self.of.reserve_memory(BLOCK)).collect(),
             false => {
-                let new = || self.of.lease_memory(RESERVE_BYTES);
+                let new = || self.of.reserve_memory(RESERVE_BYTES);
                 vec![self.disk.reserve.take().unwrap_or_else(new)]
             }
         };
-        let bytes = wanted.min(leases.iter().map(Lease::bytes).sum());
+        let bytes = wanted.min(reservations.iter().map(Reservation::bytes).sum());
         let range = (self.disk.read_at, bytes);
-        let transfer = spool_file::read(&self.of.transfers, file, leases, range);
+        let transfer = spool_file::read(&self.of.transfers, file, reservations, range);
         self.disk.transfer = Some((Direction::Read(bytes), transfer));
     }
 
@@ -324,7 +324,7 @@ impl Drop for BodyBuffer {
         // It has the file, too; the last to have it closes it.
         self.disk.transfer = None;
         if let Some(file) = self.disk.file.take() {
-            self.disk.lease = None;
+            self.disk.reservation = None;
             spool_file::close(file);
         }
     }
@@ -356,9 +356,9 @@ impl Disk {
     }
 
     /// Bytes that the file has, or may get.
-    fn leased(&self) -> u64 {
-        let lease = self.lease.as_ref();
-        lease.map_or(0, |it| it.lock().unwrap_or_else(PoisonError::into_inner).bytes())
+    fn reserved(&self) -> u64 {
+        let reservation = self.reservation.as_ref();
+        reservation.map_or(0, |it| it.lock().unwrap_or_else(PoisonError::into_inner).bytes())
     }
 }
 
@@ -370,13 +370,13 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn push(&mut self, mut bytes: &[u8], mut lease: impl FnMut() -> Lease) {
+    fn push(&mut self, mut bytes: &[u8], mut reservation: impl FnMut() -> Reservation) {
         self.bytes += bytes.len() as u64;
         if let Some(last) = self.blocks.back_mut() {
             bytes = last.fill(bytes);
         }
         while !bytes.is_empty() {
-            let mut block = Block::new(lease());
+            let mut block = Block::new(reservation());
             bytes = block.fill(bytes);
             self.blocks.push_back(block);
         }
@@ -389,8 +389,8 @@ impl Blocks {
     }
 
     /// Removes the first block if nothing is left of it.
-    fn pop_empty(&mut self) -> Option<Lease> {
-        self.blocks.pop_front_if(|block| block.len() == 0).map(Block::into_lease)
+    fn pop_empty(&mut self) -> Option<Reservation> {
+        self.blocks.pop_front_if(|block| block.len() == 0).map(Block::into_reservation)
     }
 
     /// Puts `blocks`, of `bytes` bytes, before those that there are.

@@ -184,14 +184,14 @@ impl BodyBuffers {
     }
 
     /// Takes memory, be there enough or not.
-    pub(crate) fn lease_memory(self: &Arc<Self>, bytes: u64) -> Lease {
+    pub(crate) fn reserve_memory(self: &Arc<Self>, bytes: u64) -> Reservation {
         self.memory.fetch_add(bytes, Relaxed);
-        Lease { of: Arc::clone(self), place: Place::Memory, bytes }
+        Reservation { of: Arc::clone(self), place: Place::Memory, bytes }
     }
 
     /// An empty part of the spool.
-    pub(crate) fn lease_spool(self: &Arc<Self>) -> Lease {
-        Lease { of: Arc::clone(self), place: Place::Spool, bytes: 0 }
+    pub(crate) fn reserve_spool(self: &Arc<Self>) -> Reservation {
+        Reservation { of: Arc::clone(self), place: Place::Spool, bytes: 0 }
     }
 
     fn taken(&self, place: Place) -> (&AtomicU64, u64) {
@@ -234,13 +234,13 @@ enum Place {
 
 /// Bytes of memory or of the spool that a body has, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct Reservation {
     of: Arc<BodyBuffers>,
     place: Place,
     bytes: u64,
 }
 
-impl Lease {
+impl Reservation {
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -260,7 +260,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.of.taken(self.place).0.fetch_sub(self.bytes, SeqCst);
         fence(SeqCst);

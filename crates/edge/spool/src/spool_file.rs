@@ -13,25 +13,25 @@ use std::task::{Context, Poll};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinHandle};
 
-use crate::body_buffers::{Lease, Write, open_unnamed};
+use crate::body_buffers::{Reservation, Write, open_unnamed};
 
 /// Bytes of a body in memory.
 #[derive(Debug)]
 pub(crate) struct Block {
     bytes: Vec<u8>,
     taken: usize,
-    lease: Lease,
+    reservation: Reservation,
 }
 
 impl Block {
-    /// An empty one, of the size of its lease.
-    pub(crate) fn new(lease: Lease) -> Self {
-        Self { bytes: Vec::with_capacity(lease.bytes() as usize), taken: 0, lease }
+    /// An empty one, of the size of its reservation.
+    pub(crate) fn new(reservation: Reservation) -> Self {
+        Self { bytes: Vec::with_capacity(reservation.bytes() as usize), taken: 0, reservation }
     }
 
     /// Appends the beginning of `bytes`, as many as fit; returns the others.
     pub(crate) fn fill<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
-        let fits = (self.lease.bytes() as usize - self.bytes.len()).min(bytes.len());
+        let fits = (self.reservation.bytes() as usize - self.bytes.len()).min(bytes.len());
         self.bytes.extend_from_slice(&bytes[..fits]);
         &bytes[fits..]
     }
@@ -49,8 +49,8 @@ impl Block {
         self.bytes.len() - self.taken
     }
 
-    pub(crate) fn into_lease(self) -> Lease {
-        self.lease
+    pub(crate) fn into_reservation(self) -> Reservation {
+        self.reservation
     }
 }
 
@@ -59,7 +59,7 @@ impl Block {
 #[derive(Debug)]
 pub(crate) struct SpoolFile {
     file: File,
-    _lease: Arc<std::sync::Mutex<Lease>>,
+    _reservation: Arc<std::sync::Mutex<Reservation>>,
 }
 
 /// What a transfer leaves.
@@ -97,8 +97,8 @@ impl Drop for Transfer {
 
 /// Where a body's bytes are written.
 pub(crate) enum Target {
-    /// A new file in this folder, which keeps the lease.
-    Folder(PathBuf, Arc<std::sync::Mutex<Lease>>),
+    /// A new file in this folder, which keeps the reservation.
+    Folder(PathBuf, Arc<std::sync::Mutex<Reservation>>),
     File(Arc<SpoolFile>),
 }
 
@@ -115,9 +115,8 @@ pub(crate) fn write(
         let blocks = blocks;
         let file = match target {
             Target::File(file) => Ok(file),
-            Target::Folder(folder, lease) => {
-                open_unnamed(&folder).map(|file| Arc::new(SpoolFile { file, _lease: lease }))
-            }
+            Target::Folder(folder, reservation) => open_unnamed(&folder)
+                .map(|file| Arc::new(SpoolFile { file, _reservation: reservation })),
         };
         let file = match file {
             Ok(file) => file,
@@ -135,20 +134,20 @@ pub(crate) fn write(
     })
 }
 
-/// Reads `bytes` bytes from `offset`, which are there, into blocks with these leases.
+/// Reads `bytes` bytes from `offset`, which are there, into blocks with these reservations.
 pub(crate) fn read(
     transfers: &Arc<Semaphore>,
     file: &Arc<SpoolFile>,
-    leases: Vec<Lease>,
+    reservations: Vec<Reservation>,
     (offset, bytes): (u64, u64),
 ) -> Transfer {
     let file = Arc::clone(file);
     transfer(transfers, move || {
-        let mut blocks = VecDeque::with_capacity(leases.len());
+        let mut blocks = VecDeque::with_capacity(reservations.len());
         let (mut at, end) = (offset, offset + bytes);
-        for lease in leases {
-            let mut block = Block::new(lease);
-            block.bytes.resize((end - at).min(block.lease.bytes()) as usize, 0);
+        for reservation in reservations {
+            let mut block = Block::new(reservation);
+            block.bytes.resize((end - at).min(block.reservation.bytes()) as usize, 0);
             if let Err(error) = file.file.read_exact_at(&mut block.bytes, at) {
                 return Transferred { file: None, blocks: VecDeque::new(), result: Err(error) };
             }

@@ -105,7 +105,7 @@ pub(crate) struct Removal {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct OfStep {
+pub(crate) struct SeriesParams {
     /// Length of a step in seconds: 10, of the last hour, or 60, of the last 30 hours; 60 unless given.
     pub(crate) step_s: Option<u64>,
 }

@@ -15,7 +15,7 @@ use skep_wire::cache::{
 };
 use skep_wire::limits::EXPLAIN_TEXT_BYTES_MAX;
 
-use crate::backend::dynamic::Meets;
+use crate::backend::dynamic::LookupOutcome;
 use crate::backend::files::catalog::Catalog;
 use crate::http::cacheable::Cacheable;
 use crate::limits::FORGOTTEN_SEGMENTS_MAX;
@@ -181,13 +181,15 @@ impl Explainer<'_> {
         };
         let heads = self.catalog.pool_heads();
         let known = heads.explain((route, cache), &of.key, self.request, &of.meta);
-        let verdict = match known.meets {
-            Meets::Hit => ExplainVerdict::Hit,
-            Meets::HitWhileRefreshed => ExplainVerdict::HitWhileRefreshed,
-            Meets::Ask | Meets::Alone if known.has_kept => ExplainVerdict::Validated,
-            Meets::Ask => ExplainVerdict::Fetched,
-            Meets::Alone => ExplainVerdict::Passed,
-            Meets::Refusal => ExplainVerdict::Refused,
+        let verdict = match known.outcome {
+            LookupOutcome::Hit => ExplainVerdict::Hit,
+            LookupOutcome::HitWhileRefreshed => ExplainVerdict::HitWhileRefreshed,
+            LookupOutcome::Ask | LookupOutcome::Alone if known.has_kept => {
+                ExplainVerdict::Validated
+            }
+            LookupOutcome::Ask => ExplainVerdict::Fetched,
+            LookupOutcome::Alone => ExplainVerdict::Passed,
+            LookupOutcome::Refusal => ExplainVerdict::Refused,
         };
         let now_ms = monotonic_ms();
         Explanation {

@@ -52,7 +52,7 @@ pub use members::slots::{MemberLoad, MemberSlots};
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};
 pub use request::{
     BUFFERING_FIELD, BodyCoder, CodedReply, CoderFailed, Ends, ForwardError, MemberTest, OwnTimes,
-    Question, RefusalScope, Refused, ReplyCoding, ReplyRules, RequestUnderWay, Tap, TapBody,
+    Question, RefusalScope, Refused, ReplyCoding, ReplyRules, RequestInFlight, Tap, TapBody,
     Tapped, TestRequest, ask_once, tell_requests,
 };
 pub use worker_balancer::PickedMember;

@@ -29,9 +29,9 @@ mod ping;
 mod read_ahead;
 mod recipient;
 mod refused;
-mod rest;
+mod requests_in_flight;
 mod times;
-mod under_way;
+mod unread_response;
 mod upload;
 
 use std::borrow::Cow;
@@ -73,9 +73,9 @@ pub use read_ahead::BUFFERING_FIELD;
 use recipient::Recipient;
 pub use recipient::{Ends, Tap, TapBody, Tapped};
 pub use refused::{ForwardError, RefusalScope, Refused};
-use rest::{Behind, Rest};
+pub use requests_in_flight::{RequestInFlight, tell_requests};
 pub use times::OwnTimes;
-pub use under_way::{RequestUnderWay, tell_requests};
+use unread_response::{AfterResponse, UnreadResponse};
 use upload::Upload;
 
 impl WorkerGroup {
@@ -318,7 +318,7 @@ impl Trip<'_, '_, '_, '_, '_> {
         lease: PooledConn,
         sent: Instant,
         in_flight: &mut InFlight,
-    ) -> Result<Option<(Rest, PooledConn)>, (AttemptFault, bool)> {
+    ) -> Result<Option<(UnreadResponse, PooledConn)>, (AttemptFault, bool)> {
         self.group.counters().inc(Counter::UpstreamRequests);
         let asked = Asked {
             method: self.request.method,
@@ -332,13 +332,13 @@ impl Trip<'_, '_, '_, '_, '_> {
                 let mut leg = HttpLeg { upload, download: Download::new() };
                 let (ended, first_byte) =
                     drive(&lease.conn, asked, self.recipient, &mut leg, in_flight).await;
-                (ended, first_byte, leg.behind())
+                (ended, first_byte, leg.after_response())
             }
             Outbound::Gateway(leg) => {
                 let (ended, first_byte) =
                     drive(&lease.conn, asked, self.recipient, &mut **leg, in_flight).await;
                 in_flight.count_dropped(leg.dropped());
-                (ended, first_byte, leg.behind())
+                (ended, first_byte, leg.after_response())
             }
         };
         let is_silent = first_byte.is_none();
@@ -352,13 +352,13 @@ impl Trip<'_, '_, '_, '_, '_> {
         in_flight.succeed();
         self.succeeded(in_flight.target());
         match behind {
-            Behind::Idle => lease.give_back(self.group.connections()),
-            Behind::Switched(early) => {
+            AfterResponse::Idle => lease.give_back(self.group.connections()),
+            AfterResponse::Switched(early) => {
                 let tunnelled = self.tunnel(&lease, early, in_flight).await;
                 tunnelled.map_err(|error| (error.into(), false))?;
             }
-            Behind::Rest(rest) => return Ok(Some((rest, lease))),
-            Behind::Close => {}
+            AfterResponse::Unread(rest) => return Ok(Some((rest, lease))),
+            AfterResponse::Close => {}
         }
         Ok(None)
     }

@@ -4,7 +4,7 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use skep_console::RequestStatus;
-use skep_proxy::{RequestUnderWay, tell_requests};
+use skep_proxy::{RequestInFlight, tell_requests};
 
 use crate::running::Running;
 
@@ -32,7 +32,7 @@ pub(super) fn requests(running: &Running) -> Vec<RequestStatus> {
     requests.into_iter().map(status).collect()
 }
 
-fn status(request: RequestUnderWay) -> RequestStatus {
+fn status(request: RequestInFlight) -> RequestStatus {
     let is_pool = request.group_word == "pool";
     let group = Some(request.group);
     let (pool, service) = if is_pool { (group, None) } else { (None, group) };

@@ -7,7 +7,7 @@ use skep_wire::cache::{ServerKey, SlotGrant, SlotReport, SlotUse, ToNode};
 use skep_wire::message::Name;
 
 use super::division::{Division, divide};
-use super::turns::{self, Taker, Turn};
+use super::turns::{self, Turn, TurnCandidate};
 use crate::limits::{
     SLOTS_LEAVE_MS, SLOTS_LOST_MS, SLOTS_SERVERS_MAX, SLOTS_SETTLE_MS, SLOTS_SPLIT_MS,
 };
@@ -309,11 +309,11 @@ impl Server {
             now,
             rest,
             slots.saturating_sub(bound).saturating_sub(claimed),
-            &mut takers(&mut nodes, due, hungry),
+            &mut candidates(&mut nodes, due, hungry),
         );
         let coming = nodes.iter_mut().zip(due).map(|(held, due)| held.coming(now, *due));
         let coming = total(coming);
-        turns::end(now, rest, coming, &mut takers(&mut nodes, due, hungry));
+        turns::end(now, rest, coming, &mut candidates(&mut nodes, due, hungry));
     }
 
     /// Takes what is not due, and gives what is due of what nobody may use.
@@ -357,14 +357,18 @@ impl Held {
 }
 
 /// Those of the `nodes` that take turns.
-fn takers<'a>(nodes: &'a mut [&mut Held], due: &[u32], hungry: &[usize]) -> Vec<Taker<'a>> {
-    let takers = nodes.iter_mut().enumerate();
-    let takers = takers.filter(|(node, _)| hungry.binary_search(node).is_ok());
-    let taker = |(node, held): (usize, &'a mut &mut Held)| {
+fn candidates<'a>(
+    nodes: &'a mut [&mut Held],
+    due: &[u32],
+    hungry: &[usize],
+) -> Vec<TurnCandidate<'a>> {
+    let candidates = nodes.iter_mut().enumerate();
+    let candidates = candidates.filter(|(node, _)| hungry.binary_search(node).is_ok());
+    let candidate = |(node, held): (usize, &'a mut &mut Held)| {
         let has_more = held.bound > due[node];
-        Taker { turn: &mut held.turn, has_more }
+        TurnCandidate { turn: &mut held.turn, has_more }
     };
-    takers.map(taker).collect()
+    candidates.map(candidate).collect()
 }
 
 fn total(slots: impl Iterator<Item = u32>) -> u32 {

@@ -26,7 +26,7 @@ pub(super) struct Turn {
 
 /// A node that wants more than is due to it.
 #[derive(Debug)]
-pub(super) struct Taker<'a> {
+pub(super) struct TurnCandidate<'a> {
     pub(super) turn: &'a mut Turn,
     /// Whether it may still use more than is due to it without a turn.
     pub(super) has_more: bool,
@@ -55,17 +55,17 @@ impl Turn {
 
 /// Begins turns, of which there may be `rest`, with so many slots that are free. Slots that were taken from
 /// nodes are not, as long as these may still use them.
-pub(super) fn begin(now: Now, rest: usize, free: u32, takers: &mut [Taker<'_>]) {
-    takers.sort_by_key(|taker| taker.turn.had);
-    for taker in takers.iter_mut().filter(|it| it.has_more || it.turn.began.is_some()) {
-        taker.turn.had = now;
+pub(super) fn begin(now: Now, rest: usize, free: u32, candidates: &mut [TurnCandidate<'_>]) {
+    candidates.sort_by_key(|candidate| candidate.turn.had);
+    for candidate in candidates.iter_mut().filter(|it| it.has_more || it.turn.began.is_some()) {
+        candidate.turn.had = now;
     }
-    let mut turns = takers.iter().filter(|taker| taker.turn.began.is_some()).count();
+    let mut turns = candidates.iter().filter(|candidate| candidate.turn.began.is_some()).count();
     let mut free = free as usize;
     let mut is_anyone_waiting = false;
-    for taker in takers.iter_mut().filter(|it| !it.has_more && it.turn.began.is_none()) {
+    for candidate in candidates.iter_mut().filter(|it| !it.has_more && it.turn.began.is_none()) {
         if turns < rest && free > 0 {
-            *taker.turn = Turn { began: Some(now), had: now };
+            *candidate.turn = Turn { began: Some(now), had: now };
             (turns, free) = (turns + 1, free - 1);
         } else {
             is_anyone_waiting = true;
@@ -73,21 +73,22 @@ pub(super) fn begin(now: Now, rest: usize, free: u32, takers: &mut [Taker<'_>]) 
     }
     // What nobody waits for they keep.
     let keeping = if is_anyone_waiting { 0 } else { rest.saturating_sub(turns) };
-    let leaving = takers.iter_mut().filter(|it| it.has_more && it.turn.began.is_none());
-    leaving.take(keeping).for_each(|taker| taker.turn.began = Some(now));
+    let leaving = candidates.iter_mut().filter(|it| it.has_more && it.turn.began.is_none());
+    leaving.take(keeping).for_each(|candidate| candidate.turn.began = Some(now));
 }
 
 /// Ends turns: those beyond `rest`, and those that are over if more nodes wait than slots are `coming`.
-pub(super) fn end(now: Now, rest: usize, coming: u32, takers: &mut [Taker<'_>]) {
-    let is_waiting = |taker: &&Taker<'_>| !taker.has_more && taker.turn.began.is_none();
-    let unserved = takers.iter().filter(is_waiting).count().saturating_sub(coming as usize);
-    let mut having: Vec<_> = takers.iter_mut().filter(|it| it.turn.began.is_some()).collect();
-    having.sort_by_key(|taker| taker.turn.began);
+pub(super) fn end(now: Now, rest: usize, coming: u32, candidates: &mut [TurnCandidate<'_>]) {
+    let is_waiting =
+        |candidate: &&TurnCandidate<'_>| !candidate.has_more && candidate.turn.began.is_none();
+    let unserved = candidates.iter().filter(is_waiting).count().saturating_sub(coming as usize);
+    let mut having: Vec<_> = candidates.iter_mut().filter(|it| it.turn.began.is_some()).collect();
+    having.sort_by_key(|candidate| candidate.turn.began);
     let surplus = having.len().saturating_sub(rest);
-    for (place, taker) in having.into_iter().enumerate() {
-        let is_over = taker.turn.began.is_some_and(|it| now >= it.plus_ms(SLOT_TURN_MS));
+    for (place, candidate) in having.into_iter().enumerate() {
+        let is_over = candidate.turn.began.is_some_and(|it| now >= it.plus_ms(SLOT_TURN_MS));
         if place < surplus || (place < surplus + unserved && is_over) {
-            taker.turn.end();
+            candidate.turn.end();
         }
     }
 }

@@ -213,7 +213,7 @@ fn who_waits_for_room_is_woken_when_others_give_it_back() {
     for folder in [None, Some(folder.path())] {
         let of = BodyBuffers::new(limits(folder));
         // Somebody has all of the memory.
-        let all = of.lease_memory(4 * MIB);
+        let all = of.reserve_memory(4 * MIB);
         run(async {
             let mut body = of.body(256 * KIB);
             let looks = Arc::new(std::sync::atomic::AtomicUsize::new(0));

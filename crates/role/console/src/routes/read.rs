@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use skep_telemetry::METRICS_CONTENT_TYPE;
 
-use super::{OfStep, Params, Shared, beside, text};
+use super::{Params, SeriesParams, Shared, beside, text};
 use crate::limits::SERIES_STEP_S;
 use crate::model::{
     NodePools, NodeStatus, PoolStatus, ProcessStatus, RequestStatus, ServiceStatus, TrafficSeries,
@@ -35,7 +35,7 @@ pub(crate) async fn requests(
 
 /// All requests of this process over time, and those to servers of pools.
 #[utoipa::path(
-    get, path = "/api/v1/series", tag = "status", params(OfStep),
+    get, path = "/api/v1/series", tag = "status", params(SeriesParams),
     responses(
         (status = 200, description = "The steps that are over", body = TrafficSeries),
         (status = 422, description = "Other steps than there are", body = Problem, content_type = "application/problem+json"),
@@ -43,7 +43,7 @@ pub(crate) async fn requests(
 )]
 pub(crate) async fn series(
     State(control): State<Shared>,
-    Params(of): Params<OfStep>,
+    Params(of): Params<SeriesParams>,
 ) -> Result<Json<TrafficSeries>, Problem> {
     Ok(Json(control.series(of.step_s.unwrap_or(SERIES_STEP_S))?))
 }

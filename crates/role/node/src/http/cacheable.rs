@@ -21,7 +21,7 @@ pub(crate) struct Cacheable<'a> {
 
 /// A request goes past the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PastCache {
+pub(crate) struct CacheBypass {
     pub(crate) reason: ForwardReason,
     /// A token: why.
     pub(crate) why: &'static str,
@@ -34,8 +34,8 @@ impl<'a> Cacheable<'a> {
         (pool, cache): (&'a PoolBackend, &'a PoolCache),
         path: &Path<'_>,
         claims: Claims,
-    ) -> Result<Result<Self, PastCache>, Reject> {
-        let past = |why| Ok(Err(PastCache { reason: ForwardReason::Bypass, why }));
+    ) -> Result<Result<Self, CacheBypass>, Reject> {
+        let past = |why| Ok(Err(CacheBypass { reason: ForwardReason::Bypass, why }));
         let meta = match meta_for_cache(request, cache) {
             Ok(meta) => meta,
             Err(past) => return Ok(Err(past)),
@@ -60,8 +60,8 @@ impl<'a> Cacheable<'a> {
 pub(crate) fn meta_for_cache<'a>(
     request: &RequestHead<'_, 'a>,
     cache: &PoolCache,
-) -> Result<RequestMeta<'a>, PastCache> {
-    let past = |reason, why| Err(PastCache { reason, why });
+) -> Result<RequestMeta<'a>, CacheBypass> {
+    let past = |reason, why| Err(CacheBypass { reason, why });
     let meta = RequestMeta::of(request, &cache.policy);
     if !matches!(request.method, Method::Get | Method::Head) {
         return past(ForwardReason::Method, CachingRule::Method.token());

@@ -19,7 +19,7 @@ use skep_units::ServerAddress;
 use skep_upstream::UpstreamError;
 
 use crate::members::conn_io::{self, read_more};
-use crate::members::nobody::nobodys;
+use crate::members::probe_request::probe_request;
 use crate::members::protocol::{AjpSpec, MemberProtocol};
 use crate::members::settings::GroupSettings;
 use crate::members::state::ProbeOutcome;
@@ -142,7 +142,7 @@ async fn ajp_status(
     (method, target): (Method<'_>, &str),
     host: &str,
 ) -> Result<Result<u16, Failure>, UpstreamError> {
-    let request = nobodys(method, target, host, &[("User-Agent", b"skep-check")]);
+    let request = probe_request(method, target, host, &[("User-Agent", b"skep-check")]);
     let mut out = Vec::new();
     let Ok(mut exchange) = AjpExchange::start(&mut out, &request, settings) else {
         return Ok(Err(Failure::Malformed));

@@ -14,8 +14,8 @@ use crate::request::asked::Asked;
 use crate::request::in_flight::InFlight;
 use crate::request::passage::Passage;
 use crate::request::recipient::Recipient;
-use crate::request::rest::{Behind, Rest};
 use crate::request::times::Silence;
+use crate::request::unread_response::{AfterResponse, UnreadResponse};
 
 /// A response being passed to the client.
 pub(super) struct Download {
@@ -76,13 +76,12 @@ impl Download {
     }
 
     /// What becomes of a connection that carries no further request now.
-    pub(super) fn into_behind(self) -> Behind {
+    pub(super) fn into_after_response(self) -> AfterResponse {
         match self.stage {
-            Stage::Switched(behind) => Behind::Switched(behind),
-            Stage::Body(decoder) => {
-                Rest::of_http(decoder, self.is_reusable).map_or(Behind::Close, Behind::Rest)
-            }
-            Stage::Head | Stage::Complete => Behind::Close,
+            Stage::Switched(behind) => AfterResponse::Switched(behind),
+            Stage::Body(decoder) => UnreadResponse::of_http(decoder, self.is_reusable)
+                .map_or(AfterResponse::Close, AfterResponse::Unread),
+            Stage::Head | Stage::Complete => AfterResponse::Close,
         }
     }
 

@@ -34,8 +34,8 @@ use crate::request::collected_body::{CollectedBody, pause};
 use crate::request::in_flight::InFlight;
 use crate::request::passage::Passage;
 use crate::request::recipient::{Ends, Recipient};
-use crate::request::rest::{Behind, Rest};
 use crate::request::times::Silence;
+use crate::request::unread_response::{AfterResponse, UnreadResponse};
 use crate::request::{ForwardError, Refused};
 use codec::{GatewayCodec, GatewayEvent, Unsendable};
 
@@ -130,14 +130,14 @@ impl GatewayLeg {
     }
 
     /// What becomes of the connection.
-    pub(super) fn behind(&self) -> Behind {
+    pub(super) fn after_response(&self) -> AfterResponse {
         match self.stage {
-            Stage::Complete if self.is_reusable && self.output.is_empty() => Behind::Idle,
+            Stage::Complete if self.is_reusable && self.output.is_empty() => AfterResponse::Idle,
             // The request is there, and nobody wants more of the reply.
             Stage::Body if self.is_body_read && self.is_uploaded() => {
-                Behind::Rest(Rest::of_gateway(self.codec.clone()))
+                AfterResponse::Unread(UnreadResponse::of_gateway(self.codec.clone()))
             }
-            _ => Behind::Close,
+            _ => AfterResponse::Close,
         }
     }
 

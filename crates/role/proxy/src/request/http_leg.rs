@@ -11,8 +11,8 @@ use crate::request::attempt::Leg;
 use crate::request::download::Download;
 use crate::request::in_flight::InFlight;
 use crate::request::recipient::Recipient;
-use crate::request::rest::Behind;
 use crate::request::times::Silence;
+use crate::request::unread_response::AfterResponse;
 use crate::request::upload::Upload;
 
 /// The two directions know nothing of each other.
@@ -23,14 +23,14 @@ pub(super) struct HttpLeg<'a> {
 
 impl HttpLeg<'_> {
     /// What becomes of the connection.
-    pub(super) fn behind(self) -> Behind {
+    pub(super) fn after_response(self) -> AfterResponse {
         if self.download.is_reusable() && self.upload.is_complete() {
-            return Behind::Idle;
+            return AfterResponse::Idle;
         }
         let has_all = self.upload.is_complete();
-        match self.download.into_behind() {
+        match self.download.into_after_response() {
             // A member that still takes the request is not read beside it.
-            Behind::Rest(_) if !has_all => Behind::Close,
+            AfterResponse::Unread(_) if !has_all => AfterResponse::Close,
             behind => behind,
         }
     }

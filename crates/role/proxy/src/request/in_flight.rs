@@ -9,7 +9,7 @@ use skep_upstream::Pool;
 
 use crate::limits::OWED_BYTES_MAX;
 use crate::members::cause::Cause;
-use crate::request::under_way::Listed;
+use crate::request::requests_in_flight::TableEntry;
 use crate::worker_balancer::PickedMember;
 use crate::worker_group::WorkerGroup;
 
@@ -25,7 +25,7 @@ pub(super) struct InFlight {
     is_tunnel: bool,
     outcome: Outcome,
     /// For operators who look.
-    listed: Option<Listed>,
+    entry: Option<TableEntry>,
 }
 
 /// How an attempt ended.
@@ -47,13 +47,13 @@ impl InFlight {
         let began = Instant::now();
         let outcome = Outcome::Abandoned;
         let group = Rc::clone(group);
-        let (owed, received, is_tunnel, listed) = (0, 0, false, None);
-        Some(Self { group, target, began, owed, received, is_tunnel, outcome, listed })
+        let (owed, received, is_tunnel, entry) = (0, 0, false, None);
+        Some(Self { group, target, began, owed, received, is_tunnel, outcome, entry })
     }
 
     /// Lets operators see the method and path of a client's request.
     pub(super) fn list(mut self, client: IpAddr, request: (&str, &[u8])) -> Self {
-        self.listed = Some(Listed::new(self.group.group(), &self.target, client, request));
+        self.entry = Some(TableEntry::new(self.group.group(), &self.target, client, request));
         self
     }
 
@@ -150,8 +150,8 @@ impl InFlight {
         load.tunnels.fetch_add(1, Relaxed);
         load.requests.fall(1);
         self.is_tunnel = true;
-        if let Some(listed) = &self.listed {
-            listed.become_tunnel();
+        if let Some(entry) = &self.entry {
+            entry.become_tunnel();
         }
     }
 

@@ -22,8 +22,8 @@ use crate::members::cause::Cause;
 use crate::members::conn_io::{read_more, send};
 use crate::members::control::GroupControlError;
 use crate::members::group::Group;
-use crate::members::nobody::nobodys;
 use crate::members::probe::{failure_of, host_of, probe, write_get};
+use crate::members::probe_request::probe_request;
 use crate::members::protocol::MemberProtocol;
 use crate::members::settings::{CheckSettings, GroupSettings};
 use crate::members::state::ProbeOutcome;
@@ -229,7 +229,7 @@ impl<'a> Testing<'a> {
                 Wire::Http(None)
             }
             protocol => {
-                let request = nobodys(Method::Get, target, &host, &fields);
+                let request = probe_request(Method::Get, target, &host, &fields);
                 let started = GatewayCodec::start(&mut out, &request, protocol, false);
                 Wire::Gateway(started.map_err(|error| error.reason)?)
             }

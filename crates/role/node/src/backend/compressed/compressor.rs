@@ -1,7 +1,7 @@
 //! The threads that compress, and who may use them.
 //!
 //! ```text
-//!  enter --> waits for a place, at most so many do --> Place: run, run, ... --> leaves
+//!  enter --> waits for a place, at most so many do --> CompressorPermit: run, run, ... --> leaves
 //!    '-> Busy: sent as it is
 //! ```
 
@@ -28,7 +28,7 @@ pub(crate) struct Compressor {
 pub(crate) struct Busy;
 
 /// The use of one thread.
-pub(crate) struct Place<'a> {
+pub(crate) struct CompressorPermit<'a> {
     compressor: &'a Compressor,
     _permit: SemaphorePermit<'a>,
     /// Whether others wait that are more than there are threads.
@@ -56,7 +56,7 @@ impl Compressor {
     ///
     /// # Errors
     /// Too many wait; or no thread could be started.
-    pub(crate) async fn enter(&self) -> Result<Place<'_>, Busy> {
+    pub(crate) async fn enter(&self) -> Result<CompressorPermit<'_>, Busy> {
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
         let waiting = Waiting(&self.waiting);
         if before >= COMPRESSIONS_WAITING_MAX {
@@ -65,7 +65,7 @@ impl Compressor {
         let permit = self.places.acquire().await.map_err(|_| Busy)?;
         drop(waiting);
         let is_hurried = self.waiting.load(Ordering::Relaxed) > self.threads;
-        Ok(Place { compressor: self, _permit: permit, is_hurried })
+        Ok(CompressorPermit { compressor: self, _permit: permit, is_hurried })
     }
 
     fn send(&self, job: Job) -> Result<(), Busy> {
@@ -83,7 +83,7 @@ impl Compressor {
     }
 }
 
-impl Place<'_> {
+impl CompressorPermit<'_> {
     /// Runs `job` on a thread; one at a time, so that it never waits for one. `None`: it panicked.
     pub(crate) async fn run<T: Send + 'static>(
         &mut self,

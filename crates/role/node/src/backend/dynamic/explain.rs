@@ -8,16 +8,16 @@ use skep_httpcache::{CachingRule, RequestMeta, Reuse, reuse};
 use skep_serve::monotonic_ms;
 use skep_wire::cache::SegmentName;
 
-use super::heads::{Considered, PoolHeads};
+use super::heads::{LookupDecision, PoolHeads};
 use super::judge::is_for;
 use super::judgements::Judgement;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// What a request would meet.
+/// What the look-up of a request would find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meets {
+pub(crate) enum LookupOutcome {
     /// A stored response.
     Hit,
     /// A stale one, while it is refreshed.
@@ -32,7 +32,7 @@ pub(crate) enum Meets {
 
 /// What is known of the key of a request.
 pub(crate) struct KeyExplained {
-    pub(crate) meets: Meets,
+    pub(crate) outcome: LookupOutcome,
     /// A token: why.
     pub(crate) why: &'static str,
     /// Whether what is stored for the request is sent to be confirmed.
@@ -45,7 +45,7 @@ pub(crate) struct KeyExplained {
 }
 
 impl PoolHeads {
-    /// What a request would meet.
+    /// What the look-up of a request would find.
     pub(crate) fn explain(
         &self,
         (route, cache): (&Arc<Route>, &PoolCache),
@@ -56,7 +56,7 @@ impl PoolHeads {
         let purged = route.purged(route.purges.load().hard(), &key.target);
         let primary = route.head_name(key.primary(), purged);
         let mut slots = self.slots.lock();
-        let considered = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
+        let decision = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
         let now_ms = monotonic_ms();
         let slot = slots.get(&primary);
         let marked = slot.and_then(|slot| slot.mark);
@@ -67,36 +67,38 @@ impl PoolHeads {
         let stored = names.iter().filter_map(|name| self.usable(&mut slots, *name).0);
         let variants = stored.map(|it| (Arc::clone(&it), is_for(&it, request))).collect();
         drop(slots);
-        let (meets, why, kept) = met(considered, cache, meta, now_ms);
+        let (outcome, why, kept) = outcome_of(decision, cache, meta, now_ms);
         let judged = self.judgements.of(&primary);
-        KeyExplained { meets, why, has_kept: kept, variants, marked, judged }
+        KeyExplained { outcome, why, has_kept: kept, variants, marked, judged }
     }
 }
 
 /// What it is, why, and whether there is a stored response that is not sent at once.
-fn met(
-    considered: Considered,
+fn outcome_of(
+    decision: LookupDecision,
     cache: &PoolCache,
     meta: &RequestMeta<'_>,
     now_ms: u64,
-) -> (Meets, &'static str, bool) {
-    match considered {
-        Considered::Hit(kept, detail) => {
+) -> (LookupOutcome, &'static str, bool) {
+    match decision {
+        LookupDecision::Hit(kept, detail) => {
             let rule = rule_of(&kept, cache, meta, now_ms).token();
-            (Meets::Hit, detail.unwrap_or(rule), false)
+            (LookupOutcome::Hit, detail.unwrap_or(rule), false)
         }
-        Considered::HitWhileRefreshed(kept, _) => {
-            (Meets::HitWhileRefreshed, rule_of(&kept, cache, meta, now_ms).token(), false)
+        LookupDecision::HitWhileRefreshed(kept, _) => {
+            (LookupOutcome::HitWhileRefreshed, rule_of(&kept, cache, meta, now_ms).token(), false)
         }
-        Considered::Ask(found, reason) => match &found.kept {
-            Some(kept) => (Meets::Ask, rule_of(kept, cache, meta, now_ms).token(), true),
-            None => (Meets::Ask, reason.token(), false),
+        LookupDecision::Ask(found, reason) => match &found.kept {
+            Some(kept) => (LookupOutcome::Ask, rule_of(kept, cache, meta, now_ms).token(), true),
+            None => (LookupOutcome::Ask, reason.token(), false),
         },
-        Considered::Alone(alone) => {
-            (Meets::Alone, alone.why.unwrap_or("not-collapsed"), alone.kept.is_some())
+        LookupDecision::Alone(alone) => {
+            (LookupOutcome::Alone, alone.why.unwrap_or("not-collapsed"), alone.kept.is_some())
         }
-        Considered::Failed(_) => (Meets::Refusal, "no-answer", false),
-        Considered::OnlyIfCached => (Meets::Refusal, CachingRule::OnlyIfCached.token(), false),
+        LookupDecision::Failed(_) => (LookupOutcome::Refusal, "no-answer", false),
+        LookupDecision::OnlyIfCached => {
+            (LookupOutcome::Refusal, CachingRule::OnlyIfCached.token(), false)
+        }
     }
 }
 

@@ -72,7 +72,7 @@ pub(crate) struct PoolHeads {
 }
 
 /// What is to be done for a request, before it is known whether another one is on its way.
-pub(super) enum Considered {
+pub(super) enum LookupDecision {
     /// Send it; with why it may be although it is stale.
     Hit(Arc<Resource>, Option<&'static str>),
     /// Send it, and refresh it.
@@ -116,10 +116,10 @@ impl PoolHeads {
         let purges = route.purges.load();
         let purged = route.purged(purges.hard(), &key.target);
         let mut slots = self.slots.lock();
-        let considered = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
+        let decision = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
         // While the slots are locked: nobody may have an outcome that is not in its slot.
-        match considered {
-            Considered::Hit(kept, None) => {
+        match decision {
+            LookupDecision::Hit(kept, None) => {
                 kept.mark_used();
                 let hit = (&kept, meta);
                 let ahead = self.ahead(&slots, (route, cache), key, hit, (&purges, purged));
@@ -132,26 +132,26 @@ impl PoolHeads {
                     }
                 }
             }
-            Considered::Hit(kept, Some(why)) => {
+            LookupDecision::Hit(kept, Some(why)) => {
                 kept.mark_used();
                 PoolLookup::Unrefreshed(kept, why)
             }
-            Considered::HitWhileRefreshed(kept, found) => {
+            LookupDecision::HitWhileRefreshed(kept, found) => {
                 let flight = match self.flights.join(&found.name) {
                     Joined::Lead(flight) => Some(self.flight(flight, key, found, (purges, purged))),
                     Joined::Wait(_) => None,
                 };
                 PoolLookup::Stale(kept, flight)
             }
-            Considered::Ask(found, reason) => match self.flights.join(&found.name) {
+            LookupDecision::Ask(found, reason) => match self.flights.join(&found.name) {
                 Joined::Lead(flight) => {
                     PoolLookup::Lead(self.flight(flight, key, found, (purges, purged)), reason)
                 }
                 Joined::Wait(waiter) => PoolLookup::Wait(waiter, reason),
             },
-            Considered::Alone(alone) => PoolLookup::Alone(alone),
-            Considered::Failed(refusal) => PoolLookup::Failed(refusal),
-            Considered::OnlyIfCached => PoolLookup::OnlyIfCached,
+            LookupDecision::Alone(alone) => PoolLookup::Alone(alone),
+            LookupDecision::Failed(refusal) => PoolLookup::Failed(refusal),
+            LookupDecision::OnlyIfCached => PoolLookup::OnlyIfCached,
         }
     }
 
@@ -162,11 +162,11 @@ impl PoolHeads {
         (route, cache): (&Arc<Route>, &PoolCache),
         (key, purged): (&PoolKey, PurgeStamp),
         (request, meta): (&RequestHead<'_, '_>, &RequestMeta<'_>),
-    ) -> Considered {
+    ) -> LookupDecision {
         let primary = route.head_name(key.primary(), purged);
         let now_ms = monotonic_ms();
         let Some(found) = self.find(slots, (key, route, purged), primary, request) else {
-            return Considered::Alone(Alone::new(ForwardReason::Bypass, Some("vary-too-long")));
+            return LookupDecision::Alone(Alone::new(ForwardReason::Bypass, Some("vary-too-long")));
         };
         let (kept, name) = (found.kept.clone(), found.name);
         let reason = match (&kept, found.has_others) {
@@ -177,17 +177,17 @@ impl PoolHeads {
         let mut is_validation = false;
         if let Some(kept) = &kept {
             match judge(kept, cache, meta, now_ms) {
-                Judged::Send => return Considered::Hit(Arc::clone(kept), None),
+                Judged::Send => return LookupDecision::Hit(Arc::clone(kept), None),
                 Judged::SendAndValidate => {
-                    return Considered::HitWhileRefreshed(Arc::clone(kept), found);
+                    return LookupDecision::HitWhileRefreshed(Arc::clone(kept), found);
                 }
-                Judged::OnlyIfCached => return Considered::OnlyIfCached,
-                Judged::Alone(alone) => return Considered::Alone(alone),
+                Judged::OnlyIfCached => return LookupDecision::OnlyIfCached,
+                Judged::Alone(alone) => return LookupDecision::Alone(alone),
                 Judged::Validate => is_validation = true,
             }
         }
         if !is_validation && may_forward(meta, &cache.policy).is_err() {
-            return Considered::OnlyIfCached;
+            return LookupDecision::OnlyIfCached;
         }
         if let Some(paused) = paused(slots, [primary, name], now_ms)
             && let Some(paused) = paused.verdict(kept.as_ref(), cache, reason, now_ms)
@@ -195,9 +195,9 @@ impl PoolHeads {
             return paused;
         }
         if !cache.may_collapse(meta) {
-            return Considered::Alone(Alone { kept, ..Alone::new(reason, None) });
+            return LookupDecision::Alone(Alone { kept, ..Alone::new(reason, None) });
         }
-        Considered::Ask(found, reason)
+        LookupDecision::Ask(found, reason)
     }
 
     /// Whether `resource`, which another request brought just now, answers this one; else it must ask
@@ -546,15 +546,15 @@ impl Paused {
         cache: &PoolCache,
         reason: ForwardReason,
         now_ms: u64,
-    ) -> Option<Considered> {
+    ) -> Option<LookupDecision> {
         match self {
             Self::Marked(why) => {
                 let kept = kept.map(Arc::clone);
-                Some(Considered::Alone(Alone { kept, ..Alone::new(reason, Some(why)) }))
+                Some(LookupDecision::Alone(Alone { kept, ..Alone::new(reason, Some(why)) }))
             }
             Self::Failed(failure, refusal) => match stale_after(kept, failure, cache, now_ms) {
-                Some((kept, rule)) => Some(Considered::Hit(kept, Some(rule.token()))),
-                None => refusal.map(Considered::Failed),
+                Some((kept, rule)) => Some(LookupDecision::Hit(kept, Some(rule.token()))),
+                None => refusal.map(LookupDecision::Failed),
             },
         }
     }

@@ -18,7 +18,6 @@
 //! who waits, waits for one other computation of its variant, and never behind a mark; bytes are
 //! those of one response (its version is unique), up to the protocol's own end, or nothing stays.
 
-mod ahead;
 mod body;
 mod explain;
 mod fill;
@@ -28,16 +27,17 @@ mod judge;
 mod judgements;
 mod peer_head;
 mod received;
+mod refresh_ahead;
 mod refresh_place;
 mod seek;
 mod slot;
 
-pub(crate) use ahead::is_to_be_refreshed;
 pub(crate) use body::PoolSegment;
-pub(crate) use explain::Meets;
+pub(crate) use explain::LookupOutcome;
 pub(crate) use fill::{Fill, FillOutcome, FillPlan, Led, Wishes};
 pub(crate) use heads::{FlightOutcome, PoolFlight, PoolHeads, PoolLookup};
 pub(crate) use invalidation::{Changed, Invalidation};
 pub(crate) use judge::{Alone, StaleUse, is_for, is_sent_as_it_is, use_of_stale};
+pub(crate) use refresh_ahead::is_to_be_refreshed;
 pub(crate) use seek::{Errand, PoolSought, seek};
 pub(crate) use slot::Refusal;

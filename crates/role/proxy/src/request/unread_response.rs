@@ -19,18 +19,18 @@ use crate::request::gateway::codec::{GatewayCodec, GatewayEvent};
 use crate::request::in_flight::InFlight;
 
 /// What becomes of the connection to a member behind a response.
-pub(super) enum Behind {
+pub(super) enum AfterResponse {
     /// It may carry another request.
     Idle,
     /// The member switched protocols; these bytes followed its head.
     Switched(Vec<u8>),
     /// Nobody wants the rest of the response.
-    Rest(Rest),
+    Unread(UnreadResponse),
     Close,
 }
 
 /// See the module.
-pub(super) struct Rest {
+pub(super) struct UnreadResponse {
     wire: Wire,
     bytes_left: u64,
 }
@@ -56,7 +56,7 @@ enum End {
     Close,
 }
 
-impl Rest {
+impl UnreadResponse {
     /// Of an HTTP response. `None`: it is known to be too long to be read.
     pub(super) fn of_http(decoder: BodyDecoder, is_kept: bool) -> Option<Self> {
         let is_short = decoder.left_bytes().is_none_or(|bytes| bytes <= REST_BYTES_MAX);

@@ -24,7 +24,7 @@ thread_local! {
 
 /// A request at a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestUnderWay {
+pub struct RequestInFlight {
     /// Name of the group, and the words for it and its members.
     pub group: String,
     pub group_word: &'static str,
@@ -63,9 +63,9 @@ struct Cut<const N: usize> {
 
 /// A request in the table, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Listed(usize);
+pub(super) struct TableEntry(usize);
 
-impl Listed {
+impl TableEntry {
     pub(super) fn new(
         group: &Arc<Group>,
         target: &PickedMember,
@@ -104,7 +104,7 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for TableEntry {
     fn drop(&mut self) {
         // The row is dropped outside of the table: what it holds may be the last of it.
         let row = TABLE.try_with(|table| {
@@ -118,7 +118,7 @@ impl Drop for Listed {
 }
 
 /// Has `worker` tell the requests that it has at members. False: the worker is gone.
-pub fn tell_requests(worker: &WorkerHandle, tell: SyncSender<Vec<RequestUnderWay>>) -> bool {
+pub fn tell_requests(worker: &WorkerHandle, tell: SyncSender<Vec<RequestInFlight>>) -> bool {
     worker.run(move |_| {
         let rows = TABLE.with_borrow(|table| table.rows.iter().flatten().map(Row::show).collect());
         // Who asked may be gone.
@@ -127,8 +127,8 @@ pub fn tell_requests(worker: &WorkerHandle, tell: SyncSender<Vec<RequestUnderWay
 }
 
 impl Row {
-    fn show(&self) -> RequestUnderWay {
-        RequestUnderWay {
+    fn show(&self) -> RequestInFlight {
+        RequestInFlight {
             group: self.group.name().to_owned(),
             group_word: self.group.words.group,
             member: self.target.name().to_string(),

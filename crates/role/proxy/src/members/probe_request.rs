@@ -1,15 +1,15 @@
-//! Requests of application servers that have no client: those of checks and tests.
+//! Requests to application servers that health checks and operators' tests send: no client is behind them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use skep_http::gateway::GatewayRequest;
 use skep_http::{BodyFraming, Host, Method, Version};
 
-/// Nobody's address.
-const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// The address that stands for the client there is none of.
+const NO_CLIENT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The request for `target` at `host`, with these fields and without a body.
-pub(crate) fn nobodys<'a>(
+pub(crate) fn probe_request<'a>(
     method: Method<'a>,
     target: &'a str,
     host: &'a str,
@@ -25,8 +25,8 @@ pub(crate) fn nobodys<'a>(
         version: Version::Http11,
         host: host.as_bytes(),
         fields,
-        client: NOBODY,
-        local: NOBODY,
+        client: NO_CLIENT,
+        local: NO_CLIENT,
         server_name: named.map_or(host.as_bytes(), |it| it.name),
         server_port: named.and_then(|it| it.port).unwrap_or(80),
         is_tls: false,
