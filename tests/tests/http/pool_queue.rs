@@ -44,6 +44,11 @@ fn waiting(skep: &Skep) -> u64 {
     listed[0]["queued_requests"].as_u64().expect("a number")
 }
 
+/// Whether the server that takes one request has one.
+fn is_full(skep: &Skep) -> bool {
+    skep.command(&["pool", "list"]).stdout.contains("1/1 ")
+}
+
 #[test]
 fn who_waits_for_the_server_of_a_session_holds_up_nobody_else() {
     let gate = Gate::default();
@@ -55,9 +60,7 @@ fn who_waits_for_the_server_of_a_session_holds_up_nobody_else() {
     let of_two = [("Cookie", "JSESSIONID=1.s2")];
     let (mut occupant, mut waiter) = (skep.connect(), skep.connect());
     occupant.send_request("GET", "/slow", &of_two);
-    poll_until(PATIENCE, "the second server is full", || {
-        skep.connect().get("/").text() == "s1" && skep.connect().get("/").text() == "s1"
-    });
+    poll_until(PATIENCE, "the second server is full", || is_full(&skep));
     waiter.send_request("GET", "/", &of_two);
     poll_until(PATIENCE, "it waits", || waiting(&skep) == 1);
     for _ in 0..10 {
@@ -101,10 +104,7 @@ fn a_session_by_hash_waits_for_its_server() {
     let fields = [("Cookie", &*cookie)];
     let (mut occupant, mut waiter) = (skep.connect(), skep.connect());
     occupant.send_request("GET", "/slow", &fields);
-    poll_until(PATIENCE, "the second server is full", || {
-        let connections = skep.command(&["pool", "list"]).stdout;
-        connections.contains("1/1 ")
-    });
+    poll_until(PATIENCE, "the second server is full", || is_full(&skep));
     waiter.send_request("GET", "/", &fields);
     poll_until(PATIENCE, "it waits", || waiting(&skep) == 1);
     gate.open();
@@ -124,9 +124,7 @@ fn a_server_of_another_name_has_the_requests_that_are_in_work_there() {
     skep.connect().get("/").assert_status(200);
     let (mut first, mut second) = (skep.connect(), skep.connect());
     first.send_request("GET", "/slow", &[]);
-    poll_until(PATIENCE, "it is in work", || {
-        skep.command(&["pool", "list"]).stdout.contains("1/1 ")
-    });
+    poll_until(PATIENCE, "it is in work", || is_full(&skep));
     skep.reconfigure_of(&lines("new"));
     assert_eq!(skep.command(&["reload"]).code, Some(0));
     second.send_request("GET", "/", &[]);
