@@ -112,19 +112,57 @@ impl KnownSet {
 }
 
 /// Uninitialised storage for the fields of one head; lives on the stack.
-pub struct FieldSlots<'b>(pub(crate) [MaybeUninit<httparse::Header<'b>>; FIELDS_CAP]);
+pub struct FieldSlots<'b>([MaybeUninit<httparse::Header<'b>>; FIELDS_CAP]);
 
-impl<'b> FieldSlots<'b> {
+/// The same on the heap, and no larger than a head needs: for a future, which is moved with all that it
+/// keeps while it waits.
+pub struct HeapFieldSlots<'b>(Vec<httparse::Header<'b>>);
+
+/// Borrowed storage for the fields of one head.
+pub struct Slots<'h, 'b>(&'h mut [MaybeUninit<httparse::Header<'b>>]);
+
+impl<'h, 'b> Slots<'h, 'b> {
+    /// As many slots as the limits allow fields.
+    #[inline(always)]
+    pub(crate) fn within(self, limits: &HeadLimits) -> &'h mut [MaybeUninit<httparse::Header<'b>>] {
+        let count = self.0.len().min(limits.fields_max);
+        &mut self.0[..count]
+    }
+}
+
+impl<'h, 'b> From<&'h mut FieldSlots<'b>> for Slots<'h, 'b> {
+    #[inline(always)]
+    fn from(slots: &'h mut FieldSlots<'b>) -> Self {
+        Slots(&mut slots.0)
+    }
+}
+
+impl<'h, 'b> From<&'h mut HeapFieldSlots<'b>> for Slots<'h, 'b> {
+    #[inline]
+    fn from(slots: &'h mut HeapFieldSlots<'b>) -> Self {
+        Slots(slots.0.spare_capacity_mut())
+    }
+}
+
+impl HeapFieldSlots<'_> {
+    /// A slot for each line of `head`, and not more than [`FIELDS_CAP`].
+    pub fn for_head(head: &[u8]) -> Self {
+        let lines = memchr::memchr_iter(b'\n', head).count();
+        HeapFieldSlots(Vec::with_capacity(lines.min(FIELDS_CAP)))
+    }
+}
+
+impl std::fmt::Debug for HeapFieldSlots<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HeapFieldSlots").finish_non_exhaustive()
+    }
+}
+
+impl FieldSlots<'_> {
     /// Makes empty storage; writes no memory.
     #[inline(always)]
     pub fn new() -> Self {
         FieldSlots([const { MaybeUninit::uninit() }; FIELDS_CAP])
-    }
-
-    /// As many slots as the limits allow fields.
-    #[inline(always)]
-    pub(crate) fn take(&mut self, limits: &HeadLimits) -> &mut [MaybeUninit<httparse::Header<'b>>] {
-        &mut self.0[..limits.fields_max.min(FIELDS_CAP)]
     }
 }
 

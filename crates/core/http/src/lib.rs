@@ -44,7 +44,7 @@ mod version;
 pub use body::{BodyDecoder, Decoded};
 pub use conditional::{Precondition, Validators};
 pub use date::HttpDate;
-pub use fields::{FieldSlots, Fields, Known};
+pub use fields::{FieldSlots, Fields, HeapFieldSlots, Known, Slots};
 pub use host::Host;
 pub use limits::{BodyLimits, HeadLimits, Underscores};
 pub use reject::Reject;

@@ -8,9 +8,7 @@ use crate::bytes::{self, eq_lower};
 use crate::fields;
 use crate::framing::{self, Announced, Options};
 use crate::limits::METHOD_BYTES_MAX;
-use crate::{Fields, HeadLimits, Host, Known, Reject, Version};
-
-pub use crate::fields::FieldSlots;
+use crate::{Fields, HeadLimits, Host, Known, Reject, Slots, Version};
 
 /// Method of a request. `CONNECT` never gets here: it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +114,7 @@ pub struct RequestHead<'h, 'b> {
 /// The reason for which the message is refused; close the connection.
 #[inline]
 pub fn parse_request<'h, 'b>(
-    slots: &'h mut FieldSlots<'b>,
+    slots: impl Into<Slots<'h, 'b>>,
     head: &'b [u8],
     limits: &HeadLimits,
 ) -> Result<RequestHead<'h, 'b>, Reject> {
@@ -129,7 +127,7 @@ pub fn parse_request<'h, 'b>(
         return Err(Reject::EMPTY_LINES);
     }
     let mut request = httparse::Request::new(&mut []);
-    let parsed = request.parse_with_uninit_headers(head, slots.take(limits));
+    let parsed = request.parse_with_uninit_headers(head, slots.into().within(limits));
     let (Some(token), Some(target), Some(minor)) = (request.method, request.path, request.version)
     else {
         return Err(explain_line(head, limits));
@@ -357,6 +355,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
     use super::*;
     use crate::Underscores;
+    use crate::{FieldSlots, HeapFieldSlots};
 
     fn refusal(head: &[u8]) -> Option<Reject> {
         parse_request(&mut FieldSlots::new(), head, &HeadLimits::default()).err()
@@ -422,6 +421,24 @@ mod tests {
         assert_eq!((passed.fields.dropped(), passed.fields.get("x_y")), (0, Some(&b"1"[..])));
         assert_eq!(names(&passed).len(), 6);
         assert_eq!(parse(three, refuse).err(), Some(Reject::UNDERSCORE));
+    }
+
+    #[test]
+    fn slots_on_the_heap_are_as_many_as_the_head_has_lines() {
+        let limits = HeadLimits::default();
+        for count in [0, 1, limits.fields_max - 1, limits.fields_max] {
+            let mut head = "GET / HTTP/1.1\r\nHost: a\r\n".to_owned();
+            for _ in 0..count {
+                head.push_str("a:b\r\n");
+            }
+            head.push_str("\r\n");
+            let (mut heap, mut stack) =
+                (HeapFieldSlots::for_head(head.as_bytes()), FieldSlots::new());
+            let on_heap = parse_request(&mut heap, head.as_bytes(), &limits);
+            let on_stack = parse_request(&mut stack, head.as_bytes(), &limits);
+            assert_eq!(on_heap.is_ok(), count < limits.fields_max);
+            assert_eq!(format!("{on_heap:?}"), format!("{on_stack:?}"));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use crate::framing::{self, Announced};
 use crate::version::Version;
-use crate::{FieldSlots, Fields, HeadLimits, Method, Reject, fields};
+use crate::{Fields, HeadLimits, Method, Reject, Slots, fields};
 
 /// How the body of a response is delimited (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,16 +47,16 @@ pub struct ResponseHead<'h, 'b> {
 /// The reason for which the answer is refused, with status 502; close the
 /// connection to the upstream.
 pub fn parse_response<'h, 'b>(
-    slots: &'h mut FieldSlots<'b>,
+    slots: impl Into<Slots<'h, 'b>>,
     head: &'b [u8],
     request_method: Method<'_>,
     limits: &HeadLimits,
 ) -> Result<ResponseHead<'h, 'b>, Reject> {
-    parse(slots, head, request_method, limits).map_err(Reject::by_upstream)
+    parse(slots.into(), head, request_method, limits).map_err(Reject::by_upstream)
 }
 
 fn parse<'h, 'b>(
-    slots: &'h mut FieldSlots<'b>,
+    slots: Slots<'h, 'b>,
     head: &'b [u8],
     request_method: Method<'_>,
     limits: &HeadLimits,
@@ -72,7 +72,7 @@ fn parse<'h, 'b>(
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
         &mut response,
         head,
-        slots.take(limits),
+        slots.within(limits),
     );
     let (Some(minor), Some(status), Some(reason)) =
         (response.version, response.code, response.reason)

@@ -43,7 +43,7 @@ struct Slot {
 }
 
 struct Idle {
-    conn: Conn,
+    conn: Box<Conn>,
     since_ms: u64,
 }
 
@@ -140,7 +140,7 @@ impl Pool {
         // Taken before the wait, so that others count it.
         let place = PoolPermit::take(&slot);
         let conn = Conn::connect(&self.worker, address, limits.connect_timeout_ms).await?;
-        Ok(PooledConn { conn, reused: false, idle_ms: 0, place })
+        Ok(PooledConn { conn: Box::new(conn), reused: false, idle_ms: 0, place })
     }
 
     /// Closes the idle connections to `address` now and those in use when their requests end. For
@@ -198,7 +198,8 @@ impl Slot {
 
 /// A connection that carries one request.
 pub struct PooledConn {
-    pub conn: Conn,
+    /// By itself, as each future that awaits it moves it.
+    pub conn: Box<Conn>,
     /// Whether it was used before: then it may turn out to be dead.
     pub reused: bool,
     /// Milliseconds since it was given back; 0 for a new one.

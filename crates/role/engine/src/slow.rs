@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use skep_http::{FieldSlots, Reject, RequestHead, parse_request};
+use skep_http::{HeapFieldSlots, Reject, RequestHead, parse_request};
 use skep_serve::{ConnError, TimeoutCause};
 use skep_telemetry::Counter;
 
@@ -35,7 +35,7 @@ impl<H: Handler> Connection<'_, H> {
         let began = Instant::now();
         let (conn, context) = (self.conn, &self.engine.context);
         let limits = self.engine.head_limits();
-        let mut slots = FieldSlots::new();
+        let mut slots = HeapFieldSlots::for_head(head);
         let request = match parse_request(&mut slots, head, &limits) {
             Ok(request) => request,
             Err(reject) => return Err(self.reject_now(reject).await),

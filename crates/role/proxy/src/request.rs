@@ -90,7 +90,8 @@ impl WorkerGroup {
         forward: &Forward<'_>,
         rules: &ReplyRules<'_>,
     ) -> Result<(), ForwardError> {
-        self.run(request, Recipient::of_client(exchange, None), forward, rules).await
+        let mut recipient = Recipient::of_client(exchange, None);
+        self.run(request, &mut recipient, forward, rules).await
     }
 
     /// The same, with a tap that may take the response: then nothing is sent to the client.
@@ -105,7 +106,8 @@ impl WorkerGroup {
         rules: &ReplyRules<'_>,
         tap: &mut dyn Tap,
     ) -> Result<(), ForwardError> {
-        self.run(request, Recipient::of_client(exchange, Some(tap)), forward, rules).await
+        let mut recipient = Recipient::of_client(exchange, Some(tap));
+        self.run(request, &mut recipient, forward, rules).await
     }
 
     /// Sends `request`, which has no body, for a tap alone, in the place of the client at `ends`.
@@ -120,19 +122,19 @@ impl WorkerGroup {
         tap: &mut dyn Tap,
     ) -> Result<(), ForwardError> {
         assert!(request.framing == BodyFraming::None, "there is nobody to read it from");
-        let recipient = Recipient::of_tap(self.context(), ends, tap);
-        self.run(request, recipient, forward, &ReplyRules::default()).await
+        let mut recipient = Recipient::of_tap(self.context(), ends, tap);
+        self.run(request, &mut recipient, forward, &ReplyRules::default()).await
     }
 
     async fn run(
         self: &Rc<Self>,
         request: &RequestHead<'_, '_>,
-        mut recipient: Recipient<'_, '_>,
+        recipient: &mut Recipient<'_, '_>,
         forward: &Forward<'_>,
         rules: &ReplyRules<'_>,
     ) -> Result<(), ForwardError> {
         self.balancer().deposit(self.now());
-        let collected = self.collect(request, &mut recipient, rules).await?;
+        let collected = self.collect(request, recipient, rules).await?;
         // Only now it waits for a member; and the settings may be other ones than before.
         let began = Instant::now();
         let in_force = Rc::clone(self.balancer().sync());
@@ -143,7 +145,7 @@ impl WorkerGroup {
                 Outbound::Http(Box::new(Upload::new(recipient.worker(), request, forward, body)))
             }
             Some(settings) => {
-                let leg = GatewayLeg::new(settings, request, &recipient, forward, collected);
+                let leg = GatewayLeg::new(settings, request, recipient, forward, collected);
                 Outbound::Gateway(Box::new(leg?))
             }
         };
@@ -152,7 +154,7 @@ impl WorkerGroup {
             request,
             forward: *forward,
             rules,
-            recipient: &mut recipient,
+            recipient: &mut *recipient,
             outbound,
             session: Session::of(request, sticky),
             tried: SmallVec::new(),
@@ -281,7 +283,8 @@ impl Trip<'_, '_, '_, '_, '_> {
                     group.counters().inc(Counter::UpstreamReused);
                     (lease, began)
                 }
-                None => match self.dial(&target).await {
+                // By itself: it is rare, and large.
+                None => match Box::pin(self.dial(&target)).await {
                     Ok(lease) => match ping::if_answered(lease, &target).await {
                         Some(lease) => (lease, Instant::now()),
                         None => return Ok(self.no_pong(&target, &mut in_flight)),
@@ -354,7 +357,7 @@ impl Trip<'_, '_, '_, '_, '_> {
         match behind {
             AfterResponse::Idle => lease.give_back(self.group.connections()),
             AfterResponse::Switched(early) => {
-                let tunnelled = self.tunnel(&lease, early, in_flight).await;
+                let tunnelled = Box::pin(self.tunnel(&lease, early, in_flight)).await;
                 tunnelled.map_err(|error| (error.into(), false))?;
             }
             AfterResponse::Unread(rest) => return Ok(Some((rest, lease))),

@@ -172,6 +172,11 @@ impl Handler for NodeHandler {
         }
     }
 
+    /// Else each request would be parsed twice, for an answer that only what was kept can be.
+    fn answers_quickly(&self) -> bool {
+        self.view().catalog.sites().keeps_responses()
+    }
+
     async fn slow(
         &self,
         request: &RequestHead<'_, '_>,

@@ -251,6 +251,15 @@ impl Route {
         self.pool()?.cache.as_ref()
     }
 
+    /// Whether its responses are kept in memory.
+    pub(crate) fn keeps_responses(&self) -> bool {
+        match &self.backend {
+            Backend::Folder(_) | Backend::Origin(_) => true,
+            Backend::Pool(pool) => pool.cache.is_some(),
+            Backend::Reply(_) => false,
+        }
+    }
+
     /// Whether each node has a part of the folder.
     pub(crate) fn is_partition(&self) -> bool {
         self.is_placed(ContentPlacement::Partition)

@@ -182,6 +182,7 @@ pub(crate) struct SiteSet {
     sites: Vec<Arc<Site>>,
     hosts: Arc<Hosts>,
     routes_len: usize,
+    keeps_responses: bool,
 }
 
 impl SiteSet {
@@ -217,12 +218,19 @@ impl SiteSet {
             let routes = (routes, route(default)?);
             sites.push(Arc::new(Site::new(site, paths, routes, purges)?));
         }
-        Ok(Self { sites, hosts, routes_len: count })
+        let keeps_responses =
+            sites.iter().flat_map(|site| site.routes()).any(|it| it.keeps_responses());
+        Ok(Self { sites, hosts, routes_len: count, keeps_responses })
     }
 
     /// Number of routes of all sites.
     pub(crate) fn routes_len(&self) -> usize {
         self.routes_len
+    }
+
+    /// Whether responses of some route are kept in memory.
+    pub(crate) fn keeps_responses(&self) -> bool {
+        self.keeps_responses
     }
 
     /// The routes of all sites.

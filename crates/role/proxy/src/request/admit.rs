@@ -26,7 +26,7 @@ impl Trip<'_, '_, '_, '_, '_> {
         {
             let is_first = self.tried.is_empty();
             let began = if is_first { self.began } else { self.note_wait() };
-            return Ok(Some(in_flight.since(began)));
+            return Ok(Some(self.listed(in_flight.since(began))));
         }
         if self.session.is_bound() && !self.recipient.may_wait_for_session() {
             self.would_wait = true;
@@ -37,7 +37,7 @@ impl Trip<'_, '_, '_, '_, '_> {
             queue.refuse();
         }
         let began = self.note_wait();
-        Ok(in_flight.map(|in_flight| in_flight.since(began)))
+        Ok(in_flight.map(|in_flight| self.listed(in_flight.since(began))))
     }
 
     /// Records how long the request has waited until now.
@@ -48,14 +48,19 @@ impl Trip<'_, '_, '_, '_, '_> {
         now
     }
 
+    /// Lets operators see it.
+    fn listed(&self, in_flight: InFlight) -> InFlight {
+        let request = (self.request.method.as_str(), self.request.path);
+        in_flight.list(self.recipient.ends().client.ip(), request)
+    }
+
     fn try_admit(&self) -> Option<InFlight> {
         let client = self.recipient.ends().client;
         // Another worker may take the last place between the choice and its use; then it is full.
         loop {
             let target = self.group.pick(self.request, client, &self.session, &self.tried)?;
-            if let Some(in_flight) = InFlight::begin(self.group, target) {
-                let request = (self.request.method.as_str(), self.request.path);
-                return Some(in_flight.list(client.ip(), request));
+            if let Some(in_flight) = InFlight::begin(self.group, target, self.began) {
+                return Some(in_flight);
             }
         }
     }

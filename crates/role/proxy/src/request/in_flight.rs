@@ -39,12 +39,15 @@ enum Outcome {
 
 impl InFlight {
     /// Unless the member has as many requests as it may have.
-    pub(super) fn begin(group: &Rc<WorkerGroup>, target: PickedMember) -> Option<Self> {
+    pub(super) fn begin(
+        group: &Rc<WorkerGroup>,
+        target: PickedMember,
+        began: Instant,
+    ) -> Option<Self> {
         if !target.member().try_begin() {
             group.balancer().finished(target.member().id, 0, 0);
             return None;
         }
-        let began = Instant::now();
         let outcome = Outcome::Abandoned;
         let group = Rc::clone(group);
         let (owed, received, is_tunnel, entry) = (0, 0, false, None);
@@ -53,7 +56,8 @@ impl InFlight {
 
     /// Lets operators see the method and path of a client's request.
     pub(super) fn list(mut self, client: IpAddr, request: (&str, &[u8])) -> Self {
-        self.entry = Some(TableEntry::new(self.group.group(), &self.target, client, request));
+        let at = (self.group.group(), &self.target);
+        self.entry = Some(TableEntry::new(at, client, request, self.began));
         self
     }
 

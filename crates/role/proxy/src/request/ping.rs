@@ -17,6 +17,7 @@ use skep_serve::{Conn, ConnError, Output, TimeoutCause};
 use skep_upstream::PooledConn;
 
 use crate::members::conn_io;
+use crate::members::member::SharedMember;
 use crate::members::protocol::{MemberProtocol, PingSettings};
 use crate::worker_balancer::PickedMember;
 
@@ -35,8 +36,15 @@ pub(super) async fn if_answered(lease: PooledConn, target: &PickedMember) -> Opt
     let member = target.member();
     let is_due =
         |it: &PingSettings| member.is_silent() || lease.reused && lease.idle_ms >= it.idle_ms;
-    let Some(ping) = settings(target).filter(is_due) else { return Some(lease) };
-    let outcome = ask(&lease.conn, ping.timeout_ms).await;
+    match settings(target).filter(is_due) {
+        // By itself: it is rare, and large.
+        Some(ping) => Box::pin(answers(&lease, member, ping.timeout_ms)).await.then_some(lease),
+        None => Some(lease),
+    }
+}
+
+async fn answers(lease: &PooledConn, member: &SharedMember, timeout_ms: u64) -> bool {
+    let outcome = ask(&lease.conn, timeout_ms).await;
     let totals = &member.totals.gateway;
     totals.pings.fetch_add(1, Relaxed);
     if outcome != PingOutcome::Answered {
@@ -47,7 +55,7 @@ pub(super) async fn if_answered(lease: PooledConn, target: &PickedMember) -> Opt
         PingOutcome::Silent => member.set_silent(true),
         PingOutcome::Broken => {}
     }
-    (outcome == PingOutcome::Answered).then_some(lease)
+    outcome == PingOutcome::Answered
 }
 
 fn settings(target: &PickedMember) -> Option<PingSettings> {

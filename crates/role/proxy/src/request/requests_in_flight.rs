@@ -67,10 +67,10 @@ pub(super) struct TableEntry(usize);
 
 impl TableEntry {
     pub(super) fn new(
-        group: &Arc<Group>,
-        target: &PickedMember,
+        (group, target): (&Arc<Group>, &PickedMember),
         client: IpAddr,
         (method, path): (&str, &[u8]),
+        began: Instant,
     ) -> Self {
         // Parameters may hold a session's id, as `;jsessionid=` does.
         let path = path.split(|byte| matches!(byte, b';' | b'?')).next().unwrap_or_default();
@@ -80,7 +80,7 @@ impl TableEntry {
             client,
             method: Cut::new(method.as_bytes()),
             path: Cut::new(path),
-            began: Instant::now(),
+            began,
             is_tunnel: false,
         };
         TABLE.with_borrow_mut(|table| match table.free.pop() {

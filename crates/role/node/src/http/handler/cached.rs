@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::Claims;
 use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::{FieldSlots, Known, RequestHead, encode, parse_request};
+use skep_http::{HeapFieldSlots, Known, RequestHead, encode, parse_request};
 use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
 use skep_proxy::{Ends, ForwardError, RefusalScope, Refused, ReplyCoding, WorkerGroup};
 use skep_segments::FetchError;
@@ -436,7 +436,7 @@ impl Refresh {
     async fn run(self, flight: Box<PoolFlight>, errand: Option<Errand>) {
         let Some(pool) = self.route.pool() else { return };
         let Some(cache) = &pool.cache else { return };
-        let mut slots = FieldSlots::new();
+        let mut slots = HeapFieldSlots::for_head(&self.head);
         let Ok(request) = parse_request(&mut slots, &self.head, &NODE_RESPONSE_HEAD) else {
             return tracing::debug!("a request that was parsed is not parsed again");
         };
