@@ -63,6 +63,7 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["site"], sites::what_is_compressed_is_sent),
     (&["pool.name"], pools::pools_have_names_of_their_own),
     (&["pool.server"], pools::servers_are_told_apart),
+    (&["pool.server.connections_scope", "node.name"], pools::counted_servers_are_few),
     (&["pool.protocol", "pool.fastcgi", "pool.ajp"], pools::protocols_have_their_tables),
     (&["pool.protocol", "pool.fastcgi"], pools::scripts_have_a_place),
     (&["pool.protocol", "pool.ajp", "pool.server"], pools::ajp_beyond_this_machine_has_a_secret),

@@ -18,8 +18,8 @@ mod wildcard;
 pub use dispatcher::{DISPATCHER_NUMBER_BITS, EPOCH_MAX, EPOCH_STORED_MAX, dispatcher_number};
 pub use hash::stable_hash;
 pub use limits::{
-    DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, NAME_BYTES_MAX, NODES_MAX, SOCKET_PATH_BYTES_MAX,
-    WEIGHT_MAX,
+    DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, NAME_BYTES_MAX, NODES_MAX, SLOT_SERVERS_MAX,
+    SOCKET_PATH_BYTES_MAX, WEIGHT_MAX,
 };
 pub use rng::Rng;
 pub use server_address::{ServerAddress, ServerAddressError, SocketPath};

@@ -20,5 +20,9 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// already.
 pub const WEIGHT_MAX: u32 = 256;
 
+/// Servers of pools whose requests all nodes count together: in a config, and in a message, which they
+/// make 20 KB long. Of those that are added beyond it at run time each node has its own share.
+pub const SLOT_SERVERS_MAX: usize = 1_024;
+
 /// Longest path of a Unix socket, in bytes: the kernel's `sun_path` without its NUL (unix(7)).
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;

@@ -66,8 +66,8 @@ pub const MEMBERS_MAX: usize = NODES_MAX;
 /// answer arrives.
 pub const TAIL_MAX: usize = 64;
 
-/// Servers of pools in a report of slots, or in grants: more than any config has, and 20 KB.
-pub const SLOT_SERVERS_MAX: usize = 1_024;
+/// Servers of pools in a report of slots, or in grants.
+pub use skep_units::SLOT_SERVERS_MAX;
 
 /// Head of a request that an operator asks about, in bytes: as long as nodes take them by default.
 pub const EXPLAIN_HEAD_BYTES_MAX: usize = 16 * 1024;

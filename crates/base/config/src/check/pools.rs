@@ -1,6 +1,6 @@
 //! Contradictions of pools, and of the routes that lead to them.
 
-use skep_units::did_you_mean;
+use skep_units::{SLOT_SERVERS_MAX, did_you_mean};
 
 use super::Step::{Key, Nth};
 use super::sites::backends;
@@ -48,6 +48,20 @@ pub(super) fn servers_are_told_apart(config: &Config, clashes: &mut Vec<Conflict
                 clashes.push(Conflict::new(&at("address"), expected, found));
             }
         }
+    }
+}
+
+/// Servers whose requests all nodes count together stand in one message.
+pub(super) fn counted_servers_are_few(config: &Config, clashes: &mut Vec<Conflict>) {
+    let servers = config.pools.iter().flat_map(|pool| &pool.servers);
+    let count = servers.filter(|server| config.is_of_cluster(server)).count();
+    if config.can_count_slots() && count > SLOT_SERVERS_MAX {
+        let expected = format!(
+            "at most {SLOT_SERVERS_MAX} servers in all pools whose requests all nodes count together"
+        );
+        let clash = Conflict::new(&[Key("pool")], expected, format!("{count} servers"));
+        let hint = "set connections_scope = \"node\" for some: each node counts these for itself";
+        clashes.push(clash.hint(hint.to_owned()));
     }
 }
 

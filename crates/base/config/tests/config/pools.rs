@@ -241,3 +241,34 @@ fn servers_of_all_nodes_are_told_from_those_of_each() {
     assert_eq!(counted(apart, "unix:/run/php.sock", "cluster"), (true, 2));
     assert_eq!(counted(together, "10.0.0.7:9000", "node"), (false, 5));
 }
+
+#[test]
+fn servers_that_all_nodes_count_are_few() {
+    let text = |count: usize, scope: &str| {
+        let servers = |pool: usize| {
+            let server = |it: usize| {
+                format!(
+                    "[[pool.server]]\nname = \"s{it}\"\naddress = \"10.1.{pool}.{}:{}\"\n\
+                     connections_scope = \"{scope}\"\n",
+                    it % 250,
+                    9000 + it / 250
+                )
+            };
+            (0..count / 2 + count % 2 * pool).map(server).collect::<String>()
+        };
+        format!(
+            "key_file = \"/k\"\n[[node]]\nname = \"a\"\naddress = \"10.0.0.1:80\"\n[[node]]\nname = \"b\"\n\
+             address = \"10.0.0.2:80\"\n[[dispatcher]]\nname = \"d\"\naddress = \"10.0.0.9:7071\"\n\
+             [[service]]\nname = \"s\"\nlisten = [\"10.0.0.9:80\"]\nnodes = [\"a\", \"b\"]\n[[site]]\n\
+             pool = \"p0\"\n[[pool]]\nname = \"p0\"\n{}[[pool]]\nname = \"p1\"\n{}",
+            servers(0),
+            servers(1)
+        )
+    };
+    for (count, scope) in [(1_024, "cluster"), (1_025, "node")] {
+        Config::parse("test", &text(count, scope)).unwrap_or_else(|errors| panic!("{errors}"));
+    }
+    let refused = only(&text(1_025, "cluster"));
+    assert!(refused.contains("at most 1024 servers in all pools"), "{refused}");
+    assert!(refused.contains("/ 1025 servers / set connections_scope"), "{refused}");
+}

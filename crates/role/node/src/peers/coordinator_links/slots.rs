@@ -1,7 +1,7 @@
 //! Requests at servers of pools that all nodes count together: reports what this node uses and
 //! wants, and applies what the coordinator grants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use skep_directory::SlotHolder;
@@ -96,12 +96,11 @@ impl Slots {
             }
         }
         let mut current = Vec::new();
+        let mut admitted: BTreeSet<_> = self.servers.keys().copied().collect();
         for (group, counting) in pools {
             for slots in group.slots() {
                 match counting.get(&slots.name) {
-                    Some(&Counting::OfCluster { key, share })
-                        if counted.contains_key(&key) || counted.len() < SLOT_SERVERS_MAX =>
-                    {
+                    Some(&Counting::OfCluster { key, share }) if admit(key, &mut admitted) => {
                         let (group, share) = (Arc::clone(&group), Some(share));
                         current.push((key, CountedMember { group, slots, share }));
                     }
@@ -177,6 +176,11 @@ impl Server {
         self.loads.retain(|load| load.in_use() > 0 && !others.contains(load));
         self.loads.iter().map(MemberLoad::in_use).fold(0, u32::saturating_add)
     }
+}
+
+/// Whether `key` is one of the servers that are reported, which are as many as a message may have.
+fn admit(key: ServerKey, admitted: &mut BTreeSet<ServerKey>) -> bool {
+    admitted.contains(&key) || (admitted.len() < SLOT_SERVERS_MAX && admitted.insert(key))
 }
 
 fn set(group: &Group, member: &MemberSlots, slots: u32) {
