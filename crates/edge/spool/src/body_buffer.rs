@@ -11,8 +11,8 @@ use tokio::time::{Sleep, sleep};
 
 use crate::body_buffers::{BodyBuffers, Reservation, Shortage};
 use crate::limits::{
-    BLOCK_BYTES, FREE_PART, READ_BYTES, READ_WAIT, RESERVE_BYTES, SCARCE_PART, SPOOL_PART,
-    TRANSFER_BYTES, UNWRITTEN_BYTES_MAX,
+    BLOCK_BYTES, FREE_PART, READ_BACK_PART, READ_BYTES, READ_WAIT, RESERVE_BYTES, SCARCE_PART,
+    SPOOL_PART, TRANSFER_BYTES, UNWRITTEN_BYTES_MAX,
 };
 use crate::spool_file::{self, Block, SpoolFile, Target, Transfer, Transferred};
 
@@ -121,6 +121,17 @@ impl BodyBuffer {
         queue.push(bytes, || self.of.reserve_memory(BLOCK_BYTES as u64));
     }
 
+    /// Moves what waits to the file if memory is scarce. For while nobody puts in more, or takes any: the task
+    /// is woken when it can go on.
+    pub fn settle(&mut self, cx: &mut Context<'_>) {
+        let is_due = |it: &Self| it.back.bytes > 0 && !it.disk.is_broken && it.is_scarce();
+        while self.poll_transfer(cx).is_ready() && is_due(self) {
+            if self.start_write().is_err() {
+                return;
+            }
+        }
+    }
+
     /// Moves the next bytes to `sink`, at most `bytes_max`; returns their number: 0 is the end.
     ///
     /// # Errors
@@ -190,8 +201,7 @@ impl BodyBuffer {
             let Blocks { blocks, bytes } = std::mem::take(&mut self.front);
             self.back.put_back(blocks, bytes);
         }
-        let is_scarce = self.of.free_memory() < self.of.limits.memory_bytes_max / SCARCE_PART;
-        let is_due = self.back.bytes >= TRANSFER_BYTES || (is_scarce && self.back.bytes > 0);
+        let is_due = self.back.bytes >= TRANSFER_BYTES || (self.is_scarce() && self.back.bytes > 0);
         if is_due && self.disk.transfer.is_none() {
             self.start_write()?;
         }
@@ -213,6 +223,10 @@ impl BodyBuffer {
                 Poll::Pending
             }
         }
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.of.free_memory() < self.of.limits.memory_bytes_max / SCARCE_PART
     }
 
     /// Whether the file may take what waits and one read more.
@@ -257,19 +271,20 @@ impl BodyBuffer {
         Ok(())
     }
 
-    /// Reads the next bytes of the file, as many as there is memory for.
+    /// Reads the next bytes of the file, as many as there is memory for them.
     fn start_read(&mut self) {
         let Some(file) = &self.disk.file else { unreachable!("what is unread is in a file") };
         const BLOCK: u64 = BLOCK_BYTES as u64;
-        let wanted = self.disk.unread().min(TRANSFER_BYTES);
-        let reservations: Vec<_> = match wanted + BLOCK <= self.of.free_memory() {
+        let part = (self.of.free_memory() / READ_BACK_PART).min(TRANSFER_BYTES);
+        let wanted = self.disk.unread().min(part / BLOCK * BLOCK);
+        let reservations: Vec<_> = match wanted > 0 {
             true => (0..wanted.div_ceil(BLOCK)).map(|_| self.of.reserve_memory(BLOCK)).collect(),
             false => {
                 let new = || self.of.reserve_memory(RESERVE_BYTES);
                 vec![self.disk.reserve.take().unwrap_or_else(new)]
             }
         };
-        let bytes = wanted.min(reservations.iter().map(Reservation::bytes).sum());
+        let bytes = self.disk.unread().min(reservations.iter().map(Reservation::bytes).sum());
         let range = (self.disk.read_at, bytes);
         let transfer = spool_file::read(&self.of.transfers, file, reservations, range);
         self.disk.transfer = Some((Direction::Read(bytes), transfer));

@@ -22,6 +22,10 @@ pub(crate) const FREE_PART: u64 = 4;
 /// clients that stand still cannot fill it.
 pub(crate) const SPOOL_PART: u64 = 4;
 
+/// What is read back from a file has one part in so many of the memory that is free, for each body: nobody
+/// knows whether its client takes it, and thousands that take nothing more leave room to what comes.
+pub(crate) const READ_BACK_PART: u64 = 256;
+
 /// If less than one part in so many of the memory is free, what waits for the spool is written at once,
 /// however little it is.
 pub(crate) const SCARCE_PART: u64 = 2;

@@ -144,6 +144,35 @@ fn clients_that_stand_still_stay_within_the_memory_and_leave_some_to_the_next() 
 }
 
 #[test]
+fn clients_that_stop_after_a_while_leave_memory_to_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = BodyBuffers::new(BufferLimits {
+        memory_bytes_max: 16 * MIB,
+        spool_bytes_max: 1024 * MIB,
+        ..limits(Some(folder.path()))
+    });
+    let count = 600 * KIB as usize;
+    run(async {
+        let mut bodies: Vec<_> = (0..300).map(|_| of.body(256 * KIB)).collect();
+        for body in &mut bodies {
+            assert_eq!(fill(body, 0, count).await, (count, None), "{:?}", of.shortages());
+            // Up to the first bytes that come back from the file.
+            while body.disk.read_at == 0 {
+                take(body, 4 * KIB as usize).await.unwrap();
+            }
+            poll_fn(|cx| {
+                body.settle(cx);
+                if body.disk.transfer.is_some() { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
+        }
+        let mut next = of.body(256 * KIB);
+        assert_eq!(fill(&mut next, 0, count).await, (count, None), "{:?}", of.shortages());
+        assert!(take(&mut next, count).await.unwrap() == bytes(0, count));
+    });
+}
+
+#[test]
 fn the_spool_has_bounds_for_one_body_and_for_all() {
     let folder = tempfile::tempdir().unwrap();
     let of = BodyBuffers::new(limits(Some(folder.path())));

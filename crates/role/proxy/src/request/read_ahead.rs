@@ -41,8 +41,6 @@ pub(super) struct ClientBody {
     bytes: u64,
     /// Scratch for the line before a chunk.
     chunk_line: Vec<u8>,
-    /// Scratch for a piece that is taken out.
-    piece: Vec<u8>,
 }
 
 impl ClientBody {
@@ -122,8 +120,9 @@ impl ClientBody {
         let Some(ahead) = self.ahead.as_mut().filter(|_| self.is_behind) else {
             return Poll::Ready(Ok(false));
         };
-        self.piece.clear();
-        match ahead.poll_take(cx, &mut self.piece, READ_BYTES as usize) {
+        // Not kept: a client that stands still would have it for nothing.
+        let mut piece = Vec::new();
+        match ahead.poll_take(cx, &mut piece, READ_BYTES as usize) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(_)) => Poll::Ready(Err(ExchangeError::ReplyCutShort(SPOOL_FAILED))),
             Poll::Ready(Ok(0)) => {
@@ -137,7 +136,7 @@ impl ClientBody {
             }
             Poll::Ready(Ok(_)) => {
                 let line = self.is_chunked.then_some(&mut self.chunk_line);
-                write_piece(&self.piece, line, reply);
+                write_piece(&piece, line, reply);
                 Poll::Ready(Ok(true))
             }
         }
