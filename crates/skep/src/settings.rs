@@ -141,6 +141,7 @@ pub(crate) fn engine_settings(config: &Config, threads: usize) -> EngineSettings
         pace_behind_proxy: if config.is_proxied() { pace.of_proxy() } else { pace },
         lifetime_ms: timeouts.lifetime_ms,
         body_grace_ms: timeouts.body_grace_ms,
+        body_average_ms: timeouts.body_average_ms,
         body_min_bytes_per_s: timeouts.body_min_bytes_per_s,
         requests_per_connection_max: u64::from(limits.requests_per_connection_max),
         connection_bytes_max: limits.connection_bytes_max,

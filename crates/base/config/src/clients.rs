@@ -65,6 +65,9 @@ table! {
         body_min_bytes_per_s: u64 = KIB => number(Unit::BytesPerSecond, 0..=GIB), live;
         /// Time before the rate of a body counts.
         body_grace_ms: u64 = 5000 => ms(0..=HOUR_MS), live;
+        /// Time over which that rate is an average: who was faster before may be
+        /// silent for this and `body_grace_ms`, and not longer.
+        body_average_ms: u64 = 2 * MINUTE_MS => ms(100..=HOUR_MS), live;
         /// Time in which a client acknowledges no byte of a response; then it
         /// is cut off. Clients acknowledge in steps, the larger the larger their
         /// buffer is: who may need longer for one at `send_min_bytes_per_s`, an

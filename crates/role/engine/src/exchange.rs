@@ -99,6 +99,7 @@ impl<'c> Exchange<'c> {
             time_ms_max: u64::MAX,
             deadline_max_ms: u64::MAX,
             received: 0,
+            forfeited_ms: 0,
         };
         let output = context.worker().take_output();
         assert!(output.is_empty(), "who takes an output has it to itself");
@@ -155,6 +156,8 @@ pub struct RequestBody<'c> {
     /// The latest deadline that it gets, however much of it comes.
     deadline_max_ms: u64,
     received: u64,
+    /// Time that its speed would have earned it, had that a bound only over all of the body.
+    forfeited_ms: u64,
 }
 
 /// When the client's rate starts to count.
@@ -348,22 +351,29 @@ impl RequestBody<'_> {
 
     /// The moment at which the body so far will have been slower than allowed. Whoever
     /// sent all of it waits for us from then on.
-    fn set_deadline(&self) {
+    fn set_deadline(&mut self) {
         if self.is_done() {
             return self.wait_until(u64::MAX);
         }
-        let rate = self.settings.body_min_bytes_per_s;
         let Rate::Since(started) = self.rate else {
             unreachable!("a rate counts while somebody waits, not {:?}", self.rate)
         };
-        let earned_ms = match self.received.saturating_mul(1000).checked_div(rate) {
-            Some(earned_ms) => earned_ms,
+        let rate = self.settings.body_min_bytes_per_s;
+        let silent_from =
+            self.context.worker().now_ms().saturating_add(self.settings.body_grace_ms);
+        let deadline_ms = match self.received.saturating_mul(1000).checked_div(rate) {
+            Some(earned_ms) => {
+                let own = started.saturating_add(self.settings.body_grace_ms);
+                let own = own.saturating_add(earned_ms).saturating_sub(self.forfeited_ms);
+                // Else a few fast megabytes would earn hours in which nothing comes.
+                let last = silent_from.saturating_add(self.settings.body_average_ms);
+                self.forfeited_ms += own.saturating_sub(last);
+                own.min(last)
+            }
             // No least rate: then silence is what ends it.
-            None => self.settings.idle_ms + self.context.worker().now_ms().saturating_sub(started),
+            None => silent_from.saturating_add(self.settings.idle_ms),
         };
-        let deadline =
-            started.saturating_add(self.settings.body_grace_ms).saturating_add(earned_ms);
-        self.wait_until(deadline.min(self.deadline_max_ms));
+        self.wait_until(deadline_ms.min(self.deadline_max_ms));
     }
 
     /// Ends the connection then if no more has come.

@@ -23,6 +23,8 @@ pub struct EngineSettings {
     pub lifetime_ms: u64,
     /// Time before the rate of a request body counts.
     pub body_grace_ms: u64,
+    /// Averaging time of the least rate of a request body.
+    pub body_average_ms: u64,
     /// Least rate of a request body, in bytes per second; 0 is no bound.
     pub body_min_bytes_per_s: u64,
     /// Requests that one connection may carry; 0 is no bound.
@@ -47,6 +49,7 @@ impl Default for EngineSettings {
             pace_behind_proxy: pace,
             lifetime_ms: 3_600_000,
             body_grace_ms: 5_000,
+            body_average_ms: 120_000,
             body_min_bytes_per_s: 1024,
             requests_per_connection_max: 0,
             connection_bytes_max: 64 * 1024,

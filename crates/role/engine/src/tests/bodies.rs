@@ -1,6 +1,8 @@
 //! Bodies whose bytes would parse as requests (CVE-2025-4366): read, half read and unread, of all
 //! framings; their bytes never reach the handler as a request.
 
+use std::time::{Duration, Instant};
+
 use skep_telemetry::Counter;
 
 use super::client::{get, head, post, post_chunked};
@@ -214,5 +216,28 @@ fn who_stops_sending_while_it_is_answered_is_cut_off() {
     client.send(&SMUGGLED[..10]);
     assert!(client.head().unwrap().starts_with("HTTP/1.1 200 "));
     assert_eq!(client.rest().0, b"");
+    assert_eq!(rig.get(Counter::ClosedBodySlow), 1);
+}
+
+#[test]
+fn earlier_speed_earns_no_time_beyond_the_average() {
+    let settings = EngineSettings {
+        body_grace_ms: 100,
+        body_average_ms: 400,
+        body_min_bytes_per_s: 1_000,
+        ..EngineSettings::default()
+    };
+    let rig = Rig::with(settings);
+    let mut client = rig.client();
+    // What would earn hours.
+    let count = 10_000_000;
+    client.send(head("POST", "/read/reply:1", &format!("Content-Length: {}\r\n", count + 1)));
+    let piece = vec![b'x'; 1_000_000];
+    for _ in 0..count / piece.len() {
+        client.send(&piece);
+    }
+    let stopped = Instant::now();
+    assert_eq!(client.reply().unwrap().status, 408);
+    assert!(stopped.elapsed() < Duration::from_secs(30), "{:?}", stopped.elapsed());
     assert_eq!(rig.get(Counter::ClosedBodySlow), 1);
 }
