@@ -331,6 +331,9 @@ pub(crate) const OPEN_TRIES_MAX: u32 = 1_000;
 /// Answer of a server about its status, in bytes: a Tomcat with some hundred applications.
 pub(crate) const AGENT_BODY_BYTES_MAX: usize = 256 * 1024;
 
+/// Largest number that is taken from what a server says of itself, and smallest: exabytes.
+pub(crate) const AGENT_NUMBER_MAX: f64 = 1e18;
+
 /// Text of such an answer that is shown, in bytes: a version.
 pub(crate) const AGENT_TEXT_BYTES_MAX: usize = 128;
 

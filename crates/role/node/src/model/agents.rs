@@ -26,7 +26,7 @@ use skep_proxy::{FcgiSpec, Group, MemberProtocol, Question, ScriptSpec, ask_once
 use skep_serve::{Worker, WorkerHandle, monotonic_ms};
 use skep_units::{Now, ServerAddress};
 
-use crate::limits::{AGENT_BODY_BYTES_MAX, AGENT_LOOK_MS, AGENT_TEXT_BYTES_MAX};
+use crate::limits::{AGENT_BODY_BYTES_MAX, AGENT_LOOK_MS, AGENT_NUMBER_MAX, AGENT_TEXT_BYTES_MAX};
 use crate::model::pool_protocol::{PoolError, read_line};
 
 /// What a server has said of itself, and when.
@@ -326,6 +326,11 @@ fn shown(text: &str) -> String {
 
 /// Numbers of an object, by their keys and names here.
 fn numbers(of: &serde_json::Value, names: &[(&str, &str)]) -> Vec<(String, f64)> {
-    let number = |(key, name): &(&str, &str)| Some(((*name).to_owned(), of.get(*key)?.as_f64()?));
+    let number = |(key, name): &(&str, &str)| Some(((*name).to_owned(), number(of.get(*key)?)?));
     names.iter().filter_map(number).collect()
+}
+
+/// The number that `value` is, unless it is beyond all that is counted: sums stay finite, as JSON must be.
+fn number(value: &serde_json::Value) -> Option<f64> {
+    value.as_f64().filter(|number| number.abs() <= AGENT_NUMBER_MAX)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Findings, shown};
+use super::{Findings, number as number_of, shown};
 
 /// The name whose value is a version.
 const VERSION: &str = "version";
@@ -21,7 +21,7 @@ pub(super) fn read(body: &str, values: &[(String, String)]) -> Result<Findings, 
         }
         let number = match value {
             Value::Bool(is_so) => Some(f64::from(u8::from(*is_so))),
-            value => value.as_f64(),
+            value => number_of(value),
         };
         let number = number.ok_or_else(|| format!("{pointer} of its answer is no number"))?;
         found.values.push((name.clone(), number));

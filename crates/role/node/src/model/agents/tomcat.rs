@@ -1,5 +1,7 @@
 //! Tomcat's manager: its status as JSON, and what its JMX proxy says of versions and sessions.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::Value;
 
 use super::{Findings, numbers, shown};
@@ -67,23 +69,38 @@ pub(super) fn read_jmx(version: &str, sessions: &str, found: &mut Findings) -> R
     let said = version.lines().next().and_then(|line| line.split_once("serverInfo = "));
     let (_, version) = said.ok_or("its JMX proxy says no version")?;
     found.version = Some(shown(version));
-    let mut context = None;
-    for line in sessions.lines() {
-        // Name: Catalina:type=Manager,host=localhost,context=/shop
-        if let Some(name) = line.strip_prefix("Name: ") {
-            context = name.split(',').find_map(|it| it.strip_prefix("context="));
-        }
-        let count = line.strip_prefix("activeSessions: ").and_then(|it| it.trim().parse().ok());
-        if let (Some(count), Some(of)) = (count, context) {
-            found.sessions.push((shown(of), count));
-            context = None;
-        }
-    }
-    found.sessions.sort_unstable();
+    found.sessions = sessions_of(sessions);
     found.sessions.truncate(AGENT_CONTEXTS_MAX);
     let all: u64 = found.sessions.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count));
     found.values.push(("sessions".to_owned(), all as f64));
     Ok(())
+}
+
+/// Sessions by context; behind the name of its virtual host, where there are several.
+fn sessions_of(said: &str) -> Vec<(String, u64)> {
+    let (mut counts, mut at) = (BTreeMap::<(&str, &str), u64>::new(), None);
+    for line in said.lines() {
+        // Name: Catalina:type=Manager,host=localhost,context=/shop
+        if let Some(name) = line.strip_prefix("Name: ") {
+            let part = |key| name.split(',').find_map(|it| it.trim().strip_prefix(key));
+            at = part("context=").map(|context| (part("host=").unwrap_or_default(), context));
+        }
+        let count: Option<u64> =
+            line.strip_prefix("activeSessions: ").and_then(|it| it.trim().parse().ok());
+        if let (Some(count), Some(at)) = (count, at.take_if(|_| count.is_some())) {
+            let sum = counts.entry(at).or_default();
+            *sum = sum.saturating_add(count);
+        }
+    }
+    let hosts: BTreeSet<_> = counts.keys().map(|(host, _)| host).collect();
+    let mut sessions = BTreeMap::<String, u64>::new();
+    for ((host, context), count) in &counts {
+        let host = if hosts.len() > 1 { *host } else { "" };
+        // What is cut off may have told two apart.
+        let sum = sessions.entry(shown(&format!("{host}{context}"))).or_default();
+        *sum = sum.saturating_add(*count);
+    }
+    sessions.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -120,6 +137,14 @@ mod tests {
         assert_eq!(found.version.as_deref(), Some("Apache Tomcat/10.1.60"));
         assert_eq!(found.sessions, [("/".to_owned(), 4), ("/shop".to_owned(), 3)]);
         assert_eq!(found.values.last(), Some(&("sessions".to_owned(), 7.0)));
+        let hosts = "Name: Catalina:type=Manager,host=a,context=/\r\nactiveSessions: 1\r\n\
+            Name: Catalina:type=Manager,host=b,context=/\r\nactiveSessions: 2\r\n";
+        read_jmx(version, hosts, &mut found).unwrap();
+        assert_eq!(found.sessions, [("a/".to_owned(), 1), ("b/".to_owned(), 2)]);
+        let vast = body.replace("200", "1e308").replace("-1", "1e308").replace("93", "-1e308");
+        let found_of_vast = read(&vast).unwrap();
+        assert!(!found_of_vast.values.iter().any(|(name, _)| name == "threads_max"));
+        assert!(!found_of_vast.values.iter().any(|(name, _)| name == "memory_free_bytes"));
         for wrong in ["<html>", "{}", r#"{"tomcat":1}"#] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
