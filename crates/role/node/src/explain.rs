@@ -10,6 +10,7 @@ use skep_http::{FieldSlots, Method, RequestHead, parse_request};
 use skep_httpcache::{CachingRule, RequestMeta, Reuse, reuse};
 use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
+use skep_units::stable_hash;
 use skep_wire::cache::{
     ExplainJudged, ExplainReason, ExplainRequest, ExplainVariant, ExplainVerdict, Explanation,
 };
@@ -227,7 +228,9 @@ impl Explainer<'_> {
         };
         let remote = resource.remote();
         ExplainVariant {
-            secondary_key: remote.map(|it| text(it.vary_key.as_bytes())).unwrap_or_default(),
+            secondary_key: remote
+                .map(|it| shown_key(it.vary_key.as_bytes(), is_for_request))
+                .unwrap_or_default(),
             is_for_request,
             status: object.status(),
             bytes: object.bytes(),
@@ -239,6 +242,25 @@ impl Explainer<'_> {
             is_from_peer: remote.is_some_and(|it| it.is_from_peer),
         }
     }
+}
+
+/// Beginnings of names of fields in which no client has a secret.
+const OPEN_FIELDS: &[&str] = &["accept", "origin", "save-data", "sec-", "x-requested-with"];
+
+/// A secondary key as an operator sees it: of other clients' fields, which may be credentials, whether they
+/// are the same.
+fn shown_key(key: &[u8], is_for_request: bool) -> String {
+    let is_open = |name: &[u8]| OPEN_FIELDS.iter().any(|open| name.starts_with(open.as_bytes()));
+    let lines = key.split(|byte| *byte == b'\n').map(|line| {
+        let name_end = line.iter().position(|byte| *byte == b'=').unwrap_or(line.len());
+        let (name, value) = line.split_at(name_end);
+        if is_for_request || value.is_empty() || is_open(name) {
+            return text(line);
+        }
+        let hash = stable_hash(value, 0);
+        format!("{}=#{:08x}", text(name), hash as u32)
+    });
+    text(lines.collect::<Vec<_>>().join("\n").as_bytes())
 }
 
 fn passed(why: &str) -> Explanation {
@@ -318,6 +340,16 @@ mod tests {
             assert_eq!(reason(token).text, *sentence);
         }
         assert_eq!(reason("private").section, "RFC 9111 5.2.2.7");
+    }
+
+    #[test]
+    fn what_other_clients_sent_is_told_apart_and_not_shown() {
+        let key = b"accept-language=de\nx-api-key=SECRET\nx-other\n";
+        assert_eq!(shown_key(key, true).as_bytes(), key);
+        let shown = shown_key(key, false);
+        assert!(shown.starts_with("accept-language=de\nx-api-key=#"), "{shown}");
+        assert!(shown.ends_with("\nx-other\n") && !shown.contains("SECRET"), "{shown}");
+        assert_ne!(shown, shown_key(b"accept-language=de\nx-api-key=OTHER\nx-other\n", false));
     }
 
     #[test]
