@@ -151,6 +151,8 @@ fn what_cannot_be_added_or_removed_is_said() {
     done(&skep, &["pool", "remove", "app", "s1", "--wait"]);
     refused(&["pool", "remove", "app", "x"], "the last server of pool app");
     poll_until(PATIENCE, "the other one answers", || answers(&skep) == ["two"]);
+    // A reload would take it for that of the file.
+    refused(&["pool", "add", "app", "s1", "127.0.0.1:9"], "the config has a server \"s1\" at");
 }
 
 #[test]

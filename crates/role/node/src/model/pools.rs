@@ -188,8 +188,14 @@ impl Pools {
         if !filed.may_reach(server.address) {
             return Err(AddServerError::NeedsSecret(server.address));
         }
+        if let Some(of_file) = filed.servers.iter().find(|it| it.name == server.name)
+            && of_file.address != server.address
+        {
+            return Err(AddServerError::OfFile(of_file.name.clone(), Box::new(of_file.address)));
+        }
         let joins = self.joins.load(Ordering::Relaxed);
         pool.group.add_member(member_spec(config, &server, joins))?;
+        pool.forget_removed(filed);
         pool.counting.insert(server.name.clone(), counting_of(config, filed, &server, joins));
         pool.agents.set_addresses(std::iter::once(&server));
         pool.added.retain(|it| it.name != server.name);
@@ -278,6 +284,15 @@ impl Pool {
         self.agents.start(&self.group, worker);
     }
 
+    /// Servers that were added at run time and are removed again are not counted.
+    fn forget_removed(&mut self, filed: &PoolConfig) {
+        let members = self.group.members();
+        let is_there = |name: &str| members.iter().any(|it| it.name == name);
+        self.added.retain(|it| is_there(&it.name));
+        let is_filed = |name: &str| filed.servers.iter().any(|it| it.name == name);
+        self.counting.retain(|name, _| is_filed(name) || is_there(name));
+    }
+
     /// Of the servers that were added at run time, those stay that are still there and that the file does
     /// not name.
     fn keep_added(&mut self, config: &Config, added: &[ServerConfig], joins: bool) {
@@ -310,6 +325,11 @@ pub enum AddServerError {
          config first"
     )]
     NeedsSecret(ServerAddress),
+    /// The next reload would take it for the one of the file.
+    #[error(
+        "the config has a server {0:?} at {1}: choose another name, or change the config and reload"
+    )]
+    OfFile(String, Box<ServerAddress>),
     /// The table of members refuses it.
     #[error(transparent)]
     Refused(#[from] GroupControlError),
@@ -329,11 +349,16 @@ fn counting_of(config: &Config, pool: &PoolConfig, server: &ServerConfig, joins:
 }
 
 /// The server at that address, whatever its names: nodes that have loaded another config count the same
-/// requests. Where several pools have one at the same address, each has its bound, in their order.
+/// requests. Where several pools have one at the same address, each has its bound, in their order; one that
+/// was added at run time comes after those of the file.
 fn key(config: &Config, pool: &PoolConfig, server: &ServerConfig) -> ServerKey {
-    let before = config.pools.iter().take_while(|it| it.name != pool.name);
-    let before = before.flat_map(|it| &it.servers).filter(|it| it.address == server.address);
-    ServerKey(stable_hash(server.address.to_string().as_bytes(), before.count() as u64))
+    let is_it = |it: &ServerConfig| it.address == server.address;
+    let has_it = |pool: &&PoolConfig| pool.servers.iter().any(is_it);
+    let before = match has_it(&pool) {
+        true => config.pools.iter().take_while(|it| it.name != pool.name).filter(has_it).count(),
+        false => config.pools.iter().filter(has_it).count(),
+    };
+    ServerKey(stable_hash(server.address.to_string().as_bytes(), before as u64))
 }
 
 /// How sessions of the pool find their server.
