@@ -377,24 +377,13 @@ impl<'r> Fill<'r> {
         let lifetime = resource.freshness().map(|it| it.rules(monotonic_ms()).0.source);
         self.judged(true, lifetime.unwrap_or(CachingRule::NoLifetime).token());
         let plan = &self.plan;
-        let until_known = async move {
-            if let Some(known) = known {
-                // An end tells as much.
-                drop(known.await);
-            }
-        };
         let route = Arc::clone(&plan.route);
         let Some(Led { flight, lease }) = self.led.take() else {
             let (heads, key, purged) = (Arc::clone(&plan.heads), plan.key.clone(), plan.purged);
             heads.keep((&route, &key), purged, &resource, replaces.as_ref());
-            tokio::task::spawn_local(async move {
-                until_known.await;
-                heads.announce((&route, &key), purged);
-            });
-            return;
+            return when_known(known, move || heads.announce((&route, &key), purged));
         };
-        tokio::task::spawn_local(async move {
-            until_known.await;
+        when_known(known, move || {
             flight.land_stored(&route, resource, replaces.as_ref());
             if let Some(lease) = lease {
                 lease.end(true);
@@ -471,6 +460,17 @@ impl<'r> Fill<'r> {
         let forwarded = Some(self.wishes.reason);
         CacheStatus { forwarded, detail: Some(why), ..CacheStatus::default() }.line()
     }
+}
+
+/// Does what waits for the coordinator to know of the bytes, if it has to be told.
+fn when_known(known: Option<tokio::sync::oneshot::Receiver<()>>, then: impl FnOnce() + 'static) {
+    // At once without one: the client that gets the end of a response finds it stored.
+    let Some(known) = known else { return then() };
+    tokio::task::spawn_local(async move {
+        // An end tells as much.
+        drop(known.await);
+        then();
+    });
 }
 
 /// Whether a rule is about the request, so that it says nothing of the responses to others.
