@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
 
+use skep_testclient::{BodyReader, Framing};
 use skep_tests::app::{App, AppRequest, response};
 use skep_tests::cache::CacheCluster;
+use skep_tests::content::{self, assert_same};
 use skep_tests::{PATIENCE, RawClient, Response, Site, poll_until};
 
 pub(super) const NODES: usize = 4;
@@ -308,4 +311,86 @@ fn what_is_confirmed_and_whose_bytes_are_lost_is_made_anew() {
     let reply = client.response();
     assert_eq!((reply.status, reply.text().as_str()), (200, "answer 3"), "{}", reply.head_text());
     assert_eq!(received.recv_timeout(PATIENCE).unwrap().field("if-none-match"), None);
+}
+
+/// A server of `/BYTES` in chunks, which holds back the end of each body until the gate is open.
+fn streaming(gate: &Gate) -> (App, Receiver<()>) {
+    let (tell, told) = sync_channel(64);
+    let shut = gate.clone();
+    let app = App::start(move |conn| {
+        while let Some(request) = conn.request() {
+            let bytes: usize =
+                request.line()["GET /".len()..].split(' ').next().unwrap().parse().unwrap();
+            let body = content::version(1, bytes);
+            let (begin, end) = body.split_at(bytes - 10);
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nCache-Control: max-age=60\r\n\r\n{:x}\r\n",
+                begin.len()
+            ));
+            conn.send(begin);
+            let _ = tell.send(());
+            shut.pass();
+            conn.send("\r\na\r\n");
+            conn.send(end);
+            conn.send("\r\n0\r\n\r\n");
+        }
+    });
+    (app, told)
+}
+
+#[test]
+fn what_streams_at_one_node_is_whole_at_all_with_its_end() {
+    const BYTES: usize = 2_000_000;
+    let gate = Gate::default();
+    let (app, told) = streaming(&gate);
+    let cluster = cluster(&app, "");
+    let whole = content::version(1, BYTES);
+    let mut leader = asking(&cluster, 1, "/2000000");
+    let head = leader.try_head().unwrap();
+    assert!(head.cache_status().ends_with("; stored"), "{}", head.head_text());
+    let mut reader = BodyReader::new(Framing::Chunked);
+    let mut body = Vec::new();
+    let mut read_until = |bytes: usize, body: &mut Vec<u8>| {
+        while body.len() < bytes {
+            let read = leader.try_read_some().unwrap();
+            reader.read(&read, body).unwrap();
+        }
+    };
+    read_until(BYTES - 10, &mut body);
+    told.recv_timeout(PATIENCE).unwrap();
+    let mut others: Vec<_> = (0..3)
+        .flat_map(|_| (1..=NODES).map(|number| asking(&cluster, number, "/2000000")))
+        .collect();
+    gate.open();
+    read_until(BYTES, &mut body);
+    assert_same(&body, &whole);
+    for client in &mut others {
+        assert_same(&client.response().assert_status(200).body, &whole);
+    }
+    for number in 1..=NODES {
+        let reply = cluster.get(&node(number), "/2000000");
+        assert!(is_hit(&reply), "{}", reply.head_text());
+        assert_same(&reply.body, &whole);
+    }
+    assert!(told.try_recv().is_err(), "it was asked once");
+}
+
+#[test]
+fn who_waits_on_other_nodes_for_what_is_too_long_is_released_before_its_end() {
+    let gate = Gate::default();
+    let (app, told) = streaming(&gate);
+    let cluster = cluster(&app, "");
+    let clients: Vec<_> = (1..=NODES).map(|number| asking(&cluster, number, "/5000000")).collect();
+    // All read what there is, as clients do: only one has its response while it is copied.
+    let readers = clients.into_iter().map(|mut client| thread::spawn(move || client.response()));
+    let readers: Vec<_> = readers.collect();
+    (0..NODES).for_each(|_| told.recv_timeout(PATIENCE).expect("each has it asked"));
+    gate.open();
+    for reader in readers {
+        let reply = reader.join().unwrap();
+        assert_same(&reply.assert_status(200).body, &content::version(1, 5_000_000));
+    }
+    let url = "http://test/5000000";
+    let explained = cluster.skep("dispatcher-1", &["cache", "explain", "--direct", url]);
+    assert!(explained.stdout.contains("too-long"), "{}", explained.stdout);
 }

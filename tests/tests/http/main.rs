@@ -22,6 +22,7 @@ mod pool_cache;
 mod pool_cache_attacks;
 mod pool_cache_remembered;
 mod pool_cache_shared;
+mod pool_cache_streams;
 mod pool_faults;
 mod pool_members;
 mod pool_queue;

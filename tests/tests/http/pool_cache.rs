@@ -252,29 +252,22 @@ fn head_is_forwarded_and_stores_nothing() {
 
 #[test]
 fn bodies_of_unknown_length_become_objects_of_known_length() {
-    let (app, received) = app(|request, count| {
+    let (app, received) = app(|_, count| {
         let fields = "Cache-Control: max-age=60\r\nTrailer: X-End\r\n";
-        match request.line().contains("/long") {
-            true => chunked(fields, &[&vec![b'a' + count as u8; 200_000], &[b'z'; 200_000]]),
-            false => chunked(fields, &[b"one ", b"two ", format!("{count}").as_bytes()]),
-        }
+        chunked(fields, &[b"one ", b"two ", format!("{count}").as_bytes()])
     });
     let skep = node(&app, "");
     let mut client = skep.connect();
     let first = client.get("/short");
     assert_eq!(first.text(), "one two 1");
-    first.assert_header("content-length", "9");
+    first.assert_header("transfer-encoding", "chunked");
     received.next();
-    let hit = client.request("GET", "/short", &[("Range", "bytes=4-6")]);
-    assert_eq!((hit.status, hit.text().as_str()), (206, "two"));
-    // Longer ones pass, whole.
-    for count in 1..=2_u8 {
-        let reply = client.get("/long");
-        assert_eq!(reply.cache_status(), "skep; fwd=uri-miss; detail=too-long");
-        assert_eq!(reply.header("transfer-encoding"), Some("chunked"));
-        assert!(reply.body.len() == 400_000 && reply.body[0] == b'a' + count);
-        received.next();
-    }
+    let hit = client.get("/short");
+    assert_hit(&hit, "one two 1");
+    hit.assert_header("content-length", "9");
+    let part = client.request("GET", "/short", &[("Range", "bytes=4-6")]);
+    assert_eq!((part.status, part.text().as_str()), (206, "two"));
+    received.assert_none();
 }
 
 #[test]
@@ -443,12 +436,14 @@ fn nothing_stays_of_a_response_that_breaks_off() {
         }
     });
     let skep = node(&app, "");
-    for path in ["/chunked", "/length"] {
-        for _ in 0..2 {
-            let reply = skep.connect().get(path);
-            reply.assert_status(502);
-            assert_eq!(reply.cache_status(), "skep; fwd=miss; detail=no-answer");
-        }
+    for _ in 0..2 {
+        let reply = skep.connect().get("/length");
+        reply.assert_status(502);
+        assert_eq!(reply.cache_status(), "skep; fwd=miss; detail=no-answer");
+        // What may be stored at its end is passed as it comes: its client sees that it has none.
+        let mut client = skep.connect();
+        client.ask("/chunked");
+        assert!(client.try_response().is_err(), "it is cut short");
     }
     // Only the end of the connection ends it: it may be incomplete, and is not stored.
     let first = skep.connect().get("/open");

@@ -311,6 +311,11 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("not-stored", "RFC 9111 3", "the response could not be stored"),
     ("part", "RFC 9110 15.3.7", "the response is not the whole"),
     ("redirect", "policy", "the site redirects the path"),
+    (
+        "slow-client",
+        "policy",
+        "the client that asked took the response too slowly for others to wait for it",
+    ),
     ("too-long", "policy", "the response is longer than what is stored"),
     ("unknown-length", "policy", "the length of the response is not known in advance"),
     ("uri-miss", "RFC 9211 2.2", "nothing is stored under the key"),

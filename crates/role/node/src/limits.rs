@@ -225,9 +225,10 @@ pub(crate) const JUDGEMENTS_MAX: usize = 4_096;
 /// once for its own variant.
 pub(crate) const COLLAPSES_MAX: usize = 2;
 
-/// Bytes of a response of unknown length that are collected, so that it is stored as one of known
-/// length: nearly every page.
-pub(crate) const COLLECTED_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of the copies of responses of unknown length that are under way on a node: half of what segments
+/// may take beyond the cache, and eight of the longest.
+pub(crate) const COPIES_BYTES_MAX: u64 = skep_segments::limits::PINNED_BYTES_MAX / 2;
+const _: () = assert!(COPIES_BYTES_MAX >= 8 * skep_units::SEGMENT_BYTES, "see above");
 
 /// Bytes of a response that nobody wants that are read, so that its connection can be used again.
 pub(crate) const DISCARDED_BYTES_MAX: usize = 64 * 1024;

@@ -10,6 +10,10 @@ pub(crate) const UPLOAD_BYTES_WAITING: u64 = 16 * 1024;
 /// is of its body: many times what a disk takes that is not overloaded.
 pub(crate) const SPOOL_WAIT: Duration = Duration::from_secs(10);
 
+/// How long the copy of a response waits in all for its client, where that is behind and nothing more can be
+/// read ahead of it: others wait for the copy. As long as a miss waits for memory.
+pub(crate) const COPY_WAIT_MAX: Duration = Duration::from_secs(2);
+
 /// Retries per second on one worker that are free of the budget's share, so
 /// that a quiet group retries too (Finagle's default).
 pub(crate) const RETRY_FLOOR_PER_S: u32 = 10;

@@ -17,6 +17,7 @@ mod attempt;
 mod coding;
 mod collect;
 mod collected_body;
+mod copy_patience;
 mod download;
 mod fault;
 mod gateway;

@@ -39,6 +39,19 @@ impl Fills {
     }
 }
 
+impl Filling {
+    /// Records that it is `bytes` bytes longer than was known.
+    pub fn grow(&mut self, bytes: u64) {
+        self.fills.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes += bytes;
+    }
+
+    /// Those of its site.
+    pub fn fills(&self) -> &Fills {
+        &self.fills
+    }
+}
+
 impl Drop for Filling {
     fn drop(&mut self) {
         self.fills.bytes.fetch_sub(self.bytes, Ordering::Relaxed);

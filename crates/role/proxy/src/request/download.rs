@@ -94,7 +94,7 @@ impl Download {
         in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         if let Stage::Body(_) = self.stage {
-            return self.body(bytes, asked, reply, in_flight);
+            return self.body(bytes, reply, in_flight);
         }
         if self.carry.is_empty() {
             let consumed = self.heads(bytes, asked, reply, in_flight)?;
@@ -160,8 +160,8 @@ impl Download {
                     consumed += len;
                 }
                 _ => {
-                    self.begin((&head, head_bytes), asked, reply, in_flight)?;
-                    self.body(behind, asked, reply, in_flight)?;
+                    self.begin(&head, asked, reply, in_flight)?;
+                    self.body(behind, reply, in_flight)?;
                     return Ok(bytes.len());
                 }
             }
@@ -171,13 +171,13 @@ impl Download {
     /// Passes the head of a final response on.
     fn begin(
         &mut self,
-        (head, bytes): (&ResponseHead<'_, '_>, &[u8]),
+        head: &ResponseHead<'_, '_>,
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         let mut decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
-        self.passage.begin((head, bytes), asked, reply, in_flight);
+        self.passage.begin(head, asked, reply, in_flight);
         if asked.trailers && self.passage.is_chunked() {
             decoder.keep_trailers();
         }
@@ -207,7 +207,6 @@ impl Download {
     fn body(
         &mut self,
         bytes: &[u8],
-        asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
@@ -217,7 +216,7 @@ impl Download {
             let decoded = decoder.decode(&bytes[at..])?;
             let data = &bytes[at..][decoded.data];
             at += decoded.consumed;
-            self.passage.body(data, asked, reply, in_flight)?;
+            self.passage.body(data, reply, in_flight)?;
         }
         if decoder.is_done() {
             // Bytes behind a response answer nothing that was asked: the next

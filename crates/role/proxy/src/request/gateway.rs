@@ -247,7 +247,7 @@ impl GatewayLeg {
     ) -> Result<(), Cause> {
         let mut slots = FieldSlots::new();
         let head = parse_response(&mut slots, bytes, asked.method, &RESPONSE_HEAD)?;
-        self.passage.begin((&head, bytes), asked, reply, in_flight);
+        self.passage.begin(&head, asked, reply, in_flight);
         self.stage = Stage::Body;
         Ok(())
     }
@@ -326,7 +326,7 @@ impl Leg for GatewayLeg {
                 }
                 Some(GatewayEvent::Head(head)) => self.begin(&head, asked, reply, in_flight)?,
                 Some(GatewayEvent::Body(range)) => {
-                    self.passage.body(&rest[range], asked, reply, in_flight)?;
+                    self.passage.body(&rest[range], reply, in_flight)?;
                 }
                 Some(GatewayEvent::Wants) => self.is_asked = true,
                 Some(GatewayEvent::Stderr(line)) => in_flight.log_stderr(&line),

@@ -1,15 +1,14 @@
 //! A response on its way to the client: the head, rebuilt; the body, framed anew. The same for all
 //! protocols of members.
 
-use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::{FieldSlots, ResponseFraming, ResponseHead, parse_response};
+use skep_http::{ResponseFraming, ResponseHead};
 
 use crate::members::cause::Cause;
 use crate::request::asked::Asked;
 use crate::request::coding::{BodyCoder, CoderFailed};
 use crate::request::in_flight::InFlight;
 use crate::request::read_ahead::is_event_stream;
-use crate::request::recipient::{Recipient, TapBody, Tapped};
+use crate::request::recipient::{Recipient, Tapped};
 use crate::request::times::Silence;
 
 /// What of a response was passed to the client.
@@ -17,8 +16,6 @@ use crate::request::times::Silence;
 pub(super) struct Passage {
     /// How the body is delimited for the client, since the head was passed on.
     framing: Option<ResponseFraming>,
-    /// The head of a response that the tap has, and may give back.
-    held: Option<Vec<u8>>,
     /// What encodes the body for the client, and what it encoded last.
     coder: Option<Box<dyn BodyCoder>>,
     encoded: Vec<u8>,
@@ -47,21 +44,16 @@ impl Passage {
         }
     }
 
-    /// Passes the head of a final response on; `bytes` are the head as it came.
+    /// Passes the head of a final response on.
     pub(super) fn begin(
         &mut self,
-        (head, bytes): (&ResponseHead<'_, '_>, &[u8]),
+        head: &ResponseHead<'_, '_>,
         asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight,
     ) {
         let lines = match reply.tapped(head) {
-            Tapped::Pass(lines) => lines,
-            // What is of known length is not given back.
-            Tapped::Take if is_of_unknown_length(head) => {
-                self.held = Some(bytes.to_vec());
-                Vec::new()
-            }
+            Tapped::Pass(lines) | Tapped::Copy(lines) => lines,
             Tapped::Take | Tapped::Stop => Vec::new(),
         };
         let is_event_stream = is_event_stream(head);
@@ -71,7 +63,8 @@ impl Passage {
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }
-        self.is_open_ended = is_of_unknown_length(head);
+        self.is_open_ended =
+            matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose);
         if reply.is_taken() {
             if asked.begins_session {
                 reply.begin_session(in_flight.target().session_lines());
@@ -86,7 +79,6 @@ impl Passage {
     pub(super) fn body(
         &mut self,
         data: &[u8],
-        asked: &Asked<'_>,
         reply: &mut Recipient<'_, '_>,
         in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
@@ -94,18 +86,8 @@ impl Passage {
             return Ok(());
         }
         in_flight.receive(data.len() as u64);
-        if !reply.is_taken() {
-            return self.pass(data, reply);
-        }
-        if let TapBody::GiveBack { body, lines } = reply.take(data)
-            && let Some(bytes) = self.held.take()
-        {
-            let mut slots = FieldSlots::new();
-            let head = parse_response(&mut slots, &bytes, asked.method, &NODE_RESPONSE_HEAD)?;
-            self.pass_head(&head, asked, &lines, reply, in_flight);
-            return self.pass(&body, reply);
-        }
-        Ok(())
+        reply.tap_body(data);
+        if reply.is_taken() { Ok(()) } else { self.pass(data, reply) }
     }
 
     /// Passes the end on; `trailers` are whole lines.
@@ -114,8 +96,8 @@ impl Passage {
         trailers: &[u8],
         reply: &mut Recipient<'_, '_>,
     ) -> Result<(), Cause> {
+        reply.end_tap();
         if reply.is_taken() {
-            reply.taken();
             return Ok(());
         }
         if let Some(coder) = self.coder.take() {
@@ -165,8 +147,4 @@ fn pass_bytes(data: &[u8], reply: &mut Recipient<'_, '_>) {
     if !data.is_empty() {
         reply.pass_body(data);
     }
-}
-
-fn is_of_unknown_length(head: &ResponseHead<'_, '_>) -> bool {
-    matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose)
 }

@@ -1,15 +1,16 @@
-//! Who gets a response: a client; or a cache that sees it first and may take it, for all who wait
-//! for it. A cache may ask without any client.
+//! Who gets a response: a client; or a cache that sees it first, and may take it or copy it for all
+//! who wait for it. A cache may ask without any client.
 //!
 //! ```text
-//!   head --> tap? --pass--> client, with further lines
-//!             | take                  ^
-//!             v                       | gives back: longer than it takes
-//!            tap: body, end ----------'
+//!   head --> tap? --pass--> client, with further lines <--.
+//!             | take                                      | the tap stops, or gives up what its
+//!             |----copy---> both: client; tap: body, end -|     client holds up for too long
+//!             v                                           |
+//!            tap: body, end <-----------------------------' the client leaves
 //! ```
 //!
-//! Invariants: a response goes to one of the two, whole; what a tap has taken, no client has seen
-//! any of.
+//! Invariants: what a tap has taken, no client has seen any of. A client and a tap that copies get
+//! the same bytes; the fault of one does not end what the other gets.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -24,6 +25,7 @@ use skep_serve::Worker;
 
 use crate::request::asked::Asked;
 use crate::request::coding::CodedReply;
+use crate::request::copy_patience::CopyPatience;
 use crate::request::read_ahead::ClientBody;
 
 /// Sees the final response before the client does, and may take it. Without a client, it is all
@@ -37,11 +39,14 @@ pub trait Tap {
     /// its own in its place.
     fn begin_session(&mut self, _lines: &[u8]) {}
 
-    /// A piece of the body of a response that was taken.
+    /// A piece of the body of a response that was taken or is copied.
     fn body(&mut self, data: &[u8]) -> TapBody;
 
-    /// A response that was taken is complete, by the protocol's own end.
+    /// A response that was taken or copied is complete, by the protocol's own end.
     fn end(&mut self);
+
+    /// The copy has waited for the client for too long: it is over.
+    fn held_up(&mut self) {}
 
     /// Ready when what was made of the head may go to the client.
     fn poll_ready(&mut self, _cx: &mut TaskContext<'_>) -> Poll<()> {
@@ -63,22 +68,21 @@ pub trait Tap {
 pub enum Tapped {
     /// The client gets it, with these further lines.
     Pass(Vec<u8>),
+    /// The same; the tap gets the body, too.
+    Copy(Vec<u8>),
     /// The tap takes it.
     Take,
     /// Nobody wants it: whoever asked goes on, while the rest is read for a moment.
     Stop,
 }
 
-/// What becomes of the rest of a response that was taken.
-#[derive(Debug)]
+/// What becomes of the rest of a response that was taken or is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TapBody {
-    /// It is taken, too.
+    /// The tap wants it.
     Go,
-    /// Nobody wants it.
+    /// It does not; if it has taken the response, nobody does.
     Stop,
-    /// The client gets all of it: the body up to here, this piece included; and further lines of its
-    /// head.
-    GiveBack { body: Vec<u8>, lines: Vec<u8> },
 }
 
 /// Both ends of a client's connection.
@@ -95,10 +99,14 @@ pub(super) struct Recipient<'a, 'c> {
     context: Rc<Context>,
     ends: Ends,
     state: TapState,
-    /// Of a response that is passed.
+    /// Of a response that is passed or copied.
     client_body: ClientBody,
-    /// Bytes that the tap has taken.
-    taken_bytes: u64,
+    /// Of one that is copied.
+    patience: CopyPatience,
+    /// Why the client gets no more of what the tap goes on with.
+    client_fault: Option<ExchangeError>,
+    /// Bytes that the tap has got.
+    tapped_bytes: u64,
     /// Of a request without a client.
     summary: Summary,
 }
@@ -112,6 +120,8 @@ enum TapState {
     Stopped,
     /// The client gets the response.
     Passed,
+    /// Both get it.
+    Copied,
 }
 
 impl<'a, 'c> Recipient<'a, 'c> {
@@ -137,8 +147,18 @@ impl<'a, 'c> Recipient<'a, 'c> {
         tap: Option<&'a mut (dyn Tap + 'a)>,
     ) -> Self {
         let (state, summary) = (TapState::Waits, Summary::default());
-        let client_body = ClientBody::default();
-        Self { exchange, tap, context, ends, state, client_body, taken_bytes: 0, summary }
+        Self {
+            exchange,
+            tap,
+            context,
+            ends,
+            state,
+            client_body: ClientBody::default(),
+            patience: CopyPatience::default(),
+            client_fault: None,
+            tapped_bytes: 0,
+            summary,
+        }
     }
 
     pub(super) fn ends(&self) -> Ends {
@@ -178,13 +198,16 @@ impl<'a, 'c> Recipient<'a, 'c> {
 
     /// Ready when nobody waits for the response any more.
     pub(super) fn poll_left(&self, cx: &TaskContext<'_>) -> Poll<()> {
-        let is_waited_for = || self.tap.as_ref().is_some_and(|tap| tap.outlives_client());
         match &self.exchange {
-            Some(exchange) if self.state == TapState::Passed || !is_waited_for() => {
+            Some(exchange) if self.state == TapState::Passed || !self.outlives_client() => {
                 exchange.conn().poll_closed(cx)
             }
             _ => Poll::Pending,
         }
+    }
+
+    fn outlives_client(&self) -> bool {
+        self.tap.as_ref().is_some_and(|tap| tap.outlives_client())
     }
 
     /// Whether some of the response was passed on.
@@ -225,14 +248,31 @@ impl<'a, 'c> Recipient<'a, 'c> {
 
     /// A number that changes when something is passed on.
     pub(super) fn progress(&self) -> u64 {
-        self.queued_bytes() + self.taken_bytes + self.client_body.progress()
+        self.queued_bytes() + self.tapped_bytes + self.client_body.progress()
     }
 
-    /// Sends what the client is still to take, what was read ahead included. Ready when it has all.
+    /// Sends what the client is still to take, what was read ahead included. Ready when it has all; or
+    /// when it has failed, and the tap goes on.
     pub(super) fn poll_flush(
         &mut self,
         cx: &mut TaskContext<'_>,
     ) -> Poll<Result<(), ExchangeError>> {
+        if self.client_fault.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        let sent = ready!(self.poll_send(cx));
+        self.patience.pause();
+        Poll::Ready(match sent {
+            Err(fault) if self.state == TapState::Copied && self.outlives_client() => {
+                self.state = TapState::Taken;
+                self.client_fault = Some(fault);
+                Ok(())
+            }
+            sent => sent,
+        })
+    }
+
+    fn poll_send(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), ExchangeError>> {
         let Some(exchange) = &mut self.exchange else { return Poll::Ready(Ok(())) };
         loop {
             if exchange.reply.queued_bytes() > 0 {
@@ -244,9 +284,21 @@ impl<'a, 'c> Recipient<'a, 'c> {
         }
     }
 
-    /// Whether one more read of the member finds room while the client is behind.
+    /// Whether one more read of the member finds room while the client is behind. A copy waits for room for
+    /// a moment only: then it is given up, and the client is waited for alone.
     pub(super) fn has_room_ahead(&mut self, cx: &mut TaskContext<'_>) -> bool {
-        self.state == TapState::Passed && self.client_body.has_room(cx)
+        let is_copied = self.state == TapState::Copied;
+        let has_room =
+            (is_copied || self.state == TapState::Passed) && self.client_body.has_room(cx);
+        if has_room {
+            self.patience.pause();
+        } else if is_copied && self.patience.poll_over(cx).is_ready() {
+            self.state = TapState::Passed;
+            if let Some(tap) = &mut self.tap {
+                tap.held_up();
+            }
+        }
+        has_room
     }
 
     /// Sends what was read ahead, when the member has sent all.
@@ -254,7 +306,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
         if self.client_body.is_behind() {
             poll_fn(|cx| self.poll_flush(cx)).await?;
         }
-        Ok(())
+        self.client_fault.take().map_or(Ok(()), Err)
     }
 
     /// Shows the tap the head of the final response.
@@ -267,7 +319,8 @@ impl<'a, 'c> Recipient<'a, 'c> {
             // Without a client there is nobody to pass it to.
             Tapped::Pass(_) if self.exchange.is_none() => TapState::Stopped,
             Tapped::Pass(_) => TapState::Passed,
-            Tapped::Take => TapState::Taken,
+            Tapped::Copy(_) if self.exchange.is_some() => TapState::Copied,
+            Tapped::Copy(_) | Tapped::Take => TapState::Taken,
             Tapped::Stop => TapState::Stopped,
         };
         tapped
@@ -285,24 +338,25 @@ impl<'a, 'c> Recipient<'a, 'c> {
         matches!(self.state, TapState::Taken | TapState::Stopped)
     }
 
-    /// Gives the tap a piece of the body.
-    pub(super) fn take(&mut self, data: &[u8]) -> TapBody {
-        let Some(tap) = self.tap.as_mut().filter(|_| self.state == TapState::Taken) else {
-            return TapBody::Stop;
+    /// Gives the tap a piece of the body, if it gets any of it.
+    pub(super) fn tap_body(&mut self, data: &[u8]) {
+        let stopped = match self.state {
+            TapState::Taken => TapState::Stopped,
+            TapState::Copied => TapState::Passed,
+            TapState::Waits | TapState::Stopped | TapState::Passed => return,
         };
-        self.taken_bytes += data.len() as u64;
-        let taken = tap.body(data);
-        self.state = match &taken {
-            TapBody::Go => TapState::Taken,
-            TapBody::GiveBack { .. } if self.exchange.is_some() => TapState::Passed,
-            TapBody::Stop | TapBody::GiveBack { .. } => TapState::Stopped,
-        };
-        taken
+        let Some(tap) = &mut self.tap else { return };
+        self.tapped_bytes += data.len() as u64;
+        if tap.body(data) == TapBody::Stop {
+            self.state = stopped;
+        }
     }
 
-    /// Tells the tap that it has all.
-    pub(super) fn taken(&mut self) {
-        if let Some(tap) = self.tap.as_mut().filter(|_| self.state == TapState::Taken) {
+    /// Tells the tap that it has all, if it has.
+    pub(super) fn end_tap(&mut self) {
+        if matches!(self.state, TapState::Taken | TapState::Copied)
+            && let Some(tap) = &mut self.tap
+        {
             tap.end();
         }
     }

@@ -9,6 +9,7 @@ use skep_segments::{FetchError, Filling, Segment, SegmentStore};
 use skep_wire::cache::OriginRef;
 use tokio::sync::Notify;
 
+use super::response_copy::{CopyCharge, ResponseCopy};
 use crate::model::resource::Resource;
 use crate::peers::SegmentOrigin;
 
@@ -22,7 +23,28 @@ pub(super) struct BodyQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     bytes: Vec<u8>,
+    /// Of these, how many were pulled.
+    pulled: usize,
+    /// For bytes that were copied before.
+    charge: Option<CopyCharge>,
     end: Option<BodyEnd>,
+}
+
+impl QueueState {
+    fn left(&self) -> usize {
+        self.bytes.len() - self.pulled
+    }
+
+    fn pull(&mut self, bytes: usize) -> Vec<u8> {
+        let end = self.pulled + bytes;
+        let pulled = self.bytes[self.pulled..end].to_vec();
+        self.pulled = end;
+        if self.left() == 0 {
+            // A copy is done with.
+            *self = Self { end: self.end, ..Self::default() };
+        }
+        pulled
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,13 +60,21 @@ enum BodyEnd {
 pub(super) struct BodyWriter(Rc<BodyQueue>);
 
 impl BodyWriter {
-    pub(super) fn new() -> (Self, Rc<BodyQueue>) {
-        let queue = Rc::<BodyQueue>::default();
+    /// An empty queue, or one with what there is `copied` of the body.
+    pub(super) fn new(copied: Option<ResponseCopy>) -> (Self, Rc<BodyQueue>) {
+        let mut state = QueueState::default();
+        if let Some(copied) = copied {
+            let (bytes, charge) = copied.into_parts();
+            (state.bytes, state.charge) = (bytes, Some(charge));
+        }
+        let queue = Rc::new(BodyQueue { state: RefCell::new(state), ..BodyQueue::default() });
         (Self(Rc::clone(&queue)), queue)
     }
 
     pub(super) fn push(&self, data: &[u8]) {
-        self.0.state.borrow_mut().bytes.extend_from_slice(data);
+        let state = &mut *self.0.state.borrow_mut();
+        state.bytes.drain(..std::mem::take(&mut state.pulled));
+        state.bytes.extend_from_slice(data);
         self.0.changed.notify_one();
     }
 
@@ -71,16 +101,16 @@ impl BodyQueue {
         loop {
             {
                 let mut state = self.state.borrow_mut();
-                let has_all = state.bytes.len() >= bytes;
+                let has_all = state.left() >= bytes;
                 match state.end {
                     Some(BodyEnd::Broken) => return None,
                     // Only its end tells that a body was what its head had said.
-                    Some(BodyEnd::Complete) if is_last && state.bytes.len() != bytes => {
+                    Some(BodyEnd::Complete) if is_last && state.left() != bytes => {
                         return None;
                     }
                     Some(BodyEnd::Complete) if !has_all => return None,
                     None if is_last || !has_all => {}
-                    _ => return Some(state.bytes.drain(..bytes).collect()),
+                    _ => return Some(state.pull(bytes)),
                 }
             }
             self.changed.notified().await;

@@ -5,8 +5,10 @@
 //!  head --> 304, 5xx with something stale --------------> that, renewed or as it is
 //!    |----> may not be stored, too long, no memory -----> passed; flight: each for itself
 //!    |----> known length ----> segment; flight: lands now, all read along
-//!    '----> unknown length --> collected --end--> segment; flight: lands
-//!                                '--longer--> passed
+//!    '----> unknown length --> copied --end--> segment; flight: lands
+//!             |                  '--longer, no memory, held up--> flight: each for itself
+//!             '--> the client that asked, as it comes; if it wants a part, has a condition, or is one
+//!                  of HTTP/1.0: from the segment, or it asks anew
 //! ```
 
 use std::cell::Cell;
@@ -29,9 +31,10 @@ use super::body::{BodyWriter, PoolSegment};
 use super::heads::{PoolFlight, PoolHeads};
 use super::judge::{secondary_key, stale_after};
 use super::received::{ReceivedHead, resource};
+use super::response_copy::{CopyFull, ResponseCopy};
 use super::slot::Refusal;
 use crate::backend::origin::once;
-use crate::limits::{COLLECTED_BYTES_MAX, DISCARDED_BYTES_MAX, MARK_ERROR_MS, MARK_MS};
+use crate::limits::{DISCARDED_BYTES_MAX, MARK_ERROR_MS, MARK_MS};
 use crate::model::freshness::{self, Freshness};
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
@@ -79,6 +82,8 @@ pub(crate) struct Wishes {
     pub(crate) why: Option<&'static str>,
     /// It wants a part only.
     pub(crate) is_ranged: bool,
+    /// It takes a response of unknown length as it comes.
+    pub(crate) streams: bool,
 }
 
 /// How a fill ended.
@@ -109,25 +114,32 @@ pub(crate) struct Fill<'r> {
     /// Of the response; 0 before it has come.
     status: u16,
     stage: Stage,
+    /// The client gets what is copied.
+    is_streamed: bool,
     outcome: Cell<Option<FillOutcome>>,
 }
 
 enum Stage {
     /// For the head.
     Waits,
-    Collects(Box<Collected>),
+    Copies(Box<Copied>),
     Fills(BodyWriter),
     /// The bytes are of no use.
     Discards(usize),
+    /// All of it came.
+    Stored,
     Over,
 }
 
 /// A response of unknown length.
-struct Collected {
+struct Copied {
     head: Head,
     vary_key: SecondaryKey,
-    body: Vec<u8>,
+    body: ResponseCopy,
 }
+
+/// Why a response is not stored that is longer than a segment.
+const TOO_LONG: &str = "too-long";
 
 /// Why a response is not stored, and for how long requests of its key go on their own.
 struct Unstorable {
@@ -152,6 +164,7 @@ impl<'r> Fill<'r> {
             requested_unix_ms: unix_ms(),
             status: 0,
             stage: Stage::Waits,
+            is_streamed: false,
             outcome: Cell::new(None),
         }
     }
@@ -159,6 +172,11 @@ impl<'r> Fill<'r> {
     /// How it ended, once the exchange is over.
     pub(crate) fn outcome(&self) -> FillOutcome {
         self.outcome.take().unwrap_or(FillOutcome::Passed)
+    }
+
+    /// Whether the client got what is stored while it came.
+    pub(crate) fn has_streamed(&self) -> bool {
+        self.is_streamed && matches!(self.stage, Stage::Stored)
     }
 
     /// The flight and its plan, for another attempt.
@@ -228,15 +246,25 @@ impl<'r> Fill<'r> {
             return Ok(Tapped::Take);
         }
         let vary_key = self.storable(cache, &received)?;
+        let is_unbounded =
+            matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose);
+        let bytes = received.total_bytes.filter(|_| !is_unbounded);
+        if bytes.is_none() && self.wishes.why == Some(TOO_LONG) {
+            // So was the last one, just now: not each of them is copied in vain.
+            return Err(Unstorable { why: TOO_LONG, mark_ms: MARK_MS });
+        }
         cache.was_stored(true);
-        Ok(match (head.framing, received.total_bytes) {
-            (ResponseFraming::Chunked | ResponseFraming::UntilClose, _) | (_, None) => {
-                let collected = Collected { head: received, vary_key, body: Vec::new() };
-                self.stage = Stage::Collects(Box::new(collected));
-                Tapped::Take
+        Ok(match bytes {
+            None => {
+                let (copies, store) = (&self.plan.heads.copies, self.plan.heads.store());
+                let body = ResponseCopy::new(copies, store, &cache.fills);
+                self.is_streamed = self.wishes.streams;
+                let lines = self.is_streamed.then(|| self.copied_lines(head, &received, cache));
+                self.stage = Stage::Copies(Box::new(Copied { head: received, vary_key, body }));
+                lines.map_or(Tapped::Take, Tapped::Copy)
             }
-            (_, Some(bytes)) => {
-                self.begin(received, vary_key, bytes);
+            Some(bytes) => {
+                self.stage = Stage::Fills(self.begin(received, vary_key, bytes, None));
                 Tapped::Take
             }
         })
@@ -261,7 +289,7 @@ impl<'r> Fill<'r> {
         let vary_key =
             secondary_key(&self.plan.route, &head.meta.vary, self.request).ok_or(too_long)?;
         if head.total_bytes.is_some_and(|bytes| bytes > SEGMENT_BYTES) {
-            return Err(because("too-long"));
+            return Err(because(TOO_LONG));
         }
         if !self.plan.heads.store().may_fill_beside(Some(&cache.fills)) {
             return Err(Unstorable { why: "no-memory", mark_ms: MARK_ERROR_MS });
@@ -300,16 +328,22 @@ impl<'r> Fill<'r> {
         Tapped::Take
     }
 
-    /// Stores a response of `bytes` bytes, whose body is coming.
-    fn begin(&mut self, head: Head, vary_key: SecondaryKey, bytes: u64) {
-        let Some(cache) = self.cache() else { return };
+    /// Stores a response of `bytes` bytes, whose body was `copied`, or is coming.
+    fn begin(
+        &mut self,
+        head: Head,
+        vary_key: SecondaryKey,
+        bytes: u64,
+        copied: Option<ResponseCopy>,
+    ) -> BodyWriter {
+        let (writer, queue) = BodyWriter::new(copied);
+        let Some(cache) = self.cache() else { return writer };
         let plan = &self.plan;
         let freshness = Freshness::of(&head, &cache.policy);
         let purged = freshness::purged(&plan.route, &plan.purges, &plan.key.target, &head);
         let (key, version, is_from_peer) = (&plan.key, once(), false);
         let received = ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer };
         let resource = resource(&plan.route, received, freshness, &plan.purges);
-        let (writer, queue) = BodyWriter::new();
         let (mut known, mut replaces) = (None, None);
         if bytes > 0 {
             let store = plan.heads.store();
@@ -326,8 +360,10 @@ impl<'r> Fill<'r> {
             }
         }
         self.land(Arc::clone(&resource), known, replaces);
-        self.end_with(FillOutcome::Stored(resource));
-        self.stage = Stage::Fills(writer);
+        if !self.is_streamed {
+            self.end_with(FillOutcome::Stored(resource));
+        }
+        writer
     }
 
     /// Makes a response known: here at once; to other nodes when the coordinator knows of its bytes, else
@@ -341,24 +377,13 @@ impl<'r> Fill<'r> {
         let lifetime = resource.freshness().map(|it| it.rules(monotonic_ms()).0.source);
         self.judged(true, lifetime.unwrap_or(CachingRule::NoLifetime).token());
         let plan = &self.plan;
-        let until_known = async move {
-            if let Some(known) = known {
-                // An end tells as much.
-                drop(known.await);
-            }
-        };
         let route = Arc::clone(&plan.route);
         let Some(Led { flight, lease }) = self.led.take() else {
             let (heads, key, purged) = (Arc::clone(&plan.heads), plan.key.clone(), plan.purged);
             heads.keep((&route, &key), purged, &resource, replaces.as_ref());
-            tokio::task::spawn_local(async move {
-                until_known.await;
-                heads.announce((&route, &key), purged);
-            });
-            return;
+            return when_known(known, move || heads.announce((&route, &key), purged));
         };
-        tokio::task::spawn_local(async move {
-            until_known.await;
+        when_known(known, move || {
             flight.land_stored(&route, resource, replaces.as_ref());
             if let Some(lease) = lease {
                 lease.end(true);
@@ -366,8 +391,8 @@ impl<'r> Fill<'r> {
         });
     }
 
-    /// A response may not be stored: all who wait are released.
-    fn release(&mut self, Unstorable { why, mark_ms }: Unstorable) -> Tapped {
+    /// A response may not be stored, or not any more: all who wait are released.
+    fn release(&mut self, Unstorable { why, mark_ms }: Unstorable) {
         self.judged(false, why);
         if let Some(cache) = self.cache().filter(|_| mark_ms > 0) {
             cache.was_stored(false);
@@ -380,11 +405,27 @@ impl<'r> Fill<'r> {
             }
         }
         self.stage = Stage::Over;
+    }
+
+    /// The response at hand may not be stored.
+    fn pass(&mut self, unstorable: Unstorable) -> Tapped {
+        let why = unstorable.why;
+        self.release(unstorable);
         if self.wishes.is_ranged {
             self.end_with(FillOutcome::PassAgain(why));
             return Tapped::Stop;
         }
         Tapped::Pass(self.passed_line(why))
+    }
+
+    /// Nothing more is copied.
+    fn give_up(&mut self, unstorable: Unstorable) -> TapBody {
+        let why = unstorable.why;
+        self.release(unstorable);
+        if !self.is_streamed {
+            self.end_with(FillOutcome::PassAgain(why));
+        }
+        TapBody::Stop
     }
 
     /// Remembers what was decided.
@@ -394,10 +435,42 @@ impl<'r> Fill<'r> {
         heads.judgements.record(name, self.status, is_stored, why);
     }
 
+    /// What the client is told of a response that is stored when it has all of it.
+    fn copied_lines(
+        &self,
+        head: &ResponseHead<'_, '_>,
+        received: &Head,
+        cache: &PoolCache,
+    ) -> Vec<u8> {
+        let freshness = Freshness::of(received, &cache.policy);
+        let now_ms = monotonic_ms();
+        let (rules, resident_ms) = freshness.rules(now_ms);
+        let ttl_s = Some(rules.ttl_s(resident_ms));
+        let forwarded = Some(self.wishes.reason);
+        let mut lines =
+            CacheStatus { forwarded, ttl_s, stored: true, ..CacheStatus::default() }.line();
+        // Else the server's own is passed.
+        if head.fields.get("age").is_none() {
+            lines.extend(format!("Age: {}\r\n", freshness.age_s(now_ms)).into_bytes());
+        }
+        lines
+    }
+
     fn passed_line(&self, why: &'static str) -> Vec<u8> {
         let forwarded = Some(self.wishes.reason);
         CacheStatus { forwarded, detail: Some(why), ..CacheStatus::default() }.line()
     }
+}
+
+/// Does what waits for the coordinator to know of the bytes, if it has to be told.
+fn when_known(known: Option<tokio::sync::oneshot::Receiver<()>>, then: impl FnOnce() + 'static) {
+    // At once without one: the client that gets the end of a response finds it stored.
+    let Some(known) = known else { return then() };
+    tokio::task::spawn_local(async move {
+        // An end tells as much.
+        drop(known.await);
+        then();
+    });
 }
 
 /// Whether a rule is about the request, so that it says nothing of the responses to others.
@@ -412,11 +485,11 @@ impl Tap for Fill<'_> {
         // What a client asked for by its own conditions and ranges is its own.
         if matches!(head.status, 206 | 304 | 412 | 416) && self.plan.kept.is_none() {
             let why = self.wishes.why.unwrap_or(CachingRule::Status.token());
-            return self.release(Unstorable { why, mark_ms: 0 });
+            return self.pass(Unstorable { why, mark_ms: 0 });
         }
         match self.judge(head) {
             Ok(tapped) => tapped,
-            Err(unstorable) => self.release(unstorable),
+            Err(unstorable) => self.pass(unstorable),
         }
     }
 
@@ -430,36 +503,36 @@ impl Tap for Fill<'_> {
                 *bytes += data.len();
                 if *bytes > DISCARDED_BYTES_MAX { TapBody::Stop } else { TapBody::Go }
             }
-            Stage::Collects(collected) => {
-                collected.body.extend_from_slice(data);
-                if collected.body.len() <= COLLECTED_BYTES_MAX {
-                    return TapBody::Go;
+            Stage::Copies(copied) => match copied.body.push(data) {
+                Ok(()) => TapBody::Go,
+                Err(CopyFull::TooLong) => {
+                    self.give_up(Unstorable { why: TOO_LONG, mark_ms: MARK_MS })
                 }
-                let body = std::mem::take(&mut collected.body);
-                match self.release(Unstorable { why: "too-long", mark_ms: MARK_MS }) {
-                    Tapped::Pass(lines) => TapBody::GiveBack { body, lines },
-                    Tapped::Take | Tapped::Stop => TapBody::Stop,
+                Err(CopyFull::NoMemory) => {
+                    self.give_up(Unstorable { why: "no-memory", mark_ms: MARK_ERROR_MS })
                 }
-            }
-            Stage::Waits | Stage::Over => TapBody::Stop,
+            },
+            Stage::Waits | Stage::Stored | Stage::Over => TapBody::Stop,
         }
     }
 
     fn end(&mut self) {
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Fills(writer) => writer.finish(),
-            Stage::Collects(collected) => {
-                let Collected { mut head, vary_key, body } = *collected;
-                let bytes = body.len() as u64;
+        let writer = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Fills(writer) => writer,
+            Stage::Copies(copied) => {
+                let Copied { mut head, vary_key, body } = *copied;
+                let bytes = body.len();
                 (head.total_bytes, head.end) = (Some(bytes), Some(bytes));
-                self.begin(head, vary_key, bytes);
-                if let Stage::Fills(writer) = std::mem::replace(&mut self.stage, Stage::Over) {
-                    writer.push(&body);
-                    writer.finish();
-                }
+                self.begin(head, vary_key, bytes, Some(body))
             }
-            Stage::Waits | Stage::Discards(_) | Stage::Over => {}
-        }
+            Stage::Waits | Stage::Discards(_) | Stage::Stored | Stage::Over => return,
+        };
+        writer.finish();
+        self.stage = Stage::Stored;
+    }
+
+    fn held_up(&mut self) {
+        self.give_up(Unstorable { why: "slow-client", mark_ms: MARK_ERROR_MS });
     }
 
     fn may_wait_for_session(&self) -> bool {
@@ -469,6 +542,6 @@ impl Tap for Fill<'_> {
     fn outlives_client(&self) -> bool {
         // Else who asks for many pages and leaves would keep all places of the servers.
         let is_awaited = self.led.as_ref().is_some_and(|led| led.flight.is_awaited());
-        is_awaited || matches!(self.stage, Stage::Fills(_) | Stage::Collects(_))
+        is_awaited || matches!(self.stage, Stage::Fills(_) | Stage::Copies(_))
     }
 }

@@ -15,6 +15,7 @@ use super::judge::{Alone, Judged, is_for, judge, rank, secondary_key, stale_afte
 use super::judgements::Judgements;
 use super::peer_head;
 use super::refresh_place::RefreshPlace;
+use super::response_copy::Copies;
 use super::slot::{PoolSlot, Refusal};
 use crate::backend::head_slots::HeadSlots;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
@@ -66,6 +67,8 @@ pub(crate) struct PoolHeads {
     pub(super) slots: HeadSlots<PoolSlot>,
     /// What was last said of responses, for operators.
     pub(super) judgements: Judgements,
+    /// Of responses of unknown length.
+    pub(super) copies: Arc<Copies>,
     pub(super) flights: Arc<Flights<SegmentName, FlightOutcome>>,
     /// Refreshes before anything is stale that are under way.
     pub(super) refreshes: Arc<AtomicUsize>,
@@ -102,7 +105,7 @@ impl PoolHeads {
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (slots, flights) = (HeadSlots::new(store, slots_max), Flights::new());
         let (judgements, refreshes) = (Judgements::default(), Arc::default());
-        Arc::new(Self { slots, judgements, flights, refreshes })
+        Arc::new(Self { slots, judgements, copies: Arc::default(), flights, refreshes })
     }
 
     /// Looks up what answers `request`, of which `meta` is what matters.

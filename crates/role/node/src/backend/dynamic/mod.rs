@@ -7,7 +7,7 @@
 //!                        one leads, others wait ----'
 //!                           | lease of the cluster, or another node's head
 //!                           v
-//!                        skep-proxy --head, body, end--> Fill: stored, passed, or released
+//!                        skep-proxy --head, body, end--> Fill: stored, copied, passed, or released
 //! ```
 //!
 //! The rules are `skep-httpcache`'s. The one who leads is the first client's request itself, which
@@ -29,6 +29,7 @@ mod peer_head;
 mod received;
 mod refresh_ahead;
 mod refresh_place;
+mod response_copy;
 mod seek;
 mod slot;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::Claims;
 use skep_http::limits::NODE_RESPONSE_HEAD;
-use skep_http::{HeapFieldSlots, Known, RequestHead, encode, parse_request};
+use skep_http::{HeapFieldSlots, Known, RequestHead, Version, encode, parse_request};
 use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
 use skep_proxy::{Ends, ForwardError, RefusalScope, Refused, ReplyCoding, WorkerGroup};
 use skep_segments::FetchError;
@@ -21,7 +21,7 @@ use crate::backend::dynamic::{
     PoolLookup, PoolSought, Refusal, StaleUse, Wishes, is_for, seek, use_of_stale,
 };
 use crate::http::cacheable::Cacheable;
-use crate::http::respond::StoredStatus;
+use crate::http::respond::{StoredStatus, is_simple};
 use crate::limits::{ATTEMPTS_MAX, COLLAPSES_MAX, PASS_MS};
 use crate::model::changes::SeenVersion;
 use crate::model::pool_backend::PoolBackend;
@@ -255,7 +255,9 @@ impl SlowRequest<'_> {
             );
             let is_ranged = !keeps_conditions && request.fields.known(Known::Range).is_some();
             let renewer = renewer(led.as_ref());
-            let wishes = Wishes { reason, why, is_ranged };
+            // One of HTTP/1.0 could not tell a response that breaks off.
+            let streams = is_simple(request) && exchange.reply.version() == Version::Http11;
+            let wishes = Wishes { reason, why, is_ranged, streams };
             let mut fill = Fill::new(plan, (request, of.meta), wishes, led);
             let coding = self.passed_compression(request);
             let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
@@ -267,6 +269,10 @@ impl SlowRequest<'_> {
             if let Some(named) = tap.into_named(&exchanged).await {
                 self.send_named(request, exchange, of.pool, &named).await?;
                 return Ok(Asked::Answered);
+            }
+            if fill.has_streamed() && exchanged.is_ok() {
+                self.handler.context.counters().inc(Counter::CacheFill);
+                exchange.reply.write().summary().cache = CacheResult::Fill;
             }
             match ended(exchanged, exchange, &mut fill, reason)? {
                 FillEnd::Ended(asked) => return Ok(asked),
@@ -371,11 +377,15 @@ fn ended(
             concerns_all = scope == RefusalScope::All;
             refusal(status, &lines, detail.unwrap_or(NO_ANSWER))
         }
-        // What was to be stored broke off; the client has seen nothing of it.
-        Err(ForwardError::Exchange(ExchangeError::ReplyCutShort(_)))
-            if !exchange.reply.is_begun() =>
-        {
-            refusal(502, b"", NO_ANSWER)
+        // What was to be stored broke off.
+        Err(ForwardError::Exchange(error @ ExchangeError::ReplyCutShort(_))) => {
+            let refusal = refusal(502, b"", NO_ANSWER);
+            if exchange.reply.is_begun() {
+                // The client has seen some of it; those who wait have not.
+                fill.failed(&refusal, concerns_all);
+                return Err(error);
+            }
+            refusal
         }
         Err(ForwardError::Exchange(error)) => return Err(error),
     };
@@ -481,7 +491,8 @@ impl Refresh {
                 false,
             );
             let renewer = renewer(led.as_ref());
-            let wishes = Wishes { reason: ForwardReason::Stale, why: None, is_ranged: false };
+            let (reason, why) = (ForwardReason::Stale, None);
+            let wishes = Wishes { reason, why, is_ranged: false, streams: false };
             let mut fill = Fill::new(plan, (request, meta), wishes, led);
             let forward = outgoing.forward();
             let mut tap = HandOver::new(pool, Some(&mut fill), b"");

@@ -78,7 +78,7 @@ impl Tap for HandOver<'_, '_> {
         let shown = self.cache.as_mut().map(|cache| show_unstorable(head, *cache));
         let line = match shown {
             None => std::mem::take(&mut self.line),
-            Some(Tapped::Pass(line)) => line,
+            Some(Tapped::Pass(line) | Tapped::Copy(line)) => line,
             Some(Tapped::Take | Tapped::Stop) => {
                 let forwarded = Some(ForwardReason::Bypass);
                 CacheStatus { forwarded, ..CacheStatus::default() }.line()
@@ -105,6 +105,12 @@ impl Tap for HandOver<'_, '_> {
     fn end(&mut self) {
         if let Some(cache) = &mut self.cache {
             cache.end();
+        }
+    }
+
+    fn held_up(&mut self) {
+        if let Some(cache) = &mut self.cache {
+            cache.held_up();
         }
     }
 
