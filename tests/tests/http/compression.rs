@@ -448,6 +448,40 @@ fn a_stream_is_compressed_and_not_held_back() {
     }
 }
 
+/// What a coder would have gathered, its client waited for; and the server was taken for one that stalls.
+#[test]
+fn a_slow_response_of_known_length_is_not_held_back_either() {
+    let body = text(400);
+    let (gate, sent) = (Gate::default(), body.clone());
+    let shut = gate.clone();
+    let app = App::start(move |conn| {
+        while conn.request().is_some() {
+            conn.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n",
+                sent.len()
+            ));
+            conn.send(&sent[..100]);
+            shut.pass();
+            conn.send(&sent[100..]);
+        }
+    });
+    let node = Node::with_app(&app, false, "private = true");
+    for coding in CODINGS {
+        let mut client = node.skep.connect();
+        client.send_request("GET", "/", &[("Accept-Encoding", coding)]);
+        assert_coding(&client.try_head().unwrap(), Some(coding));
+        // Before the application goes on.
+        let begun = client.try_read_some().unwrap();
+        assert!(!begun.is_empty() && !begun.starts_with(b"0\r\n"), "{coding}");
+        gate.open();
+        assert!(client.try_read_some().is_ok());
+    }
+    (0..CODINGS.len()).for_each(|_| gate.open());
+    for coding in CODINGS {
+        assert_eq!(node.by_curl("/", coding), body);
+    }
+}
+
 #[test]
 fn what_breaks_off_is_neither_kept_nor_looks_whole() {
     let cut = Mutex::new(BTreeSet::new());

@@ -42,6 +42,9 @@ pub(super) trait Leg {
         in_flight: &mut InFlight,
     ) -> Result<(), Cause>;
 
+    /// The member sends nothing for now. Whether there is something for the client that waited for more.
+    fn pause(&mut self, reply: &mut Recipient<'_, '_>) -> Result<bool, Cause>;
+
     /// The member closed its side.
     fn end(&mut self, reply: &mut Recipient<'_, '_>, in_flight: &InFlight) -> Result<(), Cause>;
 
@@ -99,6 +102,7 @@ impl<'a, 'r, 'c, L: Leg> Attempt<'a, 'r, 'c, L> {
             }
             match self.poll_member(cx) {
                 Poll::Ready(received) => received?,
+                Poll::Pending if self.leg.pause(self.recipient)? => continue,
                 Poll::Pending => {
                     self.arm();
                     return self.poll_left(cx).map(Err);

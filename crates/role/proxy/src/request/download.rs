@@ -109,6 +109,11 @@ impl Download {
         Ok(())
     }
 
+    /// See [`Leg::pause`](super::attempt::Leg::pause).
+    pub(super) fn pause(&mut self, reply: &mut Recipient<'_, '_>) -> Result<bool, Cause> {
+        self.passage.pause(reply)
+    }
+
     /// The member closed its side.
     pub(super) fn end(&mut self, reply: &mut Recipient<'_, '_>) -> Result<(), Cause> {
         self.is_reusable = false;

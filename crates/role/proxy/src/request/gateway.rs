@@ -342,6 +342,10 @@ impl Leg for GatewayLeg {
         }
     }
 
+    fn pause(&mut self, reply: &mut Recipient<'_, '_>) -> Result<bool, Cause> {
+        self.passage.pause(reply)
+    }
+
     fn end(&mut self, _: &mut Recipient<'_, '_>, in_flight: &InFlight) -> Result<(), Cause> {
         log_rest(&mut self.codec, in_flight);
         self.codec.close().map_err(|cause| self.cause(cause))

@@ -65,6 +65,10 @@ impl Leg for HttpLeg<'_> {
         self.download.receive(bytes, asked, reply, in_flight)
     }
 
+    fn pause(&mut self, reply: &mut Recipient<'_, '_>) -> Result<bool, Cause> {
+        self.download.pause(reply)
+    }
+
     fn end(&mut self, reply: &mut Recipient<'_, '_>, _: &InFlight) -> Result<(), Cause> {
         self.download.end(reply)
     }

@@ -19,8 +19,8 @@ pub(super) struct Passage {
     /// What encodes the body for the client, and what it encoded last.
     coder: Option<Box<dyn BodyCoder>>,
     encoded: Vec<u8>,
-    /// Nobody knows how much comes when: whatever came is passed on.
-    is_open_ended: bool,
+    /// It has bytes that it has not given back.
+    is_coder_behind: bool,
     /// It may be silent for as long as a tunnel: events come when there are some.
     is_event_stream: bool,
 }
@@ -63,8 +63,6 @@ impl Passage {
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }
-        self.is_open_ended =
-            matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose);
         if reply.is_taken() {
             if asked.begins_session {
                 reply.begin_session(in_flight.target().session_lines());
@@ -88,6 +86,15 @@ impl Passage {
         in_flight.receive(data.len() as u64);
         reply.tap_body(data);
         if reply.is_taken() { Ok(()) } else { self.pass(data, reply) }
+    }
+
+    /// The member sends nothing for now: what waited to be encoded with more is passed on. Whether there was
+    /// anything.
+    pub(super) fn pause(&mut self, reply: &mut Recipient<'_, '_>) -> Result<bool, Cause> {
+        match std::mem::take(&mut self.is_coder_behind) {
+            true => self.encode(&[], true, reply).map(|()| true),
+            false => Ok(false),
+        }
     }
 
     /// Passes the end on; `trailers` are whole lines.
@@ -130,12 +137,24 @@ impl Passage {
     }
 
     fn pass(&mut self, data: &[u8], reply: &mut Recipient<'_, '_>) -> Result<(), Cause> {
-        let Some(coder) = &mut self.coder else {
+        if self.coder.is_none() {
             reply.pass_body(data);
             return Ok(());
-        };
+        }
+        reply.count_coded(data.len());
+        self.is_coder_behind = true;
+        self.encode(data, false, reply)
+    }
+
+    fn encode(
+        &mut self,
+        data: &[u8],
+        flushes: bool,
+        reply: &mut Recipient<'_, '_>,
+    ) -> Result<(), Cause> {
+        let Some(coder) = &mut self.coder else { return Ok(()) };
         self.encoded.clear();
-        let pushed = coder.push(data, self.is_open_ended, &mut self.encoded);
+        let pushed = coder.push(data, flushes, &mut self.encoded);
         pushed.map_err(|CoderFailed| Cause::CutShort)?;
         pass_bytes(&self.encoded, reply);
         Ok(())

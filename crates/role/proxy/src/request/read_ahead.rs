@@ -142,6 +142,13 @@ impl ClientBody {
         }
     }
 
+    /// Leaves scarce memory while the client takes nothing.
+    pub(super) fn settle(&mut self, cx: &mut TaskContext<'_>) {
+        if let Some(ahead) = self.ahead.as_mut().filter(|_| self.is_behind) {
+            ahead.settle(cx);
+        }
+    }
+
     fn write_end(&mut self, trailers: &[u8], reply: &mut Reply<'_>) {
         self.chunk_line.clear();
         write_last_chunk(&mut self.chunk_line, trailers);

@@ -107,6 +107,8 @@ pub(super) struct Recipient<'a, 'c> {
     client_fault: Option<ExchangeError>,
     /// Bytes that the tap has got.
     tapped_bytes: u64,
+    /// Bytes that were encoded for the client, or will be with more.
+    coded_bytes: u64,
     /// Of a request without a client.
     summary: Summary,
 }
@@ -157,6 +159,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
             patience: CopyPatience::default(),
             client_fault: None,
             tapped_bytes: 0,
+            coded_bytes: 0,
             summary,
         }
     }
@@ -248,7 +251,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
 
     /// A number that changes when something is passed on.
     pub(super) fn progress(&self) -> u64 {
-        self.queued_bytes() + self.tapped_bytes + self.client_body.progress()
+        self.queued_bytes() + self.tapped_bytes + self.coded_bytes + self.client_body.progress()
     }
 
     /// Sends what the client is still to take, what was read ahead included. Ready when it has all; or
@@ -276,7 +279,11 @@ impl<'a, 'c> Recipient<'a, 'c> {
         let Some(exchange) = &mut self.exchange else { return Poll::Ready(Ok(())) };
         loop {
             if exchange.reply.queued_bytes() > 0 {
-                ready!(exchange.reply.poll_flush(cx))?;
+                let flushed = exchange.reply.poll_flush(cx);
+                if flushed.is_pending() {
+                    self.client_body.settle(cx);
+                }
+                ready!(flushed)?;
             }
             if !ready!(self.client_body.poll_next(cx, &mut exchange.reply.write()))? {
                 return Poll::Ready(Ok(()));
@@ -363,6 +370,11 @@ impl<'a, 'c> Recipient<'a, 'c> {
 
     pub(super) fn client_body(&mut self) -> &mut ClientBody {
         &mut self.client_body
+    }
+
+    /// Counts bytes of the body that are passed on encoded, together with what follows perhaps.
+    pub(super) fn count_coded(&mut self, bytes: usize) {
+        self.coded_bytes += bytes as u64;
     }
 
     /// Passes bytes of the body on.
