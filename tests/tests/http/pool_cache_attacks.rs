@@ -1,5 +1,9 @@
 //! Clients of the cache in front of pools that are after the other clients' pages.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
 use skep_tests::app::{App, response};
 use skep_tests::{PATIENCE, Skep, poll_until};
 
@@ -114,4 +118,50 @@ fn who_waits_for_the_server_of_a_session_keeps_no_others_waiting() {
     gate.open();
     holder.try_response_to("GET").unwrap().assert_status(200);
     attacker.try_response_to("GET").unwrap().assert_status(200);
+}
+
+const CACHE_CONTROL: &str =
+    "Cache-Control: max-age=4, stale-while-revalidate=600, stale-if-error=600\r\n";
+
+/// An application that fails is not asked again with each hit of what is stale, or about to be.
+#[test]
+fn a_failing_application_meets_no_more_than_a_refresh_a_second() {
+    for (settings, soft_purge) in
+        [("", true), ("refresh_ahead_percent = 90\nrefresh_hits_min = 1\n", false)]
+    {
+        for answers in [true, false] {
+            let asked = Arc::<AtomicUsize>::default();
+            let count = Arc::clone(&asked);
+            let app = App::start(move |conn| {
+                while conn.request().is_some() {
+                    let reply = match count.fetch_add(1, Ordering::SeqCst) {
+                        0 => response(200, CACHE_CONTROL, "page"),
+                        _ if answers => response(503, "", "busy"),
+                        _ => break,
+                    };
+                    conn.send(reply);
+                }
+                conn.reset();
+            });
+            let skep = node(&app, settings);
+            let mut client = skep.connect();
+            client.get("/").assert_status(200);
+            if soft_purge {
+                assert_eq!(skep.command(&["purge", "--soft", "/*"]).code, Some(0));
+            }
+            // Long enough for 90 % of the lifetime to begin, and some refreshes to fail.
+            let begun = Instant::now();
+            poll_until(PATIENCE, "a refresh has failed", || {
+                assert_eq!(client.get("/").text(), "page");
+                asked.load(Ordering::SeqCst) > 1
+            });
+            for _ in 0..2_000 {
+                assert_eq!(client.get("/").text(), "page");
+            }
+            // A connection that ends without an answer is tried once more.
+            let asked_max = 3 * (2 + begun.elapsed().as_secs() as usize);
+            let asked = asked.load(Ordering::SeqCst);
+            assert!(asked <= asked_max, "{asked}, {answers} {settings:?}");
+        }
+    }
 }

@@ -217,6 +217,10 @@ const _: () = assert!(VARIANTS_TOLD_MAX <= skep_wire::limits::EXPLAIN_VARIANTS_M
 /// and must leave the servers to those who do.
 pub(crate) const REFRESHES_AHEAD_MAX: usize = 16;
 
+/// The same of responses that are stale, and sent meanwhile (`stale-while-revalidate`): after a soft purge of all
+/// pages their application must not meet all of them at once.
+pub(crate) const REFRESHES_STALE_MAX: usize = 64;
+
 /// Keys whose last response is remembered with what was decided on it, for `skep cache explain`: some
 /// 400 KB.
 pub(crate) const JUDGEMENTS_MAX: usize = 4_096;

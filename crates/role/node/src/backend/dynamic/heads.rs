@@ -19,7 +19,7 @@ use super::response_copy::Copies;
 use super::slot::{PoolSlot, Refusal};
 use crate::backend::head_slots::HeadSlots;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
-use crate::limits::{MARK_ERROR_MS, POOL_FAILED_MS};
+use crate::limits::{MARK_ERROR_MS, POOL_FAILED_MS, REFRESHES_STALE_MAX};
 use crate::model::changes::SeenVersion;
 use crate::model::peer::PeerHead;
 use crate::model::pool_cache::{PoolCache, PoolKey};
@@ -71,7 +71,9 @@ pub(crate) struct PoolHeads {
     pub(super) copies: Arc<Copies>,
     pub(super) flights: Arc<Flights<SegmentName, FlightOutcome>>,
     /// Refreshes before anything is stale that are under way.
-    pub(super) refreshes: Arc<AtomicUsize>,
+    pub(super) refreshes_ahead: Arc<AtomicUsize>,
+    /// Those of what is stale, and sent meanwhile.
+    refreshes_stale: Arc<AtomicUsize>,
 }
 
 /// What is to be done for a request, before it is known whether another one is on its way.
@@ -104,8 +106,14 @@ impl PoolHeads {
     /// An empty cache for at most `slots_max` names.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (slots, flights) = (HeadSlots::new(store, slots_max), Flights::new());
-        let (judgements, refreshes) = (Judgements::default(), Arc::default());
-        Arc::new(Self { slots, judgements, copies: Arc::default(), flights, refreshes })
+        Arc::new(Self {
+            slots,
+            judgements: Judgements::default(),
+            copies: Arc::default(),
+            flights,
+            refreshes_ahead: Arc::default(),
+            refreshes_stale: Arc::default(),
+        })
     }
 
     /// Looks up what answers `request`, of which `meta` is what matters.
@@ -140,10 +148,7 @@ impl PoolHeads {
                 PoolLookup::Unrefreshed(kept, why)
             }
             LookupDecision::HitWhileRefreshed(kept, found) => {
-                let flight = match self.flights.join(&found.name) {
-                    Joined::Lead(flight) => Some(self.flight(flight, key, found, (purges, purged))),
-                    Joined::Wait(_) => None,
-                };
+                let flight = self.refresh(&slots, key, found, (purges, purged));
                 PoolLookup::Stale(kept, flight)
             }
             LookupDecision::Ask(found, reason) => match self.flights.join(&found.name) {
@@ -156,6 +161,30 @@ impl PoolHeads {
             LookupDecision::Failed(refusal) => PoolLookup::Failed(refusal),
             LookupDecision::OnlyIfCached => PoolLookup::OnlyIfCached,
         }
+    }
+
+    /// The refresh of what is stale and sent meanwhile, unless somebody makes it, it has failed just now, or
+    /// there are too many.
+    fn refresh(
+        self: &Arc<Self>,
+        slots: &HashMap<SegmentName, PoolSlot>,
+        key: &PoolKey,
+        found: Found,
+        of: (Arc<Snapshot>, PurgeStamp),
+    ) -> Option<Box<PoolFlight>> {
+        if slots.get(&found.name).is_some_and(|slot| slot.is_paused(monotonic_ms())) {
+            return None;
+        }
+        let place = RefreshPlace::take(&self.refreshes_stale, REFRESHES_STALE_MAX)?;
+        let Joined::Lead(flight) = self.flights.join(&found.name) else { return None };
+        let flight = self.flight(flight, key, found, of);
+        Some(Box::new(PoolFlight { _place: Some(place), ..*flight }))
+    }
+
+    /// A refresh of this name has failed: for a moment nobody makes another one.
+    pub(crate) fn pause_refreshes(&self, name: SegmentName) {
+        let until_ms = monotonic_ms() + POOL_FAILED_MS;
+        self.slots.change(name, |slot| slot.refreshed_from_ms = until_ms);
     }
 
     /// What is to be done for `request`, whoever asks already.
@@ -301,7 +330,18 @@ impl PoolHeads {
     ) -> Box<PoolFlight> {
         let (heads, key) = (Arc::clone(self), key.clone());
         let Found { kept, gone, .. } = found;
-        Box::new(PoolFlight { heads, key, kept, gone, purges, purged, ahead: None, flight })
+        let is_ahead = false;
+        Box::new(PoolFlight {
+            heads,
+            key,
+            kept,
+            gone,
+            purges,
+            purged,
+            is_ahead,
+            _place: None,
+            flight,
+        })
     }
 
     /// Stores a response, of a request that began when `purged` was the latest purge of its target.
@@ -414,8 +454,10 @@ pub(crate) struct PoolFlight {
     pub(super) gone: Option<Arc<Resource>>,
     pub(super) purges: Arc<Snapshot>,
     pub(super) purged: PurgeStamp,
-    /// If it refreshes what is not stale yet.
-    pub(super) ahead: Option<RefreshPlace>,
+    /// It refreshes what is not stale yet.
+    pub(super) is_ahead: bool,
+    /// If nobody waits for it.
+    pub(super) _place: Option<RefreshPlace>,
     pub(super) flight: SingleFlight<SegmentName, FlightOutcome>,
 }
 
@@ -427,7 +469,7 @@ impl PoolFlight {
 
     /// Whether it refreshes what is not stale yet.
     pub(crate) fn is_ahead(&self) -> bool {
-        self.ahead.is_some()
+        self.is_ahead
     }
 
     /// The purges that its outcome is later than.

@@ -23,6 +23,7 @@ use super::heads::{PoolFlight, PoolHeads};
 use super::refresh_place::RefreshPlace;
 use super::slot::PoolSlot;
 use crate::backend::single_flight::Joined;
+use crate::limits::REFRESHES_AHEAD_MAX;
 use crate::model::pool_cache::{PoolCache, PoolKey, RefreshAhead};
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
@@ -51,7 +52,7 @@ impl PoolHeads {
         if slots.get(&name).is_some_and(|slot| slot.kept.is_some() || slot.is_paused(now_ms)) {
             return None;
         }
-        let place = RefreshPlace::take(&self.refreshes)?;
+        let place = RefreshPlace::take(&self.refreshes_ahead, REFRESHES_AHEAD_MAX)?;
         let Joined::Lead(flight) = self.flights.join(&name) else { return None };
         Some(Box::new(PoolFlight {
             heads: Arc::clone(self),
@@ -60,7 +61,8 @@ impl PoolHeads {
             gone: None,
             purges: Arc::clone(purges),
             purged,
-            ahead: Some(place),
+            is_ahead: true,
+            _place: Some(place),
             flight,
         }))
     }

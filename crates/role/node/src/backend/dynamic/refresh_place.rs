@@ -3,15 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::limits::REFRESHES_AHEAD_MAX;
-
 /// One of the refreshes that may be under way; given back when dropped.
 #[derive(Debug)]
 pub(super) struct RefreshPlace(Arc<AtomicUsize>);
 
 impl RefreshPlace {
-    pub(super) fn take(under_way: &Arc<AtomicUsize>) -> Option<Self> {
-        let more = |count: usize| (count < REFRESHES_AHEAD_MAX).then_some(count + 1);
+    /// Unless `count_max` are under way.
+    pub(super) fn take(under_way: &Arc<AtomicUsize>, count_max: usize) -> Option<Self> {
+        let more = |count: usize| (count < count_max).then_some(count + 1);
         under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(Self(Arc::clone(under_way)))
     }
@@ -30,11 +29,10 @@ mod tests {
     #[test]
     fn no_more_than_so_many_are_under_way() {
         let under_way = Arc::<AtomicUsize>::default();
-        let mut places: Vec<_> =
-            (0..REFRESHES_AHEAD_MAX + 1).map(|_| RefreshPlace::take(&under_way)).collect();
+        let mut places: Vec<_> = (0..4).map(|_| RefreshPlace::take(&under_way, 3)).collect();
         assert!(places.pop().is_some_and(|place| place.is_none()), "one too many");
         assert!(places.iter().all(Option::is_some));
         drop(places.pop());
-        assert!(RefreshPlace::take(&under_way).is_some());
+        assert!(RefreshPlace::take(&under_way, 3).is_some());
     }
 }

@@ -11,6 +11,7 @@ use skep_httpcache::{CacheStatus, ForwardReason, RequestMeta};
 use skep_proxy::{Ends, ForwardError, RefusalScope, Refused, ReplyCoding, WorkerGroup};
 use skep_segments::FetchError;
 use skep_telemetry::{CacheResult, Counter};
+use skep_wire::cache::SegmentName;
 
 use super::SlowRequest;
 use super::hand_over::HandOver;
@@ -461,6 +462,7 @@ impl Refresh {
             PoolSought::Ask(errand) => errand,
         };
         flight.asks_pool();
+        let name = flight.name();
         let plan = FillPlan {
             heads: Arc::clone(&self.heads),
             peer_client: peers.map(Rc::clone),
@@ -471,7 +473,8 @@ impl Refresh {
             kept,
         };
         let meta = RequestMeta::of(&request, &cache.policy);
-        self.ask(pool, &request, meta, (plan, Some(Led { flight, lease }))).await;
+        let led = Some(Led { flight, lease });
+        self.ask(pool, &request, meta, (plan, led, name)).await;
     }
 
     async fn ask(
@@ -479,7 +482,7 @@ impl Refresh {
         pool: &PoolBackend,
         request: &RequestHead<'_, '_>,
         meta: RequestMeta<'_>,
-        (mut plan, mut led): (FillPlan, Option<Led>),
+        (mut plan, mut led, name): (FillPlan, Option<Led>, SegmentName),
     ) {
         plan.kept = plan.kept_now((request, &meta));
         loop {
@@ -505,10 +508,8 @@ impl Refresh {
                     plan.kept = None;
                 }
                 (Ok(()), _) => return,
-                (Err(_), _) => {
-                    fill.failed(&refusal(502, b"", NO_ANSWER), false);
-                    return;
-                }
+                // Before its flight ends: nobody leads in between.
+                (Err(_), _) => return self.heads.pause_refreshes(name),
             }
         }
     }
