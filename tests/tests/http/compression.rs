@@ -1,19 +1,17 @@
 //! Compression: which variant clients get, that curl can read it, what is left alone, and that each variant
 //! is made once.
 
-use std::collections::BTreeSet;
 use std::process::Command;
-use std::sync::Mutex;
 
 use skep_tests::app::{App, response};
 use skep_tests::{FreePort, PATIENCE, RawClient, Response, Site, Skep, poll_until};
 
 use super::pool_cache::{Received, app};
-use super::pools::{Gate, pool_lines};
+use super::pools::pool_lines;
 
 /// A node that compresses, and its metrics.
-struct Node {
-    skep: Skep,
+pub(super) struct Node {
+    pub(super) skep: Skep,
     metrics: FreePort,
 }
 
@@ -33,7 +31,7 @@ impl Node {
     }
 
     /// One with the pool of `app`.
-    fn with_app(app: &App, cache: bool, compress: &str) -> Self {
+    pub(super) fn with_app(app: &App, cache: bool, compress: &str) -> Self {
         let pool = pool_lines("", &[(app.address(), "")]);
         Self::start(&format!(
             "pool = \"app\"\n[site.cache]\nenabled = {cache}\n\
@@ -41,16 +39,16 @@ impl Node {
         ))
     }
 
-    fn get(&self, target: &str, accept: &str) -> Response {
+    pub(super) fn get(&self, target: &str, accept: &str) -> Response {
         self.ask(target, &[("Accept-Encoding", accept)])
     }
 
-    fn ask(&self, target: &str, fields: &[(&str, &str)]) -> Response {
+    pub(super) fn ask(&self, target: &str, fields: &[(&str, &str)]) -> Response {
         self.skep.connect().request("GET", target, fields)
     }
 
     /// What curl makes of a reply in `coding`, by the libraries that it has for that.
-    fn by_curl(&self, target: &str, coding: &str) -> Vec<u8> {
+    pub(super) fn by_curl(&self, target: &str, coding: &str) -> Vec<u8> {
         let url = format!("http://{}{target}", self.skep.address());
         let accept = format!("Accept-Encoding: {coding}");
         let arguments = [
@@ -78,7 +76,7 @@ impl Node {
         line.unwrap_or_else(|| panic!("{name} in\n{page}")).parse().unwrap()
     }
 
-    fn compressions(&self) -> u64 {
+    pub(super) fn compressions(&self) -> u64 {
         let of = |coding| self.metric(&format!("skep_compressions_total{{coding=\"{coding}\"}}"));
         ["zstd", "br", "gzip"].map(of).iter().sum()
     }
@@ -88,9 +86,9 @@ impl Node {
     }
 }
 
-const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
+pub(super) const CODINGS: [&str; 3] = ["zstd", "br", "gzip"];
 
-fn text(lines: usize) -> Vec<u8> {
+pub(super) fn text(lines: usize) -> Vec<u8> {
     (0..lines)
         .map(|line| format!("<p>line {line} of {}</p>\n", line * line))
         .collect::<String>()
@@ -115,7 +113,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 }
 
 #[track_caller]
-fn assert_coding(reply: &Response, coding: Option<&str>) {
+pub(super) fn assert_coding(reply: &Response, coding: Option<&str>) {
     assert_eq!(reply.header("content-encoding"), coding, "{}", reply.head_text());
 }
 
@@ -399,122 +397,6 @@ fn what_may_hold_a_secret_is_compressed_only_where_the_route_says_so() {
             let of_old = (*path == "/plain" && cache).then_some(*coding);
             assert_coding(&node.skep.connect().send(old).response(), of_old);
         }
-    }
-}
-
-#[test]
-fn a_stream_is_compressed_and_not_held_back() {
-    let gate = Gate::default();
-    let shut = gate.clone();
-    let app = App::start(move |conn| {
-        while let Some(request) = conn.request() {
-            let content_type = match request.line().contains("/events") {
-                true => "text/event-stream",
-                false => "text/plain",
-            };
-            conn.send(format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\n\
-                 Transfer-Encoding: chunked\r\n\r\n6\r\nbegin\n\r\n"
-            ));
-            shut.pass();
-            conn.send("4\r\nend\n\r\n0\r\n\r\n");
-        }
-    });
-    let node = Node::with_app(&app, false, "private = true");
-    let accept = |coding: &'static str| [("Accept-Encoding", coding)];
-    let mut clients: Vec<_> = CODINGS
-        .iter()
-        .map(|coding| {
-            let mut client = node.skep.connect();
-            client.send_request("GET", "/stream", &accept(coding));
-            assert_coding(&client.try_head().unwrap(), Some(coding));
-            // A chunk comes before the application says more.
-            let begun = client.try_read_some().unwrap();
-            assert!(!begun.is_empty() && !begun.starts_with(b"0\r\n"));
-            client
-        })
-        .collect();
-    let mut events = node.skep.connect();
-    events.send_request("GET", "/events", &accept("gzip"));
-    assert_coding(&events.try_head().unwrap(), None);
-    assert_eq!(events.try_read_some().unwrap(), b"6\r\nbegin\n\r\n");
-    // Those, the events, and the three of curl.
-    (0..7).for_each(|_| gate.open());
-    for client in &mut clients {
-        assert!(client.try_read_some().is_ok());
-    }
-    for coding in CODINGS {
-        assert_eq!(node.by_curl("/stream", coding), b"begin\nend\n");
-    }
-}
-
-/// What a coder would have gathered, its client waited for; and the server was taken for one that stalls.
-#[test]
-fn a_slow_response_of_known_length_is_not_held_back_either() {
-    let body = text(400);
-    let (gate, sent) = (Gate::default(), body.clone());
-    let shut = gate.clone();
-    let app = App::start(move |conn| {
-        while conn.request().is_some() {
-            conn.send(format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n",
-                sent.len()
-            ));
-            conn.send(&sent[..100]);
-            shut.pass();
-            conn.send(&sent[100..]);
-        }
-    });
-    let node = Node::with_app(&app, false, "private = true");
-    for coding in CODINGS {
-        let mut client = node.skep.connect();
-        client.send_request("GET", "/", &[("Accept-Encoding", coding)]);
-        assert_coding(&client.try_head().unwrap(), Some(coding));
-        // Before the application goes on.
-        let begun = client.try_read_some().unwrap();
-        assert!(!begun.is_empty() && !begun.starts_with(b"0\r\n"), "{coding}");
-        gate.open();
-        assert!(client.try_read_some().is_ok());
-    }
-    (0..CODINGS.len()).for_each(|_| gate.open());
-    for coding in CODINGS {
-        assert_eq!(node.by_curl("/", coding), body);
-    }
-}
-
-#[test]
-fn what_breaks_off_is_neither_kept_nor_looks_whole() {
-    let cut = Mutex::new(BTreeSet::new());
-    let app = App::start(move |conn| {
-        while let Some(request) = conn.request() {
-            let is_stored = request.line().contains("/stored");
-            let rule = if is_stored { "max-age=60" } else { "private" };
-            let body = text(3000);
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: {rule}\r\n\
-                 Content-Length: {}\r\n\r\n",
-                body.len()
-            );
-            conn.send(head);
-            if cut.lock().unwrap().insert(is_stored) {
-                conn.send(&body[..body.len() / 2]);
-                return conn.close();
-            }
-            conn.send(body);
-        }
-    });
-    let node = Node::with_app(&app, true, "private = true");
-    let reply = |path: &str| {
-        let mut client = node.skep.connect();
-        client.send_request("GET", path, &[("Accept-Encoding", "br")]);
-        client.try_response()
-    };
-    let begun = reply("/stored");
-    assert!(begun.as_ref().is_err() || begun.as_ref().unwrap().status == 502, "{begun:?}");
-    assert!(reply("/private").is_err(), "there is no last chunk");
-    for path in ["/stored", "/private"] {
-        assert!(node.by_curl(path, "br") == text(3000), "{path}");
-        assert_coding(&node.get(path, "br"), Some("br"));
     }
 }
 

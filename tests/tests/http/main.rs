@@ -3,6 +3,7 @@
 
 mod cli;
 mod compression;
+mod compression_streams;
 mod content_types;
 mod cut_short;
 mod faults;

@@ -13,6 +13,7 @@ use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
 
 use super::judge::{Alone, Judged, is_for, judge, rank, secondary_key, stale_after};
 use super::judgements::Judgements;
+use super::paused::{Paused, paused};
 use super::peer_head;
 use super::refresh_place::RefreshPlace;
 use super::response_copy::Copies;
@@ -559,28 +560,6 @@ impl PoolFlight {
             slot.failed = Some((until_ms, failure, refusal));
         });
     }
-}
-
-/// What pauses a request that would lead or wait.
-enum Paused {
-    Marked(&'static str),
-    Failed(OriginFailure, Option<Refusal>),
-}
-
-fn paused(
-    slots: &HashMap<SegmentName, PoolSlot>,
-    names: [SegmentName; 2],
-    now_ms: u64,
-) -> Option<Paused> {
-    names.iter().filter_map(|name| slots.get(name)).find_map(|slot| {
-        let mark = slot.mark.filter(|(until_ms, _)| now_ms < *until_ms);
-        let failed = slot.failed.as_ref().filter(|(until_ms, ..)| now_ms < *until_ms);
-        match (mark, failed) {
-            (Some((_, why)), _) => Some(Paused::Marked(why)),
-            (None, Some((_, failure, refusal))) => Some(Paused::Failed(*failure, refusal.clone())),
-            (None, None) => None,
-        }
-    })
 }
 
 impl Paused {

@@ -25,6 +25,7 @@ mod heads;
 mod invalidation;
 mod judge;
 mod judgements;
+mod paused;
 mod peer_head;
 mod received;
 mod refresh_ahead;
