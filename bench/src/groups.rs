@@ -165,11 +165,20 @@ impl Bench {
         paths: &[String],
         backends: [u16; 2],
     ) -> Result<Server> {
-        let dir = self.dir.path().join(peer.name);
-        let places = self.places_of(peer);
-        let server = peer.start(role, &dir, SERVER_CORE, backends, places)?;
-        peer.check(role, server.port, paths, places)?;
+        let server = self.start_unchecked(peer, role, backends)?;
+        peer.check(role, server.port, paths, self.places_of(peer))?;
         Ok(server)
+    }
+
+    /// The same, not checked.
+    pub(crate) fn start_unchecked(
+        &self,
+        peer: &MeasuredServer,
+        role: ServerRole,
+        backends: [u16; 2],
+    ) -> Result<Server> {
+        let dir = self.dir.path().join(peer.name);
+        peer.start(role, &dir, SERVER_CORE, backends, self.places_of(peer))
     }
 
     /// What servers in this role pass requests on to.

@@ -16,6 +16,9 @@ pub(crate) const FEW_WORKERS: u32 = 5;
 /// Slow clients beside those that are measured (issue 13).
 pub(crate) const SLOW_CLIENTS: usize = 100;
 
+/// One upload (issue 13).
+pub(crate) const UPLOAD_BYTES: u64 = 1 << 30;
+
 /// Warm-up before each measurement, in seconds; the least that wrk runs.
 pub(crate) const WARM_UP_SECONDS: u32 = 1;
 

@@ -23,6 +23,7 @@ mod report;
 mod results;
 mod slow_clients;
 mod tables;
+mod uploads;
 mod version;
 mod wrk;
 
@@ -38,7 +39,7 @@ use crate::results::Results;
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// static, proxy, applications, redirect, idle, direct and tables
+    /// static, proxy, applications, redirect, uploads, idle, direct and tables
     All,
     /// Files: 1 KiB, 22 KB, 541 KB and the WebBench mix
     Static,
@@ -48,6 +49,8 @@ enum What {
     Applications,
     /// Answers that send the client to a node
     Redirect,
+    /// Uploads of 1 GiB through a pool of HTTP servers
+    Uploads,
     /// 10,000 idle connections: their memory, and what they cost the active ones
     Idle,
     /// Direct dispatch in a test bed, beside two-way proxies: needs root
@@ -173,6 +176,9 @@ fn on_one_core(bench: &Bench, what: What, results: &mut Results) -> Result<usize
     }
     if all || what == What::Redirect {
         failures += groups::redirect(bench, results)?;
+    }
+    if (all && !bench.is_paired()) || what == What::Uploads {
+        failures += uploads::run(bench, results)?;
     }
     if (all && !bench.is_paired()) || what == What::Idle {
         failures += idle::run(bench, results)?;

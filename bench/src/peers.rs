@@ -27,6 +27,8 @@ pub(crate) enum ServerRole {
     Redirect,
     /// Pass requests on to the two servers of a pool.
     Pool,
+    /// Pass uploads on to the two servers of a pool, as they come.
+    Upload,
     /// Answer from a cache in front of the two servers of a pool, whose answers depend on a field of the
     /// request.
     Cached,
@@ -107,6 +109,7 @@ const SKEP_SETUPS: &[Setup] = &[
         command: "@SKEP@ run --config @CONFIG@ --as d1",
     },
     Setup { role: ServerRole::Pool, config: config!("skep-pool.toml"), command: SKEP_NODE },
+    Setup { role: ServerRole::Upload, config: config!("skep-upload.toml"), command: SKEP_NODE },
     Setup { role: ServerRole::Cached, config: config!("skep-cached.toml"), command: SKEP_NODE },
     Setup { role: ServerRole::Fcgi, config: config!("skep-fcgi.toml"), command: SKEP_NODE },
     Setup {
@@ -162,6 +165,11 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
                 command: NGINX,
             },
             Setup { role: ServerRole::Pool, config: config!("nginx-proxy.conf"), command: NGINX },
+            Setup {
+                role: ServerRole::Upload,
+                config: config!("nginx-upload.conf"),
+                command: NGINX,
+            },
             Setup {
                 role: ServerRole::Cached,
                 config: config!("nginx-cached.conf"),
@@ -224,6 +232,11 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
             },
             Setup {
                 role: ServerRole::Pool,
+                config: config!("haproxy-proxy.conf"),
+                command: HAPROXY,
+            },
+            Setup {
+                role: ServerRole::Upload,
                 config: config!("haproxy-proxy.conf"),
                 command: HAPROXY,
             },

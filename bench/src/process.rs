@@ -62,7 +62,18 @@ impl Server {
 
     /// Resident memory of the tree, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.tree().iter().map(|&pid| resident_bytes(pid)).sum()
+        self.tree().iter().map(|&pid| memory_bytes(pid, "VmRSS:")).sum()
+    }
+
+    /// The most resident memory of each process of the tree since [`Server::reset_peak`], in bytes.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        self.tree().iter().map(|&pid| memory_bytes(pid, "VmHWM:")).sum()
+    }
+
+    /// The most is what there is now (`clear_refs` of proc(5)).
+    pub(crate) fn reset_peak(&self) -> Result<()> {
+        let reset = |pid| fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        self.tree().into_iter().try_for_each(reset).context("clear_refs")
     }
 
     /// Gives every session of the tree the weight that ours has.
@@ -162,9 +173,10 @@ pub(crate) fn softirq_ns(name: &str) -> u64 {
     pids().filter(is_one).map(threads_ns).sum()
 }
 
-fn resident_bytes(pid: u32) -> u64 {
+/// A line of /proc/PID/status.
+fn memory_bytes(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }
@@ -183,6 +195,6 @@ mod tests {
     fn this_process_has_used_time_and_memory() {
         let me = std::process::id();
         assert!(threads_ns(me) > 0);
-        assert!(resident_bytes(me) > 0);
+        assert!(memory_bytes(me, "VmRSS:") > 0);
     }
 }

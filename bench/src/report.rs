@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use crate::bodies;
 use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
 use crate::peers::{BEFORE, LIMIT, SKEP};
-use crate::results::{Bodies, Cell, Idle, IdleRow, Machine, Results, Row, Sample, median};
+use crate::results::{Bodies, Cell, Idle, IdleRow, Machine, Results, Row, Sample, Uploads, median};
 
 /// Key, heading and one sentence of each table of requests.
 const TABLES: [(&str, &str, &str); 18] = [
@@ -139,6 +139,9 @@ pub(crate) fn page(results: &Results) -> String {
             page += &requests(cell);
         }
     }
+    if let Some(uploads) = &results.uploads {
+        page += &uploads_table(uploads);
+    }
     if let Some(idle) = &results.idle {
         page += &idle_table(idle);
     }
@@ -201,6 +204,32 @@ fn requests(cell: &Cell) -> String {
     }
     let (rounds, seconds) = (cell.rounds, cell.seconds);
     table + &format!("\n{rounds} rounds of {seconds} s, {}.\n", cell.date)
+}
+
+fn uploads_table(uploads: &Uploads) -> String {
+    let mut text = format!(
+        "\n## Uploads\n\nOne upload of {} MiB through a pool of two HTTP servers, passed on as it comes (nginx: \
+         `proxy_request_buffering off`); client and servers on the client's core. *More memory* is by \
+         how much the resident memory of the processes was larger than before, at most.\n\n\
+         | server | CPU per MiB, us | MiB per second | more memory, MiB |\n|---|---|---|---|\n",
+        uploads.bytes >> 20
+    );
+    for row in &uploads.rows {
+        let name = name_of(&row.server, &row.version);
+        if row.samples.is_empty() {
+            let trouble = row.trouble.as_deref().unwrap_or("not measured");
+            let _ = writeln!(text, "| {name} | {} | | |", one_line(trouble));
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {:.0} | {:.1} |",
+            spread(row.samples.iter().map(|sample| sample.cpu_us_per_mib)),
+            row.median(|sample| sample.mib_per_s),
+            row.median(|sample| sample.grown_mib),
+        );
+    }
+    text + &format!("\n{} rounds, {}.\n", uploads.rounds, uploads.date)
 }
 
 fn idle_table(idle: &Idle) -> String {

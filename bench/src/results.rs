@@ -14,6 +14,8 @@ pub(crate) struct Results {
     pub(crate) cells: BTreeMap<String, Cell>,
     pub(crate) idle: Option<Idle>,
     pub(crate) bodies: Option<Bodies>,
+    #[serde(default)]
+    pub(crate) uploads: Option<Uploads>,
     pub(crate) direct: Option<Direct>,
     #[serde(default)]
     pub(crate) tables: Option<Tables>,
@@ -92,6 +94,34 @@ pub(crate) struct IdleRow {
     pub(crate) alone: Vec<Sample>,
     /// The same beside the idle ones.
     pub(crate) beside: Vec<Sample>,
+}
+
+/// The table of large uploads.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Uploads {
+    pub(crate) date: String,
+    pub(crate) rounds: u32,
+    /// Of one upload.
+    pub(crate) bytes: u64,
+    pub(crate) rows: Vec<UploadRow>,
+}
+
+/// One proxy under uploads.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct UploadRow {
+    pub(crate) server: String,
+    pub(crate) version: String,
+    pub(crate) trouble: Option<String>,
+    pub(crate) samples: Vec<UploadSample>,
+}
+
+/// One upload.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct UploadSample {
+    pub(crate) cpu_us_per_mib: f64,
+    pub(crate) mib_per_s: f64,
+    /// By how much resident memory was larger than before, at most.
+    pub(crate) grown_mib: f64,
 }
 
 /// The table of ways to send a large body.
@@ -243,6 +273,20 @@ impl Row {
     /// Whether there is nothing to hide.
     pub(crate) fn is_sound(&self) -> bool {
         self.trouble.is_none() && self.errors() == 0
+    }
+}
+
+impl Uploads {
+    /// The row of a server, if it was measured.
+    pub(crate) fn row(&self, server: &str) -> Option<&UploadRow> {
+        self.rows.iter().find(|row| row.server == server && !row.samples.is_empty())
+    }
+}
+
+impl UploadRow {
+    /// The median of a number.
+    pub(crate) fn median(&self, of: impl Fn(&UploadSample) -> f64) -> f64 {
+        median(self.samples.iter().map(of))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Finding, direct, idle_ratio, tables};
 use crate::peers::{LIMIT, SKEP};
-use crate::results::{Cell, Results, Row, Sample, median};
+use crate::results::{Cell, Results, Row, Sample, UploadRow, Uploads, median};
 
 /// CPU of a 1 KiB request against the bare loop's.
 const LIMIT_RATIO_MAX: f64 = 1.10;
@@ -22,6 +22,8 @@ const APPLICATIONS: [(&str, &str, &str, f64); 9] = [
     ("ajp-1k", "AJP, 1 KiB", "httpd", 0.5),
     ("ajp-22k", "AJP, 22 KB", "httpd", 0.5),
 ];
+/// By how much memory may grow under an upload, in MiB: "flat" (issue 13).
+const UPLOAD_GROWN_MIB_MAX: f64 = 1.0;
 /// CPU of a hit in the cache in front of a pool against that of a file.
 const CACHED_RATIO_MAX: f64 = 1.15;
 /// Latency of other clients beside slow ones of an application to that without them (issue 13).
@@ -87,6 +89,7 @@ fn findings(results: &Results) -> Vec<(String, Finding)> {
         "redirect: CPU per request at most nginx's".to_owned(),
         cell("redirect").and_then(|cell| against(cell, "nginx", 1.0)),
     ));
+    findings.extend(upload_findings(results.uploads.as_ref()));
     findings.extend(idle_findings(results));
     findings.push(("errors: none".to_owned(), errors(results)));
     findings.extend(direct::findings(results.direct.as_ref()));
@@ -114,6 +117,23 @@ fn latency(beside: &Cell, alone: &Cell) -> Finding {
     let (beside, alone) = (p50_us(beside)?, p50_us(alone)?);
     let ratio = beside / alone;
     Some((format!("{ratio:.2} x ({beside:.0} to {alone:.0} us)"), ratio <= SLOW_RATIO_MAX))
+}
+
+fn upload_findings(uploads: Option<&Uploads>) -> [(String, Finding); 2] {
+    let row = |name| uploads?.row(name);
+    let cpu = |row: &UploadRow| row.median(|sample| sample.cpu_us_per_mib);
+    let against_nginx = row(SKEP).zip(row("nginx")).map(|(ours, theirs)| {
+        let (ours, theirs) = (cpu(ours), cpu(theirs));
+        (format!("{:.2} x ({ours:.0} to {theirs:.0} us)", ours / theirs), ours <= theirs)
+    });
+    let grown = row(SKEP).map(|row| {
+        let mib = row.median(|sample| sample.grown_mib);
+        (format!("{mib:.1} MiB"), mib <= UPLOAD_GROWN_MIB_MAX)
+    });
+    [
+        ("upload of 1 GiB: CPU per MiB at most nginx's".to_owned(), against_nginx),
+        (format!("upload of 1 GiB: at most {UPLOAD_GROWN_MIB_MAX} MiB more memory"), grown),
+    ]
 }
 
 fn below_every_peer(cell: &Cell) -> Finding {
