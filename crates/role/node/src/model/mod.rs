@@ -26,4 +26,5 @@ pub(crate) mod reply_backend;
 pub(crate) mod resource;
 pub(crate) mod route;
 pub(crate) mod site;
+mod variant_tag;
 pub(crate) mod worker_index;

@@ -20,6 +20,7 @@ use crate::model::freshness::Remote;
 use crate::model::peer::PeerNode;
 use crate::model::pool_cache::PoolCache;
 use crate::model::route::Route;
+use crate::model::variant_tag::tag_of;
 
 /// The field of a reply of which there are variants.
 const VARY: &[u8] = b"Vary: Accept-Encoding\r\n";
@@ -188,7 +189,7 @@ impl Object {
         coding: Encoding,
         made: &Compressed,
     ) -> Self {
-        let etag = tag_of(&of.etag, coding, made);
+        let etag = tag_of(&of.etag, coding, made.digest);
         let mut lines = Vec::with_capacity(of.lines.len() + 64);
         for line in of.lines.split_inclusive(|byte| *byte == b'\n') {
             const TAG: &[u8] = b"etag:";
@@ -370,18 +371,6 @@ fn hit_head(status: u16, bytes: u64, lines: &[u8], whole_lines: &[u8]) -> Box<[u
     head.extend_from_slice(whole_lines);
     head.extend_from_slice(CACHE_STATUS_HIT);
     head.into()
-}
-
-/// Entity tag of what an object with the tag `plain` becomes by `coding`: as strong as that. Whoever
-/// compresses it again may get other bytes, and then another tag (RFC 9110 8.8.3.3).
-fn tag_of(plain: &str, coding: Encoding, made: &Compressed) -> String {
-    match plain.strip_suffix('"').filter(|_| plain.starts_with('"')) {
-        Some(begin) => {
-            let digest = u64::from_be_bytes(made.digest);
-            format!("{begin}-{}.{digest:016x}\"", coding.extension())
-        }
-        None => plain.to_owned(),
-    }
 }
 
 /// Strong tag of modification time and size, the same on every node that has

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use skep_config::BackendConfig;
 use skep_http::forward::Claims;
-use skep_http::{Fields, Method, cookie, encode};
+use skep_http::{Fields, Known, Method, cookie, encode};
 use skep_proxy::{BUFFERING_FIELD, Group, OwnTimes, ReplyCoding, ReplyRules};
 
 use crate::model::file_names::{FileNames, MAPPING_FIELDS, NAMING_FIELDS};
 use crate::model::pool_cache::PoolCache;
 use crate::model::pools::{Pool, PoolMap};
+use crate::model::variant_tag::plain_tags;
 
 /// Methods of which clients are told that they pass, where all but TRACE do: those of RFC 9110 and 5789.
 /// What else an application knows, it says itself.
@@ -167,6 +168,23 @@ impl PoolBackend {
             encode::write_field(&mut lines, "Cookie", &cookies);
         }
         (without.into(), lines.into())
+    }
+
+    /// Has applications see the tags that they have given where clients name those of compressed variants.
+    pub(crate) fn name_plain_tags(
+        &self,
+        fields: &Fields<'_, '_>,
+        (without, lines): (&mut Cow<'_, [String]>, &mut Cow<'_, [u8]>),
+    ) {
+        for (field, name) in [(Known::IfMatch, "If-Match"), (Known::IfNoneMatch, "If-None-Match")] {
+            let tags: Vec<_> = fields.known_all(field).collect();
+            let plain = plain_tags(&tags.join(&b", "[..])).filter(|_| self.asks_for_plain);
+            let is_kept = !without.iter().any(|it| it.eq_ignore_ascii_case(name));
+            if let Some(plain) = plain.filter(|_| is_kept) {
+                without.to_mut().push(name.to_ascii_lowercase());
+                encode::write_field(lines.to_mut(), name, &plain);
+            }
+        }
     }
 
     /// Whether a file of this name is a script, which runs and is not sent: in any case, as what answers to

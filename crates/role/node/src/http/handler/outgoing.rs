@@ -37,7 +37,10 @@ impl<'a> Outgoing<'a> {
         kept: Option<&Arc<Resource>>,
         keeps_conditions: bool,
     ) -> Self {
-        let (without, extra) = pool.request_rules(&request.fields);
+        let (mut without, mut extra) = pool.request_rules(&request.fields);
+        if keeps_conditions && kept.is_none() {
+            pool.name_plain_tags(&request.fields, (&mut without, &mut extra));
+        }
         let (mut without, mut extra) = (without.into_owned(), extra.into_owned());
         let names = request.fields.iter().map(|(name, _)| name);
         let dropped = names.filter(|name| is_dropped(name.as_bytes(), claims));

@@ -55,7 +55,8 @@ impl SlowRequest<'_> {
             }
         }
         let target = pool.target(path.target(), request.query).ok_or(Reject::PATH_TWO_ROUTES)?;
-        let (without, extra) = pool.request_rules(&request.fields);
+        let (mut without, mut extra) = pool.request_rules(&request.fields);
+        pool.name_plain_tags(&request.fields, (&mut without, &mut extra));
         let forward = Forward {
             client: exchange.conn().peer().ip(),
             proto: "http",
