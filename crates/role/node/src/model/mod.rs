@@ -25,5 +25,6 @@ pub(crate) mod redirect;
 pub(crate) mod reply_backend;
 pub(crate) mod resource;
 pub(crate) mod route;
+pub(crate) mod sessions;
 pub(crate) mod site;
 pub(crate) mod worker_index;
