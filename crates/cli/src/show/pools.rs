@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skep_console::{
-    NodePools, NodeSource, NodeState, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
+    NodePools, NodeSource, NodeState, PoolSessions, PoolStatus, ServerSelfReport, ServerStatus,
+    ServerTest,
 };
 
 use super::harmless::is_harmless;
 use super::table::{Align, Table};
 use super::{COLUMNS, Paint, bytes, count, duration, latency, line};
+
+/// Minutes in which sessions are counted, where nobody counts them.
+const SESSIONS_MIN: u64 = 30;
 
 /// Values of a server on a line of at most 80 columns.
 const PARTS_PER_LINE: usize = 3;
@@ -35,6 +39,7 @@ pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
             ),
         );
         out.push_str(&servers(pool, paint));
+        sessions(&mut out, pool.sessions.as_ref(), &[]);
     }
     out
 }
@@ -55,6 +60,9 @@ pub(crate) fn pools_of_nodes(nodes: &[NodePools], paint: Paint) -> String {
         }
         line(&mut out, &headline(name, seen));
         out.push_str(&servers_of_nodes(seen, paint));
+        let of_all = seen.iter().find_map(|(_, pool)| pool.cluster_sessions.as_ref());
+        let nodes: Vec<&str> = seen.iter().map(|(node, _)| *node).collect();
+        sessions(&mut out, of_all, &nodes);
     }
     for node in nodes {
         if let Some(why) = &node.missing {
@@ -76,6 +84,42 @@ fn headline(name: &str, seen: &[(&str, &PoolStatus)]) -> String {
         sum(|it| it.refused_total),
         sum(|it| it.sessions_lost_total),
     )
+}
+
+/// The sessions of a pool, by networks of their clients if these have names; `asked` are the nodes that should
+/// have told of theirs.
+fn sessions(text: &mut String, seen: Option<&PoolSessions>, asked: &[&str]) {
+    let Some(PoolSessions { window_s, total, networks, nodes }) = seen else {
+        return line(text, &format!("  sessions in the last {SESSIONS_MIN} min: -"));
+    };
+    let mut parts =
+        vec![format!("  sessions in the last {} min: {}", window_s / 60, count(*total))];
+    if nodes.is_empty() {
+        parts[0] = format!("  sessions in the last {} min: not known", window_s / 60);
+    } else if networks.len() > 1 {
+        let of = networks.iter().map(|it| format!("{} {}", plain(&it.network), count(it.sessions)));
+        let of: Vec<String> = of.collect();
+        let last = of.len() - 1;
+        let ends = |at| if at == last { ")" } else { "," };
+        parts.extend(of.iter().enumerate().map(|(at, it)| {
+            let begin = if at == 0 { "(" } else { "" };
+            format!("{begin}{it}{}", ends(at))
+        }));
+    }
+    let silent = asked.iter().filter(|name| !nodes.iter().any(|it| it == *name)).copied();
+    parts.extend(silent.map(|name| format!("(without {name})")));
+    // As many as fit on a line.
+    let mut shown = String::new();
+    for part in parts {
+        if shown.chars().count() + 1 + part.chars().count() > COLUMNS {
+            line(text, &shown);
+            shown = format!("   {part}");
+        } else {
+            shown += if shown.is_empty() { "" } else { " " };
+            shown += &part;
+        }
+    }
+    line(text, &shown);
 }
 
 fn servers_of_nodes(seen: &[(&str, &PoolStatus)], paint: Paint) -> String {

@@ -199,6 +199,8 @@ fn pools_have_their_servers_and_reasons() {
         refused_total: 9,
         sessions_lost_total: 0,
         versions_differ: false,
+        sessions: None,
+        cluster_sessions: None,
         servers: vec![server("one", NodeState::Up, None), down],
     };
     let text = pools(std::slice::from_ref(&pool), Paint::Plain);

@@ -7,7 +7,9 @@ use skep_console::{NodePools, NodeState, PoolStatus, ServerSelfReport, ServerSta
 use skep_coordinator::NodeAnswer;
 use skep_node::AgentReport;
 use skep_proxy::{CAUSES, Group, MemberStatus};
+use skep_wire::limits::STATUS_BYTES_MAX;
 
+use super::sessions::{hide_sketches, merge, pool_sessions};
 use super::source_of;
 use crate::running::Running;
 
@@ -19,7 +21,13 @@ pub(super) fn show_to_dispatchers(running: &Arc<Running>) {
     let Some(node) = running.parts.node.as_ref() else { return };
     let shown = Arc::downgrade(running);
     node.show_pools_by(Box::new(move || {
-        let pools = shown.upgrade().map(|running| own(&running)).unwrap_or_default();
+        let mut pools = shown.upgrade().map(|running| told(&running)).unwrap_or_default();
+        let text = serde_json::to_vec(&pools).unwrap_or_default();
+        if text.len() <= STATUS_BYTES_MAX {
+            return text;
+        }
+        // Better the servers without their sessions than nothing.
+        hide_sketches(&mut pools);
         serde_json::to_vec(&pools).unwrap_or_default()
     }));
 }
@@ -29,7 +37,7 @@ pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
     let config = running.config();
     let mut nodes = vec![];
     if let Some(own_name) = running.parts.node.as_ref().and(running.roles.node.as_ref()) {
-        nodes.push(NodePools { node: own_name.clone(), missing: None, pools: own(running) });
+        nodes.push(NodePools { node: own_name.clone(), missing: None, pools: told(running) });
     }
     let coordination = running.parts.cluster_cache.coordination();
     let answers = coordination.map(|it| it.ask_status(NODES_MS).unwrap_or_default());
@@ -49,6 +57,7 @@ pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
         }
     }
     nodes.sort_by(|a, b| a.node.cmp(&b.node));
+    merge(&mut nodes);
     nodes
 }
 
@@ -72,11 +81,20 @@ fn missing(node: &str, why: String) -> NodePools {
 
 /// The pools of this process's node.
 pub(super) fn own(running: &Running) -> Vec<PoolStatus> {
-    let pools = running.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
+    let mut pools = told(running);
+    hide_sketches(&mut pools);
+    pools
+}
+
+/// The same, with what their sessions are merged by with those of other nodes.
+fn told(running: &Running) -> Vec<PoolStatus> {
+    let Some(node) = running.parts.node.as_ref() else { return Vec::new() };
+    let (pools, sessions) = (node.pools(), node.sessions());
+    let own_name = || running.roles.node.iter().cloned().collect();
     let status = |pool: &Arc<Group>| {
         let (queued, refused_total) = pool.queued();
         let name = pool.name();
-        let agent = |server: &str| running.parts.node.as_ref()?.agent_report(name, server);
+        let agent = |server: &str| node.agent_report(name, server);
         let members = pool.members().into_iter();
         let servers: Vec<_> = members
             .map(|it| {
@@ -91,6 +109,8 @@ pub(super) fn own(running: &Running) -> Vec<PoolStatus> {
             refused_total,
             sessions_lost_total: pool.sessions_lost(),
             versions_differ: differ(&servers),
+            sessions: sessions.get(name).map(|it| pool_sessions(own_name(), it)),
+            cluster_sessions: None,
             servers,
         }
     };
