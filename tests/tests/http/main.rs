@@ -25,6 +25,7 @@ mod pool_cache_shared;
 mod pool_faults;
 mod pool_members;
 mod pool_queue;
+mod pool_sessions;
 mod pool_test;
 mod pools;
 mod privileges;

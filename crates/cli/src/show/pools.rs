@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skep_console::{
-    NodePools, NodeSource, NodeState, PoolSessions, PoolStatus, ServerSelfReport, ServerStatus,
-    ServerTest,
+    NetworkSessions, NodePools, NodeSource, NodeState, PoolSessions, PoolStatus, ServerSelfReport,
+    ServerStatus, ServerTest,
 };
 
 use super::harmless::is_harmless;
@@ -86,40 +86,41 @@ fn headline(name: &str, seen: &[(&str, &PoolStatus)]) -> String {
     )
 }
 
-/// The sessions of a pool, by networks of their clients if these have names; `asked` are the nodes that should
-/// have told of theirs.
+/// The sessions of a pool; of `asked` nodes, those are named that have told nothing of theirs.
 fn sessions(text: &mut String, seen: Option<&PoolSessions>, asked: &[&str]) {
-    let Some(PoolSessions { window_s, total, networks, nodes }) = seen else {
+    let Some(seen) = seen else {
         return line(text, &format!("  sessions in the last {SESSIONS_MIN} min: -"));
     };
-    let mut parts =
-        vec![format!("  sessions in the last {} min: {}", window_s / 60, count(*total))];
-    if nodes.is_empty() {
-        parts[0] = format!("  sessions in the last {} min: not known", window_s / 60);
-    } else if networks.len() > 1 {
-        let of = networks.iter().map(|it| format!("{} {}", plain(&it.network), count(it.sessions)));
-        let of: Vec<String> = of.collect();
-        let last = of.len() - 1;
-        let ends = |at| if at == last { ")" } else { "," };
-        parts.extend(of.iter().enumerate().map(|(at, it)| {
-            let begin = if at == 0 { "(" } else { "" };
-            format!("{begin}{it}{}", ends(at))
-        }));
-    }
-    let silent = asked.iter().filter(|name| !nodes.iter().any(|it| it == *name)).copied();
+    let total = if seen.nodes.is_empty() { "not known".to_owned() } else { count(seen.total) };
+    let silent = asked.iter().filter(|name| !seen.nodes.iter().any(|it| it == *name));
+    let mut parts = vec![format!("  sessions in the last {} min: {total}", seen.window_s / 60)];
+    parts.extend(by_network(seen));
     parts.extend(silent.map(|name| format!("(without {name})")));
-    // As many as fit on a line.
     let mut shown = String::new();
     for part in parts {
         if shown.chars().count() + 1 + part.chars().count() > COLUMNS {
             line(text, &shown);
-            shown = format!("   {part}");
-        } else {
-            shown += if shown.is_empty() { "" } else { " " };
-            shown += &part;
+            shown = "   ".to_owned();
         }
+        shown += if shown.is_empty() { "" } else { " " };
+        shown += &part;
     }
     line(text, &shown);
+}
+
+/// `(campus 900,`, `library 20,` and `other 320)`; nothing if no network has a name.
+fn by_network(seen: &PoolSessions) -> Vec<String> {
+    if seen.networks.len() < 2 {
+        return Vec::new();
+    }
+    let part = |it: &NetworkSessions| format!("{} {},", plain(&it.network), count(it.sessions));
+    let mut parts: Vec<String> = seen.networks.iter().map(part).collect();
+    parts[0].insert(0, '(');
+    if let Some(last) = parts.last_mut() {
+        last.pop();
+        last.push(')');
+    }
+    parts
 }
 
 fn servers_of_nodes(seen: &[(&str, &PoolStatus)], paint: Paint) -> String {
