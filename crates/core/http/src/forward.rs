@@ -80,13 +80,16 @@ pub enum Claims {
 impl Claims {
     /// The client that `head` names, as far as that is believed; `None`: it is the connection's peer.
     pub fn client(self, head: &RequestHead<'_, '_>) -> Option<IpAddr> {
-        let named = match (self, last_clients(head)) {
-            (Claims::Replace, _) => None,
+        let named = match self {
+            Claims::Replace => None,
             // The trusted proxy has appended its client.
-            (Claims::Extend, [_, last]) => last,
+            Claims::Extend => last_clients(head)[1],
             // The dispatcher has appended its peer. If it trusts that one, which is a proxy then, the
             // client is the entry before.
-            (Claims::Keep, [before, last]) => before.or(last),
+            Claims::Keep => {
+                let [before, last] = last_clients(head);
+                before.or(last)
+            }
         };
         named.and_then(address_of)
     }
