@@ -21,15 +21,20 @@ pub(super) fn show_to_dispatchers(running: &Arc<Running>) {
     let Some(node) = running.parts.node.as_ref() else { return };
     let shown = Arc::downgrade(running);
     node.show_pools_by(Box::new(move || {
-        let mut pools = shown.upgrade().map(|running| told(&running)).unwrap_or_default();
-        let text = serde_json::to_vec(&pools).unwrap_or_default();
-        if text.len() <= STATUS_BYTES_MAX {
-            return text;
-        }
-        // Better the servers without their sessions than nothing.
-        hide_sketches(&mut pools);
-        serde_json::to_vec(&pools).unwrap_or_default()
+        let pools = shown.upgrade().map(|running| told(&running)).unwrap_or_default();
+        encoded(pools, STATUS_BYTES_MAX)
     }));
+}
+
+/// As dispatchers get them: better the servers without what sessions are merged by than nothing.
+fn encoded(mut pools: Vec<PoolStatus>, bytes_max: usize) -> Vec<u8> {
+    let json = |pools: &[PoolStatus]| serde_json::to_vec(pools).unwrap_or_default();
+    let whole = json(&pools);
+    if whole.len() <= bytes_max {
+        return whole;
+    }
+    hide_sketches(&mut pools);
+    json(&pools)
 }
 
 /// Of each node of the config its pools, or why they are missing.
@@ -157,4 +162,36 @@ fn differ(servers: &[ServerStatus]) -> bool {
 fn by_cause(counts: &[u64; CAUSES.len()]) -> BTreeMap<String, u64> {
     let counts = CAUSES.iter().zip(counts).filter(|(_, count)| **count > 0);
     counts.map(|(cause, count)| ((*cause).to_owned(), *count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_sketch::{Observation, Sketch};
+
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_is_told_without_sketches() {
+        let mut sketch = Sketch::default();
+        (0..1_000).for_each(|id: u64| sketch.add(Observation::of(id << 40)));
+        let sessions = pool_sessions(vec!["n1".to_owned()], &vec![("other".to_owned(), sketch)]);
+        let pool = PoolStatus {
+            name: "app".to_owned(),
+            policy: "random".to_owned(),
+            queued_requests: 0,
+            refused_total: 0,
+            sessions_lost_total: 0,
+            versions_differ: false,
+            sessions: Some(sessions),
+            cluster_sessions: None,
+            servers: Vec::new(),
+        };
+        let whole = serde_json::to_vec(&[&pool]).unwrap();
+        assert_eq!(encoded(vec![pool.clone()], whole.len()), whole);
+        let short = encoded(vec![pool.clone()], whole.len() - 1);
+        let short: Vec<PoolStatus> = serde_json::from_slice(&short).unwrap();
+        let (sessions, told) = (pool.sessions.unwrap(), short[0].sessions.clone().unwrap());
+        assert_eq!((told.total, told.networks[0].sketch.as_ref()), (sessions.total, None));
+    }
 }
