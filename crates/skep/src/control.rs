@@ -7,6 +7,7 @@ mod purge;
 mod requests;
 mod server_test;
 mod servers;
+mod sessions;
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;

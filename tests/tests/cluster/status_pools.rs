@@ -3,7 +3,7 @@
 use serde_json::Value;
 use skep_tests::app::{App, response};
 use skep_tests::cache::CacheCluster;
-use skep_tests::{FreePort, PATIENCE, Site, poll_until};
+use skep_tests::{FreePort, PATIENCE, RawClient, Site, SourceAddress, poll_until};
 
 fn cluster(app: &App) -> CacheCluster {
     let dead = FreePort::claim();
@@ -61,4 +61,45 @@ fn a_dispatcher_shows_the_pools_of_all_its_nodes() {
     let own = pools(&cluster, "node-2");
     assert_eq!(own[1]["pools"][0]["servers"][0]["requests_total"], 2);
     assert!(own[0]["missing"].is_string(), "{own}");
+}
+
+#[test]
+fn a_session_that_comes_by_two_nodes_is_one() {
+    let app = App::answering(|_| response(200, "", "ok"));
+    let lines = format!(
+        "pool = \"app\"\n[[pool]]\nname = \"app\"\n[pool.sticky]\nby = \"cookie-hash\"\n\
+         cookie = \"sid\"\n[[pool.server]]\nname = \"s1\"\naddress = \"{}\"\n\
+         [[client_network]]\nname = \"here\"\nnetworks = [\"127.0.0.1\"]\n",
+        app.address(),
+    );
+    let mut cluster = CacheCluster::start_of(1, 2, Site::new(), &lines, "");
+    cluster.wait_up();
+    let elsewhere = SourceAddress::new();
+    let ask = |node: &str, id: &str, elsewhere: Option<&SourceAddress>| {
+        let address = cluster.outer(node);
+        let connect = || RawClient::connect(address);
+        let mut client = elsewhere.map_or_else(connect, |source| source.connect(address));
+        let cookie = format!("sid={id}");
+        client.request("GET", "/", &[("Cookie", &cookie)]).assert_status(200);
+    };
+    for (node, id) in [("node-1", "a"), ("node-2", "a"), ("node-2", "b"), ("node-1", "c")] {
+        ask(node, id, None);
+    }
+    ask("node-2", "c", Some(&elsewhere));
+    ask("node-2", "d", Some(&elsewhere));
+    let nodes = pools(&cluster, "dispatcher-1");
+    let total = |node: usize| &nodes[node]["pools"][0]["sessions"]["total"];
+    assert_eq!((total(0), total(1)), (&2.into(), &4.into()), "{nodes}");
+    let all = &nodes[1]["pools"][0]["cluster_sessions"];
+    assert_eq!((&all["total"], &nodes[0]["pools"][0]["cluster_sessions"]), (&4.into(), all));
+    assert!(!nodes.to_string().contains("sketch"), "{nodes}");
+    let table = cluster.skep("dispatcher-1", &["status", "--pools"]).stdout;
+    let last = table.lines().last().expect("a line");
+    assert_eq!(last, "  sessions in the last 30 min: 4 (here 3, other 2)");
+    // What a node has seen is not known without it.
+    cluster.kill("node-1");
+    let is_missing = || pools(&cluster, "dispatcher-1")[0]["missing"].is_string();
+    poll_until(PATIENCE, "the dead one is missing", is_missing);
+    let nodes = pools(&cluster, "dispatcher-1");
+    assert_eq!(nodes[1]["pools"][0]["cluster_sessions"]["nodes"], serde_json::json!(["node-2"]));
 }

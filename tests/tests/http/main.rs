@@ -27,6 +27,7 @@ mod pool_cache_streams;
 mod pool_faults;
 mod pool_members;
 mod pool_queue;
+mod pool_sessions;
 mod pool_test;
 mod pools;
 mod privileges;

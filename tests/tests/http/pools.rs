@@ -425,15 +425,20 @@ fn servers_are_drained_resumed_and_changed_by_reload() {
 }
 
 /// A dispatcher before a node with a pool.
-struct Chain {
-    gate: Skep,
-    node: Skep,
-    metrics: FreePort,
+pub(super) struct Chain {
+    pub(super) gate: Skep,
+    pub(super) node: Skep,
+    pub(super) metrics: FreePort,
     _folder: Site,
 }
 
 impl Chain {
     fn new(app: &App, dispatch: &str) -> Self {
+        Self::of(app, dispatch, "", "")
+    }
+
+    /// The same with further settings of the pool, and tables.
+    pub(super) fn of(app: &App, dispatch: &str, pool: &str, tables: &str) -> Self {
         let [gate, node, metrics] = [(); 3].map(|()| FreePort::claim());
         let folder = Site::new();
         let (root, address) = (folder.root().display().to_string(), gate.address());
@@ -441,9 +446,9 @@ impl Chain {
             "state_dir = \"{root}/state\"\n[admin]\nlisten = \"off\"\n\
              [[dispatcher]]\nname = \"gate\"\n[[service]]\nname = \"web\"\n\
              listen = \"{address}\"\ndispatch = \"{dispatch}\"\n\
-             [[node]]\nname = \"n1\"\naddress = \"{}\"\n[[site]]\npool = \"app\"\n{}",
+             [[node]]\nname = \"n1\"\naddress = \"{}\"\n[[site]]\npool = \"app\"\n{}{tables}",
             node.address(),
-            pool_lines("", &[(app.address(), "")]),
+            pool_lines(pool, &[(app.address(), "")]),
         );
         let of_node = format!("{text}[metrics]\nlisten = \"{}\"\n", metrics.address());
         folder.write("gate.toml", &text);

@@ -28,6 +28,7 @@ pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
     faults.extend(placed);
 }
 
+mod client_networks;
 mod pools;
 mod sites;
 
@@ -73,6 +74,9 @@ const CHECKS: &[(&[&str], Check)] = &[
     ),
     (&["pool.status", "pool.protocol"], pools::status_can_be_asked),
     (&["pool.sticky.by"], pools::sessions_can_be_told),
+    (&["client_network"], client_networks::have_names_of_their_own),
+    (&["client_network"], client_networks::are_told_apart),
+    (&["client_network"], client_networks::are_few),
     (&["pool.name", "site.pool", "site.route.pool"], pools::routes_know_their_pools),
     (&["site"], pools::others_are_not_forwarded),
     (&["site"], pools::what_is_no_file_goes_to_the_pool),

@@ -1,9 +1,10 @@
-//! The settings of what clients may take, and how long: a part of the settings table.
+//! The settings of what clients may take, how long, and where they are: a part of the settings table.
 
 use skep_units::{GIB, KIB, MIB};
 
-use crate::kind::{DAY_MS, HOUR_MS, MINUTE_MS, TIB, bytes, count, ms, number, word};
+use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
 use crate::number::Unit;
+use crate::section::Row;
 use crate::table::table;
 use crate::words::UnderscoreFields;
 
@@ -88,5 +89,23 @@ table! {
         lifetime_ms: u64 = HOUR_MS => ms(0..=30 * DAY_MS), live;
         /// Time that requests in flight get to end after SIGTERM.
         drain_ms: u64 = 30_000 => ms(0..=HOUR_MS), live;
+    }
+}
+
+table! {
+    /// A network of clients, or several, such as those of an institution, by which the sessions of pools are
+    /// counted (`skep status --pools`). Of networks that contain each other the smallest with the client
+    /// counts; who is in none is `other`.
+    ClientNetworkConfig at "client_network" {
+        /// Its name, for commands and metrics.
+        name: String => Kind::Text(Form::Name), live;
+        /// The networks, such as `["192.0.2.0/24", "2001:db8::/32"]`.
+        networks: Vec<String> => Kind::Texts(Form::Network), live;
+    }
+}
+
+impl Row for ClientNetworkConfig {
+    fn row_name(&self) -> &str {
+        &self.name
     }
 }

@@ -40,7 +40,7 @@ mod value;
 mod words;
 mod write;
 
-pub use clients::{LimitsConfig, TimeoutsConfig};
+pub use clients::{ClientNetworkConfig, LimitsConfig, TimeoutsConfig};
 pub use compress::CompressConfig;
 pub use config::changes_needing_restart;
 pub use error::{ConfigError, ConfigErrors, ErrorKind};

@@ -30,3 +30,12 @@ pub const ROUTE_PATH_BYTES_MAX: usize = 256;
 
 /// Requests at a time that a server of a pool may take, at most: above it lies the range of its ports.
 pub const SERVER_CONNECTIONS_MAX: u32 = 65_536;
+
+/// Named networks of clients, and all their networks together: each pool counts its sessions by each name
+/// (16 KiB), and each of its requests is compared with all networks.
+pub const CLIENT_NETWORKS_MAX: usize = 32;
+/// See [`CLIENT_NETWORKS_MAX`].
+pub const CLIENT_SUBNETS_MAX: usize = 256;
+
+/// What clients are called that are in no named network.
+pub const CLIENT_NETWORK_OTHER: &str = "other";

@@ -192,6 +192,11 @@ table! {
         /// Which requests from other sites have the inserted cookie.
         same_site: SameSite = SameSite::Lax
             => Kind::Word { known: SameSite::WORDS, later: &[] }, live;
+        /// Cookie whose value tells sessions apart, by which `skep status --pools` counts them, such as
+        /// `"PHPSESSID"`. Unset, it is what `by` looks at: the id before the server's name under `route`,
+        /// or what is hashed. The cookie of `by = "cookie"` tells servers apart, not sessions, so that
+        /// none are counted unless this is set. Values are hashed, and not kept.
+        counted_cookie: Option<String> = None => Kind::Text(Form::Name), live;
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use skep_units::{GIB, MIB, WEIGHT_MAX};
 
-use crate::clients::{LimitsConfig, TimeoutsConfig};
+use crate::clients::{ClientNetworkConfig, LimitsConfig, TimeoutsConfig};
 use crate::compress::CompressConfig;
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
 use crate::number::Unit;
@@ -89,6 +89,8 @@ table! {
         sites: Vec<SiteConfig>, live;
         /// Applications that nodes pass requests to.
         pools: Vec<PoolConfig>, live;
+        /// Where clients are.
+        client_networks: Vec<ClientNetworkConfig>, live;
         /// The nodes' memory of files.
         cache: CacheConfig, live;
         /// Bodies that wait for slow clients of pools.

@@ -419,7 +419,10 @@ impl Field for Vec<SocketAddr> {
     }
 }
 
-impl Required for Vec<SocketAddr> {
+impl<T> Required for Vec<T>
+where
+    Self: Field,
+{
     fn unset() -> Self {
         Self::new()
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 /// The addresses whose leading bits are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Subnet {
     address: IpAddr,
     bits: u8,
@@ -16,20 +16,37 @@ pub struct Subnet {
 pub struct NotASubnet;
 
 impl Subnet {
+    /// How many leading bits of its addresses are the same: of two that contain an address, the one with
+    /// more of them lies in the other.
+    pub fn bits(&self) -> u32 {
+        match self.address.to_canonical() {
+            IpAddr::V4(_) => u32::from(self.bits.min(32)),
+            IpAddr::V6(_) => u32::from(self.bits),
+        }
+    }
+
     /// Whether `ip` is in it. An IPv4 address that is written as one of IPv6 is one of IPv4.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.address.to_canonical(), ip.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(ip)) => {
-                let bits = self.bits.min(32);
-                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= u32::from(bits)
+                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= self.bits()
             }
             (IpAddr::V6(own), IpAddr::V6(ip)) => {
-                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= u32::from(self.bits)
+                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= self.bits()
             }
             _ => false,
         }
     }
 }
+
+/// Those that have the same addresses are the same, however they are written.
+impl PartialEq for Subnet {
+    fn eq(&self, other: &Self) -> bool {
+        self.bits() == other.bits() && self.contains(other.address)
+    }
+}
+
+impl Eq for Subnet {}
 
 impl FromStr for Subnet {
     type Err = NotASubnet;
@@ -71,5 +88,15 @@ mod tests {
         for wrong in ["", "192.0.2.0/33", "192.0.2.0/", "::/129", "a/8", "192.0.2/24"] {
             assert_eq!(wrong.parse::<Subnet>(), Err(NotASubnet), "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_same_network_may_be_written_in_several_ways() {
+        let network = |text: &str| text.parse::<Subnet>().unwrap();
+        assert_eq!(network("192.0.2.0/24"), network("192.0.2.77/24"));
+        assert_eq!(network("192.0.2.7"), network("::ffff:192.0.2.7"));
+        assert_ne!(network("192.0.2.0/24"), network("192.0.2.0/25"));
+        assert_ne!(network("192.0.2.0/24"), network("192.0.3.0/24"));
+        assert_ne!(network("0.0.0.0/0"), network("::/0"));
     }
 }

@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skep_console::{
-    NodePools, NodeSource, NodeState, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
+    NetworkSessions, NodePools, NodeSource, NodeState, PoolSessions, PoolStatus, ServerSelfReport,
+    ServerStatus, ServerTest,
 };
 
 use super::harmless::is_harmless;
 use super::table::{Align, Table};
 use super::{COLUMNS, Paint, bytes, count, duration, latency, line};
+
+/// Minutes in which sessions are counted, where nobody counts them.
+const SESSIONS_MIN: u64 = 30;
 
 /// Values of a server on a line of at most 80 columns.
 const PARTS_PER_LINE: usize = 3;
@@ -35,6 +39,7 @@ pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
             ),
         );
         out.push_str(&servers(pool, paint));
+        sessions(&mut out, pool.sessions.as_ref(), &[]);
     }
     out
 }
@@ -55,6 +60,9 @@ pub(crate) fn pools_of_nodes(nodes: &[NodePools], paint: Paint) -> String {
         }
         line(&mut out, &headline(name, seen));
         out.push_str(&servers_of_nodes(seen, paint));
+        let of_all = seen.iter().find_map(|(_, pool)| pool.cluster_sessions.as_ref());
+        let nodes: Vec<&str> = seen.iter().map(|(node, _)| *node).collect();
+        sessions(&mut out, of_all, &nodes);
     }
     for node in nodes {
         if let Some(why) = &node.missing {
@@ -76,6 +84,43 @@ fn headline(name: &str, seen: &[(&str, &PoolStatus)]) -> String {
         sum(|it| it.refused_total),
         sum(|it| it.sessions_lost_total),
     )
+}
+
+/// The sessions of a pool; of `asked` nodes, those are named that have told nothing of theirs.
+fn sessions(text: &mut String, seen: Option<&PoolSessions>, asked: &[&str]) {
+    let Some(seen) = seen else {
+        return line(text, &format!("  sessions in the last {SESSIONS_MIN} min: -"));
+    };
+    let total = if seen.nodes.is_empty() { "not known".to_owned() } else { count(seen.total) };
+    let silent = asked.iter().filter(|name| !seen.nodes.iter().any(|it| it == *name));
+    let mut parts = vec![format!("  sessions in the last {} min: {total}", seen.window_s / 60)];
+    parts.extend(by_network(seen));
+    parts.extend(silent.map(|name| format!("(without {name})")));
+    let mut shown = String::new();
+    for part in parts {
+        if shown.chars().count() + 1 + part.chars().count() > COLUMNS {
+            line(text, &shown);
+            shown = "   ".to_owned();
+        }
+        shown += if shown.is_empty() { "" } else { " " };
+        shown += &part;
+    }
+    line(text, &shown);
+}
+
+/// `(campus 900,`, `library 20,` and `other 320)`; nothing if no network has a name.
+fn by_network(seen: &PoolSessions) -> Vec<String> {
+    if seen.networks.len() < 2 {
+        return Vec::new();
+    }
+    let part = |it: &NetworkSessions| format!("{} {},", plain(&it.network), count(it.sessions));
+    let mut parts: Vec<String> = seen.networks.iter().map(part).collect();
+    parts[0].insert(0, '(');
+    if let Some(last) = parts.last_mut() {
+        last.pop();
+        last.push(')');
+    }
+    parts
 }
 
 fn servers_of_nodes(seen: &[(&str, &PoolStatus)], paint: Paint) -> String {

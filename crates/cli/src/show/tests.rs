@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use skep_console::{
-    NodeLocalStatus, NodePools, PoolStatus, Role, ServerStatus, Traffic, TrafficPoint,
-    TrafficSeries,
+    NetworkSessions, NodeLocalStatus, NodePools, PoolSessions, PoolStatus, Role, ServerStatus,
+    Traffic, TrafficPoint, TrafficSeries,
 };
 
 use super::*;
@@ -199,6 +199,8 @@ fn pools_have_their_servers_and_reasons() {
         refused_total: 9,
         sessions_lost_total: 0,
         versions_differ: false,
+        sessions: None,
+        cluster_sessions: None,
         servers: vec![server("one", NodeState::Up, None), down],
     };
     let text = pools(std::slice::from_ref(&pool), Paint::Plain);
@@ -207,7 +209,8 @@ fn pools_have_their_servers_and_reasons() {
     assert!(text.contains("10.0.0.1:3000") && text.contains("3/20"), "{text}");
     assert!(text.contains("  one: 20 of 50 connections, by its slots\n"), "{text}");
     assert!(text.contains("  two down: connection refused\n"), "{text}");
-    assert!(text.ends_with("  two failed: 7 timed_out\n"), "{text}");
+    let last = "  two failed: 7 timed_out\n  sessions in the last 30 min: -\n";
+    assert!(text.ends_with(last), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert_eq!(pools(&[], Paint::Plain), "no pools\n");
     let of = |node: &str, missing: Option<&str>, pools: &[PoolStatus]| NodePools {
@@ -233,6 +236,53 @@ fn pools_have_their_servers_and_reasons() {
     assert!(text.ends_with("no answer of n3: no answer within 2 s\n"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(pools_of_nodes(&[], Paint::Plain).starts_with("no pools\n"));
+}
+
+#[test]
+fn sessions_are_shown_by_network_and_not_as_none_where_they_are_not_counted() {
+    let network =
+        |name: &str, sessions| NetworkSessions { network: name.into(), sessions, sketch: None };
+    let counted = PoolSessions {
+        window_s: 1_800,
+        total: 1_240,
+        networks: vec![network("campus", 900), network("library", 20), network("other", 320)],
+        nodes: vec!["n1".into()],
+    };
+    let shown = |of: Option<&PoolSessions>, nodes: &[&str]| {
+        let pool = PoolStatus {
+            name: "app".into(),
+            policy: "random".into(),
+            queued_requests: 0,
+            refused_total: 0,
+            sessions_lost_total: 0,
+            versions_differ: false,
+            sessions: of.cloned(),
+            cluster_sessions: of.cloned(),
+            servers: vec![],
+        };
+        let of_node = |node: &&str| NodePools {
+            node: (*node).to_owned(),
+            missing: None,
+            pools: vec![pool.clone()],
+        };
+        let text = match nodes {
+            [] => pools(&[pool], Paint::Plain),
+            nodes => pools_of_nodes(&nodes.iter().map(of_node).collect::<Vec<_>>(), Paint::Plain),
+        };
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        text[text.find("  sessions").unwrap()..].to_owned()
+    };
+    let head = "  sessions in the last 30 min:";
+    let whole = format!("{head} 1.24k (campus 900, library 20, other 320)");
+    assert_eq!(shown(Some(&counted), &[]), format!("{whole}\n"));
+    assert_eq!(shown(Some(&counted), &["n1"]), format!("{whole}\n"));
+    let partly = format!("{whole}\n    (without n2)\n");
+    assert_eq!(shown(Some(&counted), &["n1", "n2"]), partly);
+    assert_eq!(shown(None, &["n1"]), format!("{head} -\n"));
+    let unnamed = PoolSessions { networks: vec![network("other", 1_240)], ..counted };
+    assert_eq!(shown(Some(&unnamed), &["n1"]), format!("{head} 1.24k\n"));
+    let unknown = PoolSessions { total: 0, networks: vec![], nodes: vec![], ..unnamed };
+    assert_eq!(shown(Some(&unknown), &["n1"]), format!("{head} not known (without n1)\n"));
 }
 
 #[test]

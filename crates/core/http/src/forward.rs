@@ -16,7 +16,7 @@ use crate::bytes::{self, eq_lower};
 use crate::date::DATE_BYTES;
 use crate::encode::{self, write_field, write_field_u64};
 use crate::fields::has_underscore;
-use crate::forwarded::write_forwarded;
+use crate::forwarded::{address_of, last_clients, write_forwarded};
 use crate::{
     BodyFraming, Fields, Known, Method, RequestHead, ResponseFraming, ResponseHead, Version,
     framing,
@@ -75,6 +75,24 @@ pub enum Claims {
     /// It is kept as it is: the client is a dispatcher of the same cluster, which has added all that
     /// there is to say; the cluster is one hop.
     Keep,
+}
+
+impl Claims {
+    /// The client that `head` names, as far as that is believed; `None`: it is the connection's peer.
+    pub fn client(self, head: &RequestHead<'_, '_>) -> Option<IpAddr> {
+        let named = match self {
+            Claims::Replace => None,
+            // The trusted proxy has appended its client.
+            Claims::Extend => last_clients(head)[1],
+            // The dispatcher has appended its peer. If it trusts that one, which is a proxy then, the
+            // client is the entry before.
+            Claims::Keep => {
+                let [before, last] = last_clients(head);
+                before.or(last)
+            }
+        };
+        named.and_then(address_of)
+    }
 }
 
 /// Appends the head of `head` for the next hop, CRLFCRLF included. The body

@@ -16,10 +16,24 @@ use crate::request::RequestHead;
 
 /// The clients that `head` names, in the order of the hops; as they are written, without port, brackets and
 /// quotes.
-pub fn clients_named<'h>(head: &RequestHead<'_, 'h>) -> Vec<&'h [u8]> {
+fn clients_named<'h>(head: &RequestHead<'_, 'h>) -> Vec<&'h [u8]> {
     match has_older(head) {
         true => head.fields.known_all(Known::XForwardedFor).flat_map(bytes::list).collect(),
         false => elements(head).map(|element| node_of(parameter(element, b"for"))).collect(),
+    }
+}
+
+/// The last two clients that `head` names, the nearest one last. Like [`clients_named`], without a list.
+pub(crate) fn last_clients<'h>(head: &RequestHead<'_, 'h>) -> [Option<&'h [u8]>; 2] {
+    let push = |[_, last]: [Option<&'h [u8]>; 2], client| [last, Some(client)];
+    match has_older(head) {
+        true => {
+            head.fields.known_all(Known::XForwardedFor).flat_map(bytes::list).fold([None; 2], push)
+        }
+        false => {
+            let nodes = elements(head).map(|element| node_of(parameter(element, b"for")));
+            nodes.fold([None; 2], push)
+        }
     }
 }
 
@@ -192,7 +206,7 @@ fn node_of(node: Option<&[u8]>) -> &[u8] {
 }
 
 /// The address that a proxy has written, some with a port.
-pub fn address_of(client: &[u8]) -> Option<IpAddr> {
+pub(crate) fn address_of(client: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(client).ok()?;
     text.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|it| it.ip()))
 }

@@ -16,7 +16,8 @@ pub use explain::{
     JudgedResponse, KeptVariant, NewExplain,
 };
 pub use pools::{
-    NewServer, NewServerTest, NodePools, PoolStatus, ServerSelfReport, ServerStatus, ServerTest,
+    NetworkSessions, NewServer, NewServerTest, NodePools, PoolSessions, PoolStatus,
+    ServerSelfReport, ServerStatus, ServerTest,
 };
 pub use series::{RequestStatus, TrafficPoint, TrafficSeries};
 pub use state::NodeState;

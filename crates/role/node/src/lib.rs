@@ -31,7 +31,7 @@ mod peer_server;
 mod peers;
 mod pool_metrics;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -46,9 +46,10 @@ use skep_peer::stream::PeerService;
 use skep_proxy::{Group, GroupControlError, MemberTest, TestRequest};
 pub use skep_segments::StoreStats;
 use skep_segments::{Pins, SegmentStore};
-use skep_serve::WorkerHandle;
+use skep_serve::{WorkerHandle, monotonic_ms};
 use skep_spool::{BodyBuffers, BufferLimits};
 use skep_telemetry::Registry;
+use skep_units::Now;
 use skep_wire::cache::{ExplainRequest, Explanation, PurgeKind, PurgeStamp, PurgeWhat};
 use skep_wire::seal::Key;
 
@@ -66,6 +67,7 @@ use model::pools::{PoolMap, Pools};
 pub use model::purges::PurgeEffects;
 use model::purges::Purges;
 pub use model::route::SiteError;
+pub use model::sessions::SessionsByNetwork;
 use model::site::SiteSet;
 use model::worker_index::WorkerIndexes;
 pub use peer_server::PeerServer;
@@ -213,6 +215,11 @@ impl Node {
     /// What the server `name` of the pool called `pool` has said of itself; `None`: it is not asked.
     pub fn agent_report(&self, pool: &str, name: &str) -> Option<AgentReport> {
         self.pools.agents().get(pool)?.report(name)
+    }
+
+    /// The sessions that were seen lately, of the pools that can tell them apart.
+    pub fn sessions(&self) -> BTreeMap<String, SessionsByNetwork> {
+        self.pools.sessions(Now(monotonic_ms()))
     }
 
     /// Operators of dispatchers are shown what `show` makes. Call it once.

@@ -9,6 +9,7 @@ use skep_telemetry::{Labels, Registry};
 use crate::Node;
 use crate::model::agents::AgentReport;
 use crate::model::file_names::FileCounts;
+use crate::model::sessions::SessionsByNetwork;
 
 const SERVER_METRICS: &[MemberMetric] = &[
     ("skep_pool_server_up", "Whether a server may get new requests.", |it| {
@@ -61,6 +62,7 @@ pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
     register_files(registry, &node);
     register_buffers(registry, &node);
     register_agents(registry, &node);
+    register_sessions(registry, &node);
     let pools: Groups = Arc::new(move || node.upgrade().map(|it| it.pools()).unwrap_or_default());
     register_members(registry, SERVER_METRICS, ["pool", "server"], &pools);
     let failures = "skep_pool_server_failures_total";
@@ -87,6 +89,23 @@ pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
         "Requests of a session that another server answered than the one that has it.",
         |it| it.sessions_lost() as f64,
     );
+}
+
+/// Registers the sessions of pools.
+fn register_sessions(registry: &Registry, node: &Weak<Node>) {
+    let node = Weak::clone(node);
+    let read = move || -> Vec<(Labels, f64)> {
+        let sessions = node.upgrade().map(|it| it.sessions()).unwrap_or_default();
+        let of_pool = |(pool, networks): (String, SessionsByNetwork)| {
+            networks.into_iter().map(move |(network, sketch)| {
+                let pool = ("pool".to_owned(), pool.clone());
+                (vec![pool, ("network".to_owned(), network)], sketch.estimate() as f64)
+            })
+        };
+        sessions.into_iter().flat_map(of_pool).collect()
+    };
+    let help = "Sessions of which this node has seen a request in the last 30 minutes, by clients' network.";
+    registry.register_samples("skep_pool_sessions", help, Box::new(read));
 }
 
 /// Registers what servers say of themselves.

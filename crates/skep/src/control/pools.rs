@@ -7,7 +7,9 @@ use skep_console::{NodePools, NodeState, PoolStatus, ServerSelfReport, ServerSta
 use skep_coordinator::NodeAnswer;
 use skep_node::AgentReport;
 use skep_proxy::{CAUSES, Group, MemberStatus};
+use skep_wire::limits::STATUS_BYTES_MAX;
 
+use super::sessions::{hide_sketches, merge, pool_sessions};
 use super::source_of;
 use crate::running::Running;
 
@@ -19,9 +21,20 @@ pub(super) fn show_to_dispatchers(running: &Arc<Running>) {
     let Some(node) = running.parts.node.as_ref() else { return };
     let shown = Arc::downgrade(running);
     node.show_pools_by(Box::new(move || {
-        let pools = shown.upgrade().map(|running| own(&running)).unwrap_or_default();
-        serde_json::to_vec(&pools).unwrap_or_default()
+        let pools = shown.upgrade().map(|running| told(&running)).unwrap_or_default();
+        encoded(pools, STATUS_BYTES_MAX)
     }));
+}
+
+/// As dispatchers get them: better the servers without what sessions are merged by than nothing.
+fn encoded(mut pools: Vec<PoolStatus>, bytes_max: usize) -> Vec<u8> {
+    let json = |pools: &[PoolStatus]| serde_json::to_vec(pools).unwrap_or_default();
+    let whole = json(&pools);
+    if whole.len() <= bytes_max {
+        return whole;
+    }
+    hide_sketches(&mut pools);
+    json(&pools)
 }
 
 /// Of each node of the config its pools, or why they are missing.
@@ -29,7 +42,7 @@ pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
     let config = running.config();
     let mut nodes = vec![];
     if let Some(own_name) = running.parts.node.as_ref().and(running.roles.node.as_ref()) {
-        nodes.push(NodePools { node: own_name.clone(), missing: None, pools: own(running) });
+        nodes.push(NodePools { node: own_name.clone(), missing: None, pools: told(running) });
     }
     let coordination = running.parts.cluster_cache.coordination();
     let answers = coordination.map(|it| it.ask_status(NODES_MS).unwrap_or_default());
@@ -49,6 +62,7 @@ pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
         }
     }
     nodes.sort_by(|a, b| a.node.cmp(&b.node));
+    merge(&mut nodes);
     nodes
 }
 
@@ -72,11 +86,20 @@ fn missing(node: &str, why: String) -> NodePools {
 
 /// The pools of this process's node.
 pub(super) fn own(running: &Running) -> Vec<PoolStatus> {
-    let pools = running.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
+    let mut pools = told(running);
+    hide_sketches(&mut pools);
+    pools
+}
+
+/// The same, with what their sessions are merged by with those of other nodes.
+fn told(running: &Running) -> Vec<PoolStatus> {
+    let Some(node) = running.parts.node.as_ref() else { return Vec::new() };
+    let (pools, sessions) = (node.pools(), node.sessions());
+    let own_name = || running.roles.node.iter().cloned().collect();
     let status = |pool: &Arc<Group>| {
         let (queued, refused_total) = pool.queued();
         let name = pool.name();
-        let agent = |server: &str| running.parts.node.as_ref()?.agent_report(name, server);
+        let agent = |server: &str| node.agent_report(name, server);
         let members = pool.members().into_iter();
         let servers: Vec<_> = members
             .map(|it| {
@@ -91,6 +114,8 @@ pub(super) fn own(running: &Running) -> Vec<PoolStatus> {
             refused_total,
             sessions_lost_total: pool.sessions_lost(),
             versions_differ: differ(&servers),
+            sessions: sessions.get(name).map(|it| pool_sessions(own_name(), it)),
+            cluster_sessions: None,
             servers,
         }
     };
@@ -137,4 +162,36 @@ fn differ(servers: &[ServerStatus]) -> bool {
 fn by_cause(counts: &[u64; CAUSES.len()]) -> BTreeMap<String, u64> {
     let counts = CAUSES.iter().zip(counts).filter(|(_, count)| **count > 0);
     counts.map(|(cause, count)| ((*cause).to_owned(), *count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_sketch::{Observation, Sketch};
+
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_is_told_without_sketches() {
+        let mut sketch = Sketch::default();
+        (0..1_000).for_each(|id: u64| sketch.add(Observation::of(id << 40)));
+        let sessions = pool_sessions(vec!["n1".to_owned()], &vec![("other".to_owned(), sketch)]);
+        let pool = PoolStatus {
+            name: "app".to_owned(),
+            policy: "random".to_owned(),
+            queued_requests: 0,
+            refused_total: 0,
+            sessions_lost_total: 0,
+            versions_differ: false,
+            sessions: Some(sessions),
+            cluster_sessions: None,
+            servers: Vec::new(),
+        };
+        let whole = serde_json::to_vec(&[&pool]).unwrap();
+        assert_eq!(encoded(vec![pool.clone()], whole.len()), whole);
+        let short = encoded(vec![pool.clone()], whole.len() - 1);
+        let short: Vec<PoolStatus> = serde_json::from_slice(&short).unwrap();
+        let (sessions, told) = (pool.sessions.unwrap(), short[0].sessions.clone().unwrap());
+        assert_eq!((told.total, told.networks[0].sketch.as_ref()), (sessions.total, None));
+    }
 }

@@ -272,3 +272,51 @@ fn servers_that_all_nodes_count_are_few() {
     assert!(refused.contains("at most 1024 servers in all pools"), "{refused}");
     assert!(refused.contains("/ 1025 servers / set connections_scope"), "{refused}");
 }
+
+#[test]
+fn a_client_is_in_one_network() {
+    let network = |name: &str, networks: &str| {
+        format!("[[client_network]]\nname = '{name}'\nnetworks = {networks}\n")
+    };
+    let campus = network("campus", "['192.0.2.0/24', '2001:db8::/32']");
+    // In a larger one lies a smaller one.
+    let text = format!("{BASE}{campus}{}", network("library", "['192.0.2.64/26']"));
+    let config = Config::parse("test", &text).unwrap();
+    assert_eq!(config.client_networks[1].networks, ["192.0.2.64/26"]);
+    assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
+    let cases = [
+        (
+            network("campus", "['192.0.3.0/24']"),
+            "10:8 Duplicate client_network.name / each client_network with a name of its own / a \
+             second \"campus\" / -",
+        ),
+        (
+            network("other", "['192.0.3.0/24']"),
+            "10:8 Contradiction client_network.name / another name than \"other\" / \"other\" / it is \
+             for clients that are in no network",
+        ),
+        (
+            network("library", "['192.0.3.0/24', '192.0.2.9/24']"),
+            "11:12 Duplicate client_network.networks / each network once / \"192.0.2.9/24\", which \
+             \"campus\" has / -",
+        ),
+        (
+            network("library", "[]"),
+            "11:12 Missing client_network.networks / at least one network / none / -",
+        ),
+        (
+            (1..33).map(|at| network(&format!("n{at}"), &format!("['10.0.{at}.0/24']"))).collect(),
+            "102:1 OutOfRange client_network / at most 32 [[client_network]] / 33 / each pool counts by \
+             each name, and compares clients with each network",
+        ),
+    ];
+    for (second, told) in cases {
+        assert_eq!(only(&format!("{BASE}{campus}{second}")), told, "{second}");
+    }
+    let many: Vec<_> = (0..=256).map(|at| format!("'10.{}.{}.0/24'", at / 256, at % 256)).collect();
+    let many = only(&format!("{BASE}{}", network("campus", &format!("[{}]", many.join(", ")))));
+    assert!(
+        many.contains("at most 256 networks of all [[client_network]] together / 257"),
+        "{many}"
+    );
+}

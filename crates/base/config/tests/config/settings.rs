@@ -27,6 +27,9 @@ name = 'app'
 [[pool.server]]
 name = 'one'
 address = '127.0.0.1:9000'
+[[client_network]]
+name = 'campus'
+networks = ['10.0.0.0/8']
 ";
 
 /// The base file with one setting set to a TOML value.

@@ -66,6 +66,16 @@ impl Key {
         u64::from_le_bytes(id)
     }
 
+    /// The key under which nodes hash the ids of clients' sessions to count them, the same on all machines.
+    pub fn for_session_counts(&self) -> [u8; 16] {
+        let mut key = [0; 16];
+        #[expect(clippy::expect_used, reason = "RFC 5869, 2.3: only more than 8160 bytes fail")]
+        Hkdf::<Sha256>::new(None, &self.0)
+            .expand(b"skep: counts of sessions, 1", &mut key)
+            .expect("16 bytes are within HKDF's bound");
+        key
+    }
+
     /// What streams between machines begin with a proof of.
     pub(crate) fn for_streams(&self) -> [u8; 32] {
         let mut key = [0; 32];

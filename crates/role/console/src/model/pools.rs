@@ -36,8 +36,42 @@ pub struct PoolStatus {
     /// Whether its servers say different versions.
     #[serde(default)]
     pub versions_differ: bool,
+    /// The sessions that this node has seen lately; nothing: they cannot be told apart, as
+    /// `[pool.sticky]` of the config has it, or the node is of an earlier build.
+    #[serde(default)]
+    pub sessions: Option<PoolSessions>,
+    /// The same of all nodes that have answered, where all were asked: a session that several have seen is
+    /// one.
+    #[serde(default)]
+    pub cluster_sessions: Option<PoolSessions>,
     /// Its servers, the oldest first.
     pub servers: Vec<ServerStatus>,
+}
+
+/// Sessions of a pool of which a request was seen lately; an estimate, with a standard error of 2.3 %.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PoolSessions {
+    /// How long ago the last request may be, in seconds, to within five minutes.
+    pub window_s: u64,
+    /// All of them.
+    pub total: u64,
+    /// The same by networks of their clients. One that came from several is in each of them.
+    pub networks: Vec<NetworkSessions>,
+    /// The nodes that have seen them.
+    pub nodes: Vec<String>,
+}
+
+/// Sessions of the clients of a network.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NetworkSessions {
+    /// Its name in the config, or `other`.
+    pub network: String,
+    /// How many there are.
+    pub sessions: u64,
+    /// What those of several nodes are merged by. Nodes tell it dispatchers; the API does not show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub sketch: Option<String>,
 }
 
 /// A server of a pool at one moment, as a node sees it.

@@ -25,6 +25,7 @@ pub(crate) mod redirect;
 pub(crate) mod reply_backend;
 pub(crate) mod resource;
 pub(crate) mod route;
+pub(crate) mod sessions;
 pub(crate) mod site;
 mod variant_tag;
 pub(crate) mod worker_index;

@@ -1,16 +1,19 @@
 //! The pool of a route, and how requests go there.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use skep_config::BackendConfig;
 use skep_http::forward::Claims;
-use skep_http::{Fields, Known, Method, cookie, encode};
+use skep_http::{Fields, Known, Method, RequestHead, cookie, encode};
 use skep_proxy::{BUFFERING_FIELD, Group, OwnTimes, ReplyCoding, ReplyRules};
+use skep_units::Now;
 
 use crate::model::file_names::{FileNames, MAPPING_FIELDS, NAMING_FIELDS};
 use crate::model::pool_cache::PoolCache;
 use crate::model::pools::{Pool, PoolMap};
+use crate::model::sessions::SessionCounts;
 use crate::model::variant_tag::plain_tags;
 
 /// Methods of which clients are told that they pass, where all but TRACE do: those of RFC 9110 and 5789.
@@ -39,6 +42,7 @@ pub(crate) struct PoolBackend {
     request_lines: Box<[u8]>,
     /// Name of the cookie that is ours, not the servers'.
     session_cookie: Option<String>,
+    sessions: Option<Arc<SessionCounts>>,
     pub(crate) response_without: Vec<String>,
     pub(crate) response_lines: Box<[u8]>,
     strip_prefix: Box<[u8]>,
@@ -68,6 +72,18 @@ impl PoolBackend {
         }
     }
 
+    /// Counts the session of `request`, which comes from `peer` and is believed as `claims` says.
+    pub(crate) fn count_session(
+        &self,
+        request: &RequestHead<'_, '_>,
+        (claims, peer): (Claims, IpAddr),
+        now: Now,
+    ) {
+        if let Some(sessions) = &self.sessions {
+            sessions.count(request, || claims.client(request).unwrap_or(peer), now);
+        }
+    }
+
     /// The pool that `backend` names, out of `pools`; `response_headers` and `vary_line` are the fields
     /// that responses of the route get. `None`: it names none.
     pub(crate) fn new(
@@ -76,7 +92,7 @@ impl PoolBackend {
         response_headers: &[&(String, String)],
         vary_line: &[u8],
     ) -> Option<Self> {
-        let Pool { group, trusts_claims, session_cookie, file_counts, scripts, .. } =
+        let Pool { group, trusts_claims, session_cookie, sessions, file_counts, scripts, .. } =
             pools.get(backend.pool.as_ref()?)?.clone();
         let forward = &backend.forward;
         let file_names = FileNames::new(backend, &file_counts);
@@ -133,6 +149,7 @@ impl PoolBackend {
             asks_for_plain: backend.compress.enabled && backend.cache.enabled,
             file_names,
             session_cookie,
+            sessions,
         })
     }
 

@@ -16,7 +16,7 @@ use skep_proxy::{
 };
 use skep_serve::WorkerHandle;
 use skep_spool::BodyBuffers;
-use skep_units::{ServerAddress, stable_hash};
+use skep_units::{Now, ServerAddress, stable_hash};
 use skep_upstream::PoolLimits;
 use skep_wire::cache::ServerKey;
 use skep_wire::limits::STATUS_BYTES_MAX;
@@ -25,6 +25,7 @@ use skep_wire::seal::Key;
 use crate::model::agents::{AgentSpec, Agents};
 use crate::model::file_names::FileCounts;
 use crate::model::pool_protocol::{PoolError, protocol, scripts};
+use crate::model::sessions::{ClientNetworks, SessionCounts, SessionKey, SessionsByNetwork};
 
 /// The words of operators for a pool and what is in it.
 static WORDS: GroupWords = GroupWords { group: "pool", member: "server" };
@@ -40,6 +41,8 @@ pub(crate) struct Pool {
     pub(crate) trusts_claims: bool,
     /// Name of the cookie that nodes insert for sessions, if they do.
     pub(crate) session_cookie: Option<String>,
+    /// Its sessions, if they can be told apart.
+    pub(crate) sessions: Option<Arc<SessionCounts>>,
     /// What became of files that its applications have named.
     pub(crate) file_counts: Arc<FileCounts>,
     /// How the names of files end that it runs as scripts.
@@ -70,6 +73,7 @@ pub(crate) struct Pools {
     seed: u64,
     /// The cluster's key, if it has one.
     key: Option<Key>,
+    session_key: SessionKey,
     /// Where bodies wait for slow clients.
     buffers: Arc<BodyBuffers>,
     current: Mutex<PoolMap>,
@@ -88,9 +92,11 @@ impl Pools {
     /// None; `seed` drives policies and the spread of checks, `key` hides the servers' names in
     /// cookies.
     pub(crate) fn new(seed: u64, key: Option<Key>, buffers: Arc<BodyBuffers>) -> Self {
+        let session_key = SessionKey::new(key.as_ref(), seed);
         Self {
             seed,
             key,
+            session_key,
             buffers,
             current: Mutex::default(),
             checker: OnceLock::new(),
@@ -112,6 +118,7 @@ impl Pools {
     pub(crate) fn prepare(&self, config: &Config) -> Result<PoolMap, PoolError> {
         let joins = self.joins.load(Ordering::Relaxed);
         let current = self.lock();
+        let networks = Arc::new(ClientNetworks::new(&config.client_networks));
         let prepared = |pool: &PoolConfig| {
             let spec = spec(config, pool, (self.key.as_ref(), &self.buffers), joins)?;
             let current = current.get(&pool.name);
@@ -127,6 +134,10 @@ impl Pools {
             };
             let session_cookie = spec.settings.sticky.as_ref().and_then(Sticky::inserted);
             let session_cookie = session_cookie.map(str::to_owned);
+            let sessions_before = current.and_then(|it| it.sessions.as_deref());
+            let keyed = (self.session_key, &networks);
+            let sticky = spec.settings.sticky.as_ref();
+            let sessions = SessionCounts::new(pool, sticky, keyed, sessions_before).map(Arc::new);
             let trusts_claims = pool.trust_forwarded;
             let counting = pool.servers.iter();
             let counting =
@@ -138,6 +149,7 @@ impl Pools {
                 group,
                 trusts_claims,
                 session_cookie,
+                sessions,
                 file_counts,
                 scripts,
                 spec,
@@ -260,6 +272,13 @@ impl Pools {
     /// with those of other nodes where the config says so.
     pub(crate) fn join(&self) {
         self.joins.store(true, Ordering::Relaxed);
+    }
+
+    /// The sessions that were seen lately, of the pools that can tell them apart.
+    pub(crate) fn sessions(&self, now: Now) -> BTreeMap<String, SessionsByNetwork> {
+        let current = self.lock();
+        let seen = |pool: &Pool| pool.sessions.as_ref().map(|it| it.seen(now));
+        current.iter().filter_map(|(name, pool)| Some((name.clone(), seen(pool)?))).collect()
     }
 
     /// What became of files that applications have named, by pools.

@@ -76,6 +76,23 @@ impl Sticky {
         format!("Set-Cookie: {name}={session_name}{attributes}\r\nCache-Control: private\r\n")
     }
 
+    /// What tells the session of `request` from others, if there is anything: the value that is hashed, or the
+    /// id before a member's name, which stays when another member continues the session. An inserted
+    /// cookie is the same for all sessions of a member.
+    pub fn session_id<'a>(&'a self, request: &'a RequestHead<'a, 'a>) -> Option<&'a [u8]> {
+        let fields = &request.fields;
+        let id = match self {
+            Sticky::Route { cookie, parameter, separator } => {
+                let id = ids_of_route(request, cookie, parameter).next()?;
+                id.split(|byte| byte == separator).next()
+            }
+            Sticky::Cookie(_) => None,
+            Sticky::CookieHash(name) => cookie::values(fields, name).next(),
+            Sticky::FieldHash(name) => fields.get(name),
+        };
+        id.filter(|id| !id.is_empty())
+    }
+
     /// Name of the cookie that members do not get.
     pub fn inserted(&self) -> Option<&str> {
         match self {
@@ -120,13 +137,8 @@ impl<'a> Session<'a> {
         match sticky {
             None => Self::default(),
             Some(Sticky::Route { cookie, parameter, separator }) => {
-                let in_path = (!parameter.is_empty())
-                    .then(|| cookie::path_parameter(request.path, parameter))
-                    .flatten();
-                // A link that a client follows may carry a session that its cookie does not have.
-                let ids = in_path.into_iter().chain(cookie::values(fields, cookie));
                 let mut session = Self::default();
-                for id in ids.take(SESSION_NAMES_MAX) {
+                for id in ids_of_route(request, cookie, parameter).take(SESSION_NAMES_MAX) {
                     // Behind the first separator, as mod_jk reads it.
                     if let Some(at) = id.iter().position(|byte| byte == separator) {
                         session.hash.get_or_insert(stable_hash(&id[..at], 0));
@@ -169,6 +181,18 @@ impl<'a> Session<'a> {
     pub(crate) fn is_new_at(&self, session_name: &str) -> bool {
         self.is_inserted && self.names.first().is_none_or(|name| *name != session_name.as_bytes())
     }
+}
+
+/// The ids of sessions with which members' names stand.
+fn ids_of_route<'a>(
+    request: &'a RequestHead<'a, 'a>,
+    cookie: &'a str,
+    parameter: &str,
+) -> impl Iterator<Item = &'a [u8]> {
+    let in_path =
+        (!parameter.is_empty()).then(|| cookie::path_parameter(request.path, parameter)).flatten();
+    // A link that a client follows may carry a session that its cookie does not have.
+    in_path.into_iter().chain(cookie::values(&request.fields, cookie))
 }
 
 /// The member for a session that has none: the one with the highest random weight (Thaler and
@@ -235,6 +259,30 @@ mod tests {
         for (path, lines, wanted) in cases {
             let found = session(&route(), path, lines, |it| it.find(MEMBERS.into_iter()));
             assert_eq!(found, wanted, "{path} {lines}");
+        }
+    }
+
+    #[test]
+    fn what_tells_sessions_apart_stays_when_their_member_changes() {
+        let by_cookie = Sticky::CookieHash("sid".into());
+        let by_field = Sticky::FieldHash("X-User".into());
+        for (sticky, path, lines, wanted) in [
+            (route(), "/", "Cookie: JSESSIONID=1.b\r\n", Some("1")),
+            (route(), "/", "Cookie: JSESSIONID=1.a\r\n", Some("1")),
+            (route(), "/", "Cookie: JSESSIONID=1\r\n", Some("1")),
+            (route(), "/x;jsessionid=2.c", "Cookie: JSESSIONID=1.b\r\n", Some("2")),
+            (route(), "/", "Cookie: JSESSIONID=.b\r\n", None),
+            (route(), "/", "Cookie: other=1\r\n", None),
+            (by_cookie.clone(), "/", "Cookie: sid=1.b\r\n", Some("1.b")),
+            (by_cookie, "/", "Cookie: sid=\r\n", None),
+            (by_field, "/", "X-User: ann\r\n", Some("ann")),
+            (inserted(None), "/", "Cookie: skep-app=1\r\n", None),
+        ] {
+            let head = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
+            let mut slots = FieldSlots::new();
+            let request =
+                parse_request(&mut slots, head.as_bytes(), &HeadLimits::default()).unwrap();
+            assert_eq!(sticky.session_id(&request), wanted.map(str::as_bytes), "{path} {lines}");
         }
     }
 

@@ -140,6 +140,8 @@ impl Control for Fake {
                 refused_total: 0,
                 sessions_lost_total: 0,
                 versions_differ: false,
+                sessions: None,
+                cluster_sessions: None,
                 servers: vec![server("node-1")],
             }],
             services: vec![ServiceStatus {

@@ -8,6 +8,7 @@ use skep_http::path::{self, Path, Reading};
 use skep_http::{Reject, RequestHead};
 use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
 use skep_proxy::{ForwardError, Refused, ReplyCoding, Tap};
+use skep_units::Now;
 
 use super::hand_over::HandOver;
 use super::{NodeHandler, SlowRequest};
@@ -46,6 +47,8 @@ impl SlowRequest<'_> {
             exchange.body.limit_time(timeout_ms);
         }
         let claims = self.handler.claims(exchange.conn().peer().ip(), pool);
+        let from = (claims, exchange.conn().peer().ip());
+        pool.count_session(request, from, Now(self.handler.context.worker().now_ms()));
         let mut reason = ForwardReason::Bypass;
         if let Some(cache) = &pool.cache {
             match Cacheable::of(request, (pool, cache), path, claims)? {

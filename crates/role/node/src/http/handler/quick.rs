@@ -9,7 +9,7 @@ use skep_http::path::Path;
 use skep_segments::Segment;
 use skep_serve::unix_ms;
 use skep_telemetry::{CacheResult, Counter};
-use skep_units::SEGMENT_BYTES;
+use skep_units::{Now, SEGMENT_BYTES};
 
 use super::NodeHandler;
 use crate::backend::dynamic::{is_for, is_sent_as_it_is, is_to_be_refreshed};
@@ -153,6 +153,10 @@ impl NodeHandler {
             }
             answered
         });
+        if matches!(found, Some(Quick::Done)) {
+            let from = (claims, reply.client().ip());
+            pool.count_session(request, from, Now(self.context.worker().now_ms()));
+        }
         found.unwrap_or(Quick::Later)
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use skep_http::forward::{Claims, Forward, HostPolicy, write_request_fields};
-use skep_http::forwarded::{address_of, clients_named, scheme_named};
+use skep_http::forwarded::scheme_named;
 use skep_http::gateway::GatewayRequest;
 use skep_http::{BodyFraming, RequestHead};
 
@@ -68,16 +68,7 @@ fn lines_of(lines: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
 
 /// The client: the connection's peer, or whom a trusted one names. Its port is then unknown, 0.
 fn client(head: &RequestHead<'_, '_>, forward: &Forward<'_>, peer: SocketAddr) -> SocketAddr {
-    let named = match forward.claims {
-        Claims::Replace => None,
-        // The trusted proxy has appended its client.
-        Claims::Extend => clients_named(head).pop(),
-        // The dispatcher has appended its peer. If it trusts that one, which is a proxy then, the
-        // client is the entry before.
-        Claims::Keep => clients_named(head).into_iter().rev().take(2).next_back(),
-    };
-    let address = named.and_then(address_of);
-    address.map_or(peer, |address| SocketAddr::new(address, 0))
+    forward.claims.client(head).map_or(peer, |ip| SocketAddr::new(ip, 0))
 }
 
 /// Whether the client's connection is encrypted, as far as who may say so says.
