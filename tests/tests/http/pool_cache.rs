@@ -45,6 +45,10 @@ impl Received {
         self.0.recv_timeout(PATIENCE).expect("the application got a request")
     }
 
+    pub(super) fn try_next(&self) -> Option<AppRequest> {
+        self.0.try_recv().ok()
+    }
+
     pub(super) fn assert_none(&self) {
         let received = self.0.try_recv();
         assert!(received.is_err(), "the application was asked:\n{}", received.unwrap().head);

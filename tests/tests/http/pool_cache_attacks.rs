@@ -165,3 +165,25 @@ fn a_failing_application_meets_no_more_than_a_refresh_a_second() {
         }
     }
 }
+
+/// Nor is one whose answer may not be stored because of the client that was there for the refresh.
+#[test]
+fn an_answer_for_one_client_alone_is_not_asked_for_with_each_hit() {
+    let (app, received) = app(|_, count| {
+        response(200, if count == 1 { CACHE_CONTROL } else { "" }, format!("page {count}"))
+    });
+    let skep = node(&app, "");
+    let mut client = skep.connect();
+    let with_cookie = [("Cookie", "a=b")];
+    client.request("GET", "/", &with_cookie).assert_status(200);
+    received.next();
+    assert_eq!(skep.command(&["purge", "--soft", "/*"]).code, Some(0));
+    let begun = Instant::now();
+    assert_eq!(client.request("GET", "/", &with_cookie).text(), "page 1");
+    received.next();
+    for _ in 0..500 {
+        assert_eq!(client.request("GET", "/", &with_cookie).text(), "page 1");
+    }
+    let further = std::iter::from_fn(|| received.try_next()).count();
+    assert!(further <= 1 + begun.elapsed().as_secs() as usize, "{further}");
+}

@@ -3,7 +3,9 @@
 //!
 //! Servers hold the end of a response back until a test has seen what it looks for.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
 
 use skep_testclient::{BodyReader, Framing};
 use skep_tests::app::{App, AppConn};
@@ -341,7 +343,7 @@ fn a_slow_client_holds_up_nobody_where_there_is_a_spool() {
 }
 
 #[test]
-fn who_waits_behind_a_slow_client_asks_for_itself_where_there_is_no_room() {
+fn of_who_waits_behind_a_slow_client_one_asks_for_all_where_there_is_no_room() {
     let gate = Gate::default();
     let (app, _told) = server(&gate, "", |_| Then::Ends);
     let (skep, metrics) = measured(&app, "", "");
@@ -351,18 +353,18 @@ fn who_waits_behind_a_slow_client_asks_for_itself_where_there_is_no_room() {
     poll_until(PATIENCE, "it leads", || begun() == 1.0);
     let others = who_wait(&skep, &metrics);
     open(&gate, 4);
-    let mut versions: Vec<_> = others
-        .into_iter()
-        .map(|client| {
-            let reading = Reading::of(client);
-            // Each of them may be what is stored then.
-            assert!(reading.head.cache_status().ends_with("; stored"));
-            reading.whole()
-        })
-        .collect();
-    versions.sort_unstable();
-    versions.dedup();
-    assert_eq!(versions.len(), 3, "{versions:?}");
+    // All at once: none of them may be slow.
+    let versions: BTreeSet<_> = thread::scope(|scope| {
+        let read = |mut client: RawClient| {
+            scope.spawn(move || {
+                let body = client.response().body;
+                (version_of(&body).unwrap(), body.len())
+            })
+        };
+        let reading: Vec<_> = others.into_iter().map(read).collect();
+        reading.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    assert_eq!(versions, [(2, 4_000_000)].into());
     // And the slow one loses nothing.
     assert_eq!(Reading::of(leader).whole(), (1, 4_000_000));
     let reply = skep.connect().get("/4000000");
@@ -372,7 +374,7 @@ fn who_waits_behind_a_slow_client_asks_for_itself_where_there_is_no_room() {
 #[test]
 fn copies_have_their_share_of_the_memory_and_what_finds_none_passes() {
     const BYTES: usize = 39 * MIB / 10;
-    const ROOM: u32 = 8;
+    const ROOM: u32 = 4;
     let gate = Gate::default();
     let (app, told) = server(&gate, "", |_| Then::Ends);
     let (skep, metrics) = measured(&app, "", "");
@@ -383,10 +385,10 @@ fn copies_have_their_share_of_the_memory_and_what_finds_none_passes() {
         let mut reading = Reading::begin(&skep, target);
         reading.read(BYTES - END_BYTES);
         assert_eq!(next(&told), number);
-        assert!(pinned() <= (32 * MIB) as f64);
+        assert!(pinned() <= (16 * MIB) as f64);
         readings.push(reading);
     }
-    assert!(pinned() > (31 * MIB) as f64);
+    assert!(pinned() > (15 * MIB) as f64);
     open(&gate, targets.len());
     for (reading, number) in readings.into_iter().zip(1..) {
         assert_eq!(reading.whole(), (number, BYTES));

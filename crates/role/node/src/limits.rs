@@ -213,7 +213,7 @@ pub(crate) const VARIES_MAX: usize = 4;
 pub(crate) const VARIANTS_TOLD_MAX: usize = 16;
 const _: () = assert!(VARIANTS_TOLD_MAX <= skep_wire::limits::EXPLAIN_VARIANTS_MAX);
 
-/// Refreshes of responses that are not stale yet, under way at a time on a node: they are for nobody who waits,
+/// Refreshes of responses of a route that are not stale yet, under way at a time on a node: they are for nobody who waits,
 /// and must leave the servers to those who do.
 pub(crate) const REFRESHES_AHEAD_MAX: usize = 16;
 
@@ -230,7 +230,7 @@ pub(crate) const JUDGEMENTS_MAX: usize = 4_096;
 pub(crate) const COLLAPSES_MAX: usize = 2;
 
 /// Bytes of the copies of responses of unknown length that are under way on a node: half of what segments
-/// may take beyond the cache, and eight of the longest.
+/// may take beyond the cache, and eight of the longest. A site has at most its share of fills, half of that.
 pub(crate) const COPIES_BYTES_MAX: u64 = skep_segments::limits::PINNED_BYTES_MAX / 2;
 const _: () = assert!(COPIES_BYTES_MAX >= 8 * skep_units::SEGMENT_BYTES, "see above");
 

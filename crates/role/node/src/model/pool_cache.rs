@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use skep_config::{
     ObeyedRequests, RequestCookies, ResponseCacheConfig, ResponseCookies, StorableStatuses,
@@ -29,6 +29,10 @@ pub(crate) struct PoolCache {
     pub(crate) ahead: Option<RefreshAhead>,
     /// The fills by its servers.
     pub(crate) fills: Arc<Fills>,
+    /// Refreshes before anything is stale that are under way.
+    pub(crate) refreshes_ahead: Arc<AtomicUsize>,
+    /// Those of what is stale, and sent meanwhile.
+    pub(crate) refreshes_stale: Arc<AtomicUsize>,
     /// Responses in a row that could not be stored.
     unstorable: AtomicU32,
 }
@@ -86,6 +90,8 @@ impl PoolCache {
             keys,
             ahead: RefreshAhead::new(config),
             fills: Fills::new(false),
+            refreshes_ahead: Arc::default(),
+            refreshes_stale: Arc::default(),
             unstorable: AtomicU32::new(0),
         })
     }

@@ -532,7 +532,10 @@ impl Tap for Fill<'_> {
     }
 
     fn held_up(&mut self) {
-        self.give_up(Unstorable { why: "slow-client", mark_ms: MARK_ERROR_MS });
+        self.judged(false, "slow-client");
+        self.stage = Stage::Over;
+        // It is this client, and not the response: of those who wait another one leads.
+        self.led = None;
     }
 
     fn may_wait_for_session(&self) -> bool {

@@ -2,7 +2,6 @@
 //! responses to requests with different fields, and what was learned of the key.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use hashbrown::HashMap;
 use skep_http::RequestHead;
@@ -71,10 +70,6 @@ pub(crate) struct PoolHeads {
     /// Of responses of unknown length.
     pub(super) copies: Arc<Copies>,
     pub(super) flights: Arc<Flights<SegmentName, FlightOutcome>>,
-    /// Refreshes before anything is stale that are under way.
-    pub(super) refreshes_ahead: Arc<AtomicUsize>,
-    /// Those of what is stale, and sent meanwhile.
-    refreshes_stale: Arc<AtomicUsize>,
 }
 
 /// What is to be done for a request, before it is known whether another one is on its way.
@@ -107,14 +102,7 @@ impl PoolHeads {
     /// An empty cache for at most `slots_max` names.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (slots, flights) = (HeadSlots::new(store, slots_max), Flights::new());
-        Arc::new(Self {
-            slots,
-            judgements: Judgements::default(),
-            copies: Arc::default(),
-            flights,
-            refreshes_ahead: Arc::default(),
-            refreshes_stale: Arc::default(),
-        })
+        Arc::new(Self { slots, judgements: Judgements::default(), copies: Arc::default(), flights })
     }
 
     /// Looks up what answers `request`, of which `meta` is what matters.
@@ -149,7 +137,7 @@ impl PoolHeads {
                 PoolLookup::Unrefreshed(kept, why)
             }
             LookupDecision::HitWhileRefreshed(kept, found) => {
-                let flight = self.refresh(&slots, key, found, (purges, purged));
+                let flight = self.refresh(&slots, (cache, key), found, (purges, purged));
                 PoolLookup::Stale(kept, flight)
             }
             LookupDecision::Ask(found, reason) => match self.flights.join(&found.name) {
@@ -169,17 +157,17 @@ impl PoolHeads {
     fn refresh(
         self: &Arc<Self>,
         slots: &HashMap<SegmentName, PoolSlot>,
-        key: &PoolKey,
+        (cache, key): (&PoolCache, &PoolKey),
         found: Found,
         of: (Arc<Snapshot>, PurgeStamp),
     ) -> Option<Box<PoolFlight>> {
         if slots.get(&found.name).is_some_and(|slot| slot.is_paused(monotonic_ms())) {
             return None;
         }
-        let place = RefreshPlace::take(&self.refreshes_stale, REFRESHES_STALE_MAX)?;
+        let place = RefreshPlace::take(&cache.refreshes_stale, REFRESHES_STALE_MAX)?;
         let Joined::Lead(flight) = self.flights.join(&found.name) else { return None };
         let flight = self.flight(flight, key, found, of);
-        Some(Box::new(PoolFlight { _place: Some(place), ..*flight }))
+        Some(Box::new(PoolFlight { place: Some(place), ..*flight }))
     }
 
     /// A refresh of this name has failed: for a moment nobody makes another one.
@@ -340,7 +328,7 @@ impl PoolHeads {
             purges,
             purged,
             is_ahead,
-            _place: None,
+            place: None,
             flight,
         })
     }
@@ -458,7 +446,7 @@ pub(crate) struct PoolFlight {
     /// It refreshes what is not stale yet.
     pub(super) is_ahead: bool,
     /// If nobody waits for it.
-    pub(super) _place: Option<RefreshPlace>,
+    pub(super) place: Option<RefreshPlace>,
     pub(super) flight: SingleFlight<SegmentName, FlightOutcome>,
 }
 
@@ -537,6 +525,8 @@ impl PoolFlight {
         let mark_ms = if self.is_ahead() { mark_ms.max(MARK_ERROR_MS) } else { mark_ms };
         if mark_ms > 0 {
             self.heads.mark(self.name(), mark_ms, why);
+        } else if self.place.is_some() {
+            self.heads.pause_refreshes(self.name());
         }
         self.flight.land(FlightOutcome::Unstorable(why));
     }

@@ -52,7 +52,7 @@ impl PoolHeads {
         if slots.get(&name).is_some_and(|slot| slot.kept.is_some() || slot.is_paused(now_ms)) {
             return None;
         }
-        let place = RefreshPlace::take(&self.refreshes_ahead, REFRESHES_AHEAD_MAX)?;
+        let place = RefreshPlace::take(&cache.refreshes_ahead, REFRESHES_AHEAD_MAX)?;
         let Joined::Lead(flight) = self.flights.join(&name) else { return None };
         Some(Box::new(PoolFlight {
             heads: Arc::clone(self),
@@ -62,7 +62,7 @@ impl PoolHeads {
             purges: Arc::clone(purges),
             purged,
             is_ahead: true,
-            _place: Some(place),
+            place: Some(place),
             flight,
         }))
     }
