@@ -106,13 +106,13 @@ fn sink() -> Result<u16> {
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             // A proxy that closes a connection ends it.
-            thread::spawn(move || drop(swallow(stream)));
+            thread::spawn(move || drop(discard(stream)));
         }
     });
     Ok(port)
 }
 
-fn swallow(mut stream: TcpStream) -> std::io::Result<()> {
+fn discard(mut stream: TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let (mut piece, mut head) = (vec![0; PIECE_BYTES], Vec::new());
     loop {

@@ -119,9 +119,9 @@ pub struct FieldSlots<'b>([MaybeUninit<httparse::Header<'b>>; FIELDS_CAP]);
 pub struct HeapFieldSlots<'b>(Vec<httparse::Header<'b>>);
 
 /// Borrowed storage for the fields of one head.
-pub struct Slots<'h, 'b>(&'h mut [MaybeUninit<httparse::Header<'b>>]);
+pub struct BorrowedFieldSlots<'h, 'b>(&'h mut [MaybeUninit<httparse::Header<'b>>]);
 
-impl<'h, 'b> Slots<'h, 'b> {
+impl<'h, 'b> BorrowedFieldSlots<'h, 'b> {
     /// As many slots as the limits allow fields.
     #[inline(always)]
     pub(crate) fn within(self, limits: &HeadLimits) -> &'h mut [MaybeUninit<httparse::Header<'b>>] {
@@ -130,17 +130,17 @@ impl<'h, 'b> Slots<'h, 'b> {
     }
 }
 
-impl<'h, 'b> From<&'h mut FieldSlots<'b>> for Slots<'h, 'b> {
+impl<'h, 'b> From<&'h mut FieldSlots<'b>> for BorrowedFieldSlots<'h, 'b> {
     #[inline(always)]
     fn from(slots: &'h mut FieldSlots<'b>) -> Self {
-        Slots(&mut slots.0)
+        BorrowedFieldSlots(&mut slots.0)
     }
 }
 
-impl<'h, 'b> From<&'h mut HeapFieldSlots<'b>> for Slots<'h, 'b> {
+impl<'h, 'b> From<&'h mut HeapFieldSlots<'b>> for BorrowedFieldSlots<'h, 'b> {
     #[inline]
     fn from(slots: &'h mut HeapFieldSlots<'b>) -> Self {
-        Slots(slots.0.spare_capacity_mut())
+        BorrowedFieldSlots(slots.0.spare_capacity_mut())
     }
 }
 

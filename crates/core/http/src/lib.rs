@@ -44,7 +44,7 @@ mod version;
 pub use body::{BodyDecoder, Decoded};
 pub use conditional::{Precondition, Validators};
 pub use date::HttpDate;
-pub use fields::{FieldSlots, Fields, HeapFieldSlots, Known, Slots};
+pub use fields::{BorrowedFieldSlots, FieldSlots, Fields, HeapFieldSlots, Known};
 pub use host::Host;
 pub use limits::{BodyLimits, HeadLimits, Underscores};
 pub use reject::Reject;

@@ -8,7 +8,7 @@ use crate::bytes::{self, eq_lower};
 use crate::fields;
 use crate::framing::{self, Announced, Options};
 use crate::limits::METHOD_BYTES_MAX;
-use crate::{Fields, HeadLimits, Host, Known, Reject, Slots, Version};
+use crate::{BorrowedFieldSlots, Fields, HeadLimits, Host, Known, Reject, Version};
 
 /// Method of a request. `CONNECT` never gets here: it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -114,7 +114,7 @@ pub struct RequestHead<'h, 'b> {
 /// The reason for which the message is refused; close the connection.
 #[inline]
 pub fn parse_request<'h, 'b>(
-    slots: impl Into<Slots<'h, 'b>>,
+    slots: impl Into<BorrowedFieldSlots<'h, 'b>>,
     head: &'b [u8],
     limits: &HeadLimits,
 ) -> Result<RequestHead<'h, 'b>, Reject> {

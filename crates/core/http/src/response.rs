@@ -6,7 +6,7 @@
 
 use crate::framing::{self, Announced};
 use crate::version::Version;
-use crate::{Fields, HeadLimits, Method, Reject, Slots, fields};
+use crate::{BorrowedFieldSlots, Fields, HeadLimits, Method, Reject, fields};
 
 /// How the body of a response is delimited (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct ResponseHead<'h, 'b> {
 /// The reason for which the answer is refused, with status 502; close the
 /// connection to the upstream.
 pub fn parse_response<'h, 'b>(
-    slots: impl Into<Slots<'h, 'b>>,
+    slots: impl Into<BorrowedFieldSlots<'h, 'b>>,
     head: &'b [u8],
     request_method: Method<'_>,
     limits: &HeadLimits,
@@ -56,7 +56,7 @@ pub fn parse_response<'h, 'b>(
 }
 
 fn parse<'h, 'b>(
-    slots: Slots<'h, 'b>,
+    slots: BorrowedFieldSlots<'h, 'b>,
     head: &'b [u8],
     request_method: Method<'_>,
     limits: &HeadLimits,

@@ -17,7 +17,7 @@ mod attempt;
 mod coding;
 mod collect;
 mod collected_body;
-mod copy_patience;
+mod copy_wait;
 mod download;
 mod fault;
 mod gateway;

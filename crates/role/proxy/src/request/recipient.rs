@@ -25,7 +25,7 @@ use skep_serve::Worker;
 
 use crate::request::asked::Asked;
 use crate::request::coding::CodedReply;
-use crate::request::copy_patience::CopyPatience;
+use crate::request::copy_wait::CopyWait;
 use crate::request::read_ahead::ClientBody;
 
 /// Sees the final response before the client does, and may take it. Without a client, it is all
@@ -102,7 +102,7 @@ pub(super) struct Recipient<'a, 'c> {
     /// Of a response that is passed or copied.
     client_body: ClientBody,
     /// Of one that is copied.
-    patience: CopyPatience,
+    copy_wait: CopyWait,
     /// Why the client gets no more of what the tap goes on with.
     client_fault: Option<ExchangeError>,
     /// Bytes that the tap has got.
@@ -156,7 +156,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
             ends,
             state,
             client_body: ClientBody::default(),
-            patience: CopyPatience::default(),
+            copy_wait: CopyWait::default(),
             client_fault: None,
             tapped_bytes: 0,
             coded_bytes: 0,
@@ -264,7 +264,7 @@ impl<'a, 'c> Recipient<'a, 'c> {
             return Poll::Ready(Ok(()));
         }
         let sent = ready!(self.poll_send(cx));
-        self.patience.pause();
+        self.copy_wait.pause();
         Poll::Ready(match sent {
             Err(fault) if self.state == TapState::Copied && self.outlives_client() => {
                 self.state = TapState::Taken;
@@ -298,8 +298,8 @@ impl<'a, 'c> Recipient<'a, 'c> {
         let has_room =
             (is_copied || self.state == TapState::Passed) && self.client_body.has_room(cx);
         if has_room {
-            self.patience.pause();
-        } else if is_copied && self.patience.poll_over(cx).is_ready() {
+            self.copy_wait.pause();
+        } else if is_copied && self.copy_wait.poll_over(cx).is_ready() {
             self.state = TapState::Passed;
             if let Some(tap) = &mut self.tap {
                 tap.held_up();

@@ -152,8 +152,8 @@ impl PoolHeads {
         }
     }
 
-    /// The refresh of what is stale and sent meanwhile, unless somebody makes it, it has failed just now, or
-    /// there are too many.
+    /// The background refresh of a stale response that is sent meanwhile; `None`: one is under way or paused, or there
+    /// are too many.
     fn refresh(
         self: &Arc<Self>,
         slots: &HashMap<SegmentName, PoolSlot>,
@@ -170,10 +170,10 @@ impl PoolHeads {
         Some(Box::new(PoolFlight { place: Some(place), ..*flight }))
     }
 
-    /// A refresh of this name has failed: for a moment nobody makes another one.
+    /// A background refresh of this name has failed: there is no other one for [`POOL_FAILED_MS`].
     pub(crate) fn pause_refreshes(&self, name: SegmentName) {
         let until_ms = monotonic_ms() + POOL_FAILED_MS;
-        self.slots.change(name, |slot| slot.refreshed_from_ms = until_ms);
+        self.slots.change(name, |slot| slot.refreshes_paused_until_ms = until_ms);
     }
 
     /// What is to be done for `request`, whoever asks already.
@@ -445,7 +445,7 @@ pub(crate) struct PoolFlight {
     pub(super) purged: PurgeStamp,
     /// It refreshes what is not stale yet.
     pub(super) is_ahead: bool,
-    /// If nobody waits for it.
+    /// Of a background refresh: its place among those under way.
     pub(super) place: Option<RefreshPlace>,
     pub(super) flight: SingleFlight<SegmentName, FlightOutcome>,
 }

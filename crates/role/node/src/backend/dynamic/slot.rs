@@ -37,8 +37,8 @@ pub(super) struct PoolSlot {
     pub(super) mark: Option<(u64, &'static str)>,
     /// Until then servers are not asked again, for what they failed with.
     pub(super) failed: Option<(u64, OriginFailure, Option<Refusal>)>,
-    /// From then on it is refreshed again for nobody who waits, which has failed.
-    pub(super) refreshed_from_ms: u64,
+    /// No background refresh before this time, by the monotonic clock in milliseconds: the last one failed.
+    pub(super) refreshes_paused_until_ms: u64,
     /// Of a primary name: responses that have come under its key.
     changes: Changes,
 }
@@ -47,7 +47,7 @@ impl HeadSlot for PoolSlot {
     fn empty(charge: Charge) -> Self {
         let (kept, before, mark, failed) = (None, None, None, None);
         let (varies, variants, changes) = (Vec::new(), Vec::new(), Changes::default());
-        let (refreshed, refreshed_from_ms) = (None, 0);
+        let (refreshed, refreshes_paused_until_ms) = (None, 0);
         Self {
             charge,
             kept,
@@ -57,7 +57,7 @@ impl HeadSlot for PoolSlot {
             refreshed,
             mark,
             failed,
-            refreshed_from_ms,
+            refreshes_paused_until_ms,
             changes,
         }
     }
@@ -75,7 +75,7 @@ impl PoolSlot {
         resource: Arc<Resource>,
         replaces: Option<&Arc<Resource>>,
     ) -> Vec<Arc<Resource>> {
-        (self.mark, self.failed, self.refreshed_from_ms) = (None, None, 0);
+        (self.mark, self.failed, self.refreshes_paused_until_ms) = (None, None, 0);
         let old = self.kept.replace(resource).into_iter().chain(self.before.take());
         let is_replaced_later =
             |old: &Arc<Resource>| replaces.is_some_and(|it| Arc::ptr_eq(it, old));
@@ -91,11 +91,11 @@ impl PoolSlot {
         self.before.as_ref().filter(|_| !is_fresh).or(self.kept.as_ref())
     }
 
-    /// Whether nobody is asked for now, for nobody who waits.
+    /// Whether there is no background refresh now.
     pub(super) fn is_paused(&self, now_ms: u64) -> bool {
         let marked = self.mark.map(|(until_ms, _)| until_ms);
         let failed = self.failed.as_ref().map(|(until_ms, ..)| *until_ms);
-        let ends = [marked, failed, Some(self.refreshed_from_ms)];
+        let ends = [marked, failed, Some(self.refreshes_paused_until_ms)];
         ends.into_iter().flatten().any(|until_ms| now_ms < until_ms)
     }
 

@@ -11,19 +11,19 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::limits::COPY_WAIT_MAX;
 
 /// See the module.
-pub(super) struct CopyPatience {
+pub(super) struct CopyWait {
     left: Duration,
     /// Since when the copy waits, and until when it may.
     waits: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
-impl Default for CopyPatience {
+impl Default for CopyWait {
     fn default() -> Self {
         Self { left: COPY_WAIT_MAX, waits: None }
     }
 }
 
-impl CopyPatience {
+impl CopyWait {
     /// The copy waits. Ready when it has waited for too long.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let new = || (Instant::now(), Box::pin(sleep(self.left)));
@@ -47,15 +47,15 @@ mod tests {
 
     #[tokio::test]
     async fn waits_add_up() {
-        let mut patience = CopyPatience::default();
+        let mut copy_wait = CopyWait::default();
         for quarters in [3, 2, 1, 0] {
             let since = Instant::now().checked_sub(COPY_WAIT_MAX / 4).unwrap();
-            patience.waits = Some((since, Box::pin(sleep(COPY_WAIT_MAX))));
-            patience.pause();
-            assert!(patience.left <= COPY_WAIT_MAX / 4 * quarters);
+            copy_wait.waits = Some((since, Box::pin(sleep(COPY_WAIT_MAX))));
+            copy_wait.pause();
+            assert!(copy_wait.left <= COPY_WAIT_MAX / 4 * quarters);
             // What is not waited for costs nothing.
-            patience.pause();
+            copy_wait.pause();
         }
-        poll_fn(|cx| patience.poll_over(cx)).await;
+        poll_fn(|cx| copy_wait.poll_over(cx)).await;
     }
 }
