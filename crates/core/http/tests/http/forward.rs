@@ -445,3 +445,40 @@ fn trailers_that_would_change_the_message_are_left_out() {
     write_last_chunk(&mut out, b"");
     assert_eq!(out, b"0\r\n\r\n");
 }
+
+/// The client that a request with these lines names, by what of it is believed.
+fn named_client(lines: &str, claims: Claims) -> Option<String> {
+    let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+    let mut slots = FieldSlots::new();
+    let head = parse_request(&mut slots, head.as_bytes(), &HeadLimits::default()).unwrap();
+    claims.client(&head).map(|it| it.to_string())
+}
+
+#[test]
+fn the_client_is_the_one_whom_the_nearest_proxy_saw() {
+    // Who named it, as that is written; the last one; and the one before, if a dispatcher believes its peer.
+    for (lines, extended, kept) in [
+        ("", None, None),
+        ("X-Forwarded-For: 192.0.2.1\r\n", Some("192.0.2.1"), Some("192.0.2.1")),
+        ("X-Forwarded-For: 192.0.2.1, 10.0.0.1\r\n", Some("10.0.0.1"), Some("192.0.2.1")),
+        ("X-Forwarded-For: 6.6.6.6, 192.0.2.1,10.0.0.1\r\n", Some("10.0.0.1"), Some("192.0.2.1")),
+        (
+            "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 2001:db8::1, 10.0.0.1\r\n",
+            Some("10.0.0.1"),
+            Some("2001:db8::1"),
+        ),
+        ("X-Forwarded-For: unknown\r\n", None, None),
+        ("X-Forwarded-For: 192.0.2.1, unknown, 10.0.0.1\r\n", Some("10.0.0.1"), None),
+        ("Forwarded: for=192.0.2.1:4711;host=a\r\n", Some("192.0.2.1"), Some("192.0.2.1")),
+        (
+            "Forwarded: for=\"[2001:db8::1]\", for=10.0.0.1\r\n",
+            Some("10.0.0.1"),
+            Some("2001:db8::1"),
+        ),
+    ] {
+        let named = |claims| named_client(lines, claims);
+        assert_eq!(named(Claims::Replace), None, "{lines}");
+        assert_eq!(named(Claims::Extend).as_deref(), extended, "{lines}");
+        assert_eq!(named(Claims::Keep).as_deref(), kept, "{lines}");
+    }
+}
