@@ -155,6 +155,21 @@ fn what_cannot_be_added_or_removed_is_said() {
     refused(&["pool", "add", "app", "s1", "127.0.0.1:9"], "the config has a server \"s1\" at");
 }
 
+/// All nodes count the requests at an address; two pools at one are told apart by the order of the config.
+#[test]
+fn an_address_is_added_to_one_pool_only() {
+    let (one, two) = (named("one"), named("two"));
+    let other = pool_lines("", &[(one.address(), "")]).replace("\"app\"", "\"other\"");
+    let skep = Skep::node_of(&(config(&[(one.address(), "")]) + &other));
+    let address = two.address().to_string();
+    assert_eq!(add(&skep, "x", two.address(), &[]).code, Some(0));
+    let refused = skep.command(&["pool", "add", "other", "x", &address]);
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    assert!(refused.stderr.contains("pool app has a server at"), "{}", refused.stderr);
+    done(&skep, &["pool", "remove", "app", "x", "--wait"]);
+    done(&skep, &["pool", "add", "other", "x", &address]);
+}
+
 #[test]
 fn an_ajp_server_of_another_machine_needs_a_secret() {
     let pool = "pool = \"java\"\n[[pool]]\nname = \"java\"\nprotocol = \"ajp\"\n[[pool.server]]\n\

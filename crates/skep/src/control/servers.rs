@@ -18,7 +18,9 @@ pub(super) fn add(running: &Running, pool: &str, new: &NewServer) -> Result<(), 
         let what = error.to_string();
         match error {
             AddServerError::NoPool(_) => ControlError::NotFound { what, did_you_mean: None },
-            AddServerError::NeedsSecret(_) | AddServerError::OfFile(..) => invalid(what, None),
+            AddServerError::NeedsSecret(_)
+            | AddServerError::OfFile(..)
+            | AddServerError::Elsewhere(..) => invalid(what, None),
             AddServerError::Refused(error) => refusal(error),
         }
     })

@@ -194,6 +194,10 @@ impl Pools {
     ) -> Result<(), AddServerError> {
         let filed = config.pools.iter().find(|it| it.name == pool);
         let mut current = self.lock();
+        let other = current.iter().find(|(name, it)| *name != pool && it.has_added(server.address));
+        if let Some((other, _)) = other {
+            return Err(AddServerError::Elsewhere(other.clone(), Box::new(server.address)));
+        }
         let (Some(filed), Some(pool)) = (filed, current.get_mut(pool)) else {
             return Err(AddServerError::NoPool(pool.to_owned()));
         };
@@ -303,6 +307,13 @@ impl Pool {
         self.agents.start(&self.group, worker);
     }
 
+    /// Whether it has a server at that address that was added at run time.
+    fn has_added(&self, address: ServerAddress) -> bool {
+        let members = self.group.members();
+        let mut added = self.added.iter().filter(|it| it.address == address);
+        added.any(|server| members.iter().any(|it| it.name == server.name))
+    }
+
     /// Servers that were added at run time and are removed again are not counted.
     fn forget_removed(&mut self, filed: &PoolConfig) {
         let members = self.group.members();
@@ -349,6 +360,12 @@ pub enum AddServerError {
         "the config has a server {0:?} at {1}: choose another name, or change the config and reload"
     )]
     OfFile(String, Box<ServerAddress>),
+    /// Only the order of the config tells the counts of two pools apart.
+    #[error(
+        "pool {0} has a server at {1} that was added at run time, too: put one of the two into the \
+         config first"
+    )]
+    Elsewhere(String, Box<ServerAddress>),
     /// The table of members refuses it.
     #[error(transparent)]
     Refused(#[from] GroupControlError),
