@@ -185,8 +185,7 @@ fn requests(cell: &Cell) -> String {
     for row in &cell.rows {
         let name = name_of(&row.server, &row.version);
         if row.samples.is_empty() {
-            let trouble = row.trouble.as_deref().unwrap_or("not measured");
-            let _ = writeln!(table, "| {name} | {} | | | | | | |", one_line(trouble));
+            table += &not_measured(&name, row.trouble.as_deref(), 6);
             continue;
         }
         let busy = row.samples.iter().filter_map(|sample| sample.busy_cpu_us);
@@ -206,6 +205,12 @@ fn requests(cell: &Cell) -> String {
     table + &format!("\n{rounds} rounds of {seconds} s, {}.\n", cell.date)
 }
 
+/// The row of a server without samples: why, and so many empty columns.
+fn not_measured(name: &str, trouble: Option<&str>, columns: usize) -> String {
+    let trouble = one_line(trouble.unwrap_or("not measured"));
+    format!("| {name} | {trouble} {}|\n", "| ".repeat(columns))
+}
+
 fn uploads_table(uploads: &Uploads) -> String {
     let mut text = format!(
         "\n## Uploads\n\nOne upload of {} MiB through a pool of two HTTP servers, passed on as it comes (nginx: \
@@ -217,8 +222,7 @@ fn uploads_table(uploads: &Uploads) -> String {
     for row in &uploads.rows {
         let name = name_of(&row.server, &row.version);
         if row.samples.is_empty() {
-            let trouble = row.trouble.as_deref().unwrap_or("not measured");
-            let _ = writeln!(text, "| {name} | {} | | |", one_line(trouble));
+            text += &not_measured(&name, row.trouble.as_deref(), 2);
             continue;
         }
         let _ = writeln!(
@@ -245,8 +249,7 @@ fn idle_table(idle: &Idle) -> String {
     for row in &idle.rows {
         let name = name_of(&row.server, &row.version);
         if row.beside.is_empty() {
-            let trouble = row.trouble.as_deref().unwrap_or("not measured");
-            let _ = writeln!(text, "| {name} | {} | | | | | | |", one_line(trouble));
+            text += &not_measured(&name, row.trouble.as_deref(), 6);
             continue;
         }
         let _ = writeln!(
