@@ -15,6 +15,7 @@
 pub mod cache;
 pub mod delta;
 pub mod guard;
+pub mod handoff;
 pub mod limits;
 mod machine;
 pub mod message;
