@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, Setup, figure, sent_again};
-use skep_tests::{Crowd, PATIENCE, poll_until};
+use skep_tests::{Crowd, PATIENCE, holds_within, poll_until};
 
 /// Long downloads, of all clients.
 const DOWNLOADS: u64 = 2000;
@@ -147,11 +147,12 @@ fn a_standby_takes_over_from_a_paused_dispatcher_that_it_never_heard() {
     // It may give way once more to the paused one's machine, which answers for the addresses, until nodes have
     // told it that this is a dispatcher.
     let mut holds_since = None;
-    poll_until(PATIENCE, "the standby takes over, and stays", || {
+    let stays = holds_within(PATIENCE, || {
         let holds = cluster.holders().contains(&standby);
         holds_since = if holds { holds_since.or_else(|| Some(Instant::now())) } else { None };
         holds_since.is_some_and(|since| since.elapsed() > STAYS)
     });
+    assert!(stays, "{standby} does not take over, or does not stay:\n{}", cluster.log(&standby));
     requests.wait_for_more(100);
     cluster.daemon(&active).resume();
     poll_until(PATIENCE, "the other one steps down", || cluster.holders() == [standby.clone()]);

@@ -531,14 +531,13 @@ impl DirectLoop {
         self.plans.plan().nodes.iter().map(|node| node.name.peer())
     }
 
-    /// Devices of the dispatchers whose heartbeats were received.
+    /// Devices of all dispatchers, as far as they are known.
     fn macs(&self) -> Vec<Mac> {
         let beats = self.others.values().filter_map(|other| other.beat.as_ref());
-        let mut macs: Vec<Mac> = beats.map(|(beat, _)| beat.mac).collect();
-        macs.push(self.own_mac);
-        macs.sort_unstable();
-        macs.dedup();
-        macs
+        let heard: Vec<Mac> = beats.map(|(beat, _)| beat.mac).chain([self.own_mac]).collect();
+        // This dispatcher is not among the others.
+        let unheard = (self.others.len() + 1).saturating_sub(heard.len());
+        dispatcher_macs(heard, unheard, &self.publisher.table().dispatchers)
     }
 
     /// Sends the next tables that wait, up to a bound.
@@ -580,6 +579,17 @@ impl DirectLoop {
     }
 }
 
+/// Devices of the dispatchers that were heard, and those that earlier tables name, for as many as were not.
+/// Without the latter, a table of a dispatcher that has just started would make a stranger of one whose process
+/// is paused or dead, and it would give way to that one's machine for as long as it answers for the addresses.
+fn dispatcher_macs(heard: Vec<Mac>, unheard: usize, earlier: &[Mac]) -> Vec<Mac> {
+    let of_unheard = earlier.iter().filter(|mac| !heard.contains(mac)).take(unheard);
+    let mut macs: Vec<Mac> = of_unheard.copied().chain(heard.iter().copied()).collect();
+    macs.sort_unstable();
+    macs.dedup();
+    macs
+}
+
 /// The node with that device. Also one whose process is dead: what it left on its machine answers.
 fn node_of<'a>(table: &'a Table, detector: &'a FailureDetector, mac: Mac) -> Option<&'a Name> {
     let known = table.nodes.iter().find(|node| node.mac == mac).map(|node| &node.name);
@@ -590,5 +600,27 @@ impl Drop for DirectLoop {
     fn drop(&mut self) {
         self.jobs.close();
         self.news.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Mac = [2, 0, 0, 0, 0, 9];
+    const PAUSED: Mac = [2, 0, 0, 0, 0, 1];
+    const REPLACED: Mac = [2, 0, 0, 0, 0, 2];
+
+    #[test]
+    fn a_dispatcher_that_was_not_heard_keeps_the_device_that_earlier_tables_name() {
+        assert_eq!(dispatcher_macs(vec![OWN], 1, &[PAUSED, OWN]), [PAUSED, OWN]);
+        assert_eq!(dispatcher_macs(vec![PAUSED, OWN], 0, &[PAUSED, OWN]), [PAUSED, OWN]);
+        assert_eq!(dispatcher_macs(vec![OWN], 1, &[]), [OWN]);
+    }
+
+    #[test]
+    fn a_device_that_no_dispatcher_has_any_more_is_forgotten_once_all_were_heard() {
+        assert_eq!(dispatcher_macs(vec![PAUSED, OWN], 0, &[REPLACED, OWN]), [PAUSED, OWN]);
+        assert_eq!(dispatcher_macs(vec![OWN], 1, &[PAUSED, REPLACED]), [PAUSED, OWN]);
     }
 }
