@@ -29,7 +29,7 @@ pub enum RestoreError {
         what: &'static str,
     },
     /// This machine has a socket of that connection, be it in TIME_WAIT. At a handoff to
-    /// itself: the donor's, which must be closed first.
+    /// itself: the donor's, which must be closed first; try again with a new socket.
     #[error("this machine has a socket of the same connection")]
     Taken,
     /// The kernel refused.

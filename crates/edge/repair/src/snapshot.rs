@@ -8,7 +8,7 @@ use rustix::net::{RecvFlags, recv, sockopt};
 use skep_wire::handoff::tcp::{TcpOptions, TcpState, WindowScales};
 
 use crate::limits::{MSS_BYTES_MIN, RECEIVED_BYTES_MAX};
-use crate::socket::{Queue, is_in_repair, number, queue_sequence, select_queue, window};
+use crate::socket::{Queue, number, queue_sequence, select_queue, window};
 use crate::sys::{read_option, send_queue_bytes};
 
 /// `TCP_AO_INFO` (linux/tcp.h), since Linux 6.7.
@@ -114,7 +114,6 @@ pub fn snapshot(socket: &impl AsFd, limits: SnapshotLimits) -> Result<TcpState, 
     let mss_clamp = u16::try_from(mss_bytes).ok().filter(|&bytes| bytes >= MSS_BYTES_MIN);
     let mss_clamp = mss_clamp.ok_or(SnapshotError::SmallSegments { mss_bytes })?;
 
-    select_queue(fd, Queue::Send).reading("the send queue")?;
     let send_next = queue_sequence(fd).reading("the send queue")?;
     select_queue(fd, Queue::Receive).reading("the receive queue")?;
     let receive_next = queue_sequence(fd).reading("the receive queue")?;
@@ -140,8 +139,14 @@ fn check_kind(fd: BorrowedFd<'_>) -> Result<(), SnapshotError> {
         IPPROTO_MPTCP => return Err(SnapshotError::Multipath),
         _ => return Err(SnapshotError::NotTcp),
     }
-    if !is_in_repair(fd).reading("the mode")? {
-        return Err(SnapshotError::NotInRepair);
+    // The kernel selects a queue in repair mode only.
+    if let Err(error) = select_queue(fd, Queue::Send) {
+        let is_off = error.kind() == io::ErrorKind::PermissionDenied;
+        return if is_off {
+            Err(SnapshotError::NotInRepair)
+        } else {
+            Err(error).reading("the mode")
+        };
     }
     let mut name = [0; 16];
     let bytes = read_option(fd, libc::TCP_ULP, &mut name).reading("the protocol above")?;
@@ -178,7 +183,7 @@ fn check_urgent(fd: BorrowedFd<'_>) -> Result<(), SnapshotError> {
     }
 }
 
-/// All bytes of the receive queue, which is the selected one. Room for one more byte shows if there
+/// All bytes of the receive queue, which is the one selected. Room for one more byte shows if there
 /// are more than the kernel has just counted.
 fn peek(fd: BorrowedFd<'_>, bytes_max: usize) -> Result<Vec<u8>, SnapshotError> {
     let bytes = receive_queue_bytes(fd)?;
@@ -211,13 +216,12 @@ fn options(fd: BorrowedFd<'_>, info: Info) -> Result<TcpOptions, SnapshotError> 
     })
 }
 
-/// Compares with what is true now: a byte that was acknowledged after it was not seen would be lost.
+/// Compares with what is true now: a byte that came after it was not seen would be acknowledged, and lost. A FIN
+/// counts as a byte. A reset would not be noticed; the client repeats it to the receiver's first packet.
 fn check_unmoved(fd: BorrowedFd<'_>, state: &TcpState) -> Result<(), SnapshotError> {
     let receive_next = queue_sequence(fd).reading("the receive queue")?;
-    let is_unmoved = receive_next == state.receive_next
-        && receive_queue_bytes(fd)? == state.received.len()
-        && send_queue_bytes(fd).reading("the send queue")? == 0
-        && Info::of(fd)?.state() == ESTABLISHED;
+    let is_unmoved =
+        receive_next == state.receive_next && receive_queue_bytes(fd)? == state.received.len();
     if is_unmoved { Ok(()) } else { Err(SnapshotError::Moved) }
 }
 

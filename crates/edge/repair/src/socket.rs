@@ -34,7 +34,8 @@ pub struct NotSilent {
 /// and nothing of the connection stays (`__tcp_close`, `tcp_disconnect` in net/ipv4).
 ///
 /// The kernel does so when the last descriptor of the socket is closed: whoever had a copy of it must have
-/// closed that before, and a runtime must have let go of it.
+/// closed that before, and a runtime must have let go of it. A child process has copies until it executes a
+/// program, so that a machine which hands off to itself may find the connection still taken for a moment.
 ///
 /// # Errors
 /// With the socket, if it is not in repair mode.
