@@ -2,10 +2,15 @@
 
 use std::net::TcpStream;
 use std::os::fd::AsFd;
+use std::thread;
 
-use skep_repair::{allow_rebind, close_silently};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use skep_repair::{allow_rebind, close_silently, restore, snapshot};
 
-use crate::common::{BOTH, Bed, CONGESTION_WINDOW, Ip, Place, listen, tcp_info};
+use crate::common::{
+    BOTH, Bed, CONGESTION_WINDOW, Connection, Ip, LIMITS, Place, UNACKED, create, listen, patient,
+    poll_until, set_repair, tcp_info,
+};
 use crate::talk::{begin_request, finish, pass};
 
 #[test]
@@ -28,7 +33,7 @@ fn a_connection_moves_on_and_back() {
             connection = connection.restored(&bed, place, &state);
             pass(&mut connection.server, &mut connection.client, &[7; 100_000]);
             pass(&mut connection.client, &mut connection.server, &[8; 100_000]);
-            crate::common::poll_until("all is acknowledged", || is_idle(&connection.server));
+            poll_until("all is acknowledged", || is_idle(&connection.server));
         }
         begin_request(&mut connection);
         finish(connection);
@@ -87,6 +92,43 @@ fn the_route_to_the_client_sets_the_congestion_window() {
 }
 
 #[test]
+fn no_privilege_is_needed_but_for_the_mode() {
+    let Some(bed) = Bed::new() else { return };
+    for ip in BOTH {
+        let mut connection = bed.connection(ip);
+        begin_request(&mut connection);
+        bed.steer(Place::Nowhere);
+        set_repair(&connection.server, true);
+        let socket = bed.receiver.run(|| create(connection.id));
+        let Connection { client, server, id } = connection;
+        without_privilege(|| {
+            let state = snapshot(&server, LIMITS).unwrap();
+            restore(&socket, &id, &state).unwrap();
+            close_silently(server.into()).unwrap();
+        });
+        bed.steer(Place::Receiver);
+        set_repair(&socket, false);
+        without_privilege(|| allow_rebind(&socket).unwrap());
+        socket.set_nonblocking(false).unwrap();
+        finish(Connection { client, server: patient(socket.into()), id });
+    }
+}
+
+/// On a thread without any capability.
+fn without_privilege(work: impl FnOnce() + Send) {
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    let done = thread::scope(|scope| {
+        let inside = || {
+            set_capabilities(None, none).unwrap();
+            work();
+        };
+        scope.spawn(inside).join()
+    });
+    done.unwrap();
+}
+
+#[test]
 fn a_socket_outside_of_repair_mode_is_not_closed() {
     let Some(bed) = Bed::new() else { return };
     let mut connection = bed.connection(Ip::V4);
@@ -97,5 +139,5 @@ fn a_socket_outside_of_repair_mode_is_not_closed() {
 }
 
 fn is_idle(server: &impl AsFd) -> bool {
-    tcp_info(server)[crate::common::UNACKED] == 0
+    tcp_info(server)[UNACKED] == 0
 }

@@ -149,6 +149,10 @@ impl Bed {
         node.ip(&format!("address add 10.8.0.{number}/24 dev eth0"));
         node.ip(&format!("address add fd08::{number}/64 dev eth0 nodad"));
         node.ip("link set eth0 up");
+        // The kernel makes the routes of IPv6 later, in a thread of its own.
+        poll_until("the virtual address is usable", || {
+            node.ip("route get fd08::100").starts_with("local")
+        });
         for client in ["10.8.0.2", "fd08::2"] {
             let neighbour = format!("neighbour replace {client} lladdr 02:00:00:00:08:02");
             node.ip(&format!("{neighbour} dev eth0 nud permanent"));
