@@ -12,6 +12,29 @@ pub struct Counts {
     live: AtomicU64,
     hellos: AtomicU64,
     refused: [AtomicU64; OpenError::ALL.len()],
+    packets: [AtomicU64; PacketRefusal::ALL.len()],
+}
+
+/// Why a packet is dropped before its seal is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketRefusal {
+    /// Its IP header is none, or does not fit its length.
+    Header,
+    /// It comes from an address that no machine has.
+    Source,
+}
+
+impl PacketRefusal {
+    /// All of them, in the order of their numbers (`as usize`).
+    pub const ALL: &'static [Self] = &[Self::Header, Self::Source];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::Source => "unknown_source",
+        }
+    }
 }
 
 impl Counts {
@@ -38,6 +61,15 @@ impl Counts {
     /// Datagrams refused for that reason.
     pub fn refused(&self, reason: OpenError) -> u64 {
         self.refused[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Packets dropped for that reason, before their seals were looked at.
+    pub fn dropped(&self, reason: PacketRefusal) -> u64 {
+        self.packets[reason as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_dropped(&self, reason: PacketRefusal) {
+        self.packets[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_sent(&self, is_sent: bool) {

@@ -2,6 +2,7 @@
 //! of high priority, and the TCP [`stream`]s of the cluster cache.
 //!
 //! - [`Socket`]: sends and receives [`Message`](skep_wire::message::Message)s.
+//! - [`LccpSocket`]: sends and receives the messages of handoffs, as IP packets of a protocol of their own or by UDP.
 //! - [`Waker`]: ends a wait of the socket from another thread.
 //! - [`Counts`]: counters of datagrams sent, received and refused, with reasons.
 //! - [`spawn_heartbeat_thread`]: a thread with the best priority available.
@@ -11,13 +12,19 @@
 //! this process; no input from the network causes a panic or unbounded growth.
 
 mod counts;
+mod lccp;
 mod limits;
+mod sealed;
 mod socket;
 pub mod stream;
 mod thread;
 mod watchdog;
 
-pub use counts::Counts;
-pub use socket::{BindError, EncodedMessage, Received, SendError, Socket, SocketSettings, Waker};
+pub use counts::{Counts, PacketRefusal};
+pub use lccp::{
+    LCCP_PROTOCOL, LccpBatch, LccpReadiness, LccpReceived, LccpSettings, LccpSocket, LccpTransport,
+};
+pub use sealed::SendError;
+pub use socket::{BindError, EncodedMessage, Received, Socket, SocketSettings, Waker};
 pub use thread::{Priority, RealtimePriority, spawn_heartbeat_thread};
 pub use watchdog::{Pulse, ThreadFault, Watchdog};

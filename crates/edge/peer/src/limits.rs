@@ -14,6 +14,10 @@ pub(crate) const SEND_BUFFER_BYTES: usize = 2 * 1024 * 1024;
 /// heartbeats.
 pub(crate) const DATAGRAMS_PER_WAIT_MAX: usize = 1_024;
 
+/// Datagrams that one call for LCCP reads, refused ones included: the messages of dozens of moves, and some 100 us in
+/// which the other tasks of a worker wait.
+pub(crate) const LCCP_BATCH_DATAGRAMS_MAX: usize = 64;
+
 /// Traffic class of network control: CS6 (RFC 4594, 3.1), shifted to its place in the byte.
 pub(crate) const TRAFFIC_CLASS: u32 = 48 << 2;
 

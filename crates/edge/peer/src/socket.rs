@@ -1,6 +1,5 @@
 //! The UDP socket: sends and receives authenticated messages.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -13,13 +12,14 @@ use skep_units::Now;
 use skep_wire::limits::DATAGRAM_BYTES_MAX;
 use skep_wire::message::Message;
 use skep_wire::parts::{MessageTooLong, Reassembler, split};
-use skep_wire::seal::{Endpoint, Key, OpenError, OpenedDatagram, PeerId, Stamp};
+use skep_wire::seal::{Key, PeerId, Stamp};
 use socket2::{Domain, Protocol, Type};
 
 use crate::counts::Counts;
 use crate::limits::{
     DATAGRAMS_PER_WAIT_MAX, QUEUED_MS_MIN, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, TRAFFIC_CLASS,
 };
+use crate::sealed::{OpenedBody, Sealed, SendError, Transport, is_of_no_matter};
 
 /// socket(7): the time of the last datagram, as nanoseconds (`linux/sockios.h`).
 const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
@@ -52,12 +52,9 @@ pub struct Received {
 
 /// The socket. One thread owns it; others may hold its [`Waker`] and [`Counts`].
 pub struct Socket {
-    udp: UdpSocket,
+    sealed: Sealed<UdpSocket>,
     wake: Arc<OwnedFd>,
-    endpoint: Endpoint,
     reassembler: Reassembler,
-    peers: BTreeMap<PeerId, SocketAddr>,
-    counts: Arc<Counts>,
     clock: fn() -> Now,
     /// When the queue was empty last: nothing in it is older.
     empty_at: Now,
@@ -83,26 +80,6 @@ pub struct BindError {
     pub error: io::Error,
 }
 
-/// A message was not sent.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// The address of that machine is unknown.
-    #[error("no address is known for this machine")]
-    Unknown,
-    /// The message is too long.
-    #[error(transparent)]
-    TooLong(#[from] MessageTooLong),
-    /// The system refused the message, or a part of it.
-    #[error("not sent to {address}: {error}")]
-    System {
-        /// The destination.
-        address: SocketAddr,
-        /// The system's error.
-        #[source]
-        error: io::Error,
-    },
-}
-
 impl Socket {
     /// Opens the socket. The incarnation is the current wall-clock time.
     pub fn bind(settings: &SocketSettings) -> Result<Self, BindError> {
@@ -112,16 +89,11 @@ impl Socket {
             Ok((udp, Arc::new(wake)))
         });
         let (udp, wake) = opened.map_err(|error| BindError { address, error })?;
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let incarnation = u64::try_from(started.as_millis()).unwrap_or(u64::MAX);
         let SocketSettings { key, cluster, name, .. } = settings;
         Ok(Self {
-            udp,
+            sealed: Sealed::new(udp, key, cluster, name),
             wake,
-            endpoint: Endpoint::new(key, cluster, name, incarnation),
             reassembler: Reassembler::default(),
-            peers: BTreeMap::new(),
-            counts: Arc::default(),
             clock: settings.clock,
             empty_at: (settings.clock)(),
             buffer: Box::new([0; DATAGRAM_BYTES_MAX + 1]),
@@ -130,17 +102,17 @@ impl Socket {
 
     /// The listening address.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.udp.local_addr()
+        self.sealed.transport.local_addr()
     }
 
     /// This machine.
     pub fn own(&self) -> PeerId {
-        self.endpoint.own()
+        self.sealed.own()
     }
 
     /// Its counters.
     pub fn counts(&self) -> Arc<Counts> {
-        Arc::clone(&self.counts)
+        Arc::clone(&self.sealed.counts)
     }
 
     /// The waker of this socket.
@@ -151,12 +123,12 @@ impl Socket {
     /// Sets the address of a machine. Datagrams are never sent to any other address, even if its
     /// own seem to come from there.
     pub fn set_peer(&mut self, name: &str, address: SocketAddr) {
-        self.peers.insert(PeerId::of(name), address);
+        self.sealed.set_peer(name, address);
     }
 
     /// Removes that machine.
     pub fn forget_peer(&mut self, name: &str) {
-        self.peers.remove(&PeerId::of(name));
+        self.sealed.forget_peer(name);
     }
 
     /// Sends a message, in as many datagrams as needed. Delivery is not guaranteed.
@@ -182,7 +154,7 @@ impl Socket {
     pub fn receive(&mut self, timeout: Duration) -> io::Result<Option<Received>> {
         let deadline = (self.clock)().plus_ms(timeout.as_millis().try_into().unwrap_or(u64::MAX));
         for _ in 0..DATAGRAMS_PER_WAIT_MAX {
-            let bytes = match self.udp.recv(&mut self.buffer[..]) {
+            let bytes = match self.sealed.transport.recv(&mut self.buffer[..]) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.empty_at = (self.clock)();
@@ -203,27 +175,20 @@ impl Socket {
     }
 
     fn send_bodies(&mut self, to: PeerId, bodies: &[Vec<u8>]) -> Result<(), SendError> {
-        let &address = self.peers.get(&to).ok_or(SendError::Unknown)?;
-        for body in bodies {
-            // Parts fit by construction.
-            let Ok(datagram) = self.endpoint.seal(to, body) else { continue };
-            self.transmit(address, &datagram)?;
-        }
-        Ok(())
-    }
-
-    fn transmit(&self, address: SocketAddr, datagram: &[u8]) -> Result<(), SendError> {
-        let sent = self.udp.send_to(datagram, address);
-        self.counts.count_sent(sent.is_ok());
-        sent.map(drop).map_err(|error| SendError::System { address, error })
+        // Also if there are none.
+        self.sealed.address_of(to)?;
+        bodies.iter().try_for_each(|body| self.sealed.send(to, body))
     }
 
     /// When the datagram that was read last came. That of a process that runs without a pause came
     /// just now; of others the kernel has noted it, by a clock that may be set.
     fn arrived_at(&self, now: Now) -> Now {
         let since_ms = now.since_ms(self.empty_at);
-        let waited_ms =
-            if since_ms < QUEUED_MS_MIN { 0 } else { queued_ms(&self.udp).unwrap_or(0) };
+        let waited_ms = if since_ms < QUEUED_MS_MIN {
+            0
+        } else {
+            queued_ms(&self.sealed.transport).unwrap_or(0)
+        };
         Now(now.0.saturating_sub(waited_ms.min(since_ms)))
     }
 
@@ -231,38 +196,20 @@ impl Socket {
     fn judge(&mut self, bytes: usize) -> Option<Received> {
         let now = (self.clock)();
         let at = self.arrived_at(now);
-        let datagram = &self.buffer[..bytes];
-        let received = match self.endpoint.open(now, datagram) {
-            Ok(OpenedDatagram::Live { from, stamp, body }) => {
-                self.counts.count_live();
-                let message = read(&mut self.reassembler, from, body);
-                if message.is_err() {
-                    self.counts.count_refused(OpenError::MalformedBody);
-                }
-                message.ok().flatten().map(|message| Received { from, stamp, at, message })
-            }
-            Ok(OpenedDatagram::Hello { .. }) => {
-                self.counts.count_hello();
-                None
-            }
-            Err(reason) => {
-                self.counts.count_refused(reason);
-                None
-            }
-        };
-        if let Some(answer) = self.endpoint.take_answer()
-            && let Some(&address) = self.peers.get(&answer.to)
-        {
-            // A hello that stays without answer is said again.
-            let _ = self.transmit(address, &answer.datagram);
+        let OpenedBody { from, stamp, body } = self.sealed.open(now, &self.buffer[..bytes])?;
+        let message = read(&mut self.reassembler, from, body);
+        if message.is_err() {
+            self.sealed.refuse_body();
         }
-        received
+        message.ok().flatten().map(|message| Received { from, stamp, at, message })
     }
 
     /// Waits until the socket is readable; true after a wake-up.
     fn wait(&self, timeout_ms: u64) -> io::Result<bool> {
-        let mut fds =
-            [PollFd::new(&self.udp, PollFlags::IN), PollFd::new(&*self.wake, PollFlags::IN)];
+        let mut fds = [
+            PollFd::new(&self.sealed.transport, PollFlags::IN),
+            PollFd::new(&*self.wake, PollFlags::IN),
+        ];
         let timeout = Timespec::try_from(Duration::from_millis(timeout_ms)).ok();
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => {}
@@ -278,9 +225,15 @@ impl Socket {
     }
 }
 
+impl Transport for UdpSocket {
+    fn transmit(&self, datagram: &[u8], address: SocketAddr) -> io::Result<()> {
+        self.send_to(datagram, address).map(drop)
+    }
+}
+
 impl fmt::Debug for Socket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Socket").field("udp", &self.udp).finish_non_exhaustive()
+        f.debug_struct("Socket").field("udp", &self.sealed.transport).finish_non_exhaustive()
     }
 }
 
@@ -303,18 +256,21 @@ impl Waker {
     }
 }
 
+/// An authentic body that is no message, nor a part of one.
+struct MalformedBody;
+
 /// The message that a body completes, if any. An empty body only shows that its sender is alive.
 fn read(
     reassembler: &mut Reassembler,
     from: PeerId,
     body: &[u8],
-) -> Result<Option<Message>, OpenError> {
+) -> Result<Option<Message>, MalformedBody> {
     if body.is_empty() {
         return Ok(None);
     }
-    let whole = reassembler.take(from, body).map_err(|_| OpenError::MalformedBody)?;
+    let whole = reassembler.take(from, body).map_err(|_| MalformedBody)?;
     let message = whole.map(|bytes| Message::decode(&bytes)).transpose();
-    message.map_err(|_| OpenError::MalformedBody)
+    message.map_err(|_| MalformedBody)
 }
 
 /// How long ago the datagram came that was read last, in milliseconds.
@@ -337,6 +293,15 @@ fn last_came(socket: &impl AsFd) -> Option<Duration> {
 fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket =
         socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    prepare(&socket, address)?;
+    // From now on the kernel notes when datagrams come; there is none yet.
+    let _ = last_came(&socket);
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// What all sockets of datagrams are given: none waits.
+pub(crate) fn prepare(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // These four only make things better where they are granted.
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES);
@@ -345,21 +310,5 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
         SocketAddr::V4(_) => socket.set_tos_v4(TRAFFIC_CLASS),
         SocketAddr::V6(_) => socket.set_tclass_v6(TRAFFIC_CLASS),
     };
-    // From now on the kernel notes when datagrams come; there is none yet.
-    let _ = last_came(&socket);
-    socket.bind(&address.into())?;
-    Ok(socket.into())
-}
-
-/// Errors that concern the network or an earlier datagram, not the socket.
-fn is_of_no_matter(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Interrupted
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::ConnectionReset
-            | ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable
-            | ErrorKind::NetworkDown
-    )
+    Ok(())
 }

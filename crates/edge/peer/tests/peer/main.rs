@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod fetches;
+mod lccp;
 mod links;
 mod loopback;
 mod rig;

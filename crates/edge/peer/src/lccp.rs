@@ -1,0 +1,352 @@
+//! The socket of LCCP: the messages by which machines hand connections off.
+//!
+//! A message is the body of one sealed datagram. Datagrams are IP packets of a protocol of their own (as in the paper,
+//! LCCP stands directly on IP), through a raw socket that netguard opens; or UDP. Whoever sends again what was
+//! lost is the caller.
+//!
+//! The socket never waits; [`LccpReadiness`] does, in a runtime.
+//!
+//! Invariants: as those of [`Socket`](crate::Socket); packets that come from other addresses than those of the config are
+//! dropped unseen; a datagram of one of the two sockets is never taken by the other, as their clusters have different
+//! names.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::net::{RecvFlags, recvfrom};
+use skep_units::Now;
+use skep_wire::limits::DATAGRAM_BYTES_MAX;
+use skep_wire::seal::{Key, PeerId, Stamp};
+use socket2::{Domain, Protocol, Type};
+use tokio::io::Interest;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+
+use crate::counts::{Counts, PacketRefusal};
+use crate::limits::LCCP_BATCH_DATAGRAMS_MAX;
+use crate::sealed::{OpenedBody, Sealed, SendError, Transport, is_of_no_matter};
+use crate::socket::{BindError, prepare};
+
+/// Number of the IP protocol: one for experiments (RFC 3692; IANA), as LCCP has none of its own.
+pub const LCCP_PROTOCOL: u8 = 253;
+
+/// Longest header of an IPv4 packet, in bytes (RFC 791, 3.1).
+const IPV4_HEADER_BYTES_MAX: usize = 60;
+
+/// What stands for the purpose behind the name of the cluster; no name has this character.
+const PURPOSE: &str = "\0lccp";
+
+/// What carries LCCP.
+#[derive(Debug)]
+pub enum LccpTransport {
+    /// A raw socket of [`LCCP_PROTOCOL`], bound to this machine's address.
+    Raw(OwnedFd),
+    /// The address to listen on; port 0 selects a free one.
+    Udp(SocketAddr),
+}
+
+/// Identity of the socket.
+#[derive(Clone, Debug)]
+pub struct LccpSettings {
+    pub key: Key,
+    pub cluster: String,
+    /// This machine's name in the cluster's config.
+    pub name: String,
+    /// The clock of this process.
+    pub clock: fn() -> Now,
+}
+
+/// A received message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LccpReceived {
+    /// The sender.
+    pub from: PeerId,
+    /// When it was sent.
+    pub stamp: Stamp,
+    /// Never empty.
+    pub body: Vec<u8>,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LccpBatch {
+    /// Nothing is left: wait until the socket is readable.
+    Drained,
+    /// There may be more. Let others have their turn, then call again.
+    Full,
+}
+
+/// The socket.
+pub struct LccpSocket {
+    sealed: Sealed<Carrier>,
+    /// Addresses of all machines.
+    sources: BTreeSet<IpAddr>,
+    clock: fn() -> Now,
+    buffer: Box<[u8; BUFFER_BYTES]>,
+}
+
+/// The readiness of a socket, for tasks of a runtime.
+#[derive(Debug)]
+pub struct LccpReadiness(AsyncFd<OwnedFd>);
+
+/// One byte more than the longest packet, which shows that a datagram is too long.
+const BUFFER_BYTES: usize = IPV4_HEADER_BYTES_MAX + DATAGRAM_BYTES_MAX + 1;
+
+impl LccpSocket {
+    /// Takes the raw socket, or opens one of UDP.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(transport: LccpTransport, settings: &LccpSettings) -> Result<Self, BindError> {
+        let carrier = match transport {
+            LccpTransport::Raw(raw) => Carrier::raw(raw.into()),
+            LccpTransport::Udp(address) => Carrier::udp(address),
+        }?;
+        let cluster = format!("{}{PURPOSE}", settings.cluster);
+        Ok(Self {
+            sealed: Sealed::new(carrier, &settings.key, &cluster, &settings.name),
+            sources: BTreeSet::new(),
+            clock: settings.clock,
+            buffer: Box::new([0; BUFFER_BYTES]),
+        })
+    }
+
+    /// The listening address. That of a raw socket has no port.
+    pub fn address(&self) -> SocketAddr {
+        self.sealed.transport.address
+    }
+
+    /// This machine.
+    pub fn own(&self) -> PeerId {
+        self.sealed.own()
+    }
+
+    /// When this process was started, as the seals say: greater with every start.
+    pub fn incarnation(&self) -> u64 {
+        self.sealed.incarnation()
+    }
+
+    /// Its counters.
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.sealed.counts)
+    }
+
+    /// Sets the address of a machine; a raw socket has no use for the port.
+    pub fn set_peer(&mut self, name: &str, address: SocketAddr) {
+        self.sealed.set_peer(name, address);
+        self.sources = self.sealed.addresses().collect();
+    }
+
+    /// Removes that machine.
+    pub fn forget_peer(&mut self, name: &str) {
+        self.sealed.forget_peer(name);
+        self.sources = self.sealed.addresses().collect();
+    }
+
+    /// Says hello, so that later messages to that machine are live: the first one after a start of either is
+    /// not heard, but answered.
+    ///
+    /// # Errors
+    /// Why nothing was sent.
+    pub fn greet(&mut self, to: PeerId) -> Result<(), SendError> {
+        self.sealed.send(to, &[])
+    }
+
+    /// Sends a message, of at most [`BODY_BYTES_MAX`](skep_wire::seal::BODY_BYTES_MAX) bytes. Delivery is
+    /// not guaranteed.
+    ///
+    /// # Errors
+    /// Why it was not sent.
+    pub fn send(&mut self, to: PeerId, body: &[u8]) -> Result<(), SendError> {
+        self.sealed.send(to, body)
+    }
+
+    /// Adds what has come to `received`, of a bounded number of datagrams, without waiting.
+    ///
+    /// # Errors
+    /// The system's: the socket is of no more use.
+    pub fn receive(&mut self, received: &mut Vec<LccpReceived>) -> io::Result<LccpBatch> {
+        for _ in 0..LCCP_BATCH_DATAGRAMS_MAX {
+            match self.sealed.transport.receive(&mut self.buffer[..]) {
+                Ok((bytes, source)) => received.extend(self.judge(bytes, source)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Ok(LccpBatch::Drained);
+                }
+                Err(error) if is_of_no_matter(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(LccpBatch::Full)
+    }
+
+    /// Tells when there is something to receive, in the tokio runtime that this is called in. The socket stays free
+    /// for others to send on.
+    ///
+    /// # Errors
+    /// The system has no descriptor for it.
+    #[expect(unsafe_code, reason = "tokio leaves it to the caller that the descriptor stays open")]
+    pub fn readiness(&self) -> io::Result<LccpReadiness> {
+        let socket = self.sealed.transport.socket.as_fd().try_clone_to_owned()?;
+        // SAFETY: the descriptor is the runtime's own and stays in it to its end: of what is made here only shared
+        // references are handed out.
+        let registered = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
+        Ok(LccpReadiness(registered.map_err(io::Error::from)?))
+    }
+
+    /// Checks the packet in the buffer.
+    fn judge(&mut self, bytes: usize, source: IpAddr) -> Option<LccpReceived> {
+        let dropped = |counts: &Counts, reason| {
+            counts.count_dropped(reason);
+            None
+        };
+        let packet = &self.buffer[..bytes];
+        let datagram = match self.sealed.transport.kind {
+            CarrierKind::RawV4 => match datagram_in_ipv4(packet) {
+                Some(datagram) => datagram,
+                None => return dropped(&self.sealed.counts, PacketRefusal::Header),
+            },
+            CarrierKind::RawV6 | CarrierKind::Udp => packet,
+        };
+        if !self.sources.contains(&source.to_canonical()) {
+            return dropped(&self.sealed.counts, PacketRefusal::Source);
+        }
+        let OpenedBody { from, stamp, body } = self.sealed.open((self.clock)(), datagram)?;
+        (!body.is_empty()).then(|| LccpReceived { from, stamp, body: body.to_vec() })
+    }
+}
+
+impl LccpReadiness {
+    /// Waits until something may have come. Clear the guard's readiness after a [`LccpBatch::Drained`].
+    ///
+    /// # Errors
+    /// The runtime ends.
+    pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+        self.0.readable().await
+    }
+}
+
+impl fmt::Debug for LccpSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LccpSocket").field("address", &self.address()).finish_non_exhaustive()
+    }
+}
+
+/// A socket of one of the two kinds.
+struct Carrier {
+    socket: socket2::Socket,
+    address: SocketAddr,
+    kind: CarrierKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CarrierKind {
+    /// Gives packets with their IP headers (raw(7)).
+    RawV4,
+    /// Gives them without (ipv6(7)).
+    RawV6,
+    Udp,
+}
+
+impl Carrier {
+    fn raw(socket: socket2::Socket) -> Result<Self, BindError> {
+        let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let fault = |address| move |error| BindError { address, error };
+        let mut address = local_address(&socket).map_err(fault(unknown))?;
+        // The kernel fills in the protocol.
+        address.set_port(0);
+        prepare(&socket, address).map_err(fault(address))?;
+        let kind = if address.is_ipv4() { CarrierKind::RawV4 } else { CarrierKind::RawV6 };
+        Ok(Self { socket, address, kind })
+    }
+
+    fn udp(address: SocketAddr) -> Result<Self, BindError> {
+        let open = || {
+            let domain = Domain::for_address(address);
+            let socket = socket2::Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+            prepare(&socket, address)?;
+            socket.bind(&address.into())?;
+            let address = local_address(&socket)?;
+            Ok(Self { socket, address, kind: CarrierKind::Udp })
+        };
+        open().map_err(|error| BindError { address, error })
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, IpAddr)> {
+        let (bytes, _, source) = recvfrom(&self.socket, buffer, RecvFlags::DONTWAIT)?;
+        let source = source.and_then(|source| SocketAddr::try_from(source).ok());
+        // Without one it is nobody's.
+        Ok((bytes, source.map_or(Ipv4Addr::UNSPECIFIED.into(), |source| source.ip())))
+    }
+}
+
+impl Transport for Carrier {
+    fn transmit(&self, datagram: &[u8], mut address: SocketAddr) -> io::Result<()> {
+        if self.kind != CarrierKind::Udp {
+            // In its place the kernel expects the protocol, or nothing.
+            address.set_port(0);
+        }
+        self.socket.send_to(datagram, &address.into()).map(drop)
+    }
+}
+
+fn local_address(socket: &socket2::Socket) -> io::Result<SocketAddr> {
+    let address = socket.local_addr()?.as_socket();
+    address.ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "not a socket of IP"))
+}
+
+/// What an IPv4 packet carries: of our protocol, and exactly as long as its header says. Of one that is longer
+/// than the buffer there is what shows that the datagram is too long.
+fn datagram_in_ipv4(packet: &[u8]) -> Option<&[u8]> {
+    let (fixed, _) = packet.split_first_chunk::<20>()?;
+    let header_bytes = usize::from(fixed[0] & 15) * 4;
+    let packet_bytes = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+    let is_ours = fixed[0] >> 4 == 4
+        && header_bytes >= fixed.len()
+        && packet_bytes.min(BUFFER_BYTES) == packet.len()
+        && fixed[9] == LCCP_PROTOCOL;
+    if is_ours { packet.get(header_bytes..) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet of that length, whose header says otherwise.
+    fn packet(first: u8, says_bytes: u16, protocol: u8, bytes: usize) -> Vec<u8> {
+        let mut packet = vec![7; bytes];
+        let [high, low] = says_bytes.to_be_bytes();
+        let header = [first, 0, high, low, 0, 0, 0, 0, 64, protocol];
+        let header = &header[..header.len().min(bytes)];
+        packet[..header.len()].copy_from_slice(header);
+        packet
+    }
+
+    #[test]
+    fn only_whole_packets_of_the_protocol_are_read() {
+        let whole = LCCP_PROTOCOL;
+        for (first, says_bytes, protocol, bytes, datagram_bytes) in [
+            (0x45, 120, whole, 120, Some(100)),
+            (0x45, 20, whole, 20, Some(0)),
+            (0x46, 120, whole, 120, Some(96)),
+            (0x4f, 60, whole, 60, Some(0)),
+            (0x45, 9_020, whole, BUFFER_BYTES, Some(BUFFER_BYTES - 20)),
+            (0x45, 120, whole, 119, None),
+            (0x45, 120, whole, 121, None),
+            (0x45, 9_020, whole, BUFFER_BYTES - 1, None),
+            (0x45, 120, 17, 120, None),
+            (0x65, 120, whole, 120, None),
+            (0x44, 120, whole, 120, None),
+            (0x40, 120, whole, 120, None),
+            (0x4f, 40, whole, 40, None),
+            (0x45, 19, whole, 19, None),
+            (0x45, 0, whole, 0, None),
+        ] {
+            let packet = packet(first, says_bytes, protocol, bytes);
+            let found = datagram_in_ipv4(&packet).map(<[u8]>::len);
+            assert_eq!(found, datagram_bytes, "{first:#x} {says_bytes} {protocol} {bytes}");
+        }
+    }
+}

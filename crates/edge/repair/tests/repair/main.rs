@@ -1,0 +1,10 @@
+//! Connections that move between machines in mid-conversation, as root.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+mod moves;
+mod options;
+mod refusals;
+mod same_machine;
+mod talk;
+mod windows;
