@@ -15,6 +15,7 @@
 #define NODES_MAX 1024
 #define SERVICES_MAX 64
 #define NO_NODE 0xffff
+#define MOVES_MAX 65536u
 
 enum verdict {
 	PASS_NOT_IP,

@@ -54,7 +54,7 @@ MAP(node_counts, PERCPU_ARRAY, __u32, struct count, NODES_MAX);
 
 #ifdef SKEP_NODE
 /* Empty where nothing is handed off: memory as entries come. */
-MAP_FLAGS(moves, HASH, struct move_key, struct move, 65536, BPF_F_NO_PREALLOC);
+MAP_FLAGS(moves, HASH, struct move_key, struct move, MOVES_MAX, BPF_F_NO_PREALLOC);
 #else
 MAP(flows, LRU_HASH, struct flow_key, struct flow, 65536);
 MAP(loads, ARRAY, __u32, struct load, SERVICES_MAX *NODES_MAX);

@@ -24,6 +24,11 @@ pub const STEERERS_MAX: usize = 2 * NODES_MAX - 1;
 
 const _: () = assert!(STEERERS_MAX >= NODES_MAX + DISPATCHERS_MAX, "all machines of a cluster");
 
+/// Connections that are blocked or redirected on a node at once: at 1,000 moves a second, and as many
+/// that stay redirected for a minute until the dispatcher has learned where they are and they end.
+/// 120 bytes of kernel memory each, taken as they come.
+pub const MOVES_MAX: usize = 65_536;
+
 /// Time between two comparisons of the small maps with what was written to them, in milliseconds:
 /// 3,000 entries.
 pub(crate) const COMPARE_MS: u64 = 1_000;

@@ -4,5 +4,6 @@
 mod attach;
 mod common;
 mod compare;
+mod moves;
 mod rights;
 mod tables;
