@@ -8,7 +8,7 @@
 //! are part of this crate.
 //!
 //! [`Moves`] are the connections that a node hands off: which packets of it are dropped, and which go
-//! to another node.
+//! to another node. [`SocketSwitch`] freezes and starts their sockets.
 //!
 //! Calls block for microseconds, [`DispatchProgram::set_rows`] for milliseconds. They act in the
 //! network namespace of the calling thread.
@@ -31,6 +31,7 @@ mod object;
 mod pass;
 mod pins;
 mod removal;
+mod socket;
 mod sys;
 mod tables;
 
@@ -41,3 +42,6 @@ pub use moves::{ExpiredMoves, MoveState, Moves};
 pub use node_program::NodeProgram;
 pub use pass::{Pass, attach_pass, prepare};
 pub use pins::PinPath;
+pub use socket::{
+    SocketError, SocketSwitch, check_any_state, check_socket, control_socket, is_in_repair,
+};

@@ -77,17 +77,18 @@ impl Moves {
         })
     }
 
-    /// From now on packets of the connection, which is blocked, go to `node`.
+    /// From now on packets of the connection, which is blocked, go to `node`. It is no error if they do
+    /// already.
     ///
     /// # Errors
     /// [`DatapathError::NotBlocked`] if it is not.
     pub fn redirect(&mut self, id: SocketId, node: NodeIndex) -> Result<(), DatapathError> {
         check("place of a node", node, 0, NODES_MAX as u64 - 1)?;
-        let key = id.into();
-        if self.entry(key)?.is_none_or(|entry| entry.state != abi::MOVE_BLOCKED) {
-            return Err(DatapathError::NotBlocked(id));
-        }
-        let written = self.write(key, abi::MOVE_REDIRECT, node, EXIST);
+        let written = match self.state(id)? {
+            Some(MoveState::Redirected(before)) if before == node => Ok(()),
+            Some(MoveState::Blocked) => self.write(id.into(), abi::MOVE_REDIRECT, node, EXIST),
+            _ => return Err(DatapathError::NotBlocked(id)),
+        };
         written.map_err(DatapathError::map(MAP))
     }
 
@@ -96,10 +97,14 @@ impl Moves {
         self.remove(id.into())
     }
 
-    /// The connection is not here: as [`Self::release`], but a blocked one that was redirected before
-    /// is so again.
+    /// The connection did not come here: if it is blocked, its packets are as before
+    /// [`Self::block`], redirected or as all others.
     pub fn forget(&mut self, id: SocketId) -> Result<(), DatapathError> {
-        self.forget_key(id.into())
+        let key = id.into();
+        match self.entry(key)? {
+            Some(entry) if entry.state == abi::MOVE_BLOCKED => self.unblock(key, entry),
+            _ => Ok(()),
+        }
     }
 
     /// The connections that are blocked, each with the time for which it has been.
@@ -125,26 +130,29 @@ impl Moves {
         self.each(|key, entry| {
             let is_blocked = entry.state == abi::MOVE_BLOCKED;
             if age(now_ns, entry) >= if is_blocked { blocked_max } else { idle_max } {
-                old.push((key, is_blocked));
+                old.push((key, entry, is_blocked));
             }
         })?;
         let mut expired = ExpiredMoves::default();
-        for (key, is_blocked) in old {
-            self.forget_key(key)?;
-            expired.blocked += usize::from(is_blocked);
-            expired.redirected += usize::from(!is_blocked);
+        for (key, entry, is_blocked) in old {
+            if is_blocked {
+                self.unblock(key, entry)?;
+                expired.blocked += 1;
+            } else {
+                self.remove(key)?;
+                expired.redirected += 1;
+            }
         }
         Ok(expired)
     }
 
-    fn forget_key(&mut self, key: abi::MoveKey) -> Result<(), DatapathError> {
-        match self.entry(key)? {
-            Some(entry) if entry.state == abi::MOVE_BLOCKED && entry.node != NO_NODE => {
-                let written = self.write(key, abi::MOVE_REDIRECT, entry.node, EXIST);
-                written.map_err(DatapathError::map(MAP))
-            }
-            _ => self.remove(key),
+    /// What stood there before the connection was blocked is there again.
+    fn unblock(&mut self, key: abi::MoveKey, blocked: abi::Move) -> Result<(), DatapathError> {
+        if blocked.node == NO_NODE {
+            return self.remove(key);
         }
+        let written = self.write(key, abi::MOVE_REDIRECT, blocked.node, EXIST);
+        written.map_err(DatapathError::map(MAP))
     }
 
     fn entry(&self, key: abi::MoveKey) -> Result<Option<abi::Move>, DatapathError> {

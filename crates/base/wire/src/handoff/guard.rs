@@ -16,6 +16,13 @@ pub const GREETING: &[u8] = b"\xffskep handoff 1";
 /// Orders in one message, at most: each may carry a descriptor, and the kernel passes 253 at a time.
 pub const BATCH_MAX: usize = 64;
 
+/// Bytes of one message, at most: [`HandoffOrder::Keep`] with all flows that a node hands off at once
+/// has 40 KiB.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Protocol number of control messages on IP itself, for experiments (RFC 3692 section 2.1).
+pub const CONTROL_PROTOCOL: u8 = 253;
+
 /// Netguard keeps a duplicate of the descriptor of a [`Freeze`](Self::Freeze) until the donor
 /// thaws, resets or releases the flow: a process that dies in between leaves a socket in repair mode, which
 /// the kernel would close without a packet, so netguard resets it. Of a receiver's sockets it keeps nothing:
@@ -52,13 +59,23 @@ pub enum HandoffOrder {
     /// Receiver: the packet program forgets the blocked flow: what stood in the map before `Create` is
     /// there again. The process has closed its descriptor before, in repair mode.
     Forget(SocketId),
+    /// Answer with a raw socket of [`CONTROL_PROTOCOL`] that is bound to the node's own address.
+    OpenControlSocket,
+}
+
+impl HandoffOrder {
+    /// Whether the next of the message's descriptors belongs to it.
+    pub fn has_descriptor(&self) -> bool {
+        matches!(self, Self::Freeze(_) | Self::Thaw(_) | Self::Start(_) | Self::Reset(_))
+    }
 }
 
 /// What came of one order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandoffResult {
     Done,
-    /// The socket of a [`HandoffOrder::Create`]: the next of the message's descriptors.
+    /// The socket of a [`HandoffOrder::Create`] or [`HandoffOrder::OpenControlSocket`]: the next of the
+    /// message's descriptors.
     Created,
     /// The flow of a [`HandoffOrder::Thaw`] is redirected.
     Redirected,

@@ -46,6 +46,7 @@ fn only_what_is_blocked_is_redirected() {
             assert!(matches!(moves.redirect(id, 1024), Err(DatapathError::OutOfRange { .. })));
             moves.redirect(id, 3).unwrap();
             assert_eq!(moves.state(id).unwrap(), Some(MoveState::Redirected(3)));
+            moves.redirect(id, 3).unwrap();
             refused(moves.redirect(id, 4).unwrap_err());
             moves.release(id).unwrap();
             moves.release(id).unwrap();
@@ -77,7 +78,7 @@ fn what_comes_back_and_is_given_up_is_redirected_as_before() {
         moves.block(id(1)).unwrap();
         moves.redirect(id(1), 3).unwrap();
         moves.forget(id(1)).unwrap();
-        assert_eq!(moves.state(id(1)).unwrap(), None);
+        assert_eq!(moves.state(id(1)).unwrap(), Some(MoveState::Redirected(3)), "not blocked");
     });
 }
 
