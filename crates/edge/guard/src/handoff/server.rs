@@ -34,6 +34,11 @@ pub trait ServeHandoffs {
     /// A client is gone.
     fn gone(&mut self, client: ClientNumber);
 
+    /// What is to be read when [`Self::tick`] must be called at once.
+    fn wakes(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Time has passed. Returns when to call this the next time, or nothing to end.
     fn tick(&mut self) -> Option<Duration>;
 }
@@ -47,6 +52,15 @@ pub struct HandoffListener {
     inode: u64,
     /// Users that are served.
     users: Vec<u32>,
+}
+
+/// What there is to do.
+struct Ready {
+    /// There is a new client.
+    is_called: bool,
+    is_woken: bool,
+    /// Who has something to say.
+    clients: Vec<ClientNumber>,
 }
 
 struct Client {
@@ -76,7 +90,8 @@ impl HandoffListener {
         let Some(wait) = server.tick() else { return Ok(()) };
         let mut tick_at = Instant::now() + wait;
         loop {
-            let (is_called, ready) = self.wait(&clients, tick_at)?;
+            let Ready { is_called, is_woken, clients: ready } =
+                self.wait(&clients, server.wakes(), tick_at)?;
             for number in ready {
                 let Some(client) = clients.get_mut(&number) else { continue };
                 if let Err(error) = client.serve(number, &mut buffer, server) {
@@ -89,22 +104,24 @@ impl HandoffListener {
                 clients.insert(next, Client { socket, has_greeted: false });
                 next += 1;
             }
-            if Instant::now() >= tick_at {
+            if is_woken || Instant::now() >= tick_at {
                 let Some(wait) = server.tick() else { return Ok(()) };
                 tick_at = Instant::now() + wait;
             }
         }
     }
 
-    /// Waits for a client or an order. Whether there is a new client, and who has something to say.
+    /// Waits for a client, an order or the time.
     fn wait(
         &self,
         clients: &BTreeMap<ClientNumber, Client>,
+        wakes: Option<BorrowedFd<'_>>,
         end: Instant,
-    ) -> io::Result<(bool, Vec<ClientNumber>)> {
-        let sockets = clients.values().map(|client| &client.socket);
-        let waited = |socket| PollFd::new(socket, PollFlags::IN);
-        let mut waits: Vec<_> = [&self.socket].into_iter().chain(sockets).map(waited).collect();
+    ) -> io::Result<Ready> {
+        let sockets = clients.values().map(|client| client.socket.as_fd());
+        let waited = |socket| PollFd::from_borrowed_fd(socket, PollFlags::IN);
+        let all = [self.socket.as_fd()].into_iter().chain(sockets).chain(wakes);
+        let mut waits: Vec<_> = all.map(waited).collect();
         let left = end.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
         match poll(&mut waits, Some(&timeout)) {
@@ -113,8 +130,12 @@ impl HandoffListener {
         }
         let mut ready = waits.iter().map(|wait| !wait.revents().is_empty());
         let is_called = ready.next().unwrap_or(false);
-        let ready = clients.keys().zip(ready).filter(|(_, is_ready)| *is_ready);
-        Ok((is_called, ready.map(|(number, _)| *number).collect()))
+        let mut heard = Vec::new();
+        for (number, is_ready) in clients.keys().zip(&mut ready) {
+            heard.extend(is_ready.then_some(*number));
+        }
+        let is_woken = ready.next().unwrap_or(false);
+        Ok(Ready { is_called, is_woken, clients: heard })
     }
 
     /// A new client; others than those that may give orders are disconnected, and those that are too many.
