@@ -63,6 +63,9 @@ pub struct Netguard {
     messages_dropped: Box<dyn Fn() -> u64>,
 }
 
+/// Ends the process, for the reason given.
+pub type Fail = fn(&str);
+
 #[derive(Default)]
 struct Fresh {
     dispatch: bool,
@@ -76,12 +79,18 @@ impl Netguard {
         let plan = NetguardPlan::of(config, name)?;
         skep_datapath::prepare()?;
         check_files(config, file)?;
-        Self::unprivileged(plan, None, None)
+        Self::unprivileged(plan, None)
     }
 
     /// The same at its socket, where it takes orders from processes of the serving user, of its own
-    /// user and of root.
-    pub fn at_socket(config: &Config, file: &Path, name: &str) -> Result<Self, NetguardError> {
+    /// user and of root. `fail` ends the process; it is called by a thread without which netguard must not go
+    /// on.
+    pub fn at_socket(
+        config: &Config,
+        file: &Path,
+        name: &str,
+        fail: Fail,
+    ) -> Result<Self, NetguardError> {
         let plan = NetguardPlan::of(config, name)?;
         skep_datapath::prepare()?;
         let server = check_files(config, file)?;
@@ -97,15 +106,19 @@ impl Netguard {
         };
         let handoffs = plan.handoffs.as_ref().map(|it| bind(&it.socket)).transpose()?;
         let pid_file = PidFile::write(&plan.pid_file);
-        Self::unprivileged(plan, Some((listener, pid_file)), handoffs)
+        let handoffs = plan.handoffs.clone().zip(handoffs);
+        let mut netguard = Self::unprivileged(plan, Some((listener, pid_file)))?;
+        if let Some((plan, listener)) = handoffs {
+            netguard.handoffs = Some(HandoffThread::start(plan, listener, fail)?);
+        }
+        Ok(netguard)
     }
 
     fn unprivileged(
         plan: NetguardPlan,
         place: Option<(Listener, PidFile)>,
-        handoffs: Option<HandoffListener>,
     ) -> Result<Self, NetguardError> {
-        let kept = match handoffs {
+        let kept = match plan.handoffs {
             Some(_) => privileges::NETGUARD | privileges::HANDOFFS,
             None => privileges::NETGUARD,
         };
@@ -114,8 +127,6 @@ impl Netguard {
             tracing::warn!(%error, "system calls are not restricted");
         }
         let (listener, pid_file) = place.unzip();
-        let handoffs = plan.handoffs.clone().zip(handoffs);
-        let handoffs = handoffs.map(|(plan, listener)| HandoffThread::start(plan, listener));
         Ok(Self {
             plan,
             listener,
@@ -123,7 +134,7 @@ impl Netguard {
             netif: Netif::open()?,
             dispatch: None,
             node: None,
-            handoffs: handoffs.transpose()?,
+            handoffs: None,
             is_fresh: Fresh::default(),
             messages_dropped: Box::new(|| 0),
         })

@@ -25,6 +25,10 @@ pub(crate) const WEIGHT_MAX: u32 = 65_536;
 /// moves netguard has a descriptor.
 pub(crate) const HELD_MAX: usize = 1_024;
 
+/// Descriptors that netguard needs beside those of connections: its clients (256), a batch of 64 that has just
+/// come, maps, programs and sockets of its own.
+pub(crate) const DESCRIPTORS_RESERVED: u64 = 512;
+
 /// How long the handoff of a connection may take, in milliseconds: twice as long as a donor repeats its last
 /// word. Who takes longer has forgotten it.
 pub(crate) const HELD_MS_MAX: u64 = 10_000;
@@ -55,9 +59,6 @@ pub(crate) const MOVES_LOOK: Duration = Duration::from_secs(30);
 /// Packet programs that the thread of handoffs has not heard of yet, at most: it hears within a second, and
 /// a program is loaded when the serving process starts or a device has changed.
 pub(crate) const PROGRAMS_MAX: usize = 64;
-
-/// Time for the last line of the log, before the process ends at once.
-pub(crate) const LAST_LINE: Duration = Duration::from_millis(200);
 
 /// How often a netguard that has outlived its daemon looks for its end, and one that waits for its
 /// daemon whether it is gone: a restart finds two of them for so long. A look is a request to the

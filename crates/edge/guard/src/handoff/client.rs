@@ -77,7 +77,7 @@ impl HandoffGuard {
             return Err(GuardError::TooLong(bytes.len()));
         }
         match put(self.as_fd(), &bytes, &descriptors) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if is_full(&error) => Ok(false),
             sent => {
                 sent.map_err(GuardError::Gone)?;
                 self.awaited.push_back(orders.len());
@@ -137,6 +137,11 @@ impl HandoffGuard {
             }
         }
     }
+}
+
+/// No room in the socket, or too many descriptors of this user on their way (unix(7)).
+fn is_full(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::AGAIN | Errno::TOOMANYREFS))
 }
 
 impl AsFd for HandoffGuard {

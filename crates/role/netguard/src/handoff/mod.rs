@@ -15,7 +15,6 @@ use std::io::{self, PipeWriter};
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::process;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -23,8 +22,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use skep_datapath::Moves;
 use skep_guard::HandoffListener;
 
+use crate::Fail;
 use crate::error::NetguardError;
-use crate::limits::{LAST_LINE, PROGRAMS_MAX};
+use crate::limits::{DESCRIPTORS_RESERVED, HELD_MAX, PROGRAMS_MAX};
 pub(crate) use orders::Handoffs;
 
 /// What the config allows of handoffs.
@@ -38,6 +38,9 @@ pub(crate) struct HandoffPlan {
     pub(crate) socket: PathBuf,
 }
 
+/// For messages.
+const WHAT: &str = "the thread of handoffs";
+
 /// The thread, from that which loads the packet program.
 pub(crate) struct HandoffThread {
     /// `None` at the end.
@@ -47,21 +50,20 @@ pub(crate) struct HandoffThread {
 }
 
 impl HandoffThread {
-    /// Takes orders at `listener` from now on.
+    /// Takes orders at `listener` from now on. `fail` ends the process: connections would stay frozen, and
+    /// nobody would thaw them.
     pub(crate) fn start(
         plan: HandoffPlan,
         listener: HandoffListener,
+        fail: Fail,
     ) -> Result<Self, NetguardError> {
         let (programs, incoming) = sync_channel(PROGRAMS_MAX);
         let (ended, end) = io::pipe().map_err(NetguardError::Thread)?;
-        let mut handoffs = Handoffs::new(plan, incoming, ended)?;
-        let serve = move || {
-            raise_descriptors();
-            match catch_unwind(AssertUnwindSafe(|| listener.serve(&mut handoffs))) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => end_at_once(&error.to_string()),
-                Err(_) => end_at_once("it panicked"),
-            }
+        let mut handoffs = Handoffs::new(plan, incoming, ended, held_max())?;
+        let serve = move || match catch_unwind(AssertUnwindSafe(|| listener.serve(&mut handoffs))) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => fail(&format!("{WHAT} has failed: {error}")),
+            Err(_) => fail(&format!("{WHAT} has panicked")),
         };
         let spawned = thread::Builder::new().name("skep-handoff".into()).spawn(serve);
         let thread = Some(spawned.map_err(NetguardError::Thread)?);
@@ -91,21 +93,14 @@ impl Drop for HandoffThread {
     }
 }
 
-/// Netguard keeps a descriptor for each connection that is frozen.
-fn raise_descriptors() {
+/// How many connections may be on their way at once: of each that is frozen netguard has a descriptor.
+fn held_max() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
-        // The soft limit is enough for many.
-        tracing::debug!(%error, "the limit of open files stays");
-    }
-}
-
-/// Connections would stay frozen, and nobody would thaw them.
-#[expect(clippy::disallowed_methods, reason = "an end in good order waits for an order of others")]
-fn end_at_once(why: &str) {
-    tracing::error!("the thread of handoffs has ended: {why}: this process ends at once");
-    thread::sleep(LAST_LINE);
-    process::exit(1);
+    // A unit of systemd may forbid it, and sets the limit itself.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let files_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = files_max.saturating_sub(DESCRIPTORS_RESERVED);
+    usize::try_from(room).unwrap_or(HELD_MAX).min(HELD_MAX)
 }
 
 #[cfg(test)]

@@ -21,9 +21,7 @@ use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
 use super::HandoffPlan;
 use super::held::{Held, HeldConnections};
 use crate::error::NetguardError;
-use crate::limits::{
-    BLOCKED_MS_MAX, HANDOFF_LOOK, HANDOFF_LOOK_IDLE, HELD_MAX, IDLE_MOVE_MS, MOVES_LOOK,
-};
+use crate::limits::{BLOCKED_MS_MAX, HANDOFF_LOOK, HANDOFF_LOOK_IDLE, IDLE_MOVE_MS, MOVES_LOOK};
 
 /// Executes orders.
 pub(crate) struct Handoffs {
@@ -36,6 +34,7 @@ pub(crate) struct Handoffs {
     end: PipeReader,
     switch: SocketSwitch,
     held: HeldConnections,
+    held_max: usize,
     swept_at: Instant,
 }
 
@@ -68,6 +67,7 @@ impl Handoffs {
         plan: HandoffPlan,
         incoming: Receiver<Option<Moves>>,
         end: PipeReader,
+        held_max: usize,
     ) -> Result<Self, NetguardError> {
         Ok(Self {
             plan,
@@ -76,6 +76,7 @@ impl Handoffs {
             end,
             switch: SocketSwitch::new()?,
             held: HeldConnections::default(),
+            held_max,
             swept_at: Instant::now(),
         })
     }
@@ -247,10 +248,8 @@ impl Handoffs {
     }
 
     fn check_room(&self, id: SocketId) -> Outcome<()> {
-        match self.held.len() {
-            HELD_MAX.. if !self.held.has(id) => Err(Refusal::TooMany(HELD_MAX)),
-            _ => Ok(()),
-        }
+        let has_room = self.held.len() < self.held_max || self.held.has(id);
+        if has_room { Ok(()) } else { Err(Refusal::TooMany(self.held_max)) }
     }
 
     /// Its process is gone: who had the connection is told that it is lost. One that is redirected is the

@@ -113,7 +113,8 @@ impl Bed {
     fn start(&mut self) {
         let own = rustix::process::getuid().as_raw();
         let listener = HandoffListener::bind(&self.plan.socket, vec![own], None).unwrap();
-        let thread = HandoffThread::start(self.plan.clone(), listener).unwrap();
+        let thread =
+            HandoffThread::start(self.plan.clone(), listener, |why| panic!("{why}")).unwrap();
         thread.set_moves(Some(self.program.moves().unwrap())).unwrap();
         self.thread = Some(thread);
     }
