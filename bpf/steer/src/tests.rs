@@ -358,7 +358,8 @@ fn moved_packets_find_the_owner_by_any_chain() {
     for _ in 0..2_000 {
         let mut chain: Vec<NodeIndex> = (0..NODES).collect();
         for place in 0..chain.len() {
-            chain.swap(place, place + next() as usize % (chain.len() - place));
+            let left = chain.len() - place;
+            chain.swap(place, place + next() as usize % left);
         }
         let moves_made = next() as usize % chain.len();
         let mut moves = vec![None; usize::from(NODES)];
