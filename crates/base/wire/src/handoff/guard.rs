@@ -54,7 +54,7 @@ pub enum HandoffOrder {
     /// makes the client acknowledge. Done if that has been done already.
     Start(SocketId),
     /// With a descriptor. Donor or receiver: turn repair mode off and close with RST, by one disconnect with
-    /// SO_LINGER of 0, and forget the flow if it is blocked. A redirect stays.
+    /// SO_LINGER of 0, and forget the flow, blocked or redirected: a redirect would lead to nobody.
     Reset(SocketId),
     /// Receiver: the packet program forgets the blocked flow: what stood in the map before `Create` is
     /// there again. The process has closed its descriptor before, in repair mode.

@@ -190,7 +190,7 @@ impl Handoffs {
         id: SocketId,
     ) -> Outcome<(HandoffResult, Option<OwnedFd>)> {
         self.check_room(id)?;
-        if self.held.has_frozen(id) && !self.is_redirected(id)? {
+        if self.held.has_frozen(id) {
             return Err(Refusal::Frozen);
         }
         self.moves()?.block(id)?;
@@ -229,7 +229,8 @@ impl Handoffs {
     fn reset(&mut self, id: SocketId, fd: BorrowedFd<'_>) -> Outcome {
         check_any_state(fd, id)?;
         self.switch.reset(fd)?;
-        self.moves()?.forget(id)?;
+        // A redirect would lead to nobody, too.
+        self.moves()?.release(id)?;
         self.held.remove(id);
         Ok(HandoffResult::Done)
     }

@@ -431,6 +431,14 @@ fn a_client_hears_that_its_connection_is_lost() {
         assert_eq!(it.client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
         assert_eq!(bed.state(it.id), None);
         done(&mut guard, HandoffOrder::Reset(it.id), Some(it.server.as_fd()));
+        // Or after the receiver has said that it has it not.
+        let mut it = bed.connect(&listener);
+        done(&mut guard, HandoffOrder::Freeze(it.id), Some(it.server.as_fd()));
+        done(&mut guard, HandoffOrder::Redirect(it.id, OTHER), None);
+        refused(&mut guard, HandoffOrder::Create(it.id), None, "frozen here");
+        done(&mut guard, HandoffOrder::Reset(it.id), Some(it.server.as_fd()));
+        assert_eq!(it.client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert_eq!(bed.state(it.id), None);
         // As its process has died, with its descriptors.
         let Connection { mut client, server, id } = bed.connect(&listener);
         let receiver = SocketId { client: "10.7.0.2:1".parse().unwrap(), ..id };
