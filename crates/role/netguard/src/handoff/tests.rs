@@ -515,3 +515,36 @@ fn the_control_socket_hears_its_protocol_at_the_nodes_address_only() {
         assert_eq!(&packet[20..len], b"this", "the first, after its IPv4 header");
     });
 }
+
+/// Round trips to netguard, one at a time.
+#[test]
+#[ignore = "prints figures of this machine"]
+fn figures() {
+    in_bed(|bed| {
+        const MOVES: usize = 2_000;
+        let mut guard = bed.guard();
+        let listener = TcpListener::bind(services()[0]).unwrap();
+        let it = bed.connect(&listener);
+        let receiver = SocketId { client: "10.7.0.2:1".parse().unwrap(), ..it.id };
+        let own = || Some(it.server.as_fd());
+        let mut took = [(); 4].map(|()| Vec::with_capacity(MOVES));
+        for _ in 0..MOVES {
+            let orders = [
+                (HandoffOrder::Freeze(it.id), own()),
+                (HandoffOrder::Thaw(it.id), own()),
+                (HandoffOrder::Create(receiver), None),
+                (HandoffOrder::Forget(receiver), None),
+            ];
+            for ((order, descriptor), took) in orders.into_iter().zip(&mut took) {
+                let began = Instant::now();
+                drop(ask(&mut guard, order, descriptor));
+                took.push(began.elapsed());
+            }
+        }
+        for (name, mut took) in ["Freeze", "Thaw", "Create", "Forget"].into_iter().zip(took) {
+            took.sort_unstable();
+            let [median, worst] = [took[MOVES / 2], took[MOVES * 99 / 100]];
+            println!("{name}: {median:?} median, {worst:?} of 99 %");
+        }
+    });
+}
