@@ -19,6 +19,7 @@
 
 mod abi;
 mod device;
+mod diag;
 mod dispatch;
 mod error;
 pub mod limits;

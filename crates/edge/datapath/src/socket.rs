@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::guard::CONTROL_PROTOCOL;
 
+use crate::diag::Diag;
 use crate::limits::{CONTROL_BUFFER_BYTES, RECEIVE_BUFFER_BYTES};
 use crate::sys;
 
@@ -24,6 +25,7 @@ use crate::sys;
 #[derive(Debug)]
 pub struct SocketSwitch {
     drop_all: OwnedFd,
+    diag: Diag,
 }
 
 /// Why a socket is not that of the connection, or cannot be switched.
@@ -53,7 +55,10 @@ const REPAIR_OFF_NO_PROBE: i32 = -1;
 impl SocketSwitch {
     /// Loads the filter. Needs CAP_BPF.
     pub fn new() -> Result<Self, SocketError> {
-        Ok(Self { drop_all: sys::load_drop_all().doing("load the filter that drops all")? })
+        Ok(Self {
+            drop_all: sys::load_drop_all().doing("load the filter that drops all")?,
+            diag: Diag::open().doing("open a socket to ask for connections")?,
+        })
     }
 
     /// Drops all packets for the socket from now on; what has come is in its queue.
@@ -108,6 +113,11 @@ impl SocketSwitch {
             Err(Errno::NOTCONN) => Ok(()),
             outcome => outcome.doing("reset the connection"),
         }
+    }
+
+    /// Whether this machine has a socket of the connection, in repair mode or not.
+    pub fn has_connection(&self, id: SocketId) -> Result<bool, SocketError> {
+        self.diag.has(id).doing("ask for the connection")
     }
 
     /// A socket in repair mode that is bound to the server's address, beside any listener.

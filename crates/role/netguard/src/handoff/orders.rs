@@ -55,6 +55,8 @@ enum Refusal {
     OtherFamily,
     #[error("the connection is redirected: another node has it")]
     Redirected,
+    #[error("the connection is here already")]
+    Here,
     #[error("the connection is frozen here: thaw or reset it")]
     Frozen,
 }
@@ -192,6 +194,9 @@ impl Handoffs {
         self.check_room(id)?;
         if self.held.has_frozen(id) {
             return Err(Refusal::Frozen);
+        }
+        if self.switch.has_connection(id)? {
+            return Err(Refusal::Here);
         }
         self.moves()?.block(id)?;
         match self.switch.create(id) {

@@ -335,9 +335,14 @@ fn orders_for_what_is_not_that_connection_are_refused() {
         let file = File::open("/dev/null").unwrap();
         no(freeze(id), Some(file.as_fd()), "no TCP socket");
         no(HandoffOrder::Redirect(id, OTHER), None, "is not blocked");
+        no(HandoffOrder::Create(id), None, "is here already");
         assert_eq!(bed.state(id), None);
         assert!(!is_in_repair(it.server.as_fd()).unwrap());
         it.check();
+        // The same by IPv6.
+        let listener6 = TcpListener::bind(services()[1]).unwrap();
+        let it6 = bed.connect(&listener6);
+        refused(&mut guard, HandoffOrder::Create(it6.id), None, "is here already");
 
         done(&mut guard, freeze(id), Some(it.server.as_fd()));
         let mut no = |order, fd, why| refused(&mut guard, order, fd, why);
