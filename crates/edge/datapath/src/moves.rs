@@ -107,19 +107,18 @@ impl Moves {
         }
     }
 
-    /// The connections that are blocked, each with the time for which it has been.
-    pub fn blocked(&self) -> Result<Vec<(SocketId, Duration)>, DatapathError> {
-        let now_ns = now_ns();
+    /// The connections that are blocked.
+    pub fn blocked(&self) -> Result<Vec<SocketId>, DatapathError> {
         let mut blocked = Vec::new();
         self.each(|key, entry| {
             if entry.state == abi::MOVE_BLOCKED {
-                blocked.push((key.into(), age(now_ns, entry)));
+                blocked.push(key.into());
             }
         })?;
         Ok(blocked)
     }
 
-    /// Forgets connections that have been blocked for `blocked_max`, and redirected ones of which no
+    /// Releases connections that have been blocked for `blocked_max`, and redirected ones of which no
     /// packet has come for `idle_max`.
     pub fn expire(
         &mut self,
@@ -130,20 +129,14 @@ impl Moves {
         self.each(|key, entry| {
             let is_blocked = entry.state == abi::MOVE_BLOCKED;
             if age(now_ns, entry) >= if is_blocked { blocked_max } else { idle_max } {
-                old.push((key, entry, is_blocked));
+                old.push((key, is_blocked));
             }
         })?;
-        let mut expired = ExpiredMoves::default();
-        for (key, entry, is_blocked) in old {
-            if is_blocked {
-                self.unblock(key, entry)?;
-                expired.blocked += 1;
-            } else {
-                self.remove(key)?;
-                expired.redirected += 1;
-            }
+        for (key, _) in &old {
+            self.remove(*key)?;
         }
-        Ok(expired)
+        let blocked = old.iter().filter(|(_, is_blocked)| *is_blocked).count();
+        Ok(ExpiredMoves { blocked, redirected: old.len() - blocked })
     }
 
     /// What stood there before the connection was blocked is there again.

@@ -21,9 +21,9 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Weight of a node in the packet programs, at most.
 pub(crate) const WEIGHT_MAX: u32 = 65_536;
 
-/// Connections whose handoff is not over, at most: as many as a node moves at once. Of each that a donor
-/// moves netguard has a descriptor.
-pub(crate) const HELD_MAX: usize = 1_024;
+/// Connections whose handoff is not over, at most: 1,024 as donor and as many as receiver. Of each that a
+/// donor moves netguard has a descriptor.
+pub(crate) const HELD_MAX: usize = 2_048;
 
 /// Descriptors that netguard needs beside those of connections: its clients (256), a batch of 64 that has just
 /// come, maps, programs and sockets of its own.
@@ -33,10 +33,10 @@ pub(crate) const DESCRIPTORS_RESERVED: u64 = 512;
 /// word. Who takes longer has forgotten it.
 pub(crate) const HELD_MS_MAX: u64 = 10_000;
 
-/// How long a connection that an earlier netguard has blocked stays so, in milliseconds, if nobody says that
-/// its handoff goes on: longer than a process takes to connect once more, and no longer than a client may
-/// wait to hear that its connection is lost.
-pub(crate) const ORPHANED_MS_MAX: u64 = 1_000;
+/// How long a connection that an earlier netguard has blocked stays so, in milliseconds after this one has
+/// found it, if nobody says that its handoff goes on: a process connects within some, and a client hears
+/// within a second that its connection is lost.
+pub(crate) const ORPHANED_MS_MAX: u64 = 500;
 
 /// How long any connection may be blocked, in milliseconds, whatever is known of it: more than the other two.
 pub(crate) const BLOCKED_MS_MAX: u64 = 30_000;

@@ -16,9 +16,9 @@ pub const GREETING: &[u8] = b"\xffskep handoff 1";
 /// Orders in one message, at most: each may carry a descriptor, and the kernel passes 253 at a time.
 pub const BATCH_MAX: usize = 64;
 
-/// Bytes of one message, at most: [`HandoffOrder::Keep`] with all flows that a node hands off at once
-/// has 40 KiB.
-pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of one message, at most: [`HandoffOrder::Keep`] with all flows that a node hands off at once, 1,024
+/// as donor and as many as receiver, has 80 KiB.
+pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 
 /// Protocol number of control messages on IP itself, for experiments (RFC 3692 section 2.1).
 pub const CONTROL_PROTOCOL: u8 = 253;

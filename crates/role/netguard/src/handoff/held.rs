@@ -42,10 +42,9 @@ impl HeldConnections {
         self.by_id.insert(id, held);
     }
 
-    /// One that an earlier netguard has blocked, so long ago.
-    pub(super) fn insert_orphan(&mut self, id: SocketId, age: Duration) {
-        let now = Instant::now();
-        let since = now.checked_sub(age).unwrap_or(now);
+    /// One that an earlier netguard has blocked.
+    pub(super) fn insert_orphan(&mut self, id: SocketId) {
+        let since = Instant::now();
         self.by_id.entry(id).or_insert(Held { client: None, since, frozen: None });
     }
 

@@ -131,6 +131,8 @@ impl Handoffs {
 
     /// After an earlier netguard, whose clients may go on.
     fn keep(&mut self, client: ClientNumber, ids: &[SocketId]) -> Outcome {
+        // Before, it is not known what is blocked.
+        self.moves()?;
         for (id, held) in self.held.adopt(ids, client) {
             self.end(id, held);
         }
@@ -258,8 +260,8 @@ impl Handoffs {
         if has_room { Ok(()) } else { Err(Refusal::TooMany(self.held_max)) }
     }
 
-    /// Its process is gone: who had the connection is told that it is lost. One that is redirected is the
-    /// receiver's.
+    /// Its process is gone: who had the connection is told that it is lost. What stood in the map before it was
+    /// blocked is not put back: it may lead to the donor, which may lead here.
     fn end(&mut self, id: SocketId, held: Held) {
         if let Err(error) = self.try_end(id, held) {
             tracing::warn!(client = %id.client, server = %id.server, %error, "a connection that was being handed off is not given up");
@@ -267,14 +269,13 @@ impl Handoffs {
     }
 
     fn try_end(&mut self, id: SocketId, held: Held) -> Outcome<()> {
-        // Without a map nothing is redirected.
-        if self.moves.is_some() && self.is_redirected(id)? {
-            return Ok(());
-        }
         if let Some(frozen) = &held.frozen {
             self.switch.reset(frozen.as_fd())?;
         }
-        Ok(self.moves.as_mut().map_or(Ok(()), |moves| moves.forget(id))?)
+        match &mut self.moves {
+            Some(moves) if moves.state(id)? == Some(MoveState::Blocked) => Ok(moves.release(id)?),
+            _ => Ok(()),
+        }
     }
 
     /// Nobody is here to thaw them any more.
@@ -303,7 +304,7 @@ impl Handoffs {
         let Some(moves) = &self.moves else { return };
         match moves.blocked() {
             Ok(blocked) => {
-                blocked.into_iter().for_each(|(id, age)| self.held.insert_orphan(id, age));
+                blocked.into_iter().for_each(|id| self.held.insert_orphan(id));
             }
             Err(error) => tracing::warn!(%error, "blocked connections stay so for a while"),
         }

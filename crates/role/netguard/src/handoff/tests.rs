@@ -452,6 +452,14 @@ fn a_client_hears_that_its_connection_is_lost() {
         drop((server, created, guard));
         assert_eq!(client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
         wait_until("nothing is blocked", || bed.state(id).or(bed.state(receiver)).is_none());
+        // After it has redirected the connection, perhaps before the receiver heard of it.
+        let mut guard = bed.guard();
+        let Connection { mut client, server, id } = bed.connect(&listener);
+        done(&mut guard, HandoffOrder::Freeze(id), Some(server.as_fd()));
+        done(&mut guard, HandoffOrder::Redirect(id, OTHER), None);
+        drop((server, guard));
+        assert_eq!(client.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        assert_eq!(bed.state(id), Some(MoveState::Redirected(OTHER)));
         // As netguard ends with it.
         let mut guard = bed.guard();
         let Connection { mut client, server, id } = bed.connect(&listener);
