@@ -15,6 +15,7 @@
 #define NODES_MAX 1024
 #define SERVICES_MAX 64
 #define NO_NODE 0xffff
+#define MOVES_MAX 65536u
 
 enum verdict {
 	PASS_NOT_IP,
@@ -39,6 +40,8 @@ enum verdict {
 	NODE_OWN,
 	NODE_HAND_ON,
 	NODE_LAST,
+	NODE_BLOCKED,
+	NODE_MOVED,
 	VERDICTS,
 };
 
@@ -119,6 +122,27 @@ struct flow {
 	__u16 zero;
 };
 
+/* moves: HASH, node program: connections that are being handed off, or have been.
+ * By both ends, since ids of services may change with a table. */
+struct move_key {
+	struct address client, vip;
+	__be16 client_port, vip_port;
+};
+
+enum move_state {
+	MOVE_BLOCKED = 1,  /* nobody takes its packets now */
+	MOVE_REDIRECT = 2, /* `node` has it */
+};
+
+/* The loader replaces the whole entry; of `used_ns` the program writes a
+ * redirect's. */
+struct move {
+	__u16 state;
+	__u16 node; /* of a blocked one: where it was redirected to before, or NO_NODE */
+	__u32 zero;
+	__u64 used_ns; /* when a packet of it came last, or when it was written; CLOCK_MONOTONIC */
+};
+
 /* sources: LRU_HASH address (of IPv6 the first 64 bits) -> rate; total: ARRAY
  * of 1 */
 struct rate {
@@ -139,6 +163,7 @@ enum setting_flag {
 	SETTING_NETWORKS = 1,     /* `networks` has entries: look */
 	SETTING_ALLOW_LISTED = 2, /* who is in no network is denied */
 	SETTING_STREAM = 4,       /* report new flows to `events` */
+	SETTING_MOVES = 8,        /* node program: connections are handed off, look into `moves` */
 };
 
 struct settings {

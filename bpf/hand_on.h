@@ -9,6 +9,9 @@
  * leads to a greater index, so it ends: at an owner, or at a kernel that refuses
  * it. Nothing is dropped here that the kernel would judge as well.
  *
+ * A connection that is handed off is in `moves`, which comes first: its packets are
+ * dropped while nobody may take them, and then go to the node that has it.
+ *
  * Who includes this gives what dispatch.h asks for but `resize`, and
  *   has_socket(context, frame, packet, is_error)  whether the flow lives here, or
  *                                                 may begin here
@@ -49,6 +52,47 @@ INLINE int is_last_hop(const struct frame *frame, const struct packet *packet)
 	if (packet->is_ipv4)
 		return ((const struct ipv4 *)ip)->ttl <= 1;
 	return ((const struct ipv6 *)ip)->hop_limit <= 1;
+}
+
+/* Whether the node that a connection was moved to can have it. A node whose frame
+ * this is has just said that it has not: so two nodes that point at each other
+ * end at a kernel that refuses. Longer circles end by TTL. */
+INLINE int is_receiver(const struct frame *frame, const struct settings *settings,
+		       const struct move *move, const struct node *node)
+{
+	const struct ethernet *ethernet = (const void *)frame->data;
+
+	return node && node->state != NODE_DOWN && !node->is_local &&
+	       move->node != settings->own_node && !is_same_mac(&ethernet->from, &node->mac);
+}
+
+/* What handing off has made of this packet's connection; CLEAN if nothing. One
+ * whose receiver is gone is lost, and its packets are as those of any that no
+ * node has. A SYN begins another one, whose packets must stay where it goes. */
+INLINE __u32 follow_move(const struct frame *frame, const struct packet *packet,
+			 const struct settings *settings, struct way *way)
+{
+	const struct ends *ends = packet->ends;
+	struct move_key key = { ends->from.client, ends->to.vip, ends->from.port, ends->to.port };
+	struct move *move = bpf_map_lookup_elem(&moves, &key);
+	struct node *node;
+
+	if (!move)
+		return CLEAN;
+	if (move->state == MOVE_BLOCKED)
+		return NODE_BLOCKED;
+	node = node_at(move->node);
+	if (!is_receiver(frame, settings, move, node)) {
+		if (packet->opens)
+			bpf_map_delete_elem(&moves, &key);
+		return CLEAN;
+	}
+	if (is_last_hop(frame, packet))
+		return DROP_LOOP;
+	move->used_ns = bpf_ktime_get_coarse_ns();
+	way->node = node;
+	way->node_index = move->node;
+	return NODE_MOVED;
 }
 
 INLINE __u32 hand_flow_on(const struct frame *frame, const struct packet *packet,
@@ -102,8 +146,15 @@ INLINE __u32 hand_on(context *context, const struct frame *frame, struct packet 
 		return PASS_NO_SERVICE;
 	way->service = packet->ends->from.service = service->id;
 	/* UDP has no connections. */
-	if (packet->ends->to.protocol != PROTOCOL_TCP ||
-	    has_socket(context, frame, packet, is_error))
+	if (packet->ends->to.protocol != PROTOCOL_TCP)
+		return NODE_OWN;
+	if (settings->flags & SETTING_MOVES) {
+		__u32 moved = follow_move(frame, packet, settings, way);
+
+		if (moved != CLEAN)
+			return moved;
+	}
+	if (has_socket(context, frame, packet, is_error))
 		return NODE_OWN;
 	return hand_flow_on(frame, packet, settings, service, way);
 }
@@ -138,9 +189,9 @@ INLINE int serve(context *context)
 	read_frame(context, &frame);
 	verdict = hand_on(context, &frame, &packet, settings_now, &way);
 	count_all(verdict, &way, frame.length);
-	if (verdict == DROP_LOOP)
+	if (verdict == DROP_LOOP || verdict == NODE_BLOCKED)
 		return DO_DROP;
-	if (verdict != NODE_HAND_ON)
+	if (verdict != NODE_HAND_ON && verdict != NODE_MOVED)
 		return DO_PASS;
 	return pass_on(&frame, &packet, settings_now, way.node);
 }

@@ -18,6 +18,7 @@ static long (*bpf_map_update_elem)(void *map, const void *key, const void *value
 				   __u64 flags) = (void *)BPF_FUNC_map_update_elem;
 static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_delete_elem;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static __u64 (*bpf_ktime_get_coarse_ns)(void) = (void *)BPF_FUNC_ktime_get_coarse_ns;
 static long (*bpf_redirect)(__u32 device_index, __u64 flags) = (void *)BPF_FUNC_redirect;
 static long (*bpf_ringbuf_output)(void *ring, void *data, __u64 size,
 				  __u64 flags) = (void *)BPF_FUNC_ringbuf_output;

@@ -52,7 +52,10 @@ MAP(verdicts, PERCPU_ARRAY, __u32, struct count, VERDICTS);
 MAP(service_counts, PERCPU_ARRAY, __u32, struct count, SERVICES_MAX);
 MAP(node_counts, PERCPU_ARRAY, __u32, struct count, NODES_MAX);
 
-#ifndef SKEP_NODE
+#ifdef SKEP_NODE
+/* Empty where nothing is handed off: memory as entries come. */
+MAP_FLAGS(moves, HASH, struct move_key, struct move, MOVES_MAX, BPF_F_NO_PREALLOC);
+#else
 MAP(flows, LRU_HASH, struct flow_key, struct flow, 65536);
 MAP(loads, ARRAY, __u32, struct load, SERVICES_MAX *NODES_MAX);
 MAP(assigned, ARRAY, __u32, __u64, SERVICES_MAX *NODES_MAX);

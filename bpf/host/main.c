@@ -42,6 +42,11 @@ static __u64 bpf_ktime_get_ns(void)
 	return now_ns;
 }
 
+static __u64 bpf_ktime_get_coarse_ns(void)
+{
+	return now_ns;
+}
+
 INLINE void read_frame(context *context, struct frame *frame)
 {
 	frame->data = context->head;
@@ -84,7 +89,7 @@ INLINE int has_socket(context *context, const struct frame *frame, const struct 
 
 static struct host_map *const all_maps[] = { &settings, &vips,	   &services,	    &rows,
 					     &nodes,	&steerers, &verdicts,	    &service_counts,
-					     &node_counts, &sockets };
+					     &node_counts, &moves,  &sockets };
 #define run serve
 
 #else

@@ -1,6 +1,7 @@
 //! The node's program (`bpf/hand_on.h`): a packet in the middle of a connection
 //! that this node does not have goes on to the others of the row, by their indexes, as
-//! does a SYN where nobody listens.
+//! does a SYN where nobody listens. Before that, packets of a connection that is
+//! handed off are dropped, or go to the node that has it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +9,7 @@ use skep_wire::steer::{DatapathNode, DatapathService, NodeIndex, Verdict};
 
 use crate::icmp::{IcmpKind, icmp_kind, read_quoted};
 use crate::packet::{PROTOCOL_TCP, Packet, macs, read_addresses, read_link, read_transport};
-use crate::tables::{FlowKey, Mac, Steerer, Tables};
+use crate::tables::{FlowKey, Mac, Move, MoveKey, Steerer, Tables};
 use crate::{Outcome, PacketAction, answer};
 
 /// A question to the node's sockets.
@@ -36,12 +37,12 @@ pub fn hand_on(
     tables.counters.add(verdict, way.service, node, frame.len());
     let mut frame = frame.to_vec();
     let action = match (verdict, way.node, &way.packet) {
-        (Verdict::NodeHandOn, Some(node), Some(packet)) => {
+        (Verdict::NodeHandOn | Verdict::NodeMoved, Some(node), Some(packet)) => {
             answer::take_hop(&mut frame, packet);
             answer::address_frame(&mut frame, tables.settings.own_mac, node.mac);
             PacketAction::Transmit { device_index: node.device_index }
         }
-        (Verdict::DropLoop, ..) => PacketAction::Drop,
+        (Verdict::DropLoop | Verdict::NodeBlocked, ..) => PacketAction::Drop,
         _ => PacketAction::Pass,
     };
     Outcome { verdict, action, frame }
@@ -55,7 +56,7 @@ struct Way {
 }
 
 fn decide(
-    tables: &Tables,
+    tables: &mut Tables,
     frame: &[u8],
     way: &mut Way,
     has_socket: impl FnOnce(SocketQuery) -> bool,
@@ -85,7 +86,18 @@ fn decide(
         service: service.address,
         is_error,
     };
-    if flow.protocol != PROTOCOL_TCP || has_socket(query()) {
+    if flow.protocol != PROTOCOL_TCP {
+        return Ok(Verdict::NodeOwn);
+    }
+    if let Some(moved) = follow_move(tables, &flow, from) {
+        let Moved::To(node) = moved else { return Err(Verdict::NodeBlocked) };
+        if hops_left(frame, packet) <= 1 {
+            return Err(Verdict::DropLoop);
+        }
+        way.node = Some(node);
+        return Ok(Verdict::NodeMoved);
+    }
+    if has_socket(query()) {
         return Ok(Verdict::NodeOwn);
     }
     let node = next_hop(tables, &flow, &service, from).ok_or(Verdict::NodeLast)?;
@@ -94,6 +106,30 @@ fn decide(
     }
     way.node = Some(node);
     Ok(Verdict::NodeHandOn)
+}
+
+enum Moved {
+    Blocked,
+    To(DatapathNode),
+}
+
+/// What handing off has made of the connection; nothing if its receiver cannot have it. A SYN then
+/// begins another one.
+fn follow_move(tables: &mut Tables, flow: &Packet, from: Mac) -> Option<Moved> {
+    let Packet { client, vip, client_port, vip_port, .. } = *flow;
+    let key = MoveKey { client, vip, client_port, vip_port };
+    let index = match tables.moves.get(&key).filter(|_| tables.settings.has_moves)? {
+        Move::Blocked => return Some(Moved::Blocked),
+        Move::Redirect(index) => *index,
+    };
+    let is_receiver = |node: &&DatapathNode| {
+        !node.is_local && index != tables.settings.own_node && node.mac != from
+    };
+    let node = tables.live_node(index).filter(is_receiver).copied();
+    if node.is_none() && flow.opens {
+        tables.moves.remove(&key);
+    }
+    node.map(Moved::To)
 }
 
 fn next_hop(

@@ -28,7 +28,8 @@ pub use hand_on::{SocketQuery, hand_on};
 pub use steer::steer;
 pub use table::row_of;
 pub use tables::{
-    Counters, FlowEntry, FlowKey, LoadEntry, Mac, NetworkAccess, Rate, Settings, Steerer, Tables,
+    Counters, FlowEntry, FlowKey, LoadEntry, Mac, Move, MoveKey, NetworkAccess, Rate, Settings,
+    Steerer, Tables,
 };
 
 use skep_wire::steer::Verdict;

@@ -33,6 +33,8 @@ pub struct Tables {
     pub assigned: BTreeMap<(u16, NodeIndex), u64>,
     /// Owners of flows.
     pub flows: BTreeMap<FlowKey, FlowEntry>,
+    /// Node program: connections that are being handed off, or have been.
+    pub moves: BTreeMap<MoveKey, Move>,
     /// Networks that are let in or kept out; the longest that fits counts.
     pub networks: Vec<(Network, NetworkAccess)>,
     /// New flows of each source; of IPv6 the first 64 bits.
@@ -60,6 +62,8 @@ pub struct Settings {
     pub is_allow_listed: bool,
     /// Whether new flows are reported.
     pub is_streaming: bool,
+    /// Node program: whether connections are handed off.
+    pub has_moves: bool,
     /// The device that answers leave by.
     pub own_device_index: u32,
     /// Node program: which node this is.
@@ -113,6 +117,24 @@ pub struct FlowEntry {
     pub generation: u32,
     /// Source of the frame that was checked.
     pub via: Mac,
+}
+
+/// A connection, by both its ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MoveKey {
+    pub client: Ipv6Addr,
+    pub vip: Ipv6Addr,
+    pub client_port: u16,
+    pub vip_port: u16,
+}
+
+/// What handing off makes of a connection's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// Nobody takes them now.
+    Blocked,
+    /// The node that has it.
+    Redirect(NodeIndex),
 }
 
 /// Whether a network's clients are let in.

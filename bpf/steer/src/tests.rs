@@ -13,8 +13,8 @@ use skep_wire::steer::{
 
 use crate::limits::WINDOW_NS;
 use crate::{
-    FlowKey, LoadEntry, Mac, Outcome, PacketAction, Settings, Steerer, Tables, hand_on,
-    internet_checksum, row_of, steer,
+    FlowKey, LoadEntry, Mac, Move, MoveKey, Outcome, PacketAction, Settings, Steerer, Tables,
+    hand_on, internet_checksum, row_of, steer,
 };
 
 const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
@@ -278,7 +278,7 @@ fn walk_by(
         frame[..6].copy_from_slice(&mac(here));
         let Outcome { verdict, frame: out, .. } = hand_on(&mut tables, &frame, |_| here == owner);
         assert_eq!(internet_checksum(&[&out[IP_AT..IP_AT + 20]]), 0, "TTL and checksum agree");
-        if verdict != Verdict::NodeHandOn {
+        if verdict != Verdict::NodeHandOn && verdict != Verdict::NodeMoved {
             return (here, verdict, hops);
         }
         here = out[5].into();
@@ -336,6 +336,66 @@ fn second_chances_find_the_owner_while_tables_spread() {
         assert_eq!((found, verdict), (owner, Verdict::NodeOwn), "{what}");
         assert!(hops <= usize::from(NODES), "{what}: {hops} hops");
     }
+}
+
+/// Tables of nodes of which each redirects the connection of `walk` so.
+fn moved_by(tables: &Tables, moves: &[Option<Move>], node: NodeIndex) -> Tables {
+    let mut tables = tables.clone();
+    tables.settings.has_moves = true;
+    let (client, vip) = (CLIENT.to_ipv6_mapped(), VIP.to_ipv6_mapped());
+    let key = MoveKey { client, vip, client_port: 9, vip_port: 80 };
+    tables.moves.extend(moves[usize::from(node)].map(|it| (key, it)));
+    tables
+}
+
+/// However often a connection was moved, and in whatever order.
+#[test]
+fn moved_packets_find_the_owner_by_any_chain() {
+    const NODES: NodeIndex = 6;
+    let mut next = numbers();
+    let rows = || vec![row(&[3, 1, 0]); ROWS];
+    let tables = tables(NODES, Measure::First, 1, rows());
+    for _ in 0..2_000 {
+        let mut chain: Vec<NodeIndex> = (0..NODES).collect();
+        for place in 0..chain.len() {
+            let left = chain.len() - place;
+            chain.swap(place, place + next() as usize % left);
+        }
+        let moves_made = next() as usize % chain.len();
+        let mut moves = vec![None; usize::from(NODES)];
+        for pair in chain[..=moves_made].windows(2) {
+            moves[usize::from(pair[0])] = Some(Move::Redirect(pair[1]));
+        }
+        let owner = chain[moves_made];
+        let (found, verdict, hops) =
+            walk_by(|node| moved_by(&tables, &moves, node), chain[0], owner);
+        assert_eq!((found, verdict), (owner, Verdict::NodeOwn), "{chain:?}, {moves:?}");
+        assert_eq!(hops, moves_made);
+    }
+}
+
+/// What nodes say of a connection that nobody has may be anything: no packet goes on for ever, and where
+/// two point at each other it ends at a kernel that refuses it.
+#[test]
+fn moved_packets_end() {
+    const NODES: NodeIndex = 4;
+    let mut next = numbers();
+    let tables = tables(NODES, Measure::First, 1, vec![row(&[0, 1]); ROWS]);
+    for _ in 0..5_000 {
+        let mut fate = || match next() % 6 {
+            0 => None,
+            1 => Some(Move::Blocked),
+            _ => Some(Move::Redirect((next() % u64::from(NODES)) as NodeIndex)),
+        };
+        let moves: Vec<_> = (0..NODES).map(|_| fate()).collect();
+        let (_, verdict, hops) = walk_by(|node| moved_by(&tables, &moves, node), 0, 200);
+        let ends = [Verdict::NodeLast, Verdict::NodeBlocked, Verdict::DropLoop];
+        assert!(ends.contains(&verdict), "{moves:?}: {verdict:?}");
+        assert!(hops < 60, "a frame begins with a TTL of 60");
+    }
+    let moves = [1, 0].map(|node| Some(Move::Redirect(node)));
+    let ends = walk_by(|node| moved_by(&tables, &moves, node), 0, 200);
+    assert_eq!(ends, (1, Verdict::NodeLast, 1));
 }
 
 /// The row of a flow whose owners were these, the present one last.

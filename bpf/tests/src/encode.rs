@@ -5,11 +5,15 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use skep_steer::{FlowEntry, FlowKey, LoadEntry, NetworkAccess, Rate, Steerer, Tables};
-use skep_wire::steer::{
-    Count, DatapathNode, DatapathService, Flow, ForwardingState, Measure, NODES_MAX, Protocol,
-    ROWS, Row,
+use skep_steer::{
+    FlowEntry, FlowKey, LoadEntry, Move, MoveKey, NetworkAccess, Rate, Steerer, Tables,
 };
+use skep_wire::steer::{
+    Count, DatapathNode, DatapathService, Flow, ForwardingState, Measure, NO_NODE, NODES_MAX,
+    Protocol, ROWS, Row,
+};
+
+use crate::machine::Program;
 
 /// An entry of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +24,9 @@ pub struct Entry {
     pub value: Vec<u8>,
 }
 
-/// Maps that only tests write, in the dispatcher's program.
-pub const WRITTEN_BY_PROGRAM: [&str; 8] = [
+/// Maps of which the programs write or remove entries.
+pub const WRITTEN_BY_PROGRAM: [&str; 9] = [
+    "moves",
     "flows",
     "assigned",
     "sources",
@@ -48,12 +53,22 @@ pub fn entries(tables: &Tables) -> Vec<Entry> {
     for (mac, steerer) in &tables.steerers {
         entries.push(entry("steerers", *mac, steerer_value(*steerer).to_ne_bytes()));
     }
+    for (key, value) in &tables.moves {
+        entries.push(entry("moves", move_key(key), move_value(value)));
+    }
     entries.extend(dispatcher_entries(tables));
     entries
 }
 
-/// Whether the node's program has a map, too.
-pub fn is_in_node(map: &str) -> bool {
+/// Whether a program has a map.
+pub fn is_in(program: Program, map: &str) -> bool {
+    match program {
+        Program::Dispatch => map != "moves",
+        Program::Node => is_in_node(map),
+    }
+}
+
+fn is_in_node(map: &str) -> bool {
     matches!(
         map,
         "settings"
@@ -65,6 +80,7 @@ pub fn is_in_node(map: &str) -> bool {
             | "verdicts"
             | "service_counts"
             | "node_counts"
+            | "moves"
     )
 }
 
@@ -126,7 +142,8 @@ fn settings(tables: &Tables) -> Vec<u8> {
     let settings = &tables.settings;
     let flags = u32::from(!tables.networks.is_empty())
         | u32::from(settings.is_allow_listed) << 1
-        | u32::from(settings.is_streaming) << 2;
+        | u32::from(settings.is_streaming) << 2
+        | u32::from(settings.has_moves) << 3;
     [
         &settings.hash_seed.to_ne_bytes()[..],
         &settings.new_flows_max.to_ne_bytes(),
@@ -222,6 +239,45 @@ fn flow(flow: &FlowEntry) -> Vec<u8> {
         &[0; 2],
     ]
     .concat()
+}
+
+fn move_key(key: &MoveKey) -> Vec<u8> {
+    [
+        &key.client.octets()[..],
+        &key.vip.octets(),
+        &key.client_port.to_be_bytes(),
+        &key.vip_port.to_be_bytes(),
+    ]
+    .concat()
+}
+
+fn move_value(value: &Move) -> Vec<u8> {
+    let (state, node) = match value {
+        Move::Blocked => (1u16, NO_NODE),
+        Move::Redirect(node) => (2, *node),
+    };
+    [&state.to_ne_bytes()[..], &node.to_ne_bytes(), &[0; 12]].concat()
+}
+
+/// An entry of `moves`.
+pub fn read_move(key: &[u8], value: &[u8]) -> (MoveKey, Move) {
+    let key = MoveKey {
+        client: take::<16>(key, 0).into(),
+        vip: take::<16>(key, 16).into(),
+        client_port: u16::from_be_bytes(take(key, 32)),
+        vip_port: u16::from_be_bytes(take(key, 34)),
+    };
+    let entry = match u16::from_ne_bytes(take(value, 0)) {
+        1 => Move::Blocked,
+        2 => Move::Redirect(u16::from_ne_bytes(take(value, 2))),
+        other => panic!("a state {other} of a move"),
+    };
+    (key, entry)
+}
+
+/// When an entry of `moves` was used last, in nanoseconds.
+pub fn read_used_ns(value: &[u8]) -> u64 {
+    u64::from_ne_bytes(take(value, 8))
 }
 
 /// Reads bytes of a known size from a place.

@@ -13,8 +13,8 @@ use skep_steer::{Counters, Outcome, PacketAction, Tables};
 use skep_wire::steer::{NO_NODE, ROW_NODES, ROWS, Row, Verdict};
 
 use crate::encode::{
-    Entry, entries, first_row, index, is_in_node, read_assigned, read_count, read_flow, read_index,
-    row,
+    Entry, entries, first_row, index, is_in, read_assigned, read_count, read_flow, read_index,
+    read_move, row,
 };
 use crate::machine::{Machine, Program, State};
 
@@ -190,7 +190,7 @@ impl Machine for Host {
     fn set_tables(&mut self, tables: &Tables) -> Result<()> {
         self.requests.write_all(b"C")?;
         for Entry { map, key, value } in entries(tables) {
-            if self.program == Program::Dispatch || is_in_node(map) {
+            if is_in(self.program, map) {
                 self.set(map, &key, &value)?;
             }
         }
@@ -209,6 +209,8 @@ impl Machine for Host {
             state.flows = self.dump("flows")?.iter().map(|(k, v)| read_flow(k, v)).collect();
             let assigned = self.dump("assigned")?;
             state.assigned = assigned.iter().map(|(k, v)| read_assigned(k, v)).collect();
+        } else {
+            state.moves = self.dump("moves")?.iter().map(|(k, v)| read_move(k, v)).collect();
         }
         let Counters { verdicts, services, nodes } = &mut state.counters;
         for (key, value) in self.dump("verdicts")? {

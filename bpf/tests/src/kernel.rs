@@ -18,10 +18,10 @@ use skep_steer::{Counters, Outcome, PacketAction, Tables};
 use skep_wire::steer::{Count, NO_NODE, NODES_MAX, ROW_NODES, ROWS, Row, SERVICES_MAX, Verdict};
 
 use crate::encode::{
-    Entry, WRITTEN_BY_PROGRAM, entries, first_row, index, is_in_node, read_assigned, read_count,
-    read_flow, read_rate, row,
+    Entry, WRITTEN_BY_PROGRAM, entries, first_row, index, is_in, read_assigned, read_count,
+    read_flow, read_move, read_rate, read_used_ns, row,
 };
-use crate::machine::{Machine, State};
+use crate::machine::{Machine, Program, State};
 use crate::world::{OTHER_DEVICE, OWN_DEVICE};
 
 /// Flows that the kernel's table holds in tests: more than they make.
@@ -108,6 +108,11 @@ impl Kernel {
         Ok(rates.collect::<Result<_, _>>()?)
     }
 
+    /// When each entry of `moves` was used last, in nanoseconds of the kernel's clock.
+    pub fn moves_used_ns(&mut self) -> Result<Vec<u64>> {
+        Ok(self.moves()?.iter().map(|(_, value)| read_used_ns(value)).collect())
+    }
+
     /// The flow events that have been reported since the last call.
     pub fn events(&mut self) -> Result<Vec<Vec<u8>>> {
         let map = self.programs.map_mut("events").context("no map events")?;
@@ -138,7 +143,11 @@ impl Kernel {
     }
 
     fn has(&self, map: &str) -> bool {
-        self.object != Object::Node || is_in_node(map)
+        let program = match self.object {
+            Object::DispatchXdp | Object::DispatchTc => Program::Dispatch,
+            Object::Node => Program::Node,
+        };
+        is_in(program, map)
     }
 
     fn set(&mut self, entry: &Entry) -> Result<()> {
@@ -152,6 +161,7 @@ impl Kernel {
             "vips" => self.set_in_hash::<16, 4>(map, key, value),
             "services" => self.set_in_hash::<20, 8>(map, key, value),
             "steerers" => self.set_in_hash::<6, 4>(map, key, value),
+            "moves" => self.set_in_hash::<36, 16>(map, key, value),
             "flows" => self.set_in_hash::<20, 16>(map, key, value),
             "sources" => self.set_in_hash::<16, 16>(map, key, value),
             "networks" => {
@@ -220,6 +230,10 @@ impl Kernel {
                 self.set_in_array::<8>("assigned", &index(place), &[0; 8])?;
             }
             self.events()?;
+        } else {
+            for (key, _) in self.moves()? {
+                self.remove_from_hash::<36, 16>("moves", &key)?;
+            }
         }
         for map in ["verdicts", "service_counts", "node_counts"] {
             for (place, _) in self.counts(map)? {
@@ -235,6 +249,11 @@ impl Kernel {
     fn flows(&mut self) -> Result<Vec<([u8; 20], [u8; 16])>> {
         let flows: HashMap<&mut MapData, _, _> = HashMap::try_from(self.map("flows")?)?;
         Ok(flows.iter().collect::<Result<_, _>>()?)
+    }
+
+    fn moves(&mut self) -> Result<Vec<([u8; 36], [u8; 16])>> {
+        let moves: HashMap<&mut MapData, _, _> = HashMap::try_from(self.map("moves")?)?;
+        Ok(moves.iter().collect::<Result<_, _>>()?)
     }
 
     /// What is not zero.
@@ -365,6 +384,8 @@ impl Machine for Kernel {
             for (place, value) in self.assigned()? {
                 state.assigned.extend([read_assigned(&index(place), &value)]);
             }
+        } else {
+            state.moves = self.moves()?.iter().map(|(key, value)| read_move(key, value)).collect();
         }
         let Counters { verdicts, services, nodes } = &mut state.counters;
         verdicts.extend(self.counts("verdicts")?);

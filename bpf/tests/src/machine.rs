@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use skep_steer::{Counters, FlowEntry, FlowKey, Outcome, Tables, hand_on, steer};
+use skep_steer::{Counters, FlowEntry, FlowKey, Move, MoveKey, Outcome, Tables, hand_on, steer};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
@@ -38,6 +38,8 @@ pub struct State {
     pub flows: BTreeMap<FlowKey, FlowEntry>,
     /// Flows that nodes were given.
     pub assigned: BTreeMap<(u16, u16), u64>,
+    /// Connections that are handed off.
+    pub moves: BTreeMap<MoveKey, Move>,
     /// Packets and bytes.
     pub counters: Counters,
 }
@@ -89,6 +91,10 @@ impl Machine for Model {
         Ok(State {
             flows: self.tables.flows.clone(),
             assigned: self.tables.assigned.clone(),
+            moves: match self.program {
+                Program::Dispatch => BTreeMap::new(),
+                Program::Node => self.tables.moves.clone(),
+            },
             counters: self.tables.counters.clone(),
         })
     }

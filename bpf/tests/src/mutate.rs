@@ -1,14 +1,18 @@
 //! Packets that nobody would think of: named ones with a few changes, and now
 //! and then bytes of no plan at all. All follows from a seed.
 
-use skep_steer::{NetworkAccess, Tables};
+use std::net::Ipv6Addr;
+
+use skep_steer::{Move, MoveKey, NetworkAccess, Tables};
 use skep_units::Rng;
 use skep_wire::steer::Network;
 
 use crate::fixtures;
 use crate::frames::IP_AT;
 use crate::machine::Program;
-use crate::world::{CLIENT, CLIENT6, OWN_MAC, STANDBY_MAC, node_mac};
+use crate::world::{
+    BACKWARDS, CHAIN, CLIENT, CLIENT6, HTTP, LEAVING, OWN_MAC, STANDBY_MAC, VIP, VIP6, node_mac,
+};
 
 /// Where headers lie; most changes fall there.
 const HEADER_BYTES: u64 = 110;
@@ -53,6 +57,11 @@ impl Mutator {
                 tables.networks.push((Network { address, prefix_bits }, admission));
             }
         }
+        tables.settings.has_moves = !self.chance(3);
+        for port in [CHAIN, LEAVING, BACKWARDS] {
+            self.move_connection(&mut tables, CLIENT.to_ipv6_mapped(), VIP.to_ipv6_mapped(), port);
+        }
+        self.move_connection(&mut tables, CLIENT6, VIP6, HTTP);
         for node in tables.nodes.values_mut() {
             if self.rng.below(8) == 0 {
                 node.is_local = !node.is_local;
@@ -62,6 +71,17 @@ impl Mutator {
             }
         }
         tables
+    }
+
+    /// Makes a connection of the fixtures one that is handed off, mostly to a node that there is.
+    fn move_connection(&mut self, tables: &mut Tables, client: Ipv6Addr, vip: Ipv6Addr, port: u16) {
+        let key = MoveKey { client, vip, client_port: 4000, vip_port: port };
+        let fate = match self.rng.below(4) {
+            0 => return,
+            1 => Move::Blocked,
+            _ => Move::Redirect(self.rng.below(10) as u16),
+        };
+        tables.moves.insert(key, fate);
     }
 
     /// Limits that are soon met, for machines that can be told the time.

@@ -17,7 +17,7 @@ use crate::supervisor;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Time for the thread of the log to write the last line: `exit` does not wait for it.
-const LAST_LINE: Duration = Duration::from_millis(200);
+pub(crate) const LAST_LINE: Duration = Duration::from_millis(200);
 
 /// Why this process ends, if it does so by itself.
 static FAILURE: OnceLock<String> = OnceLock::new();

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use std::{process, thread};
 
 use anyhow::bail;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,15 +13,14 @@ use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
+use crate::failure::LAST_LINE;
 use crate::logging;
 
 pub(crate) fn run(args: &NetguardArgs) -> anyhow::Result<()> {
     match take_orders(args) {
         // Whoever holds the leash says it.
         #[expect(clippy::disallowed_methods, reason = "all that it had is dropped already")]
-        Err(error) if args.leashed && announce(&format!("{error:#}")).is_ok() => {
-            std::process::exit(1)
-        }
+        Err(error) if args.leashed && announce(&format!("{error:#}")).is_ok() => process::exit(1),
         outcome => outcome,
     }
 }
@@ -37,7 +37,7 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
         }
         return Ok(Netguard::new(&config, &args.config, &args.name)?.clear()?);
     }
-    let mut guard = Netguard::at_socket(&config, &args.config, &args.name)?;
+    let mut guard = Netguard::at_socket(&config, &args.config, &args.name, end_at_once)?;
     // After the end of privileges, which are those of a thread.
     let messages = logging::queue();
     guard.count_dropped_messages(messages.counts_dropped());
@@ -50,6 +50,14 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
         None => announced.and_then(|()| Ok(guard.listen()?))?,
     }
     Ok(())
+}
+
+/// An end in good order would wait for the order that another thread executes.
+#[expect(clippy::disallowed_methods, reason = "an end in good order waits for another thread")]
+fn end_at_once(why: &str) {
+    tracing::error!("{why}: this process ends at once");
+    thread::sleep(LAST_LINE);
+    process::exit(1);
 }
 
 /// The daemon that has started this process, and holds the other end of its standard input.

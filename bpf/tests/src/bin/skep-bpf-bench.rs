@@ -7,7 +7,7 @@
 //! own cost, as a frame that is not IP shows it, is taken off.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use anyhow::Result;
 use skep_bpf_tests::frames::{ACK, ARP, SYN, ethernet, tcp_frame};
@@ -15,7 +15,7 @@ use skep_bpf_tests::world::{
     CLIENT, CLIENT6, ELSEWHERE, HTTP, OWN_DEVICE, OWN_MAC, ROUTER_MAC, TURNS, VIP, VIP6,
 };
 use skep_bpf_tests::{Kernel, Machine, Object};
-use skep_steer::{FlowEntry, FlowKey, LoadEntry, Settings, Tables};
+use skep_steer::{FlowEntry, FlowKey, LoadEntry, Move, MoveKey, Settings, Tables};
 use skep_units::Rng;
 use skep_wire::steer::{
     DatapathNode, DatapathService, ForwardingState, Measure, NO_NODE, NodeIndex, Protocol,
@@ -55,8 +55,46 @@ fn main() -> Result<()> {
             println!("| {name}, {case} | {} |", figures.join(" | "));
         }
     }
+    measure_node()
+}
+
+/// What a node pays for handoffs: on packets that it keeps, since those come again as they were. A SYN
+/// for a listener stands for all that the node has a socket for.
+fn measure_node() -> Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let (ip, port) = (Ipv4Addr::LOCALHOST, listener.local_addr()?.port());
+    let frame = tcp_frame(ip.into(), 1, ip.into(), port, SYN);
+    let mut kernel = Kernel::load(Object::Node)?;
+    let mut runs: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for _ in 0..ROUNDS {
+        for (case, has_moves, moves) in NODE_CASES {
+            let mut tables = tables(8);
+            tables.virtual_addresses.insert(ip.to_ipv6_mapped());
+            tables.services[0].address = SocketAddr::from((ip, port));
+            tables.settings.has_moves = has_moves;
+            for number in 0..moves {
+                let (client, vip) = (ip.to_ipv6_mapped(), ip.to_ipv6_mapped());
+                // The frame's own is the first.
+                let key = MoveKey { client, vip, client_port: number + 1, vip_port: port };
+                tables.moves.insert(key, Move::Blocked);
+            }
+            kernel.set_tables(&tables)?;
+            runs.entry(case).or_default().push(nanoseconds(&mut kernel, &frame, REPEAT)?);
+        }
+    }
+    println!("\n| ns per packet at a node | |\n|---|---|");
+    for (case, _, _) in NODE_CASES {
+        println!("| {case} | {} |", median(runs.remove(case).unwrap_or_default()));
+    }
     Ok(())
 }
+
+/// Each with whether connections are handed off, and how many are blocked.
+const NODE_CASES: [(&str, bool, u16); 3] = [
+    ("a socket is here, nothing is handed off", false, 0),
+    ("a socket is here, looked up among moves", true, 0),
+    ("blocked, of 1,000", true, 1_000),
+];
 
 /// The medians of all cases.
 fn measure(kernel: &mut Kernel) -> Result<Vec<(&'static str, u64)>> {

@@ -10,7 +10,7 @@ use skep_bpf_tests::encode::read_event;
 use skep_bpf_tests::frames::*;
 use skep_bpf_tests::world::*;
 use skep_bpf_tests::{Kernel, Machine, Object};
-use skep_steer::Tables;
+use skep_steer::{Move, MoveKey, Tables};
 use skep_wire::steer::{
     DatapathService, Flow, Measure, NO_NODE, Protocol, ROW_NODES, ROWS, Row, Verdict,
 };
@@ -226,6 +226,33 @@ fn a_node_keeps_errors_about_its_connections() {
     assert_eq!(kernel.run(0, &about(own)).unwrap().verdict, Verdict::NodeOwn);
     assert_eq!(kernel.run(0, &about(1)).unwrap().verdict, Verdict::NodeHandOn);
     drop((client, accepted));
+}
+
+/// By the clock that netguard has, so that it can tell which connection is idle.
+#[test]
+fn a_redirect_is_as_old_as_its_last_packet() {
+    let Some(mut kernel) = load(Object::Node) else { return };
+    let mut tables = world();
+    tables.settings.has_moves = true;
+    let (client, vip) = (CLIENT.to_ipv6_mapped(), VIP.to_ipv6_mapped());
+    let key = MoveKey { client, vip, client_port: 4000, vip_port: CHAIN };
+    let frame = tcp_frame(CLIENT.into(), 4000, VIP.into(), CHAIN, ACK);
+    let now_ns = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    };
+    // The program's clock is that of the last tick.
+    const TICK_NS: u64 = 10_000_000;
+    for (fate, is_used) in [(Move::Redirect(FAR), true), (Move::Blocked, false)] {
+        tables.moves.insert(key, fate);
+        kernel.set_tables(&tables).unwrap();
+        let before = now_ns();
+        kernel.run(0, &frame).unwrap();
+        let after = now_ns();
+        let used_ns = kernel.moves_used_ns().unwrap();
+        let wanted = if is_used { before - TICK_NS..=after } else { 0..=0 };
+        assert!(used_ns.len() == 1 && wanted.contains(&used_ns[0]), "{used_ns:?}, not {wanted:?}");
+    }
 }
 
 /// The usual tables and a service more, whose row has `FIRST` and this node.

@@ -221,6 +221,10 @@ verdicts! {
     NodeHandOn = "node_hand_on",
     /// Node: the row has no further node; the kernel refuses the packet.
     NodeLast = "node_last",
+    /// Node, dropped: its connection is being handed off, and nobody may take packets for it now.
+    NodeBlocked = "node_blocked",
+    /// Node: to the node that its connection was handed off to.
+    NodeMoved = "node_moved",
 }
 
 /// What machines call the service at this address, whatever its id.

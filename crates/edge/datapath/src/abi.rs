@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use aya::Pod;
 use aya::maps::lpm_trie;
 use skep_wire::guard::Steerer;
+use skep_wire::handoff::SocketId;
 use skep_wire::steer::{self, ForwardingState, Measure, Protocol};
 
 /// IPv4 is mapped, `::ffff:a.b.c.d`; in network byte order.
@@ -193,6 +194,48 @@ pub(crate) struct Flow {
     pub(crate) zero: u16,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub(crate) struct MoveKey {
+    pub(crate) client: Address,
+    pub(crate) vip: Address,
+    pub(crate) client_port_be: [u8; 2],
+    pub(crate) vip_port_be: [u8; 2],
+}
+
+impl From<SocketId> for MoveKey {
+    fn from(id: SocketId) -> Self {
+        Self {
+            client: id.client.ip().into(),
+            vip: id.server.ip().into(),
+            client_port_be: id.client.port().to_be_bytes(),
+            vip_port_be: id.server.port().to_be_bytes(),
+        }
+    }
+}
+
+impl From<MoveKey> for SocketId {
+    fn from(key: MoveKey) -> Self {
+        let end = |ip: Address, port| SocketAddr::new(ip.into(), u16::from_be_bytes(port));
+        Self { client: end(key.client, key.client_port_be), server: end(key.vip, key.vip_port_be) }
+    }
+}
+
+/// `enum move_state`.
+pub(crate) const MOVE_BLOCKED: u16 = 1;
+pub(crate) const MOVE_REDIRECT: u16 = 2;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Move {
+    pub(crate) state: u16,
+    /// Of a blocked one: where it was redirected to before, or `NO_NODE`.
+    pub(crate) node: u16,
+    pub(crate) zero: u32,
+    /// By `CLOCK_MONOTONIC`.
+    pub(crate) used_ns: u64,
+}
+
 pub(crate) type NetworkKey = lpm_trie::Key<Address>;
 
 /// Prefix length of the mapped address: 96 bits more for IPv4. Host bits are cleared.
@@ -231,6 +274,7 @@ pub(crate) const ADMISSION_DENY: u32 = 2;
 pub(crate) const SETTING_NETWORKS: u32 = 1;
 pub(crate) const SETTING_ALLOW_LISTED: u32 = 2;
 pub(crate) const SETTING_STREAM: u32 = 4;
+pub(crate) const SETTING_MOVES: u32 = 8;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -289,7 +333,9 @@ macro_rules! plain {
     };
 }
 
-plain!(Address, ServiceKey, Service, Row, Node, Load, FlowKey, Flow, Settings, Count);
+plain!(
+    Address, ServiceKey, Service, Row, Node, Load, FlowKey, Flow, MoveKey, Move, Settings, Count
+);
 
 #[cfg(test)]
 mod tests {
@@ -331,6 +377,8 @@ mod tests {
         layout!(Node = "node", mac, state, is_local, device_index, mtu);
         layout!(Load = "load", reported, assigned_at_report, assigned_at_table, weight, zero);
         layout!(FlowKey = "flow_key", client, port_be port, service);
+        layout!(MoveKey = "move_key", client, vip, client_port_be client_port, vip_port_be vip_port);
+        layout!(Move = "move", state, node, zero, used_ns);
         layout!(Flow = "flow", node, flags, generation, via, zero);
         layout!(
             Settings = "settings",
@@ -377,6 +425,10 @@ mod tests {
             ("SETTING_NETWORKS", SETTING_NETWORKS as usize),
             ("SETTING_ALLOW_LISTED", SETTING_ALLOW_LISTED as usize),
             ("SETTING_STREAM", SETTING_STREAM as usize),
+            ("SETTING_MOVES", SETTING_MOVES as usize),
+            ("MOVE_BLOCKED", MOVE_BLOCKED.into()),
+            ("MOVE_REDIRECT", MOVE_REDIRECT.into()),
+            ("MOVES_MAX", crate::limits::MOVES_MAX),
             ("STEERER_DISPATCHER", steerer(Steerer::Dispatcher) as usize),
             ("STEERER_NODE", steerer(Steerer::Node) as usize),
         ];

@@ -7,6 +7,7 @@ use aya::EbpfError;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
 use rustix::io::Errno;
+use skep_wire::handoff::SocketId;
 use thiserror::Error;
 
 use crate::limits::VERIFIER_BYTES_MAX;
@@ -128,6 +129,19 @@ pub enum DatapathError {
         /// The valid range.
         expected: String,
     },
+    /// No room to block one more connection.
+    #[error(
+        "{limit} connections are blocked or redirected on this machine already: no more can be"
+    )]
+    TooManyMoves { limit: usize },
+    /// Packets of a connection that is not blocked may have reached the kernel meanwhile.
+    #[error(
+        "the connection of {client} to {server} is not blocked, or no longer: it must not be \
+         redirected",
+        client = .0.client,
+        server = .0.server
+    )]
+    NotBlocked(SocketId),
     /// A program could not be run over a frame.
     #[error("cannot run the packet program {program} over a frame of {bytes} bytes: {reason}")]
     TestRun {

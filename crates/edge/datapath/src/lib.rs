@@ -7,6 +7,9 @@
 //! [`DispatchProgram::detach`] stops this. The programs are written in C, in `bpf/`; their objects
 //! are part of this crate.
 //!
+//! [`Moves`] are the connections that a node hands off: which packets of it are dropped, and which go
+//! to another node. [`SocketSwitch`] freezes and starts their sockets.
+//!
 //! Calls block for microseconds, [`DispatchProgram::set_rows`] for milliseconds. They act in the
 //! network namespace of the calling thread.
 //!
@@ -16,23 +19,30 @@
 
 mod abi;
 mod device;
+mod diag;
 mod dispatch;
 mod error;
 pub mod limits;
 mod links;
 mod loads;
 mod modes;
+mod moves;
 mod node_program;
 mod object;
 mod pass;
 mod pins;
 mod removal;
+mod socket;
 mod sys;
 mod tables;
 
 pub use dispatch::{Build, DispatchProgram, Run, Sizes};
 pub use error::DatapathError;
 pub use modes::{Attached, How};
+pub use moves::{ExpiredMoves, MoveState, Moves};
 pub use node_program::NodeProgram;
 pub use pass::{Pass, attach_pass, prepare};
 pub use pins::PinPath;
+pub use socket::{
+    SocketError, SocketSwitch, check_any_state, check_socket, control_socket, is_in_repair,
+};

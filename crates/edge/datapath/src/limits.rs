@@ -24,6 +24,20 @@ pub const STEERERS_MAX: usize = 2 * NODES_MAX - 1;
 
 const _: () = assert!(STEERERS_MAX >= NODES_MAX + DISPATCHERS_MAX, "all machines of a cluster");
 
+/// Connections that are blocked or redirected on a node at once: at 1,000 moves a second, and as many
+/// that stay redirected for a minute until the dispatcher has learned where they are and they end.
+/// 120 bytes of kernel memory each, taken as they come.
+pub const MOVES_MAX: usize = 65_536;
+
+/// Receive buffer of a connection that is handed off here, in bytes as `SO_RCVBUF` counts, half of what the
+/// kernel then takes: what was in the donor's queue, 16 KiB at most, fits whatever `net.ipv4.tcp_rmem` begins
+/// with. The kernel adapts it afterwards.
+pub(crate) const RECEIVE_BUFFER_BYTES: i32 = 128 * 1024;
+
+/// The same of the control socket: offers of 1,024 connections at once, with 16 KiB of a request each, are
+/// more than this; those that do not fit are sent again.
+pub(crate) const CONTROL_BUFFER_BYTES: i32 = 4 * 1024 * 1024;
+
 /// Time between two comparisons of the small maps with what was written to them, in milliseconds:
 /// 3,000 entries.
 pub(crate) const COMPARE_MS: u64 = 1_000;

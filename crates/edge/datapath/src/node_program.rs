@@ -14,7 +14,7 @@ use crate::object::{self, Loaded, Loader};
 use crate::removal;
 use crate::sys::Hook;
 use crate::tables::{Findings, Tables};
-use crate::{DatapathError, PinPath, Sizes, pass};
+use crate::{DatapathError, Moves, PinPath, Sizes, pass};
 
 /// The node's program. Its methods are documented at those of [`crate::DispatchProgram`].
 pub struct NodeProgram {
@@ -104,6 +104,16 @@ impl NodeProgram {
     /// Sets the other nodes and the dispatchers: a packet's sender determines its hop.
     pub fn set_steerers(&mut self, steerers: &[([u8; 6], Steerer)]) -> Result<(), DatapathError> {
         self.tables.set_steerers(steerers)
+    }
+
+    /// Sets whether packets are looked up among the [`Moves`], which no packet pays for otherwise.
+    pub fn watch_moves(&mut self, is_watching: bool) -> Result<(), DatapathError> {
+        self.tables.watch_moves(is_watching)
+    }
+
+    /// The connections that are handed off, for a thread of their own.
+    pub fn moves(&self) -> Result<Moves, DatapathError> {
+        Moves::pinned(&self.place)
     }
 
     /// See [`crate::DispatchProgram::changed`].

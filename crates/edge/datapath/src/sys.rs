@@ -1,5 +1,5 @@
 //! The few calls of `bpf(2)` that the library does not provide: links by device index, and maps in
-//! batches; and the memory of maps.
+//! batches; the memory of maps; and options of sockets.
 //!
 //! **Invariant:** all unsafe code of these calls is here. Every attribute outlives its call, and so
 //! does all memory that it points to.
@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use aya::Pod;
-use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_map_type};
+use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_map_type, bpf_prog_type};
 use rustix::io::Errno;
 
 use crate::limits::{BATCH_ELEMENTS, BATCH_GROWTHS_MAX};
@@ -238,6 +238,94 @@ pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
             return Ok(());
         }
         (at, is_first) = (next, false);
+    }
+}
+
+/// Loads a socket filter that takes no byte of any packet.
+pub(crate) fn load_drop_all() -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attr {
+        kind: u32,
+        instruction_count: u32,
+        instructions: u64,
+        license: u64,
+        log_level: u32,
+        log_bytes: u32,
+        log: u64,
+        kernel_version: u32,
+        flags: u32,
+    }
+    // r0 = 0; exit.
+    let instructions: [u64; 2] = [0x0000_0000_0000_00b7, 0x0000_0000_0000_0095];
+    let mut attr = Attr {
+        kind: bpf_prog_type::BPF_PROG_TYPE_SOCKET_FILTER as u32,
+        instruction_count: instructions.len() as u32,
+        instructions: instructions.as_ptr() as u64,
+        license: c"Dual MIT/GPL".as_ptr() as u64,
+        log_level: 0,
+        log_bytes: 0,
+        log: 0,
+        kernel_version: 0,
+        flags: 0,
+    };
+    descriptor(bpf_cmd::BPF_PROG_LOAD, &mut attr)
+}
+
+/// Replaces the filter of a socket.
+pub(crate) fn attach_filter(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, program.as_raw_fd())
+}
+
+/// Removes the filter of a socket; `NotFound` if it has none.
+pub(crate) fn detach_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
+}
+
+pub(crate) fn repair(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    let mut mode = [0; size_of::<i32>()];
+    option(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, &mut mode)?;
+    Ok(i32::from_ne_bytes(mode))
+}
+
+pub(crate) fn set_repair(socket: BorrowedFd<'_>, mode: i32) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, mode)
+}
+
+/// The state of a TCP socket, as the kernel numbers them.
+pub(crate) fn tcp_state(socket: BorrowedFd<'_>) -> io::Result<u8> {
+    // The first byte of `struct tcp_info`.
+    let mut state = [0];
+    option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut state)?;
+    Ok(state[0])
+}
+
+/// Sets the receive buffer, beyond the bounds for users too; the kernel goes on adapting it.
+pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: i32) -> io::Result<()> {
+    /// Which buffers are not adapted (Linux 5.14).
+    const SO_BUF_LOCK: i32 = 72;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)?;
+    set_option(socket, libc::SOL_SOCKET, SO_BUF_LOCK, 0)
+}
+
+/// Reads as much of an option as there is room for.
+#[expect(unsafe_code, reason = "rustix does not know these options")]
+fn option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &mut [u8]) -> io::Result<()> {
+    let (fd, mut bytes) = (socket.as_raw_fd(), value.len() as libc::socklen_t);
+    let value = value.as_mut_ptr().cast();
+    // SAFETY: the kernel writes at most `bytes` bytes, which are those of `value`.
+    match unsafe { libc::getsockopt(fd, level, name, value, &raw mut bytes) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[expect(unsafe_code, reason = "rustix does not know these options")]
+fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let (value, bytes) = ((&raw const value).cast(), size_of_val(&value) as libc::socklen_t);
+    // SAFETY: the kernel reads `bytes` bytes of a number that outlives the call.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, bytes) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -185,6 +185,14 @@ impl Tables {
         })
     }
 
+    /// Sets whether packets are looked up in `moves`.
+    pub(crate) fn watch_moves(&mut self, is_watching: bool) -> Result<(), DatapathError> {
+        self.change_settings(false, |now| {
+            let flag = if is_watching { abi::SETTING_MOVES } else { 0 };
+            now.flags = now.flags & !abi::SETTING_MOVES | flag;
+        })
+    }
+
     /// Number and hardware address of the device that the program is on.
     pub(crate) fn own(&self) -> (u32, [u8; 6]) {
         (self.written.settings.own_device_index, self.written.settings.own_mac)

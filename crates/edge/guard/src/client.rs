@@ -122,7 +122,7 @@ pub fn open_again(guard: &Guard, side: Side, own_mac: [u8; 6]) -> Result<(), Gua
     }
 }
 
-fn dial(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn dial(path: &Path) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -140,7 +140,7 @@ fn set_patience(socket: &OwnedFd, answer_ms: u64) -> io::Result<()> {
 }
 
 /// Replaces "try again", the kernel's error for a timeout.
-fn told_of_silence(error: io::Error, answer_ms: u64) -> io::Error {
+pub(crate) fn told_of_silence(error: io::Error, answer_ms: u64) -> io::Error {
     if error.kind() != io::ErrorKind::WouldBlock {
         return error;
     }

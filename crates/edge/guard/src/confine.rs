@@ -51,6 +51,7 @@ pub fn deny_calls(bpf: Bpf) -> Result<(), ConfineError> {
     let mut denied: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     denied.extend(always_denied(bpf).map(|call| (call, Vec::new())));
     denied.insert(libc::SYS_clone, vec![in_new_user_namespace()?]);
+    denied.insert(libc::SYS_setsockopt, own_ip_headers()?);
     #[cfg(target_arch = "x86_64")]
     deny_x32(&mut denied, bpf);
     install(denied, libc::EPERM)?;
@@ -108,6 +109,20 @@ fn in_new_user_namespace() -> Result<SeccompRule, ConfineError> {
     let has_flag = SeccompCmpOp::MaskedEq(flag);
     let condition = SeccompCondition::new(0, SeccompCmpArgLen::Qword, has_flag, flag)?;
     Ok(SeccompRule::new(vec![condition])?)
+}
+
+/// Headers of one's own on a raw socket: with the one that netguard passes on for handoffs, packets of any
+/// protocol and from any address could be sent.
+fn own_ip_headers() -> Result<Vec<SeccompRule>, ConfineError> {
+    /// `IPV6_HDRINCL` of linux/in6.h.
+    const IPV6_HDRINCL: i32 = 36;
+    let options = [(libc::IPPROTO_IP, libc::IP_HDRINCL), (libc::IPPROTO_IPV6, IPV6_HDRINCL)];
+    let is = |argument, value: i32| {
+        let value = u64::from(value.unsigned_abs());
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+    };
+    let rule = |(level, name)| Ok(SeccompRule::new(vec![is(1, level)?, is(2, name)?])?);
+    options.into_iter().map(rule).collect()
 }
 
 /// Calls by their numbers of the x32 ABI, which some kernels accept from any process: common ones

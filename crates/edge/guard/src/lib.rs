@@ -1,6 +1,7 @@
 //! The unix socket between a serving process and `skep netguard`: both ends; and how both drop the
 //! privileges that they do not need.
 //!
+//! - [`HandoffGuard`], [`HandoffListener`]: a second socket, for handoffs.
 //! - [`privileges`]: capabilities, and the change to another user.
 //! - [`User`]: that user, and its folders. [`access`]: files that it cannot read or write, as
 //!   sentences.
@@ -21,6 +22,7 @@ mod complaints;
 pub mod confine;
 mod error;
 mod folder;
+mod handoff;
 mod limits;
 mod message;
 pub mod privileges;
@@ -32,5 +34,6 @@ pub use apply::Applier;
 pub use client::{Guard, is_listening, open_again};
 pub use complaints::Complaints;
 pub use error::GuardError;
+pub use handoff::{ClientNumber, HandoffAnswer, HandoffGuard, HandoffListener, ServeHandoffs};
 pub use server::{Listener, Serve, Visit};
 pub use user::{User, UserError};

@@ -14,13 +14,17 @@ use rustix::thread::{
 
 use crate::user::User;
 
-/// Capabilities that netguard keeps: programs and maps, devices and addresses, raw frames. The
-/// kernel requires PERFMON beside BPF to load some programs; SYS_ADMIN is dropped as soon as bpffs
-/// is mounted.
+/// Capabilities that netguard keeps: programs and maps, devices and addresses, repair mode of sockets, raw
+/// frames. The kernel requires PERFMON beside BPF to load some programs; SYS_ADMIN is dropped as soon as
+/// bpffs is mounted.
 pub const NETGUARD: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::PERFMON);
+
+/// What it keeps beside that where connections are handed off: those that come here have the service's
+/// address, whose port may be below 1024.
+pub const HANDOFFS: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 
 /// Why privileges could not be dropped.
 #[derive(Debug, thiserror::Error)]

@@ -15,7 +15,7 @@ use crate::limits::WAITING_MAX;
 use crate::message::{decoded, put, take};
 
 /// Of what cannot be understood.
-const OTHER_BUILD: &str = "skep run and netguard are of different builds: install both from the same \
+pub(crate) const OTHER_BUILD: &str = "skep run and netguard are of different builds: install both from the same \
     one, then restart netguard, then skep run";
 
 /// A socket at a path, which is removed on drop.
@@ -48,25 +48,10 @@ impl Listener {
     /// `group`, if one is given. The socket of a dead netguard is replaced; a live one is an
     /// error.
     pub fn bind(path: &Path, users: Vec<u32>, group: Option<u32>) -> io::Result<Self> {
-        let address = SocketAddrUnix::new(path)?;
-        let socket = unconnected()?;
-        if rustix::net::connect(unconnected()?, &address).is_ok() {
+        if rustix::net::connect(unconnected()?, &SocketAddrUnix::new(path)?).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        rustix::net::bind(&socket, &address)?;
-        // A filter of system calls may forbid this even where it changes nothing.
-        let own = rustix::process::getegid().as_raw();
-        if group.is_some_and(|group| group != own) {
-            std::os::unix::fs::chown(path, None, group)?;
-        }
-        let mode = if group.is_some() { 0o660 } else { 0o600 };
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-        rustix::net::listen(&socket, WAITING_MAX)?;
-        Ok(Self { socket, path: path.to_owned(), users })
+        Ok(Self { socket: listen_at(path, group)?, path: path.to_owned(), users })
     }
 
     /// Path of the socket.
@@ -131,6 +116,26 @@ impl Visit {
             put(self.socket.as_fd(), &encode(&answer))?;
         }
     }
+}
+
+/// A socket that listens at `path` for processes of this user and, if one is given, of the `group`. What was
+/// there is replaced.
+pub(crate) fn listen_at(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
+    let (socket, address) = (unconnected()?, SocketAddrUnix::new(path)?);
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    rustix::net::bind(&socket, &address)?;
+    // A filter of system calls may forbid this even where it changes nothing.
+    let own = rustix::process::getegid().as_raw();
+    if group.is_some_and(|group| group != own) {
+        std::os::unix::fs::chown(path, None, group)?;
+    }
+    let mode = if group.is_some() { 0o660 } else { 0o600 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    rustix::net::listen(&socket, WAITING_MAX)?;
+    Ok(socket)
 }
 
 /// Waits until there is something to accept or to read, up to `end`.

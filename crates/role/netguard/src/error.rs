@@ -48,6 +48,12 @@ pub enum NetguardError {
     /// The serving user.
     #[error(transparent)]
     User(#[from] skep_guard::UserError),
+    /// What sockets of handoffs need.
+    #[error(transparent)]
+    HandoffSocket(#[from] skep_datapath::SocketError),
+    /// The thread of handoffs.
+    #[error("the thread of handoffs does not run: {0}")]
+    Thread(io::Error),
     /// Privileges could not be given up.
     #[error("cannot give up privileges: {0}")]
     Privileges(io::Error),

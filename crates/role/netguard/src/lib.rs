@@ -20,6 +20,7 @@
 
 mod dispatch;
 mod error;
+mod handoff;
 mod limits;
 mod linger;
 mod look;
@@ -30,17 +31,20 @@ mod plan;
 use std::path::Path;
 
 use skep_config::Config;
-use skep_guard::{Listener, Serve, User, UserError, Visit, confine, privileges, trust};
+use skep_guard::{
+    HandoffListener, Listener, Serve, User, UserError, Visit, confine, privileges, trust,
+};
 use skep_netif::Netif;
 use skep_wire::guard::{MachineState, Order, OrderReply, Side};
 
 use dispatch::DispatchSide;
 pub use error::NetguardError;
+use handoff::HandoffThread;
 use limits::SILENCE_MAX;
 pub use linger::Leash;
 use node::NodeSide;
 use pid_file::PidFile;
-pub use plan::{NetguardPlan, socket_of};
+pub use plan::{NetguardPlan, handoff_socket_of, socket_of};
 
 /// Executes the orders of a serving process, within its plan.
 pub struct Netguard {
@@ -52,10 +56,15 @@ pub struct Netguard {
     netif: Netif,
     dispatch: Option<DispatchSide>,
     node: Option<NodeSide>,
+    /// Takes the orders of handoffs.
+    handoffs: Option<HandoffThread>,
     /// Sides of which nothing was on this machine before this netguard's orders.
     is_fresh: Fresh,
     messages_dropped: Box<dyn Fn() -> u64>,
 }
+
+/// Ends the process, for the reason given.
+pub type Fail = fn(&str);
 
 #[derive(Default)]
 struct Fresh {
@@ -74,25 +83,46 @@ impl Netguard {
     }
 
     /// The same at its socket, where it takes orders from processes of the serving user, of its own
-    /// user and of root.
-    pub fn at_socket(config: &Config, file: &Path, name: &str) -> Result<Self, NetguardError> {
+    /// user and of root. `fail` ends the process; it is called by a thread without which netguard must not go
+    /// on.
+    pub fn at_socket(
+        config: &Config,
+        file: &Path,
+        name: &str,
+        fail: Fail,
+    ) -> Result<Self, NetguardError> {
         let plan = NetguardPlan::of(config, name)?;
         skep_datapath::prepare()?;
         let server = check_files(config, file)?;
         let path = socket_of(config, name);
         let users = [Some(0), Some(plan::own_user()), server.as_ref().map(|it| it.uid)];
         let group = server.map(|it| it.gid).filter(|gid| plan::may_give_to(*gid));
-        let listener = Listener::bind(&path, users.into_iter().flatten().collect(), group)
+        let users: Vec<u32> = users.into_iter().flatten().collect();
+        let listener = Listener::bind(&path, users.clone(), group)
             .map_err(|error| NetguardError::Socket { path, error })?;
+        let bind = |path: &Path| {
+            HandoffListener::bind(path, users, group)
+                .map_err(|error| NetguardError::Socket { path: path.to_owned(), error })
+        };
+        let handoffs = plan.handoffs.as_ref().map(|it| bind(&it.socket)).transpose()?;
         let pid_file = PidFile::write(&plan.pid_file);
-        Self::unprivileged(plan, Some((listener, pid_file)))
+        let handoffs = plan.handoffs.clone().zip(handoffs);
+        let mut netguard = Self::unprivileged(plan, Some((listener, pid_file)))?;
+        if let Some((plan, listener)) = handoffs {
+            netguard.handoffs = Some(HandoffThread::start(plan, listener, fail)?);
+        }
+        Ok(netguard)
     }
 
     fn unprivileged(
         plan: NetguardPlan,
         place: Option<(Listener, PidFile)>,
     ) -> Result<Self, NetguardError> {
-        privileges::keep_only(privileges::NETGUARD).map_err(NetguardError::Privileges)?;
+        let kept = match plan.handoffs {
+            Some(_) => privileges::NETGUARD | privileges::HANDOFFS,
+            None => privileges::NETGUARD,
+        };
+        privileges::keep_only(kept).map_err(NetguardError::Privileges)?;
         if let Err(error) = confine::deny_calls(confine::Bpf::Allowed) {
             tracing::warn!(%error, "system calls are not restricted");
         }
@@ -104,6 +134,7 @@ impl Netguard {
             netif: Netif::open()?,
             dispatch: None,
             node: None,
+            handoffs: None,
             is_fresh: Fresh::default(),
             messages_dropped: Box::new(|| 0),
         })
@@ -154,6 +185,9 @@ impl Netguard {
             }
             Order::Open(Side::Node) => {
                 let side = NodeSide::open(&self.plan, &mut self.netif)?;
+                if let Some(handoffs) = &self.handoffs {
+                    handoffs.set_moves(Some(side.moves()?))?;
+                }
                 let opened = side.opened().clone();
                 self.node = Some(side);
                 Ok(OrderReply::Opened(opened))
@@ -239,6 +273,9 @@ impl Netguard {
             }
             Side::Node => {
                 self.node = None;
+                if let Some(handoffs) = &self.handoffs {
+                    handoffs.set_moves(None)?;
+                }
                 node::close(&self.plan, &mut self.netif)
             }
         }

@@ -21,6 +21,45 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Weight of a node in the packet programs, at most.
 pub(crate) const WEIGHT_MAX: u32 = 65_536;
 
+/// Connections whose handoff is not over, at most: 1,024 as donor and as many as receiver. Of each that a
+/// donor moves netguard has a descriptor.
+pub(crate) const HELD_MAX: usize = 2_048;
+
+/// Descriptors that netguard needs beside those of connections: its clients (256), a batch of 64 that has just
+/// come, maps, programs and sockets of its own.
+pub(crate) const DESCRIPTORS_RESERVED: u64 = 512;
+
+/// How long the handoff of a connection may take, in milliseconds: twice as long as a donor repeats its last
+/// word. Who takes longer has forgotten it.
+pub(crate) const HELD_MS_MAX: u64 = 10_000;
+
+/// How long a connection that an earlier netguard has blocked stays so, in milliseconds after this one has
+/// found it, if nobody says that its handoff goes on: a process connects within some, and a client hears
+/// within a second that its connection is lost.
+pub(crate) const ORPHANED_MS_MAX: u64 = 500;
+
+/// How long any connection may be blocked, in milliseconds, whatever is known of it: more than the other two.
+pub(crate) const BLOCKED_MS_MAX: u64 = 30_000;
+
+/// How long a connection stays redirected after its last packet, in milliseconds. The dispatcher has learned
+/// within a second where it is, so the packets that come here are those of a dispatcher that has lost its
+/// flow table. Browsers close idle connections after 2 to 5 minutes.
+pub(crate) const IDLE_MOVE_MS: u64 = 600_000;
+
+/// How often the thread of handoffs looks at the ages of those that are not over; a tenth of what a client
+/// may wait.
+pub(crate) const HANDOFF_LOOK: Duration = Duration::from_millis(100);
+
+/// The same while there are none: for a program that was loaded, and for the end.
+pub(crate) const HANDOFF_LOOK_IDLE: Duration = Duration::from_secs(1);
+
+/// How often idle redirects are looked for: 65,536 entries take milliseconds.
+pub(crate) const MOVES_LOOK: Duration = Duration::from_secs(30);
+
+/// Packet programs that the thread of handoffs has not heard of yet, at most: it hears within a second, and
+/// a program is loaded when the serving process starts or a device has changed.
+pub(crate) const PROGRAMS_MAX: usize = 64;
+
 /// How often a netguard that has outlived its daemon looks for its end, and one that waits for its
 /// daemon whether it is gone: a restart finds two of them for so long. A look is a request to the
 /// kernel for devices and addresses.

@@ -43,7 +43,7 @@ impl Netguard {
     /// Stays until another machine has the virtual addresses that the daemon has left here.
     fn linger(&mut self, leash: &mut impl Leash) {
         // What only orders need.
-        (self.dispatch, self.node) = (None, None);
+        (self.dispatch, self.node, self.handoffs) = (None, None, None);
         if !self.has_left_addresses() {
             return;
         }

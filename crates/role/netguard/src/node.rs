@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use skep_datapath::NodeProgram;
+use skep_datapath::{Moves, NodeProgram};
 use skep_netif::{Device, Dispatching, Netif, Record};
 use skep_wire::guard::{AttachedProgram, MachineState, Order, OrderReply};
 
@@ -34,6 +34,7 @@ impl NodeSide {
         let device = plan.node.device(netif)?;
         let mut program = NodeProgram::open(&plan.place(SIDE), plan.sizes)?;
         program.keep_services(&plan.services)?;
+        program.watch_moves(plan.handoffs.is_some())?;
         program.attach(&device.name)?;
         tracing::info!(device = device.name, "packets of other nodes are handed on by tc");
         let opened = opened(&device, "tc".to_owned());
@@ -42,6 +43,11 @@ impl NodeSide {
 
     pub(crate) fn opened(&self) -> &AttachedProgram {
         &self.opened
+    }
+
+    /// The connections that are handed off.
+    pub(crate) fn moves(&self) -> Result<Moves, NetguardError> {
+        Ok(self.program.moves()?)
     }
 
     /// Executes one of its orders.

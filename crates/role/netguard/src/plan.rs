@@ -8,6 +8,7 @@ use skep_datapath::{How, PinPath, Sizes};
 use skep_netif::{Device, Netif};
 
 use crate::error::NetguardError;
+use crate::handoff::HandoffPlan;
 use crate::limits::SOURCES_MAX;
 
 /// Root of the pins in bpffs; below it a folder for each cluster.
@@ -29,6 +30,8 @@ pub struct NetguardPlan {
     pub(crate) dispatch: Part,
     /// As node.
     pub(crate) node: Part,
+    /// As a node that hands connections off.
+    pub(crate) handoffs: Option<HandoffPlan>,
     /// Where the record of changed addresses and settings is.
     pub(crate) record: PathBuf,
     /// Where the number of the netguard that is in charge is.
@@ -50,6 +53,24 @@ pub(crate) struct Part {
 pub fn socket_of(config: &Config, name: &str) -> PathBuf {
     config.direct.guard_dir.join(format!("{name}.sock"))
 }
+
+/// The socket at which it takes orders of handoffs.
+pub fn handoff_socket_of(config: &Config, name: &str) -> PathBuf {
+    config.direct.guard_dir.join(format!("{name}.handoff.sock"))
+}
+
+/// What a node hands off: connections of its services that say so.
+fn handoffs(config: &Config, name: &str) -> Option<HandoffPlan> {
+    let own = config.node(name)?.address.ip();
+    let is_handed_off = |service: &&ServiceConfig| service.dispatch.word() == HANDOFF;
+    let services = config.direct_services_of(name).filter(is_handed_off);
+    let addresses: Vec<SocketAddr> = services.flat_map(|it| it.listen.iter().copied()).collect();
+    let socket = handoff_socket_of(config, name);
+    (!addresses.is_empty()).then_some(HandoffPlan { addresses, own, socket })
+}
+
+/// The dispatch mode of services whose connections are handed off.
+const HANDOFF: &str = "handoff";
 
 /// The user that this process runs as.
 pub(crate) fn own_user() -> u32 {
@@ -93,6 +114,7 @@ impl NetguardPlan {
             has_other_dispatcher: config.dispatchers.iter().any(|other| other.name != name),
             dispatch: dispatch.unwrap_or_default(),
             node: node.unwrap_or_default(),
+            handoffs: handoffs(config, name),
             record: config.direct.guard_dir.join(format!("{name}.json")),
             pid_file: config.direct.guard_dir.join(format!("{name}.pid")),
         })

@@ -4,5 +4,7 @@
 mod attach;
 mod common;
 mod compare;
+mod handoff;
+mod moves;
 mod rights;
 mod tables;

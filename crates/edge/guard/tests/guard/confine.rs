@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
 use skep_guard::privileges::{PrivilegeError, keep_only, serve_as};
 use skep_guard::{User, confine};
+use socket2::{Domain, Socket, Type};
 
 #[test]
 fn other_programs_and_namespaces_are_denied_and_threads_are_not() {
@@ -20,6 +21,12 @@ fn other_programs_and_namespaces_are_denied_and_threads_are_not() {
     let unshared = rustix::thread::unshare(UnshareFlags::NEWUSER);
     // With other threads it would be EINVAL.
     assert_eq!(unshared, Err(Errno::PERM));
+    // No raw socket: the kernel's own answer would be ENOPROTOOPT.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let headers = socket.set_header_included_v4(true).unwrap_err();
+    assert_eq!(headers.kind(), ErrorKind::PermissionDenied);
+    socket.set_tcp_nodelay(true).unwrap();
+    socket.set_ttl_v4(64).unwrap();
     // By `clone3` as by `clone`.
     assert_eq!(std::thread::spawn(|| 7).join().unwrap(), 7);
     assert!(fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:"));

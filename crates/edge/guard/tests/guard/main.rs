@@ -3,5 +3,6 @@
 
 mod apply;
 mod confine;
+mod handoff;
 mod privileges;
 mod socket;

@@ -1,0 +1,196 @@
+//! The map `moves` of the node's program: connections that are being handed off, or have been.
+//!
+//! A handle of its own beside [`crate::NodeProgram`], so that a thread of its own can use it. It has no
+//! lock: one thread changes the map, the program reads it.
+//!
+//! **Invariants:** every change is one update of one entry, so a packet meets the state before or after
+//! it. Only a blocked connection is redirected: while it was not, packets may have reached the kernel.
+//! The map is pinned, and a netguard that comes back finds the connections as they were.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use aya::maps::{HashMap, IterableMap, Map, MapData, MapError};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use skep_wire::handoff::SocketId;
+use skep_wire::steer::{NO_NODE, NODES_MAX, NodeIndex};
+
+use crate::limits::MOVES_MAX;
+use crate::tables::check;
+use crate::{DatapathError, PinPath, abi, sys};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Moves {
+    map: HashMap<MapData, abi::MoveKey, abi::Move>,
+}
+
+/// What becomes of a connection's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveState {
+    /// They are dropped.
+    Blocked,
+    /// They go to that node.
+    Redirected(NodeIndex),
+}
+
+/// What [`Moves::expire`] has removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpiredMoves {
+    pub blocked: usize,
+    pub redirected: usize,
+}
+
+const MAP: &str = "moves";
+
+/// `BPF_EXIST`: the entry must be there.
+const EXIST: u64 = 2;
+
+impl Moves {
+    /// The map of a program whose pins are at `place`.
+    pub(crate) fn pinned(place: &PinPath) -> Result<Self, DatapathError> {
+        let data = MapData::from_pin(place.pins.join(MAP)).map_err(DatapathError::map(MAP))?;
+        let map = Map::from_map_data(data).and_then(HashMap::try_from);
+        Ok(Self { map: map.map_err(DatapathError::map(MAP))? })
+    }
+
+    /// What becomes of the connection's packets; `None`: what becomes of all others.
+    pub fn state(&self, id: SocketId) -> Result<Option<MoveState>, DatapathError> {
+        Ok(self.entry(id.into())?.map(|entry| match entry.state {
+            abi::MOVE_REDIRECT => MoveState::Redirected(entry.node),
+            _ => MoveState::Blocked,
+        }))
+    }
+
+    /// From now on packets of the connection are dropped. One that is redirected is, too, until
+    /// [`Self::forget`].
+    ///
+    /// # Errors
+    /// [`DatapathError::TooManyMoves`] if there is no room.
+    pub fn block(&mut self, id: SocketId) -> Result<(), DatapathError> {
+        let key = id.into();
+        let node = self.entry(key)?.map_or(NO_NODE, |entry| entry.node);
+        self.write(key, abi::MOVE_BLOCKED, node, 0).map_err(|error| match errno_of(&error) {
+            Some(Errno::TOOBIG | Errno::NOMEM) => DatapathError::TooManyMoves { limit: MOVES_MAX },
+            _ => DatapathError::map(MAP)(error),
+        })
+    }
+
+    /// From now on packets of the connection, which is blocked, go to `node`. It is no error if they do
+    /// already.
+    ///
+    /// # Errors
+    /// [`DatapathError::NotBlocked`] if it is not.
+    pub fn redirect(&mut self, id: SocketId, node: NodeIndex) -> Result<(), DatapathError> {
+        check("place of a node", node, 0, NODES_MAX as u64 - 1)?;
+        let written = match self.state(id)? {
+            Some(MoveState::Redirected(before)) if before == node => Ok(()),
+            Some(MoveState::Blocked) => self.write(id.into(), abi::MOVE_REDIRECT, node, EXIST),
+            _ => return Err(DatapathError::NotBlocked(id)),
+        };
+        written.map_err(DatapathError::map(MAP))
+    }
+
+    /// The connection is here: its packets are as all others. It is no error if they are already.
+    pub fn release(&mut self, id: SocketId) -> Result<(), DatapathError> {
+        self.remove(id.into())
+    }
+
+    /// The connection did not come here: if it is blocked, its packets are as before
+    /// [`Self::block`], redirected or as all others.
+    pub fn forget(&mut self, id: SocketId) -> Result<(), DatapathError> {
+        let key = id.into();
+        match self.entry(key)? {
+            Some(entry) if entry.state == abi::MOVE_BLOCKED => self.unblock(key, entry),
+            _ => Ok(()),
+        }
+    }
+
+    /// The connections that are blocked.
+    pub fn blocked(&self) -> Result<Vec<SocketId>, DatapathError> {
+        let mut blocked = Vec::new();
+        self.each(|key, entry| {
+            if entry.state == abi::MOVE_BLOCKED {
+                blocked.push(key.into());
+            }
+        })?;
+        Ok(blocked)
+    }
+
+    /// Releases connections that have been blocked for `blocked_max`, and redirected ones of which no
+    /// packet has come for `idle_max`.
+    pub fn expire(
+        &mut self,
+        blocked_max: Duration,
+        idle_max: Duration,
+    ) -> Result<ExpiredMoves, DatapathError> {
+        let (now_ns, mut old) = (now_ns(), Vec::new());
+        self.each(|key, entry| {
+            let is_blocked = entry.state == abi::MOVE_BLOCKED;
+            if age(now_ns, entry) >= if is_blocked { blocked_max } else { idle_max } {
+                old.push((key, is_blocked));
+            }
+        })?;
+        for (key, _) in &old {
+            self.remove(*key)?;
+        }
+        let blocked = old.iter().filter(|(_, is_blocked)| *is_blocked).count();
+        Ok(ExpiredMoves { blocked, redirected: old.len() - blocked })
+    }
+
+    /// What stood there before the connection was blocked is there again.
+    fn unblock(&mut self, key: abi::MoveKey, blocked: abi::Move) -> Result<(), DatapathError> {
+        if blocked.node == NO_NODE {
+            return self.remove(key);
+        }
+        let written = self.write(key, abi::MOVE_REDIRECT, blocked.node, EXIST);
+        written.map_err(DatapathError::map(MAP))
+    }
+
+    fn entry(&self, key: abi::MoveKey) -> Result<Option<abi::Move>, DatapathError> {
+        match self.map.get(&key, 0) {
+            Ok(entry) => Ok(Some(entry)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(DatapathError::map(MAP)(error)),
+        }
+    }
+
+    fn write(
+        &mut self,
+        key: abi::MoveKey,
+        state: u16,
+        node: u16,
+        flags: u64,
+    ) -> Result<(), MapError> {
+        let entry = abi::Move { state, node, zero: 0, used_ns: now_ns() };
+        self.map.insert(key, entry, flags)
+    }
+
+    fn remove(&mut self, key: abi::MoveKey) -> Result<(), DatapathError> {
+        sys::delete(self.map.map().fd().as_fd(), &key).map_err(DatapathError::map_io(MAP))
+    }
+
+    fn each(&self, show: impl FnMut(abi::MoveKey, abi::Move)) -> Result<(), DatapathError> {
+        sys::each(self.map.map().fd().as_fd(), show).map_err(DatapathError::map_io(MAP))
+    }
+}
+
+/// The clock of the program.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
+}
+
+/// The program's clock is that of the last tick: it may be behind.
+fn age(now_ns: u64, entry: abi::Move) -> Duration {
+    Duration::from_nanos(now_ns.saturating_sub(entry.used_ns))
+}
+
+fn errno_of(error: &MapError) -> Option<Errno> {
+    match error {
+        MapError::SyscallError(error) => Errno::from_io_error(&error.io_error),
+        MapError::IoError(error) => Errno::from_io_error(error),
+        _ => None,
+    }
+}

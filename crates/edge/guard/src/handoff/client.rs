@@ -1,0 +1,151 @@
+//! The serving process's end.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use skep_wire::handoff::guard::{
+    BATCH_MAX, GREETING, HandoffOrder, HandoffResult, MESSAGE_BYTES_MAX,
+};
+
+use super::message::{put, take};
+use crate::client::{dial, told_of_silence};
+use crate::error::GuardError;
+use crate::limits::{ANSWER_MS, BATCHES_MAX};
+use crate::message::decoded;
+
+/// A connection to netguard for the orders of handoffs, for one thread.
+///
+/// Its descriptor ([`AsFd`]) does not block: [`Self::try_send`] and [`Self::try_receive`] are for a thread
+/// that waits for other things, too, [`Self::ask`] is for one that does not. After an error that is not
+/// [`GuardError::Refused`] nothing more comes of it.
+#[derive(Debug)]
+pub struct HandoffGuard {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+    /// Orders of each batch whose results have not come.
+    awaited: VecDeque<usize>,
+}
+
+/// What came of one order.
+#[derive(Debug)]
+pub struct HandoffAnswer {
+    pub result: HandoffResult,
+    /// Of [`HandoffResult::Created`].
+    pub socket: Option<OwnedFd>,
+}
+
+impl HandoffGuard {
+    /// Connects to netguard, which listens at `path`. Waits for its greeting, at most ten seconds.
+    pub fn connect(path: &Path) -> Result<Self, GuardError> {
+        let unreachable = |error| GuardError::Unreachable { path: path.to_owned(), error };
+        let socket = dial(path).map_err(unreachable)?;
+        rustix::io::ioctl_fionbio(&socket, true).map_err(|errno| GuardError::Gone(errno.into()))?;
+        let mut guard = Self { socket, buffer: Vec::new(), awaited: VecDeque::new() };
+        put(guard.as_fd(), GREETING, &[]).map_err(GuardError::Gone)?;
+        guard.awaited.push_back(1);
+        let mut answers = guard.wait_for_answers()?;
+        match answers.pop().map(|answer| answer.result) {
+            Some(HandoffResult::Done) => Ok(guard),
+            Some(HandoffResult::Refused(why)) => Err(GuardError::Refused(why)),
+            _ => Err(GuardError::Foreign),
+        }
+    }
+
+    /// Sends a batch of 1 to [`BATCH_MAX`] orders, each that has a descriptor with its own. False: not now, as
+    /// netguard has not taken earlier ones; nothing was sent.
+    pub fn try_send(
+        &mut self,
+        orders: &[(HandoffOrder, Option<BorrowedFd<'_>>)],
+    ) -> Result<bool, GuardError> {
+        assert!((1..=BATCH_MAX).contains(&orders.len()), "a batch is of 1 to {BATCH_MAX} orders");
+        let has_own =
+            |(order, own): &(HandoffOrder, Option<_>)| order.has_descriptor() == own.is_some();
+        assert!(orders.iter().all(has_own), "orders have their descriptors, and no others");
+        if self.awaited.len() >= BATCHES_MAX {
+            return Ok(false);
+        }
+        let (orders, descriptors): (Vec<&HandoffOrder>, Vec<_>) =
+            orders.iter().map(|(order, own)| (order, *own)).unzip();
+        let descriptors: Vec<_> = descriptors.into_iter().flatten().collect();
+        let bytes = postcard::to_allocvec(&orders).map_err(|_| GuardError::Foreign)?;
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(GuardError::TooLong(bytes.len()));
+        }
+        match put(self.as_fd(), &bytes, &descriptors) {
+            Err(error) if is_full(&error) => Ok(false),
+            sent => {
+                sent.map_err(GuardError::Gone)?;
+                self.awaited.push_back(orders.len());
+                Ok(true)
+            }
+        }
+    }
+
+    /// The answers to the earliest batch that has none yet, in its order; `None`: they are not here.
+    pub fn try_receive(&mut self) -> Result<Option<Vec<HandoffAnswer>>, GuardError> {
+        let message = match take(self.socket.as_fd(), &mut self.buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            message => message.map_err(GuardError::Gone)?,
+        };
+        let results: Vec<HandoffResult> = decoded(message.bytes).ok_or(GuardError::Foreign)?;
+        let is_created = |result: &&HandoffResult| matches!(result, HandoffResult::Created);
+        let created = results.iter().filter(is_created).count();
+        if self.awaited.pop_front() != Some(results.len()) || created != message.descriptors.len() {
+            return Err(GuardError::Foreign);
+        }
+        let mut sockets = message.descriptors.into_iter();
+        let answer = |result: HandoffResult| {
+            let socket = is_created(&&result).then(|| sockets.next()).flatten();
+            HandoffAnswer { result, socket }
+        };
+        Ok(Some(results.into_iter().map(answer).collect()))
+    }
+
+    /// Sends a batch and waits for its answers, at most ten seconds. Not while others are awaited.
+    pub fn ask(
+        &mut self,
+        orders: &[(HandoffOrder, Option<BorrowedFd<'_>>)],
+    ) -> Result<Vec<HandoffAnswer>, GuardError> {
+        assert!(self.awaited.is_empty(), "answers to earlier orders have not come");
+        match self.try_send(orders)? {
+            true => self.wait_for_answers(),
+            false => Err(GuardError::Gone(io::ErrorKind::WouldBlock.into())),
+        }
+    }
+
+    fn wait_for_answers(&mut self) -> Result<Vec<HandoffAnswer>, GuardError> {
+        let end = Instant::now() + Duration::from_millis(ANSWER_MS);
+        loop {
+            if let Some(answers) = self.try_receive()? {
+                return Ok(answers);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let silence = io::ErrorKind::WouldBlock.into();
+                return Err(GuardError::Gone(told_of_silence(silence, ANSWER_MS)));
+            }
+            let timeout = Timespec::try_from(left).map_err(|_| GuardError::Foreign)?;
+            let mut waited = [PollFd::new(&self.socket, PollFlags::IN)];
+            match poll(&mut waited, Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(GuardError::Gone(errno.into())),
+            }
+        }
+    }
+}
+
+/// No room in the socket, or too many descriptors of this user on their way (unix(7)).
+fn is_full(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::AGAIN | Errno::TOOMANYREFS))
+}
+
+impl AsFd for HandoffGuard {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,98 @@
+//! Connections whose handoff is not over: what must be done for each when its process is gone.
+//!
+//! A donor's socket that is in repair mode would be closed by the kernel without a packet, and the client
+//! would wait for ever. So netguard has a duplicate of its descriptor, and resets the connection.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use skep_guard::ClientNumber;
+use skep_wire::handoff::SocketId;
+
+use crate::limits::{HELD_MS_MAX, ORPHANED_MS_MAX};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct HeldConnections {
+    by_id: HashMap<SocketId, Held>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Held {
+    /// Who hands it off; `None`: a process that is gone, perhaps.
+    pub(super) client: Option<ClientNumber>,
+    since: Instant,
+    /// Of a donor: its socket, which is in repair mode.
+    pub(super) frozen: Option<OwnedFd>,
+}
+
+impl HeldConnections {
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(super) fn insert(&mut self, id: SocketId, client: ClientNumber, frozen: Option<OwnedFd>) {
+        let held = Held { client: Some(client), since: Instant::now(), frozen };
+        self.by_id.insert(id, held);
+    }
+
+    /// One that an earlier netguard has blocked.
+    pub(super) fn insert_orphan(&mut self, id: SocketId) {
+        let since = Instant::now();
+        self.by_id.entry(id).or_insert(Held { client: None, since, frozen: None });
+    }
+
+    pub(super) fn remove(&mut self, id: SocketId) -> Option<Held> {
+        self.by_id.remove(&id)
+    }
+
+    pub(super) fn has(&self, id: SocketId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    pub(super) fn has_frozen(&self, id: SocketId) -> bool {
+        self.by_id.get(&id).is_some_and(|held| held.frozen.is_some())
+    }
+
+    /// Gives a client those of `ids` that nobody has, and takes the others that nobody has.
+    pub(super) fn adopt(
+        &mut self,
+        ids: &[SocketId],
+        client: ClientNumber,
+    ) -> Vec<(SocketId, Held)> {
+        let now = Instant::now();
+        for id in ids {
+            if let Some(held) = self.by_id.get_mut(id).filter(|held| held.client.is_none()) {
+                (held.client, held.since) = (Some(client), now);
+            }
+        }
+        self.take(|held| held.client.is_none())
+    }
+
+    /// Takes those of a client that is gone.
+    pub(super) fn take_of(&mut self, client: ClientNumber) -> Vec<(SocketId, Held)> {
+        self.take(|held| held.client == Some(client))
+    }
+
+    /// Takes those that are older than any handoff.
+    pub(super) fn take_old(&mut self) -> Vec<(SocketId, Held)> {
+        self.take(|held| {
+            let ms_max = if held.client.is_some() { HELD_MS_MAX } else { ORPHANED_MS_MAX };
+            held.since.elapsed() >= Duration::from_millis(ms_max)
+        })
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<(SocketId, Held)> {
+        self.take(|_| true)
+    }
+
+    fn take(&mut self, is_taken: impl Fn(&Held) -> bool) -> Vec<(SocketId, Held)> {
+        self.by_id.extract_if(|_, held| is_taken(held)).collect()
+    }
+}
