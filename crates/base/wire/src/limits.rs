@@ -14,6 +14,10 @@ pub const PEERS_MAX: usize = 2 * NODES_MAX;
 /// replayed one. The network of a cluster reorders a few at most.
 pub const REPLAY_WINDOW: u64 = 64;
 
+/// The same of LCCP, in which two nodes send each other some 60,000 datagrams a second (20,000 moves of
+/// three): 68 ms of them, more than queues of network devices hold.
+pub const HANDOFF_REPLAY_WINDOW: u64 = 4_096;
+
 /// Shortest time between two answers to hellos of one machine, in
 /// milliseconds: less than a heartbeat, so that a restart costs none, and
 /// enough that replayed hellos get nothing worth having.
@@ -123,5 +127,27 @@ pub const PEER_CHUNK_BYTES: u32 = 256 * 1024;
 /// Largest object that a node believes another node or an origin to have, in bytes:
 /// 16 TiB, of which it can still count the segments.
 pub const OBJECT_BYTES_MAX: u64 = 4_194_304 * skep_units::SEGMENT_BYTES;
+
+/// Bytes of a connection that travel with a handoff, at most: those of its receive queue and those that the
+/// donor had read. Most requests are a head of 1 or 2 KiB; of more the move costs more than it gains.
+pub const HANDOFF_QUEUE_BYTES_MAX: usize = 16 * 1024;
+
+/// Bytes of handoff information in one fragment: with the longest header of LCCP, the seal and an IPv6 header
+/// it fits a datagram.
+pub const HANDOFF_FRAGMENT_BYTES: usize = 1_264;
+
+/// Fragments of the handoff information of one connection, at most.
+pub const HANDOFF_FRAGMENTS_MAX: usize = (crate::handoff::HANDOFF_INFO_HEAD_BYTES
+    + HANDOFF_QUEUE_BYTES_MAX)
+    .div_ceil(HANDOFF_FRAGMENT_BYTES);
+
+/// Flows in one message to a dispatcher, at most: with IPv6 addresses they fill a datagram.
+pub const MOVED_FLOWS_MAX: usize = 32;
+
+/// Host and target of a request in a query to a dispatcher, in bytes: longer ones are not asked about.
+pub const QUERY_BYTES_MAX: usize = HANDOFF_FRAGMENT_BYTES - 2;
+
+/// Moves of one connection that a message can count.
+pub const MOVES_MAX: u8 = 16;
 
 const _: () = assert!(WEIGHT_MAX >= skep_units::WEIGHT_MAX, "each weight of a config");

@@ -16,23 +16,41 @@ pub const GREETING: &[u8] = b"\xffskep handoff 1";
 /// Orders in one message, at most: each may carry a descriptor, and the kernel passes 253 at a time.
 pub const BATCH_MAX: usize = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Netguard keeps a duplicate of the descriptor of a [`Freeze`](Self::Freeze) until the donor
+/// thaws, resets or releases the flow: a process that dies in between leaves a socket in repair mode, which
+/// the kernel would close without a packet, so netguard resets it. Of a receiver's sockets it keeps nothing:
+/// closed without a packet is right for them, and the donor ends the connection. When a process is gone,
+/// netguard forgets all flows that are blocked on its behalf.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandoffOrder {
+    /// The first order of a process on a connection: these flows are in its handoffs. All others that are
+    /// blocked have no process any more, and are forgotten.
+    Keep(Vec<SocketId>),
     /// With a descriptor. Donor: block the flow in the packet program, then turn the socket's repair
     /// mode on. From now on the kernel neither takes packets for it nor sends any.
     Freeze(SocketId),
-    /// With a descriptor. Turn repair mode off, then unblock the flow: the donor keeps the connection.
+    /// With a descriptor. Turn repair mode off, then unblock the flow: the donor keeps the connection. If the
+    /// flow is redirected already, nothing is done, and the answer is [`HandoffResult::Redirected`]: a donor
+    /// that has lost the answer to a [`Redirect`](Self::Redirect) learns by this what came of it.
     Thaw(SocketId),
     /// Donor: the blocked flow's packets go to a node from now on: one update of the map. Refused if
-    /// the flow is not blocked.
+    /// the flow is not blocked; done if it is redirected to that node already.
     Redirect(SocketId, NodeIndex),
+    /// Donor, once the receiver serves: the duplicate of the descriptor is closed, in repair mode. The flow
+    /// stays redirected.
+    Release(SocketId),
     /// Receiver: block the flow, and answer with the descriptor of a socket in repair mode that is
-    /// bound to the server's address.
+    /// bound to the server's address. What stood in the map for the flow is remembered beside the block: it may
+    /// be redirected from here, if it comes back to a node that it was at before.
     Create(SocketId),
     /// With a descriptor. Receiver: unblock the flow and turn repair mode off, with a window probe that
-    /// makes the client acknowledge.
+    /// makes the client acknowledge. Done if that has been done already.
     Start(SocketId),
-    /// Donor or receiver: the packet program forgets the flow, blocked or redirected.
+    /// With a descriptor. Donor or receiver: turn repair mode off and close with RST, by one disconnect with
+    /// SO_LINGER of 0, and forget the flow if it is blocked. A redirect stays.
+    Reset(SocketId),
+    /// Receiver: the packet program forgets the blocked flow: what stood in the map before `Create` is
+    /// there again. The process has closed its descriptor before, in repair mode.
     Forget(SocketId),
 }
 
@@ -42,5 +60,7 @@ pub enum HandoffResult {
     Done,
     /// The socket of a [`HandoffOrder::Create`]: the next of the message's descriptors.
     Created,
+    /// The flow of a [`HandoffOrder::Thaw`] is redirected.
+    Redirected,
     Refused(String),
 }

@@ -2,14 +2,21 @@
 //! **donor**, to the node that should answer, the **receiver**.
 //!
 //! [`tcp`] defines what of a connection travels, [`guard`] the orders to netguard, which switches
-//! `TCP_REPAIR` for both ends.
+//! `TCP_REPAIR` for both ends, [`lccp`] the messages between machines, and [`fragments`] how a long one is
+//! cut.
 
+mod bytes;
+pub mod fragments;
 pub mod guard;
+mod info;
+pub mod lccp;
 pub mod tcp;
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+
+pub use info::{HANDOFF_INFO_HEAD_BYTES, HandoffInfo, NotAnInfo};
 
 /// A connection, by its two ends: the same on the donor and on the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -17,4 +24,23 @@ pub struct SocketId {
     pub client: SocketAddr,
     /// A virtual address and port of a service.
     pub server: SocketAddr,
+}
+
+impl SocketId {
+    /// The connection between these, whichever way a socket names them: IPv4 addresses that are mapped into
+    /// IPv6, scopes and flow labels are left out. `None`: no connection is of two families.
+    pub fn new(client: SocketAddr, server: SocketAddr) -> Option<Self> {
+        let plain = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
+        let (client, server) = (plain(client), plain(server));
+        (client.is_ipv4() == server.is_ipv4()).then_some(Self { client, server })
+    }
+}
+
+/// A handoff, among all of one donor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HandoffId {
+    /// The donor's: handoffs of a process that has ended are told from those of the next.
+    pub incarnation: u64,
+    /// Rises by one with each handoff, from 1.
+    pub number: u64,
 }

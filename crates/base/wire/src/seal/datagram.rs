@@ -7,7 +7,7 @@ use skep_units::stable_hash;
 
 use super::error::OpenError;
 use super::key::Key;
-use crate::limits::DATAGRAM_BYTES_MAX;
+use crate::limits::{DATAGRAM_BYTES_MAX, HANDOFF_REPLAY_WINDOW, REPLAY_WINDOW};
 
 /// Longest body of a datagram, in bytes.
 pub const BODY_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES - TAG_BYTES;
@@ -16,8 +16,15 @@ pub(super) const VERSION: u8 = 2;
 pub(super) const HEADER_BYTES: usize = 1 + 6 * 8;
 pub(super) const TAG_BYTES: usize = 16;
 
-/// Keeps tags of datagrams apart from any other use of the key.
-const DOMAIN: &[u8] = b"skep datagram 1\0";
+/// What datagrams are for. Those of one channel are never accepted by the other, and each
+/// has incarnations and sequences of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// Heartbeats, tables, flows.
+    Heartbeats,
+    /// LCCP, the control protocol of handoffs.
+    Handoff,
+}
 
 /// A machine of the cluster: the hash of its name.
 #[derive(
@@ -45,6 +52,24 @@ impl PeerId {
     /// The machine of that name.
     pub fn of(name: &str) -> Self {
         Self(stable_hash(name.as_bytes(), 0))
+    }
+}
+
+impl Channel {
+    /// Keeps its tags apart from any other use of the key.
+    fn domain(self) -> &'static [u8] {
+        match self {
+            Self::Heartbeats => b"skep datagram 1\0",
+            Self::Handoff => b"skep handoff 1\0",
+        }
+    }
+
+    /// Length of its replay windows.
+    pub(super) fn replay_window(self) -> u64 {
+        match self {
+            Self::Heartbeats => REPLAY_WINDOW,
+            Self::Handoff => HANDOFF_REPLAY_WINDOW,
+        }
     }
 }
 
@@ -92,10 +117,10 @@ impl Header {
 }
 
 impl Tagger {
-    pub(super) fn new(key: &Key) -> Self {
+    pub(super) fn new(key: &Key, channel: Channel) -> Self {
         #[expect(clippy::expect_used, reason = "RFC 2104, 3: keys may have any length")]
         let mut mac = Hmac::new_from_slice(key.bytes()).expect("HMAC takes keys of any length");
-        mac.update(DOMAIN);
+        mac.update(channel.domain());
         Self(mac)
     }
 

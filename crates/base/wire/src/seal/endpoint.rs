@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use skep_units::{Now, stable_hash};
 
-use super::datagram::{BODY_BYTES_MAX, Header, PeerId, Tagger};
+use super::datagram::{BODY_BYTES_MAX, Channel, Header, PeerId, Tagger};
 use super::error::OpenError;
 use super::key::Key;
 use super::window::Window;
@@ -65,6 +65,7 @@ pub struct BodyTooLong {
 #[derive(Clone)]
 pub struct Endpoint {
     tagger: Tagger,
+    channel: Channel,
     cluster: u64,
     own: PeerId,
     incarnation: u64,
@@ -73,7 +74,7 @@ pub struct Endpoint {
 }
 
 /// State of another machine.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug)]
 struct PeerState {
     /// Of the last datagram to it.
     sequence: u64,
@@ -85,11 +86,17 @@ struct PeerState {
 }
 
 impl Endpoint {
-    /// The end of the machine `name` in `cluster`, started at the wall-clock
+    /// The end of the machine `name` in `cluster` for heartbeats, started at the wall-clock
     /// time `incarnation`, in milliseconds (0 counts as 1).
     pub fn new(key: &Key, cluster: &str, name: &str, incarnation: u64) -> Self {
+        Self::of(Channel::Heartbeats, key, cluster, name, incarnation)
+    }
+
+    /// The same for any channel.
+    pub fn of(channel: Channel, key: &Key, cluster: &str, name: &str, incarnation: u64) -> Self {
         Self {
-            tagger: Tagger::new(key),
+            tagger: Tagger::new(key, channel),
+            channel,
             cluster: stable_hash(cluster.as_bytes(), 0),
             own: PeerId::of(name),
             incarnation: incarnation.max(1),
@@ -113,15 +120,16 @@ impl Endpoint {
         if body.len() > BODY_BYTES_MAX {
             return Err(BodyTooLong { bytes: body.len() });
         }
-        let peer = self.peers.entry(to).or_default();
+        let peer = self.peer(to);
         peer.sequence += 1;
+        let (sequence, echo) = (peer.sequence, peer.incarnation);
         let header = Header {
             cluster: self.cluster,
             sender: self.own,
             receiver: to,
             incarnation: self.incarnation,
-            sequence: peer.sequence,
-            echo: peer.incarnation,
+            sequence,
+            echo,
         };
         Ok(self.tagger.seal(&header, body))
     }
@@ -166,20 +174,30 @@ impl Endpoint {
         if !is_known && self.peers.len() >= PEERS_MAX {
             return Err(OpenError::TooManyPeers);
         }
-        let peer = self.peers.entry(header.sender).or_default();
+        let peer = self.peer(header.sender);
         if header.incarnation < peer.incarnation.max(1) {
             self.plan_answer(now, header.sender);
             return Err(OpenError::StaleIncarnation);
         }
         if header.incarnation > peer.incarnation {
             peer.incarnation = header.incarnation;
-            peer.window = Window::default();
+            peer.window = Window::new(peer.window.length());
         }
         if peer.window.admit(header.sequence) { Ok(()) } else { Err(OpenError::Replayed) }
     }
 
+    fn peer(&mut self, peer: PeerId) -> &mut PeerState {
+        let window = self.channel.replay_window();
+        self.peers.entry(peer).or_insert_with(|| PeerState {
+            sequence: 0,
+            incarnation: 0,
+            window: Window::new(window),
+            answered_at: None,
+        })
+    }
+
     fn plan_answer(&mut self, now: Now, to: PeerId) {
-        let peer = self.peers.entry(to).or_default();
+        let peer = self.peer(to);
         let is_due = peer.answered_at.is_none_or(|at| now.since_ms(at) >= HELLO_ANSWER_INTERVAL_MS);
         if is_due {
             peer.answered_at = Some(now);

@@ -7,7 +7,8 @@
 //!
 //! Numbers are little-endian. The tag is HMAC-SHA256 (RFC 2104) over a domain
 //! separator and all preceding bytes, truncated to 128 bits (RFC 2104, 5). Datagrams
-//! are authenticated, not encrypted.
+//! are authenticated, not encrypted. Heartbeats and LCCP are [`Channel`]s of different
+//! separators, so that neither accepts what was recorded of the other.
 //!
 //! **Freshness.** A machine's *incarnation* is the wall-clock time of its start
 //! in milliseconds. Each datagram carries its sender's incarnation, and echoes the
@@ -30,7 +31,7 @@ mod error;
 mod key;
 mod window;
 
-pub use datagram::{BODY_BYTES_MAX, PeerId};
+pub use datagram::{BODY_BYTES_MAX, Channel, PeerId};
 pub use endpoint::{BodyTooLong, Endpoint, HelloReply, OpenedDatagram, Stamp};
 pub use error::OpenError;
 pub use key::{Key, KeyError};

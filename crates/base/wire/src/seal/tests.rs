@@ -167,6 +167,28 @@ fn refusals_by_reason() {
 }
 
 #[test]
+fn channels_do_not_accept_each_other() {
+    let of = |channel, name: &str, at| Endpoint::of(channel, &key(), "hive", name, at);
+    let (mut a, mut b) = (of(Channel::Handoff, "a", 1_000), of(Channel::Handoff, "b", 2_000));
+    meet(&mut a, &mut b, Now(0));
+    let mut beats = of(Channel::Heartbeats, "b", 2_000);
+    let datagram = a.seal(b.own(), b"go").unwrap();
+    assert_eq!(beats.open(Now(1), &datagram), Err(OpenError::BadTag));
+    assert!(is_live(b.open(Now(1), &datagram)));
+}
+
+#[test]
+fn moves_may_overtake_each_other_by_thousands() {
+    let of = |name: &str, at| Endpoint::of(Channel::Handoff, &key(), "hive", name, at);
+    let (mut a, mut b) = (of("a", 1_000), of("b", 2_000));
+    meet(&mut a, &mut b, Now(0));
+    let mut sealed: Vec<_> = (0..4_000).map(|_| a.seal(b.own(), b"x").unwrap()).collect();
+    sealed.reverse();
+    assert!(sealed.iter().all(|datagram| is_live(b.open(Now(1), datagram))));
+    assert!(sealed.iter().all(|datagram| b.open(Now(2), datagram) == Err(OpenError::Replayed)));
+}
+
+#[test]
 fn machines_are_bounded() {
     let mut b = endpoint("b", 2_000);
     for number in 0..PEERS_MAX {

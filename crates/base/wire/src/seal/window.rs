@@ -1,31 +1,59 @@
-//! The replay window: the sequence numbers received from a sender, as a sliding bitmap.
+//! The replay window: the sequence numbers received from a sender, as a bitmap in blocks (RFC 6479).
 
-use crate::limits::REPLAY_WINDOW;
+/// Numbers of one block.
+const BLOCK: u64 = u64::BITS as u64;
 
-/// Bit `i` stands for `highest - i` (RFC 4303, 3.4.3).
-#[derive(Clone, Copy, Debug, Default)]
+/// Bit `n % 64` of block `n / 64`, in a ring of one block more than the window is long: what is overwritten
+/// is always too old to be asked for.
+#[derive(Clone, Debug)]
 pub(super) struct Window {
     highest: u64,
-    seen: u64,
+    seen: Box<[u64]>,
 }
 
-const _: () = assert!(REPLAY_WINDOW == u64::BITS as u64);
-
 impl Window {
+    /// A window of `length` numbers, a multiple of 64.
+    pub(super) fn new(length: u64) -> Self {
+        debug_assert!(
+            length > 0 && length.is_multiple_of(BLOCK),
+            "{length} is not in whole blocks"
+        );
+        Self { highest: 0, seen: vec![0; (length / BLOCK + 1) as usize].into() }
+    }
+
     /// Whether `sequence` is new; if so, it is recorded. A number
     /// older than the window is not new; 0 never is.
     pub(super) fn admit(&mut self, sequence: u64) -> bool {
         if sequence > self.highest {
-            let shift = sequence - self.highest;
-            self.seen = if shift < REPLAY_WINDOW { self.seen << shift } else { 0 };
-            self.highest = sequence;
+            self.advance(sequence);
         }
-        let age = self.highest - sequence;
-        if sequence == 0 || age >= REPLAY_WINDOW || self.seen & (1 << age) != 0 {
+        let block = self.block(sequence);
+        let bit = 1 << (sequence % BLOCK);
+        if sequence == 0 || self.highest - sequence >= self.length() || self.seen[block] & bit != 0
+        {
             return false;
         }
-        self.seen |= 1 << age;
+        self.seen[block] |= bit;
         true
+    }
+
+    /// Numbers that it can tell apart.
+    pub(super) fn length(&self) -> u64 {
+        (self.seen.len() as u64 - 1) * BLOCK
+    }
+
+    /// Clears the blocks between the highest number and a higher one.
+    fn advance(&mut self, sequence: u64) {
+        let blocks = self.seen.len() as u64;
+        let (from, to) = (self.highest / BLOCK, sequence / BLOCK);
+        for block in from + 1..=to.min(from + blocks) {
+            self.seen[(block % blocks) as usize] = 0;
+        }
+        self.highest = sequence;
+    }
+
+    fn block(&self, sequence: u64) -> usize {
+        (sequence / BLOCK % self.seen.len() as u64) as usize
     }
 }
 
@@ -38,7 +66,7 @@ mod tests {
 
     #[test]
     fn each_number_counts_once_and_only_within_the_window() {
-        let mut window = Window::default();
+        let mut window = Window::new(64);
         for (sequence, is_new) in [
             (0, false),
             (1, true),
@@ -61,13 +89,16 @@ mod tests {
 
     #[test]
     fn agrees_with_a_set_of_all_numbers_seen() {
-        let mut rng = Rng::new(7);
-        let (mut window, mut seen, mut highest) = (Window::default(), BTreeSet::new(), 0_u64);
-        for _ in 0..100_000 {
-            let sequence = (highest + rng.below(80)).saturating_sub(rng.below(100));
-            let in_window = sequence + REPLAY_WINDOW > highest && sequence > 0;
-            assert_eq!(window.admit(sequence), in_window && seen.insert(sequence), "{sequence}");
-            highest = highest.max(sequence);
+        for (length, step) in [(64, 80), (4_096, 80), (4_096, 5_000), (128, 1_000)] {
+            let mut rng = Rng::new(7);
+            let (mut window, mut seen, mut highest) = (Window::new(length), BTreeSet::new(), 0_u64);
+            for _ in 0..100_000 {
+                let sequence = (highest + rng.below(step)).saturating_sub(rng.below(length + 36));
+                let in_window = sequence + length > highest && sequence > 0;
+                let is_new = in_window && seen.insert(sequence);
+                assert_eq!(window.admit(sequence), is_new, "{sequence} of {length}");
+                highest = highest.max(sequence);
+            }
         }
     }
 }
