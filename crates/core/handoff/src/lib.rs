@@ -36,7 +36,7 @@ pub use donor::{Donor, DonorAction, DonorCounters, NotBegun, Outcome, StayCause,
 pub use moved::{MovedCounters, MovedReports};
 pub use order::OrderResult;
 pub use queries::{Queries, QueriesFull, QueryOutcome};
-pub use receiver::{MoveKey, Receiver, ReceiverAction, ReceiverCounters};
+pub use receiver::{MoveKey, Preparation, Receiver, ReceiverAction, ReceiverCounters};
 pub use settings::HandoffSettings;
 
 #[cfg(test)]

@@ -20,7 +20,8 @@ pub const BATCH_MAX: usize = 64;
 /// thaws, resets or releases the flow: a process that dies in between leaves a socket in repair mode, which
 /// the kernel would close without a packet, so netguard resets it. Of a receiver's sockets it keeps nothing:
 /// closed without a packet is right for them, and the donor ends the connection. When a process is gone,
-/// netguard forgets all flows that are blocked on its behalf.
+/// netguard forgets all flows that are blocked on its behalf, with what stood there before: that may lead to
+/// the donor, and from there back to here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandoffOrder {
     /// The first order of a process on a connection: these flows are in its handoffs. All others that are
@@ -40,14 +41,15 @@ pub enum HandoffOrder {
     /// stays redirected.
     Release(SocketId),
     /// Receiver: block the flow, and answer with the descriptor of a socket in repair mode that is
-    /// bound to the server's address. What stood in the map for the flow is remembered beside the block: it may
+    /// bound to the server's address. Refused, with nothing changed, if there is a socket of that connection
+    /// here, frozen or not. What stood in the map for the flow is remembered beside the block: it may
     /// be redirected from here, if it comes back to a node that it was at before.
     Create(SocketId),
-    /// With a descriptor. Receiver: unblock the flow and turn repair mode off, with a window probe that
-    /// makes the client acknowledge. Done if that has been done already.
+    /// With a descriptor. Receiver: turn repair mode off, with a window probe that makes the client
+    /// acknowledge, then unblock the flow. Done if that has been done already.
     Start(SocketId),
     /// With a descriptor. Donor or receiver: turn repair mode off and close with RST, by one disconnect with
-    /// SO_LINGER of 0, and forget the flow if it is blocked. A redirect stays.
+    /// SO_LINGER of 0, and forget the flow, blocked or redirected: a redirect would lead to nobody.
     Reset(SocketId),
     /// Receiver: the packet program forgets the blocked flow: what stood in the map before `Create` is
     /// there again. The process has closed its descriptor before, in repair mode.

@@ -32,6 +32,17 @@ pub enum ReceiverAction {
     Closed(MoveKey, SocketId),
 }
 
+/// What came of a [`ReceiverAction::Create`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparation {
+    /// The connection is restored in a socket, which is silent and blocked.
+    Restored,
+    /// There is a socket, but the kernel did not take the connection's state.
+    NotRestored,
+    /// Netguard made no socket, or its answer was lost, and the descriptor with it.
+    NotCreated,
+}
+
 /// What has happened so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverCounters {

@@ -26,7 +26,7 @@ use skep_wire::handoff::lccp::{Command, Lccp, RefuseCause};
 use skep_wire::handoff::{HandoffInfo, SocketId};
 use skep_wire::seal::PeerId;
 
-pub use action::{MoveKey, ReceiverAction, ReceiverCounters};
+pub use action::{MoveKey, Preparation, ReceiverAction, ReceiverCounters};
 
 use crate::limits::{MOVES_IN_FLIGHT_MAX, READY_REPEAT_MS, REMEMBERED_MAX};
 use crate::order::{Order, OrderResult};
@@ -91,29 +91,36 @@ impl Receiver {
         self.check_invariants();
     }
 
-    /// The socket of a [`ReceiverAction::Create`] is created and restored, or could not be.
-    pub fn prepared(&mut self, now: Now, key: MoveKey, result: Result<(), RefuseCause>) {
+    /// What came of a [`ReceiverAction::Create`].
+    pub fn prepared(&mut self, now: Now, key: MoveKey, result: Preparation) {
         let Some(Slot { socket, state }) = self.moves.get(key) else { return };
         let socket = *socket;
-        match (state, result) {
-            (State::Creating { since }, Ok(()))
-                if now.since_ms(*since) <= self.settings.ready_ms =>
-            {
+        let answer = match *state {
+            State::Creating { since } => {
+                // Later the donor has given up, or will have by the time of READY.
+                let is_late = now.since_ms(since) > self.settings.ready_ms;
+                match result {
+                    Preparation::Restored if !is_late => None,
+                    Preparation::Restored => Some(Answer::Refuse(RefuseCause::Late)),
+                    Preparation::NotRestored => Some(Answer::Refuse(RefuseCause::Restore)),
+                    Preparation::NotCreated => Some(Answer::Refuse(RefuseCause::Netguard)),
+                }
+            }
+            State::Abandoned { answer } => Some(answer),
+            _ => return,
+        };
+        // Where nothing was made, the flow may be blocked for another move, and stays so.
+        if answer.is_some() && result != Preparation::NotCreated {
+            self.actions.push_back(ReceiverAction::Discard(key, socket));
+        }
+        match answer {
+            Some(Answer::Refuse(cause)) => self.refuse(now, key, socket, cause),
+            Some(answer) => self.end(now, key, answer),
+            None => {
                 let retry = Retry::new(now, READY_REPEAT_MS, READY_REPEAT_MS);
                 self.set_state(key, State::Ready { retry });
                 self.send(key, Command::Ready(socket));
             }
-            (State::Creating { .. }, result) => {
-                // The donor has given up, or will have by the time of READY.
-                let cause = result.err().unwrap_or(RefuseCause::Late);
-                self.actions.push_back(ReceiverAction::Discard(key, socket));
-                self.refuse(now, key, socket, cause);
-            }
-            (&State::Abandoned { answer }, _) => {
-                self.actions.push_back(ReceiverAction::Discard(key, socket));
-                self.end(now, key, answer);
-            }
-            _ => {}
         }
         self.check_invariants();
     }

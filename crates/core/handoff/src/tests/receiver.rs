@@ -8,7 +8,7 @@ use skep_wire::seal::PeerId;
 
 use super::{info, message, name, socket};
 use crate::limits::{MEMORY_MS, MOVES_IN_FLIGHT_MAX};
-use crate::{HandoffSettings, MoveKey, OrderResult, Receiver, ReceiverAction};
+use crate::{HandoffSettings, MoveKey, OrderResult, Preparation, Receiver, ReceiverAction};
 
 const DONOR: PeerId = PeerId(1);
 
@@ -51,7 +51,7 @@ fn ready() -> Receiver {
     let mut receiver = new();
     assert_eq!(hear(&mut receiver, 0, id(1), offer(socket(1))), ["create"]);
     assert!(hear(&mut receiver, 0, id(1), offer(socket(1))).is_empty(), "it will be answered");
-    receiver.prepared(Now(1), key(1), Ok(()));
+    receiver.prepared(Now(1), key(1), Preparation::Restored);
     assert_eq!(said(&mut receiver), ["READY"]);
     receiver
 }
@@ -88,7 +88,7 @@ fn an_abort_may_come_before_its_offer_and_while_the_socket_is_made() {
     assert_eq!(hear(&mut receiver, 2, id(2), offer(socket(1))), ["create"]);
     assert_eq!(hear(&mut receiver, 2, id(2), Command::Abort(socket(1))), ["ABORTED"]);
     assert_eq!(hear(&mut receiver, 2, id(3), offer(socket(1))), ["REFUSE"], "busy");
-    receiver.prepared(Now(3), key(2), Ok(()));
+    receiver.prepared(Now(3), key(2), Preparation::Restored);
     assert_eq!(said(&mut receiver), ["discard"]);
     assert_eq!(hear(&mut receiver, 3, id(4), offer(socket(1))), ["create"]);
 }
@@ -143,7 +143,7 @@ fn go_for_what_is_not_known_is_answered_with_gone_for_good() {
         ["GONE"],
         "of a process before"
     );
-    receiver.prepared(Now(3), key(2), Ok(()));
+    receiver.prepared(Now(3), key(2), Preparation::Restored);
     assert_eq!(said(&mut receiver), ["discard"]);
 }
 
@@ -170,14 +170,16 @@ fn offers_are_refused_by_cause() {
     receiver.set_open(false);
     assert_eq!(refusal(&mut receiver, id(4), socket(60_001)), Some(RefuseCause::NotServing));
     assert_eq!(refusal(&mut receiver, id(3), socket(60_000)), Some(RefuseCause::Full), "as before");
-    receiver.prepared(Now(1), key(1), Err(RefuseCause::Restore));
+    receiver.prepared(Now(1), key(1), Preparation::NotRestored);
     assert_eq!(said(&mut receiver), ["discard", "REFUSE"]);
+    receiver.prepared(Now(1), key(12), Preparation::NotCreated);
+    assert_eq!(said(&mut receiver), ["REFUSE"], "the flow may be blocked for another move");
 
     let mut receiver = new();
     let garbage = Fragment { index: 0, count: 1, bytes: [7; 60].as_slice().into() };
     assert_eq!(hear(&mut receiver, 0, id(1), Command::Offer(socket(1), garbage)), ["REFUSE"]);
     hear(&mut receiver, 0, id(2), offer(socket(1)));
-    receiver.prepared(Now(51), key(2), Ok(()));
+    receiver.prepared(Now(51), key(2), Preparation::Restored);
     assert_eq!(said(&mut receiver), ["discard", "REFUSE"], "the donor has given up");
     assert_eq!(receiver.in_flight(), 0);
 }
