@@ -291,12 +291,13 @@ impl Donor {
                 self.set_state(id, State::Committing);
                 self.actions.push_back(DonorAction::Redirect(id, socket, to.node));
             }
-            State::Committed { .. } => self.send(to.peer, id, Command::Go(socket)),
             State::Thawing { offer: OfferState::Aborted, .. } => {
                 self.send(to.peer, id, Command::Abort(socket));
             }
+            // What there is to say is repeated anyway, or is not known yet.
             State::Freezing
             | State::Committing
+            | State::Committed { .. }
             | State::Thawing { .. }
             | State::Resetting { .. } => {}
         }

@@ -176,9 +176,12 @@ impl Receiver {
         self.actions.drain(..)
     }
 
-    /// The connections that are restored here: what a netguard that has started again is told to keep.
+    /// The connections that are restored here: what a netguard that has started again is told to keep. Of
+    /// others the descriptor is lost with the answer to their order.
     pub fn sockets(&self) -> impl Iterator<Item = SocketId> + '_ {
-        self.flows.keys().copied()
+        let is_there =
+            |key: &MoveKey| self.moves.get(*key).is_some_and(|slot| slot.state.has_descriptor());
+        self.flows.iter().filter(move |(_, key)| is_there(key)).map(|(socket, _)| *socket)
     }
 
     /// Moves that have not ended.

@@ -58,6 +58,10 @@ impl State {
         matches!(self, Self::Ended(_))
     }
 
+    pub(super) fn has_descriptor(&self) -> bool {
+        matches!(self, Self::Ready { .. } | Self::Starting { .. } | Self::Resetting { .. })
+    }
+
     /// When something is to be done about it.
     pub(super) fn due(&self, settings: HandoffSettings) -> Option<Now> {
         match self {

@@ -17,7 +17,8 @@ pub(crate) struct Process {
     pub(crate) donor: Donor,
     pub(crate) receiver: Receiver,
     pub(crate) reports: MovedReports,
-    pub(crate) is_connected: bool,
+    /// The start of the netguard that it is connected to.
+    pub(crate) guard: Option<u64>,
     /// Orders whose result is awaited.
     pub(crate) outstanding: VecDeque<(u64, Asker, Order)>,
     /// Connections in its event loop.
@@ -30,6 +31,10 @@ pub(crate) struct Process {
     /// When each offer was sent first.
     pub(crate) offered_at: BTreeMap<HandoffId, u64>,
     pub(crate) created: BTreeMap<MoveKey, HandoffInfo>,
+    /// Moves to here of which it has said that they are ready.
+    pub(crate) ready: BTreeSet<MoveKey>,
+    /// Moves to here of which it has said that they will not be.
+    pub(crate) declined: BTreeSet<MoveKey>,
     pub(crate) tick_at: Option<u64>,
 }
 
@@ -43,7 +48,7 @@ impl Process {
             donor: Donor::new(settings, start),
             receiver: Receiver::new(settings),
             reports: MovedReports::new(start),
-            is_connected: false,
+            guard: None,
             outstanding: VecDeque::new(),
             serving: BTreeSet::new(),
             known: vec![0; machines],
@@ -51,6 +56,8 @@ impl Process {
             moving: BTreeMap::new(),
             offered_at: BTreeMap::new(),
             created: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            declined: BTreeSet::new(),
             tick_at: None,
         }
     }

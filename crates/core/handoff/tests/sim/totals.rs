@@ -20,7 +20,7 @@ pub(crate) struct Totals {
     pub(crate) gone: u64,
     pub(crate) found_redirected: u64,
     pub(crate) orders_lost: u64,
-    pub(crate) late_offers: u64,
+    pub(crate) declined: u64,
     pub(crate) learned: u64,
     pub(crate) passed_on: u64,
     pub(crate) blocked: u64,
@@ -43,7 +43,7 @@ impl Totals {
             ("connection given to who does not know it", self.gone),
             ("redirect found after its answer was lost", self.found_redirected),
             ("order lost", self.orders_lost),
-            ("offer that was taken back already", self.late_offers),
+            ("offer declined", self.declined),
             ("flow learned by the dispatcher", self.learned),
             ("packet passed on", self.passed_on),
             ("packet blocked", self.blocked),
@@ -74,7 +74,7 @@ impl SeedTotals for Totals {
         self.gone += other.gone;
         self.found_redirected += other.found_redirected;
         self.orders_lost += other.orders_lost;
-        self.late_offers += other.late_offers;
+        self.declined += other.declined;
         self.learned += other.learned;
         self.passed_on += other.passed_on;
         self.blocked += other.blocked;

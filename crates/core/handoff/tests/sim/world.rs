@@ -74,6 +74,7 @@ pub(crate) enum Event {
     Disconnected {
         at: Id,
         process: u64,
+        guard: u64,
     },
     Connect {
         at: Id,
@@ -292,7 +293,7 @@ impl World {
             Event::Result { at, process, serial, result } => {
                 self.result(at, process, serial, result);
             }
-            Event::Disconnected { at, process } => self.disconnected(at, process),
+            Event::Disconnected { at, process, guard } => self.disconnected(at, process, guard),
             Event::Connect { at, process } if self.is_current(at, process) => self.connect(at),
             Event::Connect { .. } => {}
             Event::ClientGone { at, guard, process } => self.client_gone(at, guard, process),

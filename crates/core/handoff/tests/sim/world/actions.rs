@@ -193,8 +193,7 @@ impl World {
                 self.order(at, Asker::Receiver(key), Order::Reset(flow_of(socket)));
             }
             ReceiverAction::Send(to, message) => {
-                self.totals.late_offers +=
-                    u64::from(matches!(message.command, Command::Aborted(_)));
+                self.note_receivers_word(at, MoveKey { donor: to, id: message.id }, &message);
                 self.post(at, to.0 as Id, &message);
             }
             ReceiverAction::Serve(_, socket) => self.serve(at, flow_of(socket)),
@@ -203,19 +202,36 @@ impl World {
         self.trap(name, false, at, other);
     }
 
+    fn note_receivers_word(&mut self, at: Id, key: MoveKey, message: &Lccp) {
+        let process = &mut self.machines[at].process;
+        match message.command {
+            Command::Ready(_) => {
+                process.ready.insert(key);
+            }
+            Command::Aborted(_) | Command::Gone(_) | Command::Refuse(..) => {
+                self.totals.declined += 1;
+                process.declined.insert(key);
+            }
+            _ => {}
+        }
+    }
+
     fn create(&mut self, at: Id, key: MoveKey, flow: Flow, info: HandoffInfo) {
         let (send_next, receive_next) = (info.tcp.send_next, info.tcp.receive_next);
         let before = self.machines[at].process.created.insert(key, info);
         if before.is_some() {
             self.violate(format!("{key:?} is created twice"));
         }
+        if self.machines[at].process.declined.contains(&key) {
+            self.violate(format!("{key:?} is created, and was declined before"));
+        }
         self.order(at, Asker::Receiver(key), Order::Create(flow, send_next, receive_next));
     }
 
     fn discard(&mut self, at: Id, key: MoveKey, flow: Flow) {
-        if self.committed.contains(&(key.donor.0 as Id, key.id)) {
-            // Only a donor may do so that has closed it, or a process that never was ready.
-            self.clients[flow].is_touched |= self.scenario.faults.is_empty();
+        let is_given = self.committed.contains(&(key.donor.0 as Id, key.id));
+        if is_given && self.machines[at].process.ready.contains(&key) {
+            self.violate(format!("{key:?} is discarded, and was given"));
         }
         if let Some(socket) = self.machines[at].kernel.sockets.get_mut(&flow) {
             if !socket.is_in_repair {
@@ -253,7 +269,8 @@ impl World {
             machine.process.outstanding.push_back((serial, asker, order.clone()));
         }
         let guard = &mut machine.guard;
-        if !machine.process.is_connected || !guard.is_up || guard.client != Some(process) {
+        let is_connected = machine.process.guard == Some(guard.start) && guard.is_up;
+        if !is_connected || guard.client != Some(process) {
             if asker != Asker::Nobody {
                 let result = OrderResult::Lost;
                 self.after(1, Event::Result { at, process, serial, result });

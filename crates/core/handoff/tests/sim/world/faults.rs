@@ -112,11 +112,11 @@ impl World {
         if !machine.guard.is_up {
             return;
         }
-        let process = machine.process.start;
+        let (process, guard) = (machine.process.start, machine.guard.start);
         (machine.guard.is_up, machine.guard.client, machine.guard.paused_until) = (false, None, 0);
         machine.kernel.sockets.values_mut().for_each(|it| it.is_held = false);
         self.close_sockets(id);
-        self.after(0, Event::Disconnected { at: id, process });
+        self.after(0, Event::Disconnected { at: id, process, guard });
         self.after(ms, Event::RestartNetguard(id));
     }
 
@@ -130,12 +130,12 @@ impl World {
     }
 
     /// The process finds that the connection to netguard has ended.
-    pub(crate) fn disconnected(&mut self, at: Id, process: u64) {
-        if !self.is_current(at, process) {
+    pub(crate) fn disconnected(&mut self, at: Id, process: u64, guard: u64) {
+        if !self.is_current(at, process) || self.machines[at].process.guard != Some(guard) {
             return;
         }
         let process = &mut self.machines[at].process;
-        process.is_connected = false;
+        process.guard = None;
         let lost: Vec<_> = process.outstanding.drain(..).collect();
         for (_, asker, order) in lost {
             self.tell_result(at, asker, &order, OrderResult::Lost);
@@ -150,13 +150,13 @@ impl World {
         if !machine.guard.is_up || machine.guard.client == Some(process.start) {
             return;
         }
-        if process.is_connected {
+        if let Some(guard) = process.guard {
             // It has not noticed yet that the former one is gone.
-            self.disconnected(id, self.machines[id].process.start);
+            self.disconnected(id, self.machines[id].process.start, guard);
         }
         let machine = &mut self.machines[id];
         let process = &mut machine.process;
-        process.is_connected = true;
+        process.guard = Some(machine.guard.start);
         machine.guard.client = Some(process.start);
         let sockets = process.donor.sockets().chain(process.receiver.sockets());
         let flows: BTreeSet<Flow> = sockets.map(super::actions::flow_of).collect();
