@@ -7,13 +7,13 @@
 //!                 Donor  --- OFFER, GO, ABORT ------------------->  Receiver
 //!                        <-- READY, REFUSE, DONE, GONE, ABORTED ---
 //!                    |
-//!            MovedReports --- MOVED ---> dispatcher <--- QUERY --- Queries
+//!            MovedReports --- MOVED ---> dispatcher <--- QUERY --- DispatcherQueries
 //! ```
 //!
 //! - [`Donor`]: offers connections, and alone decides whether each is moved.
 //! - [`Receiver`]: restores connections, and serves those that were given to it.
 //! - [`MovedReports`]: tells the active dispatcher which flows have another node now.
-//! - [`Queries`]: asks the active dispatcher who should answer a request.
+//! - [`DispatcherQueries`]: asks the active dispatcher who should answer a request.
 //!
 //! **Invariants:** a connection that was offered has one owner or none that sends: the donor thaws it only
 //! if netguard confirms that its flow is not redirected, and the receiver starts it only after the GO that
@@ -32,10 +32,10 @@ mod retry;
 mod settings;
 mod timers;
 
-pub use donor::{Donor, DonorAction, DonorCounters, NotBegun, Outcome, StayCause, Target};
+pub use donor::{Donor, DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, StayCause};
 pub use moved::{MovedCounters, MovedReports};
 pub use order::OrderResult;
-pub use queries::{Queries, QueriesFull, QueryOutcome};
+pub use queries::{DispatcherQueries, QueriesFull, QueryOutcome};
 pub use receiver::{MoveKey, Preparation, Receiver, ReceiverAction, ReceiverCounters};
 pub use settings::HandoffSettings;
 

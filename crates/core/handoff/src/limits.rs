@@ -68,5 +68,5 @@ pub const QUERY_MS: u64 = 20;
 /// When a query is repeated, in milliseconds; once, and again after twice as long.
 pub const QUERY_RETRY_MS: u64 = 5;
 
-/// Queries that are not answered yet: requests that wait for a decision.
+/// DispatcherQueries that are not answered yet: requests that wait for a decision.
 pub const QUERIES_MAX: usize = 4_096;

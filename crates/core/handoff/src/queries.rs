@@ -1,10 +1,10 @@
-//! Queries to the active dispatcher: who should answer this request? An answer that does not come in time
+//! DispatcherQueries to the active dispatcher: who should answer this request? An answer that does not come in time
 //! is none, and the node that has the connection answers.
 
 use std::collections::BTreeMap;
 
 use skep_units::Now;
-use skep_wire::handoff::lccp::{Command, Lccp, RequestKey};
+use skep_wire::handoff::lccp::{Command, Lccp, QueryKey};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::steer::NodeIndex;
 
@@ -12,9 +12,9 @@ use crate::limits::{QUERIES_MAX, QUERY_MS, QUERY_RETRY_MS};
 use crate::retry::Retry;
 use crate::timers::Timers;
 
-/// Queries that wait for their answers. At most [`QUERIES_MAX`].
+/// DispatcherQueries that wait for their answers. At most [`QUERIES_MAX`].
 #[derive(Clone, Debug)]
-pub struct Queries {
+pub struct DispatcherQueries {
     incarnation: u64,
     next_number: u64,
     pending: BTreeMap<u64, Pending>,
@@ -24,7 +24,7 @@ pub struct Queries {
 #[derive(Clone, Debug)]
 struct Pending {
     socket: SocketId,
-    key: RequestKey,
+    key: QueryKey,
     retry: Retry,
 }
 
@@ -42,7 +42,7 @@ pub enum QueryOutcome {
     Unanswered(u64),
 }
 
-impl Queries {
+impl DispatcherQueries {
     /// The queries of a process that has started at `incarnation`.
     pub fn new(incarnation: u64) -> Self {
         Self { incarnation, next_number: 1, pending: BTreeMap::new(), timers: Timers::default() }
@@ -56,7 +56,7 @@ impl Queries {
         &mut self,
         now: Now,
         socket: SocketId,
-        key: RequestKey,
+        key: QueryKey,
     ) -> Result<(u64, Lccp), QueriesFull> {
         if self.pending.len() >= QUERIES_MAX {
             return Err(QueriesFull);
@@ -107,7 +107,7 @@ impl Queries {
         outcomes
     }
 
-    /// When to call [`Queries::tick`] at the latest.
+    /// When to call [`DispatcherQueries::tick`] at the latest.
     pub fn next_due(&self) -> Option<Now> {
         self.timers.next()
     }

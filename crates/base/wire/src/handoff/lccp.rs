@@ -68,7 +68,7 @@ pub enum Command {
     /// Dispatcher to node: a batch of those was taken.
     MovedTaken,
     /// Node to dispatcher: who should answer this request?
-    Query(SocketId, RequestKey),
+    Query(SocketId, QueryKey),
     /// Dispatcher to node: that one; `None`: whoever has it.
     Decision(SocketId, Option<NodeIndex>),
 }
@@ -82,7 +82,7 @@ pub struct MovedFlow {
 
 /// What policies know of a request, beside its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestKey {
+pub struct QueryKey {
     host: Box<[u8]>,
     target: Box<[u8]>,
 }
@@ -138,7 +138,7 @@ impl RefuseCause {
     }
 }
 
-impl RequestKey {
+impl QueryKey {
     /// The key of a request, by its `Host` and its target (path and query). `None`: it is too long to be
     /// asked about.
     pub fn new(host: &[u8], target: &[u8]) -> Option<Self> {
@@ -251,7 +251,7 @@ impl Command {
             (10, None) => without_data(Self::MovedTaken),
             (11, Some(socket)) => {
                 let host = from.take(usize::try_from(data).ok()?)?;
-                let key = RequestKey::new(host, from.take(from.0.len())?)?;
+                let key = QueryKey::new(host, from.take(from.0.len())?)?;
                 Some(Self::Query(socket, key))
             }
             (12, Some(socket)) => {

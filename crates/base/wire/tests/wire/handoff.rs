@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use skep_units::Rng;
 use skep_wire::handoff::fragments::{Assembly, Fragment, cut};
 use skep_wire::handoff::lccp::{
-    Command, Lccp, MovedFlow, NotLccp, Receptor, RefuseCause, RequestKey,
+    Command, Lccp, MovedFlow, NotLccp, QueryKey, Receptor, RefuseCause,
 };
 use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow, WindowScales};
-use skep_wire::handoff::{HANDOFF_INFO_HEAD_BYTES, HandoffId, HandoffInfo, NotAnInfo, SocketId};
+use skep_wire::handoff::{HandoffId, HandoffInfo, NotAnInfo, SocketId};
 use skep_wire::limits::{
-    HANDOFF_FRAGMENT_BYTES, HANDOFF_FRAGMENTS_MAX, HANDOFF_QUEUE_BYTES_MAX, MOVED_FLOWS_MAX,
-    MOVES_MAX, QUERY_BYTES_MAX,
+    HANDOFF_FRAGMENT_BYTES, HANDOFF_FRAGMENTS_MAX, HANDOFF_INFO_HEAD_BYTES,
+    HANDOFF_QUEUE_BYTES_MAX, MOVED_FLOWS_MAX, MOVES_MAX, QUERY_BYTES_MAX,
 };
 use skep_wire::seal::BODY_BYTES_MAX;
 use skep_wire::steer::NODES_MAX;
@@ -54,8 +54,8 @@ fn message(command: Command) -> Lccp {
     Lccp { id: HandoffId { incarnation: 0x0102_0304_0506, number: 9 }, command }
 }
 
-fn key(host: usize, target: usize) -> RequestKey {
-    RequestKey::new(&vec![b'h'; host], &vec![b'/'; target]).unwrap()
+fn key(host: usize, target: usize) -> QueryKey {
+    QueryKey::new(&vec![b'h'; host], &vec![b'/'; target]).unwrap()
 }
 
 fn all() -> Vec<Lccp> {
@@ -142,7 +142,7 @@ fn layouts_are_pinned_because_machines_must_agree() {
     }
     let moved = message(Command::Moved(vec![MovedFlow { socket: socket4(), node: 5 }])).encode();
     assert_eq!(moved[28..], [&[0][..], &socket, &[5, 0]].concat());
-    let query = message(Command::Query(socket4(), RequestKey::new(b"h", b"/?a").unwrap())).encode();
+    let query = message(Command::Query(socket4(), QueryKey::new(b"h", b"/?a").unwrap())).encode();
     assert_eq!(query[41..], *b"h/?a");
 }
 
@@ -226,8 +226,8 @@ fn messages_beyond_the_bounds_are_none() {
     ] {
         assert_eq!(Lccp::decode(&message(command.clone()).encode()), Err(NotLccp), "{command:?}");
     }
-    assert!(RequestKey::new(&[0; QUERY_BYTES_MAX], b"").is_some());
-    assert_eq!(RequestKey::new(&[0; QUERY_BYTES_MAX], b"/"), None);
+    assert!(QueryKey::new(&[0; QUERY_BYTES_MAX], b"").is_some());
+    assert_eq!(QueryKey::new(&[0; QUERY_BYTES_MAX], b"/"), None);
 }
 
 #[test]

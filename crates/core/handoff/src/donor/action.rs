@@ -7,7 +7,7 @@ use skep_wire::steer::NodeIndex;
 
 /// A node that a connection is offered to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct MoveTarget {
     pub peer: PeerId,
     /// Its place in the tables: where packets are redirected to.
     pub node: NodeIndex,
@@ -30,12 +30,12 @@ pub enum DonorAction {
     Release(HandoffId, SocketId),
     Send(PeerId, Lccp),
     /// The move has ended like this.
-    Ended(HandoffId, SocketId, Outcome),
+    Ended(HandoffId, SocketId, MoveOutcome),
 }
 
 /// How a move has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum MoveOutcome {
     /// The connection is thawed, and served here.
     Stays(StayCause),
     /// The receiver serves it.

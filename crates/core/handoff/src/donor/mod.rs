@@ -26,7 +26,7 @@ use skep_wire::handoff::lccp::{Command, Lccp};
 use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
 use skep_wire::seal::PeerId;
 
-pub use action::{DonorAction, DonorCounters, NotBegun, Outcome, StayCause, Target};
+pub use action::{DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, StayCause};
 
 use crate::limits::{MOVES_IN_FLIGHT_MAX, RETRY_MS, RETRY_MS_MAX};
 use crate::order::{Order, OrderResult};
@@ -56,7 +56,7 @@ pub struct Donor {
 #[derive(Clone, Debug)]
 struct Move {
     socket: SocketId,
-    to: Target,
+    to: MoveTarget,
     state: State,
 }
 
@@ -114,7 +114,7 @@ impl Donor {
     ///
     /// # Errors
     /// It is to be served here.
-    pub fn begin(&mut self, socket: SocketId, to: Target) -> Result<HandoffId, NotBegun> {
+    pub fn begin(&mut self, socket: SocketId, to: MoveTarget) -> Result<HandoffId, NotBegun> {
         if self.flows.contains(&socket) {
             return Err(NotBegun::Busy);
         }
@@ -169,7 +169,7 @@ impl Donor {
             State::Resetting { .. } if result == OrderResult::Lost => {
                 self.set_state(id, State::Resetting { order: Order::lost(now) });
             }
-            State::Resetting { .. } => self.end(now, id, Outcome::Closed),
+            State::Resetting { .. } => self.end(now, id, MoveOutcome::Closed),
             State::Freezing | State::Offered { .. } | State::Committed { .. } => {}
         }
         self.check_invariants();
@@ -193,7 +193,9 @@ impl Donor {
                 self.stay(now, *id, StayCause::Gone, OfferState::Settled);
             }
             (Command::Gone(_), Some(State::Committed { .. })) => self.reset(*id),
-            (Command::Done(_), Some(State::Committed { .. })) => self.end(now, *id, Outcome::Moved),
+            (Command::Done(_), Some(State::Committed { .. })) => {
+                self.end(now, *id, MoveOutcome::Moved)
+            }
             (Command::Aborted(_), _) => self.aborts.understood(*id),
             // Late, or repeated: the move has gone on.
             (Command::Refuse(..) | Command::Gone(_) | Command::Done(_), _) => {}
@@ -327,7 +329,7 @@ impl Donor {
                 if offer == OfferState::Unknown {
                     self.abort(now, id);
                 }
-                self.end(now, id, Outcome::Stays(cause));
+                self.end(now, id, MoveOutcome::Stays(cause));
             }
             OrderResult::Redirected => {
                 self.counters.found_redirected += 1;
@@ -374,20 +376,20 @@ impl Donor {
     }
 
     /// The move has ended.
-    fn end(&mut self, now: Now, id: HandoffId, outcome: Outcome) {
+    fn end(&mut self, now: Now, id: HandoffId, outcome: MoveOutcome) {
         self.timers.set(id, None);
         let Some(Move { socket, to, .. }) = self.moves.remove(&id) else { return };
         self.flows.remove(&socket);
         match outcome {
-            Outcome::Stays(cause) => {
+            MoveOutcome::Stays(cause) => {
                 self.counters.stays(cause);
                 self.aborts.remember(now, id, to.peer);
             }
-            Outcome::Moved => {
+            MoveOutcome::Moved => {
                 self.counters.moved += 1;
                 self.actions.push_back(DonorAction::Release(id, socket));
             }
-            Outcome::Closed => self.counters.closed += 1,
+            MoveOutcome::Closed => self.counters.closed += 1,
         }
         self.actions.push_back(DonorAction::Ended(id, socket, outcome));
     }

@@ -32,7 +32,7 @@ struct Donor {
 
 /// How a donor's message stands to what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum DonorProcess {
     /// Of its present process.
     Present,
     /// Of its present process, which is a new one.
@@ -43,20 +43,20 @@ pub(super) enum Standing {
 
 impl Memory {
     /// Takes note of the incarnation in a message.
-    pub(super) fn note(&mut self, key: MoveKey) -> Standing {
+    pub(super) fn note(&mut self, key: MoveKey) -> DonorProcess {
         let is_known = self.donors.contains_key(&key.donor);
         if !is_known && self.donors.len() >= NODES_MAX {
-            return Standing::Stale;
+            return DonorProcess::Stale;
         }
         let donor = self.donors.entry(key.donor).or_default();
         if key.id.incarnation < donor.incarnation {
-            return Standing::Stale;
+            return DonorProcess::Stale;
         }
         let is_new = key.id.incarnation > donor.incarnation;
         if is_new {
             (donor.incarnation, donor.floor) = (key.id.incarnation, 0);
         }
-        if is_new && is_known { Standing::Restarted } else { Standing::Present }
+        if is_new && is_known { DonorProcess::Restarted } else { DonorProcess::Present }
     }
 
     /// Whether a move of that number has ended so long ago that it was forgotten.

@@ -33,7 +33,7 @@ use crate::order::{Order, OrderResult};
 use crate::retry::Retry;
 use crate::settings::HandoffSettings;
 use crate::timers::Timers;
-use memory::{Memory, Standing};
+use memory::{DonorProcess, Memory};
 use state::{Answer, Slot, State};
 
 /// All moves to this node. See the module.
@@ -75,9 +75,9 @@ impl Receiver {
     pub fn heard(&mut self, now: Now, from: PeerId, message: &Lccp) {
         let key = MoveKey { donor: from, id: message.id };
         match self.moves.note(key) {
-            Standing::Stale => return self.counters.stale += 1,
-            Standing::Restarted => self.donor_restarted(now, from),
-            Standing::Present => {}
+            DonorProcess::Stale => return self.counters.stale += 1,
+            DonorProcess::Restarted => self.donor_restarted(now, from),
+            DonorProcess::Present => {}
         }
         let socket = message.command.socket().copied();
         let is_other = self.moves.get(key).is_some_and(|slot| Some(slot.socket) != socket);

@@ -9,11 +9,11 @@ use skep_wire::seal::PeerId;
 use super::{info, message, name, socket};
 use crate::limits::MOVES_IN_FLIGHT_MAX;
 use crate::{
-    Donor, DonorAction, HandoffSettings, NotBegun, OrderResult, Outcome, StayCause, Target,
+    Donor, DonorAction, HandoffSettings, MoveOutcome, MoveTarget, NotBegun, OrderResult, StayCause,
 };
 
 const RECEIVER: PeerId = PeerId(2);
-const TO: Target = Target { peer: RECEIVER, node: 2 };
+const TO: MoveTarget = MoveTarget { peer: RECEIVER, node: 2 };
 
 /// What is to be done, in words.
 fn said(donor: &mut Donor) -> Vec<String> {
@@ -115,7 +115,7 @@ fn what_is_refused_stays() {
         donor.heard(Now(1), RECEIVER, &message(id, command));
         assert_eq!(said(&mut donor), ["thaw"]);
         donor.ordered(Now(1), id, OrderResult::Done);
-        assert_eq!(said(&mut donor), [format!("{:?}", Outcome::Stays(cause))]);
+        assert_eq!(said(&mut donor), [format!("{:?}", MoveOutcome::Stays(cause))]);
         assert!(donor.is_idle());
     }
     let (mut donor, id) = committing();

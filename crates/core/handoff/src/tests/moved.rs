@@ -2,12 +2,12 @@
 
 use skep_units::Now;
 use skep_wire::handoff::HandoffId;
-use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, RequestKey};
+use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, QueryKey};
 use skep_wire::limits::MOVED_FLOWS_MAX;
 
 use super::{message, socket};
 use crate::limits::{MOVED_MS_MAX, QUERIES_MAX, QUERY_MS};
-use crate::{MovedReports, Queries, QueriesFull, QueryOutcome};
+use crate::{DispatcherQueries, MovedReports, QueriesFull, QueryOutcome};
 
 fn flow(port: u16) -> MovedFlow {
     MovedFlow { socket: socket(port), node: 3 }
@@ -64,8 +64,8 @@ fn a_report_is_repeated_for_a_bounded_time() {
 
 #[test]
 fn a_query_is_repeated_and_then_given_up() {
-    let mut queries = Queries::new(1_000);
-    let key = RequestKey::new(b"example.org", b"/a?b").unwrap();
+    let mut queries = DispatcherQueries::new(1_000);
+    let key = QueryKey::new(b"example.org", b"/a?b").unwrap();
     let (first, asked) = queries.ask(Now(0), socket(1), key.clone()).unwrap();
     let (second, _) = queries.ask(Now(0), socket(2), key.clone()).unwrap();
     let again = queries.tick(Now(5));

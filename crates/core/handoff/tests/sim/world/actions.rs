@@ -1,7 +1,7 @@
 //! What cores ask for is done here, and what came of it is told to them.
 
 use skep_handoff::{
-    DonorAction, MoveKey, OrderResult, Outcome, Preparation, ReceiverAction, StayCause,
+    DonorAction, MoveKey, MoveOutcome, OrderResult, Preparation, ReceiverAction, StayCause,
 };
 use skep_units::Now;
 use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow};
@@ -150,21 +150,21 @@ impl World {
         }
     }
 
-    fn ended(&mut self, at: Id, id: HandoffId, flow: Flow, outcome: Outcome) {
+    fn ended(&mut self, at: Id, id: HandoffId, flow: Flow, outcome: MoveOutcome) {
         let (now, process) = (self.now(), &mut self.machines[at].process);
         let Some((_, to)) = process.moving.remove(&id) else {
             return self.violate(format!("{id:?} has ended twice"));
         };
         match outcome {
-            Outcome::Stays(_) => {
+            MoveOutcome::Stays(_) => {
                 self.totals.stayed += 1;
                 self.serve(at, flow);
             }
-            Outcome::Moved => {
+            MoveOutcome::Moved => {
                 self.totals.moved += 1;
                 process.reports.push(now, MovedFlow { socket: socket(flow), node: to as u16 });
             }
-            Outcome::Closed => self.totals.closed += 1,
+            MoveOutcome::Closed => self.totals.closed += 1,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Clients and their packets, and what serves them.
 
-use skep_handoff::Target;
+use skep_handoff::MoveTarget;
 use skep_wire::handoff::lccp::{Command, Lccp};
 use skep_wire::seal::PeerId;
 
@@ -167,7 +167,7 @@ impl World {
         if to == at || is_calm {
             return false;
         }
-        let target = Target { peer: PeerId(to as u64), node: to as u16 };
+        let target = MoveTarget { peer: PeerId(to as u64), node: to as u16 };
         let process = &mut self.machines[at].process;
         let Ok(id) = process.donor.begin(socket(flow), target) else { return false };
         process.serving.remove(&flow);
