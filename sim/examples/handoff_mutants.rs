@@ -23,7 +23,7 @@ const MUTANTS: &[Mutant] = &[
         to: "State::Offered { retry, .. } if !@ && retry.age_ms(now) > self.settings.ready_ms => {",
     },
     Mutant {
-        what: "the donor waits for READY for ever",
+        what: "the donor waits for READY without end",
         file: "donor/mod.rs",
         from: "State::Offered { retry, .. } if retry.age_ms(now) > ready_ms => {",
         to: "State::Offered { retry, .. } if !@ && retry.age_ms(now) > ready_ms => {",
@@ -91,10 +91,11 @@ const MUTANTS: &[Mutant] = &[
         to: "self.set_state(key, State::Starting { order: if @ { Order::Given } else { Order::lost(now) } });",
     },
     Mutant {
-        what: "a create that made nothing forgets the flow",
+        what: "an offer is taken after GONE",
         file: "receiver/mod.rs",
-        from: "if answer.is_some() && result != Preparation::NotCreated {",
-        to: "if answer.is_some() && (@ || result != Preparation::NotCreated) {",
+        from: "                self.answer_unknown(now, key, socket, Answer::Gone);",
+        to: "                if @ {\n                    return self.send(key, Command::Gone(socket));\n                }\n                \
+             self.answer_unknown(now, key, socket, Answer::Gone);",
     },
     Mutant {
         what: "the donor lets go of its descriptor at the redirect",

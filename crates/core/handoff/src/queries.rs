@@ -90,7 +90,7 @@ impl DispatcherQueries {
     /// What is to be repeated, and what is not answered any more.
     pub fn tick(&mut self, now: Now) -> Vec<QueryOutcome> {
         let mut outcomes = Vec::new();
-        while let Some(number) = self.timers.pop(now) {
+        for number in self.timers.take_due(now) {
             let Some(pending) = self.pending.get_mut(&number) else { continue };
             if pending.retry.age_ms(now) >= QUERY_MS {
                 self.pending.remove(&number);

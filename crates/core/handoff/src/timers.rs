@@ -26,14 +26,12 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// Takes out a key that is due.
-    pub(crate) fn pop(&mut self, now: Now) -> Option<K> {
-        let &(due, key) = self.by_time.first()?;
-        if due > now {
-            return None;
-        }
-        self.set(key, None);
-        Some(key)
+    /// Takes out the keys that are due, each once, whatever their next times are.
+    pub(crate) fn take_due(&mut self, now: Now) -> Vec<K> {
+        let due = self.by_time.iter().take_while(|(due, _)| *due <= now);
+        let keys: Vec<K> = due.map(|(_, key)| *key).collect();
+        keys.iter().for_each(|key| self.set(*key, None));
+        keys
     }
 
     /// When the next one is due.

@@ -73,7 +73,7 @@ impl Aborts {
     pub(super) fn due(&mut self, now: Now) -> Vec<(PeerId, Lccp)> {
         self.forget(now);
         let mut due = Vec::new();
-        while let Some(id) = self.timers.pop(now) {
+        for id in self.timers.take_due(now) {
             let Some(abort) = self.repeated.get_mut(&id) else { continue };
             if abort.retry.age_ms(now) >= ABORT_MS_MAX {
                 self.repeated.remove(&id);

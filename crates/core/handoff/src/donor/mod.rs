@@ -206,7 +206,7 @@ impl Donor {
 
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
-        while let Some(id) = self.timers.pop(now) {
+        for id in self.timers.take_due(now) {
             self.due(now, id);
             self.set_timer(id);
         }

@@ -159,7 +159,7 @@ impl Receiver {
     /// Time has passed.
     pub fn tick(&mut self, now: Now) {
         self.moves.forget(now);
-        while let Some(key) = self.timers.pop(now) {
+        for key in self.timers.take_due(now) {
             self.due(now, key);
             self.set_timer(key);
         }

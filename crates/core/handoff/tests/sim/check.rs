@@ -63,7 +63,9 @@ impl World {
             }
         }
         for id in 0..self.machines.len() {
-            self.check_left(id);
+            if self.machines[id].process.is_up {
+                self.check_left(id);
+            }
         }
     }
 

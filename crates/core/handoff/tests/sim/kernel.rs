@@ -54,6 +54,8 @@ pub(crate) enum Packet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Dropped,
+    /// The same, by the filter of a socket in repair mode: nothing blocked its flow.
+    Filtered,
     /// The same, as it came too often.
     Circled,
     /// To this machine.
@@ -84,7 +86,7 @@ impl Kernel {
         }
         let Some(socket) = self.sockets.get_mut(&flow) else { return Ok(Fate::Reset) };
         if socket.is_in_repair {
-            return Err("a packet reaches a socket in repair mode");
+            return Ok(Fate::Filtered);
         }
         if let Packet::Data { sequence } = packet {
             if sequence > socket.receive_next {

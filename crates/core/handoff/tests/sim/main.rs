@@ -9,12 +9,14 @@
 //! reorders messages, and has what a seal guarantees: no process gets what was sent to the one before it.
 //!
 //! After every event `check` verifies that a connection has one running socket at most, that this one
-//! has all that the client has seen acknowledged, and that it can be reached. No packet ever reaches a socket
-//! in repair mode; nothing is started that was not given, and nothing is thawed or taken back that was; no
-//! redirect is ordered after its deadline; no offer is taken twice. A second after the last fault each
-//! connection has an owner or was closed with RST, and at the end each client has all of its replies, or the
-//! RST. In seeds without faults other than those of the network, none is closed; in those with crashes
-//! alone, none that had nothing to do with the machine.
+//! has all that the client has seen acknowledged, and that it can be reached. No packet reaches a socket
+//! in repair mode, unless netguard was started again while its process was paused, and took it for dead: then
+//! the socket's filter drops it. Nothing is started that was not given, and nothing is thawed or taken back
+//! that was; no redirect is ordered after its deadline; no offer is taken twice, or after it was declined. A
+//! second after the last fault each connection has an owner or was closed with RST, and at the end each
+//! client has all of its replies, or the RST. In seeds without faults other than those of the network, none is
+//! closed, and none waits long for a move that fails; in those with crashes alone, none is closed that had
+//! nothing to do with the machine.
 //!
 //! One case is weaker: if a process and its netguard are both down while a connection is frozen, nobody is
 //! left to send an RST; then the client gets it with its next packet.

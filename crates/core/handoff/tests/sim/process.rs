@@ -26,8 +26,8 @@ pub(crate) struct Process {
     /// The incarnations of others that it echoes, and of which it has heard.
     pub(crate) known: Vec<u64>,
     pub(crate) heard: Vec<u64>,
-    /// Moves away that have not ended.
-    pub(crate) moving: BTreeMap<HandoffId, (Flow, Id)>,
+    /// Moves away that have not ended: to where, and since when.
+    pub(crate) moving: BTreeMap<HandoffId, (Flow, Id, u64)>,
     /// When each offer was sent first.
     pub(crate) offered_at: BTreeMap<HandoffId, u64>,
     pub(crate) created: BTreeMap<MoveKey, HandoffInfo>,

@@ -70,6 +70,9 @@ pub(crate) struct Scenario {
     pub(crate) order_ms_max: u64,
 }
 
+/// Longer than a seed.
+pub(crate) const FOR_EVER_MS: u64 = 100_000;
+
 /// No move begins later, and no fault.
 pub(crate) const FAULTS_END_MS: u64 = 2_000;
 
@@ -104,6 +107,15 @@ impl Scenario {
         self.faults.is_empty() && self.traps.is_empty()
     }
 
+    /// Whether a netguard that has started again may take a process for dead that is only paused.
+    pub(crate) fn may_be_unblocked(&self) -> bool {
+        let faults = self.faults.iter().map(|(_, fault)| fault);
+        let has_pauses = faults.clone().any(|it| matches!(it, Fault::Pause(..)));
+        let has_starts = faults.clone().any(|it| matches!(it, Fault::CrashNetguard(..)));
+        let has_trap = |kind: u64| self.traps.iter().any(|trap| trap.kind == kind);
+        (has_pauses || has_trap(2)) && (has_starts || has_trap(1))
+    }
+
     /// Whether all faults are crashes.
     pub(crate) fn has_only_crashes(&self) -> bool {
         let is_crash = |fault: &Fault| matches!(fault, Fault::Crash(..));
@@ -113,7 +125,7 @@ impl Scenario {
 
     fn add_fault(&mut self, kind: u64, rng: &mut Rng) {
         let at = rng.below(FAULTS_END_MS);
-        let lasts_ms = lasts_ms(rng).min(FAULTS_END_MS - at);
+        let lasts_ms = lasts_ms(kind, rng);
         let machine = rng.below(self.machines as u64) as usize;
         let fault = fault(kind, machine, lasts_ms, self.machines, rng);
         self.faults.push((at, fault));
@@ -126,14 +138,17 @@ impl Scenario {
             is_before: rng.below(2) == 0,
             victim: if rng.below(2) == 0 { Victim::This } else { Victim::Other },
             kind,
-            lasts_ms: lasts_ms(rng),
+            lasts_ms: lasts_ms(kind, rng),
         };
         self.traps.push(trap);
     }
 }
 
-/// How long a fault lasts: less than a deadline, or longer.
-fn lasts_ms(rng: &mut Rng) -> u64 {
+/// How long a fault lasts: less than a deadline, or longer. Some processes stay dead.
+fn lasts_ms(kind: u64, rng: &mut Rng) -> u64 {
+    if kind == 0 && rng.below(4) == 0 {
+        return FOR_EVER_MS;
+    }
     let max = [20, 200, 1_500][rng.below(3) as usize];
     1 + rng.below(max)
 }

@@ -24,13 +24,14 @@ pub(crate) struct Totals {
     pub(crate) learned: u64,
     pub(crate) passed_on: u64,
     pub(crate) blocked: u64,
+    pub(crate) filtered: u64,
     pub(crate) traps: u64,
     pub(crate) bereft: u64,
     pub(crate) came_home: u64,
 }
 
 impl Totals {
-    fn all(&self) -> [(&'static str, u64); 18] {
+    fn all(&self) -> [(&'static str, u64); 19] {
         [
             ("client served", self.served),
             ("connection closed with RST", self.reset),
@@ -47,6 +48,7 @@ impl Totals {
             ("flow learned by the dispatcher", self.learned),
             ("packet passed on", self.passed_on),
             ("packet blocked", self.blocked),
+            ("packet blocked by a socket's filter", self.filtered),
             ("fault at a step", self.traps),
             ("connection without process and netguard", self.bereft),
             ("move back to a node that had it", self.came_home),
@@ -78,6 +80,7 @@ impl SeedTotals for Totals {
         self.learned += other.learned;
         self.passed_on += other.passed_on;
         self.blocked += other.blocked;
+        self.filtered += other.filtered;
         self.traps += other.traps;
         self.bereft += other.bereft;
         self.came_home += other.came_home;

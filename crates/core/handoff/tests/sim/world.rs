@@ -28,7 +28,7 @@ const END_MS: u64 = JUDGED_MS + 2_000;
 /// Clients of connections that lost process and netguard send a packet.
 const PROBED_MS: u64 = JUDGED_MS - 100;
 /// Blocked flows of a netguard to which no process has connected are forgotten after so long.
-const ORPHANS_MS: u64 = 1_000;
+const ORPHANS_MS: u64 = 500;
 
 pub(crate) struct Machine {
     pub(crate) kernel: Kernel,

@@ -15,6 +15,8 @@ use crate::netguard::{Asker, Netguard, Order};
 
 /// The first port of the clients.
 const PORT: u16 = 1_000;
+/// How long a client waits for a move that fails, if nobody is paused: the deadline, and netguard's queue.
+const STAY_MS_MAX: u64 = READY_MS + 120;
 /// The deadline of a redirect.
 const READY_MS: u64 = skep_handoff::limits::READY_MS;
 
@@ -152,12 +154,15 @@ impl World {
 
     fn ended(&mut self, at: Id, id: HandoffId, flow: Flow, outcome: MoveOutcome) {
         let (now, process) = (self.now(), &mut self.machines[at].process);
-        let Some((_, to)) = process.moving.remove(&id) else {
+        let Some((_, to, begun)) = process.moving.remove(&id) else {
             return self.violate(format!("{id:?} has ended twice"));
         };
         match outcome {
             MoveOutcome::Stays(_) => {
                 self.totals.stayed += 1;
+                if self.scenario.is_calm() && now.0 - begun > STAY_MS_MAX {
+                    self.violate(format!("{id:?} stays, after {} ms", now.0 - begun));
+                }
                 self.serve(at, flow);
             }
             MoveOutcome::Moved => {
@@ -244,7 +249,7 @@ impl World {
     }
 
     fn receiver_of(&self, at: Id, id: HandoffId) -> Option<Id> {
-        self.machines[at].process.moving.get(&id).map(|(_, to)| *to)
+        self.machines[at].process.moving.get(&id).map(|(_, to, _)| *to)
     }
 
     /// Sends a sealed message.

@@ -8,7 +8,7 @@ use super::{Event, ORPHANS_MS, World};
 use crate::kernel::{Entry, Flow, Id};
 use crate::netguard::{Asker, Netguard, Order};
 use crate::process::Process;
-use crate::scenario::{FAULTS_END_MS, Fault, Victim, fault};
+use crate::scenario::{FAULTS_END_MS, FOR_EVER_MS, Fault, Victim, fault};
 
 impl World {
     /// A step of a move is about to be taken, or was: a fault may wait for it.
@@ -31,9 +31,8 @@ impl World {
             Victim::This => at,
             Victim::Other => other.filter(|it| *it < self.machines.len()).unwrap_or(at),
         };
-        let lasts_ms = trap.lasts_ms.min(FAULTS_END_MS - self.now);
         self.totals.traps += 1;
-        let fault = fault(trap.kind, victim, lasts_ms, self.machines.len(), &mut self.rng);
+        let fault = fault(trap.kind, victim, trap.lasts_ms, self.machines.len(), &mut self.rng);
         self.strike(fault);
     }
 
@@ -41,18 +40,21 @@ impl World {
         if self.tells {
             eprintln!("{:>5} *** {fault:?}", self.now);
         }
+        // All but the dead are well again by the end of faults.
+        let left_ms = FAULTS_END_MS - self.now.min(FAULTS_END_MS);
+        let until_end = |ms: u64| if ms == FOR_EVER_MS { ms } else { ms.min(left_ms) };
         match fault {
-            Fault::Crash(id, ms) => self.crash(id, ms),
-            Fault::CrashNetguard(id, ms) => self.crash_netguard(id, ms),
+            Fault::Crash(id, ms) => self.crash(id, until_end(ms)),
+            Fault::CrashNetguard(id, ms) => self.crash_netguard(id, until_end(ms)),
             Fault::Pause(id, ms) => {
-                pause(&mut self.machines[id].process.paused_until, self.now + ms)
+                pause(&mut self.machines[id].process.paused_until, self.now + until_end(ms))
             }
             Fault::PauseNetguard(id, ms) => {
-                pause(&mut self.machines[id].guard.paused_until, self.now + ms);
+                pause(&mut self.machines[id].guard.paused_until, self.now + until_end(ms));
             }
             Fault::Cut(a, b, both, ms) => {
                 self.net.cut(a, b, both);
-                self.after(ms, Event::Heal);
+                self.after(until_end(ms), Event::Heal);
             }
         }
     }

@@ -82,6 +82,8 @@ impl World {
         };
         match fate {
             Fate::Dropped => self.totals.blocked += 1,
+            Fate::Filtered if self.scenario.may_be_unblocked() => self.totals.filtered += 1,
+            Fate::Filtered => self.violate("a packet reaches a socket in repair mode"),
             Fate::Circled => self.violate("a packet goes round in circles"),
             Fate::PassedOn(to, hops) => {
                 self.totals.passed_on += 1;
@@ -171,7 +173,7 @@ impl World {
         let process = &mut self.machines[at].process;
         let Ok(id) = process.donor.begin(socket(flow), target) else { return false };
         process.serving.remove(&flow);
-        process.moving.insert(id, (flow, to));
+        process.moving.insert(id, (flow, to, self.now));
         self.clients[flow].moves += 1;
         let has_been_there = self.machines[to].kernel.moves.contains_key(&flow);
         self.totals.came_home += u64::from(has_been_there);
