@@ -58,10 +58,12 @@ impl Aborts {
         self.forget(now);
     }
 
-    /// The receiver has understood.
-    pub(super) fn understood(&mut self, id: HandoffId) {
-        self.repeated.remove(&id);
-        self.timers.set(id, None);
+    /// A receiver has understood.
+    pub(super) fn understood(&mut self, id: HandoffId, by: PeerId) {
+        if self.repeated.get(&id).is_some_and(|abort| abort.to == by) {
+            self.repeated.remove(&id);
+            self.timers.set(id, None);
+        }
     }
 
     /// Whether this receiver is to be told that the offer was taken back.

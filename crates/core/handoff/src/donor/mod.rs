@@ -196,7 +196,7 @@ impl Donor {
             (Command::Done(_), Some(State::Committed { .. })) => {
                 self.end(now, *id, MoveOutcome::Moved)
             }
-            (Command::Aborted(_), _) => self.aborts.understood(*id),
+            (Command::Aborted(_), _) => self.aborts.understood(*id, from),
             // Late, or repeated: the move has gone on.
             (Command::Refuse(..) | Command::Gone(_) | Command::Done(_), _) => {}
             _ => self.counters.unexpected += 1,

@@ -88,6 +88,8 @@ fn an_offer_is_repeated_and_taken_back_after_its_time() {
     assert!(!donor.is_idle(), "the receiver has not understood");
     donor.tick(Now(56));
     assert_eq!(said(&mut donor), ["ABORT"]);
+    donor.heard(Now(57), PeerId(9), &message(id, Command::Aborted(socket(1))));
+    assert!(!donor.is_idle(), "another has");
     donor.heard(Now(57), RECEIVER, &message(id, Command::Aborted(socket(1))));
     assert!(donor.is_idle());
     donor.heard(Now(90), RECEIVER, &message(id, Command::Ready(socket(1))));
