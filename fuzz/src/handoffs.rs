@@ -32,14 +32,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let sockets = sockets
         .iter()
         .filter_map(|(client, server)| SocketId::new(client.parse().ok()?, server.parse().ok()?));
-    let info = info().encode();
-    let mut seeds: Vec<Vec<u8>> = sockets.flat_map(|socket| messages(socket, &info)).collect();
-    seeds.push(info);
+    let infos = [0, 4, 400, 3_000].map(|received| info(received).encode());
+    let mut seeds: Vec<Vec<u8>> = sockets
+        .flat_map(|socket| infos.iter().flat_map(move |info| messages(socket, info)))
+        .collect();
+    seeds.extend(infos.clone());
     seeds
 }
 
 fn messages(socket: SocketId, info: &[u8]) -> Vec<Vec<u8>> {
-    let flow = MovedFlow { socket, node: 7 };
+    let flow = MovedFlow { socket, node: 7, moves: 1 };
     let offers = cut(info).into_iter().map(|fragment| Command::Offer(socket, fragment));
     let query = QueryKey::new(b"example.org", b"/a?b").map(|key| Command::Query(socket, key));
     let others = [
@@ -61,7 +63,7 @@ fn messages(socket: SocketId, info: &[u8]) -> Vec<Vec<u8>> {
     encoded
 }
 
-fn info() -> HandoffInfo {
+fn info(received: usize) -> HandoffInfo {
     let window = TcpWindow {
         send_updated_at: 1,
         send: 65_535,
@@ -82,7 +84,7 @@ fn info() -> HandoffInfo {
         window,
         congestion_window: 10,
         rtt_us: 300,
-        received: b"body".to_vec(),
+        received: vec![b'x'; received],
     };
     HandoffInfo { tcp, read_ahead: b"GET / HTTP/1.1\r\n".to_vec(), moves: 1, accepted_by: 0 }
 }

@@ -12,7 +12,8 @@
 //!
 //! - [`Donor`]: offers connections, and alone decides whether each is moved.
 //! - [`Receiver`]: restores connections, and serves those that were given to it.
-//! - [`MovedReports`]: tells the active dispatcher which flows have another node now.
+//! - [`MovedReports`]: tells the active dispatcher which flows have another node now, and [`MovedFlows`] is
+//!   what it takes of that.
 //! - [`DispatcherQueries`]: asks the active dispatcher who should answer a request.
 //!
 //! **Invariants:** a connection that was offered has one owner or none that sends: the donor thaws it only
@@ -33,7 +34,7 @@ mod settings;
 mod timers;
 
 pub use donor::{Donor, DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, StayCause};
-pub use moved::{MovedCounters, MovedReports};
+pub use moved::{MovedCounters, MovedFlows, MovedReports};
 pub use order::OrderResult;
 pub use queries::{DispatcherQueries, QueriesFull, QueryOutcome};
 pub use receiver::{MoveKey, Preparation, Receiver, ReceiverAction, ReceiverCounters};

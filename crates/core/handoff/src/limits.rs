@@ -61,6 +61,13 @@ pub const MOVED_MS_MAX: u64 = 1_000;
 /// Reports that wait for their acknowledgement: 20,000 flows a second for as long as each is repeated.
 pub const MOVED_REPORTS_MAX: usize = 640;
 
+/// How long a dispatcher remembers how often a flow was moved, in milliseconds: longer than any report is
+/// repeated, or delayed by a network.
+pub const LEARNED_MS: u64 = 2 * MOVED_MS_MAX;
+
+/// Flows of which it does: those of three seconds at 20,000 a second.
+pub const LEARNED_MAX: usize = 65_536;
+
 /// How long the answer to a query is awaited, in milliseconds: longer than a repeated one takes. Then the
 /// node that has the connection answers.
 pub const QUERY_MS: u64 = 20;

@@ -3,14 +3,17 @@
 //! A report that is lost costs the way by the donor, no connection: each is repeated until it is
 //! acknowledged, for a bounded time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use skep_units::Now;
-use skep_wire::handoff::HandoffId;
 use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow};
+use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::limits::MOVED_FLOWS_MAX;
 
-use crate::limits::{MOVED_MS_MAX, MOVED_REPORTS_MAX, MOVED_RETRY_MS, MOVED_WAIT_MS, RETRY_MS_MAX};
+use crate::limits::{
+    LEARNED_MAX, LEARNED_MS, MOVED_MS_MAX, MOVED_REPORTS_MAX, MOVED_RETRY_MS, MOVED_WAIT_MS,
+    RETRY_MS_MAX,
+};
 use crate::retry::Retry;
 
 /// Flows that were moved away from this node. See the module.
@@ -41,6 +44,45 @@ pub struct MovedCounters {
     pub learned: u64,
     /// No dispatcher has, in time.
     pub given_up: u64,
+}
+
+/// The flows that a dispatcher has learned lately: a report that is late must not undo a later move.
+#[derive(Clone, Debug, Default)]
+pub struct MovedFlows {
+    /// How often each was moved, and when that was learned; at most [`LEARNED_MAX`].
+    learned: BTreeMap<SocketId, (u8, Now)>,
+    order: VecDeque<(Now, SocketId)>,
+}
+
+impl MovedFlows {
+    /// A report has come: those of its flows that are to be put into the flow table. It is acknowledged
+    /// whatever these are.
+    pub fn take(&mut self, now: Now, report: &[MovedFlow]) -> Vec<MovedFlow> {
+        self.forget(now);
+        let mut taken = Vec::with_capacity(report.len());
+        for flow in report {
+            let known = self.learned.get(&flow.socket);
+            if known.is_some_and(|(moves, _)| *moves > flow.moves) {
+                continue;
+            }
+            self.learned.insert(flow.socket, (flow.moves, now));
+            self.order.push_back((now, flow.socket));
+            taken.push(*flow);
+        }
+        taken
+    }
+
+    fn forget(&mut self, now: Now) {
+        let is_old = |at: Now, count: usize| now.since_ms(at) >= LEARNED_MS || count > LEARNED_MAX;
+        while let Some(&(at, socket)) =
+            self.order.front().filter(|it| is_old(it.0, self.order.len()))
+        {
+            self.order.pop_front();
+            if self.learned.get(&socket).is_some_and(|(_, learned_at)| *learned_at == at) {
+                self.learned.remove(&socket);
+            }
+        }
+    }
 }
 
 impl MovedReports {

@@ -62,7 +62,7 @@ fn all() -> Vec<Lccp> {
     let whole = cut(&info(HANDOFF_QUEUE_BYTES_MAX, 0).encode());
     let offers = whole.into_iter().map(|fragment| Command::Offer(socket6(), fragment));
     let refusals = RefuseCause::ALL.map(|cause| Command::Refuse(socket4(), cause));
-    let flow = MovedFlow { socket: socket6(), node: NODES_MAX as u16 - 1 };
+    let flow = MovedFlow { socket: socket6(), node: NODES_MAX as u16 - 1, moves: MOVES_MAX };
     let others = [
         Command::Offer(socket4(), cut(&info(0, 400).encode()).remove(0)),
         Command::Ready(socket6()),
@@ -72,7 +72,7 @@ fn all() -> Vec<Lccp> {
         Command::Abort(socket4()),
         Command::Aborted(socket6()),
         Command::Moved(vec![flow; MOVED_FLOWS_MAX]),
-        Command::Moved(vec![MovedFlow { socket: socket4(), node: 0 }]),
+        Command::Moved(vec![MovedFlow { socket: socket4(), node: 0, moves: 1 }]),
         Command::Moved(Vec::new()),
         Command::MovedTaken,
         Command::Query(socket6(), key(20, QUERY_BYTES_MAX - 20)),
@@ -129,7 +129,7 @@ fn layouts_are_pinned_because_machines_must_agree() {
         (Command::Gone(socket4()), [2, 6, 0]),
         (Command::Abort(socket4()), [1, 7, 0]),
         (Command::Aborted(socket4()), [2, 8, 0]),
-        (Command::Moved(vec![MovedFlow { socket: socket4(), node: 5 }]), [3, 9, 1]),
+        (Command::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }]), [3, 9, 1]),
         (Command::MovedTaken, [4, 10, 0]),
         (Command::Query(socket4(), key(3, 7)), [3, 11, 3]),
         (Command::Decision(socket4(), Some(5)), [4, 12, 5]),
@@ -140,8 +140,9 @@ fn layouts_are_pinned_because_machines_must_agree() {
         let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         assert_eq!([number(0), number(4), number(8)], expected);
     }
-    let moved = message(Command::Moved(vec![MovedFlow { socket: socket4(), node: 5 }])).encode();
-    assert_eq!(moved[28..], [&[0][..], &socket, &[5, 0]].concat());
+    let moved =
+        message(Command::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }])).encode();
+    assert_eq!(moved[28..], [&[0][..], &socket, &[5, 0, 2]].concat());
     let query = message(Command::Query(socket4(), QueryKey::new(b"h", b"/?a").unwrap())).encode();
     assert_eq!(query[41..], *b"h/?a");
 }
@@ -199,7 +200,7 @@ fn messages_beyond_the_bounds_are_none() {
     let fragment = |index, count, bytes: &[u8]| {
         Command::Offer(socket4(), Fragment { index, count, bytes: bytes.into() })
     };
-    let moved = || Command::Moved(vec![MovedFlow { socket: socket4(), node: 5 }]);
+    let moved = || Command::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }]);
     for (what, read) in [
         ("the receptor of another command", changed(go(), 0, Receptor::Donor as u8)),
         ("no command", changed(go(), 4, 0)),
@@ -213,6 +214,7 @@ fn messages_beyond_the_bounds_are_none() {
         ("more flows than there are", changed(moved(), 8, 2)),
         ("a flow of no socket", changed(moved(), 29, 0)),
         ("a flow of a node too high", changed(moved(), 43, 4)),
+        ("a flow without a move", changed(moved(), 44, 0)),
     ] {
         assert_eq!(read, Err(NotLccp), "{what}");
     }

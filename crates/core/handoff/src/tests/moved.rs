@@ -6,11 +6,11 @@ use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, QueryKey};
 use skep_wire::limits::MOVED_FLOWS_MAX;
 
 use super::{message, socket};
-use crate::limits::{MOVED_MS_MAX, QUERIES_MAX, QUERY_MS};
-use crate::{DispatcherQueries, MovedReports, QueriesFull, QueryOutcome};
+use crate::limits::{LEARNED_MS, MOVED_MS_MAX, QUERIES_MAX, QUERY_MS};
+use crate::{DispatcherQueries, MovedFlows, MovedReports, QueriesFull, QueryOutcome};
 
 fn flow(port: u16) -> MovedFlow {
-    MovedFlow { socket: socket(port), node: 3 }
+    MovedFlow { socket: socket(port), node: 3, moves: 1 }
 }
 
 fn sizes(messages: &[Lccp]) -> Vec<usize> {
@@ -82,4 +82,16 @@ fn a_query_is_repeated_and_then_given_up() {
         queries.ask(Now(30), socket(1), key.clone()).unwrap();
     }
     assert_eq!(queries.ask(Now(30), socket(1), key), Err(QueriesFull));
+}
+
+#[test]
+fn a_report_that_comes_late_does_not_undo_a_later_move() {
+    let mut flows = MovedFlows::default();
+    let moved = |node: u16, moves: u8| MovedFlow { node, moves, ..flow(1) };
+    assert_eq!(flows.take(Now(0), &[moved(3, 1), flow(2)]), [moved(3, 1), flow(2)]);
+    assert_eq!(flows.take(Now(1), &[moved(1, 3)]), [moved(1, 3)]);
+    assert_eq!(flows.take(Now(2), &[moved(3, 1), moved(2, 2)]), []);
+    assert_eq!(flows.take(Now(3), &[moved(1, 3)]), [moved(1, 3)], "again, for another table");
+    let later = Now(3 + LEARNED_MS);
+    assert_eq!(flows.take(later, &[moved(3, 1)]), [moved(3, 1)], "of another connection");
 }

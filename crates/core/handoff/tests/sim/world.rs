@@ -6,7 +6,7 @@ mod traffic;
 
 use std::collections::BTreeSet;
 
-use skep_handoff::OrderResult;
+use skep_handoff::{MovedFlows, OrderResult};
 use skep_sim::{Agenda, Due};
 use skep_units::{Now, Rng};
 use skep_wire::handoff::HandoffId;
@@ -130,6 +130,8 @@ pub(crate) struct World {
     pub(crate) net: Net,
     pub(crate) machines: Vec<Machine>,
     pub(crate) clients: Vec<Client>,
+    /// The dispatcher's.
+    learned: MovedFlows,
     agenda: Agenda<Event>,
     serial: u64,
     /// Of processes.
@@ -157,6 +159,7 @@ impl World {
             net: Net::new(machines, &mut rng),
             machines: (0..machines).map(machine).collect(),
             clients: Vec::new(),
+            learned: MovedFlows::default(),
             agenda: Agenda::default(),
             serial: 0,
             starts: 1,

@@ -167,7 +167,9 @@ impl World {
             }
             MoveOutcome::Moved => {
                 self.totals.moved += 1;
-                process.reports.push(now, MovedFlow { socket: socket(flow), node: to as u16 });
+                let moves = self.clients[flow].moves;
+                let moved = MovedFlow { socket: socket(flow), node: to as u16, moves };
+                process.reports.push(now, moved);
             }
             MoveOutcome::Closed => self.totals.closed += 1,
         }

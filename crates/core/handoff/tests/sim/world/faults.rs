@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use skep_handoff::OrderResult;
+use skep_handoff::{MoveKey, OrderResult};
+use skep_wire::seal::PeerId;
 
 use super::{Event, ORPHANS_MS, World};
 use crate::kernel::{Entry, Flow, Id};
@@ -79,14 +80,20 @@ impl World {
         self.after(ms, Event::Restart(id));
     }
 
-    /// What has to do with a machine whose process crashes may be closed.
+    /// What has to do with a machine whose process crashes may be closed: what is served or frozen there, and
+    /// what it may have been given, as it was ready.
     fn touch(&mut self, id: Id) {
-        let own: Vec<Flow> = self.machines[id].kernel.sockets.keys().copied().collect();
-        let moving = self.machines.iter().flat_map(|it| it.process.moving.values());
-        let others: Vec<Flow> = moving.filter(|it| it.1 == id).map(|it| it.0).collect();
-        for flow in own.into_iter().chain(others) {
-            self.clients[flow].is_touched = true;
-        }
+        let machine = &self.machines[id];
+        let own = machine.kernel.sockets.iter().filter(|it| !it.1.is_in_repair || it.1.is_donors);
+        let own = own.map(|it| *it.0);
+        let ready = self.machines.iter().enumerate().flat_map(|(donor, it)| {
+            let key = move |id| MoveKey { donor: PeerId(donor as u64), id };
+            let moving = it.process.moving.iter();
+            let ready = moving.filter(move |it| machine.process.ready.contains(&key(*it.0)));
+            ready.map(|it| it.1.0)
+        });
+        let touched: Vec<Flow> = own.chain(ready).collect();
+        touched.into_iter().for_each(|flow| self.clients[flow].is_touched = true);
     }
 
     /// What a process has counted is lost with it.
@@ -180,6 +187,10 @@ impl World {
         if it.client == Some(process) {
             it.client = None;
         }
+        // What comes back to where it is redirected from: the redirect is lost with the block.
+        let is_back = |entry: &Entry| matches!(entry, Entry::Blocked { behind: Some(_) });
+        let back = self.machines[at].kernel.moves.iter().filter(|it| is_back(it.1));
+        back.for_each(|it| self.clients[*it.0].is_touched = true);
         for (flow, sequence) in Netguard::abandon(&mut self.machines[at].kernel) {
             self.send_rst(flow, Some(sequence));
         }

@@ -126,7 +126,8 @@ impl World {
     /// The dispatcher learns where flows are.
     pub(crate) fn dispatcher_hears(&mut self, from: Id, message: &Lccp) {
         if let Command::Moved(flows) = &message.command {
-            for flow in flows {
+            let now = self.now();
+            for flow in self.learned.take(now, flows) {
                 self.clients[flow_of(flow.socket)].steered_to = usize::from(flow.node);
             }
             let taken = Lccp { id: message.id, command: Command::MovedTaken };
