@@ -6,7 +6,7 @@
 //!   compiler, no further tools. `make test` runs it for seconds.
 //!
 //! The seeds are the codec's own case tables (`crates/core/http/tests/http/cases`), the exchanges of
-//! the cases of caching ([`caching`]), what machines and application servers really say ([`machines`], [`streams`], [`gateways`]), and `regressions/`, inputs that once
+//! the cases of caching ([`caching`]), what machines and application servers really say ([`machines`], [`handoffs`], [`streams`], [`gateways`]), and `regressions/`, inputs that once
 //! broke something.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a fuzz target fails by panicking")]
@@ -14,6 +14,7 @@
 pub mod caching;
 pub mod drive;
 pub mod gateways;
+pub mod handoffs;
 pub mod machines;
 pub mod seeds;
 pub mod streams;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{caching, gateways, machines, streams};
+use crate::{caching, gateways, handoffs, machines, streams};
 
 #[path = "../../crates/core/http/tests/http/cases/table.rs"]
 #[expect(dead_code, reason = "only its parser is wanted here")]
@@ -36,6 +36,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         }
         "datagram" => machines::datagrams(),
         "message" => machines::messages(),
+        "lccp" => handoffs::seeds(),
         "cache_handshake" => streams::handshakes(),
         "cache_frames" => streams::framed(),
         "cache_message" => streams::messages(),

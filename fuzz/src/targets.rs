@@ -15,7 +15,7 @@ use skep_http::{
 };
 use skep_units::stable_hash;
 
-use crate::{caching, gateways, machines, streams};
+use crate::{caching, gateways, handoffs, machines, streams};
 
 /// Takes any bytes; panics when an invariant breaks.
 pub type Target = fn(&[u8]);
@@ -37,6 +37,7 @@ pub const ALL: &[(&str, Target)] = &[
     ("caching", caching::caching),
     ("fastcgi_reply", gateways::fastcgi_reply),
     ("gateway_request", gateways::gateway_request),
+    ("lccp", handoffs::lccp),
 ];
 
 const HEAD_LIMITS: HeadLimits = HeadLimits {

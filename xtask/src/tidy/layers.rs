@@ -179,6 +179,7 @@ const IN_TESTS: &[(&str, &str)] = &[
     ("crates/core/cluster", "sim"),
     ("crates/core/directory", "crates/core/cache"),
     ("crates/core/directory", "sim"),
+    ("crates/core/handoff", "sim"),
     ("crates/role/console", "testclient"),
     ("crates/role/engine", "testclient"),
 ];

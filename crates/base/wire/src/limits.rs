@@ -132,14 +132,16 @@ pub const OBJECT_BYTES_MAX: u64 = 4_194_304 * skep_units::SEGMENT_BYTES;
 /// donor had read. Most requests are a head of 1 or 2 KiB; of more the move costs more than it gains.
 pub const HANDOFF_QUEUE_BYTES_MAX: usize = 16 * 1024;
 
+/// Bytes of handoff information before those of the connection: fields of a fixed length.
+pub const HANDOFF_INFO_HEAD_BYTES: usize = 52;
+
 /// Bytes of handoff information in one fragment: with the longest header of LCCP, the seal and an IPv6 header
 /// it fits a datagram.
 pub const HANDOFF_FRAGMENT_BYTES: usize = 1_264;
 
 /// Fragments of the handoff information of one connection, at most.
-pub const HANDOFF_FRAGMENTS_MAX: usize = (crate::handoff::HANDOFF_INFO_HEAD_BYTES
-    + HANDOFF_QUEUE_BYTES_MAX)
-    .div_ceil(HANDOFF_FRAGMENT_BYTES);
+pub const HANDOFF_FRAGMENTS_MAX: usize =
+    (HANDOFF_INFO_HEAD_BYTES + HANDOFF_QUEUE_BYTES_MAX).div_ceil(HANDOFF_FRAGMENT_BYTES);
 
 /// Flows in one message to a dispatcher, at most: with IPv6 addresses they fill a datagram.
 pub const MOVED_FLOWS_MAX: usize = 32;

@@ -27,16 +27,19 @@ pub const CONTROL_PROTOCOL: u8 = 253;
 /// thaws, resets or releases the flow: a process that dies in between leaves a socket in repair mode, which
 /// the kernel would close without a packet, so netguard resets it. Of a receiver's sockets it keeps nothing:
 /// closed without a packet is right for them, and the donor ends the connection. When a process is gone,
-/// netguard forgets all flows that are blocked on its behalf.
+/// netguard forgets all flows that are blocked on its behalf, with what stood there before: that may lead to
+/// the donor, and from there back to here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandoffOrder {
     /// The first order of a process on a connection: these flows are in its handoffs. All others that are
     /// blocked have no process any more, and are forgotten.
     Keep(Vec<SocketId>),
-    /// With a descriptor. Donor: block the flow in the packet program, then turn the socket's repair
-    /// mode on. From now on the kernel neither takes packets for it nor sends any.
+    /// With a descriptor. Donor: block the flow in the packet program, attach a filter to the socket that drops
+    /// all packets, then turn its repair mode on. From now on the kernel neither takes packets for it nor sends
+    /// any. (Repair mode alone does not stop reception. The filter holds even if the flow is unblocked, as by a
+    /// netguard that has started again and takes a paused process for dead.)
     Freeze(SocketId),
-    /// With a descriptor. Turn repair mode off, then unblock the flow: the donor keeps the connection. If the
+    /// With a descriptor. Turn repair mode off, detach the filter, then unblock the flow: the donor keeps the connection. If the
     /// flow is redirected already, nothing is done, and the answer is [`HandoffResult::Redirected`]: a donor
     /// that has lost the answer to a [`Redirect`](Self::Redirect) learns by this what came of it.
     Thaw(SocketId),
@@ -46,12 +49,13 @@ pub enum HandoffOrder {
     /// Donor, once the receiver serves: the duplicate of the descriptor is closed, in repair mode. The flow
     /// stays redirected.
     Release(SocketId),
-    /// Receiver: block the flow, and answer with the descriptor of a socket in repair mode that is
-    /// bound to the server's address. What stood in the map for the flow is remembered beside the block: it may
+    /// Receiver: block the flow, and answer with the descriptor of a socket in repair mode, with that filter,
+    /// that is bound to the server's address. Refused, with nothing changed, if there is a socket of that connection
+    /// here, frozen or not. What stood in the map for the flow is remembered beside the block: it may
     /// be redirected from here, if it comes back to a node that it was at before.
     Create(SocketId),
-    /// With a descriptor. Receiver: unblock the flow and turn repair mode off, with a window probe that
-    /// makes the client acknowledge. Done if that has been done already.
+    /// With a descriptor. Receiver: turn repair mode off, with a window probe that makes the client
+    /// acknowledge, detach the filter, then unblock the flow. Done if that has been done already.
     Start(SocketId),
     /// With a descriptor. Donor or receiver: turn repair mode off and close with RST, by one disconnect with
     /// SO_LINGER of 0, and forget the flow, blocked or redirected: a redirect would lead to nobody.

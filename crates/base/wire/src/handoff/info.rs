@@ -12,11 +12,8 @@
 
 use super::bytes::Reader;
 use super::tcp::{TcpOptions, TcpState, TcpWindow, WindowScales};
-use crate::limits::{HANDOFF_QUEUE_BYTES_MAX, MOVES_MAX};
+use crate::limits::{HANDOFF_INFO_HEAD_BYTES, HANDOFF_QUEUE_BYTES_MAX, MOVES_MAX};
 use crate::steer::{NodeIndex, is_index};
-
-/// Bytes before those of the connection.
-pub const HANDOFF_INFO_HEAD_BYTES: usize = 52;
 
 /// Largest window scale (RFC 7323 2.3).
 const WINDOW_SCALE_MAX: u8 = 14;

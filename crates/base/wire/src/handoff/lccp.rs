@@ -16,7 +16,7 @@
 use super::bytes::{Reader, write_socket};
 use super::fragments::Fragment;
 use super::{HandoffId, SocketId};
-use crate::limits::{HANDOFF_FRAGMENT_BYTES, MOVED_FLOWS_MAX, QUERY_BYTES_MAX};
+use crate::limits::{HANDOFF_FRAGMENT_BYTES, MOVED_FLOWS_MAX, MOVES_MAX, QUERY_BYTES_MAX};
 use crate::seal::BODY_BYTES_MAX;
 use crate::steer::{NO_NODE, NodeIndex, is_index};
 
@@ -68,7 +68,7 @@ pub enum Command {
     /// Dispatcher to node: a batch of those was taken.
     MovedTaken,
     /// Node to dispatcher: who should answer this request?
-    Query(SocketId, RequestKey),
+    Query(SocketId, QueryKey),
     /// Dispatcher to node: that one; `None`: whoever has it.
     Decision(SocketId, Option<NodeIndex>),
 }
@@ -78,11 +78,13 @@ pub enum Command {
 pub struct MovedFlow {
     pub socket: SocketId,
     pub node: NodeIndex,
+    /// Moves of the connection with that to this node: of two reports the one of more moves is the later one.
+    pub moves: u8,
 }
 
 /// What policies know of a request, beside its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestKey {
+pub struct QueryKey {
     host: Box<[u8]>,
     target: Box<[u8]>,
 }
@@ -138,7 +140,7 @@ impl RefuseCause {
     }
 }
 
-impl RequestKey {
+impl QueryKey {
     /// The key of a request, by its `Host` and its target (path and query). `None`: it is too long to be
     /// asked about.
     pub fn new(host: &[u8], target: &[u8]) -> Option<Self> {
@@ -251,7 +253,7 @@ impl Command {
             (10, None) => without_data(Self::MovedTaken),
             (11, Some(socket)) => {
                 let host = from.take(usize::try_from(data).ok()?)?;
-                let key = RequestKey::new(host, from.take(from.0.len())?)?;
+                let key = QueryKey::new(host, from.take(from.0.len())?)?;
                 Some(Self::Query(socket, key))
             }
             (12, Some(socket)) => {
@@ -268,11 +270,12 @@ impl MovedFlow {
     fn write(&self, bytes: &mut Vec<u8>) {
         write_socket(Some(&self.socket), bytes);
         bytes.extend_from_slice(&self.node.to_le_bytes());
+        bytes.push(self.moves);
     }
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
-        let flow = Self { socket: from.socket()??, node: from.u16()? };
-        is_index(flow.node).then_some(flow)
+        let flow = Self { socket: from.socket()??, node: from.u16()?, moves: from.u8()? };
+        (is_index(flow.node) && (1..=MOVES_MAX).contains(&flow.moves)).then_some(flow)
     }
 }
 
@@ -310,5 +313,5 @@ impl Lccp {
 }
 
 const _: () = assert!(HEAD_BYTES_MAX + HANDOFF_FRAGMENT_BYTES <= BODY_BYTES_MAX);
-const _: () = assert!(29 + MOVED_FLOWS_MAX * (37 + 2) <= BODY_BYTES_MAX);
+const _: () = assert!(29 + MOVED_FLOWS_MAX * (37 + 3) <= BODY_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES_MAX + QUERY_BYTES_MAX <= BODY_BYTES_MAX);

@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-pub use info::{HANDOFF_INFO_HEAD_BYTES, HandoffInfo, NotAnInfo};
+pub use info::{HandoffInfo, NotAnInfo};
 
 /// A connection, by its two ends: the same on the donor and on the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

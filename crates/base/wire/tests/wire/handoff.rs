@@ -4,13 +4,13 @@ use proptest::prelude::*;
 use skep_units::Rng;
 use skep_wire::handoff::fragments::{Assembly, Fragment, cut};
 use skep_wire::handoff::lccp::{
-    Command, Lccp, MovedFlow, NotLccp, Receptor, RefuseCause, RequestKey,
+    Command, Lccp, MovedFlow, NotLccp, QueryKey, Receptor, RefuseCause,
 };
 use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow, WindowScales};
-use skep_wire::handoff::{HANDOFF_INFO_HEAD_BYTES, HandoffId, HandoffInfo, NotAnInfo, SocketId};
+use skep_wire::handoff::{HandoffId, HandoffInfo, NotAnInfo, SocketId};
 use skep_wire::limits::{
-    HANDOFF_FRAGMENT_BYTES, HANDOFF_FRAGMENTS_MAX, HANDOFF_QUEUE_BYTES_MAX, MOVED_FLOWS_MAX,
-    MOVES_MAX, QUERY_BYTES_MAX,
+    HANDOFF_FRAGMENT_BYTES, HANDOFF_FRAGMENTS_MAX, HANDOFF_INFO_HEAD_BYTES,
+    HANDOFF_QUEUE_BYTES_MAX, MOVED_FLOWS_MAX, MOVES_MAX, QUERY_BYTES_MAX,
 };
 use skep_wire::seal::BODY_BYTES_MAX;
 use skep_wire::steer::NODES_MAX;
@@ -54,15 +54,15 @@ fn message(command: Command) -> Lccp {
     Lccp { id: HandoffId { incarnation: 0x0102_0304_0506, number: 9 }, command }
 }
 
-fn key(host: usize, target: usize) -> RequestKey {
-    RequestKey::new(&vec![b'h'; host], &vec![b'/'; target]).unwrap()
+fn key(host: usize, target: usize) -> QueryKey {
+    QueryKey::new(&vec![b'h'; host], &vec![b'/'; target]).unwrap()
 }
 
 fn all() -> Vec<Lccp> {
     let whole = cut(&info(HANDOFF_QUEUE_BYTES_MAX, 0).encode());
     let offers = whole.into_iter().map(|fragment| Command::Offer(socket6(), fragment));
     let refusals = RefuseCause::ALL.map(|cause| Command::Refuse(socket4(), cause));
-    let flow = MovedFlow { socket: socket6(), node: NODES_MAX as u16 - 1 };
+    let flow = MovedFlow { socket: socket6(), node: NODES_MAX as u16 - 1, moves: MOVES_MAX };
     let others = [
         Command::Offer(socket4(), cut(&info(0, 400).encode()).remove(0)),
         Command::Ready(socket6()),
@@ -72,7 +72,7 @@ fn all() -> Vec<Lccp> {
         Command::Abort(socket4()),
         Command::Aborted(socket6()),
         Command::Moved(vec![flow; MOVED_FLOWS_MAX]),
-        Command::Moved(vec![MovedFlow { socket: socket4(), node: 0 }]),
+        Command::Moved(vec![MovedFlow { socket: socket4(), node: 0, moves: 1 }]),
         Command::Moved(Vec::new()),
         Command::MovedTaken,
         Command::Query(socket6(), key(20, QUERY_BYTES_MAX - 20)),
@@ -129,7 +129,7 @@ fn layouts_are_pinned_because_machines_must_agree() {
         (Command::Gone(socket4()), [2, 6, 0]),
         (Command::Abort(socket4()), [1, 7, 0]),
         (Command::Aborted(socket4()), [2, 8, 0]),
-        (Command::Moved(vec![MovedFlow { socket: socket4(), node: 5 }]), [3, 9, 1]),
+        (Command::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }]), [3, 9, 1]),
         (Command::MovedTaken, [4, 10, 0]),
         (Command::Query(socket4(), key(3, 7)), [3, 11, 3]),
         (Command::Decision(socket4(), Some(5)), [4, 12, 5]),
@@ -140,9 +140,10 @@ fn layouts_are_pinned_because_machines_must_agree() {
         let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         assert_eq!([number(0), number(4), number(8)], expected);
     }
-    let moved = message(Command::Moved(vec![MovedFlow { socket: socket4(), node: 5 }])).encode();
-    assert_eq!(moved[28..], [&[0][..], &socket, &[5, 0]].concat());
-    let query = message(Command::Query(socket4(), RequestKey::new(b"h", b"/?a").unwrap())).encode();
+    let moved =
+        message(Command::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }])).encode();
+    assert_eq!(moved[28..], [&[0][..], &socket, &[5, 0, 2]].concat());
+    let query = message(Command::Query(socket4(), QueryKey::new(b"h", b"/?a").unwrap())).encode();
     assert_eq!(query[41..], *b"h/?a");
 }
 
@@ -199,7 +200,7 @@ fn messages_beyond_the_bounds_are_none() {
     let fragment = |index, count, bytes: &[u8]| {
         Command::Offer(socket4(), Fragment { index, count, bytes: bytes.into() })
     };
-    let moved = || Command::Moved(vec![MovedFlow { socket: socket4(), node: 5 }]);
+    let moved = || Command::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }]);
     for (what, read) in [
         ("the receptor of another command", changed(go(), 0, Receptor::Donor as u8)),
         ("no command", changed(go(), 4, 0)),
@@ -213,6 +214,7 @@ fn messages_beyond_the_bounds_are_none() {
         ("more flows than there are", changed(moved(), 8, 2)),
         ("a flow of no socket", changed(moved(), 29, 0)),
         ("a flow of a node too high", changed(moved(), 43, 4)),
+        ("a flow without a move", changed(moved(), 44, 0)),
     ] {
         assert_eq!(read, Err(NotLccp), "{what}");
     }
@@ -226,8 +228,8 @@ fn messages_beyond_the_bounds_are_none() {
     ] {
         assert_eq!(Lccp::decode(&message(command.clone()).encode()), Err(NotLccp), "{command:?}");
     }
-    assert!(RequestKey::new(&[0; QUERY_BYTES_MAX], b"").is_some());
-    assert_eq!(RequestKey::new(&[0; QUERY_BYTES_MAX], b"/"), None);
+    assert!(QueryKey::new(&[0; QUERY_BYTES_MAX], b"").is_some());
+    assert_eq!(QueryKey::new(&[0; QUERY_BYTES_MAX], b"/"), None);
 }
 
 #[test]

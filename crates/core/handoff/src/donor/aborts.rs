@@ -1,0 +1,114 @@
+//! ABORTs: repeated until the receiver has understood, and said again whenever it asks.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use skep_units::Now;
+use skep_wire::handoff::lccp::{Command, Lccp};
+use skep_wire::handoff::{HandoffId, SocketId};
+use skep_wire::seal::PeerId;
+
+use crate::limits::{ABORT_MS_MAX, ABORTS_MAX, MEMORY_MS, REMEMBERED_MAX, RETRY_MS, RETRY_MS_MAX};
+use crate::retry::Retry;
+use crate::timers::Timers;
+
+/// Offers that were taken back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Aborts {
+    /// Those that are being repeated; at most [`ABORTS_MAX`].
+    repeated: BTreeMap<HandoffId, Abort>,
+    timers: Timers<HandoffId>,
+    /// Those that are remembered, with their receivers, oldest first; at most [`REMEMBERED_MAX`].
+    remembered: BTreeMap<HandoffId, PeerId>,
+    order: VecDeque<(Now, HandoffId)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Abort {
+    to: PeerId,
+    socket: SocketId,
+    retry: Retry,
+}
+
+impl Aborts {
+    /// An offer is taken back; the message says so.
+    pub(super) fn add(
+        &mut self,
+        now: Now,
+        id: HandoffId,
+        to: PeerId,
+        socket: SocketId,
+    ) -> (PeerId, Lccp) {
+        if self.repeated.len() >= ABORTS_MAX
+            && let Some((oldest, _)) = self.repeated.pop_first()
+        {
+            self.timers.set(oldest, None);
+        }
+        let retry = Retry::new(now, RETRY_MS, RETRY_MS_MAX);
+        self.timers.set(id, Some(retry.next));
+        self.repeated.insert(id, Abort { to, socket, retry });
+        self.remember(now, id, to);
+        (to, Lccp { id, command: Command::Abort(socket) })
+    }
+
+    /// Takes note that this offer does not lead to a move.
+    pub(super) fn remember(&mut self, now: Now, id: HandoffId, to: PeerId) {
+        if self.remembered.insert(id, to).is_none() {
+            self.order.push_back((now, id));
+        }
+        self.forget(now);
+    }
+
+    /// A receiver has understood.
+    pub(super) fn understood(&mut self, id: HandoffId, by: PeerId) {
+        if self.repeated.get(&id).is_some_and(|abort| abort.to == by) {
+            self.repeated.remove(&id);
+            self.timers.set(id, None);
+        }
+    }
+
+    /// Whether this receiver is to be told that the offer was taken back.
+    pub(super) fn is_aborted(&self, id: HandoffId, by: PeerId) -> bool {
+        self.remembered.get(&id) == Some(&by)
+    }
+
+    /// What is to be said again now.
+    pub(super) fn due(&mut self, now: Now) -> Vec<(PeerId, Lccp)> {
+        self.forget(now);
+        let mut due = Vec::new();
+        for id in self.timers.take_due(now) {
+            let Some(abort) = self.repeated.get_mut(&id) else { continue };
+            if abort.retry.age_ms(now) >= ABORT_MS_MAX {
+                self.repeated.remove(&id);
+                continue;
+            }
+            if abort.retry.is_due(now) {
+                due.push((abort.to, Lccp { id, command: Command::Abort(abort.socket) }));
+            }
+            self.timers.set(id, Some(abort.retry.next));
+        }
+        due
+    }
+
+    pub(super) fn next_due(&self) -> Option<Now> {
+        self.timers.next()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.repeated.is_empty()
+    }
+
+    fn forget(&mut self, now: Now) {
+        let is_old =
+            |at: Now, count: usize| now.since_ms(at) >= MEMORY_MS || count > REMEMBERED_MAX;
+        while let Some((_, id)) = self.order.front().filter(|it| is_old(it.0, self.order.len())) {
+            self.remembered.remove(id);
+            self.order.pop_front();
+        }
+    }
+
+    pub(super) fn check_invariants(&self) {
+        debug_assert!(self.repeated.len() <= ABORTS_MAX, "{} ABORTs", self.repeated.len());
+        debug_assert!(self.order.len() <= REMEMBERED_MAX, "{} remembered", self.order.len());
+        debug_assert_eq!(self.timers.len(), self.repeated.len(), "each ABORT has its time");
+    }
+}

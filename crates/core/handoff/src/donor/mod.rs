@@ -1,0 +1,448 @@
+//! The donor: offers connections of this node to others, and decides alone whether each is moved.
+//!
+//! ```text
+//!            Freezing --frozen--> Offered --READY--> Committing --redirected--> Committed --DONE--> moved
+//!                |                   |                |      |                      |
+//!           not frozen       REFUSE, GONE, silence  refused lost answer       GONE, silence
+//!                |                   |                |      |                      |
+//!                +-------------------+----> Thawing <-+------+                  Resetting ---------> closed
+//!                                              | |                                  ^
+//!               stays <----- thawed -----------+ +-- redirected: Committed; refused +
+//! ```
+//!
+//! The decision is one update of netguard's map, from blocked to redirected. Before it the connection can
+//! only stay, and after it only move, or be closed. An ABORT is sent only once it is certain that the flow is
+//! not redirected; a GO only once it is certain that it is. While an answer of netguard is missing, neither is
+//! said, and the order is repeated: the connection is blocked meanwhile.
+
+mod aborts;
+mod action;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use skep_units::Now;
+use skep_wire::handoff::fragments::{Fragment, cut};
+use skep_wire::handoff::lccp::{Command, Lccp};
+use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
+use skep_wire::seal::PeerId;
+
+pub use action::{DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, StayCause};
+
+use crate::limits::{MOVES_IN_FLIGHT_MAX, RETRY_MS, RETRY_MS_MAX};
+use crate::order::{Order, OrderResult};
+use crate::retry::Retry;
+use crate::settings::HandoffSettings;
+use crate::timers::Timers;
+use aborts::Aborts;
+
+/// All moves away from this node. See the module.
+///
+/// Invariants: at most [`MOVES_IN_FLIGHT_MAX`] moves, one for each connection; a number is never used
+/// twice.
+#[derive(Clone, Debug)]
+pub struct Donor {
+    settings: HandoffSettings,
+    /// That of the next move, without its number.
+    incarnation: u64,
+    next_number: u64,
+    moves: BTreeMap<HandoffId, Move>,
+    flows: BTreeSet<SocketId>,
+    timers: Timers<HandoffId>,
+    aborts: Aborts,
+    actions: VecDeque<DonorAction>,
+    counters: DonorCounters,
+}
+
+#[derive(Clone, Debug)]
+struct Move {
+    socket: SocketId,
+    to: MoveTarget,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Its state is awaited.
+    Freezing,
+    /// READY is awaited.
+    Offered { fragments: Vec<Fragment>, retry: Retry },
+    /// The redirect is ordered.
+    Committing,
+    /// The thaw is ordered.
+    Thawing { cause: StayCause, offer: OfferState, order: Order },
+    /// It is redirected: the receiver is told until it answers.
+    Committed { retry: Retry },
+    /// The reset is ordered.
+    Resetting { order: Order },
+}
+
+/// What the receiver of a connection that is to stay may believe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OfferState {
+    /// It was told nothing, or refused: it needs no word.
+    Settled,
+    /// It was told that the offer was taken back.
+    Aborted,
+    /// It is told once the thaw shows that the flow is not redirected.
+    Unknown,
+}
+
+impl Donor {
+    /// The donor of a process that has started at `incarnation`, by the wall clock in milliseconds: that of
+    /// its [endpoint](skep_wire::seal::Endpoint::incarnation).
+    pub fn new(settings: HandoffSettings, incarnation: u64) -> Self {
+        Self {
+            settings,
+            incarnation,
+            next_number: 1,
+            moves: BTreeMap::new(),
+            flows: BTreeSet::new(),
+            timers: Timers::default(),
+            aborts: Aborts::default(),
+            actions: VecDeque::new(),
+            counters: DonorCounters::default(),
+        }
+    }
+
+    /// The incarnation of the endpoint is a later one now: its clock had gone back. Moves in flight keep
+    /// theirs.
+    pub fn raise_incarnation(&mut self, incarnation: u64) {
+        self.incarnation = self.incarnation.max(incarnation);
+    }
+
+    /// Begins to move a connection to another node.
+    ///
+    /// # Errors
+    /// It is to be served here.
+    pub fn begin(&mut self, socket: SocketId, to: MoveTarget) -> Result<HandoffId, NotBegun> {
+        if self.flows.contains(&socket) {
+            return Err(NotBegun::Busy);
+        }
+        if self.moves.len() >= MOVES_IN_FLIGHT_MAX {
+            self.counters.full += 1;
+            return Err(NotBegun::Full);
+        }
+        let id = HandoffId { incarnation: self.incarnation, number: self.next_number };
+        self.next_number += 1;
+        self.counters.begun += 1;
+        self.flows.insert(socket);
+        self.moves.insert(id, Move { socket, to, state: State::Freezing });
+        self.actions.push_back(DonorAction::Freeze(id, socket));
+        self.check_invariants();
+        Ok(id)
+    }
+
+    /// The connection is frozen, and this was read of it since.
+    pub fn frozen(&mut self, now: Now, id: HandoffId, info: &HandoffInfo) {
+        let is_sound = info.is_sound();
+        let Some(it) = self.moves.get_mut(&id) else { return };
+        if !matches!(it.state, State::Freezing) {
+            return;
+        }
+        if !is_sound {
+            return self.not_frozen(now, id, StayCause::Unsuitable);
+        }
+        let fragments = cut(&info.encode());
+        let retry = Retry::new(now, RETRY_MS, RETRY_MS_MAX);
+        it.state = State::Offered { fragments, retry };
+        self.send_offer(id);
+        self.set_timer(id);
+        self.check_invariants();
+    }
+
+    /// The connection could not be frozen, or cannot be moved as it is.
+    pub fn not_frozen(&mut self, now: Now, id: HandoffId, cause: StayCause) {
+        let is_freezing = self.moves.get(&id).is_some_and(|it| matches!(it.state, State::Freezing));
+        if is_freezing {
+            self.stay(now, id, cause, OfferState::Settled);
+        }
+        self.check_invariants();
+    }
+
+    /// What came of the order of the last action of this move.
+    pub fn ordered(&mut self, now: Now, id: HandoffId, result: OrderResult) {
+        let Some(it) = self.moves.get(&id) else { return };
+        self.counters.orders_lost += u64::from(result == OrderResult::Lost);
+        match it.state {
+            State::Committing => self.redirect_ordered(now, id, result),
+            State::Thawing { cause, offer, .. } => self.thaw_ordered(now, id, result, cause, offer),
+            State::Resetting { .. } if result == OrderResult::Lost => {
+                self.set_state(id, State::Resetting { order: Order::lost(now) });
+            }
+            State::Resetting { .. } => self.end(now, id, MoveOutcome::Closed),
+            State::Freezing | State::Offered { .. } | State::Committed { .. } => {}
+        }
+        self.check_invariants();
+    }
+
+    /// A message for a donor came from another node.
+    pub fn heard(&mut self, now: Now, from: PeerId, message: &Lccp) {
+        let Lccp { id, command } = message;
+        let is_its = |it: &&Move| it.to.peer == from && command.socket() == Some(&it.socket);
+        match (command, self.moves.get(id).filter(is_its).map(|it| &it.state)) {
+            (Command::Ready(_), Some(_)) => self.ready(now, *id),
+            (Command::Ready(socket), None) => {
+                if self.aborts.is_aborted(*id, from) {
+                    self.send(from, *id, Command::Abort(*socket));
+                }
+            }
+            (Command::Refuse(_, cause), Some(State::Offered { .. })) => {
+                self.stay(now, *id, StayCause::Refused(*cause), OfferState::Settled);
+            }
+            (Command::Gone(_), Some(State::Offered { .. })) => {
+                self.stay(now, *id, StayCause::Gone, OfferState::Settled);
+            }
+            (Command::Gone(_), Some(State::Committed { .. })) => self.reset(*id),
+            (Command::Done(_), Some(State::Committed { .. })) => {
+                self.end(now, *id, MoveOutcome::Moved)
+            }
+            (Command::Aborted(_), _) => self.aborts.understood(*id, from),
+            // Late, or repeated: the move has gone on.
+            (Command::Refuse(..) | Command::Gone(_) | Command::Done(_), _) => {}
+            _ => self.counters.unexpected += 1,
+        }
+        self.check_invariants();
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Now) {
+        for id in self.timers.take_due(now) {
+            self.due(now, id);
+            self.set_timer(id);
+        }
+        for (to, message) in self.aborts.due(now) {
+            self.counters.repeated += 1;
+            self.actions.push_back(DonorAction::Send(to, message));
+        }
+        self.check_invariants();
+    }
+
+    /// When to call [`Donor::tick`] at the latest.
+    pub fn next_due(&self) -> Option<Now> {
+        self.timers.next().into_iter().chain(self.aborts.next_due()).min()
+    }
+
+    /// What is to be done, in order.
+    pub fn actions(&mut self) -> impl Iterator<Item = DonorAction> + '_ {
+        self.actions.drain(..)
+    }
+
+    /// The connections that are frozen here: what a netguard that has started again is told to keep.
+    pub fn sockets(&self) -> impl Iterator<Item = SocketId> + '_ {
+        self.flows.iter().copied()
+    }
+
+    /// Moves in flight.
+    pub fn in_flight(&self) -> usize {
+        self.moves.len()
+    }
+
+    /// Whether nothing is left to do or to say.
+    pub fn is_idle(&self) -> bool {
+        self.moves.is_empty() && self.aborts.is_empty()
+    }
+
+    pub fn counters(&self) -> &DonorCounters {
+        &self.counters
+    }
+
+    /// A move whose time has come.
+    fn due(&mut self, now: Now, id: HandoffId) {
+        let (ready_ms, go_ms) = (self.settings.ready_ms, self.settings.go_ms());
+        let Some(Move { socket, to, state }) = self.moves.get_mut(&id) else { return };
+        let (socket, to) = (*socket, *to);
+        match state {
+            State::Offered { retry, .. } if retry.age_ms(now) > ready_ms => {
+                self.stay(now, id, StayCause::Silent, OfferState::Aborted);
+            }
+            State::Offered { retry, .. } => {
+                if retry.is_due(now) {
+                    self.counters.repeated += 1;
+                    self.send_offer(id);
+                }
+            }
+            State::Committed { retry } if retry.age_ms(now) > go_ms => self.reset(id),
+            State::Committed { retry } => {
+                if retry.is_due(now) {
+                    self.counters.repeated += 1;
+                    self.send(to.peer, id, Command::Go(socket));
+                }
+            }
+            State::Thawing { order, .. } => {
+                *order = Order::Given;
+                self.actions.push_back(DonorAction::Thaw(id, socket));
+            }
+            State::Resetting { order } => {
+                *order = Order::Given;
+                self.actions.push_back(DonorAction::Reset(id, socket));
+            }
+            State::Freezing | State::Committing => {}
+        }
+    }
+
+    /// The receiver of a move is ready: now it is decided.
+    fn ready(&mut self, now: Now, id: HandoffId) {
+        let Some(Move { socket, to, state }) = self.moves.get(&id) else { return };
+        let (socket, to) = (*socket, *to);
+        match state {
+            // Later the receiver may have given up by the time of GO.
+            State::Offered { retry, .. } if retry.age_ms(now) > self.settings.ready_ms => {
+                self.stay(now, id, StayCause::Silent, OfferState::Aborted);
+            }
+            State::Offered { .. } => {
+                self.set_state(id, State::Committing);
+                self.actions.push_back(DonorAction::Redirect(id, socket, to.node));
+            }
+            State::Thawing { offer: OfferState::Aborted, .. } => {
+                self.send(to.peer, id, Command::Abort(socket));
+            }
+            // What there is to say is repeated anyway, or is not known yet.
+            State::Freezing
+            | State::Committing
+            | State::Committed { .. }
+            | State::Thawing { .. }
+            | State::Resetting { .. } => {}
+        }
+    }
+
+    fn redirect_ordered(&mut self, now: Now, id: HandoffId, result: OrderResult) {
+        match result {
+            OrderResult::Done | OrderResult::Redirected => self.commit(now, id),
+            OrderResult::Refused => {
+                self.stay(now, id, StayCause::NotRedirected, OfferState::Aborted);
+            }
+            // Redirected or not: the thaw will show it.
+            OrderResult::Lost => self.stay(now, id, StayCause::NotRedirected, OfferState::Unknown),
+        }
+    }
+
+    fn thaw_ordered(
+        &mut self,
+        now: Now,
+        id: HandoffId,
+        result: OrderResult,
+        cause: StayCause,
+        offer: OfferState,
+    ) {
+        match result {
+            OrderResult::Done => {
+                if offer == OfferState::Unknown {
+                    self.abort(now, id);
+                }
+                self.end(now, id, MoveOutcome::Stays(cause));
+            }
+            OrderResult::Redirected => {
+                self.counters.found_redirected += 1;
+                self.commit(now, id);
+            }
+            // It can neither be served nor be left as it is.
+            OrderResult::Refused => self.reset(id),
+            OrderResult::Lost => {
+                self.set_state(id, State::Thawing { cause, offer, order: Order::lost(now) });
+            }
+        }
+    }
+
+    /// The flow is redirected: the connection is the receiver's.
+    fn commit(&mut self, now: Now, id: HandoffId) {
+        let Some(Move { socket, to, .. }) = self.moves.get(&id) else { return };
+        let (socket, to) = (*socket, *to);
+        let retry = Retry::new(now, RETRY_MS, RETRY_MS_MAX);
+        self.set_state(id, State::Committed { retry });
+        self.send(to.peer, id, Command::Go(socket));
+    }
+
+    /// The connection is to stay here.
+    fn stay(&mut self, now: Now, id: HandoffId, cause: StayCause, offer: OfferState) {
+        let Some(Move { socket, .. }) = self.moves.get(&id) else { return };
+        self.actions.push_back(DonorAction::Thaw(id, *socket));
+        self.set_state(id, State::Thawing { cause, offer, order: Order::Given });
+        if offer == OfferState::Aborted {
+            self.abort(now, id);
+        }
+    }
+
+    /// Takes the offer back.
+    fn abort(&mut self, now: Now, id: HandoffId) {
+        let Some(Move { socket, to, .. }) = self.moves.get(&id) else { return };
+        let (to, message) = self.aborts.add(now, id, to.peer, *socket);
+        self.actions.push_back(DonorAction::Send(to, message));
+    }
+
+    fn reset(&mut self, id: HandoffId) {
+        let Some(Move { socket, .. }) = self.moves.get(&id) else { return };
+        self.actions.push_back(DonorAction::Reset(id, *socket));
+        self.set_state(id, State::Resetting { order: Order::Given });
+    }
+
+    /// The move has ended.
+    fn end(&mut self, now: Now, id: HandoffId, outcome: MoveOutcome) {
+        self.timers.set(id, None);
+        let Some(Move { socket, to, .. }) = self.moves.remove(&id) else { return };
+        self.flows.remove(&socket);
+        match outcome {
+            MoveOutcome::Stays(cause) => {
+                self.counters.stays(cause);
+                self.aborts.remember(now, id, to.peer);
+            }
+            MoveOutcome::Moved => {
+                self.counters.moved += 1;
+                self.actions.push_back(DonorAction::Release(id, socket));
+            }
+            MoveOutcome::Closed => self.counters.closed += 1,
+        }
+        self.actions.push_back(DonorAction::Ended(id, socket, outcome));
+    }
+
+    fn send_offer(&mut self, id: HandoffId) {
+        let Some(Move { socket, to, state: State::Offered { fragments, .. } }) =
+            self.moves.get(&id)
+        else {
+            return;
+        };
+        for fragment in fragments {
+            let command = Command::Offer(*socket, fragment.clone());
+            self.actions.push_back(DonorAction::Send(to.peer, Lccp { id, command }));
+        }
+    }
+
+    fn send(&mut self, to: PeerId, id: HandoffId, command: Command) {
+        self.actions.push_back(DonorAction::Send(to, Lccp { id, command }));
+    }
+
+    fn set_state(&mut self, id: HandoffId, state: State) {
+        if let Some(it) = self.moves.get_mut(&id) {
+            it.state = state;
+        }
+        self.set_timer(id);
+    }
+
+    /// Sets when something is to be done about a move.
+    fn set_timer(&mut self, id: HandoffId) {
+        let past = |since: Now, ms: u64| since.plus_ms(ms + 1);
+        let due = self.moves.get(&id).and_then(|it| match &it.state {
+            State::Freezing | State::Committing => None,
+            State::Offered { retry, .. } => {
+                Some(retry.next.min(past(retry.since, self.settings.ready_ms)))
+            }
+            State::Committed { retry } => {
+                Some(retry.next.min(past(retry.since, self.settings.go_ms())))
+            }
+            State::Thawing { order, .. } | State::Resetting { order } => order.retry_at(),
+        });
+        self.timers.set(id, due);
+    }
+
+    fn check_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        self.aborts.check_invariants();
+        debug_assert!(self.moves.len() <= MOVES_IN_FLIGHT_MAX, "{} moves", self.moves.len());
+        let flows: BTreeSet<SocketId> = self.moves.values().map(|it| it.socket).collect();
+        debug_assert_eq!(flows, self.flows, "one move for each connection");
+        debug_assert_eq!(flows.len(), self.moves.len(), "one move for each connection");
+        debug_assert!(self.moves.keys().all(|id| id.number < self.next_number), "a later number");
+        debug_assert!(self.timers.keys().all(|id| self.moves.contains_key(id)), "a stray timer");
+    }
+}

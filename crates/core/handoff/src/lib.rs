@@ -1,0 +1,44 @@
+//! TCP handoff: an established connection moves from the node that accepted it, the donor, to the
+//! node that should answer, the receiver.
+//!
+//! ```text
+//!          actions |  ^ results of orders, snapshots        actions |  ^ results of orders, restores
+//!                  v  |                                             v  |
+//!                 Donor  --- OFFER, GO, ABORT ------------------->  Receiver
+//!                        <-- READY, REFUSE, DONE, GONE, ABORTED ---
+//!                    |
+//!            MovedReports --- MOVED ---> dispatcher <--- QUERY --- DispatcherQueries
+//! ```
+//!
+//! - [`Donor`]: offers connections, and alone decides whether each is moved.
+//! - [`Receiver`]: restores connections, and serves those that were given to it.
+//! - [`MovedReports`]: tells the active dispatcher which flows have another node now, and [`MovedFlows`] is
+//!   what it takes of that.
+//! - [`DispatcherQueries`]: asks the active dispatcher who should answer a request.
+//!
+//! **Invariants:** a connection that was offered has one owner or none that sends: the donor thaws it only
+//! if netguard confirms that its flow is not redirected, and the receiver starts it only after the GO that
+//! follows the redirect. No connection ends silently: it is served, or closed with RST. What waits for
+//! netguard is blocked meanwhile.
+
+#![forbid(unsafe_code)]
+
+mod donor;
+pub mod limits;
+mod moved;
+mod order;
+mod queries;
+mod receiver;
+mod retry;
+mod settings;
+mod timers;
+
+pub use donor::{Donor, DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, StayCause};
+pub use moved::{MovedCounters, MovedFlows, MovedReports};
+pub use order::OrderResult;
+pub use queries::{DispatcherQueries, QueriesFull, QueryOutcome};
+pub use receiver::{MoveKey, Preparation, Receiver, ReceiverAction, ReceiverCounters};
+pub use settings::HandoffSettings;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! DispatcherQueries to the active dispatcher: who should answer this request? An answer that does not come in time
+//! is none, and the node that has the connection answers.
+
+use std::collections::BTreeMap;
+
+use skep_units::Now;
+use skep_wire::handoff::lccp::{Command, Lccp, QueryKey};
+use skep_wire::handoff::{HandoffId, SocketId};
+use skep_wire::steer::NodeIndex;
+
+use crate::limits::{QUERIES_MAX, QUERY_MS, QUERY_RETRY_MS};
+use crate::retry::Retry;
+use crate::timers::Timers;
+
+/// DispatcherQueries that wait for their answers. At most [`QUERIES_MAX`].
+#[derive(Clone, Debug)]
+pub struct DispatcherQueries {
+    incarnation: u64,
+    next_number: u64,
+    pending: BTreeMap<u64, Pending>,
+    timers: Timers<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    socket: SocketId,
+    key: QueryKey,
+    retry: Retry,
+}
+
+/// As many queries wait as may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{QUERIES_MAX} queries wait for an answer")]
+pub struct QueriesFull;
+
+/// What happens about a query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QueryOutcome {
+    /// It is sent again.
+    Repeat(Lccp),
+    /// No answer came in time.
+    Unanswered(u64),
+}
+
+impl DispatcherQueries {
+    /// The queries of a process that has started at `incarnation`.
+    pub fn new(incarnation: u64) -> Self {
+        Self { incarnation, next_number: 1, pending: BTreeMap::new(), timers: Timers::default() }
+    }
+
+    /// Asks about a request; its number, and the message to the active dispatcher.
+    ///
+    /// # Errors
+    /// Nothing was asked.
+    pub fn ask(
+        &mut self,
+        now: Now,
+        socket: SocketId,
+        key: QueryKey,
+    ) -> Result<(u64, Lccp), QueriesFull> {
+        if self.pending.len() >= QUERIES_MAX {
+            return Err(QueriesFull);
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let retry = Retry::new(now, QUERY_RETRY_MS, QUERY_MS);
+        let pending = Pending { socket, key, retry };
+        let message = self.message(number, &pending);
+        self.pending.insert(number, pending);
+        self.timers.set(number, Some(retry.next));
+        Ok((number, message))
+    }
+
+    /// A dispatcher has answered: the number of a query that waits, and the node; `None` is any.
+    pub fn heard(&mut self, message: &Lccp) -> Option<(u64, Option<NodeIndex>)> {
+        let HandoffId { incarnation, number } = message.id;
+        let Command::Decision(socket, node) = &message.command else { return None };
+        let is_its = |it: &Pending| incarnation == self.incarnation && it.socket == *socket;
+        self.pending.get(&number).filter(|it| is_its(it))?;
+        self.forget(number);
+        Some((number, *node))
+    }
+
+    /// The connection is gone, or the request was decided on otherwise.
+    pub fn forget(&mut self, number: u64) {
+        self.pending.remove(&number);
+        self.timers.set(number, None);
+    }
+
+    /// What is to be repeated, and what is not answered any more.
+    pub fn tick(&mut self, now: Now) -> Vec<QueryOutcome> {
+        let mut outcomes = Vec::new();
+        for number in self.timers.take_due(now) {
+            let Some(pending) = self.pending.get_mut(&number) else { continue };
+            if pending.retry.age_ms(now) >= QUERY_MS {
+                self.pending.remove(&number);
+                outcomes.push(QueryOutcome::Unanswered(number));
+                continue;
+            }
+            pending.retry.is_due(now);
+            let due = pending.retry.next.min(pending.retry.since.plus_ms(QUERY_MS));
+            self.timers.set(number, Some(due));
+            outcomes.extend(
+                self.pending.get(&number).map(|it| QueryOutcome::Repeat(self.message(number, it))),
+            );
+        }
+        outcomes
+    }
+
+    /// When to call [`DispatcherQueries::tick`] at the latest.
+    pub fn next_due(&self) -> Option<Now> {
+        self.timers.next()
+    }
+
+    fn message(&self, number: u64, pending: &Pending) -> Lccp {
+        let id = HandoffId { incarnation: self.incarnation, number };
+        Lccp { id, command: Command::Query(pending.socket, pending.key.clone()) }
+    }
+}

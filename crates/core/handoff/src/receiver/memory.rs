@@ -1,0 +1,112 @@
+//! What a receiver knows of the moves of each donor, those that have ended included.
+//!
+//! Ends are forgotten after some time, or when they are too many, the oldest first. Numbers of a donor rise,
+//! so what was forgotten is below the donor's **floor**: an offer below it is old, and is never taken, however
+//! late it comes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use skep_units::{NODES_MAX, Now};
+use skep_wire::handoff::HandoffId;
+use skep_wire::seal::PeerId;
+
+use super::action::MoveKey;
+use super::state::Slot;
+use crate::limits::{MEMORY_MS, REMEMBERED_MAX};
+
+/// All donors.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    donors: BTreeMap<PeerId, Donor>,
+    /// Moves that have ended, by when, oldest first.
+    ended: VecDeque<(Now, MoveKey)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Donor {
+    incarnation: u64,
+    /// The highest number of this incarnation that was forgotten.
+    floor: u64,
+    moves: BTreeMap<HandoffId, Slot>,
+}
+
+/// How a donor's message stands to what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DonorProcess {
+    /// Of its present process.
+    Present,
+    /// Of its present process, which is a new one.
+    Restarted,
+    /// Of an earlier process, or of one donor more than a cluster has.
+    Stale,
+}
+
+impl Memory {
+    /// Takes note of the incarnation in a message.
+    pub(super) fn note(&mut self, key: MoveKey) -> DonorProcess {
+        let is_known = self.donors.contains_key(&key.donor);
+        if !is_known && self.donors.len() >= NODES_MAX {
+            return DonorProcess::Stale;
+        }
+        let donor = self.donors.entry(key.donor).or_default();
+        if key.id.incarnation < donor.incarnation {
+            return DonorProcess::Stale;
+        }
+        let is_new = key.id.incarnation > donor.incarnation;
+        if is_new {
+            (donor.incarnation, donor.floor) = (key.id.incarnation, 0);
+        }
+        if is_new && is_known { DonorProcess::Restarted } else { DonorProcess::Present }
+    }
+
+    /// Whether a move of that number has ended so long ago that it was forgotten.
+    pub(super) fn is_forgotten(&self, key: MoveKey) -> bool {
+        self.donors.get(&key.donor).is_some_and(|donor| key.id.number <= donor.floor)
+    }
+
+    pub(super) fn get(&self, key: MoveKey) -> Option<&Slot> {
+        self.donors.get(&key.donor)?.moves.get(&key.id)
+    }
+
+    pub(super) fn get_mut(&mut self, key: MoveKey) -> Option<&mut Slot> {
+        self.donors.get_mut(&key.donor)?.moves.get_mut(&key.id)
+    }
+
+    /// A move of a donor that [`Memory::note`] knows.
+    pub(super) fn insert(&mut self, key: MoveKey, slot: Slot) {
+        if let Some(donor) = self.donors.get_mut(&key.donor) {
+            donor.moves.insert(key.id, slot);
+        }
+    }
+
+    /// The move has ended: it is remembered for some time.
+    pub(super) fn ended(&mut self, now: Now, key: MoveKey) {
+        self.ended.push_back((now, key));
+        self.forget(now);
+    }
+
+    /// Forgets what ended long ago.
+    pub(super) fn forget(&mut self, now: Now) {
+        let is_old =
+            |at: Now, count: usize| now.since_ms(at) >= MEMORY_MS || count > REMEMBERED_MAX;
+        while let Some(&(_, key)) = self.ended.front().filter(|it| is_old(it.0, self.ended.len())) {
+            self.ended.pop_front();
+            let Some(donor) = self.donors.get_mut(&key.donor) else { continue };
+            donor.moves.remove(&key.id);
+            if key.id.incarnation == donor.incarnation {
+                donor.floor = donor.floor.max(key.id.number);
+            }
+        }
+    }
+
+    /// Moves of that donor's earlier processes.
+    pub(super) fn earlier(&self, of: PeerId) -> Vec<MoveKey> {
+        let Some(donor) = self.donors.get(&of) else { return Vec::new() };
+        let moves = donor.moves.keys().filter(|id| id.incarnation < donor.incarnation);
+        moves.map(|&id| MoveKey { donor: of, id }).collect()
+    }
+
+    pub(super) fn ends(&self) -> usize {
+        self.ended.len()
+    }
+}

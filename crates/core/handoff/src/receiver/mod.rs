@@ -1,0 +1,415 @@
+//! The receiver: restores connections of other nodes, and serves those that were given to it.
+//!
+//! ```text
+//!   OFFER --> Assembling --whole--> Creating --restored--> Ready --GO--> Starting --started--> served (DONE)
+//!                 |                  |    |                | |  |            |
+//!             too late,      failed, |    | ABORT      ABORT |  | silence,  not
+//!             malformed      too late|    v                | |  | new donor started
+//!                 |                  | Abandoned           | |  v            |
+//!                 +--> refused <-----+    +--> aborted <---+ | Resetting <---+
+//!                      (REFUSE)                (ABORTED)     |    +--> closed (GONE)
+//! ```
+//!
+//! Until GO the connection is the donor's: the socket neither takes nor sends a packet, and on ABORT it is
+//! closed in repair mode, without one. A donor that asks again is given the last answer again. An offer that
+//! is answered, or that was forgotten since, is never taken again.
+
+mod action;
+mod memory;
+mod state;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use skep_units::Now;
+use skep_wire::handoff::fragments::{Assembly, Fragment};
+use skep_wire::handoff::lccp::{Command, Lccp, RefuseCause};
+use skep_wire::handoff::{HandoffInfo, SocketId};
+use skep_wire::seal::PeerId;
+
+pub use action::{MoveKey, Preparation, ReceiverAction, ReceiverCounters};
+
+use crate::limits::{MOVES_IN_FLIGHT_MAX, READY_REPEAT_MS, REMEMBERED_MAX};
+use crate::order::{Order, OrderResult};
+use crate::retry::Retry;
+use crate::settings::HandoffSettings;
+use crate::timers::Timers;
+use memory::{DonorProcess, Memory};
+use state::{Answer, Slot, State};
+
+/// All moves to this node. See the module.
+///
+/// Invariants: at most [`MOVES_IN_FLIGHT_MAX`] moves that have not ended, one for each connection; the
+/// answer to a move that has ended does not change.
+#[derive(Clone, Debug)]
+pub struct Receiver {
+    settings: HandoffSettings,
+    /// Whether offers are taken.
+    is_open: bool,
+    moves: Memory,
+    /// Connections of moves that have not ended.
+    flows: BTreeMap<SocketId, MoveKey>,
+    timers: Timers<MoveKey>,
+    actions: VecDeque<ReceiverAction>,
+    counters: ReceiverCounters,
+}
+
+impl Receiver {
+    pub fn new(settings: HandoffSettings) -> Self {
+        Self {
+            settings,
+            is_open: true,
+            moves: Memory::default(),
+            flows: BTreeMap::new(),
+            timers: Timers::default(),
+            actions: VecDeque::new(),
+            counters: ReceiverCounters::default(),
+        }
+    }
+
+    /// Whether to take offers from now on: a node that drains does not.
+    pub fn set_open(&mut self, is_open: bool) {
+        self.is_open = is_open;
+    }
+
+    /// A message for a receiver came from another node.
+    pub fn heard(&mut self, now: Now, from: PeerId, message: &Lccp) {
+        let key = MoveKey { donor: from, id: message.id };
+        match self.moves.note(key) {
+            DonorProcess::Stale => return self.counters.stale += 1,
+            DonorProcess::Restarted => self.donor_restarted(now, from),
+            DonorProcess::Present => {}
+        }
+        let socket = message.command.socket().copied();
+        let is_other = self.moves.get(key).is_some_and(|slot| Some(slot.socket) != socket);
+        match &message.command {
+            _ if is_other => self.counters.unexpected += 1,
+            Command::Offer(socket, fragment) => self.offer(now, key, *socket, fragment),
+            Command::Go(socket) => self.go(now, key, *socket),
+            Command::Abort(socket) => self.abort(now, key, *socket),
+            _ => self.counters.unexpected += 1,
+        }
+        self.check_invariants();
+    }
+
+    /// What came of a [`ReceiverAction::Create`].
+    pub fn prepared(&mut self, now: Now, key: MoveKey, result: Preparation) {
+        let Some(Slot { socket, state }) = self.moves.get(key) else { return };
+        let socket = *socket;
+        let answer = match *state {
+            State::Creating { since } => {
+                // Later the donor has given up, or will have by the time of READY.
+                let is_late = now.since_ms(since) > self.settings.ready_ms;
+                match result {
+                    Preparation::Restored if !is_late => None,
+                    Preparation::Restored => Some(Answer::Refuse(RefuseCause::Late)),
+                    Preparation::NotRestored => Some(Answer::Refuse(RefuseCause::Restore)),
+                    Preparation::NotCreated => Some(Answer::Refuse(RefuseCause::Netguard)),
+                }
+            }
+            State::Abandoned { answer } => Some(answer),
+            _ => return,
+        };
+        // Where nothing was made, the flow may be blocked for another move, and stays so.
+        if answer.is_some() && result != Preparation::NotCreated {
+            self.actions.push_back(ReceiverAction::Discard(key, socket));
+        }
+        match answer {
+            Some(Answer::Refuse(cause)) => self.refuse(now, key, socket, cause),
+            Some(answer) => self.end(now, key, answer),
+            None => {
+                let retry = Retry::new(now, READY_REPEAT_MS, READY_REPEAT_MS);
+                self.set_state(key, State::Ready { retry });
+                self.send(key, Command::Ready(socket));
+            }
+        }
+        self.check_invariants();
+    }
+
+    /// What came of the order of the last action of this move.
+    pub fn ordered(&mut self, now: Now, key: MoveKey, result: OrderResult) {
+        let Some(Slot { socket, state }) = self.moves.get(key) else { return };
+        let socket = *socket;
+        self.counters.orders_lost += u64::from(result == OrderResult::Lost);
+        match (state, result) {
+            (State::Starting { .. }, OrderResult::Done) => {
+                self.counters.served += 1;
+                self.end(now, key, Answer::Done);
+                self.actions.push_back(ReceiverAction::Serve(key, socket));
+                self.send(key, Command::Done(socket));
+            }
+            (State::Starting { .. }, OrderResult::Lost) => {
+                self.set_state(key, State::Starting { order: Order::lost(now) });
+            }
+            (State::Starting { .. }, _) => {
+                self.counters.not_started += 1;
+                self.reset(key, socket);
+            }
+            (State::Resetting { .. }, OrderResult::Lost) => {
+                self.set_state(key, State::Resetting { order: Order::lost(now) });
+            }
+            (State::Resetting { .. }, _) => {
+                self.end(now, key, Answer::Gone);
+                self.actions.push_back(ReceiverAction::Closed(key, socket));
+            }
+            _ => {}
+        }
+        self.check_invariants();
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Now) {
+        self.moves.forget(now);
+        for key in self.timers.take_due(now) {
+            self.due(now, key);
+            self.set_timer(key);
+        }
+        self.check_invariants();
+    }
+
+    /// When to call [`Receiver::tick`] at the latest.
+    pub fn next_due(&self) -> Option<Now> {
+        self.timers.next()
+    }
+
+    /// What is to be done, in order.
+    pub fn actions(&mut self) -> impl Iterator<Item = ReceiverAction> + '_ {
+        self.actions.drain(..)
+    }
+
+    /// The connections that are restored here: what a netguard that has started again is told to keep. Of
+    /// others the descriptor is lost with the answer to their order.
+    pub fn sockets(&self) -> impl Iterator<Item = SocketId> + '_ {
+        let is_there =
+            |key: &MoveKey| self.moves.get(*key).is_some_and(|slot| slot.state.has_descriptor());
+        self.flows.iter().filter(move |(_, key)| is_there(key)).map(|(socket, _)| *socket)
+    }
+
+    /// Moves that have not ended.
+    pub fn in_flight(&self) -> usize {
+        self.flows.len()
+    }
+
+    pub fn counters(&self) -> &ReceiverCounters {
+        &self.counters
+    }
+
+    fn offer(&mut self, now: Now, key: MoveKey, socket: SocketId, fragment: &Fragment) {
+        match self.moves.get_mut(key).map(|slot| &mut slot.state) {
+            None => self.first_offer(now, key, socket, fragment),
+            Some(State::Assembling { since, assembly }) => {
+                let since = *since;
+                if let Some(whole) = assembly.take(fragment) {
+                    self.offered(now, key, socket, since, &whole);
+                }
+            }
+            Some(State::Ready { .. }) => self.send(key, Command::Ready(socket)),
+            Some(&mut (State::Ended(answer) | State::Abandoned { answer })) => {
+                self.send(key, answer.command(socket));
+            }
+            Some(State::Resetting { .. }) => self.send(key, Command::Gone(socket)),
+            // It will be answered.
+            Some(State::Creating { .. } | State::Starting { .. }) => {}
+        }
+    }
+
+    fn first_offer(&mut self, now: Now, key: MoveKey, socket: SocketId, fragment: &Fragment) {
+        if self.moves.is_forgotten(key) {
+            self.counters.refused[RefuseCause::Late as usize - 1] += 1;
+            return self.send(key, Command::Refuse(socket, RefuseCause::Late));
+        }
+        self.counters.offered += 1;
+        let refusal = match () {
+            () if !self.is_open => Some(RefuseCause::NotServing),
+            () if self.flows.contains_key(&socket) => Some(RefuseCause::Busy),
+            () if self.flows.len() >= MOVES_IN_FLIGHT_MAX => Some(RefuseCause::Full),
+            () => None,
+        };
+        if let Some(cause) = refusal {
+            let answer = Answer::Refuse(cause);
+            self.counters.refused[cause as usize - 1] += 1;
+            return self.answer_unknown(now, key, socket, answer);
+        }
+        let mut assembly = Assembly::new(fragment.count);
+        let whole = assembly.take(fragment);
+        let state = State::Assembling { since: now, assembly };
+        self.flows.insert(socket, key);
+        self.moves.insert(key, Slot { socket, state });
+        self.set_timer(key);
+        if let Some(whole) = whole {
+            self.offered(now, key, socket, now, &whole);
+        }
+    }
+
+    /// All of an offer is there.
+    fn offered(&mut self, now: Now, key: MoveKey, socket: SocketId, since: Now, whole: &[u8]) {
+        match HandoffInfo::decode(whole) {
+            Ok(info) => {
+                self.set_state(key, State::Creating { since });
+                self.actions.push_back(ReceiverAction::Create(key, socket, Box::new(info)));
+            }
+            Err(_) => self.refuse(now, key, socket, RefuseCause::Malformed),
+        }
+    }
+
+    fn go(&mut self, now: Now, key: MoveKey, socket: SocketId) {
+        match self.moves.get(key).map(|slot| &slot.state) {
+            Some(State::Ready { .. }) => {
+                self.set_state(key, State::Starting { order: Order::Given });
+                self.actions.push_back(ReceiverAction::Start(key, socket));
+            }
+            Some(State::Starting { .. }) => {}
+            Some(State::Ended(Answer::Done)) => self.send(key, Command::Done(socket)),
+            // The donor had READY of a process before this one, and its offer again came to this one.
+            Some(State::Assembling { .. }) => {
+                self.counters.gone += 1;
+                self.end(now, key, Answer::Gone);
+                self.send(key, Command::Gone(socket));
+            }
+            Some(State::Creating { .. }) => {
+                self.counters.gone += 1;
+                self.set_state(key, State::Abandoned { answer: Answer::Gone });
+                self.send(key, Command::Gone(socket));
+            }
+            Some(State::Abandoned { .. } | State::Resetting { .. } | State::Ended(_)) => {
+                self.send(key, Command::Gone(socket));
+            }
+            None => {
+                self.counters.gone += 1;
+                self.answer_unknown(now, key, socket, Answer::Gone);
+            }
+        }
+    }
+
+    fn abort(&mut self, now: Now, key: MoveKey, socket: SocketId) {
+        match self.moves.get(key).map(|slot| &slot.state) {
+            None => return self.answer_unknown(now, key, socket, Answer::Aborted),
+            Some(State::Assembling { .. }) => self.end(now, key, Answer::Aborted),
+            Some(State::Creating { .. }) => {
+                self.set_state(key, State::Abandoned { answer: Answer::Aborted });
+            }
+            Some(State::Ready { .. }) => {
+                self.actions.push_back(ReceiverAction::Discard(key, socket));
+                self.end(now, key, Answer::Aborted);
+            }
+            // No donor says GO and ABORT.
+            Some(State::Starting { .. } | State::Ended(Answer::Done)) => {
+                return self.counters.unexpected += 1;
+            }
+            Some(State::Abandoned { .. } | State::Resetting { .. } | State::Ended(_)) => {
+                return self.send(key, Command::Aborted(socket));
+            }
+        }
+        self.counters.aborted += 1;
+        self.send(key, Command::Aborted(socket));
+    }
+
+    /// The donor's earlier process is gone: no word of it will come.
+    fn donor_restarted(&mut self, now: Now, donor: PeerId) {
+        for key in self.moves.earlier(donor) {
+            let Some(Slot { socket, state }) = self.moves.get(key) else { continue };
+            let socket = *socket;
+            match state {
+                State::Assembling { .. } => self.end(now, key, Answer::Gone),
+                State::Creating { .. } => {
+                    self.set_state(key, State::Abandoned { answer: Answer::Gone });
+                }
+                State::Ready { .. } => {
+                    self.counters.undecided += 1;
+                    self.reset(key, socket);
+                }
+                State::Abandoned { .. }
+                | State::Starting { .. }
+                | State::Resetting { .. }
+                | State::Ended(_) => {}
+            }
+        }
+    }
+
+    /// A move whose time has come.
+    fn due(&mut self, now: Now, key: MoveKey) {
+        let undecided_ms = self.settings.undecided_ms;
+        let Some(Slot { socket, state }) = self.moves.get_mut(key) else { return };
+        let socket = *socket;
+        match state {
+            State::Assembling { .. } => self.refuse(now, key, socket, RefuseCause::Late),
+            State::Ready { retry } if retry.age_ms(now) >= undecided_ms => {
+                self.counters.undecided += 1;
+                self.reset(key, socket);
+            }
+            State::Ready { retry } => {
+                if retry.is_due(now) {
+                    self.send(key, Command::Ready(socket));
+                }
+            }
+            State::Starting { order } => {
+                *order = Order::Given;
+                self.actions.push_back(ReceiverAction::Start(key, socket));
+            }
+            State::Resetting { order } => {
+                *order = Order::Given;
+                self.actions.push_back(ReceiverAction::Reset(key, socket));
+            }
+            State::Creating { .. } | State::Abandoned { .. } | State::Ended(_) => {}
+        }
+    }
+
+    fn reset(&mut self, key: MoveKey, socket: SocketId) {
+        self.set_state(key, State::Resetting { order: Order::Given });
+        self.actions.push_back(ReceiverAction::Reset(key, socket));
+    }
+
+    fn refuse(&mut self, now: Now, key: MoveKey, socket: SocketId, cause: RefuseCause) {
+        self.counters.refused[cause as usize - 1] += 1;
+        self.end(now, key, Answer::Refuse(cause));
+        self.send(key, Command::Refuse(socket, cause));
+    }
+
+    /// A move that is not known ends before it has begun, so that no late offer of it is taken.
+    fn answer_unknown(&mut self, now: Now, key: MoveKey, socket: SocketId, answer: Answer) {
+        if !self.moves.is_forgotten(key) {
+            self.moves.insert(key, Slot { socket, state: State::Ended(answer) });
+            self.moves.ended(now, key);
+        }
+        self.send(key, answer.command(socket));
+    }
+
+    fn end(&mut self, now: Now, key: MoveKey, answer: Answer) {
+        self.timers.set(key, None);
+        let Some(slot) = self.moves.get_mut(key) else { return };
+        slot.state = State::Ended(answer);
+        self.flows.remove(&slot.socket);
+        self.moves.ended(now, key);
+    }
+
+    fn send(&mut self, key: MoveKey, command: Command) {
+        self.actions.push_back(ReceiverAction::Send(key.donor, Lccp { id: key.id, command }));
+    }
+
+    fn set_state(&mut self, key: MoveKey, state: State) {
+        if let Some(slot) = self.moves.get_mut(key) {
+            slot.state = state;
+        }
+        self.set_timer(key);
+    }
+
+    fn set_timer(&mut self, key: MoveKey) {
+        let due = self.moves.get(key).and_then(|slot| slot.state.due(self.settings));
+        self.timers.set(key, due);
+    }
+
+    /// Looks at the moves that have not ended; all of them are in `flows`.
+    fn check_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        debug_assert!(self.flows.len() <= MOVES_IN_FLIGHT_MAX, "{} moves", self.flows.len());
+        debug_assert!(self.moves.ends() <= REMEMBERED_MAX, "{} ends", self.moves.ends());
+        for (socket, key) in &self.flows {
+            let slot = self.moves.get(*key);
+            let is_open = slot.is_some_and(|it| it.socket == *socket && !it.state.has_ended());
+            debug_assert!(is_open, "{key:?} has ended, or is of another connection");
+        }
+        let is_open = |key: &MoveKey| self.moves.get(*key).is_some_and(|it| !it.state.has_ended());
+        debug_assert!(self.timers.keys().all(is_open), "a timer of a move that has ended");
+    }
+}

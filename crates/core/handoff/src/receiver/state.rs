@@ -1,0 +1,76 @@
+//! The states of a move at its receiver.
+
+use skep_units::Now;
+use skep_wire::handoff::SocketId;
+use skep_wire::handoff::fragments::Assembly;
+use skep_wire::handoff::lccp::{Command, RefuseCause};
+
+use crate::order::Order;
+use crate::retry::Retry;
+use crate::settings::HandoffSettings;
+
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) socket: SocketId,
+    pub(super) state: State,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// Fragments of the offer are missing.
+    Assembling { since: Now, assembly: Assembly },
+    /// The socket is ordered, and will be restored.
+    Creating { since: Now },
+    /// The same, but it is not wanted any more.
+    Abandoned { answer: Answer },
+    /// The connection is restored, silent and blocked.
+    Ready { retry: Retry },
+    /// The donor has given it; the start is ordered.
+    Starting { order: Order },
+    /// It is to be closed with RST.
+    Resetting { order: Order },
+    /// The move has ended. What is asked is answered with this.
+    Ended(Answer),
+}
+
+/// The last word of a receiver about a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Refuse(RefuseCause),
+    Done,
+    Gone,
+    Aborted,
+}
+
+impl Answer {
+    pub(super) fn command(self, socket: SocketId) -> Command {
+        match self {
+            Self::Refuse(cause) => Command::Refuse(socket, cause),
+            Self::Done => Command::Done(socket),
+            Self::Gone => Command::Gone(socket),
+            Self::Aborted => Command::Aborted(socket),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+
+    pub(super) fn has_descriptor(&self) -> bool {
+        matches!(self, Self::Ready { .. } | Self::Starting { .. } | Self::Resetting { .. })
+    }
+
+    /// When something is to be done about it.
+    pub(super) fn due(&self, settings: HandoffSettings) -> Option<Now> {
+        match self {
+            Self::Assembling { since, .. } => Some(since.plus_ms(settings.ready_ms + 1)),
+            Self::Ready { retry } => {
+                Some(retry.next.min(retry.since.plus_ms(settings.undecided_ms)))
+            }
+            Self::Starting { order } | Self::Resetting { order } => order.retry_at(),
+            Self::Creating { .. } | Self::Abandoned { .. } | Self::Ended(_) => None,
+        }
+    }
+}

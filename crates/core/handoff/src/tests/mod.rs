@@ -1,0 +1,56 @@
+//! What each core does, step by step; what both do together under faults is in `tests/sim`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod donor;
+mod moved;
+mod receiver;
+
+use skep_wire::handoff::lccp::{Command, Lccp};
+use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow};
+use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
+
+fn socket(port: u16) -> SocketId {
+    let client = std::net::SocketAddr::from(([192, 168, 7, 9], port));
+    SocketId::new(client, "192.168.7.80:80".parse().unwrap()).unwrap()
+}
+
+fn info(received: usize) -> HandoffInfo {
+    let window = TcpWindow {
+        send_updated_at: 1,
+        send: 65_535,
+        send_max: 65_535,
+        receive: 65_535,
+        receive_updated_at: 1,
+    };
+    let options = TcpOptions { sack: true, window_scales: None, timestamp: None };
+    let tcp = TcpState {
+        send_next: 1,
+        receive_next: 1,
+        mss_clamp: 1_460,
+        options,
+        window,
+        congestion_window: 10,
+        rtt_us: 300,
+        received: vec![b'x'; received],
+    };
+    HandoffInfo { tcp, read_ahead: Vec::new(), moves: 1, accepted_by: 0 }
+}
+
+fn message(id: HandoffId, command: Command) -> Lccp {
+    Lccp { id, command }
+}
+
+/// The numbers on the wire of what was sent.
+fn name(command: &Command) -> &'static str {
+    match command {
+        Command::Offer(..) => "OFFER",
+        Command::Ready(_) => "READY",
+        Command::Refuse(..) => "REFUSE",
+        Command::Go(_) => "GO",
+        Command::Done(_) => "DONE",
+        Command::Gone(_) => "GONE",
+        Command::Abort(_) => "ABORT",
+        Command::Aborted(_) => "ABORTED",
+        _ => "another",
+    }
+}

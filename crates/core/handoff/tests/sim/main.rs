@@ -1,0 +1,48 @@
+//! Donors and receivers under a virtual clock and network, seeded.
+//!
+//! Every seed determines some machines, clients whose connections are moved between them again and again,
+//! and a list of faults: processes and netguards that crash, at times or at a certain step of a move, that
+//! are paused, and machines that do not reach each other. All decisions are made by the cores that a node
+//! runs: `Donor`, `Receiver`, `MovedReports`. What they rely on is a model: the kernel's sockets, their
+//! repair mode, and the packets of clients (`kernel`), netguard with its map of blocked and redirected
+//! flows, which outlives it (`netguard`), and the network (`net`), which loses, duplicates, delays and
+//! reorders messages, and has what a seal guarantees: no process gets what was sent to the one before it.
+//!
+//! After every event `check` verifies that a connection has one running socket at most, that this one
+//! has all that the client has seen acknowledged, and that it can be reached. No packet reaches a socket
+//! in repair mode, unless netguard was started again while its process was paused, and took it for dead: then
+//! the socket's filter drops it. Nothing is started that was not given, and nothing is thawed or taken back
+//! that was; no redirect is ordered after its deadline; no offer is taken twice, or after it was declined. A
+//! second after the last fault each connection has an owner or was closed with RST, and at the end each
+//! client has all of its replies, or the RST. In seeds without faults other than those of the network, none is
+//! closed, and none waits long for a move that fails; in those with crashes alone, none is closed that had
+//! nothing to do with the machine.
+//!
+//! One case is weaker: if a process and its netguard are both down while a connection is frozen, nobody is
+//! left to send an RST; then the client gets it with its next packet.
+//!
+//! `SKEP_SIM_SEED=n` runs one seed and prints its events; `SKEP_SIM_SEEDS=n` runs that many.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod check;
+mod client;
+mod kernel;
+mod net;
+mod netguard;
+mod process;
+mod scenario;
+mod totals;
+mod world;
+
+use skep_sim::Simulation;
+use world::World;
+
+const SIMULATION: Simulation = Simulation { package: "skep-handoff", test: "sim", seeds: 12_000 };
+
+#[test]
+fn each_connection_has_one_owner_and_none_ends_silently() {
+    let totals = SIMULATION.run(|seed, tells| World::new(seed, tells).run());
+    let Some(totals) = totals.filter(|totals| totals.seeds >= SIMULATION.seeds) else { return };
+    let never = totals.never();
+    assert!(never.is_empty(), "in all these seeds there was no {never:?}");
+}

@@ -1,0 +1,64 @@
+//! A serving process: the cores, and what it has of netguard and of other machines.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use skep_handoff::{Donor, HandoffSettings, MoveKey, MovedReports, Receiver};
+use skep_wire::handoff::{HandoffId, HandoffInfo};
+
+use crate::kernel::{Flow, Id};
+use crate::netguard::{Asker, Order};
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) is_up: bool,
+    /// Its incarnation.
+    pub(crate) start: u64,
+    pub(crate) paused_until: u64,
+    pub(crate) donor: Donor,
+    pub(crate) receiver: Receiver,
+    pub(crate) reports: MovedReports,
+    /// The start of the netguard that it is connected to.
+    pub(crate) guard: Option<u64>,
+    /// Orders whose result is awaited.
+    pub(crate) outstanding: VecDeque<(u64, Asker, Order)>,
+    /// Connections in its event loop.
+    pub(crate) serving: BTreeSet<Flow>,
+    /// The incarnations of others that it echoes, and of which it has heard.
+    pub(crate) known: Vec<u64>,
+    pub(crate) heard: Vec<u64>,
+    /// Moves away that have not ended: to where, and since when.
+    pub(crate) moving: BTreeMap<HandoffId, (Flow, Id, u64)>,
+    /// When each offer was sent first.
+    pub(crate) offered_at: BTreeMap<HandoffId, u64>,
+    pub(crate) created: BTreeMap<MoveKey, HandoffInfo>,
+    /// Moves to here of which it has said that they are ready.
+    pub(crate) ready: BTreeSet<MoveKey>,
+    /// Moves to here of which it has said that they will not be.
+    pub(crate) declined: BTreeSet<MoveKey>,
+    pub(crate) tick_at: Option<u64>,
+}
+
+impl Process {
+    pub(crate) fn new(start: u64, machines: usize) -> Self {
+        let settings = HandoffSettings::default();
+        Self {
+            is_up: true,
+            start,
+            paused_until: 0,
+            donor: Donor::new(settings, start),
+            receiver: Receiver::new(settings),
+            reports: MovedReports::new(start),
+            guard: None,
+            outstanding: VecDeque::new(),
+            serving: BTreeSet::new(),
+            known: vec![0; machines],
+            heard: vec![0; machines],
+            moving: BTreeMap::new(),
+            offered_at: BTreeMap::new(),
+            created: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            declined: BTreeSet::new(),
+            tick_at: None,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What a seed is about: machines, clients, faults.
+
+use skep_units::Rng;
+
+use crate::kernel::Id;
+
+/// A misfortune.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The process dies, and starts again after so long.
+    Crash(Id, u64),
+    CrashNetguard(Id, u64),
+    /// Does not run for so long.
+    Pause(Id, u64),
+    PauseNetguard(Id, u64),
+    /// Nothing comes from one to the other, nor back if true, for so long.
+    Cut(Id, Id, bool, u64),
+}
+
+/// Who is struck at a step of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Victim {
+    This,
+    /// The other end.
+    Other,
+}
+
+/// A fault at the `nth` time that somebody does `step`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trap {
+    pub(crate) step: &'static str,
+    pub(crate) nth: u64,
+    pub(crate) is_before: bool,
+    pub(crate) victim: Victim,
+    pub(crate) kind: u64,
+    pub(crate) lasts_ms: u64,
+}
+
+/// Steps of a move at which faults happen.
+pub(crate) const STEPS: [&str; 20] = [
+    "frozen",
+    "redirected",
+    "thawed",
+    "created",
+    "started",
+    "freeze",
+    "redirect",
+    "thaw",
+    "reset",
+    "release",
+    "create",
+    "start",
+    "discard",
+    "OFFER",
+    "READY",
+    "GO",
+    "DONE",
+    "ABORT",
+    "ABORTED",
+    "GONE",
+];
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) machines: usize,
+    pub(crate) clients: usize,
+    /// By when.
+    pub(crate) faults: Vec<(u64, Fault)>,
+    pub(crate) traps: Vec<Trap>,
+    pub(crate) order_ms_max: u64,
+}
+
+/// Longer than a seed.
+pub(crate) const FOR_EVER_MS: u64 = 100_000;
+
+/// No move begins later, and no fault.
+pub(crate) const FAULTS_END_MS: u64 = 2_000;
+
+impl Scenario {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
+        let machines = 2 + rng.below(3) as usize;
+        let mut scenario = Self {
+            machines,
+            clients: 1 + rng.below(6) as usize,
+            faults: Vec::new(),
+            traps: Vec::new(),
+            order_ms_max: [1, 1, 3, 10][rng.below(4) as usize],
+        };
+        // Of which kinds, and how many: many seeds have few, so that each has its full effect.
+        let kinds: &[u64] =
+            [&[][..], &[0], &[0, 1], &[0, 1, 2, 3], &[0, 1, 2, 3, 4], &[4], &[2, 3]]
+                [rng.below(7) as usize];
+        let count = if kinds.is_empty() { 0 } else { 1 + rng.below(6) };
+        for _ in 0..count {
+            let kind = kinds[rng.below(kinds.len() as u64) as usize];
+            match rng.below(2) {
+                0 => scenario.add_fault(kind, rng),
+                _ => scenario.add_trap(kind, rng),
+            }
+        }
+        scenario.faults.sort_by_key(|(at, _)| *at);
+        scenario
+    }
+
+    /// Whether there are no faults but those of the network.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.faults.is_empty() && self.traps.is_empty()
+    }
+
+    /// Whether a netguard that has started again may take a process for dead that is only paused.
+    pub(crate) fn may_be_unblocked(&self) -> bool {
+        let faults = self.faults.iter().map(|(_, fault)| fault);
+        let has_pauses = faults.clone().any(|it| matches!(it, Fault::Pause(..)));
+        let has_starts = faults.clone().any(|it| matches!(it, Fault::CrashNetguard(..)));
+        let has_trap = |kind: u64| self.traps.iter().any(|trap| trap.kind == kind);
+        (has_pauses || has_trap(2)) && (has_starts || has_trap(1))
+    }
+
+    /// Whether all faults are crashes.
+    pub(crate) fn has_only_crashes(&self) -> bool {
+        let is_crash = |fault: &Fault| matches!(fault, Fault::Crash(..));
+        self.faults.iter().all(|(_, fault)| is_crash(fault))
+            && self.traps.iter().all(|trap| trap.kind == 0)
+    }
+
+    fn add_fault(&mut self, kind: u64, rng: &mut Rng) {
+        let at = rng.below(FAULTS_END_MS);
+        let lasts_ms = lasts_ms(kind, rng);
+        let machine = rng.below(self.machines as u64) as usize;
+        let fault = fault(kind, machine, lasts_ms, self.machines, rng);
+        self.faults.push((at, fault));
+    }
+
+    fn add_trap(&mut self, kind: u64, rng: &mut Rng) {
+        let trap = Trap {
+            step: STEPS[rng.below(STEPS.len() as u64) as usize],
+            nth: 1 + rng.below(6),
+            is_before: rng.below(2) == 0,
+            victim: if rng.below(2) == 0 { Victim::This } else { Victim::Other },
+            kind,
+            lasts_ms: lasts_ms(kind, rng),
+        };
+        self.traps.push(trap);
+    }
+}
+
+/// How long a fault lasts: less than a deadline, or longer. Some processes stay dead.
+fn lasts_ms(kind: u64, rng: &mut Rng) -> u64 {
+    if kind == 0 && rng.below(4) == 0 {
+        return FOR_EVER_MS;
+    }
+    let max = [20, 200, 1_500][rng.below(3) as usize];
+    1 + rng.below(max)
+}
+
+/// A fault of a machine.
+pub(crate) fn fault(kind: u64, machine: Id, ms: u64, machines: usize, rng: &mut Rng) -> Fault {
+    match kind {
+        0 => Fault::Crash(machine, ms),
+        1 => Fault::CrashNetguard(machine, ms),
+        2 => Fault::Pause(machine, ms),
+        3 => Fault::PauseNetguard(machine, ms),
+        _ => {
+            let other = (machine + 1 + rng.below(machines as u64) as usize) % (machines + 1);
+            Fault::Cut(machine, other, rng.below(2) == 0, ms)
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Crashes and starts of processes and netguards, pauses, cuts.
+
+use std::collections::BTreeSet;
+
+use skep_handoff::{MoveKey, OrderResult};
+use skep_wire::seal::PeerId;
+
+use super::{Event, ORPHANS_MS, World};
+use crate::kernel::{Entry, Flow, Id};
+use crate::netguard::{Asker, Netguard, Order};
+use crate::process::Process;
+use crate::scenario::{FAULTS_END_MS, FOR_EVER_MS, Fault, Victim, fault};
+
+impl World {
+    /// A step of a move is about to be taken, or was: a fault may wait for it.
+    pub(crate) fn trap(&mut self, step: &'static str, is_before: bool, at: Id, other: Option<Id>) {
+        if is_before {
+            match self.steps.iter_mut().find(|it| it.0 == step) {
+                Some((_, count)) => *count += 1,
+                None => self.steps.push((step, 1)),
+            }
+        }
+        let count = self.steps.iter().find(|it| it.0 == step).map_or(0, |it| it.1);
+        let is_it = |trap: &&crate::scenario::Trap| {
+            trap.step == step && trap.nth == count && trap.is_before == is_before
+        };
+        let Some(trap) = self.scenario.traps.iter().find(is_it).copied() else { return };
+        if self.now + 1 >= FAULTS_END_MS {
+            return;
+        }
+        let victim = match trap.victim {
+            Victim::This => at,
+            Victim::Other => other.filter(|it| *it < self.machines.len()).unwrap_or(at),
+        };
+        self.totals.traps += 1;
+        let fault = fault(trap.kind, victim, trap.lasts_ms, self.machines.len(), &mut self.rng);
+        self.strike(fault);
+    }
+
+    pub(crate) fn strike(&mut self, fault: Fault) {
+        if self.tells {
+            eprintln!("{:>5} *** {fault:?}", self.now);
+        }
+        // All but the dead are well again by the end of faults.
+        let left_ms = FAULTS_END_MS - self.now.min(FAULTS_END_MS);
+        let until_end = |ms: u64| if ms == FOR_EVER_MS { ms } else { ms.min(left_ms) };
+        match fault {
+            Fault::Crash(id, ms) => self.crash(id, until_end(ms)),
+            Fault::CrashNetguard(id, ms) => self.crash_netguard(id, until_end(ms)),
+            Fault::Pause(id, ms) => {
+                pause(&mut self.machines[id].process.paused_until, self.now + until_end(ms))
+            }
+            Fault::PauseNetguard(id, ms) => {
+                pause(&mut self.machines[id].guard.paused_until, self.now + until_end(ms));
+            }
+            Fault::Cut(a, b, both, ms) => {
+                self.net.cut(a, b, both);
+                self.after(until_end(ms), Event::Heal);
+            }
+        }
+    }
+
+    fn crash(&mut self, id: Id, ms: u64) {
+        if !self.machines[id].process.is_up {
+            return;
+        }
+        self.touch(id);
+        self.note_totals(id);
+        let machine = &mut self.machines[id];
+        machine.process.is_up = false;
+        machine.process.serving.clear();
+        if machine.guard.is_up && machine.guard.client == Some(machine.process.start) {
+            let guard = &mut machine.guard;
+            guard.busy_until = guard.busy_until.max(self.now);
+            let (wait, guard) = (guard.busy_until - self.now, guard.start);
+            let process = self.machines[id].process.start;
+            self.after(wait, Event::ClientGone { at: id, guard, process });
+        }
+        self.close_sockets(id);
+        self.after(ms, Event::Restart(id));
+    }
+
+    /// What has to do with a machine whose process crashes may be closed: what is served or frozen there, and
+    /// what it may have been given, as it was ready.
+    fn touch(&mut self, id: Id) {
+        let machine = &self.machines[id];
+        let own = machine.kernel.sockets.iter().filter(|it| !it.1.is_in_repair || it.1.is_donors);
+        let own = own.map(|it| *it.0);
+        let ready = self.machines.iter().enumerate().flat_map(|(donor, it)| {
+            let key = move |id| MoveKey { donor: PeerId(donor as u64), id };
+            let moving = it.process.moving.iter();
+            let ready = moving.filter(move |it| machine.process.ready.contains(&key(*it.0)));
+            ready.map(|it| it.1.0)
+        });
+        let touched: Vec<Flow> = own.chain(ready).collect();
+        touched.into_iter().for_each(|flow| self.clients[flow].is_touched = true);
+    }
+
+    /// What a process has counted is lost with it.
+    fn note_totals(&mut self, id: Id) {
+        let process = &self.machines[id].process;
+        self.totals.undecided += process.receiver.counters().undecided;
+        self.totals.gone += process.receiver.counters().gone;
+        self.totals.found_redirected += process.donor.counters().found_redirected;
+    }
+
+    pub(crate) fn restart(&mut self, id: Id) {
+        self.starts += 1;
+        let machines = self.machines.len();
+        let mut process = Process::new(self.starts, machines);
+        // It is told the starts of others as it says hello; here, at once.
+        process.known = self.machines.iter().map(|it| it.process.start).collect();
+        self.machines[id].process = process;
+        let event = Event::Connect { at: id, process: self.starts };
+        let wait = self.rng.below(5);
+        self.after(wait, event);
+    }
+
+    fn crash_netguard(&mut self, id: Id, ms: u64) {
+        let machine = &mut self.machines[id];
+        if !machine.guard.is_up {
+            return;
+        }
+        let (process, guard) = (machine.process.start, machine.guard.start);
+        (machine.guard.is_up, machine.guard.client, machine.guard.paused_until) = (false, None, 0);
+        machine.kernel.sockets.values_mut().for_each(|it| it.is_held = false);
+        self.close_sockets(id);
+        self.after(0, Event::Disconnected { at: id, process, guard });
+        self.after(ms, Event::RestartNetguard(id));
+    }
+
+    pub(crate) fn restart_netguard(&mut self, id: Id) {
+        let machine = &mut self.machines[id];
+        machine.guard = Netguard { start: machine.guard.start + 1, ..Netguard::new() };
+        let (guard, process) = (machine.guard.start, machine.process.start);
+        self.after(ORPHANS_MS, Event::Orphans { at: id, guard });
+        let wait = 1 + self.rng.below(20);
+        self.after(wait, Event::Connect { at: id, process });
+    }
+
+    /// The process finds that the connection to netguard has ended.
+    pub(crate) fn disconnected(&mut self, at: Id, process: u64, guard: u64) {
+        if !self.is_current(at, process) || self.machines[at].process.guard != Some(guard) {
+            return;
+        }
+        let process = &mut self.machines[at].process;
+        process.guard = None;
+        let lost: Vec<_> = process.outstanding.drain(..).collect();
+        for (_, asker, order) in lost {
+            self.tell_result(at, asker, &order, OrderResult::Lost);
+        }
+        self.drive(at);
+    }
+
+    /// The process connects to netguard, if that runs, and tells it what to keep.
+    pub(crate) fn connect(&mut self, id: Id) {
+        let machine = &mut self.machines[id];
+        let process = &mut machine.process;
+        if !machine.guard.is_up || machine.guard.client == Some(process.start) {
+            return;
+        }
+        if let Some(guard) = process.guard {
+            // It has not noticed yet that the former one is gone.
+            self.disconnected(id, self.machines[id].process.start, guard);
+        }
+        let machine = &mut self.machines[id];
+        let process = &mut machine.process;
+        process.guard = Some(machine.guard.start);
+        machine.guard.client = Some(process.start);
+        let sockets = process.donor.sockets().chain(process.receiver.sockets());
+        let flows: BTreeSet<Flow> = sockets.map(super::actions::flow_of).collect();
+        let guard = &mut machine.guard;
+        guard.busy_until = guard.busy_until.max(self.now);
+        let (wait, guard) = (guard.busy_until - self.now, guard.start);
+        let (process, order) = (machine.process.start, Order::Keep(flows));
+        let asker = Asker::Nobody;
+        self.after(wait, Event::Order { at: id, guard, process, serial: 0, asker, order });
+        self.drive(id);
+    }
+
+    /// Netguard finds that its process is gone.
+    pub(crate) fn client_gone(&mut self, at: Id, guard: u64, process: u64) {
+        let it = &mut self.machines[at].guard;
+        if !it.is_up || it.start != guard {
+            return;
+        }
+        if it.client == Some(process) {
+            it.client = None;
+        }
+        // What comes back to where it is redirected from: the redirect is lost with the block.
+        let is_back = |entry: &Entry| matches!(entry, Entry::Blocked { behind: Some(_) });
+        let back = self.machines[at].kernel.moves.iter().filter(|it| is_back(it.1));
+        back.for_each(|it| self.clients[*it.0].is_touched = true);
+        for (flow, sequence) in Netguard::abandon(&mut self.machines[at].kernel) {
+            self.send_rst(flow, Some(sequence));
+        }
+        self.close_sockets(at);
+    }
+
+    /// Nobody has connected to a netguard since its start.
+    pub(crate) fn orphans(&mut self, at: Id, guard: u64) {
+        let it = &self.machines[at].guard;
+        if it.is_up && it.start == guard && it.client.is_none() {
+            let order = Order::Keep(BTreeSet::new());
+            Netguard::execute(&mut self.machines[at].kernel, 0, &order);
+        }
+    }
+
+    /// Sockets that nobody has any more are closed: with RST if they run, silently in repair mode.
+    pub(crate) fn close_sockets(&mut self, at: Id) {
+        let process = &self.machines[at].process;
+        let process = process.is_up.then_some(process.start);
+        for (flow, socket) in self.machines[at].kernel.close(process) {
+            if !socket.is_in_repair {
+                self.send_rst(flow, Some(socket.send_next));
+            } else if socket.is_donors {
+                let entry = self.machines[at].kernel.moves.get(&flow);
+                let is_given = matches!(entry, Some(Entry::Redirect(_)));
+                self.clients[flow].is_bereft |= !is_given || !self.machines[at].process.is_up;
+            }
+        }
+    }
+}
+
+/// Who is paused twice runs when both have ended.
+fn pause(paused_until: &mut u64, until: u64) {
+    *paused_until = until.max(*paused_until);
+}

@@ -1,0 +1,159 @@
+//! Known bugs, put back into a copy of `core/handoff`: seeds of its simulation (`tests/sim`) must find each
+//! of them.
+//!
+//! `cargo run -p skep-sim --example handoff_mutants` makes the copy (which takes a minute), and prints the
+//! seed that finds each bug; `... -- 3 7` tries the third and the seventh one only. Which
+//! one does changes with every change of the simulation. On 2026-11-26 these seeds found them, in the order of
+//! the list: 134, 30, 0, 395, 142, 96, 0, 174, 20, 26, 8, 144, 40, 96.
+//!
+//! What [`Mutant::to`] has for `@`: see [`Mutants`].
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use skep_sim::{MUTANT_VARIABLE, Mutant, Mutants};
+
+/// Seeds in which a bug must be found. `cargo test` runs that many.
+const SEEDS: &str = "12000";
+
+const MUTANTS: &[Mutant] = &[
+    Mutant {
+        what: "the donor redirects after its deadline",
+        file: "donor/mod.rs",
+        from: "State::Offered { retry, .. } if retry.age_ms(now) > self.settings.ready_ms => {",
+        to: "State::Offered { retry, .. } if !@ && retry.age_ms(now) > self.settings.ready_ms => {",
+    },
+    Mutant {
+        what: "the donor waits for READY without end",
+        file: "donor/mod.rs",
+        from: "State::Offered { retry, .. } if retry.age_ms(now) > ready_ms => {",
+        to: "State::Offered { retry, .. } if !@ && retry.age_ms(now) > ready_ms => {",
+    },
+    Mutant {
+        what: "the receiver starts as it is ready",
+        file: "receiver/mod.rs",
+        from: "                self.set_state(key, State::Ready { retry });",
+        to: "                self.set_state(key, State::Ready { retry });\n                if @ {\n                    \
+             self.set_state(key, State::Starting { order: Order::Given });\n                    \
+             self.actions.push_back(ReceiverAction::Start(key, socket));\n                }",
+    },
+    Mutant {
+        what: "the receiver forgets an ABORT",
+        file: "receiver/mod.rs",
+        from: "            Some(State::Ready { .. }) => {\n                self.actions.push_back(ReceiverAction::Discard(key, socket));",
+        to: "            Some(State::Ready { .. }) if @ => {}\n            Some(State::Ready { .. }) => {\n                self.actions.push_back(ReceiverAction::Discard(key, socket));",
+    },
+    Mutant {
+        what: "GO is said once",
+        file: "donor/mod.rs",
+        from: "            State::Committed { retry } => {\n                if retry.is_due(now) {",
+        to: "            State::Committed { retry } => {\n                if retry.is_due(now) && !@ {",
+    },
+    Mutant {
+        what: "a donor that hears nothing after GO waits for ever",
+        file: "donor/mod.rs",
+        from: "State::Committed { retry } if retry.age_ms(now) > go_ms => self.reset(id),",
+        to: "State::Committed { retry } if !@ && retry.age_ms(now) > go_ms => self.reset(id),",
+    },
+    Mutant {
+        what: "an offer that comes twice is created twice",
+        file: "receiver/mod.rs",
+        from: "                self.set_state(key, State::Creating { since });",
+        to: "                if !@ {\n                    self.set_state(key, State::Creating { since });\n                }",
+    },
+    Mutant {
+        what: "a late offer is taken after its ABORT",
+        file: "receiver/mod.rs",
+        from: "            None => return self.answer_unknown(now, key, socket, Answer::Aborted),",
+        to: "            None if @ => return self.send(key, Command::Aborted(socket)),\n            None => return self.answer_unknown(now, key, socket, Answer::Aborted),",
+    },
+    Mutant {
+        what: "a receiver without a word of the donor waits for ever",
+        file: "receiver/mod.rs",
+        from: "State::Ready { retry } if retry.age_ms(now) >= undecided_ms => {",
+        to: "State::Ready { retry } if !@ && retry.age_ms(now) >= undecided_ms => {",
+    },
+    Mutant {
+        what: "a redirect whose answer is lost is taken for one that was not done",
+        file: "donor/mod.rs",
+        from: "OrderResult::Lost => self.stay(now, id, StayCause::NotRedirected, OfferState::Unknown),",
+        to: "OrderResult::Lost => self.stay(now, id, StayCause::NotRedirected, if @ { OfferState::Aborted } else { OfferState::Unknown }),",
+    },
+    Mutant {
+        what: "a thaw whose answer is lost is not ordered again",
+        file: "donor/mod.rs",
+        from: "self.set_state(id, State::Thawing { cause, offer, order: Order::lost(now) });",
+        to: "self.set_state(id, State::Thawing { cause, offer, order: if @ { Order::Given } else { Order::lost(now) } });",
+    },
+    Mutant {
+        what: "a start whose answer is lost is not ordered again",
+        file: "receiver/mod.rs",
+        from: "self.set_state(key, State::Starting { order: Order::lost(now) });",
+        to: "self.set_state(key, State::Starting { order: if @ { Order::Given } else { Order::lost(now) } });",
+    },
+    Mutant {
+        what: "the receiver forgets its last answer at once",
+        file: "receiver/memory.rs",
+        from: "now.since_ms(at) >= MEMORY_MS || count > REMEMBERED_MAX",
+        to: "@ || now.since_ms(at) >= MEMORY_MS || count > REMEMBERED_MAX",
+    },
+    Mutant {
+        what: "the donor lets go of its descriptor at the redirect",
+        file: "donor/mod.rs",
+        from: "        self.set_state(id, State::Committed { retry });",
+        to: "        if @ {\n            self.actions.push_back(DonorAction::Release(id, socket));\n        }\n        self.set_state(id, State::Committed { retry });",
+    },
+];
+
+fn with<R>(run: impl FnOnce(&Mutants<'_>) -> R) -> R {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    run(&Mutants { root, source: "crates/core/handoff/src", all: MUTANTS })
+}
+
+fn main() {
+    let chosen: Vec<usize> = std::env::args().skip(1).map(|it| it.parse().unwrap()).collect();
+    let copy = with(|mutants| mutants.copy("skep-handoff-mutants")).unwrap();
+    let sound = run(&copy, 0, "1000");
+    assert!(sound.status.success(), "without a bug: {}", String::from_utf8_lossy(&sound.stderr));
+    let mut missed = 0;
+    for (number, mutant) in (1..).zip(MUTANTS) {
+        if !chosen.is_empty() && !chosen.contains(&number) {
+            continue;
+        }
+        let output = run(&copy, number, SEEDS);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let found = said.lines().find(|line| line.starts_with("seed "));
+        let found = found.filter(|_| !output.status.success());
+        missed += usize::from(found.is_none());
+        let found: String = found.unwrap_or("NOT FOUND").chars().take(120).collect();
+        println!("{number}. {}: {found}", mutant.what);
+    }
+    assert_eq!(missed, 0, "of {} known bugs, seeds do not find so many", MUTANTS.len());
+}
+
+#[test]
+fn each_has_its_place() {
+    with(|mutants| mutants.changed_files()).unwrap();
+}
+
+/// Runs seeds of the copy with that bug.
+fn run(copy: &Path, mutant: usize, seeds: &str) -> Output {
+    Command::new("cargo")
+        .args([
+            "test",
+            "--quiet",
+            "--package",
+            "skep-handoff",
+            "--test",
+            "sim",
+            "--",
+            "--nocapture",
+        ])
+        .current_dir(copy)
+        .env("CARGO_TARGET_DIR", copy.join("target"))
+        .env(MUTANT_VARIABLE, mutant.to_string())
+        .env("SKEP_SIM_SEEDS", seeds)
+        .output()
+        .unwrap()
+}
