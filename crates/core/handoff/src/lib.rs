@@ -37,8 +37,8 @@ pub use donor::{Donor, DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotB
 pub use moved::{MovedCounters, MovedFlows, MovedReports};
 pub use order::OrderResult;
 pub use queries::{DispatcherQueries, QueriesFull, QueryOutcome};
-pub use receiver::{MoveKey, Preparation, Receiver, ReceiverAction, ReceiverCounters};
-pub use settings::HandoffSettings;
+pub use receiver::{OfferKey, Preparation, Receiver, ReceiverAction, ReceiverCounters};
+pub use settings::HandoffTimes;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use crate::limits::{GO_MARGIN_MS, READY_MS, UNDECIDED_MS};
 
 /// Times that both ends rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HandoffSettings {
+pub struct HandoffTimes {
     /// A donor that has not heard READY for so long after its first OFFER keeps the connection; it never
     /// orders the redirect later.
     pub ready_ms: u64,
@@ -12,14 +12,14 @@ pub struct HandoffSettings {
     pub undecided_ms: u64,
 }
 
-impl HandoffSettings {
+impl HandoffTimes {
     /// How long a donor repeats GO.
     pub(crate) fn go_ms(self) -> u64 {
         self.undecided_ms + GO_MARGIN_MS
     }
 }
 
-impl Default for HandoffSettings {
+impl Default for HandoffTimes {
     fn default() -> Self {
         Self { ready_ms: READY_MS, undecided_ms: UNDECIDED_MS }
     }

@@ -7,23 +7,20 @@
 //! The socket never waits; [`LccpReadiness`] does, in a runtime.
 //!
 //! Invariants: as those of [`Socket`](crate::Socket); packets that come from other addresses than those of the config are
-//! dropped unseen; a datagram of one of the two sockets is never taken by the other, as their clusters have different
-//! names.
+//! dropped unseen; a datagram of one of the two sockets is never taken by the other, as their channels differ.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::net::{RecvFlags, recvfrom};
 use skep_units::Now;
 use skep_wire::limits::DATAGRAM_BYTES_MAX;
-use skep_wire::seal::{Key, PeerId, Stamp};
+use skep_wire::seal::{Channel, Key, PeerId, Stamp};
 use socket2::{Domain, Protocol, Type};
-use tokio::io::Interest;
-use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 use crate::counts::{Counts, PacketRefusal};
 use crate::limits::LCCP_BATCH_DATAGRAMS_MAX;
@@ -35,9 +32,6 @@ pub const LCCP_PROTOCOL: u8 = 253;
 
 /// Longest header of an IPv4 packet, in bytes (RFC 791, 3.1).
 const IPV4_HEADER_BYTES_MAX: usize = 60;
-
-/// What stands for the purpose behind the name of the cluster; no name has this character.
-const PURPOSE: &str = "\0lccp";
 
 /// What carries LCCP.
 #[derive(Debug)]
@@ -88,10 +82,6 @@ pub struct LccpSocket {
     buffer: Box<[u8; BUFFER_BYTES]>,
 }
 
-/// The readiness of a socket, for tasks of a runtime.
-#[derive(Debug)]
-pub struct LccpReadiness(AsyncFd<OwnedFd>);
-
 /// One byte more than the longest packet, which shows that a datagram is too long.
 const BUFFER_BYTES: usize = IPV4_HEADER_BYTES_MAX + DATAGRAM_BYTES_MAX + 1;
 
@@ -105,9 +95,9 @@ impl LccpSocket {
             LccpTransport::Raw(raw) => Carrier::raw(raw.into()),
             LccpTransport::Udp(address) => Carrier::udp(address),
         }?;
-        let cluster = format!("{}{PURPOSE}", settings.cluster);
+        let ends = (&*settings.cluster, &*settings.name);
         Ok(Self {
-            sealed: Sealed::new(carrier, &settings.key, &cluster, &settings.name),
+            sealed: Sealed::new(carrier, Channel::Handoff, &settings.key, ends),
             sources: BTreeSet::new(),
             clock: settings.clock,
             buffer: Box::new([0; BUFFER_BYTES]),
@@ -182,20 +172,6 @@ impl LccpSocket {
         Ok(LccpBatch::Full)
     }
 
-    /// Tells when there is something to receive, in the tokio runtime that this is called in. The socket stays free
-    /// for others to send on.
-    ///
-    /// # Errors
-    /// The system has no descriptor for it.
-    #[expect(unsafe_code, reason = "tokio leaves it to the caller that the descriptor stays open")]
-    pub fn readiness(&self) -> io::Result<LccpReadiness> {
-        let socket = self.sealed.transport.socket.as_fd().try_clone_to_owned()?;
-        // SAFETY: the descriptor is the runtime's own and stays in it to its end: of what is made here only shared
-        // references are handed out.
-        let registered = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
-        Ok(LccpReadiness(registered.map_err(io::Error::from)?))
-    }
-
     /// Checks the packet in the buffer.
     fn judge(&mut self, bytes: usize, source: IpAddr) -> Option<LccpReceived> {
         let dropped = |counts: &Counts, reason| {
@@ -218,13 +194,10 @@ impl LccpSocket {
     }
 }
 
-impl LccpReadiness {
-    /// Waits until something may have come. Clear the guard's readiness after a [`LccpBatch::Drained`].
-    ///
-    /// # Errors
-    /// The runtime ends.
-    pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
-        self.0.readable().await
+/// For the wait until something has come.
+impl AsFd for LccpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.sealed.transport.socket.as_fd()
     }
 }
 

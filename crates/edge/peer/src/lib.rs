@@ -14,6 +14,7 @@
 mod counts;
 mod lccp;
 mod limits;
+mod readiness;
 mod sealed;
 mod socket;
 pub mod stream;
@@ -21,9 +22,8 @@ mod thread;
 mod watchdog;
 
 pub use counts::{Counts, PacketRefusal};
-pub use lccp::{
-    LCCP_PROTOCOL, LccpBatch, LccpReadiness, LccpReceived, LccpSettings, LccpSocket, LccpTransport,
-};
+pub use lccp::{LCCP_PROTOCOL, LccpBatch, LccpReceived, LccpSettings, LccpSocket, LccpTransport};
+pub use readiness::Readiness;
 pub use sealed::SendError;
 pub use socket::{BindError, EncodedMessage, Received, Socket, SocketSettings, Waker};
 pub use thread::{Priority, RealtimePriority, spawn_heartbeat_thread};

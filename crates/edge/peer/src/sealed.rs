@@ -11,7 +11,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use skep_units::Now;
 use skep_wire::parts::MessageTooLong;
-use skep_wire::seal::{BodyTooLong, Endpoint, Key, OpenError, OpenedDatagram, PeerId, Stamp};
+use skep_wire::seal::{
+    BodyTooLong, Channel, Endpoint, Key, OpenError, OpenedDatagram, PeerId, Stamp,
+};
 
 use crate::counts::Counts;
 
@@ -62,13 +64,18 @@ pub(crate) struct Sealed<T> {
 
 impl<T: Transport> Sealed<T> {
     /// The incarnation is the current wall-clock time.
-    pub(crate) fn new(transport: T, key: &Key, cluster: &str, name: &str) -> Self {
+    pub(crate) fn new(
+        transport: T,
+        channel: Channel,
+        key: &Key,
+        (cluster, name): (&str, &str),
+    ) -> Self {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let incarnation = u64::try_from(started.as_millis()).unwrap_or(u64::MAX);
         Self {
             transport,
             counts: Arc::default(),
-            endpoint: Endpoint::new(key, cluster, name, incarnation),
+            endpoint: Endpoint::of(channel, key, cluster, name, incarnation),
             peers: BTreeMap::new(),
         }
     }

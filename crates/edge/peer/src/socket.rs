@@ -12,7 +12,7 @@ use skep_units::Now;
 use skep_wire::limits::DATAGRAM_BYTES_MAX;
 use skep_wire::message::Message;
 use skep_wire::parts::{MessageTooLong, Reassembler, split};
-use skep_wire::seal::{Key, PeerId, Stamp};
+use skep_wire::seal::{Channel, Key, PeerId, Stamp};
 use socket2::{Domain, Protocol, Type};
 
 use crate::counts::Counts;
@@ -91,7 +91,7 @@ impl Socket {
         let (udp, wake) = opened.map_err(|error| BindError { address, error })?;
         let SocketSettings { key, cluster, name, .. } = settings;
         Ok(Self {
-            sealed: Sealed::new(udp, key, cluster, name),
+            sealed: Sealed::new(udp, Channel::Heartbeats, key, (cluster, name)),
             wake,
             reassembler: Reassembler::default(),
             clock: settings.clock,

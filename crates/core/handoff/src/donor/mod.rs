@@ -31,7 +31,7 @@ pub use action::{DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, 
 use crate::limits::{MOVES_IN_FLIGHT_MAX, RETRY_MS, RETRY_MS_MAX};
 use crate::order::{Order, OrderResult};
 use crate::retry::Retry;
-use crate::settings::HandoffSettings;
+use crate::settings::HandoffTimes;
 use crate::timers::Timers;
 use aborts::Aborts;
 
@@ -41,7 +41,7 @@ use aborts::Aborts;
 /// twice.
 #[derive(Clone, Debug)]
 pub struct Donor {
-    settings: HandoffSettings,
+    settings: HandoffTimes,
     /// That of the next move, without its number.
     incarnation: u64,
     next_number: u64,
@@ -90,7 +90,7 @@ enum OfferState {
 impl Donor {
     /// The donor of a process that has started at `incarnation`, by the wall clock in milliseconds: that of
     /// its [endpoint](skep_wire::seal::Endpoint::incarnation).
-    pub fn new(settings: HandoffSettings, incarnation: u64) -> Self {
+    pub fn new(settings: HandoffTimes, incarnation: u64) -> Self {
         Self {
             settings,
             incarnation,

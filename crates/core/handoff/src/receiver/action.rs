@@ -6,7 +6,7 @@ use skep_wire::seal::PeerId;
 
 /// A move, among all of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MoveKey {
+pub struct OfferKey {
     pub donor: PeerId,
     pub id: HandoffId,
 }
@@ -17,19 +17,19 @@ pub struct MoveKey {
 pub enum ReceiverAction {
     /// Order netguard to create the socket, and restore the connection in it. Answer with
     /// [`Receiver::prepared`](super::Receiver::prepared).
-    Create(MoveKey, SocketId, Box<HandoffInfo>),
+    Create(OfferKey, SocketId, Box<HandoffInfo>),
     /// Order netguard to start the socket.
-    Start(MoveKey, SocketId),
+    Start(OfferKey, SocketId),
     /// Close the socket, if there is one, in repair mode, and order netguard to forget the flow. No result
     /// is awaited.
-    Discard(MoveKey, SocketId),
+    Discard(OfferKey, SocketId),
     /// Order netguard to close the socket with RST.
-    Reset(MoveKey, SocketId),
+    Reset(OfferKey, SocketId),
     Send(PeerId, Lccp),
     /// The connection is this node's: answer its request.
-    Serve(MoveKey, SocketId),
+    Serve(OfferKey, SocketId),
     /// The connection was closed with RST: drop what belongs to it.
-    Closed(MoveKey, SocketId),
+    Closed(OfferKey, SocketId),
 }
 
 /// What came of a [`ReceiverAction::Create`].

@@ -10,7 +10,7 @@ use skep_units::{NODES_MAX, Now};
 use skep_wire::handoff::HandoffId;
 use skep_wire::seal::PeerId;
 
-use super::action::MoveKey;
+use super::action::OfferKey;
 use super::state::Slot;
 use crate::limits::{MEMORY_MS, REMEMBERED_MAX};
 
@@ -19,7 +19,7 @@ use crate::limits::{MEMORY_MS, REMEMBERED_MAX};
 pub(super) struct Memory {
     donors: BTreeMap<PeerId, Donor>,
     /// Moves that have ended, by when, oldest first.
-    ended: VecDeque<(Now, MoveKey)>,
+    ended: VecDeque<(Now, OfferKey)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ pub(super) enum DonorProcess {
 
 impl Memory {
     /// Takes note of the incarnation in a message.
-    pub(super) fn note(&mut self, key: MoveKey) -> DonorProcess {
+    pub(super) fn note(&mut self, key: OfferKey) -> DonorProcess {
         let is_known = self.donors.contains_key(&key.donor);
         if !is_known && self.donors.len() >= NODES_MAX {
             return DonorProcess::Stale;
@@ -60,27 +60,27 @@ impl Memory {
     }
 
     /// Whether a move of that number has ended so long ago that it was forgotten.
-    pub(super) fn is_forgotten(&self, key: MoveKey) -> bool {
+    pub(super) fn is_forgotten(&self, key: OfferKey) -> bool {
         self.donors.get(&key.donor).is_some_and(|donor| key.id.number <= donor.floor)
     }
 
-    pub(super) fn get(&self, key: MoveKey) -> Option<&Slot> {
+    pub(super) fn get(&self, key: OfferKey) -> Option<&Slot> {
         self.donors.get(&key.donor)?.moves.get(&key.id)
     }
 
-    pub(super) fn get_mut(&mut self, key: MoveKey) -> Option<&mut Slot> {
+    pub(super) fn get_mut(&mut self, key: OfferKey) -> Option<&mut Slot> {
         self.donors.get_mut(&key.donor)?.moves.get_mut(&key.id)
     }
 
     /// A move of a donor that [`Memory::note`] knows.
-    pub(super) fn insert(&mut self, key: MoveKey, slot: Slot) {
+    pub(super) fn insert(&mut self, key: OfferKey, slot: Slot) {
         if let Some(donor) = self.donors.get_mut(&key.donor) {
             donor.moves.insert(key.id, slot);
         }
     }
 
     /// The move has ended: it is remembered for some time.
-    pub(super) fn ended(&mut self, now: Now, key: MoveKey) {
+    pub(super) fn ended(&mut self, now: Now, key: OfferKey) {
         self.ended.push_back((now, key));
         self.forget(now);
     }
@@ -100,10 +100,10 @@ impl Memory {
     }
 
     /// Moves of that donor's earlier processes.
-    pub(super) fn earlier(&self, of: PeerId) -> Vec<MoveKey> {
+    pub(super) fn earlier(&self, of: PeerId) -> Vec<OfferKey> {
         let Some(donor) = self.donors.get(&of) else { return Vec::new() };
         let moves = donor.moves.keys().filter(|id| id.incarnation < donor.incarnation);
-        moves.map(|&id| MoveKey { donor: of, id }).collect()
+        moves.map(|&id| OfferKey { donor: of, id }).collect()
     }
 
     pub(super) fn ends(&self) -> usize {

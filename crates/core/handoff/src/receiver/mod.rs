@@ -26,12 +26,12 @@ use skep_wire::handoff::lccp::{Command, Lccp, RefuseCause};
 use skep_wire::handoff::{HandoffInfo, SocketId};
 use skep_wire::seal::PeerId;
 
-pub use action::{MoveKey, Preparation, ReceiverAction, ReceiverCounters};
+pub use action::{OfferKey, Preparation, ReceiverAction, ReceiverCounters};
 
 use crate::limits::{MOVES_IN_FLIGHT_MAX, READY_REPEAT_MS, REMEMBERED_MAX};
 use crate::order::{Order, OrderResult};
 use crate::retry::Retry;
-use crate::settings::HandoffSettings;
+use crate::settings::HandoffTimes;
 use crate::timers::Timers;
 use memory::{DonorProcess, Memory};
 use state::{Answer, Slot, State};
@@ -42,19 +42,19 @@ use state::{Answer, Slot, State};
 /// answer to a move that has ended does not change.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    settings: HandoffSettings,
+    settings: HandoffTimes,
     /// Whether offers are taken.
     is_open: bool,
     moves: Memory,
     /// Connections of moves that have not ended.
-    flows: BTreeMap<SocketId, MoveKey>,
-    timers: Timers<MoveKey>,
+    flows: BTreeMap<SocketId, OfferKey>,
+    timers: Timers<OfferKey>,
     actions: VecDeque<ReceiverAction>,
     counters: ReceiverCounters,
 }
 
 impl Receiver {
-    pub fn new(settings: HandoffSettings) -> Self {
+    pub fn new(settings: HandoffTimes) -> Self {
         Self {
             settings,
             is_open: true,
@@ -73,7 +73,7 @@ impl Receiver {
 
     /// A message for a receiver came from another node.
     pub fn heard(&mut self, now: Now, from: PeerId, message: &Lccp) {
-        let key = MoveKey { donor: from, id: message.id };
+        let key = OfferKey { donor: from, id: message.id };
         match self.moves.note(key) {
             DonorProcess::Stale => return self.counters.stale += 1,
             DonorProcess::Restarted => self.donor_restarted(now, from),
@@ -92,7 +92,7 @@ impl Receiver {
     }
 
     /// What came of a [`ReceiverAction::Create`].
-    pub fn prepared(&mut self, now: Now, key: MoveKey, result: Preparation) {
+    pub fn prepared(&mut self, now: Now, key: OfferKey, result: Preparation) {
         let Some(Slot { socket, state }) = self.moves.get(key) else { return };
         let socket = *socket;
         let answer = match *state {
@@ -126,7 +126,7 @@ impl Receiver {
     }
 
     /// What came of the order of the last action of this move.
-    pub fn ordered(&mut self, now: Now, key: MoveKey, result: OrderResult) {
+    pub fn ordered(&mut self, now: Now, key: OfferKey, result: OrderResult) {
         let Some(Slot { socket, state }) = self.moves.get(key) else { return };
         let socket = *socket;
         self.counters.orders_lost += u64::from(result == OrderResult::Lost);
@@ -180,7 +180,7 @@ impl Receiver {
     /// others the descriptor is lost with the answer to their order.
     pub fn sockets(&self) -> impl Iterator<Item = SocketId> + '_ {
         let is_there =
-            |key: &MoveKey| self.moves.get(*key).is_some_and(|slot| slot.state.has_descriptor());
+            |key: &OfferKey| self.moves.get(*key).is_some_and(|slot| slot.state.has_descriptor());
         self.flows.iter().filter(move |(_, key)| is_there(key)).map(|(socket, _)| *socket)
     }
 
@@ -193,7 +193,7 @@ impl Receiver {
         &self.counters
     }
 
-    fn offer(&mut self, now: Now, key: MoveKey, socket: SocketId, fragment: &Fragment) {
+    fn offer(&mut self, now: Now, key: OfferKey, socket: SocketId, fragment: &Fragment) {
         match self.moves.get_mut(key).map(|slot| &mut slot.state) {
             None => self.first_offer(now, key, socket, fragment),
             Some(State::Assembling { since, assembly }) => {
@@ -212,7 +212,7 @@ impl Receiver {
         }
     }
 
-    fn first_offer(&mut self, now: Now, key: MoveKey, socket: SocketId, fragment: &Fragment) {
+    fn first_offer(&mut self, now: Now, key: OfferKey, socket: SocketId, fragment: &Fragment) {
         if self.moves.is_forgotten(key) {
             self.counters.refused[RefuseCause::Late as usize - 1] += 1;
             return self.send(key, Command::Refuse(socket, RefuseCause::Late));
@@ -241,7 +241,7 @@ impl Receiver {
     }
 
     /// All of an offer is there.
-    fn offered(&mut self, now: Now, key: MoveKey, socket: SocketId, since: Now, whole: &[u8]) {
+    fn offered(&mut self, now: Now, key: OfferKey, socket: SocketId, since: Now, whole: &[u8]) {
         match HandoffInfo::decode(whole) {
             Ok(info) => {
                 self.set_state(key, State::Creating { since });
@@ -251,7 +251,7 @@ impl Receiver {
         }
     }
 
-    fn go(&mut self, now: Now, key: MoveKey, socket: SocketId) {
+    fn go(&mut self, now: Now, key: OfferKey, socket: SocketId) {
         match self.moves.get(key).map(|slot| &slot.state) {
             Some(State::Ready { .. }) => {
                 self.set_state(key, State::Starting { order: Order::Given });
@@ -280,7 +280,7 @@ impl Receiver {
         }
     }
 
-    fn abort(&mut self, now: Now, key: MoveKey, socket: SocketId) {
+    fn abort(&mut self, now: Now, key: OfferKey, socket: SocketId) {
         match self.moves.get(key).map(|slot| &slot.state) {
             None => return self.answer_unknown(now, key, socket, Answer::Aborted),
             Some(State::Assembling { .. }) => self.end(now, key, Answer::Aborted),
@@ -326,7 +326,7 @@ impl Receiver {
     }
 
     /// A move whose time has come.
-    fn due(&mut self, now: Now, key: MoveKey) {
+    fn due(&mut self, now: Now, key: OfferKey) {
         let undecided_ms = self.settings.undecided_ms;
         let Some(Slot { socket, state }) = self.moves.get_mut(key) else { return };
         let socket = *socket;
@@ -353,19 +353,19 @@ impl Receiver {
         }
     }
 
-    fn reset(&mut self, key: MoveKey, socket: SocketId) {
+    fn reset(&mut self, key: OfferKey, socket: SocketId) {
         self.set_state(key, State::Resetting { order: Order::Given });
         self.actions.push_back(ReceiverAction::Reset(key, socket));
     }
 
-    fn refuse(&mut self, now: Now, key: MoveKey, socket: SocketId, cause: RefuseCause) {
+    fn refuse(&mut self, now: Now, key: OfferKey, socket: SocketId, cause: RefuseCause) {
         self.counters.refused[cause as usize - 1] += 1;
         self.end(now, key, Answer::Refuse(cause));
         self.send(key, Command::Refuse(socket, cause));
     }
 
     /// A move that is not known ends before it has begun, so that no late offer of it is taken.
-    fn answer_unknown(&mut self, now: Now, key: MoveKey, socket: SocketId, answer: Answer) {
+    fn answer_unknown(&mut self, now: Now, key: OfferKey, socket: SocketId, answer: Answer) {
         if !self.moves.is_forgotten(key) {
             self.moves.insert(key, Slot { socket, state: State::Ended(answer) });
             self.moves.ended(now, key);
@@ -373,7 +373,7 @@ impl Receiver {
         self.send(key, answer.command(socket));
     }
 
-    fn end(&mut self, now: Now, key: MoveKey, answer: Answer) {
+    fn end(&mut self, now: Now, key: OfferKey, answer: Answer) {
         self.timers.set(key, None);
         let Some(slot) = self.moves.get_mut(key) else { return };
         slot.state = State::Ended(answer);
@@ -381,18 +381,18 @@ impl Receiver {
         self.moves.ended(now, key);
     }
 
-    fn send(&mut self, key: MoveKey, command: Command) {
+    fn send(&mut self, key: OfferKey, command: Command) {
         self.actions.push_back(ReceiverAction::Send(key.donor, Lccp { id: key.id, command }));
     }
 
-    fn set_state(&mut self, key: MoveKey, state: State) {
+    fn set_state(&mut self, key: OfferKey, state: State) {
         if let Some(slot) = self.moves.get_mut(key) {
             slot.state = state;
         }
         self.set_timer(key);
     }
 
-    fn set_timer(&mut self, key: MoveKey) {
+    fn set_timer(&mut self, key: OfferKey) {
         let due = self.moves.get(key).and_then(|slot| slot.state.due(self.settings));
         self.timers.set(key, due);
     }
@@ -409,7 +409,7 @@ impl Receiver {
             let is_open = slot.is_some_and(|it| it.socket == *socket && !it.state.has_ended());
             debug_assert!(is_open, "{key:?} has ended, or is of another connection");
         }
-        let is_open = |key: &MoveKey| self.moves.get(*key).is_some_and(|it| !it.state.has_ended());
+        let is_open = |key: &OfferKey| self.moves.get(*key).is_some_and(|it| !it.state.has_ended());
         debug_assert!(self.timers.keys().all(is_open), "a timer of a move that has ended");
     }
 }

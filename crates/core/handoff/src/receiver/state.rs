@@ -7,7 +7,7 @@ use skep_wire::handoff::lccp::{Command, RefuseCause};
 
 use crate::order::Order;
 use crate::retry::Retry;
-use crate::settings::HandoffSettings;
+use crate::settings::HandoffTimes;
 
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
@@ -63,7 +63,7 @@ impl State {
     }
 
     /// When something is to be done about it.
-    pub(super) fn due(&self, settings: HandoffSettings) -> Option<Now> {
+    pub(super) fn due(&self, settings: HandoffTimes) -> Option<Now> {
         match self {
             Self::Assembling { since, .. } => Some(since.plus_ms(settings.ready_ms + 1)),
             Self::Ready { retry } => {

@@ -9,7 +9,7 @@ use skep_wire::seal::PeerId;
 use super::{info, message, name, socket};
 use crate::limits::MOVES_IN_FLIGHT_MAX;
 use crate::{
-    Donor, DonorAction, HandoffSettings, MoveOutcome, MoveTarget, NotBegun, OrderResult, StayCause,
+    Donor, DonorAction, HandoffTimes, MoveOutcome, MoveTarget, NotBegun, OrderResult, StayCause,
 };
 
 const RECEIVER: PeerId = PeerId(2);
@@ -33,7 +33,7 @@ fn said(donor: &mut Donor) -> Vec<String> {
 }
 
 fn new() -> Donor {
-    Donor::new(HandoffSettings::default(), 1_000)
+    Donor::new(HandoffTimes::default(), 1_000)
 }
 
 /// A donor whose offer was sent at 0.

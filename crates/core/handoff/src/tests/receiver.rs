@@ -8,7 +8,7 @@ use skep_wire::seal::PeerId;
 
 use super::{info, message, name, socket};
 use crate::limits::{MEMORY_MS, MOVES_IN_FLIGHT_MAX};
-use crate::{HandoffSettings, MoveKey, OrderResult, Preparation, Receiver, ReceiverAction};
+use crate::{HandoffTimes, OfferKey, OrderResult, Preparation, Receiver, ReceiverAction};
 
 const DONOR: PeerId = PeerId(1);
 
@@ -16,8 +16,8 @@ fn id(number: u64) -> HandoffId {
     HandoffId { incarnation: 1_000, number }
 }
 
-fn key(number: u64) -> MoveKey {
-    MoveKey { donor: DONOR, id: id(number) }
+fn key(number: u64) -> OfferKey {
+    OfferKey { donor: DONOR, id: id(number) }
 }
 
 fn said(receiver: &mut Receiver) -> Vec<&'static str> {
@@ -43,7 +43,7 @@ fn offer(socket: SocketId) -> Command {
 }
 
 fn new() -> Receiver {
-    Receiver::new(HandoffSettings::default())
+    Receiver::new(HandoffTimes::default())
 }
 
 /// A receiver that is ready at 1.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use skep_handoff::{MoveKey, OrderResult};
+use skep_handoff::{OfferKey, OrderResult};
 use skep_wire::handoff::HandoffId;
 
 use crate::kernel::{Entry, Flow, Id, Kernel, Socket};
@@ -25,7 +25,7 @@ pub(crate) struct Netguard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     Donor(HandoffId),
-    Receiver(MoveKey),
+    Receiver(OfferKey),
     Nobody,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use skep_handoff::{Donor, HandoffSettings, MoveKey, MovedReports, Receiver};
+use skep_handoff::{Donor, HandoffTimes, MovedReports, OfferKey, Receiver};
 use skep_wire::handoff::{HandoffId, HandoffInfo};
 
 use crate::kernel::{Flow, Id};
@@ -30,17 +30,17 @@ pub(crate) struct Process {
     pub(crate) moving: BTreeMap<HandoffId, (Flow, Id, u64)>,
     /// When each offer was sent first.
     pub(crate) offered_at: BTreeMap<HandoffId, u64>,
-    pub(crate) created: BTreeMap<MoveKey, HandoffInfo>,
+    pub(crate) created: BTreeMap<OfferKey, HandoffInfo>,
     /// Moves to here of which it has said that they are ready.
-    pub(crate) ready: BTreeSet<MoveKey>,
+    pub(crate) ready: BTreeSet<OfferKey>,
     /// Moves to here of which it has said that they will not be.
-    pub(crate) declined: BTreeSet<MoveKey>,
+    pub(crate) declined: BTreeSet<OfferKey>,
     pub(crate) tick_at: Option<u64>,
 }
 
 impl Process {
     pub(crate) fn new(start: u64, machines: usize) -> Self {
-        let settings = HandoffSettings::default();
+        let settings = HandoffTimes::default();
         Self {
             is_up: true,
             start,

@@ -290,7 +290,7 @@ fn a_runtime_waits_for_messages() {
     let (mut a, mut b) = pair(Way::Udp);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let (to, readiness) = (b.own(), b.readiness().unwrap());
+        let (to, readiness) = (b.own(), skep_peer::Readiness::of(&b).unwrap());
         for body in [b"first", b"later"] {
             let sends = async { a.send(to, body).unwrap() };
             let receives = async {

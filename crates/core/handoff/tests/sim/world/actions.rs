@@ -1,7 +1,7 @@
 //! What cores ask for is done here, and what came of it is told to them.
 
 use skep_handoff::{
-    DonorAction, MoveKey, MoveOutcome, OrderResult, Preparation, ReceiverAction, StayCause,
+    DonorAction, MoveOutcome, OfferKey, OrderResult, Preparation, ReceiverAction, StayCause,
 };
 use skep_units::Now;
 use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow};
@@ -200,7 +200,7 @@ impl World {
                 self.order(at, Asker::Receiver(key), Order::Reset(flow_of(socket)));
             }
             ReceiverAction::Send(to, message) => {
-                self.note_receivers_word(at, MoveKey { donor: to, id: message.id }, &message);
+                self.note_receivers_word(at, OfferKey { donor: to, id: message.id }, &message);
                 self.post(at, to.0 as Id, &message);
             }
             ReceiverAction::Serve(_, socket) => self.serve(at, flow_of(socket)),
@@ -209,7 +209,7 @@ impl World {
         self.trap(name, false, at, other);
     }
 
-    fn note_receivers_word(&mut self, at: Id, key: MoveKey, message: &Lccp) {
+    fn note_receivers_word(&mut self, at: Id, key: OfferKey, message: &Lccp) {
         let process = &mut self.machines[at].process;
         match message.command {
             Command::Ready(_) => {
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    fn create(&mut self, at: Id, key: MoveKey, flow: Flow, info: HandoffInfo) {
+    fn create(&mut self, at: Id, key: OfferKey, flow: Flow, info: HandoffInfo) {
         let (send_next, receive_next) = (info.tcp.send_next, info.tcp.receive_next);
         let before = self.machines[at].process.created.insert(key, info);
         if before.is_some() {
@@ -235,7 +235,7 @@ impl World {
         self.order(at, Asker::Receiver(key), Order::Create(flow, send_next, receive_next));
     }
 
-    fn discard(&mut self, at: Id, key: MoveKey, flow: Flow) {
+    fn discard(&mut self, at: Id, key: OfferKey, flow: Flow) {
         let is_given = self.committed.contains(&(key.donor.0 as Id, key.id));
         if is_given && self.machines[at].process.ready.contains(&key) {
             self.violate(format!("{key:?} is discarded, and was given"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use skep_handoff::{MoveKey, OrderResult};
+use skep_handoff::{OfferKey, OrderResult};
 use skep_wire::seal::PeerId;
 
 use super::{Event, ORPHANS_MS, World};
@@ -87,7 +87,7 @@ impl World {
         let own = machine.kernel.sockets.iter().filter(|it| !it.1.is_in_repair || it.1.is_donors);
         let own = own.map(|it| *it.0);
         let ready = self.machines.iter().enumerate().flat_map(|(donor, it)| {
-            let key = move |id| MoveKey { donor: PeerId(donor as u64), id };
+            let key = move |id| OfferKey { donor: PeerId(donor as u64), id };
             let moving = it.process.moving.iter();
             let ready = moving.filter(move |it| machine.process.ready.contains(&key(*it.0)));
             ready.map(|it| it.1.0)

@@ -1,0 +1,35 @@
+//! When a descriptor has something to read, for tasks of a runtime, while its owner uses it freely.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Readiness(AsyncFd<OwnedFd>);
+
+impl Readiness {
+    /// That of `owner`, in the tokio runtime that this is called in.
+    ///
+    /// # Errors
+    /// The system has no descriptor for it.
+    #[expect(unsafe_code, reason = "tokio leaves it to the caller that the descriptor stays open")]
+    pub fn of(owner: &impl AsFd) -> io::Result<Self> {
+        let copy = owner.as_fd().try_clone_to_owned()?;
+        // SAFETY: the descriptor is the runtime's own and stays in it to its end: of what is made here only shared
+        // references are handed out.
+        let registered = unsafe { AsyncFd::register_with_interest(copy, Interest::READABLE) };
+        Ok(Self(registered.map_err(io::Error::from)?))
+    }
+
+    /// Waits until something may have come. Clear the guard's readiness once nothing is left, or before all is
+    /// read.
+    ///
+    /// # Errors
+    /// The runtime ends.
+    pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
+        self.0.readable().await
+    }
+}
