@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -69,6 +69,24 @@ impl Conn {
         permit: Permit,
     ) -> Self {
         Self::new(worker, Stream::Tcp(stream), peer, Some(permit))
+    }
+
+    /// Takes over a connection whose socket another part of the system has made.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn taken_over(
+        worker: &Rc<Worker>,
+        socket: OwnedFd,
+        peer: SocketAddr,
+        permit: Permit,
+    ) -> io::Result<Self> {
+        let stream = std::net::TcpStream::from(socket);
+        stream.set_nonblocking(true)?;
+        // What accepted sockets inherit from their listener.
+        stream.set_nodelay(true)?;
+        SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+        Ok(Self::accepted(worker, TcpStream::from_std(stream)?, peer, permit))
     }
 
     /// Connects to `address`, within `timeout_ms`.

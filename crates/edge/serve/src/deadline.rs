@@ -28,6 +28,8 @@ pub enum TimeoutCause {
     Lifetime,
     /// The server drains; the connection was between requests.
     Drain,
+    /// Another node should have the connection, which was between requests.
+    Evacuate,
     /// A connection to a node was not made in time.
     Connect,
     /// A node did not answer in time.
@@ -127,11 +129,11 @@ impl Deadlines {
         }
     }
 
-    /// Ends every connection that waits between requests: for drain.
-    pub fn expire_idle(&self) {
+    /// Wakes every connection that waits between requests, for this cause.
+    pub fn expire_idle(&self, cause: TimeoutCause) {
         for (_, timer) in self.timers.borrow().iter() {
             if timer.cause.get() == TimeoutCause::Idle && timer.deadline_ms.get() != u64::MAX {
-                timer.cause.set(TimeoutCause::Drain);
+                timer.cause.set(cause);
                 timer.expire();
             }
         }
@@ -167,7 +169,7 @@ mod tests {
         let (_, busy) = deadlines.add();
         idle.set(100, TimeoutCause::Idle);
         busy.set(100, TimeoutCause::WriteStall);
-        deadlines.expire_idle();
+        deadlines.expire_idle(TimeoutCause::Drain);
         assert_eq!(idle.expired(), Some(TimeoutCause::Drain));
         assert_eq!(busy.expired(), None);
     }

@@ -9,7 +9,7 @@ use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, watch};
 
 use crate::clock::monotonic_ms;
-use crate::deadline::Deadlines;
+use crate::deadline::{Deadlines, TimeoutCause};
 use crate::limits::{BLOCKING_THREADS_MAX, INPUT_BYTES, OUTPUTS_KEPT_MAX, SWEEP_INTERVAL_MS};
 use crate::output::Output;
 
@@ -96,7 +96,7 @@ impl Worker {
             interval.tick().await;
             self.deadlines.sweep(self.now_ms());
             if self.is_draining() {
-                self.deadlines.expire_idle();
+                self.deadlines.expire_idle(TimeoutCause::Drain);
             }
             self.ticks.borrow_mut().retain_mut(|job| job());
         }

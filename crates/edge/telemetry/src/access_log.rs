@@ -87,6 +87,8 @@ pub struct LogRecord<'a> {
     pub user_agent: &'a [u8],
     /// The node that answered; `None`: this process.
     pub node: Option<&'a str>,
+    /// The node that accepted the connection, which has moved since; `None`: this process.
+    pub accepted_by: Option<&'a str>,
     pub cache: CacheResult,
     /// First byte of the request to last byte of the reply, in microseconds.
     pub total_us: u64,

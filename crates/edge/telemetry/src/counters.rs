@@ -179,6 +179,9 @@ counter_table! {
     "skep_connections_accepted_total" "Client connections accepted." {
         ConnectionsAccepted connections_accepted;
     }
+    "skep_connections_taken_over_total" "Client connections that other nodes had accepted and handed to this one." {
+        ConnectionsTakenOver connections_taken_over;
+    }
     "skep_connections_refused_total" "Client connections refused, by the limit they met." by "reason" {
         RefusedTotal refused_total = "total";
         RefusedAddress refused_address = "address";
@@ -197,6 +200,7 @@ counter_table! {
         ClosedReject closed_reject = "reject";
         ClosedError closed_error = "error";
         ClosedDraining closed_draining = "draining";
+        ClosedMoved closed_moved = "moved";
     }
     "skep_requests_total" "Requests whose head was read and accepted." {
         Requests requests;

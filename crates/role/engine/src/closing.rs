@@ -18,6 +18,8 @@ impl End {
     pub(crate) const REJECT: Self = Self { counter: Counter::ClosedReject, linger: true };
     pub(crate) const ERROR: Self = Self { counter: Counter::ClosedError, linger: false };
 
+    pub(crate) const MOVED: Self = Self { counter: Counter::ClosedMoved, linger: false };
+
     /// We promised to close after this reply.
     pub(crate) fn after_reply(context: &Context) -> Self {
         let draining = context.worker().is_draining();
@@ -42,7 +44,7 @@ fn closed_by(error: &ConnError) -> Counter {
             TimeoutCause::SendRate => Counter::ClosedSendSlow,
             TimeoutCause::Idle => Counter::ClosedIdle,
             TimeoutCause::Lifetime => Counter::ClosedLifetime,
-            TimeoutCause::Drain => Counter::ClosedDraining,
+            TimeoutCause::Drain | TimeoutCause::Evacuate => Counter::ClosedDraining,
             TimeoutCause::Connect | TimeoutCause::Response => Counter::ClosedError,
         },
     }

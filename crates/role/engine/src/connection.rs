@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
@@ -25,7 +26,7 @@ use skep_telemetry::Counter;
 
 use crate::closing::{End, refusal_words, refused, rejected};
 use crate::context::Context;
-use crate::handler::{Handler, Quick};
+use crate::handler::{Destination, Handler, Quick};
 use crate::limits::{OWN_AFTER, TURN_REQUESTS_MAX};
 use crate::owed::{Open, Owed, Unfinished};
 use crate::reply::{Reply, ReplyState, Stage};
@@ -57,15 +58,38 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-impl<H: Handler> ConnectionHandler for Engine<H> {
-    async fn serve(self: Rc<Self>, conn: Conn) {
+/// What came with a connection that another node has handed to this one.
+pub struct Arrival {
+    /// Bytes that were read there and not answered.
+    pub received: Vec<u8>,
+    /// How often it has moved between nodes, this time included.
+    pub moves: u8,
+    /// The node that accepted it.
+    pub accepted_by: Arc<str>,
+}
+
+impl<H: Handler> Engine<H> {
+    /// Serves a connection that another node has accepted. Its first request is answered here.
+    pub fn take_over(self: Rc<Self>, conn: Conn, arrival: Arrival) -> impl Future<Output = ()> {
+        self.context.counters().inc(Counter::ConnectionsTakenOver);
+        self.serve_to_end(conn, Some(Box::new(arrival)))
+    }
+
+    /// Boxed: few connections have one, and all are small.
+    async fn serve_to_end(self: Rc<Self>, conn: Conn, arrival: Option<Box<Arrival>>) {
         let open = Open::new(self.context.counters());
-        let mut connection = Connection::new(&self, &conn);
+        let mut connection = Connection::new(&self, &conn, arrival);
         let end = connection.run().await;
         open.close(end.counter);
         if end.linger {
             conn.linger().await;
         }
+    }
+}
+
+impl<H: Handler> ConnectionHandler for Engine<H> {
+    fn serve(self: Rc<Self>, conn: Conn) -> impl Future<Output = ()> {
+        self.serve_to_end(conn, None)
     }
 
     fn refusal(&self, refusal: ConnectionRefusal) -> Vec<u8> {
@@ -89,6 +113,8 @@ enum Next {
     Again,
     /// The request at the start of the remaining bytes, with a head of this length, is slow.
     Slow(usize),
+    /// The same, and another node should answer it.
+    Depart(usize, Destination),
     /// Close once everything is written.
     Close(End),
 }
@@ -107,12 +133,35 @@ pub(crate) struct Connection<'e, H> {
     opened_ms: u64,
     /// Requests answered, and the one in progress.
     pub(crate) requests: u64,
+    /// Whether the next request is answered here, whichever node it should have.
+    pub(crate) answers_next: bool,
+    /// Where it came from, if another node has accepted it.
+    pub(crate) provenance: Option<Box<Provenance>>,
+}
+
+/// The way of a connection that another node has accepted.
+pub(crate) struct Provenance {
+    pub(crate) accepted_by: Arc<str>,
+    pub(crate) moves: u8,
 }
 
 impl<'e, H: Handler> Connection<'e, H> {
-    fn new(engine: &'e Engine<H>, conn: &'e Conn) -> Self {
+    fn new(engine: &'e Engine<H>, conn: &'e Conn, arrival: Option<Box<Arrival>>) -> Self {
         let opened_ms = conn.worker().now_ms();
-        let new = Self { engine, conn, state: State::New, opened_ms, requests: 0 };
+        let mut new = Self {
+            engine,
+            conn,
+            state: State::New,
+            opened_ms,
+            requests: 0,
+            answers_next: arrival.is_some(),
+            provenance: None,
+        };
+        if let Some(arrival) = arrival {
+            let Arrival { received, moves, accepted_by } = *arrival;
+            new.state = State::behind_request(received);
+            new.provenance = Some(Box::new(Provenance { accepted_by, moves }));
+        }
         new.set_deadline();
         tracing::trace!(peer = %conn.peer(), state = ?new.state, "connection");
         new
@@ -124,12 +173,22 @@ impl<'e, H: Handler> Connection<'e, H> {
                 State::Closing(end) => return *end,
                 // Boxed: it is many times larger than a connection at rest.
                 State::Slow { .. } => Box::pin(self.slow()).await,
+                State::Departing { .. } => Box::pin(self.depart()).await,
                 _ => {
                     if let Err(error) = self.turn().await {
-                        let end = self.failed(&error);
-                        self.enter(State::Closing(end));
+                        self.turn_failed(&error);
                     }
                 }
+            }
+        }
+    }
+
+    fn turn_failed(&mut self, error: &ConnError) {
+        match (error, &self.state) {
+            (ConnError::Expired(TimeoutCause::Evacuate), State::Resting) => self.evacuate(),
+            _ => {
+                let end = self.failed(error);
+                self.enter(State::Closing(end));
             }
         }
     }
@@ -151,7 +210,7 @@ impl<'e, H: Handler> Connection<'e, H> {
     }
 
     /// Sets the deadline of the state: one exists only while the connection waits for the client.
-    fn set_deadline(&self) {
+    pub(crate) fn set_deadline(&self) {
         let settings = self.engine.context.settings();
         match self.state {
             State::New | State::HalfHead { .. } => {
@@ -255,6 +314,7 @@ impl<'e, H: Handler> Connection<'e, H> {
             }
             Next::Again => State::Pipelined(rest),
             Next::Slow(head_len) => State::Slow { received: rest, head_len },
+            Next::Depart(head_len, to) => State::Departing { received: rest, head_len, to },
             Next::Close(end) => State::Closing(end),
         });
     }
@@ -306,6 +366,11 @@ impl<'e, H: Handler> Connection<'e, H> {
             Ok(request) => request,
             Err(reject) => return ControlFlow::Break(Next::Close(self.reject(reject, output))),
         };
+        if output.is_empty()
+            && let Some(to) = self.destination(&request)
+        {
+            return ControlFlow::Break(Next::Depart(head.len(), to));
+        }
         if request.framing != BodyFraming::None {
             return ControlFlow::Break(Next::Slow(head.len()));
         }
@@ -320,7 +385,7 @@ impl<'e, H: Handler> Connection<'e, H> {
             return ControlFlow::Break(Next::Slow(head.len()));
         }
         assert_eq!(stage.get(), Stage::Held, "a quick reply is whole");
-        self.requests += 1;
+        self.count_request();
         self.finished(&request, &state.summary, turn.began);
         if !state.keep_alive {
             return ControlFlow::Break(Next::Close(End::after_reply(context)));
@@ -346,6 +411,11 @@ impl<'e, H: Handler> Connection<'e, H> {
         if self.engine.is_behind_hop { settings.pace_behind_proxy } else { settings.pace }
     }
 
+    pub(crate) fn count_request(&mut self) {
+        self.requests += 1;
+        self.answers_next = false;
+    }
+
     /// Counts and logs a request whose reply is complete.
     pub(crate) fn finished(
         &self,
@@ -359,7 +429,8 @@ impl<'e, H: Handler> Connection<'e, H> {
         context.counters().request_time_us(total_us);
         context.counters().add(Counter::FieldsDropped, u64::from(request.fields.dropped()));
         if context.log_is_on() {
-            context.log(self.conn.peer().ip(), request, summary, total_us);
+            let accepted_by = self.provenance.as_ref().map(|it| &*it.accepted_by);
+            context.log(self.conn.peer().ip(), accepted_by, request, summary, total_us);
         }
     }
 

@@ -113,6 +113,7 @@ impl Context {
     pub(crate) fn log(
         &self,
         client: std::net::IpAddr,
+        accepted_by: Option<&str>,
         request: &RequestHead<'_, '_>,
         summary: &Summary,
         total_us: u64,
@@ -134,6 +135,7 @@ impl Context {
             referer: request.fields.known(Known::Referer).unwrap_or_default(),
             user_agent: request.fields.known(Known::UserAgent).unwrap_or_default(),
             node: summary.node.as_deref(),
+            accepted_by,
             cache: summary.cache,
             total_us,
             queue_us: summary.queue_us,

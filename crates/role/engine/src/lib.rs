@@ -25,6 +25,7 @@
 mod closing;
 mod connection;
 mod context;
+mod depart;
 mod exchange;
 mod handler;
 mod limits;
@@ -38,10 +39,10 @@ mod summary;
 mod tests;
 mod tunnel;
 
-pub use connection::Engine;
+pub use connection::{Arrival, Engine};
 pub use context::Context;
 pub use exchange::{Exchange, ExchangeError, ReplySink, RequestBody};
-pub use handler::{Handler, Quick};
+pub use handler::{ConnectionSoFar, Departed, Departure, Destination, Handler, Quick};
 pub use reply::Reply;
 pub use settings::EngineSettings;
 pub use summary::Summary;

@@ -41,7 +41,7 @@ impl<H: Handler> Connection<'_, H> {
             Err(reject) => return Err(self.reject_now(reject).await),
         };
         let keep_alive = self.may_go_on(&request);
-        self.requests += 1;
+        self.count_request();
         let Some(place) = context.begin_slow() else {
             return Err(self.overloaded().await);
         };

@@ -2,7 +2,8 @@
 //! connection stores.
 //!
 //! ```text
-//!  New, Resting, HalfHead, Pipelined --a turn--> Resting, HalfHead, Pipelined, Slow
+//!  New, Resting, HalfHead, Pipelined --a turn--> Resting, HalfHead, Pipelined, Slow, Departing
+//!  Departing ------------kept------------------> Pipelined
 //!  Slow -----------------------------handler---> Answering
 //!  Answering ----its body is not read yet------> Draining
 //!  Answering, Draining --its body is read------> Resting, Pipelined
@@ -14,6 +15,7 @@ use std::fmt;
 use skep_http::HeadScanner;
 
 use crate::closing::End;
+use crate::handler::Destination;
 
 /// The state of a connection.
 pub(crate) enum State {
@@ -35,6 +37,9 @@ pub(crate) enum State {
     /// A slow request: its head, of this length, begins `received`. It is processed once the
     /// replies before it are sent.
     Slow { received: Vec<u8>, head_len: usize },
+    /// The head of a request, of this length, begins `received`, and another node should answer it; or
+    /// nothing has come, and another node should have the connection. The handler hands it off.
+    Departing { received: Vec<u8>, head_len: usize, to: Destination },
     /// The handler answers it. The exchange owns the bytes of its body, and those that follow.
     Answering,
     /// It was answered, and the rest of its body is read and discarded.
@@ -64,6 +69,9 @@ impl State {
             Self::New | Self::Resting | Self::HalfHead { .. } | Self::Pipelined(_) => {
                 !matches!(next, Self::New | Self::Answering | Self::Draining)
             }
+            Self::Departing { .. } => {
+                matches!(next, Self::Resting | Self::Pipelined(_) | Self::Closing(_))
+            }
             Self::Slow { .. } => matches!(next, Self::Answering | Self::Closing(_)),
             Self::Answering => {
                 matches!(
@@ -85,6 +93,9 @@ impl State {
             // Without a byte it would be at rest, and a late head be told of.
             Self::HalfHead { received, .. } => !received.is_empty(),
             Self::Slow { received, head_len } => (1..=received.len()).contains(head_len),
+            Self::Departing { received, head_len, .. } => {
+                (1..=received.len()).contains(head_len) || received.is_empty() && *head_len == 0
+            }
             _ => true,
         }
     }
@@ -101,6 +112,9 @@ impl fmt::Debug for State {
             }
             Self::Pipelined(received) => write!(f, "Pipelined({})", received.len()),
             Self::Slow { received, head_len } => write!(f, "Slow({head_len}/{})", received.len()),
+            Self::Departing { received, head_len, .. } => {
+                write!(f, "Departing({head_len}/{})", received.len())
+            }
             Self::Answering => f.write_str("Answering"),
             Self::Draining => f.write_str("Draining"),
             Self::Closing(end) => write!(f, "Closing({:?})", end.counter),
@@ -112,13 +126,14 @@ impl fmt::Debug for State {
 mod tests {
     use super::*;
 
-    fn all() -> [State; 8] {
+    fn all() -> [State; 9] {
         let (received, scanner) = (b"GET".to_vec(), HeadScanner::default());
         [
             State::New,
             State::Resting,
             State::HalfHead { number: 1, received: received.clone(), scanner },
             State::Pipelined(received.clone()),
+            State::Departing { received: received.clone(), head_len: 3, to: Destination(1) },
             State::Slow { received, head_len: 3 },
             State::Answering,
             State::Draining,
@@ -134,14 +149,16 @@ mod tests {
 
     #[test]
     fn a_request_is_looked_at_only_once_nothing_of_the_former_is_left_to_do() {
-        let [.., slow, answering, draining, closing] = &all();
+        let [.., departing, slow, answering, draining, closing] = &all();
         let ends = "Closing(ClosedReject)";
+        assert_eq!(becomes(departing), ["Resting", "Pipelined(3)", ends]);
         assert_eq!(becomes(slow), ["Answering", ends]);
         assert_eq!(becomes(answering), ["Resting", "Pipelined(3)", "Draining", ends]);
         assert_eq!(becomes(draining), ["Resting", "Pipelined(3)", ends]);
         assert_eq!(becomes(closing), [ends]);
         for waiting in &all()[..4] {
-            let next = ["Resting", "HalfHead(1: 3)", "Pipelined(3)", "Slow(3/3)", ends];
+            let next =
+                ["Resting", "HalfHead(1: 3)", "Pipelined(3)", "Departing(3/3)", "Slow(3/3)", ends];
             assert_eq!(becomes(waiting), next);
         }
     }

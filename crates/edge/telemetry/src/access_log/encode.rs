@@ -14,13 +14,13 @@ const FIXED_BYTES: usize = 8 + 16 + 1 + 1 + 2 + 5 * 8;
 
 /// Maximum length of a record, in bytes.
 pub(super) const RECORD_BYTES_MAX: usize = FIXED_BYTES
-    + 6 * 2
+    + 7 * 2
     + LOG_METHOD_BYTES_MAX
     + LOG_TARGET_BYTES_MAX
     + LOG_HOST_BYTES_MAX
     + LOG_REFERER_BYTES_MAX
     + LOG_USER_AGENT_BYTES_MAX
-    + LOG_NODE_BYTES_MAX;
+    + 2 * LOG_NODE_BYTES_MAX;
 
 const CACHE_RESULTS: [CacheResult; 7] = [
     CacheResult::None,
@@ -57,6 +57,7 @@ pub(super) fn encode(record: &LogRecord<'_>, out: &mut Vec<u8>) {
     put_text(out, record.referer, LOG_REFERER_BYTES_MAX);
     put_text(out, record.user_agent, LOG_USER_AGENT_BYTES_MAX);
     put_text(out, record.node.unwrap_or_default().as_bytes(), LOG_NODE_BYTES_MAX);
+    put_text(out, record.accepted_by.unwrap_or_default().as_bytes(), LOG_NODE_BYTES_MAX);
 }
 
 /// Decodes the first record of `input`; `None` at its end.
@@ -83,12 +84,17 @@ pub(super) fn decode<'a>(input: &mut &'a [u8]) -> Option<LogRecord<'a>> {
         host: take_text(input),
         referer: take_text(input),
         user_agent: take_text(input),
-        // A name cut inside a character is shown up to that character.
-        node: match take_text(input) {
-            b"" => None,
-            name => Some(valid_start(name)),
-        },
+        node: take_name(input),
+        accepted_by: take_name(input),
     })
+}
+
+/// A name cut inside a character is shown up to that character.
+fn take_name<'a>(input: &mut &'a [u8]) -> Option<&'a str> {
+    match take_text(input) {
+        b"" => None,
+        name => Some(valid_start(name)),
+    }
 }
 
 fn to_v6(address: IpAddr) -> Ipv6Addr {

@@ -98,6 +98,7 @@ fn json(record: &LogRecord<'_>, stamp: &str, out: &mut Vec<u8>) {
     json_text("referer", record.referer, out);
     json_text("user_agent", record.user_agent, out);
     json_text("node", record.node.unwrap_or_default().as_bytes(), out);
+    json_text("accepted_by", record.accepted_by.unwrap_or_default().as_bytes(), out);
     json_text("cache", cache_word(record.cache), out);
     json_number("queue_us", record.queue_us, out);
     json_number("connect_us", record.connect_us, out);

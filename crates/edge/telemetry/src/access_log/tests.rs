@@ -23,6 +23,7 @@ const RECORD: LogRecord<'_> = LogRecord {
     referer: b"http://example.org/",
     user_agent: b"curl/8.5.0",
     node: Some("n3"),
+    accepted_by: Some("n2"),
     cache: CacheResult::Fill,
     total_us: 4_000,
     queue_us: 1_000,
@@ -80,7 +81,7 @@ fn json_line_has_every_field() {
             "time": "2000-10-10T13:55:36.042Z", "client": "192.0.2.7", "method": "GET",
             "target": "/index.html?a=b", "version": "HTTP/1.1", "host": "example.org",
             "status": 200, "bytes_sent": 2326, "referer": "http://example.org/",
-            "user_agent": "curl/8.5.0", "node": "n3", "cache": "fill", "queue_us": 1000,
+            "user_agent": "curl/8.5.0", "node": "n3", "accepted_by": "n2", "cache": "fill", "queue_us": 1000,
             "connect_us": 200, "first_byte_us": 3000, "total_us": 4000
         })
     );
@@ -141,6 +142,7 @@ fn long_fields_are_cut_at_their_bounds() {
         referer: &long,
         user_agent: &long,
         node: Some(&name),
+        accepted_by: Some(&name),
         ..RECORD
     };
     let mut encoded = Vec::new();
@@ -153,6 +155,7 @@ fn long_fields_are_cut_at_their_bounds() {
     assert_eq!(decoded.referer.len(), LOG_REFERER_BYTES_MAX);
     assert_eq!(decoded.user_agent.len(), LOG_USER_AGENT_BYTES_MAX);
     assert_eq!(decoded.node.unwrap().len(), LOG_NODE_BYTES_MAX);
+    assert_eq!(decoded.accepted_by.unwrap().len(), LOG_NODE_BYTES_MAX);
 }
 
 #[test]

@@ -266,6 +266,7 @@ mod tests {
             referer: b"",
             user_agent: b"",
             node: None,
+            accepted_by: None,
             cache: CacheResult::None,
             total_us: 0,
             queue_us: 0,

@@ -41,6 +41,10 @@ impl Client {
         Self { wire, name }
     }
 
+    pub(super) fn address(&self) -> SocketAddr {
+        self.wire.stream().local_addr().unwrap()
+    }
+
     /// Sends all of it; false if the server is gone.
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.wire.try_send(bytes).is_ok()

@@ -6,6 +6,7 @@
 
 mod bodies;
 mod client;
+mod depart;
 mod limits;
 mod model;
 mod replies;

@@ -1,5 +1,6 @@
 //! An engine on one worker, and its observable state.
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -18,11 +19,16 @@ use super::script::{Scripted, Seen, Shared};
 use super::traces::States;
 use crate::{Context, Engine, EngineSettings};
 
+thread_local! {
+    /// That of this worker.
+    static ENGINE: RefCell<Option<Rc<Engine<Scripted>>>> = const { RefCell::new(None) };
+}
+
 /// How long anything may take before a test fails instead of hanging.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Counters of how connections ended.
-const CLOSED: [Counter; 10] = [
+const CLOSED: [Counter; 11] = [
     Counter::ClosedClient,
     Counter::ClosedIdle,
     Counter::ClosedLifetime,
@@ -33,6 +39,7 @@ const CLOSED: [Counter; 10] = [
     Counter::ClosedReject,
     Counter::ClosedError,
     Counter::ClosedDraining,
+    Counter::ClosedMoved,
 ];
 
 /// A listening engine. Dropping it checks that no connection leaves anything behind, so clients
@@ -85,6 +92,7 @@ impl Rig {
                 let context = Context::new(worker, settings, counters, &log);
                 let handler = Rc::new(Scripted { shared, answers_quickly });
                 let engine = Engine::new(context, handler);
+                ENGINE.set(Some(Rc::clone(&engine)));
                 let watched = Rc::new(Watched { engine, panics });
                 let listener = tokio::net::TcpListener::from_std(socket).unwrap();
                 let accepting = accept_loop(Rc::clone(worker), listener, watched, admission());
@@ -179,6 +187,17 @@ impl Rig {
         result.recv_timeout(PATIENCE).unwrap()
     }
 
+    /// The same with the engine there.
+    pub(super) fn on_engine(
+        &self,
+        job: impl FnOnce(&Rc<Worker>, &Rc<Engine<Scripted>>) + Send + 'static,
+    ) {
+        self.on_worker(move |worker| {
+            let engine = ENGINE.with_borrow(|engine| engine.clone().unwrap());
+            job(worker, &engine);
+        });
+    }
+
     /// Waits until all connections have ended, and nothing of them is left.
     pub(super) fn assert_at_rest(&self) {
         let tasks = || self.workers.as_ref().unwrap().handles()[0].tasks();
@@ -189,7 +208,9 @@ impl Rig {
         let gauges = CoreGauge::ALL.iter().map(|gauge| (gauge, self.gauge(*gauge)));
         assert!(gauges.clone().all(|(_, left)| left == 0), "{:?}", gauges.collect::<Vec<_>>());
         let closed: u64 = CLOSED.iter().map(|counter| self.get(*counter)).sum();
-        assert_eq!(closed, self.get(Counter::ConnectionsAccepted), "each is closed once");
+        let begun = [Counter::ConnectionsAccepted, Counter::ConnectionsTakenOver];
+        let begun: u64 = begun.iter().map(|counter| self.get(*counter)).sum();
+        assert_eq!(closed, begun, "each is closed once");
         assert_eq!(self.panics.load(SeqCst), self.panics_expected, "panics");
     }
 }
@@ -214,7 +235,7 @@ pub(super) fn wait_until(is_so: impl Fn() -> bool, what: impl Fn() -> String) {
     }
 }
 
-fn admission() -> Arc<Admission> {
+pub(super) fn admission() -> Arc<Admission> {
     Admission::new(AdmissionLimits {
         connections_max: 1_000,
         per_address_max: 1_000,

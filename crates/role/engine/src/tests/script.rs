@@ -5,9 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use skep_http::RequestHead;
 use skep_serve::ConnError;
+use std::os::fd::{AsFd, OwnedFd};
 use tokio::sync::Semaphore;
 
-use crate::{Exchange, ExchangeError, Handler, Quick, Reply, ReplySink};
+use crate::{
+    ConnectionSoFar, Departed, Departure, Destination, Exchange, ExchangeError, Handler, Quick,
+    Reply, ReplySink,
+};
 
 /// One request, as the handler got it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,13 +29,15 @@ pub(super) struct Seen {
 /// What handler and test share.
 pub(super) struct Shared {
     seen: Mutex<Vec<Seen>>,
+    /// Connections that have left, each with what was read of it.
+    pub(super) left: Mutex<Vec<(OwnedFd, Vec<u8>)>>,
     /// Handlers in a step `wait` wait for a permit.
     pub(super) gate: Semaphore,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { seen: Mutex::default(), gate: Semaphore::new(0) }
+        Self { seen: Mutex::default(), left: Mutex::default(), gate: Semaphore::new(0) }
     }
 }
 
@@ -84,6 +90,27 @@ fn whole(reply: &mut Reply<'_>, target: &str, bytes: usize) {
 }
 
 impl Handler for Scripted {
+    /// Requests for `/elsewhere:N` go to the node with that number, which takes even ones.
+    fn destination(
+        &self,
+        request: &RequestHead<'_, '_>,
+        connection: &ConnectionSoFar<'_>,
+    ) -> Option<Destination> {
+        let (step, number) = steps(request.target).next()?;
+        let is_to_go = step == "elsewhere" && connection.moves == 0;
+        is_to_go.then(|| Destination(number.unwrap_or(0) as u32))
+    }
+
+    async fn depart(&self, departure: Departure<'_, '_, '_>) -> Departed {
+        self.shared.gate.acquire().await.unwrap().forget();
+        if departure.to.0 % 2 == 1 {
+            return Departed::Kept;
+        }
+        let socket = departure.conn.as_fd().try_clone_to_owned().unwrap();
+        self.shared.left.lock().unwrap().push((socket, departure.received.to_vec()));
+        Departed::Gone
+    }
+
     fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick {
         let step = steps(request.target).next().unwrap();
         match step {
@@ -225,7 +252,7 @@ fn say(sink: &mut ReplySink<'_>, target: &str, name: &str, bytes: usize) {
             reply.end_head();
         }
         "close" => reply.close(),
-        "nothing" => {}
+        "nothing" | "elsewhere" => {}
         other => unreachable!("{other} is no step"),
     }
 }

@@ -1,0 +1,62 @@
+//! Connections that leave for another node, and those that come from one.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_serve::Conn;
+use skep_telemetry::Counter;
+
+use super::client::{get, post};
+use super::rig::{Rig, admission};
+use crate::Arrival;
+
+#[test]
+fn a_connection_that_stays_is_answered_here() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    let request = get("/elsewhere:1/reply:2");
+    client.send(&request);
+    let length = request.len();
+    let departing = format!("Departing({length}/{length})");
+    rig.until_state(&client, &departing);
+    assert!(rig.seen().is_empty(), "nobody answers yet");
+    rig.shared.gate.add_permits(1);
+    assert_eq!(client.reply().unwrap().body, b"ab");
+    rig.until_state(&client, "Resting");
+    let (pipelined, slow) = (format!("Pipelined({length})"), format!("Slow({length}/{length})"));
+    assert_eq!(rig.states(&client), ["New", &departing, &pipelined, &slow, "Answering", "Resting"]);
+}
+
+#[test]
+fn a_connection_that_leaves_is_closed_here_and_goes_on_there() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    // The body goes with the connection, as far as it was read.
+    client.send(post("/elsewhere:2/read:3/reply:2", b"abc"));
+    rig.shared.gate.add_permits(1);
+    rig.until_state(&client, "Closing(ClosedMoved)");
+    assert_eq!(rig.get(Counter::ClosedMoved), 1);
+    assert!(rig.seen().is_empty());
+    let (socket, received) = rig.shared.left.lock().unwrap().pop().unwrap();
+    let peer = client.address();
+    rig.on_engine(move |worker, engine| {
+        let permit = admission().admit(peer.ip()).unwrap();
+        let conn = Conn::taken_over(worker, socket, peer, permit).unwrap();
+        let arrival = Arrival { received, moves: 1, accepted_by: Arc::from("n2") };
+        tokio::task::spawn_local(Rc::clone(engine).take_over(conn, arrival));
+    });
+    assert_eq!(client.reply().unwrap().body, b"ab");
+    assert_eq!(rig.seen()[0].body, b"abc");
+    // It does not leave once more.
+    assert_eq!(client.ask(get("/elsewhere:2/reply:1")).body, b"a");
+}
+
+#[test]
+fn a_request_behind_others_stays() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    client.send([get("/quick:1"), get("/elsewhere:2/reply:2")].concat());
+    assert_eq!(client.reply().unwrap().body, b"a");
+    assert_eq!(client.reply().unwrap().body, b"ab");
+    assert!(rig.shared.left.lock().unwrap().is_empty());
+}
