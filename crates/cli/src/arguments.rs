@@ -535,14 +535,8 @@ fn time_up_to(text: &str, ms_max: u64) -> Result<u64, String> {
 }
 
 fn dispatch(text: &str) -> Result<DispatchMode, String> {
-    match DispatchMode::from_word(text) {
-        Some(dispatch) => Ok(dispatch),
-        None if DispatchMode::WORDS_LATER.contains(&text) => Err(format!(
-            "{text} is not in this version; there are: {}",
-            DispatchMode::WORDS.join(", ")
-        )),
-        None => Err(format!("expected one of: {}", DispatchMode::WORDS.join(", "))),
-    }
+    let expected = || format!("expected one of: {}", DispatchMode::WORDS.join(", "));
+    DispatchMode::from_word(text).ok_or_else(expected)
 }
 
 fn admin(text: &str) -> Result<Admin, String> {

@@ -390,7 +390,7 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
 }
 
 fn virtual_addresses_are_real(config: &Config, clashes: &mut Vec<Conflict>) {
-    for (i, service) in config.direct_services() {
+    for (i, service) in config.steered_services() {
         for (j, address) in service.listen.iter().enumerate() {
             let ip = address.ip();
             let own = config.nodes.iter().any(|node| node.address.ip() == ip);
@@ -411,7 +411,7 @@ fn virtual_addresses_are_real(config: &Config, clashes: &mut Vec<Conflict>) {
 }
 
 fn virtual_addresses_are_few(config: &Config, clashes: &mut Vec<Conflict>) {
-    let addresses = config.direct_services().flat_map(|(i, service)| {
+    let addresses = config.steered_services().flat_map(|(i, service)| {
         (0..service.listen.len()).map(move |j| [Key("service"), Nth(i), Key("listen"), Nth(j)])
     });
     let places: Vec<_> = addresses.collect();
@@ -425,7 +425,8 @@ fn virtual_addresses_are_few(config: &Config, clashes: &mut Vec<Conflict>) {
 }
 
 fn direct_policies_see_no_requests(config: &Config, clashes: &mut Vec<Conflict>) {
-    for (i, service) in config.direct_services() {
+    let services = config.services.iter().enumerate();
+    for (i, service) in services.filter(|(_, it)| it.dispatch == DispatchMode::Direct) {
         if !DIRECT_POLICY_NAMES.contains(&service.policy.as_str()) {
             let at = [Key("service"), Nth(i), Key("policy")];
             let expected = "a policy that reads no request, because dispatch is \"direct\"";
@@ -437,23 +438,26 @@ fn direct_policies_see_no_requests(config: &Config, clashes: &mut Vec<Conflict>)
 }
 
 fn direct_needs_a_key(config: &Config, clashes: &mut Vec<Conflict>) {
-    if let (Some((i, _)), None) = (config.direct_services().next(), &config.key_file) {
+    if let (Some((i, service)), None) = (config.steered_services().next(), &config.key_file) {
         let at = [Key("service"), Nth(i), Key("dispatch")];
-        let expected = "a `key_file` at the top of the file, because dispatch is \"direct\"";
+        let expected = format!(
+            "a `key_file` at the top of the file, because dispatch is \"{}\"",
+            service.dispatch
+        );
         clashes.push(Conflict::new(&at, expected, "none").hint(KEY_HINT.to_owned()));
     }
 }
 
 fn direct_dispatchers_can_be_reached(config: &Config, clashes: &mut Vec<Conflict>) {
-    if config.direct_services().next().is_none() {
-        return;
-    }
+    let Some((_, service)) = config.steered_services().next() else { return };
     for (i, dispatcher) in config.dispatchers.iter().enumerate() {
         let usable = |address: SocketAddr| !address.ip().is_unspecified() && address.port() != 0;
         if !dispatcher.address.is_some_and(usable) {
             let at = [Key("dispatcher"), Nth(i), Key("address")];
-            let expected =
-                "an `address` \"IP:PORT\" for heartbeats, because a service is \"direct\"";
+            let expected = format!(
+                "an `address` \"IP:PORT\" for heartbeats, because a service is \"{}\"",
+                service.dispatch
+            );
             let found =
                 dispatcher.address.map_or("none".to_owned(), |found| format!("\"{found}\""));
             let how = format!("the machine's own IP address and a UDP port such as {AGENT_PORT}");

@@ -101,19 +101,24 @@ impl Config {
         self.nodes.iter().enumerate().filter(move |(_, node)| is_behind(node))
     }
 
-    /// The services in direct dispatch, each with its index in
-    /// `services`.
-    pub fn direct_services(&self) -> impl Iterator<Item = (usize, &ServiceConfig)> {
+    /// The services whose packets are steered, by direct dispatch or before a handoff, each with its
+    /// index in `services`.
+    pub fn steered_services(&self) -> impl Iterator<Item = (usize, &ServiceConfig)> {
         let services = self.services.iter().enumerate();
-        services.filter(|(_, service)| service.dispatch == DispatchMode::Direct)
+        services.filter(|(_, service)| service.dispatch.is_steered())
+    }
+
+    /// Whether any service hands connections off.
+    pub fn hands_off(&self) -> bool {
+        self.services.iter().any(|service| service.dispatch == DispatchMode::Handoff)
     }
 
     /// Of these, the services that a node is behind.
-    pub fn direct_services_of<'a>(
+    pub fn steered_services_of<'a>(
         &'a self,
         node: &'a str,
     ) -> impl Iterator<Item = &'a ServiceConfig> {
-        let services = self.direct_services().map(|(_, service)| service);
+        let services = self.steered_services().map(|(_, service)| service);
         services.filter(move |service| self.nodes_of(service).any(|(_, it)| it.name == node))
     }
 
@@ -203,7 +208,7 @@ impl Config {
     /// Time from one report of a node's load to the next, in milliseconds. In
     /// direct dispatch heartbeats carry it.
     pub fn report_interval_ms(&self) -> u64 {
-        let is_direct = self.direct_services().next().is_some();
+        let is_direct = self.steered_services().next().is_some();
         if is_direct { self.direct.node_heartbeat_ms } else { self.agent.report_ms }
     }
 

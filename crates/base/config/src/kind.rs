@@ -25,12 +25,7 @@ pub enum Kind {
     /// An HTTP status out of a few.
     Status(&'static [u16]),
     /// One word out of a few.
-    Word {
-        /// The words.
-        known: &'static [&'static str],
-        /// Words that only a later version knows.
-        later: &'static [&'static str],
-    },
+    Word(&'static [&'static str]),
     /// A string of some form.
     Text(Form),
     /// One string or a list of strings of some form.
@@ -126,7 +121,7 @@ pub(crate) const fn number(unit: Unit, limits: RangeInclusive<u64>) -> Kind {
 
 /// One of `known`.
 pub(crate) const fn word(known: &'static [&'static str]) -> Kind {
-    Kind::Word { known, later: &[] }
+    Kind::Word(known)
 }
 
 impl Kind {
@@ -136,7 +131,7 @@ impl Kind {
             Self::Switch => "true or false".into(),
             Self::Number { unit, min, max } => expected_number(unit, min, max),
             Self::Status(known) => alternatives(known, |status| status.to_string()),
-            Self::Word { known, .. } => alternatives(known, |word| format!("\"{word}\"")),
+            Self::Word(known) => alternatives(known, |word| format!("\"{word}\"")),
             Self::Text(form) => form.expected().into(),
             Self::Texts(form) => format!("{}, or a list of them", form.expected()),
             Self::Address => "an address \"IP:PORT\"".into(),

@@ -53,14 +53,14 @@ pub use replies::ReplyConfig;
 pub use response_cache::ResponseCacheConfig;
 pub use schema::{
     AGENT_PORT, AdminConfig, AgentConfig, BackendConfig, CacheConfig, Config, DirectConfig,
-    DispatcherConfig, EtcdConfig, FetchConfig, HealthConfig, LogConfig, MachineConfig,
-    MetricsConfig, NodeConfig, RedirectConfig, RouteConfig, ServiceConfig, SiteConfig, SpoolConfig,
-    setting, settings, tables,
+    DispatcherConfig, EtcdConfig, FetchConfig, HandoffConfig, HealthConfig, LogConfig,
+    MachineConfig, MetricsConfig, NodeConfig, RedirectConfig, RouteConfig, ServiceConfig,
+    SiteConfig, SpoolConfig, setting, settings, tables,
 };
 pub use section::{Setting, TableDoc};
 pub use words::{
     AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode,
-    Level, LogFormat, ObeyedRequests, POLICY_NAMES, PoolProtocol, RequestCookies, ResponseCookies,
-    SameSite, ScriptWord, StatusAgent, StickyBy, StorableStatuses, StoreKind, Symlinks,
-    UnderscoreFields,
+    HandoffDecision, HandoffTransport, Level, LogFormat, ObeyedRequests, POLICY_NAMES,
+    PoolProtocol, RequestCookies, ResponseCookies, SameSite, ScriptWord, StatusAgent, StickyBy,
+    StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
 };

@@ -115,7 +115,7 @@ table! {
         /// threads are shown. `php-fpm`: processes and listen queue. `json`: an application of your own,
         /// with `values`. `off`: they are not asked.
         agent: StatusAgent = StatusAgent::Off
-            => Kind::Word { known: StatusAgent::WORDS, later: &[] }, live;
+            => word(StatusAgent::WORDS), live;
         /// Path that is asked for. Unset, it is `/manager/status` for `tomcat`, `/status` for `php-fpm`
         /// (`pm.status_path`), and must be set for `json`.
         path: Option<String> = None => Kind::Text(Form::UrlPath), live;
@@ -177,7 +177,7 @@ table! {
         /// session, as in `JSESSIONID=ID.NAME`, which Tomcat does where `jvmRoute` is the name.
         /// `cookie-hash`, `field-hash`: by the hash of the value of `cookie` or `field`.
         by: StickyBy = StickyBy::Off
-            => Kind::Word { known: StickyBy::WORDS, later: &[] }, live;
+            => word(StickyBy::WORDS), live;
         /// Name of the cookie; unset, it is `skep-` and the pool's name under `by = "cookie"`, and
         /// `JSESSIONID` under `by = "route"`.
         cookie: Option<String> = None => Kind::Text(Form::Name), live;
@@ -191,7 +191,7 @@ table! {
         secure: bool = false => Kind::Switch, live;
         /// Which requests from other sites have the inserted cookie.
         same_site: SameSite = SameSite::Lax
-            => Kind::Word { known: SameSite::WORDS, later: &[] }, live;
+            => word(SameSite::WORDS), live;
         /// Cookie whose value tells sessions apart, by which `skep status --pools` counts them, such as
         /// `"PHPSESSID"`. Unset, it is what `by` looks at: the id before the server's name under `route`,
         /// or what is hashed. The cookie of `by = "cookie"` tells servers apart, not sessions, so that

@@ -20,8 +20,8 @@ use crate::response_cache::ResponseCacheConfig;
 use crate::section::{Section, Setting, TableDoc};
 use crate::table::table;
 use crate::words::{
-    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, POLICY_NAMES,
-    StoreKind, Symlinks,
+    AccessLogTarget, Attach, ContentPlacement, DispatchMode, HandoffDecision, HandoffTransport,
+    Level, LogFormat, POLICY_NAMES, StoreKind, Symlinks,
 };
 
 /// Port of a node's agent, by UDP and TCP, where the config names none.
@@ -61,7 +61,7 @@ table! {
         state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
         /// File with the secret that the cluster's machines share: a line of
         /// 32 characters or more. Machines trust whoever has it, and nobody
-        /// else. Needed for `dispatch = "direct"`, for nodes that share
+        /// else. Needed for `dispatch = "direct"` and `"handoff"`, for nodes that share
         /// memory, and for nodes that tell dispatchers of their load.
         key_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
         /// Where dispatchers keep persistent state, and which
@@ -75,8 +75,10 @@ table! {
         /// The processes that take the clients' requests; a file without one
         /// describes nodes that clients reach directly.
         dispatchers: Vec<DispatcherConfig>, restart;
-        /// How packets get to nodes where `dispatch = "direct"`.
+        /// How packets get to nodes where `dispatch` is `"direct"` or `"handoff"`.
         direct: DirectConfig, live;
+        /// How connections move between nodes where `dispatch = "handoff"`.
+        handoff: HandoffConfig, restart;
         /// The etcd of `store = "etcd"`.
         etcd: EtcdConfig, restart;
         /// The web servers.
@@ -146,7 +148,7 @@ table! {
 }
 
 table! {
-    /// How packets get to nodes in services with `dispatch = "direct"`. The
+    /// How packets get to nodes in services with `dispatch = "direct"` or `"handoff"`. The
     /// address of such a service moves between dispatchers and is also on
     /// every node, which answers clients itself; dispatchers and nodes are in
     /// one layer-2 network.
@@ -186,6 +188,29 @@ table! {
         /// Networks that may not come in. Of networks that contain each other
         /// the smaller counts.
         deny: Vec<String> = Vec::new() => Kind::Texts(Form::Network), live;
+    }
+}
+
+table! {
+    /// How connections move to the node that answers in services with `dispatch =
+    /// "handoff"`. Where a connection cannot be moved, the node that accepted it answers,
+    /// out of the cluster's memory.
+    HandoffConfig at "handoff" {
+        /// Who decides: `local`, the node that read the request, without asking anybody, or
+        /// `coordinator`, the active dispatcher, which counts what all nodes send each
+        /// other. Without an answer within 20 ms the node that read the request answers.
+        decide: HandoffDecision = HandoffDecision::Local => word(HandoffDecision::WORDS), restart;
+        /// What carries messages between nodes: `ip`, by protocol number 253, or
+        /// `udp`, where a network drops protocols that it does not know.
+        transport: HandoffTransport = HandoffTransport::Ip => word(HandoffTransport::WORDS), restart;
+        /// UDP port of nodes, with `transport = "udp"`, at the address of `node.agent`.
+        port: u16 = 7072 => count(1..=65_535), restart;
+        /// Size of a reply from which a connection that has had replies is moved
+        /// for another one. For smaller replies the node that has the connection
+        /// asks the others' memory.
+        again_bytes_min: u64 = 1024 * 1024 => bytes(1..=1 << 40), restart;
+        /// How often a connection may move.
+        moves_max: u32 = 4 => count(1..=16), restart;
     }
 }
 
@@ -243,9 +268,11 @@ table! {
         listen: Vec<SocketAddr> => Kind::Addresses, restart;
         /// How a request gets to a node: `proxy` passes both ways through the
         /// dispatcher, `redirect` sends the client to the node, `direct` steers
-        /// the client's packets to a node that answers by itself.
+        /// the client's packets to a node that answers by itself, `handoff` does
+        /// the same, and that node moves the connection to the one that should
+        /// answer the request.
         dispatch: DispatchMode = DispatchMode::Proxy
-            => Kind::Word { known: DispatchMode::WORDS, later: DispatchMode::WORDS_LATER }, live;
+            => word(DispatchMode::WORDS), live;
         /// How the node is chosen.
         policy: String = "round-robin".into() => word(POLICY_NAMES), live;
         /// Names of the nodes behind this service; empty is all of the file.

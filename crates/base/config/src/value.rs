@@ -13,9 +13,10 @@ use crate::limits::LIST_MAX;
 use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::words::{
-    AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DispatchMode, Level, LogFormat,
-    ObeyedRequests, PoolProtocol, RequestCookies, ResponseCookies, SameSite, ScriptWord,
-    StatusAgent, StickyBy, StorableStatuses, StoreKind, Symlinks, UnderscoreFields,
+    AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DispatchMode, HandoffDecision,
+    HandoffTransport, Level, LogFormat, ObeyedRequests, PoolProtocol, RequestCookies,
+    ResponseCookies, SameSite, ScriptWord, StatusAgent, StickyBy, StorableStatuses, StoreKind,
+    Symlinks, UnderscoreFields,
 };
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
@@ -69,9 +70,7 @@ impl Entry {
 
     /// A word out of the setting's.
     fn word<'a>(&self, raw: &'a Raw, faults: &mut Vec<Fault>) -> Option<&'a str> {
-        let Kind::Word { known, later } = self.kind else {
-            unreachable!("{} takes words", self.path)
-        };
+        let Kind::Word(known) = self.kind else { unreachable!("{} takes words", self.path) };
         let RawValue::Text(text) = &raw.value else {
             faults.push(self.wrong(raw));
             return None;
@@ -79,11 +78,7 @@ impl Entry {
         if known.contains(&text.as_str()) {
             return Some(text);
         }
-        let hint = if later.contains(&text.as_str()) {
-            Some(format!("\"{text}\" is not in this version"))
-        } else {
-            did_you_mean(text, known.iter().copied())
-        };
+        let hint = did_you_mean(text, known.iter().copied());
         faults.push(self.fault(ErrorKind::OutOfRange, raw).hint(hint));
         None
     }
@@ -274,6 +269,8 @@ macro_rules! word_fields {
 
 word_fields!(
     DispatchMode,
+    HandoffDecision,
+    HandoffTransport,
     StoreKind,
     Attach,
     ContentPlacement,

@@ -74,12 +74,37 @@ words! {
         /// The dispatcher steers the client's packets to a node, which answers
         /// the client itself.
         Direct = "direct",
+        /// As `Direct`, and the node that accepted a connection moves it to the
+        /// node that should answer its request.
+        Handoff = "handoff",
     }
 }
 
 impl DispatchMode {
-    /// Words that later versions will know.
-    pub const WORDS_LATER: &'static [&'static str] = &["handoff"];
+    /// Whether clients' packets are steered to nodes, which answer by themselves.
+    pub fn is_steered(self) -> bool {
+        matches!(self, Self::Direct | Self::Handoff)
+    }
+}
+
+words! {
+    /// Who decides which node answers a request under `dispatch = "handoff"`.
+    HandoffDecision {
+        /// The node that read the request, by what it knows of the others.
+        Local = "local",
+        /// The active dispatcher, which knows all loads.
+        Coordinator = "coordinator",
+    }
+}
+
+words! {
+    /// What carries the messages of a handoff between nodes.
+    HandoffTransport {
+        /// IP itself, by an experimental protocol number.
+        Ip = "ip",
+        /// UDP.
+        Udp = "udp",
+    }
 }
 
 words! {

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<()> {
     if !std::fs::metadata(&args.dir).with_context(|| format!("cannot serve {dir}"))?.is_dir() {
         bail!("cannot serve {dir}: it is not a folder");
     }
-    if args.listen.port() != 0 && args.dispatch != DispatchMode::Direct {
+    if args.listen.port() != 0 && !args.dispatch.is_steered() {
         // Told here, it is one sentence, before anything was started.
         drop(skep_serve::bind(args.listen, 1)?);
     }

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use skep_config::DispatchMode;
 use skep_testbed::{Bed, Machine, Topology};
 
 use super::plan::{DISPATCHER, Places, STANDBY};
@@ -19,12 +18,12 @@ pub(super) struct Environment(Option<Bed>);
 impl Environment {
     /// The environment that `args` need.
     pub(super) fn make(args: &UpArgs) -> anyhow::Result<Self> {
-        if args.dispatch != DispatchMode::Direct {
+        if !args.dispatch.is_steered() {
             return Ok(Self(None));
         }
         let nodes = usize::from(args.nodes);
         let topology = Topology { clients: 0, dispatchers: 2, nodes, ..Topology::default() };
-        let bed = Bed::new(&topology).context("--dispatch direct")?;
+        let bed = Bed::new(&topology).with_context(|| format!("--dispatch {}", args.dispatch))?;
         bed.to_host(bed.vip(0).0.into()).context("cannot reach the cluster from this machine")?;
         Ok(Self(Some(bed)))
     }

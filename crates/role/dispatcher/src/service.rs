@@ -189,7 +189,11 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
             true => (DIRECT_POLICY_NAMES, "since it is direct, where nobody reads requests"),
             false => (POLICY_NAMES, ""),
         },
-        loads: if is_direct { LoadMeasure::Reported } else { LoadMeasure::Counted },
+        loads: if service.dispatch.is_steered() {
+            LoadMeasure::Reported
+        } else {
+            LoadMeasure::Counted
+        },
         // It may still read: what is sent, nodes decide.
         gives_up: false,
         // Nodes have no places that could run out.

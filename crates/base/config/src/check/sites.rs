@@ -261,7 +261,7 @@ pub(super) fn cooperation_needs_a_key(config: &Config, clashes: &mut Vec<Conflic
 }
 
 pub(super) fn cooperation_needs_addresses(config: &Config, clashes: &mut Vec<Conflict>) {
-    if cooperating(config).is_none() || config.direct_services().next().is_some() {
+    if cooperating(config).is_none() || config.steered_services().next().is_some() {
         return;
     }
     for (i, _) in config.dispatchers.iter().enumerate().filter(|(_, it)| it.address.is_none()) {

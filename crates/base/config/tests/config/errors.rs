@@ -273,12 +273,6 @@ fn an_empty_file_lacks_a_node_and_a_site() {
 }
 
 #[test]
-fn a_word_of_later_versions_is_refused_as_such() {
-    let told = only(&format!("{CLUSTER}dispatch = 'handoff'\n"));
-    assert!(told.ends_with("\"handoff\" is not in this version"), "{told}");
-}
-
-#[test]
 fn direct_dispatch_says_what_it_needs() {
     let cluster = |key: &str, dispatcher: &str, listen: &str, policy: &str| {
         format!(

@@ -98,8 +98,10 @@ impl Handler for DispatcherHandler {
                 self.redirect(request, reply.client(), &mut reply);
                 Ok(())
             }
-            // Whose service became direct by a reload: proxied until the restart.
-            DispatchMode::Proxy | DispatchMode::Direct => self.proxy(request, exchange).await,
+            // Whose service is steered since a reload: proxied until the restart.
+            DispatchMode::Proxy | DispatchMode::Direct | DispatchMode::Handoff => {
+                self.proxy(request, exchange).await
+            }
         }
     }
 }
