@@ -12,7 +12,7 @@ use crate::delta::TableDelta;
 use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX};
 pub use crate::machine::{Mac, Name, NameTooLong};
 use crate::seal::PeerId;
-use crate::steer::{Flow, NodeIndex, SERVICES_MAX, is_index};
+use crate::steer::{Flow, NODES_MAX, NodeIndex, SERVICES_MAX, is_index};
 use crate::table::{Table, TableVersion};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,8 @@ pub enum Message {
     Load(NodeLoad),
     /// The same as a table, for who has an earlier one.
     TableDelta(TableDelta),
+    /// Of the active dispatcher: the work of all nodes, for nodes that decide which of them answers.
+    Loads(LoadDigest),
 }
 
 /// The stage of a dispatcher.
@@ -125,6 +127,28 @@ pub struct NodeLoad {
     pub hit_permille: u16,
 }
 
+/// The work of nodes as they last reported it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LoadDigest {
+    /// Time to the next one, in milliseconds.
+    pub interval_ms: u32,
+    /// At most [`NODES_MAX`].
+    pub nodes: Vec<NodeWork>,
+}
+
+/// The work of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeWork {
+    /// Its place in the table.
+    pub node: NodeIndex,
+    /// Connections of clients.
+    pub connections: u32,
+    /// Requests that are being answered.
+    pub requests: u32,
+    /// Bytes of replies that are still to be sent.
+    pub bytes: u64,
+}
+
 /// Some flows. A dump begins with a batch that is `is_first`; batches after
 /// `is_last` are new flows. Numbers rise by one; a receiver that misses one requests
 /// a new dump by acknowledging nothing more.
@@ -185,6 +209,9 @@ impl Message {
                     && beat.load.is_sound()
             }
             Self::Load(load) => load.is_sound(),
+            Self::Loads(digest) => {
+                digest.nodes.len() <= NODES_MAX && digest.nodes.iter().all(|it| is_index(it.node))
+            }
             Self::Table(table) => table.is_sound(),
             Self::Flows(batch) => {
                 let is_sound =

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_cluster::failover::WitnessState;
 use skep_cluster::failure_detector::silence_ms;
 use skep_cluster::table_distribution::RecentTables;
@@ -35,10 +36,10 @@ use skep_peer::{
 use skep_serve::boottime_ms;
 use skep_units::Now;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, PacketCounters, ProgramSettings, Side};
-use skep_wire::message::{Name, NameTooLong, NodeLoad};
+use skep_wire::message::{LoadDigest, Name, NameTooLong, NodeLoad};
 use skep_wire::seal::{Key, PeerId};
 use skep_wire::steer::{NO_NODE, service_hash};
-use skep_wire::table::TableVersion;
+use skep_wire::table::{Table, TableVersion};
 
 use limits::{OBEY_STALL_S_MAX, TABLES_WAITING_MAX};
 use obey::{Obey, ServiceAddresses, Told};
@@ -108,7 +109,11 @@ pub(crate) struct Shared {
     applied: Mutex<TableVersion>,
     /// Device of the active dispatcher, once its heartbeat was received.
     active_mac: Mutex<Option<[u8; 6]>>,
-    pub(crate) counters: arc_swap::ArcSwap<PacketCounters>,
+    pub(crate) counters: ArcSwap<PacketCounters>,
+    /// The latest table that was received.
+    table: Arc<ArcSwap<Table>>,
+    digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+    active: Arc<ArcSwapOption<PeerId>>,
 }
 
 impl Shared {
@@ -206,6 +211,21 @@ impl Agent {
         &self.counts
     }
 
+    /// The latest table that was received.
+    pub fn table(&self) -> &Arc<ArcSwap<Table>> {
+        &self.shared.table
+    }
+
+    /// The work of all nodes, as the active dispatcher last told it, and when that came by [`now`].
+    pub fn digest(&self) -> &Arc<ArcSwap<(Now, LoadDigest)>> {
+        &self.shared.digest
+    }
+
+    /// The active dispatcher, as long as its heartbeats come.
+    pub fn active(&self) -> &Arc<ArcSwapOption<PeerId>> {
+        &self.shared.active
+    }
+
     /// Reports that the node is about to stop and wants no new flows.
     pub fn leave(&self) {
         self.shared.is_leaving.store(true, Ordering::Relaxed);
@@ -255,6 +275,6 @@ fn settings(config: &Config, key: &Key) -> ProgramSettings {
 }
 
 /// Time of this process. Silence of others lasts while this machine is suspended.
-pub(crate) fn now() -> Now {
+pub fn now() -> Now {
     Now(boottime_ms())
 }

@@ -228,8 +228,8 @@ fn applier(guard: &Arc<Guard>, own_mac: [u8; 6]) -> Applier {
 impl ServiceAddresses {
     /// Those of `config`, for the node of this name.
     pub(crate) fn of(config: &Config, name: &str) -> Self {
-        let own = config.direct_services_of(name).flat_map(|service| service.listen.clone());
-        let all = config.direct_services().flat_map(|(_, service)| service.listen.clone());
+        let own = config.steered_services_of(name).flat_map(|service| service.listen.clone());
+        let all = config.steered_services().flat_map(|(_, service)| service.listen.clone());
         Self { own: own.collect(), all: all.collect() }
     }
 

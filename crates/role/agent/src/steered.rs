@@ -12,7 +12,7 @@ use skep_cluster::table_distribution::RecentTables;
 use skep_peer::{Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::AttachedProgram;
-use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::message::{DispatcherBeat, Hears, Message, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::Table;
 
@@ -44,6 +44,8 @@ pub(crate) struct Steered {
 impl Voice for Steered {
     fn say(&mut self, now: Now, load: NodeLoad) -> Message {
         self.hand_over();
+        let hears = self.witness.hears(now, self.takeover_ms);
+        self.show_active(hears);
         Message::Node(NodeBeat {
             name: self.name.clone(),
             index: self.table.node(self.name.as_str()).map(|node| node.index),
@@ -52,7 +54,7 @@ impl Voice for Steered {
             addresses: vec![self.address],
             services: self.services.clone(),
             table: self.shared.applied(),
-            hears: self.witness.hears(now, self.takeover_ms),
+            hears,
             is_leaving: self.shared.is_leaving.load(Ordering::Relaxed),
             load,
         })
@@ -83,6 +85,9 @@ impl Voice for Steered {
                     self.take(table);
                 }
             }
+            Message::Loads(digest) => {
+                self.shared.digest.store(Arc::new((at, digest)));
+            }
             _ => {}
         }
     }
@@ -102,9 +107,17 @@ impl Steered {
             return;
         }
         self.table = Arc::new(table);
+        self.shared.table.store(Arc::clone(&self.table));
         self.recent.keep(Arc::clone(&self.table));
         self.waiting = Some(Arc::clone(&self.table));
         self.hand_over();
+    }
+
+    fn show_active(&self, hears: Option<Hears>) {
+        let active = hears.map(|hears| hears.dispatcher);
+        if self.shared.active.load().as_deref() != active.as_ref() {
+            self.shared.active.store(active.map(Arc::new));
+        }
     }
 
     /// Queues the latest table for the applying thread, without waiting.

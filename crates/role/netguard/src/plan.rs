@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use skep_config::{Attach, Config, ServiceConfig};
+use skep_config::{Attach, Config, DispatchMode, ServiceConfig};
 use skep_datapath::{How, PinPath, Sizes};
 use skep_netif::{Device, Netif};
 
@@ -59,18 +59,17 @@ pub fn handoff_socket_of(config: &Config, name: &str) -> PathBuf {
     config.direct.guard_dir.join(format!("{name}.handoff.sock"))
 }
 
-/// What a node hands off: connections of its services that say so.
+/// What a node hands off: connections of its services that say so. A dispatcher hands off none, and has a
+/// socket by which nodes ask it.
 fn handoffs(config: &Config, name: &str) -> Option<HandoffPlan> {
-    let own = config.node(name)?.address.ip();
-    let is_handed_off = |service: &&ServiceConfig| service.dispatch.word() == HANDOFF;
-    let services = config.direct_services_of(name).filter(is_handed_off);
-    let addresses: Vec<SocketAddr> = services.flat_map(|it| it.listen.iter().copied()).collect();
-    let socket = handoff_socket_of(config, name);
-    (!addresses.is_empty()).then_some(HandoffPlan { addresses, own, socket })
+    let of_node = config.node(name).map(|node| node.address.ip());
+    let of_dispatcher = || Some(config.dispatcher(name)?.address?.ip());
+    let own = of_node.or_else(of_dispatcher).filter(|_| config.hands_off())?;
+    let is_handed_off = |service: &&ServiceConfig| service.dispatch == DispatchMode::Handoff;
+    let services = config.steered_services_of(name).filter(is_handed_off);
+    let addresses = services.flat_map(|it| it.listen.iter().copied()).collect();
+    Some(HandoffPlan { addresses, own, socket: handoff_socket_of(config, name) })
 }
-
-/// The dispatch mode of services whose connections are handed off.
-const HANDOFF: &str = "handoff";
 
 /// The user that this process runs as.
 pub(crate) fn own_user() -> u32 {
@@ -91,14 +90,14 @@ impl NetguardPlan {
         if dispatcher.is_none() && node.is_none() {
             return Err(NetguardError::NoSuchName(name.to_owned()));
         }
-        let services = || config.direct_services().map(|(_, service)| service);
+        let services = || config.steered_services().map(|(_, service)| service);
         let dispatch = dispatcher.map(|dispatcher| Part {
             vips: vips(services()),
             device: dispatcher.device.clone(),
             address: dispatcher.address.map(|address| address.ip()),
         });
         let node = node.map(|node| Part {
-            vips: vips(config.direct_services_of(name)),
+            vips: vips(config.steered_services_of(name)),
             device: node.device.clone(),
             address: Some(node.address.ip()),
         });
@@ -155,7 +154,7 @@ fn vips<'a>(services: impl Iterator<Item = &'a ServiceConfig>) -> Vec<IpAddr> {
 
 /// Slots for services: one for each address, rounded up to a power of two.
 fn services_max(config: &Config) -> u32 {
-    let addresses: usize = config.direct_services().map(|(_, service)| service.listen.len()).sum();
+    let addresses: usize = config.steered_services().map(|(_, service)| service.listen.len()).sum();
     let places = addresses.next_power_of_two().clamp(4, skep_wire::steer::SERVICES_MAX);
     places as u32
 }

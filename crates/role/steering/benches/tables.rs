@@ -285,7 +285,7 @@ impl Node {
         let answer = dispatcher.take_answer().expect("an answer to the hello");
         endpoint.open(Now(0), &answer.datagram).expect("it is authentic");
         let id = PeerId::of(name.as_str()).0.to_le_bytes();
-        let listens = config.direct_services().flat_map(|(_, service)| &service.listen);
+        let listens = config.steered_services().flat_map(|(_, service)| &service.listen);
         let services = listens.map(|&address| service_hash(address));
         let beat = NodeBeat {
             name,

@@ -32,11 +32,13 @@ use crate::clock::now;
 use crate::epoch_writer::EpochWriter;
 use crate::event_loop::{DirectLoop, Other};
 use crate::flow_streams::FlowStreams;
+use crate::handoff_listener::{HandoffListener, HandoffParts};
 use crate::heartbeats::HeartbeatTurns;
 use crate::limits::{
-    EXECUTOR_STALL_S_MAX, JOBS_MAX, LOOP_STALL_S_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS,
-    PLANNER_STALL_S_MAX,
+    EXECUTOR_STALL_S_MAX, JOBS_MAX, LCCP_STALL_S_MAX, LOOP_STALL_S_MAX, NEWS_MAX, ORDER_MS,
+    ORDER_POLL_MS, PLANNER_STALL_S_MAX,
 };
+use crate::load_digests::LoadDigests;
 use crate::netguard_executor::NetguardExecutor;
 use crate::node_view::NodeView;
 use crate::packet_path::{Desired, PacketPath, PathState, PathWishes, Setup};
@@ -71,6 +73,8 @@ pub struct DirectParts {
     pub on_term: OnTerm,
     /// A store that several dispatchers share, if there is one.
     pub shared_store: Option<Store>,
+    /// Where nodes hand connections off.
+    pub handoffs: Option<HandoffParts>,
 }
 
 /// Direct dispatch cannot begin.
@@ -126,6 +130,12 @@ impl Direct {
         let shared = Arc::new(Shared::new(opened.clone(), parts.on_term));
         let (stop, has_failed) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let (waker, counts) = (socket.waker(), socket.counts());
+        let handoffs = parts.handoffs.map(|it| (it, agents(config)));
+        let own_view = handoffs.as_ref().map(|(it, _)| it.own_view());
+        let listener = handoffs.map(|(it, agents)| {
+            let queues = (Arc::clone(&jobs), Arc::clone(&news));
+            HandoffListener::new(it, agents, Arc::clone(&shared), queues, Arc::clone(&stop))
+        });
         let direct_loop = DirectLoop {
             socket,
             failover,
@@ -143,6 +153,7 @@ impl Direct {
             shared: Arc::clone(&shared),
             loads: parts.loads,
             loads_due_at: started,
+            load_digests: LoadDigests::new(own_view),
             stop: Arc::clone(&stop),
             has_failed: Arc::clone(&has_failed),
             told: Arc::default(),
@@ -166,6 +177,7 @@ impl Direct {
             jobs,
             news,
         };
+        spawn_listener(listener, &parts.watchdog)?;
         let threads = Mutex::new(spawn(direct_loop, first, executor, planner, &parts.watchdog)?);
         Ok(Self { shared, counts, guard, desired, stop, has_failed, waker, threads })
     }
@@ -290,7 +302,7 @@ fn detector_settings(config: &Config) -> FailureDetectorSettings {
 
 /// Of all services in direct dispatch.
 fn addresses(config: &Config) -> Vec<SocketAddr> {
-    config.direct_services().flat_map(|(_, service)| service.listen.clone()).collect()
+    config.steered_services().flat_map(|(_, service)| service.listen.clone()).collect()
 }
 
 fn agents(config: &Config) -> BTreeMap<Name, SocketAddr> {
@@ -320,6 +332,13 @@ fn spawn(
         planner.run(&pulse);
     })?;
     Ok(vec![direct_loop, executor, planner])
+}
+
+fn spawn_listener(listener: Option<HandoffListener>, watchdog: &Watchdog) -> io::Result<()> {
+    let Some(listener) = listener else { return Ok(()) };
+    let pulse = watchdog.watch("skep-lccp", LCCP_STALL_S_MAX);
+    std::thread::Builder::new().name("skep-lccp".into()).spawn(move || listener.run(&pulse))?;
+    Ok(())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -24,10 +24,12 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::{Table, TableNode, TableVersion};
 
 use crate::clock::{command_time, now};
+use crate::dispatcher_macs::dispatcher_macs;
 use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
 use crate::heartbeats::HeartbeatTurns;
 use crate::limits::PATIENCE_AT_START_MS;
+use crate::load_digests::LoadDigests;
 use crate::load_orders::load_orders;
 use crate::netguard_executor::{Job, News, conflicts};
 use crate::node_view::NodeView;
@@ -60,6 +62,7 @@ pub(crate) struct DirectLoop {
     /// When nodes' loads are next given to the packet program, with each round of their heartbeats:
     /// it adds the flows that it assigned since.
     pub(crate) loads_due_at: Now,
+    pub(crate) load_digests: LoadDigests,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) has_failed: Arc<AtomicBool>,
     pub(crate) told: Arc<Table>,
@@ -195,7 +198,7 @@ impl DirectLoop {
             }
             Message::FlowsTaken(taken) => self.streams.taken(now, from, taken),
             // Of loads: heartbeats carry them here.
-            Message::Node(_) | Message::Flows(_) | Message::Load(_) => {}
+            Message::Node(_) | Message::Flows(_) | Message::Load(_) | Message::Loads(_) => {}
         }
     }
 
@@ -441,6 +444,10 @@ impl DirectLoop {
             self.loads_due_at = now.plus_ms(self.publisher.detector().interval_ms());
             self.tell_loads();
         }
+        let detector = self.publisher.detector();
+        if let Some(digest) = self.load_digests.next(now, &self.told, detector) {
+            self.socket.send_all(self.nodes().collect::<Vec<_>>(), &digest);
+        }
     }
 
     /// Whether a table may be published: all nodes were heard, or had time to be. Until then the table
@@ -579,17 +586,6 @@ impl DirectLoop {
     }
 }
 
-/// Devices of the dispatchers that were heard, and those that earlier tables name, for as many as were not.
-/// Without the latter, a table of a dispatcher that has just started would make a stranger of one whose process
-/// is paused or dead, and it would give way to that one's machine for as long as it answers for the addresses.
-fn dispatcher_macs(heard: Vec<Mac>, unheard: usize, earlier: &[Mac]) -> Vec<Mac> {
-    let of_unheard = earlier.iter().filter(|mac| !heard.contains(mac)).take(unheard);
-    let mut macs: Vec<Mac> = of_unheard.copied().chain(heard.iter().copied()).collect();
-    macs.sort_unstable();
-    macs.dedup();
-    macs
-}
-
 /// The node with that device. Also one whose process is dead: what it left on its machine answers.
 fn node_of<'a>(table: &'a Table, detector: &'a FailureDetector, mac: Mac) -> Option<&'a Name> {
     let known = table.nodes.iter().find(|node| node.mac == mac).map(|node| &node.name);
@@ -600,27 +596,5 @@ impl Drop for DirectLoop {
     fn drop(&mut self) {
         self.jobs.close();
         self.news.close();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OWN: Mac = [2, 0, 0, 0, 0, 9];
-    const PAUSED: Mac = [2, 0, 0, 0, 0, 1];
-    const REPLACED: Mac = [2, 0, 0, 0, 0, 2];
-
-    #[test]
-    fn a_dispatcher_that_was_not_heard_keeps_the_device_that_earlier_tables_name() {
-        assert_eq!(dispatcher_macs(vec![OWN], 1, &[PAUSED, OWN]), [PAUSED, OWN]);
-        assert_eq!(dispatcher_macs(vec![PAUSED, OWN], 0, &[PAUSED, OWN]), [PAUSED, OWN]);
-        assert_eq!(dispatcher_macs(vec![OWN], 1, &[]), [OWN]);
-    }
-
-    #[test]
-    fn a_device_that_no_dispatcher_has_any_more_is_forgotten_once_all_were_heard() {
-        assert_eq!(dispatcher_macs(vec![PAUSED, OWN], 0, &[REPLACED, OWN]), [PAUSED, OWN]);
-        assert_eq!(dispatcher_macs(vec![OWN], 1, &[PAUSED, REPLACED]), [PAUSED, OWN]);
     }
 }

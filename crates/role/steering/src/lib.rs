@@ -19,11 +19,14 @@
 
 mod clock;
 mod direct;
+mod dispatcher_macs;
 mod epoch_writer;
 mod event_loop;
 mod flow_streams;
+mod handoff_listener;
 mod heartbeats;
 mod limits;
+mod load_digests;
 mod load_orders;
 mod netguard_executor;
 mod node_view;
@@ -37,6 +40,7 @@ mod table_handover;
 mod table_queue;
 
 pub use direct::{Direct, DirectError, DirectParts};
+pub use handoff_listener::{Decide, HandoffParts};
 pub use heartbeats::HeartbeatTurns;
 pub use load_orders::{LoadOrder, load_orders};
 pub use plan::Plans;

@@ -53,6 +53,19 @@ pub(crate) const ORDER_POLL_MS: u64 = 5;
 /// table with the event loop's next tick after that.
 pub(crate) const PLAN_MS: u64 = 10;
 
+/// Longest wait for a message about handoffs, in milliseconds: then the thread looks whether it is to end.
+pub(crate) const LCCP_WAIT_MS: u64 = 100;
+
+/// How long the thread that hears of handoffs may take for one turn before the process ends, in seconds.
+pub(crate) const LCCP_STALL_S_MAX: u32 = 10;
+
+/// Shortest time between two digests of the nodes' work, in milliseconds: that of their heartbeats by
+/// default, which bring it.
+pub(crate) const DIGEST_MS_MIN: u64 = 50;
+
+/// Entries of all digests that are sent to nodes in a second, at most: 12 MB, and 2 % of a core.
+pub(crate) const DIGEST_ENTRIES_PER_S_MAX: u64 = 1_000_000;
+
 /// Drains that wait for the planner. If there are more, they wait in the event loop.
 pub(crate) const DRAINS_MAX: usize = 64;
 

@@ -34,6 +34,8 @@ pub(crate) enum Job {
     Loads(Vec<u16>, Vec<WeightedLoad>),
     /// Flows of another dispatcher, answered by [`News::Inserted`].
     Insert(Vec<Flow>, FlowsTaken),
+    /// Flows that a node has handed to other nodes.
+    Move(Vec<Flow>),
     /// List the flow table into [`News::Flows`].
     List,
     /// Watch for new flows, or no longer.
@@ -65,6 +67,7 @@ impl Job {
             Self::Probe => "probe",
             Self::Loads(..) => "loads",
             Self::Insert(..) => "insert flows",
+            Self::Move(..) => "move flows",
             Self::List => "list flows",
             Self::Stream(_) => "stream",
         }
@@ -127,18 +130,23 @@ impl NetguardExecutor {
             Job::Probe => self.look(rounds, true),
             Job::Loads(services, loads) => self.ask(&Order::Loads(services, loads)),
             Job::Insert(flows, taken) => {
-                let done = match flows.is_empty() {
-                    true => Ok(()),
-                    false => self.ask(&Order::InsertFlows(flows)),
-                };
+                let done = self.insert(flows);
                 self.tell(News::Inserted(if done.is_ok() { Ok(taken) } else { Err(taken) }));
                 done
             }
+            Job::Move(flows) => self.insert(flows),
             Job::List => self.list().inspect_err(|_| self.tell(News::ListFailed)),
             Job::Stream(on) => {
                 rounds.streams = on;
                 Ok(())
             }
+        }
+    }
+
+    fn insert(&self, flows: Vec<Flow>) -> Result<(), GuardError> {
+        match flows.is_empty() {
+            true => Ok(()),
+            false => self.ask(&Order::InsertFlows(flows)),
         }
     }
 

@@ -60,7 +60,7 @@ impl Plans {
     /// The addresses of all services in direct dispatch; the plan is empty yet.
     pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> Self {
         let (mut addresses, mut services) = (Vec::new(), Vec::new());
-        for (_, service) in config.direct_services() {
+        for (_, service) in config.steered_services() {
             let Some(dispatcher) = dispatchers.iter().find(|it| it.name() == service.name) else {
                 continue;
             };

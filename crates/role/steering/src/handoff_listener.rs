@@ -1,0 +1,172 @@
+//! What nodes ask and tell the active dispatcher about handoffs, by LCCP: who should answer a request, and
+//! which flows have another node now.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use skep_handoff::MovedFlows;
+use skep_peer::{LccpBatch, LccpReceived, LccpSocket, Pulse};
+use skep_units::Now;
+use skep_wire::handoff::SocketId;
+use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, QueryKey, Receptor};
+use skep_wire::message::{LoadDigest, Name, Stage};
+use skep_wire::seal::PeerId;
+use skep_wire::steer::{Flow, NodeIndex};
+use skep_wire::table::Table;
+
+use crate::clock::now;
+use crate::limits::LCCP_WAIT_MS;
+use crate::load_digests::OwnView;
+use crate::netguard_executor::{Job, News};
+use crate::queue::Queue;
+use crate::status::Shared;
+
+/// Decides who answers a request.
+pub type Decide = Box<dyn FnMut(&SocketId, &QueryKey) -> Option<NodeIndex> + Send>;
+
+/// What a dispatcher needs to hear of handoffs.
+pub struct HandoffParts {
+    pub socket: LccpSocket,
+    pub decide: Decide,
+    /// What `decide` knows: kept up to date.
+    pub table: Arc<ArcSwap<Table>>,
+    pub digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+    /// Port of nodes, where UDP carries the messages.
+    pub port: u16,
+}
+
+/// See the module.
+pub(crate) struct HandoffListener {
+    socket: LccpSocket,
+    decide: Decide,
+    /// Agents of the nodes in the config, by name.
+    agents: BTreeMap<Name, SocketAddr>,
+    port: u16,
+    /// The table whose nodes are known.
+    table: Arc<Table>,
+    /// Flows that were learned lately.
+    moved: MovedFlows,
+    shared: Arc<Shared>,
+    jobs: Arc<Queue<Job>>,
+    news: Arc<Queue<News>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl HandoffParts {
+    /// What nodes are told is kept there, too.
+    pub(crate) fn own_view(&self) -> OwnView {
+        OwnView { table: Arc::clone(&self.table), digest: Arc::clone(&self.digest) }
+    }
+}
+
+impl HandoffListener {
+    /// `agents` are those of the nodes in the config, by name.
+    pub(crate) fn new(
+        parts: HandoffParts,
+        agents: BTreeMap<Name, SocketAddr>,
+        shared: Arc<Shared>,
+        (jobs, news): (Arc<Queue<Job>>, Arc<Queue<News>>),
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        let HandoffParts { socket, decide, port, .. } = parts;
+        let (table, moved) = (Arc::default(), MovedFlows::default());
+        Self { socket, decide, agents, port, table, moved, shared, jobs, news, stop }
+    }
+
+    /// Runs until stopped.
+    pub(crate) fn run(mut self, pulse: &Pulse) {
+        let mut received = Vec::new();
+        while !self.stop.load(Ordering::Relaxed) {
+            pulse.beat();
+            if let Err(error) = self.turn(&mut received) {
+                tracing::error!(%error, "messages about handoffs cannot be received");
+                std::thread::sleep(Duration::from_millis(LCCP_WAIT_MS));
+            }
+        }
+    }
+
+    fn turn(&mut self, received: &mut Vec<LccpReceived>) -> io::Result<()> {
+        wait(&self.socket)?;
+        self.follow_table();
+        while self.socket.receive(received)? == LccpBatch::Full {}
+        for LccpReceived { from, body, .. } in received.drain(..) {
+            let message = Lccp::decode(&body);
+            let message = message.ok().filter(|it| it.command.receptor() == Receptor::Dispatcher);
+            if let Some(message) = message {
+                self.hear(from, message);
+            }
+        }
+        Ok(())
+    }
+
+    /// Knows the nodes of a new table.
+    fn follow_table(&mut self) {
+        let table = &self.shared.view().table;
+        if Arc::ptr_eq(table, &self.table) {
+            return;
+        }
+        self.table = Arc::clone(table);
+        for node in &self.table.nodes {
+            let agent = self.agents.get(&node.name).map_or(node.address.ip(), SocketAddr::ip);
+            self.socket.set_peer(node.name.as_str(), (agent, self.port).into());
+        }
+    }
+
+    fn hear(&mut self, from: PeerId, Lccp { id, command }: Lccp) {
+        // One that is not active any more has nothing to say; nodes ask and tell the next one.
+        if self.shared.view().stage != Stage::Active {
+            return;
+        }
+        let answer = match command {
+            Command::Moved(moved) => {
+                if !self.learn(&moved) {
+                    return;
+                }
+                Command::MovedTaken
+            }
+            Command::Query(socket, key) => {
+                let node = (self.decide)(&socket, &key);
+                Command::Decision(socket, node)
+            }
+            _ => return,
+        };
+        // What is lost is asked again.
+        let _ = self.socket.send(from, &Lccp { id, command: answer }.encode());
+    }
+
+    /// Has the flow table steer flows to their nodes, here and at the standbys; false: not now.
+    fn learn(&mut self, moved: &[MovedFlow]) -> bool {
+        let table = Arc::clone(&self.shared.view().table);
+        let moved = self.moved.take(now(), moved);
+        let flows: Vec<Flow> = moved.iter().filter_map(|flow| flow_of(flow, &table)).collect();
+        let is_queued = self.jobs.try_push(Job::Move(flows.clone())).is_ok();
+        if is_queued {
+            self.news.push(News::Begun(flows));
+        }
+        is_queued
+    }
+}
+
+/// `None`: of a service that is gone.
+fn flow_of(moved: &MovedFlow, table: &Table) -> Option<Flow> {
+    let server = moved.socket.server;
+    let service = table.services.iter().find(|it| it.service.address == server)?;
+    let (client, node) = (moved.socket.client, moved.node);
+    Some(Flow { client, service: service.service.id, node })
+}
+
+fn wait(socket: &LccpSocket) -> io::Result<()> {
+    let timeout = Duration::from_millis(LCCP_WAIT_MS);
+    let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

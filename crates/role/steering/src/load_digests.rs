@@ -1,0 +1,80 @@
+//! What nodes that decide on handoffs are told of each other's work.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use skep_cluster::failure_detector::FailureDetector;
+use skep_units::Now;
+use skep_wire::message::{LoadDigest, Message, NodeBeat, NodeWork};
+use skep_wire::table::{Table, TableNode};
+
+use crate::limits::{DIGEST_ENTRIES_PER_S_MAX, DIGEST_MS_MIN};
+
+/// When the next digest is due.
+#[derive(Debug)]
+pub(crate) struct LoadDigests {
+    /// Where this dispatcher reads the same, if nodes want one.
+    own: Option<OwnView>,
+    due_at: Now,
+}
+
+/// What this dispatcher decides by.
+#[derive(Debug)]
+pub(crate) struct OwnView {
+    pub(crate) table: Arc<ArcSwap<Table>>,
+    pub(crate) digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+}
+
+impl LoadDigests {
+    /// None is sent unless nodes hand off.
+    pub(crate) fn new(own: Option<OwnView>) -> Self {
+        Self { own, due_at: Now(0) }
+    }
+
+    /// The digest for all nodes, if it is due.
+    pub(crate) fn next(
+        &mut self,
+        now: Now,
+        table: &Arc<Table>,
+        detector: &FailureDetector,
+    ) -> Option<Message> {
+        let own = self.own.as_ref().filter(|_| now >= self.due_at)?;
+        let heard = table.nodes.iter().filter_map(|node| Some((node, detector.beat(&node.name)?)));
+        let nodes: Vec<NodeWork> = heard.map(work).collect();
+        let interval_ms = interval_ms(nodes.len());
+        self.due_at = now.plus_ms(interval_ms);
+        let interval_ms = u32::try_from(interval_ms).unwrap_or(u32::MAX);
+        let digest = LoadDigest { interval_ms, nodes };
+        own.table.store(Arc::clone(table));
+        own.digest.store(Arc::new((now, digest.clone())));
+        Some(Message::Loads(digest))
+    }
+}
+
+fn work((node, beat): (&TableNode, &NodeBeat)) -> NodeWork {
+    let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    NodeWork {
+        node: node.index,
+        connections: short(beat.load.connections),
+        requests: short(beat.load.requests_in_flight),
+        bytes: beat.load.bytes_outstanding,
+    }
+}
+
+/// All nodes are told of all nodes: in a large cluster less often.
+fn interval_ms(nodes: usize) -> u64 {
+    let entries = (nodes as u64).saturating_pow(2);
+    (entries * 1000).div_ceil(DIGEST_ENTRIES_PER_S_MAX).max(DIGEST_MS_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_cluster_is_told_less_often() {
+        for (nodes, expected_ms) in [(0, 50), (4, 50), (223, 50), (316, 100), (1024, 1049)] {
+            assert_eq!(interval_ms(nodes), expected_ms, "{nodes} nodes");
+        }
+    }
+}
