@@ -75,7 +75,7 @@ impl ClusterCache {
         let nodes = config.nodes.iter().map(|node| node.agent_address().ip()).collect();
         let place = config.dispatchers.iter().position(|it| it.name == roles.name).unwrap_or(0);
         let number = dispatcher_number(&roles.name);
-        let is_direct = config.direct_services().next().is_some();
+        let is_direct = config.steered_services().next().is_some();
         let coordination = Coordination::start(identity, listener, seed, report_ms, nodes, number)
             .context("cannot start the coordinator of the caches")?;
         let stage = coordination.stage();

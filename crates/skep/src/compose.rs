@@ -3,7 +3,6 @@
 //! Read from top to bottom, it is the table of contents of the system. Everything else is a part;
 //! no part starts threads on its own, opens listeners or decides which parts are connected.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -13,9 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use skep_cli::{Signals, Wish, announce};
-use skep_config::{Config, DispatchMode};
+use skep_config::Config;
 use skep_console::ConsoleHandle;
 use skep_dispatcher::{Dispatcher, DispatcherHandler};
+use skep_distributor::Distributing;
 use skep_engine::{Context, Engine};
 use skep_node::Node;
 use skep_peer::Watchdog;
@@ -34,6 +34,7 @@ use crate::logging::{self, MessageQueue};
 use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::running::{Parts, Running, Shared};
+use crate::seed::seed;
 use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
 use crate::supervisor;
 
@@ -134,8 +135,13 @@ impl Process {
         let mut reporting = Reporting::new(&config, &dispatchers, Arc::clone(&watchdog));
         cluster_cache.follow_loads(reporting.new_reports())?;
         let reports = reporting.with_beats(&roles, node.as_ref(), &registry, on_term)?;
-        let direct_dispatch =
+        let mut direct_dispatch =
             direct_dispatch.start(&config, &roles, &dispatchers, &registry, reports)?;
+        let clients = (&shared.admissions.clients, threads);
+        direct_dispatch.start_handoffs(&config, &roles, clients, &watchdog)?;
+        if let Some(handoffs) = direct_dispatch.handoffs() {
+            handoffs.register(&registry);
+        }
         reporting.start(&config, &roles, node.as_ref(), &registry, key.as_ref())?;
         if let Some(node) = &node {
             cluster_cache.join(&config, &roles, node)?;
@@ -247,8 +253,8 @@ fn doors(
     let of_node =
         node_addresses(config, roles, direct_dispatch).into_iter().map(|it| (Door::Node, it));
     let services = config.services.iter().enumerate().filter(|_| roles.services);
-    // In direct dispatch packets pass by here without being seen.
-    let own = services.filter(|(_, service)| service.dispatch != DispatchMode::Direct);
+    // Where packets are steered, they pass by here without being seen.
+    let own = services.filter(|(_, service)| !service.dispatch.is_steered());
     let of_services = own.flat_map(|(index, service)| {
         service.listen.iter().map(move |&address| (Door::Service(index), address))
     });
@@ -297,22 +303,27 @@ fn serve(running: &Running, workers: &Workers, responders: Vec<(Responder, Liste
     }
     for (handle, own) in workers.handles().iter().zip(per_worker) {
         let Shared { settings, admissions, registry, log } = running.shared.clone();
+        let handoffs = running.parts.direct_dispatch.handoffs().cloned();
         let has_dispatchers = !running.config().dispatchers.is_empty();
         handle.run(move |worker| {
             let context = Context::new(worker, settings, registry.core(), &log);
             let Admissions { clients, peers, .. } = admissions;
             // A process is one node at most.
-            let mut handler = None;
+            let (mut handler, mut engine) = (None, None);
             for (responder, socket) in own {
                 match responder {
                     Responder::Node(node) => {
                         let handler = handler.get_or_insert_with(|| node.handler(&context));
-                        let (context, handler) = (Rc::clone(&context), Rc::clone(handler));
-                        let engine = match has_dispatchers {
-                            true => Engine::behind_a_hop(context, handler),
-                            false => Engine::new(context, handler),
-                        };
-                        listen_for(worker, socket, engine, &clients);
+                        let engine = engine.get_or_insert_with(|| {
+                            let distributor =
+                                handoffs.as_ref().map(|it| it.distributor(seed(), worker));
+                            let handler = Distributing::new(Rc::clone(handler), distributor);
+                            match has_dispatchers {
+                                true => Engine::behind_a_hop(Rc::clone(&context), handler),
+                                false => Engine::new(Rc::clone(&context), handler),
+                            }
+                        });
+                        listen_for(worker, socket, Rc::clone(engine), &clients);
                     }
                     Responder::Peers(node) => {
                         let handler = handler.get_or_insert_with(|| node.handler(&context));
@@ -326,6 +337,11 @@ fn serve(running: &Running, workers: &Workers, responders: Vec<(Responder, Liste
                         listen_for(worker, socket, engine, &clients);
                     }
                 }
+            }
+            if let (Some(handoffs), Some(engine)) = (&handoffs, engine)
+                && let Some(arrivals) = handoffs.arrivals(worker.index())
+            {
+                tokio::task::spawn_local(arrivals.serve(Rc::clone(worker), engine));
             }
         });
     }
@@ -363,9 +379,4 @@ fn addresses(responders: &[(Responder, ListenerGroup)]) -> Vec<SocketAddr> {
     let services = responders.iter().filter(|(it, _)| matches!(it, Responder::Service(_)));
     let nodes = responders.iter().filter(|(it, _)| is_node(it));
     services.chain(nodes).map(|(_, group)| group.address()).collect()
-}
-
-/// A number that differs from process to process, from the standard library's own entropy.
-fn seed() -> u64 {
-    RandomState::new().hash_one(std::process::id())
 }

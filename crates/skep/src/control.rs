@@ -101,7 +101,7 @@ impl Control for Management {
         // Packets are steered by a copy of what was just changed.
         let is_steered = |dispatcher: &Arc<Dispatcher>| {
             let status = dispatcher.status();
-            status.dispatch == DispatchMode::Direct.word()
+            DispatchMode::from_word(&status.dispatch).is_some_and(DispatchMode::is_steered)
                 && service.is_none_or(|service| status.name == service)
                 && status.nodes.iter().any(|node| node.name == name)
         };

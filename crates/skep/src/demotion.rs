@@ -23,7 +23,7 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
     if file.is_some() {
         make_folders(config, roles, &user)?;
     }
-    let beats = config.direct_services().next().is_some() || config.reports_load();
+    let beats = config.steered_services().next().is_some() || config.reports_load();
     let raised = beats.then(RealtimePriority::try_new).flatten();
     privileges::serve_as(&user)?;
     confine_to(config, roles);
@@ -68,7 +68,7 @@ fn check_access(config: &Config, roles: &Roles, file: Option<&Path>) -> Result<(
     let Some(file) = file else { return Ok(()) };
     access::check("the config", file, Need::Read)?;
     let needs_state =
-        config.dispatcher(&roles.name).is_some() && config.direct_services().next().is_some();
+        config.dispatcher(&roles.name).is_some() && config.steered_services().next().is_some();
     if needs_state || names_socket(config) {
         access::check("the folder `state_dir`", &config.state_dir, Need::Fill)?;
     }

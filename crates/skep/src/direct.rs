@@ -11,7 +11,9 @@ use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
 use skep_console::{ControlError, DirectPeer, DirectStatus, NodeBehind, PacketCount};
 use skep_dispatcher::{Dispatcher, NodeLoads};
+use skep_guard::HandoffGuard;
 use skep_peer::Watchdog;
+use skep_serve::Admission;
 use skep_steering::{Direct, DirectParts, OnTerm};
 use skep_telemetry::Registry;
 use skep_wire::guard::{Order, PacketCounters};
@@ -21,8 +23,10 @@ use skep_wire::steer::{Count, Verdict};
 use crate::direct_metrics::{register_agent, register_direct, register_guard, register_store};
 use crate::failure;
 use crate::guardian::Guardian;
+use crate::handoff::{self, HandoffParts, Handoffs};
 use crate::load::LoadSource;
 use crate::roles::Roles;
+use crate::seed::seed;
 use crate::stores::Stores;
 
 /// Direct dispatch in this process: netguard, the dispatcher's part and the node's part; empty
@@ -32,6 +36,9 @@ pub(crate) struct DirectDispatch {
     guardian: Option<Arc<Guardian>>,
     key: Option<Key>,
     direct: Option<Arc<Direct>>,
+    /// Until handoffs start.
+    handoff_guard: Option<HandoffGuard>,
+    handoffs: Option<Arc<Handoffs>>,
     agent: Option<Arc<Agent>>,
     /// Virtual addresses at which the node of this process listens too.
     node_addresses: Vec<SocketAddr>,
@@ -69,19 +76,23 @@ impl DirectDispatch {
         file: Option<&Path>,
         key: Option<&Key>,
     ) -> anyhow::Result<Self> {
-        let is_direct = config.direct_services().next().is_some();
+        let is_direct = config.steered_services().next().is_some();
         let (Some(key), Some(file)) = (key.filter(|_| is_direct), file) else {
             return Ok(Self::default());
         };
         let guardian = Arc::new(Guardian::start(config, file, &roles.name)?);
         let undo = Undo(Some(Arc::clone(&guardian)));
-        let mut node_addresses = Vec::new();
+        let (mut node_addresses, mut handoff_guard) = (Vec::new(), None);
         if let Some(name) = &roles.node {
             Agent::hold_addresses(&guardian.guard).inspect_err(|_| undo.run())?;
             node_addresses = addresses_of(config, name);
         }
+        if config.hands_off() {
+            let connected = HandoffGuard::connect(&guardian.handoff_socket);
+            handoff_guard = Some(connected.inspect_err(|_| undo.run())?);
+        }
         let (guardian, key) = (Some(guardian), Some(key.clone()));
-        Ok(Self { guardian, key, node_addresses, ..Self::default() })
+        Ok(Self { guardian, key, node_addresses, handoff_guard, ..Self::default() })
     }
 
     /// What to do if the start fails.
@@ -128,6 +139,9 @@ impl DirectDispatch {
             let (last_epoch, local, shared_store) =
                 (stores.last_epoch(), stores.local, stores.shared);
             let is_shared = shared_store.is_some();
+            let handoffs = self.handoff_guard.as_mut().map(|guard| {
+                handoff::dispatcher_parts(config, &dispatcher.name, key, guard, seed())
+            });
             let parts = DirectParts {
                 name: dispatcher.name.clone(),
                 key: key.clone(),
@@ -140,6 +154,7 @@ impl DirectDispatch {
                 loads,
                 on_term,
                 shared_store,
+                handoffs: handoffs.transpose()?,
             };
             let direct = Arc::new(Direct::start(config, parts)?);
             register_direct(registry, &direct);
@@ -149,6 +164,37 @@ impl DirectDispatch {
             self.direct = Some(direct);
         }
         Ok(self)
+    }
+
+    /// Starts to hand connections off, and to take over those of other nodes, with so many workers.
+    pub(crate) fn start_handoffs(
+        &mut self,
+        config: &Config,
+        roles: &Roles,
+        (admission, workers): (&Arc<Admission>, usize),
+        watchdog: &Arc<Watchdog>,
+    ) -> anyhow::Result<()> {
+        let Some(guard) = self.handoff_guard.take() else { return Ok(()) };
+        let (Some(name), Some(key), Some(agent)) = (&roles.node, &self.key, &self.agent) else {
+            return Ok(());
+        };
+        let parts = HandoffParts {
+            name,
+            guard,
+            key,
+            agent,
+            admission: Arc::clone(admission),
+            workers,
+            on_guard_gone: Box::new(end_without_guard),
+            watchdog: Arc::clone(watchdog),
+        };
+        self.handoffs = Some(Handoffs::start(config, parts)?);
+        Ok(())
+    }
+
+    /// The mover of connections, if this process has one.
+    pub(crate) fn handoffs(&self) -> Option<&Arc<Handoffs>> {
+        self.handoffs.as_ref()
     }
 
     /// Applies a new config.
@@ -236,7 +282,7 @@ impl DirectDispatch {
 
 /// Virtual addresses at which a node listens.
 fn addresses_of(config: &Config, node: &str) -> Vec<SocketAddr> {
-    config.direct_services_of(node).flat_map(|service| service.listen.iter().copied()).collect()
+    config.steered_services_of(node).flat_map(|service| service.listen.iter().copied()).collect()
 }
 
 /// The outcomes that at least one packet had.
@@ -254,7 +300,7 @@ fn packets(counters: &PacketCounters) -> Vec<PacketCount> {
 /// dispatcher sees them.
 pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
     let mut config = config.clone();
-    let is_named = config.direct_services().any(|(_, service)| service.node_header);
+    let is_named = config.steered_services().any(|(_, service)| service.node_header);
     if let Some(name) = roles.node.as_ref().filter(|_| is_named) {
         for site in &mut config.sites {
             site.headers.push(("X-Skep-Node".to_owned(), name.clone()));
@@ -270,7 +316,7 @@ fn end_without_guard() {
 
 /// The cluster's key, if this config needs it. Read once, while this process may read it.
 pub(crate) fn cluster_key(config: &Config) -> anyhow::Result<Option<Key>> {
-    let is_direct = config.direct_services().next().is_some();
+    let is_direct = config.steered_services().next().is_some();
     // Session cookies work without a key, but tell more.
     let is_of_use = config.key_file.is_some() && !config.pools.is_empty();
     let is_needed = is_direct || config.cooperates() || config.reports_load() || is_of_use;

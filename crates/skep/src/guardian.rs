@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -10,11 +10,13 @@ use anyhow::{Context, bail};
 use skep_cli::this_program;
 use skep_config::Config;
 use skep_guard::{Guard, GuardError};
-use skep_netguard::socket_of;
+use skep_netguard::{handoff_socket_of, socket_of};
 
 /// A connection to netguard, and the child if this process has started it.
 pub(crate) struct Guardian {
     pub(crate) guard: Arc<Guard>,
+    /// Where it takes orders of handoffs.
+    pub(crate) handoff_socket: PathBuf,
     /// Ends when its standard input does, however this process ends.
     _child: Option<Child>,
 }
@@ -22,15 +24,17 @@ pub(crate) struct Guardian {
 impl Guardian {
     /// Connects to the netguard of `name`: a running one (a service of its own), else a child.
     pub(crate) fn start(config: &Config, file: &Path, name: &str) -> anyhow::Result<Self> {
-        let socket = socket_of(config, name);
+        let (socket, handoff_socket) = (socket_of(config, name), handoff_socket_of(config, name));
         match Guard::connect(&socket) {
-            Ok(guard) => return Ok(Self { guard: Arc::new(guard), _child: None }),
+            Ok(guard) => {
+                return Ok(Self { guard: Arc::new(guard), handoff_socket, _child: None });
+            }
             Err(GuardError::Unreachable { .. }) => {}
             Err(error) => return Err(error.into()),
         }
         let child = spawn(file, name)?;
         let guard = Arc::new(Guard::connect(&socket)?);
-        Ok(Self { guard, _child: Some(child) })
+        Ok(Self { guard, handoff_socket, _child: Some(child) })
     }
 }
 

@@ -92,7 +92,7 @@ impl Reporting {
         if roles.services {
             register_reports(registry, &self.loads);
         }
-        let is_told = config.reports_load() && config.direct_services().next().is_none();
+        let is_told = config.reports_load() && config.steered_services().next().is_none();
         let Some(key) = key.filter(|_| is_told) else { return Ok(()) };
         let own = roles.own_dispatcher(config).filter(|it| it.address.is_some());
         if let Some(dispatcher) = own {

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
 fn ready(running: &Running) -> String {
     let own = running.addresses.iter().map(|address| format!("http://{address}"));
     let config = running.config();
-    let steered = config.direct_services().flat_map(|(_, service)| service.listen.clone());
+    let steered = config.steered_services().flat_map(|(_, service)| service.listen.clone());
     let steered = steered.filter(|_| running.addresses.is_empty());
     let steered = steered.map(|address| format!("http://{address} (steered)"));
     format!("ready on {}", own.chain(steered).collect::<Vec<_>>().join(", "))

@@ -14,10 +14,12 @@ use skep_serve::monotonic_ms;
 
 use crate::backend::files::catalog::Catalog;
 use crate::backend::origin::Remotes;
+use crate::http::compress::Selected;
 use crate::model::conditions::RouteInput;
+use crate::model::resource::Resource;
 use crate::model::route::{Backend, Route};
 use crate::model::site::Site;
-use crate::model::worker_index::WorkerIndex;
+use crate::model::worker_index::{Entry, WorkerIndex};
 use crate::peers::PeerClient;
 use crate::{HEALTH_PATH, Node};
 
@@ -170,6 +172,18 @@ impl Handler for NodeHandler {
             }
             None => Quick::Later,
         }
+    }
+
+    /// Of an object that this worker knows. Before a node has answered for it once, nobody knows.
+    fn expected_bytes(&self, request: &RequestHead<'_, '_>) -> Option<u64> {
+        let view = self.view();
+        let site = view.catalog.sites().find(&request.authority)?;
+        let (route, read) = site.route(request.path, RouteInput::of(request)).ok()?;
+        let key = borrowed_key(route, request, read.key_as_sent()?)?;
+        let bytes = |resource: &Arc<Resource>, _: &Entry| {
+            Selected::of(resource, request).object().map(|(_, object)| object.bytes())
+        };
+        view.worker_index.with(route.index, key, bytes)?
     }
 
     /// Else each request would be parsed twice, for an answer that only what was kept can be.

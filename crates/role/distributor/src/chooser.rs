@@ -1,0 +1,284 @@
+//! Which node should answer a request: the service's policy, with what this node knows of the others.
+//!
+//! One value per worker. The table says which nodes a service has, the digest what they have to do; to
+//! that the requests are added which this worker has sent on since.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption, Cache};
+use skep_http::RequestHead;
+use skep_http::path::{self, Path, Reading};
+use skep_policy::{
+    ClusterView, NodeView, Policy, RequestKey, SLOW_START_PERMILLE_FULL, build, is_stale,
+};
+use skep_units::{NodeId, Now};
+use skep_wire::handoff::SocketId;
+use skep_wire::handoff::lccp::QueryKey;
+use skep_wire::message::{LoadDigest, NodeWork};
+use skep_wire::seal::PeerId;
+use skep_wire::steer::{ForwardingState, NodeIndex};
+use skep_wire::table::{Table, TableNode, TableService};
+
+/// The work of all nodes, and when it was heard.
+type HeardDigest = Arc<(Now, LoadDigest)>;
+
+/// What all workers of a node know of the cluster.
+#[derive(Clone)]
+pub struct NodesView {
+    /// The latest table.
+    pub table: Arc<ArcSwap<Table>>,
+    /// The work of all nodes, and when it was heard.
+    pub digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+    /// The active dispatcher, if one is heard.
+    pub active: Arc<ArcSwapOption<PeerId>>,
+    /// Where nodes of the config are reached, by their names.
+    pub agents: Arc<HashMap<String, SocketAddr>>,
+}
+
+/// See the module.
+pub struct Chooser {
+    own_name: Arc<str>,
+    table: Cache<Arc<ArcSwap<Table>>, Arc<Table>>,
+    digest: Cache<Arc<ArcSwap<(Now, LoadDigest)>>, HeardDigest>,
+    /// The table that the services are of.
+    table_in_force: Arc<Table>,
+    own: Option<NodeIndex>,
+    /// By address: the services that hand connections off.
+    services: HashMap<SocketAddr, ServiceChooser>,
+    /// Addresses of services that hand off, as the config has them.
+    addresses: Vec<SocketAddr>,
+    seed: u64,
+    /// Host name in lower case.
+    host: Vec<u8>,
+}
+
+/// The policy of one service.
+struct ServiceChooser {
+    policy: Box<dyn Policy>,
+    is_content_aware: bool,
+    view: ClusterView,
+    digest: HeardDigest,
+}
+
+impl Chooser {
+    /// The chooser of the machine `own_name` for the services at `addresses`. `seed` drives the
+    /// policies; workers have different ones.
+    pub fn new(
+        own_name: Arc<str>,
+        nodes: &NodesView,
+        addresses: Vec<SocketAddr>,
+        seed: u64,
+    ) -> Self {
+        Self {
+            own_name,
+            table: Cache::new(Arc::clone(&nodes.table)),
+            digest: Cache::new(Arc::clone(&nodes.digest)),
+            table_in_force: Arc::default(),
+            own: None,
+            services: HashMap::new(),
+            addresses,
+            seed,
+            host: Vec::new(),
+        }
+    }
+
+    /// The node that should answer a request, if it is another one than this.
+    pub(crate) fn choose(
+        &mut self,
+        request: &RequestHead<'_, '_>,
+        connection: SocketId,
+        now: Now,
+    ) -> Option<NodeIndex> {
+        let mut lower = std::mem::take(&mut self.host);
+        lower.clear();
+        let mut path = Cow::Borrowed(request.path);
+        if self.is_content_aware(connection.server) {
+            (lower, path) = url_of(request, lower);
+        }
+        let node = self.pick(&lower, (&path, request.query), connection, now);
+        self.host = lower;
+        node.filter(|node| Some(*node) != self.own)
+    }
+
+    /// What a dispatcher is asked of a request; `None`: it is too long.
+    pub(crate) fn question(&self, request: &RequestHead<'_, '_>) -> Option<QueryKey> {
+        let (host, path) = url_of(request, Vec::new());
+        let mut target = path.into_owned();
+        if let Some(query) = request.query {
+            target.push(b'?');
+            target.extend_from_slice(query);
+        }
+        QueryKey::new(&host, &target)
+    }
+
+    /// Whether that is this node.
+    pub(crate) fn is_own(&mut self, node: NodeIndex) -> bool {
+        self.follow_table();
+        self.own == Some(node)
+    }
+
+    /// The node that should answer a request for this path and query, at a host in lower case; `None`: there
+    /// is none, or the service does not hand off.
+    pub fn pick(
+        &mut self,
+        host: &[u8],
+        (path, query): (&[u8], Option<&[u8]>),
+        connection: SocketId,
+        now: Now,
+    ) -> Option<NodeIndex> {
+        self.follow_table();
+        let service = self.services.get_mut(&connection.server)?;
+        service.follow_digest(self.digest.load(), now);
+        let (client, client_port) = (connection.client.ip(), connection.client.port());
+        let size_hint = None;
+        service.pick(&RequestKey { client, client_port, host, path, query, size_hint })
+    }
+
+    fn is_content_aware(&mut self, server: SocketAddr) -> bool {
+        self.follow_table();
+        self.services.get(&server).is_some_and(|service| service.is_content_aware)
+    }
+
+    /// The place of the node of this name in the table.
+    pub(crate) fn index_of(&self, name: &str) -> Option<NodeIndex> {
+        self.table_in_force.node(name).map(|node| node.index)
+    }
+
+    /// Whether connections at this address may be handed off.
+    pub(crate) fn hands_off(&self, server: SocketAddr) -> bool {
+        self.addresses.contains(&server)
+    }
+
+    /// The same for any of its services.
+    pub(crate) fn leaves_any(&mut self) -> bool {
+        self.follow_table();
+        let addresses: Vec<SocketAddr> = self.services.keys().copied().collect();
+        addresses.into_iter().any(|address| self.is_leaving(address))
+    }
+
+    /// Whether this node is to have no new connections of the service at this address: an operator
+    /// drains it, or it stops.
+    pub(crate) fn is_leaving(&mut self, server: SocketAddr) -> bool {
+        self.follow_table();
+        let own = self.own.map(|own| NodeId(own.into()));
+        self.services.get(&server).is_some_and(|service| {
+            let own = service.view.nodes.iter().find(|node| Some(node.id) == own);
+            own.is_none_or(|node| !node.eligible)
+        })
+    }
+
+    fn follow_table(&mut self) {
+        let table = self.table.load();
+        if Arc::ptr_eq(table, &self.table_in_force) {
+            return;
+        }
+        self.table_in_force = Arc::clone(table);
+        let table = &self.table_in_force;
+        self.own = table.node(&self.own_name).map(|node| node.index);
+        let mut former = std::mem::take(&mut self.services);
+        for service in &table.services {
+            let address = service.service.address;
+            if !self.addresses.contains(&address) {
+                continue;
+            }
+            let known = former.remove(&address);
+            let known = known.filter(|it| it.policy.name() == service.policy.as_str());
+            let made = known.or_else(|| ServiceChooser::new(service.policy.as_str(), self.seed));
+            if let Some(mut chooser) = made {
+                chooser.take_members(table, service);
+                self.services.insert(address, chooser);
+            }
+        }
+    }
+}
+
+impl ServiceChooser {
+    /// `None`: a policy of another build.
+    fn new(policy: &str, seed: u64) -> Option<Self> {
+        let info = skep_policy::policies().iter().find(|info| info.name == policy)?;
+        Some(Self {
+            policy: build(policy, seed).ok()?,
+            is_content_aware: info.content_aware,
+            view: ClusterView::default(),
+            digest: Arc::default(),
+        })
+    }
+
+    /// The nodes that take the service's new connections, and those that only have some.
+    fn take_members(&mut self, table: &Table, service: &TableService) {
+        let members = table.history(service).next().into_iter().flatten();
+        let nodes = members.filter_map(|share| {
+            let node = table.nodes.iter().find(|node| node.index == share.index)?;
+            Some(node_view(node, share.weight))
+        });
+        let nodes: Vec<NodeView> = nodes.collect();
+        let is_same = |(old, new): (&NodeView, &NodeView)| {
+            (old.id, old.name_hash, old.weight) == (new.id, new.name_hash, new.weight)
+        };
+        let old = &self.view.nodes;
+        if old.len() != nodes.len() || !old.iter().zip(&nodes).all(is_same) {
+            self.view.version += 1;
+        }
+        self.view.nodes = nodes;
+        self.take_loads();
+    }
+
+    /// The loads of `digest`, unless they are those that are known. Stale ones count as none: a policy
+    /// that goes by them alone would send everything to one node.
+    fn follow_digest(&mut self, digest: &HeardDigest, now: Now) {
+        self.view.now = now;
+        let is_old = is_stale(now.since_ms(digest.0), u64::from(digest.1.interval_ms));
+        if is_old && !self.digest.1.nodes.is_empty() {
+            self.digest = Arc::default();
+            self.take_loads();
+        } else if !is_old && !Arc::ptr_eq(digest, &self.digest) {
+            self.digest = Arc::clone(digest);
+            self.take_loads();
+        }
+    }
+
+    fn take_loads(&mut self) {
+        let works: HashMap<NodeIndex, &NodeWork> =
+            self.digest.1.nodes.iter().map(|work| (work.node, work)).collect();
+        for node in &mut self.view.nodes {
+            let work = NodeIndex::try_from(node.id.0).ok().and_then(|index| works.get(&index));
+            node.connections = work.map_or(0, |work| work.connections);
+            node.outstanding_requests = work.map_or(0, |work| work.requests);
+            node.outstanding_bytes = work.map_or(0, |work| work.bytes);
+        }
+    }
+
+    fn pick(&mut self, key: &RequestKey<'_>) -> Option<NodeIndex> {
+        let id = self.policy.pick(key, &self.view, &[]).node()?;
+        let position = self.view.nodes.iter().position(|node| node.id == id)?;
+        // Its end is not seen here: the next digest says what is left of it.
+        let node = &mut self.view.nodes[position];
+        node.outstanding_requests = node.outstanding_requests.saturating_add(1);
+        node.connections = node.connections.saturating_add(1);
+        NodeIndex::try_from(id.0).ok()
+    }
+}
+
+/// Host name in lower case, in `host`, which is empty, and normalised path. What cannot be normalised is
+/// refused, by whichever node answers.
+fn url_of<'b>(request: &RequestHead<'_, 'b>, mut host: Vec<u8>) -> (Vec<u8>, Cow<'b, [u8]>) {
+    request.authority.write_lower(&mut host);
+    let path = path::read(request.path, Reading::Origins);
+    (host, path.map_or(Cow::Borrowed(request.path), Path::into_place))
+}
+
+fn node_view(node: &TableNode, weight: u32) -> NodeView {
+    NodeView {
+        id: NodeId(node.index.into()),
+        name_hash: node.name.peer().0,
+        weight,
+        eligible: node.state == ForwardingState::Up,
+        slow_start_permille: SLOW_START_PERMILLE_FULL,
+        connections: 0,
+        outstanding_requests: 0,
+        outstanding_bytes: 0,
+    }
+}

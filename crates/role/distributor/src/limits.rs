@@ -1,0 +1,13 @@
+//! Every bound of this crate, with unit and reason.
+
+/// Connections that wait for the mover, of all workers: as many as it moves at a time.
+pub(crate) const MOVES_WAITING_MAX: usize = skep_handoff::limits::MOVES_IN_FLIGHT_MAX;
+
+/// Connections that wait for one worker, which takes them in its next turn.
+pub(crate) const ARRIVALS_WAITING_MAX: usize = 1_024;
+
+/// Longest wait of the mover, in milliseconds: then it looks whether the table is another one.
+pub(crate) const TURN_MS_MAX: u64 = 50;
+
+/// How long the mover may take for one turn before the process ends, in seconds: it waits for nothing.
+pub(crate) const MOVER_STALL_S_MAX: u32 = 10;

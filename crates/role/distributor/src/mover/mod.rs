@@ -1,0 +1,71 @@
+//! The thread that moves connections: both ends of handoffs, with netguard and the other nodes.
+
+mod arrivals;
+mod departures;
+mod incoming;
+mod orders;
+mod questions;
+mod thread;
+
+use std::os::fd::OwnedFd;
+
+use skep_wire::handoff::SocketId;
+use skep_wire::handoff::lccp::QueryKey;
+use skep_wire::steer::NodeIndex;
+use tokio::sync::{mpsc, oneshot};
+
+pub use arrivals::{ArrivalQueue, ArrivedConnection};
+pub use thread::{Mover, MoverParts};
+
+/// A connection that is to move.
+pub(crate) struct Moving {
+    /// A copy of its descriptor.
+    pub(crate) socket: OwnedFd,
+    pub(crate) id: SocketId,
+    /// Bytes that were read of it and not answered.
+    pub(crate) received: Vec<u8>,
+    /// How often it has moved, this time included.
+    pub(crate) moves: u8,
+    /// The node that accepted it; `None`: this one.
+    pub(crate) accepted_by: Option<NodeIndex>,
+    pub(crate) to: NodeIndex,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is another node's, or was closed: it is not to be used any more.
+    Gone,
+    /// It is as it was.
+    Kept,
+}
+
+/// Gives connections to the mover; for any worker.
+#[derive(Clone)]
+pub(crate) struct MoverHandle {
+    commands: mpsc::Sender<Command>,
+}
+
+/// What workers ask of the mover, each with where the result goes.
+enum Command {
+    Move(Moving, oneshot::Sender<Outcome>),
+    Ask(SocketId, QueryKey, oneshot::Sender<Option<NodeIndex>>),
+}
+
+impl MoverHandle {
+    /// Hands a connection off. It is kept if as many wait as may, and if the mover has ended.
+    pub(crate) async fn hand_off(&self, moving: Moving) -> Outcome {
+        let (done, outcome) = oneshot::channel();
+        if self.commands.try_send(Command::Move(moving, done)).is_err() {
+            return Outcome::Kept;
+        }
+        outcome.await.unwrap_or(Outcome::Kept)
+    }
+
+    /// Asks the active dispatcher who should answer a request. `None`: it says so, or says nothing in time.
+    pub(crate) async fn ask(&self, id: SocketId, question: QueryKey) -> Option<NodeIndex> {
+        let (done, decision) = oneshot::channel();
+        self.commands.try_send(Command::Ask(id, question, done)).ok()?;
+        decision.await.ok()?
+    }
+}

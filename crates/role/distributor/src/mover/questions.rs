@@ -1,0 +1,65 @@
+//! Questions to the active dispatcher that wait for their answers, and who waits for those.
+
+use std::collections::HashMap;
+
+use skep_handoff::{DispatcherQueries, QueryOutcome};
+use skep_units::Now;
+use skep_wire::handoff::SocketId;
+use skep_wire::handoff::lccp::{Lccp, QueryKey};
+use skep_wire::steer::NodeIndex;
+use tokio::sync::oneshot;
+
+/// See the module.
+pub(super) struct Questions {
+    queries: DispatcherQueries,
+    waiting: HashMap<u64, oneshot::Sender<Option<NodeIndex>>>,
+}
+
+impl Questions {
+    pub(super) fn new(incarnation: u64) -> Self {
+        Self { queries: DispatcherQueries::new(incarnation), waiting: HashMap::new() }
+    }
+
+    /// The message that asks; `None`: too many questions wait, and this one has no answer.
+    pub(super) fn ask(
+        &mut self,
+        now: Now,
+        id: SocketId,
+        question: QueryKey,
+        done: oneshot::Sender<Option<NodeIndex>>,
+    ) -> Option<Lccp> {
+        let (number, message) = self.queries.ask(now, id, question).ok()?;
+        self.waiting.insert(number, done);
+        Some(message)
+    }
+
+    /// A dispatcher has answered something.
+    pub(super) fn heard(&mut self, message: &Lccp) {
+        if let Some((number, node)) = self.queries.heard(message) {
+            self.answer(number, node);
+        }
+    }
+
+    /// What is to be asked again. What was not answered in time is none.
+    pub(super) fn tick(&mut self, now: Now) -> Vec<Lccp> {
+        let mut repeated = Vec::new();
+        for outcome in self.queries.tick(now) {
+            match outcome {
+                QueryOutcome::Repeat(message) => repeated.push(message),
+                QueryOutcome::Unanswered(number) => self.answer(number, None),
+            }
+        }
+        repeated
+    }
+
+    pub(super) fn next_due(&self) -> Option<Now> {
+        self.queries.next_due()
+    }
+
+    fn answer(&mut self, number: u64, node: Option<NodeIndex>) {
+        if let Some(done) = self.waiting.remove(&number) {
+            // A connection that is gone wants no answer.
+            let _ = done.send(node);
+        }
+    }
+}

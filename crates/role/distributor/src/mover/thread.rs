@@ -1,0 +1,415 @@
+//! The mover's thread: drives the state machines of donor and receiver.
+//!
+//! ```text
+//!   workers --Moving--> Donor ----+--> actions --> orders to netguard, LCCP, snapshot, restore
+//!   LCCP ----messages-> Receiver -+                     |
+//!        <----------------------------------------------'  results
+//! ```
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::Cache;
+use skep_config::AGENT_PORT;
+use skep_guard::{GuardError, HandoffGuard};
+use skep_handoff::{
+    Donor, DonorAction, HandoffTimes, MoveOutcome, MoveTarget, MovedReports, OrderResult,
+    Preparation, Receiver, ReceiverAction, StayCause,
+};
+use skep_peer::{LccpBatch, LccpReceived, LccpSocket, Pulse, Readiness, Watchdog};
+use skep_serve::{Admission, boottime_ms};
+use skep_units::Now;
+use skep_wire::handoff::HandoffId;
+use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
+use skep_wire::handoff::lccp::{Lccp, MovedFlow, Receptor};
+use skep_wire::seal::PeerId;
+use skep_wire::steer::{NO_NODE, NodeIndex};
+use skep_wire::table::Table;
+use tokio::sync::{mpsc, oneshot};
+
+use super::arrivals::{ArrivalQueue, queues};
+use super::departures::Departures;
+use super::incoming::Incoming;
+use super::orders::{Giver, Orders};
+use super::questions::Questions;
+use super::{Command, MoverHandle, Moving, Outcome};
+use crate::chooser::NodesView;
+use crate::counters::HandoffCounters;
+use crate::limits::{MOVER_STALL_S_MAX, MOVES_WAITING_MAX, TURN_MS_MAX};
+
+/// What the mover needs to start.
+pub struct MoverParts {
+    /// Name of this node.
+    pub name: String,
+    pub guard: HandoffGuard,
+    pub lccp: LccpSocket,
+    pub nodes: NodesView,
+    /// By a dispatcher's heartbeats: what it is called in LCCP.
+    pub dispatchers: HashMap<PeerId, PeerId>,
+    /// That of this process, whose heartbeats are not heard.
+    pub own_dispatcher: Option<PeerId>,
+    /// Of clients: a connection that comes takes a place here.
+    pub admission: Arc<Admission>,
+    /// Workers that answer the connections that come.
+    pub workers: usize,
+    /// Called when netguard has ended.
+    pub on_guard_gone: Box<dyn Fn() + Send>,
+    pub counters: Arc<HandoffCounters>,
+    pub watchdog: Arc<Watchdog>,
+}
+
+/// The mover of a node. Its thread ends when this is dropped.
+pub struct Mover {
+    handle: MoverHandle,
+}
+
+/// The thread's state.
+struct MoverThread {
+    name: String,
+    donor: Donor,
+    receiver: Receiver,
+    reports: MovedReports,
+    questions: Questions,
+    departures: Departures,
+    incoming: Incoming,
+    orders: Orders,
+    lccp: LccpSocket,
+    messages: Vec<LccpReceived>,
+    commands: mpsc::Receiver<Command>,
+    nodes: NodesView,
+    dispatchers: HashMap<PeerId, PeerId>,
+    own_dispatcher: Option<PeerId>,
+    table: Cache<Arc<arc_swap::ArcSwap<Table>>, Arc<Table>>,
+    table_in_force: Arc<Table>,
+    active: Option<PeerId>,
+    counters: Arc<HandoffCounters>,
+    on_guard_gone: Box<dyn Fn() + Send>,
+}
+
+impl Mover {
+    /// Starts the thread. The queues are those of the workers.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(parts: MoverParts) -> io::Result<(Self, Vec<ArrivalQueue>)> {
+        let (commands, receiver) = mpsc::channel(MOVES_WAITING_MAX);
+        let (worker_queues, arrivals) = queues(parts.workers);
+        let pulse = parts.watchdog.watch("skep-mover", MOVER_STALL_S_MAX);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("skep-mover".into()).spawn(move || {
+            runtime.block_on(async {
+                match MoverThread::new(parts, worker_queues, receiver) {
+                    Ok((thread, ready)) => thread.run(&ready, &pulse).await,
+                    Err(error) => tracing::error!(%error, "connections cannot be moved"),
+                }
+            });
+        })?;
+        Ok((Self { handle: MoverHandle { commands } }, arrivals))
+    }
+
+    pub(crate) fn handle(&self) -> MoverHandle {
+        self.handle.clone()
+    }
+}
+
+impl MoverThread {
+    /// The state, and the readiness of netguard's answers and of other nodes' messages.
+    fn new(
+        parts: MoverParts,
+        workers: super::arrivals::WorkerQueues,
+        commands: mpsc::Receiver<Command>,
+    ) -> io::Result<(Self, [Readiness; 2])> {
+        let MoverParts { name, guard, lccp, nodes, dispatchers, own_dispatcher, .. } = parts;
+        let ready = [Readiness::of(&guard)?, Readiness::of(&lccp)?];
+        let times = HandoffTimes::default();
+        let incarnation = lccp.incarnation();
+        let thread = Self {
+            name,
+            donor: Donor::new(times, incarnation),
+            receiver: Receiver::new(times),
+            reports: MovedReports::new(incarnation),
+            questions: Questions::new(incarnation),
+            departures: Departures::default(),
+            incoming: Incoming::new(parts.admission, workers),
+            orders: Orders::new(guard),
+            lccp,
+            messages: Vec::new(),
+            commands,
+            table: Cache::new(Arc::clone(&nodes.table)),
+            nodes,
+            dispatchers,
+            own_dispatcher,
+            table_in_force: Arc::default(),
+            active: None,
+            counters: parts.counters,
+            on_guard_gone: parts.on_guard_gone,
+        };
+        Ok((thread, ready))
+    }
+
+    async fn run(mut self, [answers, messages]: &[Readiness; 2], pulse: &Pulse) {
+        self.orders.give(Giver::Nobody, HandoffOrder::Keep(Vec::new()), None);
+        loop {
+            pulse.beat();
+            if let Err(error) = self.turn() {
+                tracing::error!(%error, "netguard does not answer the mover");
+                return (self.on_guard_gone)();
+            }
+            let wait = Duration::from_millis(self.next_due_ms().min(TURN_MS_MAX));
+            // What is ready is taken by the next turn, until nothing is left.
+            tokio::select! {
+                biased;
+                ready = answers.readable() => drop(ready.map(|mut it| it.clear_ready())),
+                ready = messages.readable() => drop(ready.map(|mut it| it.clear_ready())),
+                command = self.commands.recv() => match command {
+                    Some(command) => self.obey(command),
+                    None => return,
+                },
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Takes all that has come, and does what follows from it.
+    fn turn(&mut self) -> Result<(), GuardError> {
+        self.follow_table();
+        loop {
+            let results = self.orders.results()?;
+            let is_idle = results.is_empty();
+            for (giver, order, answer) in results {
+                self.ordered(giver, &order, answer.result, answer.socket);
+            }
+            let has_heard = self.hear();
+            while let Ok(command) = self.commands.try_recv() {
+                self.obey(command);
+            }
+            self.donor.tick(now());
+            self.receiver.tick(now());
+            self.questions.tick(now()).iter().for_each(|message| self.tell_dispatcher(message));
+            let has_acted = self.act();
+            self.orders.flush()?;
+            self.report();
+            if is_idle && !has_heard && !has_acted {
+                break;
+            }
+        }
+        self.counters.take(
+            self.donor.counters(),
+            self.receiver.counters(),
+            self.reports.counters(),
+        );
+        Ok(())
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Move(moving, done) => self.begin(moving, done),
+            Command::Ask(id, question, done) => {
+                if let Some(message) = self.questions.ask(now(), id, question, done) {
+                    self.tell_dispatcher(&message);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, moving: Moving, done: oneshot::Sender<Outcome>) {
+        let own = self.own_index();
+        let target = self.table_in_force.nodes.iter().find(|node| node.index == moving.to);
+        let target = target.map(|node| MoveTarget { peer: node.name.peer(), node: node.index });
+        let begun = target.ok_or(()).and_then(|to| self.donor.begin(moving.id, to).map_err(drop));
+        match begun {
+            Ok(id) => self.departures.begin(id, moving, own, done),
+            Err(()) => drop(done.send(Outcome::Kept)),
+        }
+    }
+
+    fn ordered(
+        &mut self,
+        giver: Giver,
+        order: &HandoffOrder,
+        result: HandoffResult,
+        socket: Option<OwnedFd>,
+    ) {
+        if let HandoffResult::Refused(why) = &result {
+            tracing::debug!(why, "netguard refused an order of a handoff");
+        }
+        match (giver, order) {
+            (Giver::Donor(id), HandoffOrder::Freeze(_)) => self.frozen(id, &result),
+            (Giver::Donor(id), _) => self.donor.ordered(now(), id, order_result(&result)),
+            (Giver::Receiver(key), HandoffOrder::Create(socket_id)) => {
+                let prepared = self.incoming.restore(key, socket_id, socket);
+                self.receiver.prepared(now(), key, prepared);
+            }
+            (Giver::Receiver(key), _) => self.receiver.ordered(now(), key, order_result(&result)),
+            (Giver::Nobody, _) => {}
+        }
+    }
+
+    fn frozen(&mut self, id: HandoffId, result: &HandoffResult) {
+        if *result != HandoffResult::Done {
+            return self.donor.not_frozen(now(), id, StayCause::NotFrozen);
+        }
+        match self.departures.read(id) {
+            Ok(info) => self.donor.frozen(now(), id, &info),
+            Err(cause) => self.donor.not_frozen(now(), id, cause),
+        }
+    }
+
+    /// Takes messages of other nodes; false if there were none.
+    fn hear(&mut self) -> bool {
+        let mut messages = std::mem::take(&mut self.messages);
+        let received = self.lccp.receive(&mut messages);
+        match received {
+            Ok(LccpBatch::Drained | LccpBatch::Full) => {}
+            Err(error) => tracing::warn!(%error, "messages of other nodes cannot be received"),
+        }
+        let has_heard = !messages.is_empty();
+        for LccpReceived { from, body, .. } in messages.drain(..) {
+            let Ok(message) = Lccp::decode(&body) else {
+                self.counters.malformed();
+                continue;
+            };
+            match message.command.receptor() {
+                Receptor::Receiver => self.receiver.heard(now(), from, &message),
+                Receptor::Donor => self.donor.heard(now(), from, &message),
+                Receptor::Distributor => {
+                    self.reports.heard(&message);
+                    self.questions.heard(&message);
+                }
+                // Of nodes to dispatchers.
+                Receptor::Dispatcher => self.counters.malformed(),
+            }
+        }
+        self.messages = messages;
+        has_heard
+    }
+
+    /// Does what the state machines ask for; false if there is nothing.
+    fn act(&mut self) -> bool {
+        let donor: Vec<DonorAction> = self.donor.actions().collect();
+        let receiver: Vec<ReceiverAction> = self.receiver.actions().collect();
+        let has_acted = !donor.is_empty() || !receiver.is_empty();
+        donor.into_iter().for_each(|action| self.act_as_donor(action));
+        receiver.into_iter().for_each(|action| self.act_as_receiver(action));
+        has_acted
+    }
+
+    fn act_as_donor(&mut self, action: DonorAction) {
+        let (id, order) = match action {
+            DonorAction::Freeze(id, socket) => (id, HandoffOrder::Freeze(socket)),
+            DonorAction::Redirect(id, socket, node) => (id, HandoffOrder::Redirect(socket, node)),
+            DonorAction::Thaw(id, socket) => (id, HandoffOrder::Thaw(socket)),
+            DonorAction::Reset(id, socket) => (id, HandoffOrder::Reset(socket)),
+            DonorAction::Release(_, socket) => {
+                return self.orders.give(Giver::Nobody, HandoffOrder::Release(socket), None);
+            }
+            DonorAction::Send(to, message) => return self.send(to, &message),
+            DonorAction::Ended(id, socket, outcome) => {
+                let is_kept = matches!(outcome, MoveOutcome::Stays(_));
+                let node =
+                    self.departures.end(id, if is_kept { Outcome::Kept } else { Outcome::Gone });
+                if let (MoveOutcome::Moved, Some(left)) = (outcome, node) {
+                    self.counters.moved_in(left.took);
+                    self.reports
+                        .push(now(), MovedFlow { socket, node: left.to, moves: left.moves });
+                }
+                return;
+            }
+        };
+        self.orders.give(Giver::Donor(id), order, self.departures.socket(id));
+    }
+
+    fn act_as_receiver(&mut self, action: ReceiverAction) {
+        let (key, order) = match action {
+            ReceiverAction::Create(key, socket, info) => {
+                let table = &self.table_in_force;
+                if !self.incoming.admit(key, &socket, *info, table) {
+                    return self.receiver.prepared(now(), key, Preparation::NotCreated);
+                }
+                (key, HandoffOrder::Create(socket))
+            }
+            ReceiverAction::Start(key, socket) => (key, HandoffOrder::Start(socket)),
+            ReceiverAction::Reset(key, socket) => (key, HandoffOrder::Reset(socket)),
+            ReceiverAction::Discard(key, socket) => {
+                // Closed in repair mode, before packets may come again.
+                self.incoming.drop(key);
+                return self.orders.give(Giver::Nobody, HandoffOrder::Forget(socket), None);
+            }
+            ReceiverAction::Send(to, message) => return self.send(to, &message),
+            ReceiverAction::Serve(key, socket) => return self.incoming.serve(key, socket.client),
+            ReceiverAction::Closed(key, _) => return self.incoming.drop(key),
+        };
+        self.orders.give(Giver::Receiver(key), order, self.incoming.socket(key));
+    }
+
+    fn send(&mut self, to: PeerId, message: &Lccp) {
+        // What is lost is sent again, and a counter tells.
+        let _ = self.lccp.send(to, &message.encode());
+    }
+
+    /// What is lost is sent again, to whoever is active then.
+    fn tell_dispatcher(&mut self, message: &Lccp) {
+        if let Some(active) = self.active {
+            self.send(active, message);
+        }
+    }
+
+    /// Tells the active dispatcher which flows have another node now.
+    fn report(&mut self) {
+        let heard = self.nodes.active.load().as_deref().copied();
+        let active = match heard {
+            Some(heard) => self.dispatchers.get(&heard).copied(),
+            None => self.own_dispatcher,
+        };
+        if active != self.active {
+            self.active = active;
+            self.reports.dispatcher_changed();
+        }
+        let Some(active) = active else { return };
+        for message in self.reports.due(now()) {
+            self.send(active, &message);
+        }
+    }
+
+    /// Knows the nodes of a new table.
+    fn follow_table(&mut self) {
+        let table = self.table.load();
+        if Arc::ptr_eq(table, &self.table_in_force) {
+            return;
+        }
+        self.table_in_force = Arc::clone(table);
+        let lccp = &mut self.lccp;
+        for node in self.table_in_force.nodes.iter().filter(|it| it.name.as_str() != self.name) {
+            let address = self.nodes.agents.get(node.name.as_str()).copied();
+            let usual = (node.address.ip(), AGENT_PORT).into();
+            lccp.set_peer(node.name.as_str(), address.unwrap_or(usual));
+            // The first message after a start is not heard: better this one.
+            let _ = lccp.greet(node.name.peer());
+        }
+    }
+
+    fn own_index(&self) -> NodeIndex {
+        self.table_in_force.node(&self.name).map_or(NO_NODE, |node| node.index)
+    }
+
+    fn next_due_ms(&self) -> u64 {
+        let due = [self.donor.next_due(), self.receiver.next_due(), self.reports.next_due()];
+        let due = due.into_iter().chain([self.questions.next_due()]);
+        due.flatten().min().map_or(u64::MAX, |due| due.since_ms(now()).max(1))
+    }
+}
+
+fn order_result(result: &HandoffResult) -> OrderResult {
+    match result {
+        HandoffResult::Done | HandoffResult::Created => OrderResult::Done,
+        HandoffResult::Redirected => OrderResult::Redirected,
+        HandoffResult::Refused(_) => OrderResult::Refused,
+    }
+}
+
+fn now() -> Now {
+    Now(boottime_ms())
+}

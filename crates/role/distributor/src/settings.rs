@@ -1,0 +1,23 @@
+//! The settings of handoffs that every worker goes by.
+
+use skep_config::{Config, HandoffDecision};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct HandoffSettings {
+    /// How often a connection may move.
+    pub moves_max: u8,
+    /// Length of a reply from which a connection in use is moved for it, in bytes.
+    pub again_bytes_min: u64,
+    pub decide: HandoffDecision,
+}
+
+impl HandoffSettings {
+    pub fn of(config: &Config) -> Self {
+        Self {
+            moves_max: u8::try_from(config.handoff.moves_max).unwrap_or(u8::MAX),
+            again_bytes_min: config.handoff.again_bytes_min,
+            decide: config.handoff.decide,
+        }
+    }
+}

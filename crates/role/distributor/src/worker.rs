@@ -1,0 +1,126 @@
+//! The distributor on one worker: decides which requests take their connections elsewhere.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+
+use skep_config::HandoffDecision;
+use skep_engine::{ConnectionSoFar, Departed, Departure, Destination};
+use skep_http::RequestHead;
+use skep_serve::{TimeoutCause, Worker, boottime_ms};
+use skep_units::Now;
+use skep_wire::handoff::SocketId;
+use skep_wire::steer::NodeIndex;
+
+use crate::chooser::{Chooser, NodesView};
+use crate::mover::{Mover, MoverHandle, Moving, Outcome};
+use crate::settings::HandoffSettings;
+
+/// See the module.
+pub struct WorkerDistributor {
+    chooser: RefCell<Chooser>,
+    mover: MoverHandle,
+    settings: HandoffSettings,
+}
+
+impl WorkerDistributor {
+    /// That of the node `name`, for the services at `addresses`. `seed` drives the policies; workers have
+    /// different ones.
+    pub fn new(
+        name: &str,
+        addresses: Vec<SocketAddr>,
+        nodes: &NodesView,
+        mover: &Mover,
+        settings: HandoffSettings,
+        seed: u64,
+    ) -> Self {
+        let chooser = Chooser::new(name.into(), nodes, addresses, seed);
+        Self { chooser: RefCell::new(chooser), mover: mover.handle(), settings }
+    }
+
+    /// Where a request should be answered, if not here. `bytes` is the length of its reply, where that
+    /// is known.
+    pub(crate) fn destination(
+        &self,
+        request: &RequestHead<'_, '_>,
+        connection: &ConnectionSoFar<'_>,
+        bytes: impl FnOnce() -> Option<u64>,
+    ) -> Option<Destination> {
+        if connection.moves >= self.settings.moves_max {
+            return None;
+        }
+        let ends = (connection.conn.peer(), connection.conn.local());
+        let mut chooser = self.chooser.borrow_mut();
+        if !chooser.hands_off(ends.1) {
+            return None;
+        }
+        // A connection that is in use moves once more only where that is worth it; small replies are
+        // fetched from the other node's memory.
+        let is_first = connection.requests == 0 && connection.moves == 0;
+        let is_worth_it = || bytes().is_some_and(|bytes| bytes >= self.settings.again_bytes_min);
+        if !is_first && !chooser.is_leaving(ends.1) && !is_worth_it() {
+            return None;
+        }
+        if self.settings.decide == HandoffDecision::Coordinator {
+            return Some(ASK);
+        }
+        let connection = SocketId::new(ends.0, ends.1)?;
+        let node = chooser.choose(request, connection, Now(boottime_ms()))?;
+        Some(Destination(node.into()))
+    }
+
+    /// Where an idle connection should go: away from a node that is drained, or stops.
+    pub(crate) fn idle_destination(&self, connection: &ConnectionSoFar<'_>) -> Option<Destination> {
+        let id = SocketId::new(connection.conn.peer(), connection.conn.local())?;
+        let mut chooser = self.chooser.borrow_mut();
+        if connection.moves >= self.settings.moves_max || !chooser.is_leaving(id.server) {
+            return None;
+        }
+        // Nobody knows what its next request is for.
+        let node = chooser.pick(b"", (b"", None), id, Now(boottime_ms()))?;
+        (!chooser.is_own(node)).then_some(Destination(node.into()))
+    }
+
+    /// While this node is drained, or stops, its idle connections go elsewhere.
+    pub fn watch(self: &Rc<Self>, worker: &Rc<Worker>) {
+        let (own, of) = (Rc::downgrade(self), Rc::downgrade(worker));
+        worker.on_tick(move || {
+            let (Some(own), Some(worker)) = (own.upgrade(), of.upgrade()) else { return false };
+            if own.chooser.borrow_mut().leaves_any() {
+                worker.deadlines().expire_idle(TimeoutCause::Evacuate);
+            }
+            true
+        });
+    }
+
+    /// Hands a connection off, or returns that it stays.
+    pub(crate) async fn depart(&self, departure: Departure<'_, '_, '_>) -> Departed {
+        let Departure { conn, request, received, to, moves, accepted_by } = departure;
+        let Some(id) = SocketId::new(conn.peer(), conn.local()) else { return Departed::Kept };
+        let to = match to {
+            ASK => self.ask(id, request).await,
+            Destination(node) => NodeIndex::try_from(node).ok(),
+        };
+        let (Some(to), Ok(socket)) = (to, conn.as_fd().try_clone_to_owned()) else {
+            return Departed::Kept;
+        };
+        let (received, moves) = (received.to_vec(), moves.saturating_add(1));
+        let accepted_by = accepted_by.and_then(|name| self.chooser.borrow().index_of(name));
+        let moving = Moving { socket, id, received, moves, accepted_by, to };
+        match self.mover.hand_off(moving).await {
+            Outcome::Gone => Departed::Gone,
+            Outcome::Kept => Departed::Kept,
+        }
+    }
+
+    /// Asks the active dispatcher; `None`: the request is answered here.
+    async fn ask(&self, id: SocketId, request: Option<&RequestHead<'_, '_>>) -> Option<NodeIndex> {
+        let question = self.chooser.borrow().question(request?)?;
+        let node = self.mover.ask(id, question).await?;
+        (!self.chooser.borrow_mut().is_own(node)).then_some(node)
+    }
+}
+
+/// The active dispatcher says where.
+const ASK: Destination = Destination(u32::MAX);

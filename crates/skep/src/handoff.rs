@@ -1,0 +1,202 @@
+//! Handoffs in this process: the mover, and what each worker needs of it.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
+use skep_agent::Agent;
+use skep_config::{Config, DispatchMode, HandoffTransport, ServiceConfig};
+use skep_distributor::{
+    ArrivalQueue, Chooser, HandoffCounters, HandoffSettings, Mover, MoverParts, NodesView,
+    WorkerDistributor,
+};
+use skep_guard::HandoffGuard;
+use skep_peer::{LccpSettings, LccpSocket, LccpTransport, Watchdog};
+use skep_serve::{Admission, Worker};
+use skep_telemetry::Registry;
+use skep_wire::handoff::SocketId;
+use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
+use skep_wire::handoff::lccp::QueryKey;
+use skep_wire::seal::{Key, PeerId};
+
+use crate::handoff_metrics::register_handoffs;
+
+/// The mover of the node of this process.
+pub(crate) struct Handoffs {
+    name: String,
+    mover: Mover,
+    /// By worker, until it takes its own.
+    arrivals: Mutex<Vec<Option<ArrivalQueue>>>,
+    nodes: NodesView,
+    /// Addresses of the services that hand off.
+    addresses: Vec<SocketAddr>,
+    settings: HandoffSettings,
+    counters: Arc<HandoffCounters>,
+}
+
+/// What handoffs need of the rest of the process.
+pub(crate) struct HandoffParts<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) guard: HandoffGuard,
+    pub(crate) key: &'a Key,
+    pub(crate) agent: &'a Agent,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) workers: usize,
+    pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
+    pub(crate) watchdog: Arc<Watchdog>,
+}
+
+impl Handoffs {
+    /// Starts the mover.
+    pub(crate) fn start(config: &Config, parts: HandoffParts<'_>) -> anyhow::Result<Arc<Self>> {
+        let HandoffParts { name, mut guard, key, agent, admission, workers, .. } = parts;
+        let node = config.node(name).context("the config has no such node")?;
+        let own = lccp_address(config, node.agent_address());
+        let mut lccp = lccp(config, (name, own), key, &mut guard)?;
+        let mut dispatchers = HashMap::new();
+        for (dispatcher, address) in
+            config.dispatchers.iter().filter_map(|it| Some((&it.name, it.address?)))
+        {
+            let named = dispatcher_name(dispatcher);
+            lccp.set_peer(&named, dispatcher_address(config, address));
+            dispatchers.insert(PeerId::of(dispatcher), PeerId::of(&named));
+        }
+        let agents = config.nodes.iter().map(|node| (node.name.clone(), node.agent_address()));
+        let nodes = NodesView {
+            table: Arc::clone(agent.table()),
+            digest: Arc::clone(agent.digest()),
+            active: Arc::clone(agent.active()),
+            agents: Arc::new(
+                agents.map(|(name, agent)| (name, lccp_address(config, agent))).collect(),
+            ),
+        };
+        let counters = Arc::<HandoffCounters>::default();
+        let (mover, arrivals) = Mover::start(MoverParts {
+            name: name.to_owned(),
+            guard,
+            lccp,
+            nodes: nodes.clone(),
+            own_dispatcher: dispatchers.get(&PeerId::of(name)).copied(),
+            dispatchers,
+            admission,
+            workers,
+            on_guard_gone: parts.on_guard_gone,
+            counters: Arc::clone(&counters),
+            watchdog: parts.watchdog,
+        })
+        .context("cannot start the mover of connections")?;
+        Ok(Arc::new(Self {
+            name: name.to_owned(),
+            mover,
+            arrivals: Mutex::new(arrivals.into_iter().map(Some).collect()),
+            nodes,
+            addresses: addresses(config.steered_services_of(name)),
+            settings: HandoffSettings::of(config),
+            counters,
+        }))
+    }
+
+    /// The distributor of a worker; `seed` drives its policies.
+    pub(crate) fn distributor(&self, seed: u64, worker: &Rc<Worker>) -> Rc<WorkerDistributor> {
+        let (addresses, settings) = (self.addresses.clone(), self.settings);
+        let (nodes, mover) = (&self.nodes, &self.mover);
+        let own = WorkerDistributor::new(&self.name, addresses, nodes, mover, settings, seed);
+        let own = Rc::new(own);
+        own.watch(worker);
+        own
+    }
+
+    /// The connections that come to the worker of that number.
+    pub(crate) fn arrivals(&self, worker: usize) -> Option<ArrivalQueue> {
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        arrivals.get_mut(worker)?.take()
+    }
+
+    /// Shows what the mover does.
+    pub(crate) fn register(&self, registry: &Registry) {
+        register_handoffs(registry, &self.counters);
+    }
+}
+
+/// What a dispatcher needs to decide for nodes, and to hear what they have moved.
+pub(crate) fn dispatcher_parts(
+    config: &Config,
+    name: &str,
+    key: &Key,
+    guard: &mut HandoffGuard,
+    seed: u64,
+) -> anyhow::Result<skep_steering::HandoffParts> {
+    let own = config.dispatcher(name).and_then(|it| it.address);
+    let own = own.context("the dispatcher has no address")?;
+    let port = config.handoff.port;
+    let own = dispatcher_address(config, own);
+    let socket = lccp(config, (&dispatcher_name(name), own), key, guard)?;
+    let nodes = NodesView {
+        table: Arc::default(),
+        digest: Arc::default(),
+        active: Arc::default(),
+        agents: Arc::default(),
+    };
+    let addresses = addresses(config.steered_services().map(|(_, service)| service));
+    let mut chooser = Chooser::new(name.into(), &nodes, addresses, seed);
+    let decide = move |socket: &SocketId, key: &QueryKey| {
+        let mut parts = key.target().splitn(2, |byte| *byte == b'?');
+        let target = (parts.next().unwrap_or_default(), parts.next());
+        chooser.pick(key.host(), target, *socket, skep_agent::now())
+    };
+    let (table, digest, decide) = (nodes.table, nodes.digest, Box::new(decide));
+    Ok(skep_steering::HandoffParts { socket, decide, table, digest, port })
+}
+
+/// Addresses of those of the services that hand off.
+fn addresses<'a>(services: impl Iterator<Item = &'a ServiceConfig>) -> Vec<SocketAddr> {
+    let services = services.filter(|service| service.dispatch == DispatchMode::Handoff);
+    services.flat_map(|service| service.listen.clone()).collect()
+}
+
+/// The socket by which movers speak with each other, and with dispatchers.
+fn lccp(
+    config: &Config,
+    (name, address): (&str, SocketAddr),
+    key: &Key,
+    guard: &mut HandoffGuard,
+) -> anyhow::Result<LccpSocket> {
+    let transport = match config.handoff.transport {
+        HandoffTransport::Ip => LccpTransport::Raw(control_socket(guard)?),
+        HandoffTransport::Udp => LccpTransport::Udp(address),
+    };
+    let settings = LccpSettings {
+        key: key.clone(),
+        cluster: config.cluster.clone(),
+        name: name.to_owned(),
+        clock: skep_agent::now,
+    };
+    Ok(LccpSocket::open(transport, &settings)?)
+}
+
+/// What a dispatcher is called in LCCP: a node of the same name has a socket of its own.
+fn dispatcher_name(name: &str) -> String {
+    format!("{name}/dispatcher")
+}
+
+/// Where LCCP reaches the dispatcher that has this address: not where a node of the same machine is.
+fn dispatcher_address(config: &Config, address: SocketAddr) -> SocketAddr {
+    (address.ip(), config.handoff.port.saturating_add(1)).into()
+}
+
+/// Where LCCP reaches the machine whose agent is there.
+fn lccp_address(config: &Config, agent: SocketAddr) -> SocketAddr {
+    (agent.ip(), config.handoff.port).into()
+}
+
+fn control_socket(guard: &mut HandoffGuard) -> anyhow::Result<std::os::fd::OwnedFd> {
+    let mut answers = guard.ask(&[(HandoffOrder::OpenControlSocket, None)])?;
+    let answer = answers.pop().context("netguard gave no answer")?;
+    match (answer.result, answer.socket) {
+        (HandoffResult::Created, Some(socket)) => Ok(socket),
+        (HandoffResult::Refused(why), _) => anyhow::bail!("no socket for handoffs: {why}"),
+        _ => anyhow::bail!("netguard gave no socket for handoffs"),
+    }
+}

@@ -1,0 +1,89 @@
+//! Metrics of handoffs.
+
+use std::sync::Arc;
+
+use skep_distributor::HandoffCounters;
+use skep_telemetry::Registry;
+use skep_wire::handoff::lccp::RefuseCause;
+
+/// A sample's outcome and its number.
+type Outcome = (&'static str, u64);
+
+pub(crate) fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCounters>) {
+    let help = "Connections that this node wanted to move to another one, by outcome.";
+    register(registry, "skep_handoffs_total", help, counters, donated);
+    let help = "Connections that other nodes offered to this one, by outcome.";
+    register(registry, "skep_handoffs_received_total", help, counters, received);
+    let help = "Moved connections whose new node was told to the active dispatcher, by outcome.";
+    register(registry, "skep_handoff_flows_told_total", help, counters, told);
+    let own = Arc::clone(counters);
+    let help = "Authentic messages of other nodes about handoffs that made no sense.";
+    let read = move || own.malformed_messages() as f64;
+    registry.register("skep_handoff_messages_malformed_total", &[], help, Box::new(read));
+}
+
+fn register(
+    registry: &Registry,
+    name: &str,
+    help: &str,
+    counters: &Arc<HandoffCounters>,
+    read: fn(&HandoffCounters) -> Vec<Outcome>,
+) {
+    let own = Arc::clone(counters);
+    let sample = |(outcome, count): Outcome| {
+        (vec![("outcome".to_owned(), outcome.to_owned())], count as f64)
+    };
+    let samples = move || read(&own).into_iter().map(sample).collect();
+    registry.register_samples(name, help, Box::new(samples));
+}
+
+fn donated(counters: &HandoffCounters) -> Vec<Outcome> {
+    let donor = counters.counts().donor;
+    let mut outcomes = vec![
+        ("moved", donor.moved),
+        ("closed", donor.closed),
+        ("too_many", donor.full),
+        ("not_frozen", donor.not_frozen),
+        ("unsuitable", donor.unsuitable),
+        ("silent", donor.silent),
+        ("gone", donor.gone),
+        ("not_redirected", donor.not_redirected),
+    ];
+    outcomes.extend(refused(&donor.refused));
+    outcomes
+}
+
+fn received(counters: &HandoffCounters) -> Vec<Outcome> {
+    let receiver = counters.counts().receiver;
+    let mut outcomes = vec![
+        ("served", receiver.served),
+        ("aborted", receiver.aborted),
+        ("undecided", receiver.undecided),
+        ("not_started", receiver.not_started),
+        ("unknown", receiver.gone),
+    ];
+    outcomes.extend(refused(&receiver.refused));
+    outcomes
+}
+
+fn told(counters: &HandoffCounters) -> Vec<Outcome> {
+    let moved = counters.counts().moved;
+    vec![("learned", moved.learned), ("given_up", moved.given_up)]
+}
+
+/// Of a donor and of a receiver the same causes.
+fn refused(counts: &[u64; RefuseCause::ALL.len()]) -> impl Iterator<Item = Outcome> + '_ {
+    RefuseCause::ALL.iter().zip(counts).map(|(cause, count)| (refusal_name(*cause), *count))
+}
+
+fn refusal_name(cause: RefuseCause) -> &'static str {
+    match cause {
+        RefuseCause::Full => "refused_full",
+        RefuseCause::NotServing => "refused_not_serving",
+        RefuseCause::Busy => "refused_busy",
+        RefuseCause::Netguard => "refused_netguard",
+        RefuseCause::Restore => "refused_restore",
+        RefuseCause::Late => "refused_late",
+        RefuseCause::Malformed => "refused_malformed",
+    }
+}
