@@ -22,6 +22,7 @@ use skep_testclient::{HOST, RawClient, request_bytes};
 
 pub use crate::loads::Loads;
 use crate::process::{Finished, Skep};
+pub use crate::sent_again::sent_again;
 use crate::site::Site;
 use crate::turn::{Turn, heartbeats};
 use crate::wait::{PATIENCE, holds_within, poll_until, skip};
@@ -63,6 +64,8 @@ pub struct Setup {
     /// Numbers of the machines that are nodes in the config, from 1, with
     /// their weights.
     pub nodes: Vec<(usize, u32)>,
+    /// `direct`, or `handoff`.
+    pub dispatch: String,
     /// The policy's name.
     pub policy: String,
     /// Whether the service has an IPv6 address, too.
@@ -100,6 +103,7 @@ impl Setup {
             cluster: "lab".into(),
             dispatchers: (1..=dispatchers).collect(),
             nodes: (1..=nodes).map(|number| (number, 100)).collect(),
+            dispatch: "direct".into(),
             policy: "round-robin".into(),
             ipv6: false,
             direct: String::new(),
@@ -426,7 +430,9 @@ impl DirectCluster {
         address: SocketAddr,
         requests: usize,
     ) -> Result<BTreeSet<String>, String> {
-        (0..requests).map(|_| self.ask(client, address, SHORT.0)).collect()
+        // Where nodes hand off, the one that is asked may be another one than the one that answers: by the URL.
+        let path = |number| format!("{}?{number}", SHORT.0);
+        (0..requests).map(|number| self.ask(client, address, &path(number))).collect()
     }
 
     // --- clients ---
@@ -504,9 +510,9 @@ impl DirectCluster {
         let (v4, v6) = (self.vip(), self.vip6());
         let listen = if setup.ipv6 { format!("[\"{v4}\", \"{v6}\"]") } else { format!("\"{v4}\"") };
         let root = self.folder.root().display();
-        let Setup { cluster, policy, direct, lines, site, .. } = &*setup;
+        let Setup { cluster, dispatch, policy, direct, lines, site, .. } = &*setup;
         let web = format!(
-            "[[service]]\nname = \"web\"\nlisten = {listen}\ndispatch = \"direct\"\n\
+            "[[service]]\nname = \"web\"\nlisten = {listen}\ndispatch = \"{dispatch}\"\n\
              policy = \"{policy}\"\n{}",
             nodes_line(&setup.web_nodes)
         );
@@ -551,9 +557,9 @@ impl DirectCluster {
             return String::new();
         }
         let (address, nodes) = (self.other_vip(), nodes_line(&setup.other_nodes));
-        let policy = &setup.policy;
+        let Setup { dispatch, policy, .. } = setup;
         format!(
-            "[[service]]\nname = \"other\"\nlisten = \"{address}\"\ndispatch = \"direct\"\n\
+            "[[service]]\nname = \"other\"\nlisten = \"{address}\"\ndispatch = \"{dispatch}\"\n\
              policy = \"{policy}\"\n{nodes}"
         )
     }
@@ -580,18 +586,6 @@ impl DirectCluster {
 fn nodes_line(numbers: &[usize]) -> String {
     let names: Vec<_> = numbers.iter().map(|number| format!("\"node-{number}\"")).collect();
     if names.is_empty() { String::new() } else { format!("nodes = [{}]\n", names.join(", ")) }
-}
-
-/// TCP segments that a machine has sent again: each a packet that was lost, or
-/// that came so late that it was taken for lost.
-pub fn sent_again(machine: &Machine) -> u64 {
-    let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
-    let text = machine.run(read).unwrap_or_default();
-    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
-    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
-    let mut fields = names.split(' ').zip(values.split(' '));
-    let found = fields.find(|(name, _)| *name == "RetransSegs");
-    found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
 /// Whether an address is one of a machine's own.

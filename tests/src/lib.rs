@@ -55,6 +55,7 @@ mod process;
 pub mod promtool;
 pub mod rewrite;
 mod seen;
+mod sent_again;
 mod site;
 pub mod sought;
 mod source;

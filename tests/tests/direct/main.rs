@@ -4,6 +4,7 @@
 mod cache;
 mod changes;
 mod etcd;
+mod handoff;
 mod large;
 mod linger;
 mod nodes;

@@ -1,0 +1,86 @@
+//! Handoffs: connections move to the nodes that should answer their requests.
+
+use std::collections::BTreeSet;
+
+use skep_testclient::{HOST, RawClient, request_bytes};
+use skep_tests::direct::{DirectCluster, SHORT, Setup, figure};
+use skep_tests::{PATIENCE, poll_until};
+
+/// Nodes that decide by the URL.
+fn by_url(nodes: usize) -> Setup {
+    let (dispatch, policy) = ("handoff".to_owned(), "maglev-url".to_owned());
+    Setup { dispatch, policy, ..Setup::of(1, nodes) }
+}
+
+/// Connections that nodes handed off, or took over, with this outcome.
+fn count(cluster: &DirectCluster, metric: &str, outcome: &str) -> f64 {
+    let nodes = cluster.bed().nodes().iter();
+    let sample = format!("{metric}{{outcome=\"{outcome}\"}}");
+    nodes.map(|node| cluster.metric(node.name(), &sample)).sum()
+}
+
+fn moved(cluster: &DirectCluster) -> f64 {
+    count(cluster, "skep_handoffs_total", "moved")
+}
+
+#[test]
+fn each_url_is_answered_by_one_node_whoever_accepts_the_connection() {
+    let Some(cluster) = DirectCluster::start(by_url(3)) else { return };
+    let before = moved(&cluster);
+    let ask = |_| cluster.ask("client-1", cluster.vip(), SHORT.0).unwrap();
+    let seen: BTreeSet<String> = (0..60).map(ask).collect();
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    let moves = moved(&cluster) - before;
+    figure(&format!("{moves} of 60 connections have moved"));
+    assert!((20.0..60.0).contains(&moves), "{moves} of 60 connections have moved");
+    assert_eq!(count(&cluster, "skep_handoffs_received_total", "served"), moved(&cluster));
+}
+
+#[test]
+fn no_request_fails_and_every_byte_is_right() {
+    let Some(cluster) = DirectCluster::start(by_url(3)) else { return };
+    let before = moved(&cluster);
+    let load = cluster.requests(3_000).start_in(cluster.machine("client-1")).unwrap();
+    let report = load.finish().unwrap();
+    assert_eq!((report.failed, report.resets), (0, 0), "{report:?}");
+    let moves = moved(&cluster) - before;
+    figure(&format!("{moves} of {} connections have moved", report.succeeded));
+    assert!(moves > 500.0, "{moves}");
+}
+
+#[test]
+fn the_coordinator_decides_for_all_nodes() {
+    let lines = "[handoff]\ndecide = \"coordinator\"".to_owned();
+    let Some(cluster) = DirectCluster::start(Setup { lines, ..by_url(3) }) else { return };
+    let before = moved(&cluster);
+    let ask = |_| cluster.ask("client-1", cluster.vip(), SHORT.0).unwrap();
+    let seen: BTreeSet<String> = (0..30).map(ask).collect();
+    assert_eq!(seen.len(), 1, "{seen:?}");
+    assert!(moved(&cluster) > before);
+}
+
+#[test]
+fn idle_connections_leave_a_node_that_is_drained() {
+    let Some(cluster) = DirectCluster::start(by_url(3)) else { return };
+    let vip = cluster.vip();
+    let connect = || RawClient::try_connect(vip);
+    let machine = cluster.machine("client-1");
+    let mut clients: Vec<RawClient> =
+        (0..60).map(|_| machine.run(connect).unwrap().unwrap()).collect();
+    let request = request_bytes("GET", SHORT.0, &[HOST]);
+    let mut ask = |client: &mut RawClient| {
+        client.send(&request);
+        let response = client.try_response().unwrap();
+        assert_eq!(response.status, 200);
+        response.header("x-skep-node").unwrap().to_owned()
+    };
+    let at: BTreeSet<String> = clients.iter_mut().map(&mut ask).collect();
+    let [node] = &*at.into_iter().collect::<Vec<_>>() else { panic!("not one node") };
+    assert!(cluster.metric(node, "skep_connections_open") >= 60.0);
+    cluster.control("dispatcher-1", &["node", "drain", node]);
+    poll_until(PATIENCE, "no client has a connection to the node", || {
+        cluster.metric(node, "skep_connections_open") < 5.0
+    });
+    let at: BTreeSet<String> = clients.iter_mut().map(&mut ask).collect();
+    assert!(!at.contains(node), "{at:?}");
+}
