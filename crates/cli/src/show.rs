@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use skep_console::{
-    CoordinatorStatus, DirectStatus, Latency, NodeBehind, NodeReport, NodeSource, NodeState,
-    NodeStatus, ProcessStatus, ServiceStatus,
+    CoordinatorStatus, DirectStatus, HandoffCount, Latency, NodeBehind, NodeReport, NodeSource,
+    NodeState, NodeStatus, ProcessStatus, ServiceStatus,
 };
 
 mod harmless;
@@ -202,6 +202,19 @@ fn direct(out: &mut String, part: &DirectStatus) {
         .collect();
     if !packets.is_empty() {
         line(out, &format!("packets: {}", packets.join(", ")));
+    }
+    let handoffs = [
+        ("connections to other nodes", &part.handoffs),
+        ("connections of other nodes", &part.handoffs_received),
+    ];
+    for (what, counts) in handoffs.into_iter().filter(|(_, counts)| !counts.is_empty()) {
+        let outcome = |it: &HandoffCount| {
+            format!("{} {}", it.outcome.replace('_', " "), count(it.connections))
+        };
+        line(
+            out,
+            &format!("{what}: {}", counts.iter().map(outcome).collect::<Vec<_>>().join(", ")),
+        );
     }
     for complaint in &part.complaints {
         line(out, &format!("wrong: {complaint}"));

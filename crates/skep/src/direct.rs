@@ -206,6 +206,15 @@ impl DirectDispatch {
                 "this node is now behind other services; it takes effect at the next restart"
             );
         }
+        if let (Some(_), Some(name)) = (&self.agent, &roles.node) {
+            let own = self.handoffs.as_ref().map_or(&[][..], |it| it.addresses());
+            if handoff::addresses(config.steered_services_of(name)) != own {
+                tracing::warn!(
+                    "connections of other services than before are to be handed off; it takes effect at the \
+                     next restart"
+                );
+            }
+        }
         if let (Some(direct), Some(key)) = (&self.direct, &self.key) {
             direct.reload(config, key)?;
         }
@@ -230,6 +239,8 @@ impl DirectDispatch {
 
     /// Its displayed state, if this process takes part in direct dispatch.
     pub(crate) fn status(&self) -> Option<DirectStatus> {
+        let handoffs = self.handoffs.as_ref().map(|it| it.shown());
+        let [handoffs, handoffs_received] = handoffs.unwrap_or_default();
         if let Some(direct) = &self.direct {
             let shown = direct.status();
             let peer = |peer: skep_steering::PeerStatus| DirectPeer {
@@ -253,6 +264,8 @@ impl DirectDispatch {
                 store: shown.store,
                 peers: shown.peers.into_iter().map(peer).collect(),
                 packets: packets(&direct.counters()),
+                handoffs,
+                handoffs_received,
                 complaints: shown.complaints,
             });
         }
@@ -265,6 +278,8 @@ impl DirectDispatch {
             device: agent.opened().device.clone(),
             packets: packets(&agent.counters()),
             complaints: status.complaints,
+            handoffs,
+            handoffs_received,
             ..DirectStatus::default()
         })
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context;
 use skep_agent::Agent;
 use skep_config::{Config, DispatchMode, HandoffTransport, ServiceConfig};
+use skep_console::HandoffCount;
 use skep_distributor::{
     ArrivalQueue, Chooser, HandoffCounters, HandoffSettings, Mover, MoverParts, NodesView,
     WorkerDistributor,
@@ -21,7 +22,7 @@ use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
 use skep_wire::handoff::lccp::QueryKey;
 use skep_wire::seal::{Key, PeerId};
 
-use crate::handoff_metrics::register_handoffs;
+use crate::handoff_metrics::{self, register_handoffs};
 
 /// The mover of the node of this process.
 pub(crate) struct Handoffs {
@@ -114,9 +115,19 @@ impl Handoffs {
         arrivals.get_mut(worker)?.take()
     }
 
+    /// Addresses of the services that hand off.
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
     /// Takes no connections of other nodes from now on.
     pub(crate) fn leave(&self) {
         self.mover.leave();
+    }
+
+    /// What became of connections: of those to other nodes, and of those of other nodes.
+    pub(crate) fn shown(&self) -> [Vec<HandoffCount>; 2] {
+        handoff_metrics::shown(&self.counters)
     }
 
     /// Shows what the mover does.
@@ -156,7 +167,7 @@ pub(crate) fn dispatcher_parts(
 }
 
 /// Addresses of those of the services that hand off.
-fn addresses<'a>(services: impl Iterator<Item = &'a ServiceConfig>) -> Vec<SocketAddr> {
+pub(crate) fn addresses<'a>(services: impl Iterator<Item = &'a ServiceConfig>) -> Vec<SocketAddr> {
     let services = services.filter(|service| service.dispatch == DispatchMode::Handoff);
     services.flat_map(|service| service.listen.clone()).collect()
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use skep_console::HandoffCount;
 use skep_distributor::HandoffCounters;
 use skep_telemetry::Registry;
 use skep_wire::handoff::lccp::RefuseCause;
@@ -35,6 +36,19 @@ fn register(
     };
     let samples = move || read(&own).into_iter().map(sample).collect();
     registry.register_samples(name, help, Box::new(samples));
+}
+
+/// What operators are shown: outcomes that at least one connection had.
+pub(crate) fn shown(counters: &HandoffCounters) -> [Vec<HandoffCount>; 2] {
+    let shown = |outcomes: Vec<Outcome>| {
+        let met = outcomes.into_iter().filter(|(_, connections)| *connections > 0);
+        let count = |(outcome, connections): Outcome| HandoffCount {
+            outcome: outcome.to_owned(),
+            connections,
+        };
+        met.map(count).collect()
+    };
+    [shown(donated(counters)), shown(received(counters))]
 }
 
 fn donated(counters: &HandoffCounters) -> Vec<Outcome> {

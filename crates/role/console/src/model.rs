@@ -172,8 +172,22 @@ pub struct DirectStatus {
     pub peers: Vec<DirectPeer>,
     /// Packets by what became of them, since the program was loaded.
     pub packets: Vec<PacketCount>,
+    /// On a node that hands connections off: what became of those that it wanted to move to other nodes.
+    #[serde(default)]
+    pub handoffs: Vec<HandoffCount>,
+    /// The same of those that other nodes offered.
+    #[serde(default)]
+    pub handoffs_received: Vec<HandoffCount>,
     /// What is wrong on this machine, in sentences.
     pub complaints: Vec<String>,
+}
+
+/// Connections whose handoff had one outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HandoffCount {
+    /// As in the metrics: `moved`, `silent`, `refused_full` and others.
+    pub outcome: String,
+    pub connections: u64,
 }
 
 /// A node that steers by an earlier table than the latest.
