@@ -271,6 +271,9 @@ impl DirectDispatch {
 
     /// Lets another dispatcher take over, before this process stops accepting.
     pub(crate) fn leave(&self) {
+        if let Some(handoffs) = &self.handoffs {
+            handoffs.leave();
+        }
         if let Some(agent) = &self.agent {
             agent.leave();
         }

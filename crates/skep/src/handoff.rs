@@ -114,6 +114,11 @@ impl Handoffs {
         arrivals.get_mut(worker)?.take()
     }
 
+    /// Takes no connections of other nodes from now on.
+    pub(crate) fn leave(&self) {
+        self.mover.leave();
+    }
+
     /// Shows what the mover does.
     pub(crate) fn register(&self, registry: &Registry) {
         register_handoffs(registry, &self.counters);

@@ -282,3 +282,6 @@ fn node_view(node: &TableNode, weight: u32) -> NodeView {
         outstanding_bytes: 0,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::Cache;
@@ -64,6 +65,7 @@ pub struct MoverParts {
 /// The mover of a node. Its thread ends when this is dropped.
 pub struct Mover {
     handle: MoverHandle,
+    is_leaving: Arc<AtomicBool>,
 }
 
 /// The thread's state.
@@ -86,6 +88,8 @@ struct MoverThread {
     table_in_force: Arc<Table>,
     active: Option<PeerId>,
     counters: Arc<HandoffCounters>,
+    /// Whether this node is about to stop.
+    is_leaving: Arc<AtomicBool>,
     on_guard_gone: Box<dyn Fn() + Send>,
 }
 
@@ -98,16 +102,23 @@ impl Mover {
         let (commands, receiver) = mpsc::channel(MOVES_WAITING_MAX);
         let (worker_queues, arrivals) = queues(parts.workers);
         let pulse = parts.watchdog.watch("skep-mover", MOVER_STALL_S_MAX);
+        let is_leaving = Arc::<AtomicBool>::default();
+        let leaving = Arc::clone(&is_leaving);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("skep-mover".into()).spawn(move || {
             runtime.block_on(async {
-                match MoverThread::new(parts, worker_queues, receiver) {
+                match MoverThread::new(parts, worker_queues, receiver, leaving) {
                     Ok((thread, ready)) => thread.run(&ready, &pulse).await,
                     Err(error) => tracing::error!(%error, "connections cannot be moved"),
                 }
             });
         })?;
-        Ok((Self { handle: MoverHandle { commands } }, arrivals))
+        Ok((Self { handle: MoverHandle { commands }, is_leaving }, arrivals))
+    }
+
+    /// Takes no connections of other nodes from now on, as this one is about to stop.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn handle(&self) -> MoverHandle {
@@ -121,6 +132,7 @@ impl MoverThread {
         parts: MoverParts,
         workers: super::arrivals::WorkerQueues,
         commands: mpsc::Receiver<Command>,
+        is_leaving: Arc<AtomicBool>,
     ) -> io::Result<(Self, [Readiness; 2])> {
         let MoverParts { name, guard, lccp, nodes, dispatchers, own_dispatcher, .. } = parts;
         let ready = [Readiness::of(&guard)?, Readiness::of(&lccp)?];
@@ -145,6 +157,7 @@ impl MoverThread {
             table_in_force: Arc::default(),
             active: None,
             counters: parts.counters,
+            is_leaving,
             on_guard_gone: parts.on_guard_gone,
         };
         Ok((thread, ready))
@@ -181,6 +194,8 @@ impl MoverThread {
     /// Takes some of what has come, and does what follows from it; true if nothing is left to do.
     fn turn(&mut self) -> Result<bool, GuardError> {
         self.follow_table();
+        self.donor.raise_incarnation(self.lccp.incarnation());
+        self.receiver.set_open(!self.is_leaving.load(Ordering::Relaxed));
         let results = self.orders.results()?;
         let mut is_idle = results.is_empty();
         for (giver, order, answer) in results {
@@ -265,11 +280,11 @@ impl MoverThread {
     fn hear(&mut self) -> bool {
         let mut messages = std::mem::take(&mut self.messages);
         let received = self.lccp.receive(&mut messages);
-        match received {
-            Ok(LccpBatch::Drained | LccpBatch::Full) => {}
-            Err(error) => tracing::warn!(%error, "messages of other nodes cannot be received"),
+        if let Err(error) = &received {
+            tracing::warn!(%error, "messages of other nodes cannot be received");
         }
-        let has_heard = !messages.is_empty();
+        // There may be more behind many datagrams that were all refused.
+        let has_heard = !messages.is_empty() || matches!(received, Ok(LccpBatch::Full));
         for LccpReceived { from, body, .. } in messages.drain(..) {
             let Ok(message) = Lccp::decode(&body) else {
                 self.counters.malformed();
