@@ -12,7 +12,7 @@ use skep_wire::handoff::guard::{
     BATCH_MAX, GREETING, HandoffOrder, HandoffResult, MESSAGE_BYTES_MAX,
 };
 
-use super::message::{put, take};
+use super::message::{put, take_cut};
 use crate::client::{dial, told_of_silence};
 use crate::error::GuardError;
 use crate::limits::{ANSWER_MS, BATCHES_MAX};
@@ -37,7 +37,7 @@ pub struct HandoffGuard {
 #[derive(Debug)]
 pub struct HandoffAnswer {
     pub result: HandoffResult,
-    /// Of [`HandoffResult::Created`].
+    /// Of [`HandoffResult::Created`]; `None` if this process may open no more.
     pub socket: Option<OwnedFd>,
 }
 
@@ -96,7 +96,7 @@ impl HandoffGuard {
     pub fn try_receive(&mut self) -> Result<Option<Vec<HandoffAnswer>>, GuardError> {
         let patience = Duration::from_millis(ANSWER_MS);
         let is_silent = !self.awaited.is_empty() && self.heard_at.elapsed() > patience;
-        let message = match take(self.socket.as_fd(), &mut self.buffer) {
+        let message = match take_cut(self.socket.as_fd(), &mut self.buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_silent => {
                 return Ok(None);
             }
@@ -108,7 +108,9 @@ impl HandoffGuard {
         let results: Vec<HandoffResult> = decoded(message.bytes).ok_or(GuardError::Foreign)?;
         let is_created = |result: &&HandoffResult| matches!(result, HandoffResult::Created);
         let created = results.iter().filter(is_created).count();
-        if self.awaited.pop_front() != Some(results.len()) || created != message.descriptors.len() {
+        let sockets = message.descriptors.len();
+        let has_all = created == sockets || message.is_cut && sockets < created;
+        if self.awaited.pop_front() != Some(results.len()) || !has_all {
             return Err(GuardError::Foreign);
         }
         let mut sockets = message.descriptors.into_iter();

@@ -258,6 +258,10 @@ impl MoverThread {
             (Giver::Donor(id), HandoffOrder::Freeze(_)) => self.frozen(id, &result),
             (Giver::Donor(id), _) => self.donor.ordered(now(), id, order_result(&result)),
             (Giver::Receiver(key), HandoffOrder::Create(socket_id)) => {
+                if result == HandoffResult::Created && socket.is_none() {
+                    // This process may open no more descriptors. The block is in nobody's handoff.
+                    self.orders.give(Giver::Nobody, HandoffOrder::Forget(*socket_id), None);
+                }
                 let prepared = self.incoming.restore(key, socket_id, socket);
                 self.receiver.prepared(now(), key, prepared);
             }
