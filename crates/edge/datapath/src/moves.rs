@@ -139,6 +139,25 @@ impl Moves {
         Ok(ExpiredMoves { blocked, redirected: old.len() - blocked })
     }
 
+    /// Forgets redirected connections, `count` at most: those whose last packet came longest ago, and none of
+    /// which one has come within `idle_min`. Returns how many.
+    pub fn make_room(&mut self, count: usize, idle_min: Duration) -> Result<usize, DatapathError> {
+        let (now_ns, mut idle) = (now_ns(), Vec::new());
+        self.each(|key, entry| {
+            if entry.state == abi::MOVE_REDIRECT && age(now_ns, entry) >= idle_min {
+                idle.push((entry.used_ns, key));
+            }
+        })?;
+        if idle.len() > count {
+            idle.select_nth_unstable_by_key(count, |(used_ns, _)| *used_ns);
+            idle.truncate(count);
+        }
+        for (_, key) in &idle {
+            self.remove(*key)?;
+        }
+        Ok(idle.len())
+    }
+
     /// What stood there before the connection was blocked is there again.
     fn unblock(&mut self, key: abi::MoveKey, blocked: abi::Move) -> Result<(), DatapathError> {
         if blocked.node == NO_NODE {

@@ -59,6 +59,11 @@ impl Timer {
         self.set(u64::MAX, TimeoutCause::Idle);
     }
 
+    /// When the time runs out, by the worker's clock.
+    pub fn deadline_ms(&self) -> u64 {
+        self.deadline_ms.get()
+    }
+
     /// Why the time ran out, if it did.
     pub fn expired(&self) -> Option<TimeoutCause> {
         self.expired.get().then(|| self.cause.get())
@@ -129,10 +134,13 @@ impl Deadlines {
         }
     }
 
-    /// Wakes every connection that waits between requests, for this cause.
+    /// Wakes every connection that waits between requests, for this cause; not those whose time has run out,
+    /// which end. Their deadlines stay what they are.
     pub fn expire_idle(&self, cause: TimeoutCause) {
         for (_, timer) in self.timers.borrow().iter() {
-            if timer.cause.get() == TimeoutCause::Idle && timer.deadline_ms.get() != u64::MAX {
+            let is_idle =
+                timer.cause.get() == TimeoutCause::Idle && timer.deadline_ms.get() != u64::MAX;
+            if is_idle && !timer.expired.get() {
                 timer.cause.set(cause);
                 timer.expire();
             }

@@ -77,8 +77,9 @@ impl WorkerDistributor {
         if connection.moves >= self.settings.moves_max || !chooser.is_leaving(id.server) {
             return None;
         }
-        // Nobody knows what its next request is for.
-        let node = chooser.pick(b"", (b"", None), id, Now(boottime_ms()))?;
+        // Nobody knows what its next request is for: a policy that goes by requests spreads the clients.
+        let client = id.client.to_string();
+        let node = chooser.pick(b"", (client.as_bytes(), None), id, Now(boottime_ms()))?;
         (!chooser.is_own(node)).then_some(Destination(node.into()))
     }
 

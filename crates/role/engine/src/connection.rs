@@ -217,6 +217,8 @@ impl<'e, H: Handler> Connection<'e, H> {
                 self.conn.expire_after(settings.head_ms, TimeoutCause::Head);
             }
             State::Resting => self.conn.expire_after(settings.idle_ms, TimeoutCause::Idle),
+            // It may stay, and then is as idle as before.
+            State::Departing { head_len: 0, .. } => {}
             _ => self.conn.timer().clear(),
         }
     }

@@ -1,6 +1,7 @@
 //! Connections that leave for another node: the handler says where to, and hands them off.
 
 use skep_http::{HeapFieldSlots, RequestHead, parse_request};
+use skep_serve::TimeoutCause;
 
 use crate::closing::End;
 use crate::connection::Connection;
@@ -22,8 +23,14 @@ impl<H: Handler> Connection<'_, H> {
             Some(to) => {
                 drop(self.enter(State::Departing { received: Vec::new(), head_len: 0, to }))
             }
-            None => self.set_deadline(),
+            None => self.go_on_idling(),
         }
+    }
+
+    /// The client is as idle as before it was asked where the connection should go: it is asked often.
+    fn go_on_idling(&self) {
+        let timer = self.conn.timer();
+        timer.set(timer.deadline_ms(), TimeoutCause::Idle);
     }
 
     fn so_far(&self) -> ConnectionSoFar<'_> {
@@ -68,6 +75,10 @@ impl<H: Handler> Connection<'_, H> {
         };
         let received = std::mem::take(received);
         self.answers_next = !received.is_empty();
+        let idle_until_ms = self.conn.timer().deadline_ms();
         self.enter(State::behind_request(received));
+        if !self.answers_next {
+            self.conn.timer().set(idle_until_ms, TimeoutCause::Idle);
+        }
     }
 }

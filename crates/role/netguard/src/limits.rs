@@ -46,6 +46,17 @@ pub(crate) const BLOCKED_MS_MAX: u64 = 30_000;
 /// flow table. Browsers close idle connections after 2 to 5 minutes.
 pub(crate) const IDLE_MOVE_MS: u64 = 600_000;
 
+/// How long one stays redirected at least, in milliseconds, if more are moved than the map holds: five times as
+/// long as a dispatcher is told of it.
+pub(crate) const IDLE_MOVE_MS_MIN: u64 = 5_000;
+
+/// Redirects that are removed at once where the map is full, an eighth of it: with the search for them some 15 ms,
+/// less than a move may wait.
+pub(crate) const ROOM_MOVES: usize = 8_192;
+
+/// Time between two searches for those, if there are none, in milliseconds: a tenth of the thread's time.
+pub(crate) const ROOM_MS: u64 = 100;
+
 /// How often the thread of handoffs looks at the ages of those that are not over; a tenth of what a client
 /// may wait.
 pub(crate) const HANDOFF_LOOK: Duration = Duration::from_millis(100);

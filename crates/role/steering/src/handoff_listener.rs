@@ -22,7 +22,7 @@ use skep_wire::steer::{Flow, NodeIndex};
 use skep_wire::table::Table;
 
 use crate::clock::now;
-use crate::limits::LCCP_WAIT_MS;
+use crate::limits::{LCCP_BATCHES_MAX, LCCP_WAIT_MS};
 use crate::load_digests::OwnView;
 use crate::netguard_executor::{Job, News};
 use crate::queue::Queue;
@@ -95,7 +95,12 @@ impl HandoffListener {
     fn turn(&mut self, received: &mut Vec<LccpReceived>) -> io::Result<()> {
         wait(&self.socket)?;
         self.follow_table();
-        while self.socket.receive(received)? == LccpBatch::Full {}
+        // What is left is for the next turn: however much comes, the watchdog sees that this thread runs.
+        for _ in 0..LCCP_BATCHES_MAX {
+            if self.socket.receive(received)? == LccpBatch::Drained {
+                break;
+            }
+        }
         for LccpReceived { from, body, .. } in received.drain(..) {
             let message = Lccp::decode(&body);
             let message = message.ok().filter(|it| it.command.receptor() == Receptor::Dispatcher);

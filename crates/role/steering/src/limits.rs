@@ -56,6 +56,10 @@ pub(crate) const PLAN_MS: u64 = 10;
 /// Longest wait for a message about handoffs, in milliseconds: then the thread looks whether it is to end.
 pub(crate) const LCCP_WAIT_MS: u64 = 100;
 
+/// Batches of messages about handoffs that are read before they are answered, at most: of 64 datagrams each, a
+/// millisecond's.
+pub(crate) const LCCP_BATCHES_MAX: usize = 16;
+
 /// How long the thread that hears of handoffs may take for one turn before the process ends, in seconds.
 pub(crate) const LCCP_STALL_S_MAX: u32 = 10;
 

@@ -140,3 +140,25 @@ fn old_entries_go_each_by_its_own_age() {
         assert_eq!(moves.state(id(2)).unwrap(), None);
     });
 }
+
+#[test]
+fn where_redirects_fill_the_map_those_go_that_were_used_longest_ago() {
+    in_bed(|_| {
+        let mut moves = open().moves().unwrap();
+        for number in 0..MOVES_MAX as u32 {
+            moves.block(id(number)).unwrap();
+            if number > 0 {
+                moves.redirect(id(number), 3).unwrap();
+            }
+        }
+        assert_eq!(moves.make_room(100, AGES).unwrap(), 0, "none is as old");
+        moves.block(id6()).unwrap_err();
+        assert_eq!(moves.make_room(100, Duration::ZERO).unwrap(), 100);
+        let state = |number| moves.state(id(number)).unwrap();
+        assert_eq!(state(0), Some(MoveState::Blocked), "it is somebody's");
+        assert!((1..=100).all(|number| state(number).is_none()));
+        assert!((101..1000).all(|number| state(number).is_some()));
+        moves.block(id6()).unwrap();
+        assert_eq!(moves.make_room(MOVES_MAX, Duration::ZERO).unwrap(), MOVES_MAX - 101);
+    });
+}

@@ -12,7 +12,7 @@ use skep_wire::handoff::guard::{
     BATCH_MAX, GREETING, HandoffOrder, HandoffResult, MESSAGE_BYTES_MAX,
 };
 
-use super::message::{put, take};
+use super::message::{put, take_cut};
 use crate::client::{dial, told_of_silence};
 use crate::error::GuardError;
 use crate::limits::{ANSWER_MS, BATCHES_MAX};
@@ -29,13 +29,15 @@ pub struct HandoffGuard {
     buffer: Vec<u8>,
     /// Orders of each batch whose results have not come.
     awaited: VecDeque<usize>,
+    /// When the last answers came, or the first of the orders that wait was given.
+    heard_at: Instant,
 }
 
 /// What came of one order.
 #[derive(Debug)]
 pub struct HandoffAnswer {
     pub result: HandoffResult,
-    /// Of [`HandoffResult::Created`].
+    /// Of [`HandoffResult::Created`]; `None` if this process may open no more.
     pub socket: Option<OwnedFd>,
 }
 
@@ -45,7 +47,7 @@ impl HandoffGuard {
         let unreachable = |error| GuardError::Unreachable { path: path.to_owned(), error };
         let socket = dial(path).map_err(unreachable)?;
         rustix::io::ioctl_fionbio(&socket, true).map_err(|errno| GuardError::Gone(errno.into()))?;
-        let mut guard = Self { socket, buffer: Vec::new(), awaited: VecDeque::new() };
+        let mut guard = Self::of(socket);
         put(guard.as_fd(), GREETING, &[]).map_err(GuardError::Gone)?;
         guard.awaited.push_back(1);
         let mut answers = guard.wait_for_answers()?;
@@ -80,22 +82,35 @@ impl HandoffGuard {
             Err(error) if is_full(&error) => Ok(false),
             sent => {
                 sent.map_err(GuardError::Gone)?;
+                if self.awaited.is_empty() {
+                    self.heard_at = Instant::now();
+                }
                 self.awaited.push_back(orders.len());
                 Ok(true)
             }
         }
     }
 
-    /// The answers to the earliest batch that has none yet, in its order; `None`: they are not here.
+    /// The answers to the earliest batch that has none yet, in its order; `None`: they are not here. A netguard
+    /// that has not answered for ten seconds counts as gone.
     pub fn try_receive(&mut self) -> Result<Option<Vec<HandoffAnswer>>, GuardError> {
-        let message = match take(self.socket.as_fd(), &mut self.buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            message => message.map_err(GuardError::Gone)?,
+        let patience = Duration::from_millis(ANSWER_MS);
+        let is_silent = !self.awaited.is_empty() && self.heard_at.elapsed() > patience;
+        let message = match take_cut(self.socket.as_fd(), &mut self.buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_silent => {
+                return Ok(None);
+            }
+            message => {
+                message.map_err(|error| GuardError::Gone(told_of_silence(error, ANSWER_MS)))?
+            }
         };
+        self.heard_at = Instant::now();
         let results: Vec<HandoffResult> = decoded(message.bytes).ok_or(GuardError::Foreign)?;
         let is_created = |result: &&HandoffResult| matches!(result, HandoffResult::Created);
         let created = results.iter().filter(is_created).count();
-        if self.awaited.pop_front() != Some(results.len()) || created != message.descriptors.len() {
+        let sockets = message.descriptors.len();
+        let has_all = created == sockets || message.is_cut && sockets < created;
+        if self.awaited.pop_front() != Some(results.len()) || !has_all {
             return Err(GuardError::Foreign);
         }
         let mut sockets = message.descriptors.into_iter();
@@ -116,6 +131,11 @@ impl HandoffGuard {
             true => self.wait_for_answers(),
             false => Err(GuardError::Gone(io::ErrorKind::WouldBlock.into())),
         }
+    }
+
+    fn of(socket: OwnedFd) -> Self {
+        let (buffer, awaited, heard_at) = (Vec::new(), VecDeque::new(), Instant::now());
+        Self { socket, buffer, awaited, heard_at }
     }
 
     fn wait_for_answers(&mut self) -> Result<Vec<HandoffAnswer>, GuardError> {
@@ -147,5 +167,35 @@ fn is_full(error: &io::Error) -> bool {
 impl AsFd for HandoffGuard {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    #[test]
+    fn a_netguard_that_is_silent_for_long_counts_as_gone() {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::NONBLOCK);
+        let (own, netguard) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+        let mut guard = HandoffGuard::of(own);
+        let before = |ms| Instant::now().checked_sub(Duration::from_millis(ms)).unwrap();
+        guard.heard_at = before(2 * ANSWER_MS);
+        assert!(guard.try_receive().unwrap().is_none(), "nothing is awaited");
+        let order = [(HandoffOrder::Keep(Vec::new()), None)];
+        assert!(guard.try_send(&order).unwrap());
+        assert!(guard.try_receive().unwrap().is_none(), "it has time from now on");
+        // What has come meanwhile is taken, however late.
+        guard.heard_at = before(2 * ANSWER_MS);
+        let answer = postcard::to_allocvec(&vec![HandoffResult::Done]).unwrap();
+        put(netguard.as_fd(), &answer, &[]).unwrap();
+        assert_eq!(guard.try_receive().unwrap().unwrap().len(), 1);
+        assert!(guard.try_send(&order).unwrap());
+        guard.heard_at = before(2 * ANSWER_MS);
+        let gone = guard.try_receive().unwrap_err().to_string();
+        assert!(gone.contains("no answer within 10 s"), "{gone}");
     }
 }

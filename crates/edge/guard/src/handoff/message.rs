@@ -19,6 +19,8 @@ pub(super) struct Message<'b> {
     pub(super) bytes: &'b [u8],
     /// Closed when dropped.
     pub(super) descriptors: Vec<OwnedFd>,
+    /// The kernel has dropped descriptors behind these.
+    pub(super) is_cut: bool,
 }
 
 /// Sends one message. `WouldBlock` if there is no room for it: nothing of it was sent.
@@ -43,6 +45,15 @@ pub(super) fn put(
 /// exceeds a limit, or the kernel has dropped descriptors of it: more than belong to a batch, or more than
 /// this process may have open.
 pub(super) fn take<'b>(socket: BorrowedFd<'_>, buffer: &'b mut Vec<u8>) -> io::Result<Message<'b>> {
+    let message = take_cut(socket, buffer)?;
+    if message.is_cut { Err(io::ErrorKind::InvalidData.into()) } else { Ok(message) }
+}
+
+/// The same, but a message may have fewer descriptors than belong to it: the first of them.
+pub(super) fn take_cut<'b>(
+    socket: BorrowedFd<'_>,
+    buffer: &'b mut Vec<u8>,
+) -> io::Result<Message<'b>> {
     buffer.resize(MESSAGE_BYTES_MAX, 0);
     let mut room = [MaybeUninit::uninit(); CONTROL_BYTES];
     let mut control = RecvAncillaryBuffer::new(&mut room);
@@ -56,13 +67,14 @@ pub(super) fn take<'b>(socket: BorrowedFd<'_>, buffer: &'b mut Vec<u8>) -> io::R
             descriptors.extend(some);
         }
     }
-    if received.flags.intersects(ReturnFlags::CTRUNC | ReturnFlags::TRUNC) {
+    if received.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::ErrorKind::InvalidData.into());
     }
+    let is_cut = received.flags.contains(ReturnFlags::CTRUNC);
     // No message of ours is empty.
     match received.bytes {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        len => Ok(Message { bytes: &buffer[..len], descriptors }),
+        len => Ok(Message { bytes: &buffer[..len], descriptors, is_cut }),
     }
 }
 

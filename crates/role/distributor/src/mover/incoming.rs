@@ -58,6 +58,8 @@ impl Incoming {
         socket: Option<OwnedFd>,
     ) -> Preparation {
         let (Some(socket), Some(connection)) = (socket, self.connections.get_mut(&key)) else {
+            // Nothing is to be discarded, so that nobody asks for its end: its place is free again.
+            self.connections.remove(&key);
             return Preparation::NotCreated;
         };
         let restored = restore(&socket, id, &connection.info.tcp);
@@ -91,5 +93,65 @@ impl Incoming {
 
     pub(super) fn drop(&mut self, key: OfferKey) {
         self.connections.remove(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::net::TcpListener;
+
+    use skep_serve::AdmissionLimits;
+    use skep_wire::handoff::HandoffId;
+    use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow};
+    use skep_wire::seal::PeerId;
+
+    use super::super::arrivals::queues;
+    use super::*;
+
+    fn info() -> HandoffInfo {
+        let options = TcpOptions { sack: false, window_scales: None, timestamp: None };
+        let window = TcpWindow {
+            send_updated_at: 0,
+            send: 0,
+            send_max: 0,
+            receive: 0,
+            receive_updated_at: 0,
+        };
+        let tcp = TcpState {
+            send_next: 1,
+            receive_next: 1,
+            mss_clamp: 1460,
+            options,
+            window,
+            congestion_window: 10,
+            rtt_us: 100,
+            received: Vec::new(),
+        };
+        HandoffInfo { tcp, read_ahead: b"GET".to_vec(), moves: 1, accepted_by: 1 }
+    }
+
+    #[test]
+    fn a_connection_that_does_not_come_has_no_place() {
+        let limits =
+            AdmissionLimits { connections_max: 1, per_address_max: 1, ipv6_prefix_bits: 64 };
+        let (workers, _queues) = queues(1);
+        let mut incoming = Incoming::new(Admission::new(limits), workers);
+        let ends = ("192.0.2.1:40000".parse().unwrap(), "198.51.100.1:80".parse().unwrap());
+        let (id, table) = (SocketId::new(ends.0, ends.1).unwrap(), Table::default());
+        let key = |number| OfferKey {
+            donor: PeerId::of("comb-2"),
+            id: HandoffId { incarnation: 1, number },
+        };
+        // Netguard has refused it.
+        assert!(incoming.admit(key(1), &id, info(), &table));
+        assert!(!incoming.admit(key(2), &id, info(), &table), "there is one place");
+        assert_eq!(incoming.restore(key(1), &id, None), Preparation::NotCreated);
+        // The kernel has: its socket is no connection's. Its end is asked for.
+        assert!(incoming.admit(key(3), &id, info(), &table));
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap().into();
+        assert_eq!(incoming.restore(key(3), &id, Some(socket)), Preparation::NotRestored);
+        incoming.drop(key(3));
+        assert!(incoming.admit(key(4), &id, info(), &table));
     }
 }

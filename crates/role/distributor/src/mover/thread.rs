@@ -167,12 +167,17 @@ impl MoverThread {
         self.orders.give(Giver::Nobody, HandoffOrder::Keep(Vec::new()), None);
         loop {
             pulse.beat();
-            if let Err(error) = self.turn() {
-                tracing::error!(%error, "netguard does not answer the mover");
-                return (self.on_guard_gone)();
+            match self.turn() {
+                Ok(true) => {}
+                // However much comes, each turn is short: the watchdog sees that this thread runs.
+                Ok(false) => continue,
+                Err(error) => {
+                    tracing::error!(%error, "netguard does not answer the mover");
+                    return (self.on_guard_gone)();
+                }
             }
             let wait = Duration::from_millis(self.next_due_ms().min(TURN_MS_MAX));
-            // What is ready is taken by the next turn, until nothing is left.
+            // What is ready is taken by the next turns, until nothing is left.
             tokio::select! {
                 biased;
                 ready = answers.readable() => drop(ready.map(|mut it| it.clear_ready())),
@@ -186,37 +191,35 @@ impl MoverThread {
         }
     }
 
-    /// Takes all that has come, and does what follows from it.
-    fn turn(&mut self) -> Result<(), GuardError> {
+    /// Takes some of what has come, and does what follows from it; true if nothing is left to do.
+    fn turn(&mut self) -> Result<bool, GuardError> {
         self.follow_table();
         self.donor.raise_incarnation(self.lccp.incarnation());
         self.receiver.set_open(!self.is_leaving.load(Ordering::Relaxed));
-        loop {
-            let results = self.orders.results()?;
-            let is_idle = results.is_empty();
-            for (giver, order, answer) in results {
-                self.ordered(giver, &order, answer.result, answer.socket);
-            }
-            let has_heard = self.hear();
-            while let Ok(command) = self.commands.try_recv() {
-                self.obey(command);
-            }
-            self.donor.tick(now());
-            self.receiver.tick(now());
-            self.questions.tick(now()).iter().for_each(|message| self.tell_dispatcher(message));
-            let has_acted = self.act();
-            self.orders.flush()?;
-            self.report();
-            if is_idle && !has_heard && !has_acted {
-                break;
-            }
+        let results = self.orders.results()?;
+        let mut is_idle = results.is_empty();
+        for (giver, order, answer) in results {
+            self.ordered(giver, &order, answer.result, answer.socket);
         }
+        is_idle &= !self.hear();
+        // As many as may wait.
+        for _ in 0..MOVES_WAITING_MAX {
+            let Ok(command) = self.commands.try_recv() else { break };
+            self.obey(command);
+            is_idle = false;
+        }
+        self.donor.tick(now());
+        self.receiver.tick(now());
+        self.questions.tick(now()).iter().for_each(|message| self.tell_dispatcher(message));
+        is_idle &= !self.act();
+        self.orders.flush()?;
+        self.report();
         self.counters.take(
             self.donor.counters(),
             self.receiver.counters(),
             self.reports.counters(),
         );
-        Ok(())
+        Ok(is_idle)
     }
 
     fn obey(&mut self, command: Command) {
@@ -255,6 +258,10 @@ impl MoverThread {
             (Giver::Donor(id), HandoffOrder::Freeze(_)) => self.frozen(id, &result),
             (Giver::Donor(id), _) => self.donor.ordered(now(), id, order_result(&result)),
             (Giver::Receiver(key), HandoffOrder::Create(socket_id)) => {
+                if result == HandoffResult::Created && socket.is_none() {
+                    // This process may open no more descriptors. The block is in nobody's handoff.
+                    self.orders.give(Giver::Nobody, HandoffOrder::Forget(*socket_id), None);
+                }
                 let prepared = self.incoming.restore(key, socket_id, socket);
                 self.receiver.prepared(now(), key, prepared);
             }
@@ -411,7 +418,9 @@ impl MoverThread {
     }
 
     fn next_due_ms(&self) -> u64 {
-        let due = [self.donor.next_due(), self.receiver.next_due(), self.reports.next_due()];
+        // Reports wait until there is somebody to tell.
+        let reports = self.active.and_then(|_| self.reports.next_due());
+        let due = [self.donor.next_due(), self.receiver.next_due(), reports];
         let due = due.into_iter().chain([self.questions.next_due()]);
         due.flatten().min().map_or(u64::MAX, |due| due.since_ms(now()).max(1))
     }

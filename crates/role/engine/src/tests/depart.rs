@@ -3,12 +3,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use skep_serve::Conn;
+use skep_serve::{Conn, TimeoutCause};
 use skep_telemetry::Counter;
 
 use super::client::{get, post};
 use super::rig::{Rig, admission};
-use crate::Arrival;
+use crate::{Arrival, Destination, EngineSettings};
 
 #[test]
 fn a_connection_that_stays_is_answered_here() {
@@ -59,4 +59,24 @@ fn a_request_behind_others_stays() {
     assert_eq!(client.reply().unwrap().body, b"a");
     assert_eq!(client.reply().unwrap().body, b"ab");
     assert!(rig.shared.left.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_idle_connection_that_nobody_takes_ends_as_any_other() {
+    for idle_to in [None, Some(Destination(1))] {
+        let rig = Rig::with(EngineSettings { idle_ms: 500, ..EngineSettings::default() });
+        *rig.shared.idle_to.lock().unwrap() = idle_to;
+        // One that is asked often, as its node is drained.
+        rig.shared.gate.add_permits(100_000);
+        rig.on_worker(|worker| {
+            let of = Rc::downgrade(worker);
+            worker.on_tick(move || {
+                let worker = of.upgrade();
+                worker.inspect(|it| it.deadlines().expire_idle(TimeoutCause::Evacuate)).is_some()
+            });
+        });
+        let mut client = rig.client();
+        assert_eq!(client.ask(get("/quick:1")).body, b"a");
+        rig.until_state(&client, "Closing(ClosedIdle)");
+    }
 }

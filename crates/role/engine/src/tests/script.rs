@@ -31,13 +31,16 @@ pub(super) struct Shared {
     seen: Mutex<Vec<Seen>>,
     /// Connections that have left, each with what was read of it.
     pub(super) left: Mutex<Vec<(OwnedFd, Vec<u8>)>>,
+    /// Where idle connections should go.
+    pub(super) idle_to: Mutex<Option<Destination>>,
     /// Handlers in a step `wait` wait for a permit.
     pub(super) gate: Semaphore,
 }
 
 impl Default for Shared {
     fn default() -> Self {
-        Self { seen: Mutex::default(), left: Mutex::default(), gate: Semaphore::new(0) }
+        let (seen, left, idle_to) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { seen, left, idle_to, gate: Semaphore::new(0) }
     }
 }
 
@@ -99,6 +102,10 @@ impl Handler for Scripted {
         let (step, number) = steps(request.target).next()?;
         let is_to_go = step == "elsewhere" && connection.moves == 0;
         is_to_go.then(|| Destination(number.unwrap_or(0) as u32))
+    }
+
+    fn idle_destination(&self, _: &ConnectionSoFar<'_>) -> Option<Destination> {
+        *self.shared.idle_to.lock().unwrap()
     }
 
     async fn depart(&self, departure: Departure<'_, '_, '_>) -> Departed {

@@ -21,7 +21,10 @@ use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
 use super::HandoffPlan;
 use super::held::{Held, HeldConnections};
 use crate::error::NetguardError;
-use crate::limits::{BLOCKED_MS_MAX, HANDOFF_LOOK, HANDOFF_LOOK_IDLE, IDLE_MOVE_MS, MOVES_LOOK};
+use crate::limits::{
+    BLOCKED_MS_MAX, HANDOFF_LOOK, HANDOFF_LOOK_IDLE, IDLE_MOVE_MS, IDLE_MOVE_MS_MIN, MOVES_LOOK,
+    ROOM_MOVES, ROOM_MS,
+};
 
 /// Executes orders.
 pub(crate) struct Handoffs {
@@ -36,6 +39,8 @@ pub(crate) struct Handoffs {
     held: HeldConnections,
     held_max: usize,
     swept_at: Instant,
+    /// When the full map had nothing that could go.
+    found_full_at: Option<Instant>,
 }
 
 /// Why an order is refused.
@@ -80,6 +85,7 @@ impl Handoffs {
             held: HeldConnections::default(),
             held_max,
             swept_at: Instant::now(),
+            found_full_at: None,
         })
     }
 
@@ -155,7 +161,7 @@ impl Handoffs {
 
     /// Both or neither.
     fn block_and_repair(&mut self, id: SocketId, fd: BorrowedFd<'_>) -> Outcome {
-        self.moves()?.block(id)?;
+        self.block(id)?;
         if let Err(error) = self.switch.repair(fd) {
             self.moves()?.release(id)?;
             return Err(error.into());
@@ -200,7 +206,7 @@ impl Handoffs {
         if self.switch.has_connection(id)? {
             return Err(Refusal::Here);
         }
-        self.moves()?.block(id)?;
+        self.block(id)?;
         match self.switch.create(id) {
             Ok(socket) => {
                 self.held.insert(id, client, None);
@@ -249,6 +255,29 @@ impl Handoffs {
         self.moves()?.forget(id)?;
         self.held.remove(id);
         Ok(HandoffResult::Done)
+    }
+
+    /// Where redirects have filled the map, the oldest of them go.
+    fn block(&mut self, id: SocketId) -> Outcome<()> {
+        match self.moves()?.block(id) {
+            Err(DatapathError::TooManyMoves { .. }) if self.make_room()? => {
+                Ok(self.moves()?.block(id)?)
+            }
+            blocked => Ok(blocked?),
+        }
+    }
+
+    /// Whether there is room now.
+    fn make_room(&mut self) -> Outcome<bool> {
+        let pause = Duration::from_millis(ROOM_MS);
+        if self.found_full_at.is_some_and(|at| at.elapsed() < pause) {
+            return Ok(false);
+        }
+        let idle_min = Duration::from_millis(IDLE_MOVE_MS_MIN);
+        let removed = self.moves()?.make_room(ROOM_MOVES, idle_min)?;
+        tracing::debug!(removed, "the map of moves was full");
+        self.found_full_at = (removed == 0).then(Instant::now);
+        Ok(removed > 0)
     }
 
     fn is_redirected(&mut self, id: SocketId) -> Outcome<bool> {
