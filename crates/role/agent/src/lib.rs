@@ -110,7 +110,7 @@ pub(crate) struct Shared {
     /// Device of the active dispatcher, once its heartbeat was received.
     active_mac: Mutex<Option<[u8; 6]>>,
     pub(crate) counters: ArcSwap<PacketCounters>,
-    /// The latest table that was received.
+    /// The table of that version.
     table: Arc<ArcSwap<Table>>,
     digest: Arc<ArcSwap<(Now, LoadDigest)>>,
     active: Arc<ArcSwapOption<PeerId>>,
@@ -129,8 +129,9 @@ impl Shared {
         *self.active_mac.lock().unwrap_or_else(PoisonError::into_inner) = Some(mac);
     }
 
-    pub(crate) fn set_applied(&self, version: TableVersion) {
+    pub(crate) fn set_applied(&self, version: TableVersion, table: &Arc<Table>) {
         *self.applied.lock().unwrap_or_else(PoisonError::into_inner) = version;
+        self.table.store(Arc::clone(table));
     }
 }
 
@@ -211,7 +212,8 @@ impl Agent {
         &self.counts
     }
 
-    /// The latest table that was received.
+    /// The latest table that the packet program uses: who moves connections by it moves them to nodes that their
+    /// packets are sent on to.
     pub fn table(&self) -> &Arc<ArcSwap<Table>> {
         &self.shared.table
     }

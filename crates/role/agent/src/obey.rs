@@ -159,7 +159,7 @@ impl Obey {
         Ok(())
     }
 
-    fn apply(&mut self, table: &Table) -> Result<(), GuardError> {
+    fn apply(&mut self, table: &Arc<Table>) -> Result<(), GuardError> {
         let own = table.node(&self.name);
         let own_node = own.map_or(NO_NODE, |node| node.index);
         if own_node != self.settings.own_node {
@@ -168,7 +168,7 @@ impl Obey {
             self.settings = settings;
         }
         self.applier.apply(&self.services.part_of(table, own_node))?;
-        self.shared.set_applied(self.applier.version());
+        self.shared.set_applied(self.applier.version(), table);
         let is_drained = own.is_some_and(|node| node.state == ForwardingState::Draining);
         if is_drained != self.is_drained {
             self.is_drained = is_drained;

@@ -107,7 +107,6 @@ impl Steered {
             return;
         }
         self.table = Arc::new(table);
-        self.shared.table.store(Arc::clone(&self.table));
         self.recent.keep(Arc::clone(&self.table));
         self.waiting = Some(Arc::clone(&self.table));
         self.hand_over();
