@@ -14,7 +14,7 @@ use skep_distributor::{
     WorkerDistributor,
 };
 use skep_guard::HandoffGuard;
-use skep_peer::{LccpSettings, LccpSocket, LccpTransport, Watchdog};
+use skep_peer::{Counts, LccpSettings, LccpSocket, LccpTransport, Watchdog};
 use skep_serve::{Admission, Worker};
 use skep_telemetry::Registry;
 use skep_wire::handoff::SocketId;
@@ -22,7 +22,7 @@ use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
 use skep_wire::handoff::lccp::QueryKey;
 use skep_wire::seal::{Key, PeerId};
 
-use crate::handoff_metrics::{self, register_handoffs};
+use crate::handoff_metrics::{self, register_datagrams, register_handoffs};
 
 /// The mover of the node of this process.
 pub(crate) struct Handoffs {
@@ -35,6 +35,8 @@ pub(crate) struct Handoffs {
     addresses: Vec<SocketAddr>,
     settings: HandoffSettings,
     counters: Arc<HandoffCounters>,
+    /// Of LCCP's datagrams.
+    datagrams: Arc<Counts>,
 }
 
 /// What handoffs need of the rest of the process.
@@ -73,7 +75,7 @@ impl Handoffs {
                 agents.map(|(name, agent)| (name, lccp_address(config, agent))).collect(),
             ),
         };
-        let counters = Arc::<HandoffCounters>::default();
+        let (counters, datagrams) = (Arc::<HandoffCounters>::default(), lccp.counts());
         let (mover, arrivals) = Mover::start(MoverParts {
             name: name.to_owned(),
             guard,
@@ -96,6 +98,7 @@ impl Handoffs {
             addresses: addresses(config.steered_services_of(name)),
             settings: HandoffSettings::of(config),
             counters,
+            datagrams,
         }))
     }
 
@@ -133,6 +136,7 @@ impl Handoffs {
     /// Shows what the mover does.
     pub(crate) fn register(&self, registry: &Registry) {
         register_handoffs(registry, &self.counters);
+        register_datagrams(registry, &self.datagrams);
     }
 }
 

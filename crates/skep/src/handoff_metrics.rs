@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use skep_console::HandoffCount;
 use skep_distributor::HandoffCounters;
+use skep_peer::{Counts, PacketRefusal};
 use skep_telemetry::Registry;
 use skep_wire::handoff::lccp::RefuseCause;
+use skep_wire::seal::OpenError;
 
 /// A sample's outcome and its number.
 type Outcome = (&'static str, u64);
@@ -21,6 +23,20 @@ pub(crate) fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCount
     let help = "Authentic messages of other nodes about handoffs that made no sense.";
     let read = move || own.malformed_messages() as f64;
     registry.register("skep_handoff_messages_malformed_total", &[], help, Box::new(read));
+}
+
+/// Datagrams of other nodes, or of anybody, that were refused.
+pub(crate) fn register_datagrams(registry: &Registry, counts: &Arc<Counts>) {
+    let counts = Arc::clone(counts);
+    let help = "Datagrams about handoffs refused, by reason.";
+    let sample =
+        |(reason, count): Outcome| (vec![("reason".to_owned(), reason.to_owned())], count as f64);
+    let read = move || {
+        let seals = OpenError::ALL.iter().map(|&why| (why.name(), counts.refused(why)));
+        let packets = PacketRefusal::ALL.iter().map(|&why| (why.name(), counts.dropped(why)));
+        seals.chain(packets).map(sample).collect()
+    };
+    registry.register_samples("skep_handoff_datagrams_refused_total", help, Box::new(read));
 }
 
 fn register(

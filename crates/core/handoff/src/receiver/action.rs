@@ -39,6 +39,8 @@ pub enum Preparation {
     Restored,
     /// There is a socket, but the kernel did not take the connection's state.
     NotRestored,
+    /// This machine has no room for one more connection; netguard was not asked.
+    NoRoom,
     /// Netguard made no socket, or its answer was lost, and the descriptor with it.
     NotCreated,
 }

@@ -103,6 +103,7 @@ impl Receiver {
                     Preparation::Restored if !is_late => None,
                     Preparation::Restored => Some(Answer::Refuse(RefuseCause::Late)),
                     Preparation::NotRestored => Some(Answer::Refuse(RefuseCause::Restore)),
+                    Preparation::NoRoom => Some(Answer::Refuse(RefuseCause::Full)),
                     Preparation::NotCreated => Some(Answer::Refuse(RefuseCause::Netguard)),
                 }
             }
@@ -110,7 +111,8 @@ impl Receiver {
             _ => return,
         };
         // Where nothing was made, the flow may be blocked for another move, and stays so.
-        if answer.is_some() && result != Preparation::NotCreated {
+        let is_made = matches!(result, Preparation::Restored | Preparation::NotRestored);
+        if answer.is_some() && is_made {
             self.actions.push_back(ReceiverAction::Discard(key, socket));
         }
         match answer {

@@ -174,6 +174,9 @@ fn offers_are_refused_by_cause() {
     assert_eq!(said(&mut receiver), ["discard", "REFUSE"]);
     receiver.prepared(Now(1), key(12), Preparation::NotCreated);
     assert_eq!(said(&mut receiver), ["REFUSE"], "the flow may be blocked for another move");
+    receiver.prepared(Now(1), key(13), Preparation::NoRoom);
+    assert_eq!(said(&mut receiver), ["REFUSE"]);
+    assert_eq!(refusal(&mut receiver, id(13), socket(3)), Some(RefuseCause::Full), "no room");
 
     let mut receiver = new();
     let garbage = Fragment { index: 0, count: 1, bytes: [7; 60].as_slice().into() };

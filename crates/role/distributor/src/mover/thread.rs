@@ -349,7 +349,7 @@ impl MoverThread {
             ReceiverAction::Create(key, socket, info) => {
                 let table = &self.table_in_force;
                 if !self.incoming.admit(key, &socket, *info, table) {
-                    return self.receiver.prepared(now(), key, Preparation::NotCreated);
+                    return self.receiver.prepared(now(), key, Preparation::NoRoom);
                 }
                 (key, HandoffOrder::Create(socket))
             }
