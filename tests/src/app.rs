@@ -39,7 +39,15 @@ pub struct AppRequest {
 impl App {
     /// One that treats each connection by `script`, in a thread of its own.
     pub fn start(script: impl Fn(&mut AppConn) + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), script)
+    }
+
+    /// The same at an address of this network; to be dropped there.
+    pub fn start_at(
+        address: SocketAddr,
+        script: impl Fn(&mut AppConn) + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).expect("a free port");
         // Of a thousand that connect at once none is to be told to come back later.
         rustix::net::listen(&listener, BACKLOG).expect("it listens already");
         let connections = Arc::<AtomicUsize>::default();

@@ -1,5 +1,14 @@
 //! Handoffs: connections move to the nodes that should answer their requests.
 
+mod bodies;
+mod connections;
+mod dead;
+mod dispatchers;
+mod moving;
+mod options;
+mod refusals;
+mod storm;
+
 use std::collections::BTreeSet;
 
 use skep_testclient::{HOST, RawClient, request_bytes};

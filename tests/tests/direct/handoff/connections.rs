@@ -1,0 +1,220 @@
+//! What a client may do with a connection that moves.
+
+use std::net::Shutdown;
+use std::time::Duration;
+
+use skep_lab::load::Pattern;
+use skep_testclient::{HOST, request_bytes};
+use skep_tests::direct::{DirectCluster, LONG, SHORT, Setup, figure};
+use skep_tests::{PATIENCE, RawClient, poll_until};
+
+use super::moving::{CLIENT, Elsewhere, answerer, owners, path, path_like, path_of, start};
+use super::{by_url, moved};
+
+/// Moves of each scenario.
+const TIMES: usize = 6;
+
+/// As clients pause: longer than any time of the protocol.
+const PAUSE: Duration = Duration::from_millis(900);
+
+/// The moves since `before` of that many connections: a busy machine may be late with READY, and then the donor
+/// serves.
+#[track_caller]
+fn assert_moved(cluster: &DirectCluster, before: f64, connections: usize) {
+    let moves = moved(cluster) - before;
+    figure(&format!("{moves} moves of {connections} connections"));
+    assert!(moves >= 0.5 * connections as f64 && moves <= connections as f64, "{moves}");
+}
+
+#[test]
+fn connections_of_ipv6_move() {
+    let Some(cluster) = start(Setup { ipv6: true, ..by_url(3) }) else {
+        return;
+    };
+    let receiver = answerer(&cluster, SHORT.0);
+    poll_until(PATIENCE, "IPv6 answers", || cluster.ask(CLIENT, cluster.vip6(), "/short").is_ok());
+    let before = moved(&cluster);
+    for _ in 0..TIMES {
+        let mut it = Elsewhere::connect(&cluster, cluster.vip6(), &receiver);
+        it.client.ask(SHORT.0);
+        it.assert_short();
+        assert!(it.may_answer(&it.owner(&cluster)));
+        // Again, and behind the move.
+        it.client.ask(SHORT.0);
+        it.assert_short();
+    }
+    assert_moved(&cluster, before, TIMES);
+}
+
+#[test]
+fn requests_of_http_1_0_and_many_on_one_connection() {
+    let Some(cluster) = start(by_url(3)) else { return };
+    let receiver = answerer(&cluster, SHORT.0);
+    let before = moved(&cluster);
+    for _ in 0..TIMES {
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
+        it.client.send("GET /short HTTP/1.0\r\nHost: test\r\n\r\n");
+        it.assert_short();
+        it.client.assert_closed();
+        // Small replies do not take the connection elsewhere, whoever has them.
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
+        it.client.ask(SHORT.0);
+        it.assert_short();
+        for number in 0..20 {
+            it.client.ask(&path(number));
+            it.assert_short();
+        }
+        assert!(it.may_answer(&it.owner(&cluster)));
+    }
+    assert_moved(&cluster, before, 2 * TIMES);
+}
+
+#[test]
+fn pipelined_requests_go_along_and_heads_may_come_in_pieces() {
+    let Some(cluster) = start(by_url(3)) else { return };
+    let receiver = answerer(&cluster, SHORT.0);
+    let before = moved(&cluster);
+    for _ in 0..TIMES {
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
+        let request = request_bytes("GET", SHORT.0, &[HOST]);
+        it.client.send(request.repeat(5));
+        (0..5).for_each(|_| drop(it.assert_short()));
+        // Up to the middle of another head, whose rest comes to the receiver.
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
+        let (begin, end) = request.split_at(9);
+        it.client.send([&request, begin].concat());
+        it.assert_short();
+        it.client.send(end);
+        it.assert_short();
+        // Piece by piece.
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
+        for piece in request.chunks(7) {
+            it.client.send(piece);
+            it.wait_read(&cluster);
+        }
+        it.assert_short();
+        assert!(it.may_answer(&it.owner(&cluster)));
+    }
+    assert_moved(&cluster, before, 3 * TIMES);
+}
+
+#[test]
+fn clients_may_say_nothing_for_a_while_before_and_behind_the_move() {
+    let Some(cluster) = start(by_url(2)) else { return };
+    let receiver = answerer(&cluster, SHORT.0);
+    let connect = |_| Elsewhere::connect(&cluster, cluster.vip(), &receiver);
+    let mut all: Vec<_> = (0..TIMES).map(connect).collect();
+    // The silence is what is tried.
+    std::thread::sleep(PAUSE);
+    let before = moved(&cluster);
+    for it in &mut all {
+        it.client.ask(SHORT.0);
+        it.assert_short();
+    }
+    assert_moved(&cluster, before, TIMES);
+    std::thread::sleep(PAUSE);
+    for it in &mut all {
+        it.client.ask(SHORT.0);
+        it.assert_short();
+    }
+}
+
+#[test]
+fn a_client_may_close_its_side_or_reset_while_the_connection_moves() {
+    let Some(cluster) = start(by_url(3)) else { return };
+    let receiver = answerer(&cluster, SHORT.0);
+    let request = request_bytes("GET", SHORT.0, &[HOST]);
+    let mut by_receiver = 0;
+    for number in 0..4 * TIMES {
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
+        it.client.send(&request);
+        // At once, or into the move.
+        std::thread::sleep(Duration::from_micros(100 * number as u64));
+        it.client.stream().shutdown(Shutdown::Write).unwrap();
+        by_receiver += usize::from(it.assert_short() == receiver);
+        it.client.assert_closed();
+    }
+    figure(&format!("{by_receiver} of {} half-closed connections have moved", 4 * TIMES));
+    let mut left = Vec::new();
+    for number in 0..8 * TIMES {
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
+        it.client.send(&request);
+        std::thread::sleep(Duration::from_micros(50 * number as u64));
+        left.push(it.reset());
+    }
+    poll_until(PATIENCE, "no node has a socket of them", || {
+        left.iter().all(|client| owners(&cluster, *client).is_empty())
+    });
+    for _ in 0..TIMES {
+        assert_eq!(answerer(&cluster, SHORT.0), receiver);
+    }
+}
+
+#[test]
+fn a_client_that_takes_nothing_for_a_while_gets_all_in_the_end() {
+    let Some(cluster) = start(by_url(2)) else { return };
+    let path = path_like(&cluster, LONG.0, "node-2");
+    let before = moved(&cluster);
+    for _ in 0..3 {
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), "node-2");
+        it.client.ask(&path);
+        // The receiver's window closes, and opens again.
+        it.wait_stalled(&cluster);
+        std::thread::sleep(PAUSE);
+        it.assert_body(LONG.1);
+    }
+    assert_moved(&cluster, before, 3);
+}
+
+#[test]
+fn a_connection_moves_again_for_a_long_reply_and_as_often_as_the_config_says() {
+    let lines = "handoff.moves_max = 3\n".to_owned();
+    let Some(cluster) = start(Setup { lines, ..by_url(3) }) else { return };
+    let nodes = ["node-1", "node-2", "node-3"];
+    let long = nodes.map(|node| path_like(&cluster, LONG.0, node));
+    let short = path_of(&cluster, "node-1");
+    // How long a reply will be is known of what is in memory.
+    for node in nodes {
+        let address = cluster.node_address(node);
+        let get = || RawClient::connect(address).get(LONG.0).status;
+        assert_eq!(cluster.machine(CLIENT).run(get).unwrap(), 200);
+    }
+    let mut all = 0.0;
+    for _ in 0..3 {
+        let before = moved(&cluster);
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), "node-1");
+        it.client.ask(&short);
+        it.assert_short();
+        // Round and round, also to nodes that it has been at.
+        for path in [1, 2, 0, 1, 2].map(|number| &long[number]) {
+            let response = it.client.get(path);
+            assert_eq!(Pattern { seed: 3 }.first_wrong(0, &response.body), None);
+            assert_eq!(response.body.len() as u64, LONG.1);
+        }
+        let moves = moved(&cluster) - before;
+        assert!(moves <= 3.0, "{moves} moves");
+        all += moves;
+    }
+    figure(&format!("{all} moves of three connections that may move three times each"));
+    assert!(all >= 5.0, "{all}");
+}
+
+#[test]
+fn a_connection_comes_back_to_where_it_was() {
+    let Some(cluster) = start(by_url(2)) else { return };
+    let long = ["node-1", "node-2"].map(|node| path_like(&cluster, LONG.0, node));
+    let before = moved(&cluster);
+    for _ in 0..TIMES {
+        let mut it = Elsewhere::connect(&cluster, cluster.vip(), "node-1");
+        for path in [&long[0], &long[1], &long[0]] {
+            let response = it.client.get(path);
+            assert_eq!(Pattern { seed: 3 }.first_wrong(0, &response.body), None);
+            assert_eq!(response.body.len() as u64, LONG.1);
+        }
+        it.client.ask(SHORT.0);
+        it.client.response().assert_status(200);
+    }
+    let moves = moved(&cluster) - before;
+    figure(&format!("{moves} moves of {} connections that come back", TIMES));
+    assert!(moves >= 2.0 * TIMES as f64, "{moves}");
+}

@@ -1,0 +1,117 @@
+//! As many moves as the machines make, while messages between nodes are lost.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::Pid;
+use skep_lab::load::Requests;
+use skep_testbed::Machine;
+use skep_tests::direct::{DirectCluster, Loads, figure};
+use skep_tests::{PATIENCE, poll_until};
+
+use super::moving::{assert_all_served, path, start};
+use super::{by_url, count, moved};
+
+/// How many of a thousand messages are lost.
+const LOST_PERMILLE: u32 = 30;
+
+/// The outcomes of a donor that show a loss, or a busy machine.
+const KEPT: [&str; 3] = ["silent", "gone", "refused_late"];
+
+/// What a process has.
+#[derive(Debug)]
+struct Used {
+    name: String,
+    descriptors: usize,
+    resident_bytes: u64,
+}
+
+/// All nodes and their netguards.
+fn used(cluster: &DirectCluster) -> Vec<Used> {
+    let names = cluster.bed().nodes().iter().map(|node| node.name().to_owned());
+    names
+        .flat_map(|name| cluster.processes(&name, "").into_iter().map(move |pid| of(&name, pid)))
+        .collect()
+}
+
+fn of(name: &str, pid: Pid) -> Used {
+    let path = format!("/proc/{}", pid.as_raw_nonzero());
+    let status = std::fs::read_to_string(format!("{path}/status")).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+    let descriptors = std::fs::read_dir(format!("{path}/fd")).unwrap().count();
+    Used { name: format!("{name} ({pid:?})"), descriptors, resident_bytes: kib * 1024 }
+}
+
+/// Descriptors are back where they were, and memory does not grow with the moves.
+#[track_caller]
+fn assert_back(cluster: &DirectCluster, before: &[Used]) {
+    let mut after = Vec::new();
+    poll_until(PATIENCE, "descriptors are back", || {
+        after = used(cluster);
+        let pairs = before.iter().zip(&after);
+        pairs.into_iter().all(|(before, after)| after.descriptors <= before.descriptors + 4)
+    });
+    for (before, after) in before.iter().zip(&after) {
+        figure(&format!(
+            "{}: {} descriptors became {}, {} MiB became {}",
+            before.name,
+            before.descriptors,
+            after.descriptors,
+            before.resident_bytes >> 20,
+            after.resident_bytes >> 20
+        ));
+        assert!(after.resident_bytes < before.resident_bytes + 24 * 1024 * 1024, "{after:?}");
+    }
+}
+
+fn storm(duration: Duration) {
+    let Some(cluster) = start(by_url(3)) else { return };
+    // Paths of all nodes.
+    let number = AtomicUsize::new(0);
+    let ask = |client: &Machine| {
+        let mut requests = cluster.requests(u64::MAX);
+        requests.target.path = path(number.fetch_add(1, Ordering::Relaxed) % 6);
+        Requests { workers: 8, ..requests }.start_in(client).unwrap()
+    };
+    let clients = || (0..3).flat_map(|_| cluster.bed().clients());
+    // Memory that grows with the first connections is not of the moves.
+    let warm = Loads::start(clients(), ask);
+    warm.wait_for_more(1_000);
+    assert_all_served(warm);
+    for node in cluster.bed().nodes() {
+        let rules = format!(
+            "add table ip storm\nadd chain ip storm in {{ type filter hook input priority 0; }}\n\
+             add rule ip storm in ip protocol 253 numgen random mod 1000 < {LOST_PERMILLE} drop"
+        );
+        cluster.tool(node.name(), "nft", &[&rules]);
+    }
+    let used_before = used(&cluster);
+    let before = moved(&cluster);
+    let (loads, began) = (Loads::start(clients(), ask), Instant::now());
+    while began.elapsed() < duration {
+        loads.wait_for_more(50);
+    }
+    let succeeded = loads.succeeded();
+    assert_all_served(loads);
+    let moves = moved(&cluster) - before;
+    let kept = KEPT.map(|it| (it, count(&cluster, "skep_handoffs_total", it)));
+    figure(&format!(
+        "{moves} of {succeeded} connections moved in {:?}, {LOST_PERMILLE} of 1000 messages lost; kept: {kept:?}",
+        began.elapsed()
+    ));
+    // A build that checks its invariants is slow: then donors serve what receivers are late for.
+    assert!(moves > 0.1 * succeeded as f64, "{moves} of {succeeded}");
+    assert_back(&cluster, &used_before);
+}
+
+#[test]
+fn a_short_storm_with_lost_messages() {
+    storm(Duration::from_secs(4));
+}
+
+#[test]
+#[ignore = "takes half a minute, and all that the machine has"]
+fn a_storm_with_lost_messages() {
+    storm(Duration::from_secs(20));
+}
