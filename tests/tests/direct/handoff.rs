@@ -10,6 +10,7 @@ mod refusals;
 mod storm;
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use skep_testclient::{HOST, RawClient, request_bytes};
 use skep_tests::direct::{DirectCluster, SHORT, Setup, figure};
