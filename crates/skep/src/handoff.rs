@@ -17,6 +17,7 @@ use skep_guard::HandoffGuard;
 use skep_peer::{Counts, LccpSettings, LccpSocket, LccpTransport, Watchdog};
 use skep_serve::{Admission, Worker};
 use skep_telemetry::Registry;
+use skep_wire::guard::Side;
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
 use skep_wire::handoff::lccp::QueryKey;
@@ -57,7 +58,7 @@ impl Handoffs {
         let HandoffParts { name, mut guard, key, agent, admission, workers, .. } = parts;
         let node = config.node(name).context("the config has no such node")?;
         let own = lccp_address(config, node.agent_address());
-        let mut lccp = lccp(config, (name, own), key, &mut guard)?;
+        let mut lccp = lccp(config, (name, own), key, (&mut guard, Side::Node))?;
         let mut dispatchers = HashMap::new();
         for (dispatcher, address) in
             config.dispatchers.iter().filter_map(|it| Some((&it.name, it.address?)))
@@ -152,7 +153,7 @@ pub(crate) fn dispatcher_parts(
     let own = own.context("the dispatcher has no address")?;
     let port = config.handoff.port;
     let own = dispatcher_address(config, own);
-    let socket = lccp(config, (&dispatcher_name(name), own), key, guard)?;
+    let socket = lccp(config, (&dispatcher_name(name), own), key, (guard, Side::Dispatch))?;
     let nodes = NodesView {
         table: Arc::default(),
         digest: Arc::default(),
@@ -181,10 +182,10 @@ fn lccp(
     config: &Config,
     (name, address): (&str, SocketAddr),
     key: &Key,
-    guard: &mut HandoffGuard,
+    (guard, side): (&mut HandoffGuard, Side),
 ) -> anyhow::Result<LccpSocket> {
     let transport = match config.handoff.transport {
-        HandoffTransport::Ip => LccpTransport::Raw(control_socket(guard)?),
+        HandoffTransport::Ip => LccpTransport::Raw(control_socket(guard, side)?),
         HandoffTransport::Udp => LccpTransport::Udp(address),
     };
     let settings = LccpSettings {
@@ -211,8 +212,8 @@ fn lccp_address(config: &Config, agent: SocketAddr) -> SocketAddr {
     (agent.ip(), config.handoff.port).into()
 }
 
-fn control_socket(guard: &mut HandoffGuard) -> anyhow::Result<std::os::fd::OwnedFd> {
-    let mut answers = guard.ask(&[(HandoffOrder::OpenControlSocket, None)])?;
+fn control_socket(guard: &mut HandoffGuard, side: Side) -> anyhow::Result<std::os::fd::OwnedFd> {
+    let mut answers = guard.ask(&[(HandoffOrder::OpenControlSocket(side), None)])?;
     let answer = answers.pop().context("netguard gave no answer")?;
     match (answer.result, answer.socket) {
         (HandoffResult::Created, Some(socket)) => Ok(socket),

@@ -33,6 +33,7 @@ pub struct MovedReports {
 struct Report {
     number: u64,
     flows: Vec<MovedFlow>,
+    made_at: Now,
     /// `None`: it was not sent yet.
     retry: Option<Retry>,
 }
@@ -105,7 +106,7 @@ impl MovedReports {
         }
         self.open.push(flow);
         if self.open.len() >= MOVED_FLOWS_MAX {
-            self.close();
+            self.close(now);
         }
     }
 
@@ -127,21 +128,25 @@ impl MovedReports {
     /// What to send to the active dispatcher now.
     pub fn due(&mut self, now: Now) -> Vec<Lccp> {
         if !self.open.is_empty() && now.since_ms(self.open_since) >= MOVED_WAIT_MS {
-            self.close();
+            self.close(now);
         }
-        let is_old =
-            |report: &Report| report.retry.is_some_and(|it| it.age_ms(now) >= MOVED_MS_MAX);
-        let (counters, incarnation) = (&mut self.counters, self.incarnation);
-        self.reports.retain(|report| {
-            let is_old = is_old(report);
-            counters.given_up += if is_old { report.flows.len() as u64 } else { 0 };
-            !is_old
-        });
+        self.give_up(now);
+        let incarnation = self.incarnation;
         let message = |report: &Report| Lccp {
             id: HandoffId { incarnation, number: report.number },
             command: Command::Moved(report.flows.clone()),
         };
         self.reports.iter_mut().filter_map(|it| it.is_due(now).then(|| message(it))).collect()
+    }
+
+    /// Drops what is too old to be told, also where no dispatcher is active.
+    pub fn give_up(&mut self, now: Now) {
+        let counters = &mut self.counters;
+        self.reports.retain(|report| {
+            let is_old = now.since_ms(report.made_at) >= MOVED_MS_MAX;
+            counters.given_up += if is_old { report.flows.len() as u64 } else { 0 };
+            !is_old
+        });
     }
 
     /// When to call [`MovedReports::due`] at the latest.
@@ -156,7 +161,7 @@ impl MovedReports {
     }
 
     /// The open flows become a report.
-    fn close(&mut self) {
+    fn close(&mut self, now: Now) {
         if self.reports.len() >= MOVED_REPORTS_MAX
             && let Some(oldest) = self.reports.pop_front()
         {
@@ -164,7 +169,7 @@ impl MovedReports {
         }
         let (number, flows) = (self.next_number, std::mem::take(&mut self.open));
         self.next_number += 1;
-        self.reports.push_back(Report { number, flows, retry: None });
+        self.reports.push_back(Report { number, flows, made_at: now, retry: None });
     }
 }
 

@@ -22,6 +22,8 @@ use skep_wire::seal::PeerId;
 use skep_wire::steer::{ForwardingState, NodeIndex};
 use skep_wire::table::{Table, TableNode, TableService};
 
+use crate::limits::FORGET_MS;
+
 /// The work of all nodes, and when it was heard.
 type HeardDigest = Arc<(Now, LoadDigest)>;
 
@@ -61,6 +63,8 @@ struct ServiceChooser {
     is_content_aware: bool,
     view: ClusterView,
     digest: HeardDigest,
+    /// When the loads were taken last.
+    loaded_at: Now,
 }
 
 impl Chooser {
@@ -204,6 +208,7 @@ impl ServiceChooser {
             is_content_aware: info.content_aware,
             view: ClusterView::default(),
             digest: Arc::default(),
+            loaded_at: Now::default(),
         })
     }
 
@@ -231,7 +236,9 @@ impl ServiceChooser {
     fn follow_digest(&mut self, digest: &HeardDigest, now: Now) {
         self.view.now = now;
         let is_old = is_stale(now.since_ms(digest.0), u64::from(digest.1.interval_ms));
-        if is_old && !self.digest.1.nodes.is_empty() {
+        // What this worker has counted is forgotten then, too, now and again: nobody says when it ends.
+        let is_to_forget = now.since_ms(self.loaded_at) >= FORGET_MS;
+        if is_old && (is_to_forget || !self.digest.1.nodes.is_empty()) {
             self.digest = Arc::default();
             self.take_loads();
         } else if !is_old && !Arc::ptr_eq(digest, &self.digest) {
@@ -241,6 +248,7 @@ impl ServiceChooser {
     }
 
     fn take_loads(&mut self) {
+        self.loaded_at = self.view.now;
         let works: HashMap<NodeIndex, &NodeWork> =
             self.digest.1.nodes.iter().map(|work| (work.node, work)).collect();
         for node in &mut self.view.nodes {

@@ -6,6 +6,10 @@ pub(crate) const MOVES_WAITING_MAX: usize = skep_handoff::limits::MOVES_IN_FLIGH
 /// Connections that wait for one worker, which takes them in its next turn.
 pub(crate) const ARRIVALS_WAITING_MAX: usize = 1_024;
 
+/// How long a worker counts what it has sent to other nodes while no dispatcher says what those have to do, in
+/// milliseconds: most requests take less.
+pub(crate) const FORGET_MS: u64 = 1_000;
+
 /// Longest wait of the mover, in milliseconds: then it looks whether the table is another one.
 pub(crate) const TURN_MS_MAX: u64 = 50;
 

@@ -62,13 +62,15 @@ pub fn handoff_socket_of(config: &Config, name: &str) -> PathBuf {
 /// What a node hands off: connections of its services that say so. A dispatcher hands off none, and has a
 /// socket by which nodes ask it.
 fn handoffs(config: &Config, name: &str) -> Option<HandoffPlan> {
-    let of_node = config.node(name).map(|node| node.address.ip());
-    let of_dispatcher = || Some(config.dispatcher(name)?.address?.ip());
-    let own = of_node.or_else(of_dispatcher).filter(|_| config.hands_off())?;
+    if !config.hands_off() {
+        return None;
+    }
+    let of_node = config.node(name).map(|node| node.agent_address().ip());
+    let of_dispatcher = config.dispatcher(name).and_then(|it| it.address).map(|it| it.ip());
     let is_handed_off = |service: &&ServiceConfig| service.dispatch == DispatchMode::Handoff;
     let services = config.steered_services_of(name).filter(is_handed_off);
     let addresses = services.flat_map(|it| it.listen.iter().copied()).collect();
-    Some(HandoffPlan { addresses, own, socket: handoff_socket_of(config, name) })
+    Some(HandoffPlan { addresses, of_node, of_dispatcher, socket: handoff_socket_of(config, name) })
 }
 
 /// The user that this process runs as.

@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use skep_handoff::MovedFlows;
 use skep_peer::{LccpBatch, LccpReceived, LccpSocket, Pulse};
 use skep_units::Now;
-use skep_wire::handoff::SocketId;
 use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, QueryKey, Receptor};
+use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::message::{LoadDigest, Name, Stage};
 use skep_wire::seal::PeerId;
 use skep_wire::steer::{Flow, NodeIndex};
@@ -101,13 +101,15 @@ impl HandoffListener {
                 break;
             }
         }
+        let mut moved = Vec::new();
         for LccpReceived { from, body, .. } in received.drain(..) {
             let message = Lccp::decode(&body);
             let message = message.ok().filter(|it| it.command.receptor() == Receptor::Dispatcher);
             if let Some(message) = message {
-                self.hear(from, message);
+                self.hear(from, message, &mut moved);
             }
         }
+        self.learn(moved);
         Ok(())
     }
 
@@ -124,39 +126,50 @@ impl HandoffListener {
         }
     }
 
-    fn hear(&mut self, from: PeerId, Lccp { id, command }: Lccp) {
+    /// Answers a question. Reports of moved flows are added to `moved`.
+    fn hear(&mut self, from: PeerId, Lccp { id, command }: Lccp, moved: &mut Vec<Report>) {
         // One that is not active any more has nothing to say; nodes ask and tell the next one.
         if self.shared.view().stage != Stage::Active {
             return;
         }
-        let answer = match command {
-            Command::Moved(moved) => {
-                if !self.learn(&moved) {
-                    return;
-                }
-                Command::MovedTaken
-            }
+        match command {
+            Command::Moved(flows) => moved.push(Report { from, id, flows }),
             Command::Query(socket, key) => {
                 let node = (self.decide)(&socket, &key);
-                Command::Decision(socket, node)
+                self.send(from, id, Command::Decision(socket, node));
             }
-            _ => return,
-        };
-        // What is lost is asked again.
-        let _ = self.socket.send(from, &Lccp { id, command: answer }.encode());
+            _ => {}
+        }
     }
 
-    /// Has the flow table steer flows to their nodes, here and at the standbys; false: not now.
-    fn learn(&mut self, moved: &[MovedFlow]) -> bool {
+    /// Has the flow table steer flows to their nodes, here and at the standbys. What finds no room is reported
+    /// again.
+    fn learn(&mut self, moved: Vec<Report>) {
         let table = Arc::clone(&self.shared.view().table);
-        let moved = self.moved.take(now(), moved);
-        let flows: Vec<Flow> = moved.iter().filter_map(|flow| flow_of(flow, &table)).collect();
-        let is_queued = self.jobs.try_push(Job::Move(flows.clone())).is_ok();
-        if is_queued {
+        let taken = moved.iter().flat_map(|report| self.moved.take(now(), &report.flows));
+        let flows: Vec<Flow> = taken.filter_map(|flow| flow_of(&flow, &table)).collect();
+        if !flows.is_empty() {
+            if self.jobs.try_push(Job::Move(flows.clone())).is_err() {
+                return;
+            }
             self.news.push(News::Begun(flows));
         }
-        is_queued
+        for Report { from, id, .. } in moved {
+            self.send(from, id, Command::MovedTaken);
+        }
     }
+
+    fn send(&mut self, to: PeerId, id: HandoffId, command: Command) {
+        // What is lost is asked again.
+        let _ = self.socket.send(to, &Lccp { id, command }.encode());
+    }
+}
+
+/// A node's report of flows that it has moved.
+struct Report {
+    from: PeerId,
+    id: HandoffId,
+    flows: Vec<MovedFlow>,
 }
 
 /// `None`: of a service that is gone.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use skep_guard::{Guard, GuardError};
 use skep_peer::Pulse;
-use skep_wire::guard::{Order, OrderReply, Side, VipHolder};
+use skep_wire::guard::{FLOWS_MAX, Order, OrderReply, Side, VipHolder};
 use skep_wire::message::FlowsTaken;
 use skep_wire::steer::{Flow, WeightedLoad};
 
@@ -144,10 +144,8 @@ impl NetguardExecutor {
     }
 
     fn insert(&self, flows: Vec<Flow>) -> Result<(), GuardError> {
-        match flows.is_empty() {
-            true => Ok(()),
-            false => self.ask(&Order::InsertFlows(flows)),
-        }
+        let order = |flows: &[Flow]| self.ask(&Order::InsertFlows(flows.to_vec()));
+        flows.chunks(FLOWS_MAX).try_for_each(order)
     }
 
     fn list(&self) -> Result<(), GuardError> {

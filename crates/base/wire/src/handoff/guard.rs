@@ -8,10 +8,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::SocketId;
+use crate::guard::Side;
 use crate::steer::NodeIndex;
 
 /// The first message of a connection; see [`crate::guard::GREETING`].
-pub const GREETING: &[u8] = b"\xffskep handoff 1";
+pub const GREETING: &[u8] = b"\xffskep handoff 2";
 
 /// Orders in one message, at most: each may carry a descriptor, and the kernel passes 253 at a time.
 pub const BATCH_MAX: usize = 64;
@@ -63,8 +64,9 @@ pub enum HandoffOrder {
     /// Receiver: the packet program forgets the blocked flow: what stood in the map before `Create` is
     /// there again. The process has closed its descriptor before, in repair mode.
     Forget(SocketId),
-    /// Answer with a raw socket of [`CONTROL_PROTOCOL`] that is bound to the node's own address.
-    OpenControlSocket,
+    /// Answer with a raw socket of [`CONTROL_PROTOCOL`] that is bound to the own address of the node, or of the
+    /// dispatcher.
+    OpenControlSocket(Side),
 }
 
 impl HandoffOrder {

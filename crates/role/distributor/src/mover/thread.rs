@@ -107,9 +107,16 @@ impl Mover {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("skep-mover".into()).spawn(move || {
             runtime.block_on(async {
-                match MoverThread::new(parts, worker_queues, receiver, leaving) {
-                    Ok((thread, ready)) => thread.run(&ready, &pulse).await,
-                    Err(error) => tracing::error!(%error, "connections cannot be moved"),
+                match ready(&parts) {
+                    Ok(ready) => {
+                        let thread = MoverThread::new(parts, worker_queues, receiver, leaving);
+                        thread.run(&ready, &pulse).await;
+                    }
+                    // The process ends: other nodes would wait for this one in vain.
+                    Err(error) => {
+                        tracing::error!(%error, "connections cannot be moved");
+                        (parts.on_guard_gone)();
+                    }
                 }
             });
         })?;
@@ -127,18 +134,16 @@ impl Mover {
 }
 
 impl MoverThread {
-    /// The state, and the readiness of netguard's answers and of other nodes' messages.
     fn new(
         parts: MoverParts,
         workers: super::arrivals::WorkerQueues,
         commands: mpsc::Receiver<Command>,
         is_leaving: Arc<AtomicBool>,
-    ) -> io::Result<(Self, [Readiness; 2])> {
+    ) -> Self {
         let MoverParts { name, guard, lccp, nodes, dispatchers, own_dispatcher, .. } = parts;
-        let ready = [Readiness::of(&guard)?, Readiness::of(&lccp)?];
         let times = HandoffTimes::default();
         let incarnation = lccp.incarnation();
-        let thread = Self {
+        Self {
             name,
             donor: Donor::new(times, incarnation),
             receiver: Receiver::new(times),
@@ -159,8 +164,7 @@ impl MoverThread {
             counters: parts.counters,
             is_leaving,
             on_guard_gone: parts.on_guard_gone,
-        };
-        Ok((thread, ready))
+        }
     }
 
     async fn run(mut self, [answers, messages]: &[Readiness; 2], pulse: &Pulse) {
@@ -390,7 +394,7 @@ impl MoverThread {
             self.active = active;
             self.reports.dispatcher_changed();
         }
-        let Some(active) = active else { return };
+        let Some(active) = active else { return self.reports.give_up(now()) };
         for message in self.reports.due(now()) {
             self.send(active, &message);
         }
@@ -424,6 +428,11 @@ impl MoverThread {
         let due = due.into_iter().chain([self.questions.next_due()]);
         due.flatten().min().map_or(u64::MAX, |due| due.since_ms(now()).max(1))
     }
+}
+
+/// The readiness of netguard's answers and of other nodes' messages.
+fn ready(parts: &MoverParts) -> io::Result<[Readiness; 2]> {
+    Ok([Readiness::of(&parts.guard)?, Readiness::of(&parts.lccp)?])
 }
 
 fn order_result(result: &HandoffResult) -> OrderResult {

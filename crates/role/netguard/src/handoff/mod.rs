@@ -32,8 +32,10 @@ pub(crate) use orders::Handoffs;
 pub(crate) struct HandoffPlan {
     /// Where the services listen whose connections this node may hand off.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Where other nodes reach this one.
-    pub(crate) own: IpAddr,
+    /// Where other nodes reach the node of this machine.
+    pub(crate) of_node: Option<IpAddr>,
+    /// Where nodes reach its dispatcher.
+    pub(crate) of_dispatcher: Option<IpAddr>,
     /// Of the socket for orders.
     pub(crate) socket: PathBuf,
 }

@@ -6,6 +6,7 @@
 //! one of a connection that is redirected is refused.
 
 use std::io::PipeReader;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use skep_datapath::{
     control_socket, is_in_repair,
 };
 use skep_guard::{ClientNumber, ServeHandoffs};
+use skep_wire::guard::Side;
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
 
@@ -98,8 +100,9 @@ impl Handoffs {
         let own = || descriptor.as_ref().map(AsFd::as_fd).ok_or(Refusal::NoDescriptor);
         let result = match order {
             HandoffOrder::Create(id) => return self.create(client, self.known(id)?),
-            HandoffOrder::OpenControlSocket => {
-                return Ok((HandoffResult::Created, Some(control_socket(self.plan.own)?)));
+            HandoffOrder::OpenControlSocket(side) => {
+                let own = self.own(side)?;
+                return Ok((HandoffResult::Created, Some(control_socket(own)?)));
             }
             HandoffOrder::Keep(ids) => self.keep(client, &ids),
             HandoffOrder::Freeze(id) => {
@@ -119,6 +122,15 @@ impl Handoffs {
             HandoffOrder::Forget(id) => self.forget(self.known(id)?),
         };
         result.map(|result| (result, None))
+    }
+
+    /// The address of a part of this machine.
+    fn own(&self, side: Side) -> Outcome<IpAddr> {
+        let (own, what) = match side {
+            Side::Node => (self.plan.of_node, "node"),
+            Side::Dispatch => (self.plan.of_dispatcher, "dispatch"),
+        };
+        own.ok_or_else(|| NetguardError::NotOpen(what).into())
     }
 
     /// A connection to one of the config's addresses.

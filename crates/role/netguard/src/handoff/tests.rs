@@ -103,7 +103,12 @@ impl Bed {
         let client = thread::spawn(away).join().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("comb-1.handoff.sock");
-        let plan = HandoffPlan { addresses: services().to_vec(), own: ip_of(NODE[0]), socket };
+        let plan = HandoffPlan {
+            addresses: services().to_vec(),
+            of_node: Some(ip_of(NODE[0])),
+            of_dispatcher: None,
+            socket,
+        };
         make_devices(&client);
         let mut bed = Self { client, program: program(), thread: None, plan, _folder: folder };
         bed.start();
@@ -500,7 +505,7 @@ fn what_an_earlier_netguard_blocked_stays_so_only_if_somebody_says_so() {
 fn the_control_socket_hears_its_protocol_at_the_nodes_address_only() {
     in_bed(|bed| {
         let mut guard = bed.guard();
-        let opened = ask(&mut guard, HandoffOrder::OpenControlSocket, None);
+        let opened = ask(&mut guard, HandoffOrder::OpenControlSocket(Side::Node), None);
         assert_eq!(opened.result, HandoffResult::Created);
         let socket: OwnedFd = opened.socket.unwrap();
         let to = |address: &str, protocol: u8, text: &[u8]| {

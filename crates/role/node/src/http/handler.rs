@@ -15,6 +15,7 @@ use skep_serve::monotonic_ms;
 use crate::backend::files::catalog::Catalog;
 use crate::backend::origin::Remotes;
 use crate::http::compress::Selected;
+use crate::http::respond::is_simple;
 use crate::model::conditions::RouteInput;
 use crate::model::resource::Resource;
 use crate::model::route::{Backend, Route};
@@ -176,7 +177,8 @@ impl Handler for NodeHandler {
 
     /// Of an object that this worker knows. Before a node has answered for it once, nobody knows.
     fn expected_bytes(&self, request: &RequestHead<'_, '_>) -> Option<u64> {
-        let view = self.view();
+        let is_whole = request.method == Method::Get && is_simple(request);
+        let view = is_whole.then(|| self.view())?;
         let site = view.catalog.sites().find(&request.authority)?;
         let (route, read) = site.route(request.path, RouteInput::of(request)).ok()?;
         let key = borrowed_key(route, request, read.key_as_sent()?)?;
