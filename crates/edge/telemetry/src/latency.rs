@@ -1,11 +1,11 @@
-//! Request times of one thread as a log-linear histogram, and quantiles of the merged histograms of
-//! all threads.
+//! Times of one thread as a log-linear histogram, and quantiles of the merged histograms of all threads.
 //!
 //! Below 16 us each microsecond has its bucket; above, each power of two is divided into 16 buckets
 //! (the layout of HdrHistogram, Gil Tene 2012). A value read back is the middle of its bucket: at
 //! most 1/32 (3.2 %) off.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,38 @@ pub(crate) const LE: [(&str, u64); 14] = [
     ("30", 30_000_000),
 ];
 
+/// Those of a [`Histogram`], finer: what it counts takes some ten microseconds.
+pub(crate) const LE_FINE: [(&str, u64); 28] = [
+    ("0.000002", 2),
+    ("0.000004", 4),
+    ("0.000006", 6),
+    ("0.000008", 8),
+    ("0.00001", 10),
+    ("0.000015", 15),
+    ("0.00002", 20),
+    ("0.00003", 30),
+    ("0.00004", 40),
+    ("0.00005", 50),
+    ("0.00006", 60),
+    ("0.00007", 70),
+    ("0.00008", 80),
+    ("0.0001", 100),
+    ("0.00012", 120),
+    ("0.00015", 150),
+    ("0.0002", 200),
+    ("0.0003", 300),
+    ("0.0005", 500),
+    ("0.001", 1_000),
+    ("0.0025", 2_500),
+    ("0.005", 5_000),
+    ("0.01", 10_000),
+    ("0.025", 25_000),
+    ("0.05", 50_000),
+    ("0.1", 100_000),
+    ("0.25", 250_000),
+    ("1", 1_000_000),
+];
+
 /// The request times that `status` shows, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
@@ -50,6 +82,25 @@ pub struct LatencySummary {
     pub p95_us: u64,
     /// 99 % of the requests took at most this.
     pub p99_us: u64,
+}
+
+/// Times of short steps, for a registry: written by one thread only, read by anyone.
+#[derive(Debug, Default)]
+pub struct Histogram(Latency);
+
+impl Histogram {
+    /// Counts one time, to the next microsecond.
+    pub fn record(&self, took: Duration) {
+        let value_us = (took + Duration::from_nanos(500)).as_micros();
+        self.0.record(u64::try_from(value_us).unwrap_or(VALUE_US_MAX));
+    }
+
+    /// Its values now.
+    pub(crate) fn merged(&self) -> Merged {
+        let mut merged = Merged::new();
+        merged.absorb(&self.0);
+        merged
+    }
 }
 
 /// One thread's histogram: written by that thread only, read by anyone.

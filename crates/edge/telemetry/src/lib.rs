@@ -18,6 +18,6 @@ pub use access_log::{
     AccessLog, AccessLogError, CacheResult, Format, LogHandle, LogRecord, LogTarget, WorkerLog,
 };
 pub use counters::{CoreCounters, CoreGauge, Counter, Totals};
-pub use latency::LatencySummary;
+pub use latency::{Histogram, LatencySummary};
 pub use registry::{Labels, METRICS_CONTENT_TYPE, MetricSample, Registry, Snapshot};
 pub use series::{Series, SeriesPoint, SeriesStep};

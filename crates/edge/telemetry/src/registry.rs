@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::counters::{CoreCounters, CoreGauge, FAMILIES, Totals};
-use crate::latency::{LE, LatencySummary, Merged};
+use crate::latency::{Histogram, LE, LE_FINE, LatencySummary, Merged};
 
 /// `Content-Type` of [`Registry::prometheus_text`].
 pub const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -44,6 +44,7 @@ struct Family {
 enum Kind {
     Counter,
     Gauge,
+    Histogram,
 }
 
 impl Kind {
@@ -56,12 +57,14 @@ impl Kind {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
         }
     }
 }
 
 #[derive(Clone)]
 enum GaugeSource {
+    Histogram { labels: Labels, times: Arc<Histogram> },
     One { labels: Labels, read: Arc<dyn Fn() -> f64 + Send + Sync> },
     Many(Arc<dyn Fn() -> Vec<(Labels, f64)> + Send + Sync>),
 }
@@ -145,6 +148,28 @@ impl Registry {
         self.lock().family(name, help).sources = vec![GaugeSource::Many(Arc::from(read))];
     }
 
+    /// Adds a histogram. The same name with the same labels replaces the earlier one. Snapshots have its
+    /// count and its sum, as samples of a name with `_count` and `_sum` behind.
+    ///
+    /// # Panics
+    /// As [`Self::register`].
+    pub fn register_histogram(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        help: &str,
+        times: Arc<Histogram>,
+    ) {
+        assert!(labels.iter().all(|(label, _)| is_name(label)), "label names of {name}");
+        let labels: Labels = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
+        let mut inner = self.lock();
+        let family = inner.family(name, help);
+        family.kind = Kind::Histogram;
+        let is_it = |source: &GaugeSource| matches!(source, GaugeSource::Histogram { labels: theirs, .. } if *theirs == labels);
+        family.sources.retain(|source| !is_it(source));
+        family.sources.push(GaugeSource::Histogram { labels, times });
+    }
+
     /// Counters alone: the cheapest query, made ten times a second.
     pub fn totals(&self) -> Totals {
         let inner = self.lock();
@@ -169,6 +194,13 @@ impl Registry {
         for family in &families {
             family.each_sample(|labels, value| {
                 samples.push(MetricSample { name: family.name.clone(), labels, value });
+            });
+            family.each_histogram(|labels, times| {
+                let (count, sum) = (times.count() as f64, times.sum_us() as f64 / 1e6);
+                for (suffix, value) in [("_count", count), ("_sum", sum)] {
+                    let (name, labels) = (format!("{}{suffix}", family.name), labels.clone());
+                    samples.push(MetricSample { name, labels, value });
+                }
             });
         }
         Snapshot {
@@ -195,6 +227,9 @@ impl Registry {
             text.head(&family.name, family.kind.name(), &family.help);
             family.each_sample(|labels, value| {
                 text.sample(&family.name, &labels, &number(value));
+            });
+            family.each_histogram(|labels, times| {
+                text.histogram(&family.name, labels, &times, &LE_FINE);
             });
         }
         text.0
@@ -247,6 +282,15 @@ impl Family {
             match source {
                 GaugeSource::One { labels, read } => each(labels.clone(), read()),
                 GaugeSource::Many(read) => read().into_iter().for_each(|(l, value)| each(l, value)),
+                GaugeSource::Histogram { .. } => {}
+            }
+        }
+    }
+
+    fn each_histogram(&self, mut each: impl FnMut(&Labels, Merged)) {
+        for source in &self.sources {
+            if let GaugeSource::Histogram { labels, times } = source {
+                each(labels, times.merged());
             }
         }
     }
@@ -301,15 +345,25 @@ impl Text {
     fn latency(&mut self, latency: &Merged) {
         const NAME: &str = "skep_request_duration_seconds";
         self.head(NAME, "histogram", "Time from a request's first byte to its reply's last.");
-        let bucket = format!("{NAME}_bucket");
-        let count = latency.count().to_string();
-        let le = |bound: &str| [("le".to_owned(), bound.to_owned())];
-        for (text, bound_us) in LE {
-            self.sample(&bucket, &le(text), &latency.count_le(bound_us).to_string());
+        self.histogram(NAME, &[], latency, &LE);
+    }
+
+    fn histogram(
+        &mut self,
+        name: &str,
+        labels: &[(String, String)],
+        times: &Merged,
+        bounds: &[(&str, u64)],
+    ) {
+        let bucket = format!("{name}_bucket");
+        let count = times.count().to_string();
+        let le = |bound: &str| [labels, &[("le".to_owned(), bound.to_owned())]].concat();
+        for (text, bound_us) in bounds {
+            self.sample(&bucket, &le(text), &times.count_le(*bound_us).to_string());
         }
         self.sample(&bucket, &le("+Inf"), &count);
-        self.sample(&format!("{NAME}_sum"), &[], &number(latency.sum_us() as f64 / 1e6));
-        self.sample(&format!("{NAME}_count"), &[], &count);
+        self.sample(&format!("{name}_sum"), labels, &number(times.sum_us() as f64 / 1e6));
+        self.sample(&format!("{name}_count"), labels, &count);
     }
 
     fn head(&mut self, name: &str, kind: &str, help: &str) {

@@ -1,19 +1,18 @@
 //! What the mover has done so far, for metrics and operators.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use skep_handoff::{DonorCounters, MovedCounters, ReceiverCounters};
+use skep_telemetry::Histogram;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct HandoffCounters {
     latest: Mutex<HandoffCounts>,
     malformed: AtomicU64,
-    move_us_sum: AtomicU64,
-    move_us_max: AtomicU64,
+    times: HandoffTimings,
 }
 
 /// The counters of both state machines.
@@ -22,6 +21,73 @@ pub struct HandoffCounts {
     pub donor: DonorCounters,
     pub receiver: ReceiverCounters,
     pub moved: MovedCounters,
+}
+
+/// How long moves take, and their steps. The mover's thread writes them.
+#[derive(Debug, Default)]
+pub struct HandoffTimings {
+    /// From the order to freeze a connection until its receiver is told to go on.
+    pub freeze: Arc<Histogram>,
+    /// From the worker's request until the receiver says that it serves.
+    pub whole: Arc<Histogram>,
+    steps: [Arc<Histogram>; Step::ALL.len()],
+}
+
+/// A part of a move, from the end of the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Donor: from a worker's request until the mover orders the freeze.
+    Wait,
+    /// Donor: netguard's answer is awaited.
+    Freeze,
+    /// Donor: the connection is read.
+    Read,
+    /// Donor: from the offer to READY.
+    Offer,
+    /// Donor: netguard's answer is awaited.
+    Redirect,
+    /// Donor: from GO to DONE.
+    Go,
+    /// Receiver: netguard's answer is awaited.
+    Create,
+    /// Receiver: the connection is written into the socket.
+    Restore,
+    /// Receiver: from READY to GO.
+    Ready,
+    /// Receiver: netguard's answer is awaited.
+    Start,
+}
+
+impl Step {
+    /// In their order, first those of the donor.
+    pub const ALL: [Self; 10] = [
+        Self::Wait,
+        Self::Freeze,
+        Self::Read,
+        Self::Offer,
+        Self::Redirect,
+        Self::Go,
+        Self::Create,
+        Self::Restore,
+        Self::Ready,
+        Self::Start,
+    ];
+
+    /// In metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wait => "wait",
+            Self::Freeze => "freeze",
+            Self::Read => "read",
+            Self::Offer => "offer",
+            Self::Redirect => "redirect",
+            Self::Go => "go",
+            Self::Create => "create",
+            Self::Restore => "restore",
+            Self::Ready => "ready",
+            Self::Start => "start",
+        }
+    }
 }
 
 impl HandoffCounters {
@@ -34,9 +100,8 @@ impl HandoffCounters {
         self.malformed.load(Relaxed)
     }
 
-    /// Time of all moves, and of the longest, in microseconds.
-    pub fn move_us(&self) -> (u64, u64) {
-        (self.move_us_sum.load(Relaxed), self.move_us_max.load(Relaxed))
+    pub fn times(&self) -> &HandoffTimings {
+        &self.times
     }
 
     pub(crate) fn take(
@@ -52,10 +117,18 @@ impl HandoffCounters {
     pub(crate) fn malformed(&self) {
         self.malformed.fetch_add(1, Relaxed);
     }
+}
 
-    pub(crate) fn moved_in(&self, took: Duration) {
-        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.move_us_sum.fetch_add(took_us, Relaxed);
-        self.move_us_max.fetch_max(took_us, Relaxed);
+impl HandoffTimings {
+    /// Those of one step.
+    pub fn step(&self, step: Step) -> &Arc<Histogram> {
+        &self.steps[step as usize]
+    }
+
+    /// A step has ended that began at `since`, which is now the beginning of the next.
+    pub(crate) fn lap(&self, step: Step, since: &mut Instant) {
+        let now = Instant::now();
+        self.step(step).record(now.saturating_duration_since(*since));
+        *since = now;
     }
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
+use std::time::Instant;
 
 use skep_config::HandoffDecision;
 use skep_engine::{ConnectionSoFar, Departed, Departure, Destination};
@@ -97,6 +98,7 @@ impl WorkerDistributor {
 
     /// Hands a connection off, or returns that it stays.
     pub(crate) async fn depart(&self, departure: Departure<'_, '_, '_>) -> Departed {
+        let since = Instant::now();
         let Departure { conn, request, received, to, moves, accepted_by } = departure;
         let Some(id) = SocketId::new(conn.peer(), conn.local()) else { return Departed::Kept };
         let to = match to {
@@ -108,7 +110,7 @@ impl WorkerDistributor {
         };
         let (received, moves) = (received.to_vec(), moves.saturating_add(1));
         let accepted_by = accepted_by.and_then(|name| self.chooser.borrow().index_of(name));
-        let moving = Moving { socket, id, received, moves, accepted_by, to };
+        let moving = Moving { socket, id, received, moves, accepted_by, to, since };
         match self.mover.hand_off(moving).await {
             Outcome::Gone => Departed::Gone,
             Outcome::Kept => Departed::Kept,

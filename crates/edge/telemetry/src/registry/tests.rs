@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::thread;
+use std::time::Duration;
 
 use super::*;
 use crate::counters::Counter;
@@ -220,6 +221,32 @@ fn histogram_is_cumulative_and_ends_with_all() {
     let buckets: Vec<f64> =
         samples.iter().filter(|s| s.suffix == "_bucket").map(|s| s.value).collect();
     assert!(buckets.len() == LE.len() + 1 && buckets.is_sorted());
+}
+
+#[test]
+fn registered_histograms_have_their_labels_in_each_line() {
+    let registry = Registry::new();
+    let times = Arc::new(Histogram::default());
+    times.record(Duration::from_nanos(9_600));
+    times.record(Duration::from_micros(70));
+    let labels = [("step", "freeze")];
+    registry.register_histogram("skep_t_seconds", &labels, "Times.", Arc::clone(&times));
+    registry.register_histogram("skep_t_seconds", &[("step", "go")], "Times.", Arc::default());
+    let families = parse(&registry.prometheus_text());
+    let family = &families["skep_t_seconds"];
+    assert_eq!(family.kind, "histogram");
+    let step = ("step".to_owned(), "freeze".to_owned());
+    let value = |suffix: &str, le: &str| {
+        let le = (!le.is_empty()).then(|| ("le".to_owned(), le.to_owned()));
+        let labels: Labels = [step.clone()].into_iter().chain(le).collect();
+        family.samples.iter().find(|s| s.suffix == suffix && s.labels == labels).unwrap().value
+    };
+    assert_eq!([value("_bucket", "0.000008"), value("_bucket", "0.00001")], [0.0, 1.0]);
+    assert_eq!([value("_bucket", "+Inf"), value("_count", "")], [2.0, 2.0]);
+    assert!((value("_sum", "") - 80e-6).abs() < 1e-9);
+    let samples = registry.snapshot().metrics;
+    let count = samples.iter().find(|it| it.name == "skep_t_seconds_count").unwrap();
+    assert_eq!((count.value, &count.labels), (2.0, &vec![step]));
 }
 
 struct Parsed {

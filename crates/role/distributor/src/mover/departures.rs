@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use skep_handoff::StayCause;
 use skep_repair::{SnapshotLimits, allow_rebind, snapshot};
@@ -13,6 +13,7 @@ use skep_wire::steer::NodeIndex;
 use tokio::sync::oneshot;
 
 use super::{Moving, Outcome};
+use crate::counters::{HandoffTimings, Step};
 
 /// One of them.
 struct LeavingConnection {
@@ -22,7 +23,12 @@ struct LeavingConnection {
     accepted_by: NodeIndex,
     to: NodeIndex,
     done: oneshot::Sender<Outcome>,
-    begun: Instant,
+    /// When its worker has asked for it.
+    since: Instant,
+    /// When its freeze was ordered.
+    frozen_at: Instant,
+    /// When the last step has ended.
+    step_at: Instant,
 }
 
 /// All of them.
@@ -38,7 +44,8 @@ impl Departures {
         own: NodeIndex,
         done: oneshot::Sender<Outcome>,
     ) {
-        let Moving { socket, received, moves, accepted_by, to, .. } = moving;
+        let Moving { socket, received, moves, accepted_by, to, since, .. } = moving;
+        let now = Instant::now();
         let connection = LeavingConnection {
             socket: Arc::new(socket),
             received,
@@ -46,13 +53,27 @@ impl Departures {
             accepted_by: accepted_by.unwrap_or(own),
             to,
             done,
-            begun: Instant::now(),
+            since,
+            frozen_at: now,
+            step_at: since,
         };
         self.0.insert(id, connection);
     }
 
     pub(super) fn socket(&self, id: HandoffId) -> Option<&Arc<OwnedFd>> {
         self.0.get(&id).map(|connection| &connection.socket)
+    }
+
+    /// A step of a move has ended.
+    pub(super) fn lap(&mut self, id: HandoffId, step: Step, times: &HandoffTimings) {
+        if let Some(connection) = self.0.get_mut(&id) {
+            times.lap(step, &mut connection.step_at);
+            match step {
+                Step::Wait => connection.frozen_at = connection.step_at,
+                Step::Redirect => times.freeze.record(connection.frozen_at.elapsed()),
+                _ => {}
+            }
+        }
     }
 
     /// What travels of a connection that is frozen now.
@@ -79,16 +100,15 @@ impl Departures {
     /// The descriptor is not needed any more: in repair mode it closes without a packet, once its worker
     /// has closed its own.
     pub(super) fn end(&mut self, id: HandoffId, outcome: Outcome) -> Option<LeftConnection> {
-        let LeavingConnection { socket, done, begun, to, moves, .. } = self.0.remove(&id)?;
+        let LeavingConnection { socket, done, since, to, moves, .. } = self.0.remove(&id)?;
         if outcome == Outcome::Kept {
             // Repair mode has taken it away.
             let _ = allow_rebind(&socket);
         }
         drop(socket);
-        let took = begun.elapsed();
         // A worker that is gone has closed its connections.
         let _ = done.send(outcome);
-        Some(LeftConnection { to, moves, took })
+        Some(LeftConnection { to, moves, since })
     }
 }
 
@@ -97,6 +117,6 @@ pub(super) struct LeftConnection {
     pub(super) to: NodeIndex,
     /// How often it has moved.
     pub(super) moves: u8,
-    /// From the worker's request to the receiver's last word.
-    pub(super) took: Duration,
+    /// When its worker has asked for it.
+    pub(super) since: Instant,
 }

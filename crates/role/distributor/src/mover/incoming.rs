@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use skep_engine::Arrival;
 use skep_handoff::{OfferKey, Preparation};
@@ -13,6 +14,7 @@ use skep_wire::handoff::{HandoffInfo, SocketId};
 use skep_wire::table::Table;
 
 use super::arrivals::{ArrivedConnection, WorkerQueues};
+use crate::counters::{HandoffTimings, Step};
 
 /// All of them.
 pub(super) struct Incoming {
@@ -27,6 +29,8 @@ struct ComingConnection {
     permit: Permit,
     /// Once it is created.
     socket: Option<Arc<OwnedFd>>,
+    /// When the last step has ended.
+    step_at: Instant,
 }
 
 impl Incoming {
@@ -45,7 +49,8 @@ impl Incoming {
         let Ok(permit) = self.admission.admit(id.client.ip()) else { return false };
         let acceptor = table.nodes.iter().find(|node| node.index == info.accepted_by);
         let accepted_by = Arc::from(acceptor.map_or("unknown", |node| node.name.as_str()));
-        let connection = ComingConnection { info, accepted_by, permit, socket: None };
+        let connection =
+            ComingConnection { info, accepted_by, permit, socket: None, step_at: Instant::now() };
         self.connections.insert(key, connection);
         true
     }
@@ -73,6 +78,13 @@ impl Incoming {
         }
     }
 
+    /// A step of a move has ended.
+    pub(super) fn lap(&mut self, key: OfferKey, step: Step, times: &HandoffTimings) {
+        if let Some(connection) = self.connections.get_mut(&key) {
+            times.lap(step, &mut connection.step_at);
+        }
+    }
+
     pub(super) fn socket(&self, key: OfferKey) -> Option<&Arc<OwnedFd>> {
         self.connections.get(&key)?.socket.as_ref()
     }
@@ -80,7 +92,7 @@ impl Incoming {
     /// It is this node's: a worker answers its request.
     pub(super) fn serve(&mut self, key: OfferKey, client: SocketAddr) {
         let Some(connection) = self.connections.remove(&key) else { return };
-        let ComingConnection { info, accepted_by, permit, socket } = connection;
+        let ComingConnection { info, accepted_by, permit, socket, .. } = connection;
         // Nobody else has it: the order that it went with is done.
         let Some(socket) = socket.and_then(Arc::into_inner) else { return };
         let _ = allow_rebind(&socket);

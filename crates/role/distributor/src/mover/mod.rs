@@ -8,6 +8,7 @@ mod questions;
 mod thread;
 
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::lccp::QueryKey;
@@ -29,6 +30,8 @@ pub(crate) struct Moving {
     /// The node that accepted it; `None`: this one.
     pub(crate) accepted_by: Option<NodeIndex>,
     pub(crate) to: NodeIndex,
+    /// When its worker has asked for it.
+    pub(crate) since: Instant,
 }
 
 /// What became of it.

@@ -38,7 +38,7 @@ use super::orders::{Giver, Orders};
 use super::questions::Questions;
 use super::{Command, MoverHandle, Moving, Outcome};
 use crate::chooser::NodesView;
-use crate::counters::HandoffCounters;
+use crate::counters::{HandoffCounters, Step};
 use crate::limits::{MOVER_STALL_S_MAX, MOVES_WAITING_MAX, TURN_MS_MAX};
 
 /// What the mover needs to start.
@@ -259,17 +259,32 @@ impl MoverThread {
             tracing::debug!(why, "netguard refused an order of a handoff");
         }
         match (giver, order) {
-            (Giver::Donor(id), HandoffOrder::Freeze(_)) => self.frozen(id, &result),
-            (Giver::Donor(id), _) => self.donor.ordered(now(), id, order_result(&result)),
+            (Giver::Donor(id), HandoffOrder::Freeze(_)) => {
+                self.departures.lap(id, Step::Freeze, self.counters.times());
+                self.frozen(id, &result);
+            }
+            (Giver::Donor(id), order) => {
+                if matches!(order, HandoffOrder::Redirect(..)) {
+                    self.departures.lap(id, Step::Redirect, self.counters.times());
+                }
+                self.donor.ordered(now(), id, order_result(&result));
+            }
             (Giver::Receiver(key), HandoffOrder::Create(socket_id)) => {
                 if result == HandoffResult::Created && socket.is_none() {
                     // This process may open no more descriptors. The block is in nobody's handoff.
                     self.orders.give(Giver::Nobody, HandoffOrder::Forget(*socket_id), None);
                 }
+                self.incoming.lap(key, Step::Create, self.counters.times());
                 let prepared = self.incoming.restore(key, socket_id, socket);
+                self.incoming.lap(key, Step::Restore, self.counters.times());
                 self.receiver.prepared(now(), key, prepared);
             }
-            (Giver::Receiver(key), _) => self.receiver.ordered(now(), key, order_result(&result)),
+            (Giver::Receiver(key), order) => {
+                if matches!(order, HandoffOrder::Start(_)) {
+                    self.incoming.lap(key, Step::Start, self.counters.times());
+                }
+                self.receiver.ordered(now(), key, order_result(&result));
+            }
             (Giver::Nobody, _) => {}
         }
     }
@@ -278,7 +293,9 @@ impl MoverThread {
         if *result != HandoffResult::Done {
             return self.donor.not_frozen(now(), id, StayCause::NotFrozen);
         }
-        match self.departures.read(id) {
+        let read = self.departures.read(id);
+        self.departures.lap(id, Step::Read, self.counters.times());
+        match read {
             Ok(info) => self.donor.frozen(now(), id, &info),
             Err(cause) => self.donor.not_frozen(now(), id, cause),
         }
@@ -325,8 +342,14 @@ impl MoverThread {
 
     fn act_as_donor(&mut self, action: DonorAction) {
         let (id, order) = match action {
-            DonorAction::Freeze(id, socket) => (id, HandoffOrder::Freeze(socket)),
-            DonorAction::Redirect(id, socket, node) => (id, HandoffOrder::Redirect(socket, node)),
+            DonorAction::Freeze(id, socket) => {
+                self.departures.lap(id, Step::Wait, self.counters.times());
+                (id, HandoffOrder::Freeze(socket))
+            }
+            DonorAction::Redirect(id, socket, node) => {
+                self.departures.lap(id, Step::Offer, self.counters.times());
+                (id, HandoffOrder::Redirect(socket, node))
+            }
             DonorAction::Thaw(id, socket) => (id, HandoffOrder::Thaw(socket)),
             DonorAction::Reset(id, socket) => (id, HandoffOrder::Reset(socket)),
             DonorAction::Release(_, socket) => {
@@ -335,10 +358,13 @@ impl MoverThread {
             DonorAction::Send(to, message) => return self.send(to, &message),
             DonorAction::Ended(id, socket, outcome) => {
                 let is_kept = matches!(outcome, MoveOutcome::Stays(_));
+                if outcome == MoveOutcome::Moved {
+                    self.departures.lap(id, Step::Go, self.counters.times());
+                }
                 let node =
                     self.departures.end(id, if is_kept { Outcome::Kept } else { Outcome::Gone });
                 if let (MoveOutcome::Moved, Some(left)) = (outcome, node) {
-                    self.counters.moved_in(left.took);
+                    self.counters.times().whole.record(left.since.elapsed());
                     self.reports
                         .push(now(), MovedFlow { socket, node: left.to, moves: left.moves });
                 }
@@ -357,7 +383,10 @@ impl MoverThread {
                 }
                 (key, HandoffOrder::Create(socket))
             }
-            ReceiverAction::Start(key, socket) => (key, HandoffOrder::Start(socket)),
+            ReceiverAction::Start(key, socket) => {
+                self.incoming.lap(key, Step::Ready, self.counters.times());
+                (key, HandoffOrder::Start(socket))
+            }
             ReceiverAction::Reset(key, socket) => (key, HandoffOrder::Reset(socket)),
             ReceiverAction::Discard(key, socket) => {
                 // Closed in repair mode, before packets may come again.
