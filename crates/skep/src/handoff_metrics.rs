@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use skep_console::HandoffCount;
-use skep_distributor::{HandoffCounters, Step};
+use skep_distributor::{HandoffCounters, MoveStep};
 use skep_peer::{Counts, PacketRefusal};
 use skep_telemetry::Registry;
 use skep_wire::handoff::lccp::RefuseCause;
@@ -23,6 +23,10 @@ pub(crate) fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCount
     let help = "Authentic messages of other nodes about handoffs that made no sense.";
     let read = move || own.malformed_messages() as f64;
     registry.register("skep_handoff_messages_malformed_total", &[], help, Box::new(read));
+    let own = Arc::clone(counters);
+    let help = "Messages of handoffs that were sent again, as no answer came in time.";
+    let read = move || own.counts().donor.repeated as f64;
+    registry.register("skep_handoff_messages_repeated_total", &[], help, Box::new(read));
     register_times(registry, counters);
 }
 
@@ -35,7 +39,7 @@ fn register_times(registry: &Registry, counters: &HandoffCounters) {
     let whole = Arc::clone(&times.whole);
     registry.register_histogram("skep_handoff_move_seconds", &[], help, whole);
     let help = "Steps of moves, of those that this node wanted and of those offered to it.";
-    for step in Step::ALL {
+    for step in MoveStep::ALL {
         let (labels, times) = ([("step", step.name())], Arc::clone(times.step(step)));
         registry.register_histogram("skep_handoff_step_seconds", &labels, help, times);
     }

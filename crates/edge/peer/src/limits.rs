@@ -21,6 +21,10 @@ pub(crate) const LCCP_BATCH_DATAGRAMS_MAX: usize = 64;
 /// Traffic class of network control: CS6 (RFC 4594, 3.1), shifted to its place in the byte.
 pub(crate) const TRAFFIC_CLASS: u32 = 48 << 2;
 
+/// Priority of packets in this machine's own queues, which do not look at the traffic class: the highest
+/// that needs no privilege, `TC_PRIO_INTERACTIVE` (socket(7), `SO_PRIORITY`).
+pub(crate) const QUEUE_PRIORITY: u32 = 6;
+
 /// Real-time priority of the thread: above all that is not real-time, below the kernel's threaded
 /// interrupts at 50, which it waits for.
 pub(crate) const ROUND_ROBIN_PRIORITY: i32 = 10;

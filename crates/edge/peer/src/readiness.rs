@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::task::{Context, Poll};
 
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
@@ -22,6 +23,16 @@ impl Readiness {
         // references are handed out.
         let registered = unsafe { AsyncFd::register_with_interest(copy, Interest::READABLE) };
         Ok(Self(registered.map_err(io::Error::from)?))
+    }
+
+    /// Ready if something may have come since this was ready: all of it is to be read now, since nothing else
+    /// tells of what is left. Ready, too, when the runtime ends.
+    pub fn poll_taken(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_read_ready(context).map(|ready| {
+            if let Ok(mut ready) = ready {
+                ready.clear_ready();
+            }
+        })
     }
 
     /// Waits until something may have come. Clear the guard's readiness once nothing is left, or before all is

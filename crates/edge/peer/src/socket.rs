@@ -17,7 +17,8 @@ use socket2::{Domain, Protocol, Type};
 
 use crate::counts::Counts;
 use crate::limits::{
-    DATAGRAMS_PER_WAIT_MAX, QUEUED_MS_MIN, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, TRAFFIC_CLASS,
+    DATAGRAMS_PER_WAIT_MAX, QUEUE_PRIORITY, QUEUED_MS_MIN, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES,
+    TRAFFIC_CLASS,
 };
 use crate::sealed::{OpenedBody, Sealed, SendError, Transport, is_of_no_matter};
 
@@ -303,12 +304,14 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
 /// What all sockets of datagrams are given: none waits.
 pub(crate) fn prepare(socket: &socket2::Socket, address: SocketAddr) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    // These four only make things better where they are granted.
+    // These five only make things better where they are granted.
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES);
     let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
     let _ = match address {
         SocketAddr::V4(_) => socket.set_tos_v4(TRAFFIC_CLASS),
         SocketAddr::V6(_) => socket.set_tclass_v6(TRAFFIC_CLASS),
     };
+    // After the class, which sets another.
+    let _ = socket.set_priority(QUEUE_PRIORITY);
     Ok(())
 }

@@ -30,12 +30,12 @@ pub struct HandoffTimings {
     pub freeze: Arc<Histogram>,
     /// From the worker's request until the receiver says that it serves.
     pub whole: Arc<Histogram>,
-    steps: [Arc<Histogram>; Step::ALL.len()],
+    steps: [Arc<Histogram>; MoveStep::ALL.len()],
 }
 
 /// A part of a move, from the end of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum MoveStep {
     /// Donor: from a worker's request until the mover orders the freeze.
     Wait,
     /// Donor: netguard's answer is awaited.
@@ -58,7 +58,7 @@ pub enum Step {
     Start,
 }
 
-impl Step {
+impl MoveStep {
     /// In their order, first those of the donor.
     pub const ALL: [Self; 10] = [
         Self::Wait,
@@ -121,12 +121,12 @@ impl HandoffCounters {
 
 impl HandoffTimings {
     /// Those of one step.
-    pub fn step(&self, step: Step) -> &Arc<Histogram> {
+    pub fn step(&self, step: MoveStep) -> &Arc<Histogram> {
         &self.steps[step as usize]
     }
 
     /// A step has ended that began at `since`, which is now the beginning of the next.
-    pub(crate) fn lap(&self, step: Step, since: &mut Instant) {
+    pub(crate) fn lap(&self, step: MoveStep, since: &mut Instant) {
         let now = Instant::now();
         self.step(step).record(now.saturating_duration_since(*since));
         *since = now;

@@ -23,7 +23,7 @@ mod settings;
 mod worker;
 
 pub use chooser::{Chooser, NodesView};
-pub use counters::{HandoffCounters, HandoffCounts, HandoffTimings, Step};
+pub use counters::{HandoffCounters, HandoffCounts, HandoffTimings, MoveStep};
 pub use handler::Distributing;
 pub use mover::{ArrivalQueue, ArrivedConnection, Mover, MoverParts};
 pub use settings::HandoffSettings;

@@ -13,5 +13,9 @@ pub(crate) const FORGET_MS: u64 = 1_000;
 /// Longest wait of the mover, in milliseconds: then it looks whether the table is another one.
 pub(crate) const TURN_MS_MAX: u64 = 50;
 
+/// How long an order waits for others to go with, in milliseconds: until then netguard holds a descriptor of a
+/// connection that has moved.
+pub(crate) const LATER_MS_MAX: u64 = 2;
+
 /// How long the mover may take for one turn before the process ends, in seconds: it waits for nothing.
 pub(crate) const MOVER_STALL_S_MAX: u32 = 10;

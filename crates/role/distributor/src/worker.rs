@@ -56,9 +56,13 @@ impl WorkerDistributor {
         if !chooser.hands_off(ends.1) {
             return None;
         }
+        let is_first = connection.requests == 0;
+        if is_first && connection.moves > 0 {
+            // It has come for this request: what another turn of the policy says is no reason to go on.
+            return None;
+        }
         // A connection that is in use moves once more only where that is worth it; small replies are
         // fetched from the other node's memory.
-        let is_first = connection.requests == 0 && connection.moves == 0;
         let is_worth_it = || bytes().is_some_and(|bytes| bytes >= self.settings.again_bytes_min);
         if !is_first && !chooser.is_leaving(ends.1) && !is_worth_it() {
             return None;

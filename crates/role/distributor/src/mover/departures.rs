@@ -13,7 +13,7 @@ use skep_wire::steer::NodeIndex;
 use tokio::sync::oneshot;
 
 use super::{Moving, Outcome};
-use crate::counters::{HandoffTimings, Step};
+use crate::counters::{HandoffTimings, MoveStep};
 
 /// One of them.
 struct LeavingConnection {
@@ -65,12 +65,12 @@ impl Departures {
     }
 
     /// A step of a move has ended.
-    pub(super) fn lap(&mut self, id: HandoffId, step: Step, times: &HandoffTimings) {
+    pub(super) fn lap(&mut self, id: HandoffId, step: MoveStep, times: &HandoffTimings) {
         if let Some(connection) = self.0.get_mut(&id) {
             times.lap(step, &mut connection.step_at);
             match step {
-                Step::Wait => connection.frozen_at = connection.step_at,
-                Step::Redirect => times.freeze.record(connection.frozen_at.elapsed()),
+                MoveStep::Wait => connection.frozen_at = connection.step_at,
+                MoveStep::Redirect => times.freeze.record(connection.frozen_at.elapsed()),
                 _ => {}
             }
         }

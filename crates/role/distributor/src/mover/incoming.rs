@@ -14,7 +14,7 @@ use skep_wire::handoff::{HandoffInfo, SocketId};
 use skep_wire::table::Table;
 
 use super::arrivals::{ArrivedConnection, WorkerQueues};
-use crate::counters::{HandoffTimings, Step};
+use crate::counters::{HandoffTimings, MoveStep};
 
 /// All of them.
 pub(super) struct Incoming {
@@ -79,7 +79,7 @@ impl Incoming {
     }
 
     /// A step of a move has ended.
-    pub(super) fn lap(&mut self, key: OfferKey, step: Step, times: &HandoffTimings) {
+    pub(super) fn lap(&mut self, key: OfferKey, step: MoveStep, times: &HandoffTimings) {
         if let Some(connection) = self.connections.get_mut(&key) {
             times.lap(step, &mut connection.step_at);
         }

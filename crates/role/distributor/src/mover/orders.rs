@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use skep_guard::{GuardError, HandoffAnswer, HandoffGuard};
 use skep_handoff::OfferKey;
+use skep_units::Now;
 use skep_wire::handoff::HandoffId;
 use skep_wire::handoff::guard::{BATCH_MAX, HandoffOrder};
+
+use crate::limits::LATER_MS_MAX;
 
 /// Who gave an order, and is told its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +25,22 @@ pub(super) enum Giver {
 pub(super) struct Orders {
     guard: HandoffGuard,
     waiting: VecDeque<(Giver, HandoffOrder, Option<Arc<OwnedFd>>)>,
+    /// Orders of nobody that go with others, or when the first of them has waited.
+    later: Vec<HandoffOrder>,
+    later_due: Option<Now>,
     /// Those that were given, in the order of their results.
     given: VecDeque<(Giver, HandoffOrder)>,
 }
 
 impl Orders {
     pub(super) fn new(guard: HandoffGuard) -> Self {
-        Self { guard, waiting: VecDeque::new(), given: VecDeque::new() }
+        Self {
+            guard,
+            waiting: VecDeque::new(),
+            later: Vec::new(),
+            later_due: None,
+            given: VecDeque::new(),
+        }
     }
 
     /// Queues an order. `socket` goes with it, if it is of a kind that has one.
@@ -42,8 +54,27 @@ impl Orders {
         self.waiting.push_back((giver, order, socket));
     }
 
+    /// Queues an order of nobody, without a descriptor, that may wait: it needs no wake-up of its own.
+    pub(super) fn give_later(&mut self, now: Now, order: HandoffOrder) {
+        self.later.push(order);
+        self.later_due.get_or_insert(now.plus_ms(LATER_MS_MAX));
+    }
+
+    /// When to call [`Self::flush`] at the latest.
+    pub(super) fn next_due(&self) -> Option<Now> {
+        self.later_due
+    }
+
     /// Gives as many orders as netguard takes now.
-    pub(super) fn flush(&mut self) -> Result<(), GuardError> {
+    pub(super) fn flush(&mut self, now: Now) -> Result<(), GuardError> {
+        let is_due = self.later_due.is_some_and(|due| now >= due) || self.later.len() >= BATCH_MAX;
+        if is_due || !self.waiting.is_empty() {
+            // First: a later order may be about the next connection with the same ends.
+            for order in self.later.drain(..).rev() {
+                self.waiting.push_front((Giver::Nobody, order, None));
+            }
+            self.later_due = None;
+        }
         while !self.waiting.is_empty() {
             let count = self.waiting.len().min(BATCH_MAX);
             let batch: Vec<_> = self
@@ -61,7 +92,7 @@ impl Orders {
         Ok(())
     }
 
-    /// The results that have come.
+    /// The results that have come, after the guard was readable.
     pub(super) fn results(
         &mut self,
     ) -> Result<Vec<(Giver, HandoffOrder, HandoffAnswer)>, GuardError> {
@@ -70,6 +101,9 @@ impl Orders {
             for answer in answers {
                 let (giver, order) = self.given.pop_front().ok_or(GuardError::Foreign)?;
                 results.push((giver, order, answer));
+            }
+            if self.given.is_empty() {
+                break;
             }
         }
         Ok(results)

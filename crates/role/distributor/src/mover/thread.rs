@@ -7,10 +7,13 @@
 //! ```
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::Cache;
@@ -38,7 +41,7 @@ use super::orders::{Giver, Orders};
 use super::questions::Questions;
 use super::{Command, MoverHandle, Moving, Outcome};
 use crate::chooser::NodesView;
-use crate::counters::{HandoffCounters, Step};
+use crate::counters::{HandoffCounters, MoveStep};
 use crate::limits::{MOVER_STALL_S_MAX, MOVES_WAITING_MAX, TURN_MS_MAX};
 
 /// What the mover needs to start.
@@ -91,6 +94,16 @@ struct MoverThread {
     /// Whether this node is about to stop.
     is_leaving: Arc<AtomicBool>,
     on_guard_gone: Box<dyn Fn() + Send>,
+}
+
+/// Why a turn begins.
+struct Woken {
+    /// Netguard has answered.
+    by_answers: bool,
+    /// Other nodes have sent something.
+    by_messages: bool,
+    /// Nobody asks for moves any more.
+    has_ended: bool,
 }
 
 impl Mover {
@@ -167,63 +180,79 @@ impl MoverThread {
         }
     }
 
-    async fn run(mut self, [answers, messages]: &[Readiness; 2], pulse: &Pulse) {
+    async fn run(mut self, ready: &[Readiness; 2], pulse: &Pulse) {
         self.orders.give(Giver::Nobody, HandoffOrder::Keep(Vec::new()), None);
-        loop {
+        let mut woken = Woken { by_answers: true, by_messages: true, has_ended: false };
+        while !woken.has_ended {
             pulse.beat();
-            match self.turn() {
-                Ok(true) => {}
-                // However much comes, each turn is short: the watchdog sees that this thread runs.
-                Ok(false) => continue,
+            let has_more = match self.turn(&woken) {
+                Ok(has_more) => has_more,
                 Err(error) => {
                     tracing::error!(%error, "netguard does not answer the mover");
                     return (self.on_guard_gone)();
                 }
-            }
-            let wait = Duration::from_millis(self.next_due_ms().min(TURN_MS_MAX));
-            // What is ready is taken by the next turns, until nothing is left.
-            tokio::select! {
-                biased;
-                ready = answers.readable() => drop(ready.map(|mut it| it.clear_ready())),
-                ready = messages.readable() => drop(ready.map(|mut it| it.clear_ready())),
-                command = self.commands.recv() => match command {
-                    Some(command) => self.obey(command),
-                    None => return,
-                },
-                () = tokio::time::sleep(wait) => {}
-            }
+            };
+            woken = self.wait(ready, has_more).await;
         }
     }
 
-    /// Takes some of what has come, and does what follows from it; true if nothing is left to do.
-    fn turn(&mut self) -> Result<bool, GuardError> {
+    /// Waits until there is something to do, and begins what workers ask for.
+    async fn wait(&mut self, [answers, messages]: &[Readiness; 2], has_more: bool) -> Woken {
+        let wait = Duration::from_millis(self.next_due_ms().min(TURN_MS_MAX));
+        let mut pause = pin!(tokio::time::sleep(wait));
+        poll_fn(|context| {
+            let mut woken = Woken {
+                by_answers: answers.poll_taken(context).is_ready(),
+                by_messages: messages.poll_taken(context).is_ready() || has_more,
+                has_ended: false,
+            };
+            let mut is_asked = false;
+            // As many as may wait: however much comes, each turn is short, and the watchdog sees that this
+            // thread runs.
+            for _ in 0..MOVES_WAITING_MAX {
+                let Poll::Ready(command) = self.commands.poll_recv(context) else { break };
+                is_asked = true;
+                match command {
+                    Some(command) => self.obey(command),
+                    None => {
+                        woken.has_ended = true;
+                        break;
+                    }
+                }
+            }
+            let is_due = pause.as_mut().poll(context).is_ready();
+            if woken.by_answers || woken.by_messages || is_asked || is_due {
+                Poll::Ready(woken)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// Takes what has come, and does what follows from it; true if more messages may be there.
+    fn turn(&mut self, woken: &Woken) -> Result<bool, GuardError> {
         self.follow_table();
         self.donor.raise_incarnation(self.lccp.incarnation());
         self.receiver.set_open(!self.is_leaving.load(Ordering::Relaxed));
-        let results = self.orders.results()?;
-        let mut is_idle = results.is_empty();
-        for (giver, order, answer) in results {
-            self.ordered(giver, &order, answer.result, answer.socket);
+        if woken.by_answers {
+            for (giver, order, answer) in self.orders.results()? {
+                self.ordered(giver, &order, answer.result, answer.socket);
+            }
         }
-        is_idle &= !self.hear();
-        // As many as may wait.
-        for _ in 0..MOVES_WAITING_MAX {
-            let Ok(command) = self.commands.try_recv() else { break };
-            self.obey(command);
-            is_idle = false;
-        }
+        let has_more = woken.by_messages && self.hear();
         self.donor.tick(now());
         self.receiver.tick(now());
         self.questions.tick(now()).iter().for_each(|message| self.tell_dispatcher(message));
-        is_idle &= !self.act();
-        self.orders.flush()?;
+        while self.act() {}
+        self.orders.flush(now())?;
         self.report();
         self.counters.take(
             self.donor.counters(),
             self.receiver.counters(),
             self.reports.counters(),
         );
-        Ok(is_idle)
+        Ok(has_more)
     }
 
     fn obey(&mut self, command: Command) {
@@ -260,12 +289,12 @@ impl MoverThread {
         }
         match (giver, order) {
             (Giver::Donor(id), HandoffOrder::Freeze(_)) => {
-                self.departures.lap(id, Step::Freeze, self.counters.times());
+                self.departures.lap(id, MoveStep::Freeze, self.counters.times());
                 self.frozen(id, &result);
             }
             (Giver::Donor(id), order) => {
                 if matches!(order, HandoffOrder::Redirect(..)) {
-                    self.departures.lap(id, Step::Redirect, self.counters.times());
+                    self.departures.lap(id, MoveStep::Redirect, self.counters.times());
                 }
                 self.donor.ordered(now(), id, order_result(&result));
             }
@@ -274,14 +303,14 @@ impl MoverThread {
                     // This process may open no more descriptors. The block is in nobody's handoff.
                     self.orders.give(Giver::Nobody, HandoffOrder::Forget(*socket_id), None);
                 }
-                self.incoming.lap(key, Step::Create, self.counters.times());
+                self.incoming.lap(key, MoveStep::Create, self.counters.times());
                 let prepared = self.incoming.restore(key, socket_id, socket);
-                self.incoming.lap(key, Step::Restore, self.counters.times());
+                self.incoming.lap(key, MoveStep::Restore, self.counters.times());
                 self.receiver.prepared(now(), key, prepared);
             }
             (Giver::Receiver(key), order) => {
                 if matches!(order, HandoffOrder::Start(_)) {
-                    self.incoming.lap(key, Step::Start, self.counters.times());
+                    self.incoming.lap(key, MoveStep::Start, self.counters.times());
                 }
                 self.receiver.ordered(now(), key, order_result(&result));
             }
@@ -294,22 +323,20 @@ impl MoverThread {
             return self.donor.not_frozen(now(), id, StayCause::NotFrozen);
         }
         let read = self.departures.read(id);
-        self.departures.lap(id, Step::Read, self.counters.times());
+        self.departures.lap(id, MoveStep::Read, self.counters.times());
         match read {
             Ok(info) => self.donor.frozen(now(), id, &info),
             Err(cause) => self.donor.not_frozen(now(), id, cause),
         }
     }
 
-    /// Takes messages of other nodes; false if there were none.
+    /// Takes messages of other nodes; false if no more are there.
     fn hear(&mut self) -> bool {
         let mut messages = std::mem::take(&mut self.messages);
         let received = self.lccp.receive(&mut messages);
         if let Err(error) = &received {
             tracing::warn!(%error, "messages of other nodes cannot be received");
         }
-        // There may be more behind many datagrams that were all refused.
-        let has_heard = !messages.is_empty() || matches!(received, Ok(LccpBatch::Full));
         for LccpReceived { from, body, .. } in messages.drain(..) {
             let Ok(message) = Lccp::decode(&body) else {
                 self.counters.malformed();
@@ -327,7 +354,7 @@ impl MoverThread {
             }
         }
         self.messages = messages;
-        has_heard
+        matches!(received, Ok(LccpBatch::Full))
     }
 
     /// Does what the state machines ask for; false if there is nothing.
@@ -343,23 +370,23 @@ impl MoverThread {
     fn act_as_donor(&mut self, action: DonorAction) {
         let (id, order) = match action {
             DonorAction::Freeze(id, socket) => {
-                self.departures.lap(id, Step::Wait, self.counters.times());
+                self.departures.lap(id, MoveStep::Wait, self.counters.times());
                 (id, HandoffOrder::Freeze(socket))
             }
             DonorAction::Redirect(id, socket, node) => {
-                self.departures.lap(id, Step::Offer, self.counters.times());
+                self.departures.lap(id, MoveStep::Offer, self.counters.times());
                 (id, HandoffOrder::Redirect(socket, node))
             }
             DonorAction::Thaw(id, socket) => (id, HandoffOrder::Thaw(socket)),
             DonorAction::Reset(id, socket) => (id, HandoffOrder::Reset(socket)),
             DonorAction::Release(_, socket) => {
-                return self.orders.give(Giver::Nobody, HandoffOrder::Release(socket), None);
+                return self.orders.give_later(now(), HandoffOrder::Release(socket));
             }
             DonorAction::Send(to, message) => return self.send(to, &message),
             DonorAction::Ended(id, socket, outcome) => {
                 let is_kept = matches!(outcome, MoveOutcome::Stays(_));
                 if outcome == MoveOutcome::Moved {
-                    self.departures.lap(id, Step::Go, self.counters.times());
+                    self.departures.lap(id, MoveStep::Go, self.counters.times());
                 }
                 let node =
                     self.departures.end(id, if is_kept { Outcome::Kept } else { Outcome::Gone });
@@ -384,7 +411,7 @@ impl MoverThread {
                 (key, HandoffOrder::Create(socket))
             }
             ReceiverAction::Start(key, socket) => {
-                self.incoming.lap(key, Step::Ready, self.counters.times());
+                self.incoming.lap(key, MoveStep::Ready, self.counters.times());
                 (key, HandoffOrder::Start(socket))
             }
             ReceiverAction::Reset(key, socket) => (key, HandoffOrder::Reset(socket)),
@@ -453,9 +480,10 @@ impl MoverThread {
     fn next_due_ms(&self) -> u64 {
         // Reports wait until there is somebody to tell.
         let reports = self.active.and_then(|_| self.reports.next_due());
-        let due = [self.donor.next_due(), self.receiver.next_due(), reports];
-        let due = due.into_iter().chain([self.questions.next_due()]);
-        due.flatten().min().map_or(u64::MAX, |due| due.since_ms(now()).max(1))
+        let (donor, receiver) = (self.donor.next_due(), self.receiver.next_due());
+        let (questions, orders) = (self.questions.next_due(), self.orders.next_due());
+        let due = [donor, receiver, reports, questions, orders];
+        due.into_iter().flatten().min().map_or(u64::MAX, |due| due.since_ms(now()).max(1))
     }
 }
 

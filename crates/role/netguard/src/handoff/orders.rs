@@ -232,8 +232,8 @@ impl Handoffs {
     }
 
     fn start(&mut self, id: SocketId, fd: BorrowedFd<'_>) -> Outcome {
-        check_any_state(fd, id)?;
         if !is_in_repair(fd)? {
+            check_any_state(fd, id)?;
             return Ok(HandoffResult::Done);
         }
         check_socket(fd, id)?;
