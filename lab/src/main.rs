@@ -17,7 +17,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use skep_testbed::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
-use experiments::{Experiment, Failure, LargeOptions, Options, OriginOptions, VerifyOptions};
+use experiments::{
+    Experiment, Failure, HandoffOptions, LargeOptions, Options, OriginOptions, VerifyOptions,
+};
 
 /// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
 /// origin on this machine. Needs root.
@@ -63,6 +65,8 @@ enum Command {
     Churn(Options),
     /// Experiment: a 2 GB file through nodes with 256 MB of memory each
     Large(LargeOptions),
+    /// Experiment: connections move to the nodes that answer them
+    Handoff(HandoffOptions),
     /// Experiment: replies compared byte for byte while nodes come and go and objects change
     Verify(VerifyOptions),
     /// Serve as the experiments' origin, slow on purpose
@@ -113,6 +117,7 @@ fn main() -> ExitCode {
         Command::Regimes(options) => experiments::run(Experiment::Regimes, &options),
         Command::Churn(options) => experiments::run(Experiment::Churn, &options),
         Command::Large(options) => experiments::run_large(&options),
+        Command::Handoff(options) => experiments::run_handoff(&options),
         Command::Verify(options) => experiments::run_verify(&options),
         Command::Origin(options) => experiments::serve_origin(&options),
     };

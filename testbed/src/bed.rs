@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::namespace;
 use crate::plan::{self, Lan, Link, MachineRole, V4_BITS, V6_BITS};
 use crate::registry::{BedInfo, Slot};
-use crate::switch::{Switch, mac_text};
+use crate::switch::{Queue, Switch, mac_text};
 use crate::tool;
 use crate::topology::{Frames, Topology};
 
@@ -46,7 +46,8 @@ impl Bed {
             starting.into_iter().map(|it| it.finish()).collect::<Result<_, _>>()?;
 
         let lans: &[_] = if topology.router { &[Lan::Inner, Lan::Outer] } else { &[Lan::Inner] };
-        let switch = Switch::new(switch, topology.frames, lans)?;
+        let queue = if topology.control_first { Queue::ControlFirst } else { Queue::One };
+        let switch = Switch::new(switch, topology.frames, queue, lans)?;
         let environment =
             Arc::new(Environment::new(slot, (janitor, leash), switch, topology.frames)?);
         environment.wire(&plans.iter().zip(&holders).collect::<Vec<_>>())?;

@@ -46,6 +46,12 @@ pub(crate) const RATE_BITS_S_MIN: u64 = 8_000;
 /// dropped, as a switch does.
 pub(crate) const QUEUE_MS: u64 = 50;
 
+/// A long frame of Ethernet, in bytes: by it queues are told in frames.
+pub(crate) const FRAME_BYTES: u64 = 1514;
+
+/// Least length of such a queue, in frames: a first flight of TCP, twice.
+pub(crate) const FRAMES_QUEUED_MIN: u64 = 20;
+
 /// Least bucket of a link with a rate, in bytes: a frame and its like, which
 /// `tc` demands to be above the MTU.
 pub(crate) const BUCKET_BYTES_MIN: u64 = 16 * 1024;

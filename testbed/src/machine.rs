@@ -162,6 +162,17 @@ impl Machine {
             .change_rules(|rules| ports.for_each(|port| rules.lose(port, percent)))
     }
 
+    /// Loses this share of the IPv4 packets of a protocol (as IANA numbers them) that the machine
+    /// sends, in percent from 0 to 100.
+    pub fn set_protocol_loss(&self, protocol: u8, percent: f64) -> Result<(), TestbedError> {
+        let limits = Limits { loss_percent: Some(percent), ..Limits::default() };
+        limits.check().map_err(TestbedError::Unusable)?;
+        let ports = self.plan.links.iter().map(|link| link.port.as_str());
+        self.environment.switch.change_rules(|rules| {
+            ports.for_each(|port| rules.lose_protocol(port, protocol, percent));
+        })
+    }
+
     /// Limits the rate of the machine's links in either direction, in bits per
     /// second of frames; `None` lifts it. Frames that an XDP program sends are
     /// not held to it on their way out of the machine.
@@ -173,8 +184,9 @@ impl Machine {
         }
         let (entrance, place) = (self.entrance()?, format!("in {}", self.name()));
         self.plan.links.iter().try_for_each(|link| {
-            self.environment.switch.set_rate(&link.port, bits_s)?;
-            set_rate(&entrance, &place, link.device, bits_s)
+            let switch = &self.environment.switch;
+            switch.set_rate(&link.port, bits_s)?;
+            set_rate(&entrance, &place, (link.device, switch.queue()), bits_s)
         })
     }
 

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::error::{TestbedError, Tried};
 use crate::frames::{self, PassProgram};
-use crate::limits::{BUCKET_BYTES_MIN, LINK_READY_MS, POLL_MS, QUEUE_MS};
+use crate::limits::{
+    BUCKET_BYTES_MIN, FRAME_BYTES, FRAMES_QUEUED_MIN, LINK_READY_MS, POLL_MS, QUEUE_MS,
+};
 use crate::namespace::{Entrance, Holder};
 use crate::plan::{Lan, Link};
 use crate::rules::Rules;
@@ -29,6 +31,15 @@ pub(crate) struct Switch {
     holder: Holder,
     frames: Frames,
     rules: Mutex<Rules>,
+    queue: Queue,
+}
+
+/// What waits before a link with a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Queue {
+    One,
+    /// Network control is sent first.
+    ControlFirst,
 }
 
 /// A link to be, and the process at whose network it begins.
@@ -41,8 +52,13 @@ pub(crate) struct Plug<'a> {
 
 impl Switch {
     /// Makes the bridges.
-    pub(crate) fn new(holder: Holder, frames: Frames, lans: &[Lan]) -> Result<Self, TestbedError> {
-        let switch = Self { holder, frames, rules: Mutex::default() };
+    pub(crate) fn new(
+        holder: Holder,
+        frames: Frames,
+        queue: Queue,
+        lans: &[Lan],
+    ) -> Result<Self, TestbedError> {
+        let switch = Self { holder, frames, rules: Mutex::default(), queue };
         // Frames are to pass no rules but ours; some kernels have no such thing.
         switch.inside(|| {
             for table in ["iptables", "ip6tables", "arptables"] {
@@ -57,6 +73,9 @@ impl Switch {
             )
         };
         switch.ip(&lans.iter().map(make).collect::<String>())?;
+        if queue == Queue::ControlFirst {
+            switch.change_rules(Rules::put_control_first)?;
+        }
         Ok(switch)
     }
 
@@ -141,7 +160,11 @@ impl Switch {
 
     /// Limits, or no longer limits, what goes out through a port.
     pub(crate) fn set_rate(&self, port: &str, bits_s: Option<u64>) -> Result<(), TestbedError> {
-        set_rate(self.entrance(), PLACE, port, bits_s)
+        set_rate(self.entrance(), PLACE, (port, self.queue), bits_s)
+    }
+
+    pub(crate) fn queue(&self) -> Queue {
+        self.queue
     }
 
     fn ip(&self, lines: &str) -> Result<(), TestbedError> {
@@ -173,7 +196,7 @@ pub(crate) fn start_ip(
 pub(crate) fn set_rate(
     entrance: &Arc<Entrance>,
     place: &str,
-    device: &str,
+    (device, queue): (&str, Queue),
     bits_s: Option<u64>,
 ) -> Result<(), TestbedError> {
     let mut tc = entrance.command("tc".as_ref());
@@ -182,13 +205,32 @@ pub(crate) fn set_rate(
             // What passes in 10 ms, more than two ticks of a slow kernel.
             let burst = (rate / 8 / 100).max(BUCKET_BYTES_MIN);
             let limit = format!("rate {rate}bit burst {burst} latency {QUEUE_MS}ms");
-            tc.args(["qdisc", "replace", "dev", device, "root", "tbf"]).args(limit.split(' '));
+            tc.args(["qdisc", "replace", "dev", device, "root", "handle", "1:", "tbf"]);
+            tc.args(limit.split(' '));
         }
         // The default one, which a device has that was never limited.
         None => {
             tc.args(["qdisc", "replace", "dev", device, "root", "pfifo_fast"]);
         }
     }
+    tool::run(tc, place, "")?;
+    match (bits_s, queue) {
+        (Some(rate), Queue::ControlFirst) => put_control_first(entrance, place, device, rate),
+        _ => Ok(()),
+    }
+}
+
+/// Three queues by priority behind a token bucket, each as long as the time that a packet may wait.
+fn put_control_first(
+    entrance: &Arc<Entrance>,
+    place: &str,
+    device: &str,
+    rate: u64,
+) -> Result<(), TestbedError> {
+    let frames = (rate / 8 * QUEUE_MS / 1000 / FRAME_BYTES).max(FRAMES_QUEUED_MIN);
+    ip(entrance, place, &format!("link set dev {device} txqueuelen {frames}\n"))?;
+    let mut tc = entrance.command("tc".as_ref());
+    tc.args(["qdisc", "replace", "dev", device, "parent", "1:1", "handle", "2:", "pfifo_fast"]);
     tool::run(tc, place, "").map(drop)
 }
 

@@ -42,6 +42,9 @@ pub struct Topology {
     pub origin: bool,
     /// What frames look like.
     pub frames: Frames,
+    /// Whether links with a rate send packets of network control (class CS6, RFC 4594) before all others, as
+    /// hosts and switches do that know such classes. Else they have one queue.
+    pub control_first: bool,
     /// Limits by name of a machine (`node-2`) or of a role (`node`).
     pub limits: BTreeMap<String, Limits>,
 }
@@ -83,6 +86,7 @@ impl Default for Topology {
             nodes: 3,
             origin: false,
             frames: Frames::Wire,
+            control_first: false,
             limits: BTreeMap::new(),
         }
     }

@@ -140,6 +140,7 @@ pub(super) fn warm_up(
         order: load.data.order(load.popularity, ORDER_REQUESTS),
         clients: settings.clients,
         per_connection: settings.per_connection,
+        compares: true,
         timeout_ms: 10_000,
     })?;
     let wanted = (load.data.count() as f64 * settings.warm_up_rounds) as u64;

@@ -10,6 +10,7 @@
 //! - `regimes`: data smaller than a node's cache, than the cluster's, larger.
 //! - `churn`: nodes are killed, added and drained while clients go on.
 //! - `large`: a file larger than a node's memory.
+//! - `handoff`: what it costs to move connections to the nodes that answer them.
 //! - `verify`: the same with objects that change, for as many replies as wanted.
 //!
 //! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
@@ -18,6 +19,7 @@
 mod cell;
 mod churn;
 mod data;
+mod handoff;
 mod large;
 mod limits;
 mod machine;
@@ -38,6 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub(crate) use handoff::{HandoffOptions, run as run_handoff};
 pub(crate) use large::{LargeOptions, run as run_large};
 use rows::Row;
 use settings::Settings;

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,10 +54,10 @@ pub(super) struct Stage {
 }
 
 /// A process with all that it started; killed when dropped.
-struct Process(Child);
+pub(super) struct Process(Child);
 
 /// A folder of ours in memory.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Stage {
     /// Starts all; the origin is as fast as can be and links have no rate.
@@ -263,10 +263,8 @@ impl Stage {
         let [first, rest @ ..] = program.words.as_slice() else { return Err("no words".into()) };
         let output = fs::File::create(folder.join("output.log"))?;
         let mut command = machine.command(first);
-        command.args(rest).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        let child = command.process_group(0).spawn();
-        let child = child.map_err(|error| format!("cannot run {first}: {error}"))?;
-        Ok(Process(child))
+        command.args(rest);
+        Process::start(command, output)
     }
 
     fn await_port(&self, name: &str, address: SocketAddr) -> Result<(), Failure> {
@@ -359,12 +357,12 @@ fn site(origin: Option<Ipv4Addr>) -> String {
     format!("[[site]]\norigins = [\"http://{origin}:80\"]\n")
 }
 
-fn the(machines: &[Machine]) -> Result<&Machine, Failure> {
+pub(super) fn the(machines: &[Machine]) -> Result<&Machine, Failure> {
     machines.first().ok_or_else(|| "the bed lacks a machine".into())
 }
 
 /// Waits until `is_so`, for as long as a server may take to start.
-fn poll(mut is_so: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
+pub(super) fn poll(mut is_so: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
     let deadline = Instant::now() + Duration::from_millis(READY_MS);
     while !is_so()? {
         interrupted()?;
@@ -377,7 +375,7 @@ fn poll(mut is_so: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure>
 }
 
 /// The body of a good answer.
-fn get(address: SocketAddr, path: &str) -> Result<String, String> {
+pub(super) fn get(address: SocketAddr, path: &str) -> Result<String, String> {
     let host = address.to_string();
     let fields = [("Host", host.as_str()), ("Connection", "close")];
     let client = RawClient::try_connect_within(address, Duration::from_millis(ASK_MS));
@@ -404,8 +402,22 @@ fn sent_by(text: &str, device: &str) -> Option<u64> {
     line.split_whitespace().nth(8)?.parse().ok()
 }
 
+impl Process {
+    /// Starts a command as the leader of a group; what it says goes to `output`.
+    pub(super) fn start(mut command: Command, output: fs::File) -> Result<Self, Failure> {
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let child = command.process_group(0).spawn();
+        let program = command.get_program().display();
+        Ok(Self(child.map_err(|error| format!("cannot run {program}: {error}"))?))
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl Folder {
-    fn new() -> Result<Self, Failure> {
+    pub(super) fn new() -> Result<Self, Failure> {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let folder = parent.join(format!("skep-lab-{}", std::process::id()));

@@ -155,6 +155,7 @@ fn mix(stage: &Stage, data: &DataSet, settings: &Settings) -> Mix {
         order: Arc::from(order),
         clients: settings.clients,
         per_connection: settings.per_connection,
+        compares: true,
         timeout_ms: RESPONSE_TIMEOUT_MS,
     }
 }

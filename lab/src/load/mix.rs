@@ -47,6 +47,8 @@ pub struct Mix {
     pub clients: usize,
     /// Requests on one connection; 1 for a new one each.
     pub per_connection: u64,
+    /// Whether every byte is compared; else their number alone.
+    pub compares: bool,
     /// Time for each request with its connection, in milliseconds.
     pub timeout_ms: u64,
 }
@@ -309,7 +311,8 @@ impl Client {
         let first_byte_us = us(begin.elapsed());
         let answered = |failure| (failure, true);
         let (issue, stale_ms) = object.said(&head, begin).map_err(answered)?;
-        let mut body = Body::new(&head, Some(issue.pattern));
+        let pattern = self.shared.plan.compares.then_some(issue.pattern);
+        let mut body = Body::new(&head, pattern);
         while body.left() > 0 {
             connection.read(&mut body, &mut self.buffer).await.map_err(answered)?;
         }

@@ -41,7 +41,8 @@ fn object(id: u64, bytes: u64) -> MixObject {
 
 fn mix(address: SocketAddr, objects: Vec<MixObject>, order: &[u32]) -> Mix {
     let (objects, order) = (objects.into(), order.into());
-    Mix { address, objects, order, clients: 4, per_connection: 5, timeout_ms: 30_000 }
+    let (clients, per_connection, compares) = (4, 5, true);
+    Mix { address, objects, order, clients, per_connection, compares, timeout_ms: 30_000 }
 }
 
 #[test]

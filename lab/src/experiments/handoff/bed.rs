@@ -1,0 +1,238 @@
+//! The bed: a client, a dispatcher's machine, nodes that serve files; and all ways to the nodes at once,
+//! as services of one config.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use skep_testbed::{Bed, Frames, Machine, Topology};
+use skep_testclient::RawClient;
+
+use super::Plan;
+use super::account::CpuAccount;
+use super::limits::CACHE_BYTES;
+use super::metrics::NodeMetrics;
+use crate::experiments::Failure;
+use crate::experiments::origin::Object;
+use crate::experiments::rows::{NODE_PORT, node_name};
+use crate::experiments::stage::{Folder, Process, get, poll, the};
+
+const CONFIG: &str = include_str!("../../../peers/skep-handoff.toml");
+
+/// Counts by outcome.
+pub(super) type Outcomes = BTreeMap<String, u64>;
+
+/// How clients get to the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Way {
+    /// They ask the nodes themselves: the ideal system of the paper.
+    Ideal,
+    /// One address; the node that accepts a connection hands it off to the one whose turn it is.
+    Handoff,
+    /// One address; the node that accepts a connection answers.
+    Direct,
+    /// One address, of a proxy that passes on all bytes.
+    Proxy,
+}
+
+/// A bed in which everything serves.
+pub(super) struct HandoffBed {
+    /// First, so that they end before their machines.
+    nodes: Vec<Process>,
+    dispatcher: Option<Process>,
+    names: Vec<String>,
+    bed: Bed,
+    folder: Folder,
+}
+
+/// How a bed differs from others.
+pub(super) struct BedPlan<'a> {
+    pub(super) nodes: usize,
+    /// Of the service that hands off.
+    pub(super) policy: &'a str,
+    /// Of LCCP.
+    pub(super) transport: &'a str,
+    pub(super) objects: &'a [Object],
+}
+
+impl Way {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ideal => "nodes themselves",
+            Self::Handoff => "Skep, handoff",
+            Self::Direct => "Skep, direct",
+            Self::Proxy => "Skep, proxy",
+        }
+    }
+}
+
+impl HandoffBed {
+    /// Starts all; links have no rate.
+    pub(super) fn new(bed_plan: &BedPlan<'_>, plan: &Plan) -> Result<Self, Failure> {
+        let nodes = bed_plan.nodes;
+        let (frames, control_first) = (Frames::Wire, true);
+        let topology =
+            Topology { dispatchers: 1, nodes, frames, control_first, ..Topology::default() };
+        let bed = Bed::new(&topology)?;
+        let folder = Folder::new()?;
+        let names = (0..nodes).map(node_name).collect();
+        let mut it = Self { nodes: Vec::new(), dispatcher: None, names, bed, folder };
+        it.prepare_machines()?;
+        write_files(it.folder.0.join("files"), bed_plan.objects)?;
+        for name in it.names.clone() {
+            let process = it.start(&name, bed_plan, plan)?;
+            it.nodes.push(process);
+        }
+        it.dispatcher = Some(it.start("dispatcher-1", bed_plan, plan)?);
+        it.await_answers(bed_plan.objects)?;
+        Ok(it)
+    }
+
+    pub(super) fn client(&self) -> Result<&Machine, Failure> {
+        the(self.bed.clients())
+    }
+
+    /// Where as many clients as there are nodes ask, each at its address.
+    pub(super) fn targets(&self, way: Way) -> Result<Vec<SocketAddr>, Failure> {
+        let one = match way {
+            Way::Ideal => {
+                let nodes = self.bed.nodes().iter();
+                return Ok(nodes.map(|node| (node.ipv4(), NODE_PORT).into()).collect());
+            }
+            Way::Handoff => self.bed.vip(0).0,
+            Way::Direct => self.bed.vip(1).0,
+            Way::Proxy => the(self.bed.dispatchers())?.ipv4(),
+        };
+        Ok(vec![(one, 80).into(); self.nodes.len()])
+    }
+
+    /// Gives the links of nodes and dispatcher a rate, or none.
+    pub(super) fn set_rate(&self, bits_s: Option<u64>) -> Result<(), Failure> {
+        let mut machines = self.bed.nodes().iter().chain(self.bed.dispatchers());
+        Ok(machines.try_for_each(|machine| machine.set_rate(bits_s))?)
+    }
+
+    /// Loses this share of the control packets between nodes.
+    pub(super) fn lose_control_packets(&self, protocol: u8, percent: f64) -> Result<(), Failure> {
+        let mut nodes = self.bed.nodes().iter();
+        Ok(nodes.try_for_each(|node| node.set_protocol_loss(protocol, percent))?)
+    }
+
+    /// CPU of the whole bed so far.
+    pub(super) fn account(&self) -> CpuAccount {
+        CpuAccount::now(&self.processes())
+    }
+
+    /// The processes of all nodes, then the dispatcher's.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        self.nodes.iter().chain(&self.dispatcher).map(Process::id).collect()
+    }
+
+    pub(super) fn metrics(&self, index: usize) -> Result<NodeMetrics, Failure> {
+        let name = &self.names[index];
+        let socket = self.folder.0.join(name).join("state").join(format!("{name}.sock"));
+        let mut client = RawClient::try_connect_local(&socket)?;
+        Ok(NodeMetrics::new(client.ask("/api/v1/metrics").try_response()?.text()))
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// What became so far of connections that were to move, of all nodes together, by outcome.
+    pub(super) fn outcomes(&self) -> Result<Outcomes, Failure> {
+        let mut outcomes = Outcomes::new();
+        for index in 0..self.nodes.len() {
+            for (outcome, count) in self.metrics(index)?.by_label("skep_handoffs_total", "outcome")
+            {
+                *outcomes.entry(outcome).or_default() += count as u64;
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn prepare_machines(&self) -> Result<(), Failure> {
+        for machine in self.bed.machines() {
+            // What a kernel has by default; paced ones differ from run to run on few cores.
+            machine.set_kernel("net.ipv4.tcp_congestion_control", "cubic")?;
+            // A client may use a port again while stray packets are waited for.
+            machine.set_kernel("net.ipv4.ip_local_port_range", "1024 65535")?;
+            machine.set_kernel("net.ipv4.tcp_tw_reuse", "1")?;
+        }
+        Ok(())
+    }
+
+    fn start(&self, name: &str, bed: &BedPlan<'_>, plan: &Plan) -> Result<Process, Failure> {
+        let folder = self.folder.0.join(name);
+        fs::create_dir_all(&folder)?;
+        let config = folder.join("skep.toml");
+        fs::write(&config, self.config(&folder, bed)?)?;
+        let key = folder.join("key");
+        fs::write(&key, "0123456789abcdef0123456789abcdef\n")?;
+        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        let machine = self.bed.machine(name).ok_or("the bed has no such machine")?;
+        let mut command = machine.command(&plan.skep);
+        command.arg("run").arg("--config").arg(config).args(["--as", name]);
+        let process = Process::start(command, fs::File::create(folder.join("output.log"))?)?;
+        Ok(process)
+    }
+
+    fn config(&self, folder: &std::path::Path, bed: &BedPlan<'_>) -> Result<String, Failure> {
+        let node = |(name, node): (&String, &Machine)| {
+            let address = node.ipv4();
+            format!("[[node]]\nname = \"{name}\"\naddress = \"{address}:{NODE_PORT}\"\n")
+        };
+        let nodes: String = self.names.iter().zip(self.bed.nodes()).map(node).collect();
+        let [handoff, direct] = [self.bed.vip(0).0, self.bed.vip(1).0].map(|it| it.to_string());
+        let dispatcher: Ipv4Addr = the(self.bed.dispatchers())?.ipv4();
+        Ok(CONFIG
+            .replace("@DIR@", &folder.display().to_string())
+            .replace("@ROOT@", &self.folder.0.join("files").display().to_string())
+            .replace("@CACHE@", &CACHE_BYTES.to_string())
+            .replace("@DISPATCHER@", &dispatcher.to_string())
+            .replace("@HANDOFF@", &handoff)
+            .replace("@DIRECT@", &direct)
+            .replace("@POLICY@", bed.policy)
+            .replace("@TRANSPORT@", bed.transport)
+            .replace("@NODES@", &nodes))
+    }
+
+    /// Waits for right answers on all ways, from all nodes.
+    fn await_answers(&self, objects: &[Object]) -> Result<(), Failure> {
+        let path = objects.first().ok_or("there are no objects")?.path();
+        for way in [Way::Ideal, Way::Handoff, Way::Direct, Way::Proxy] {
+            for (index, target) in self.targets(way)?.into_iter().enumerate() {
+                let client = self.client()?;
+                let waited = poll(|| Ok(client.run(|| get(target, &path))?.is_ok()));
+                waited.map_err(|error| {
+                    let name = if way == Way::Ideal { &self.names[index] } else { "dispatcher-1" };
+                    format!("no answer, {}: {error}{}", way.name(), self.said_by(name))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of what a program wrote.
+    fn said_by(&self, name: &str) -> String {
+        let text = fs::read_to_string(self.folder.0.join(name).join("output.log"));
+        let text = text.unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(8).collect();
+        let lines: Vec<&str> = lines.into_iter().rev().collect();
+        format!("\n{name} said: {}", lines.join("\n"))
+    }
+}
+
+/// Each at its path.
+fn write_files(root: PathBuf, objects: &[Object]) -> Result<(), Failure> {
+    for object in objects {
+        let path = root.join(object.path().trim_start_matches('/'));
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        object.issue().pattern.write(&path, object.bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Control packets between nodes are lost: does a request fail, and what does it cost?
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use skep_lab::load::MixObject;
+
+use super::Plan;
+use super::bed::{BedPlan, HandoffBed, Way};
+use super::load::{Load, Sample};
+use crate::experiments::Failure;
+use crate::experiments::origin::Object;
+
+const NODES: usize = 4;
+const CLIENTS: usize = 8;
+
+/// LCCP's protocol on IP (RFC 3692).
+const PROTOCOL: u8 = 253;
+
+/// Of each control packet that a node sends, in percent.
+const LOSSES: [f64; 5] = [0.0, 0.1, 1.0, 5.0, 20.0];
+
+const OBJECT: Object = Object { id: 1, bytes: 4096, period_ms: 0 };
+
+/// The figures of this part.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Loss {
+    pub(super) nodes: usize,
+    pub(super) clients: usize,
+    pub(super) object_bytes: u64,
+    pub(super) cells: Vec<LossCell>,
+}
+
+/// With one share lost.
+#[derive(Serialize, Deserialize)]
+pub(super) struct LossCell {
+    pub(super) percent: f64,
+    pub(super) sample: Sample,
+}
+
+pub(super) fn measure(plan: &Plan) -> Result<Loss, Failure> {
+    let (policy, transport) = ("round-robin", "ip");
+    let bed_plan = BedPlan { nodes: NODES, policy, transport, objects: &[OBJECT] };
+    let bed = HandoffBed::new(&bed_plan, plan)?;
+    let objects: Arc<[MixObject]> = [OBJECT.for_mix()].into();
+    let load = Load {
+        objects: &objects,
+        order: &[0],
+        processes_max: NODES,
+        clients: CLIENTS,
+        compares: true,
+        settle_ms: 500,
+        window_ms: plan.pick(5_000, 500),
+        requests_min: plan.pick(100_000, 2_000),
+    };
+    let (clients, object_bytes) = (CLIENTS, OBJECT.bytes);
+    let mut loss = Loss { nodes: NODES, clients, object_bytes, cells: Vec::new() };
+    for percent in LOSSES {
+        bed.lose_control_packets(PROTOCOL, percent)?;
+        let sample = load.run(&bed, Way::Handoff)?;
+        sample.print(&format!("{percent:>4} % lost,"));
+        loss.cells.push(LossCell { percent, sample });
+    }
+    Ok(loss)
+}

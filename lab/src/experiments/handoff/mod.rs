@@ -1,0 +1,135 @@
+//! TCP handoff: what a move takes, what it costs, and from when it pays.
+//!
+//! - `moves`: one connection at a time, then many: the time of a move and of its parts, and the CPU
+//!   of donor, receiver and their netguards.
+//! - `nodes`: figure 6 of Doh and Noh: connections per second from 1 to 14 nodes, beside nodes that
+//!   clients ask themselves and beside a proxy.
+//! - `sizes`: handoff beside a proxy by the size of replies.
+//! - `loss`: control packets are lost.
+//!
+//! All ways to the nodes are in one bed, and are measured in turn.
+
+mod account;
+mod bed;
+mod limits;
+mod load;
+mod loss;
+mod metrics;
+mod moves;
+mod nodes;
+mod page;
+mod sizes;
+mod surge;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use super::machine::Machine;
+use super::{Failure, interrupted};
+
+/// Connections move to the nodes that answer them
+#[derive(Debug, Args)]
+pub(crate) struct HandoffOptions {
+    /// Fewer cells and short ones: does it all still run?
+    #[arg(long)]
+    quick: bool,
+    /// Only these parts, separated by commas; the page keeps the others as they were
+    #[arg(long, value_delimiter = ',', value_enum)]
+    parts: Vec<PartName>,
+    /// Folder of the page and its plots; printed without it
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The Skep binary
+    #[arg(long, default_value_os_t = super::default_skep())]
+    skep: PathBuf,
+}
+
+/// A part of the experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PartName {
+    Moves,
+    Nodes,
+    Sizes,
+    Loss,
+}
+
+/// What is written as JSON.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Results {
+    moves: Option<Part<moves::Moves>>,
+    nodes: Option<Part<nodes::Nodes>>,
+    sizes: Option<Part<sizes::Sizes>>,
+    loss: Option<Part<loss::Loss>>,
+    troubles: Vec<String>,
+}
+
+/// What came of a part, and where.
+#[derive(Serialize, Deserialize)]
+struct Part<T> {
+    machine: Machine,
+    figures: T,
+}
+
+pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
+    super::prepare()?;
+    let mut results = options.out.as_deref().and_then(earlier).unwrap_or_default();
+    results.troubles.clear();
+    let plan = Plan { skep: options.skep.clone(), is_quick: options.quick };
+    let is_wanted = |part| options.parts.is_empty() || options.parts.contains(&part);
+    let Results { moves, nodes, sizes, loss, troubles } = &mut results;
+    if is_wanted(PartName::Moves) {
+        plan.measure(moves::measure, moves, troubles)?;
+    }
+    if is_wanted(PartName::Nodes) {
+        plan.measure(nodes::measure, nodes, troubles)?;
+    }
+    if is_wanted(PartName::Sizes) {
+        plan.measure(sizes::measure, sizes, troubles)?;
+    }
+    if is_wanted(PartName::Loss) {
+        plan.measure(loss::measure, loss, troubles)?;
+    }
+    results.page().finish(options.out.as_deref(), &results, &results.troubles)
+}
+
+/// The figures of parts that are not measured now.
+fn earlier(out: &Path) -> Option<Results> {
+    let text = fs::read_to_string(out.join("handoff.json")).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// How the parts are measured.
+struct Plan {
+    skep: PathBuf,
+    is_quick: bool,
+}
+
+impl Plan {
+    /// Measures a part; what fails is told on the page, where the earlier figures stay.
+    fn measure<T>(
+        &self,
+        measure: fn(&Self) -> Result<T, Failure>,
+        part: &mut Option<Part<T>>,
+        troubles: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let machine = Machine::describe(&self.skep);
+        match measure(self) {
+            Ok(figures) => *part = Some(Part { machine, figures }),
+            Err(error) => {
+                interrupted()?;
+                eprintln!("skep-lab: {error}");
+                troubles.push(error.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// The one or the other.
+    fn pick<T>(&self, full: T, quick: T) -> T {
+        if self.is_quick { quick } else { full }
+    }
+}
