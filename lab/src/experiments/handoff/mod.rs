@@ -54,6 +54,8 @@ enum PartName {
     Nodes,
     Sizes,
     Loss,
+    /// Nothing is measured: the page alone is written anew
+    Page,
 }
 
 /// What is written as JSON.

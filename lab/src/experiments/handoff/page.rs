@@ -23,8 +23,8 @@ impl Results {
             "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,nodes,sizes,loss`. All \
              machines are network namespaces on one machine and share its cores. Frames are as on a wire, \
              each node has one worker, and clients open a connection for each request. *CPU* is that of the whole bed: \
-             client, dispatcher, nodes, netguards and their kernels; *others* is what else ran on \
-             the machine meanwhile. A ratio is of two measurements of the same round. Where ours loses, \
+             client, dispatcher, nodes, netguards and their kernels, with all of ksoftirqd, whoever gave it work; *others* is \
+             what else ran on the machine meanwhile. A ratio is of two measurements of the same round. Where ours loses, \
              or misses what is wanted, it is bold.\n",
         );
         self.moves.iter().for_each(|part| add_moves(&mut page, part));
@@ -81,7 +81,7 @@ fn add_moves(page: &mut Page, Part { machine, figures: Moves { runs } }: &Part<M
     page.add(
         "The receiver's `create` and `restore` are within the donor's `offer`, its `start` within `go`; `ready` has `redirect` in \
          it. Neither paper nor others give times of their moves; a prototype in Python froze a connection for 84 us between two \
-         namespaces.\n",
+         namespaces. Both nodes, their netguards and the client share two cores.\n",
     );
     runs.iter().for_each(|run| add_cost(page, run));
 }
