@@ -252,7 +252,7 @@ fn a_datagram_that_comes_twice_by_udp_is_heard_once() {
 }
 
 #[test]
-fn a_datagram_of_the_heartbeats_socket_is_of_another_cluster() {
+fn a_datagram_of_the_heartbeats_socket_has_another_seal() {
     let mut b = LccpSocket::open(Way::Udp.transport(1), &settings("b", KEY)).unwrap();
     let LccpSettings { key, cluster, name, clock } = settings("a", KEY);
     let address = Way::Udp.address(1);
@@ -264,7 +264,7 @@ fn a_datagram_of_the_heartbeats_socket_is_of_another_cluster() {
     a.send(b.own(), &skep_wire::message::Message::FlowsTaken(message)).unwrap();
     poll_until("it came", || {
         assert_eq!(drained(&mut b), []);
-        b.counts().refused(OpenError::ForeignCluster) == 1
+        b.counts().refused(OpenError::BadTag) == 1
     });
     assert_eq!(b.counts().hellos(), 0);
 }

@@ -16,7 +16,7 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use skep_datapath::{MoveState, NodeProgram, PinPath, Sizes, is_in_repair};
 use skep_guard::{HandoffAnswer, HandoffGuard, HandoffListener};
-use skep_wire::guard::ProgramSettings;
+use skep_wire::guard::{ProgramSettings, Side};
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::guard::{CONTROL_PROTOCOL, HandoffOrder, HandoffResult};
 use skep_wire::steer::{
