@@ -151,6 +151,7 @@ fn a_client_may_close_its_side_or_reset_while_the_connection_moves() {
 }
 
 #[test]
+#[ignore = "wants the machine to itself: a busy donor answers by itself"]
 fn a_client_that_takes_nothing_for_a_while_gets_all_in_the_end() {
     let Some(cluster) = start(by_url(2)) else { return };
     let path = path_like(&cluster, LONG.0, "node-2");

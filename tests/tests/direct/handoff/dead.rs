@@ -150,6 +150,7 @@ fn a_receiver_that_stands_still_costs_the_client_50_ms() {
 
 /// The donor is killed or stopped when its connections are with others: what each costs.
 #[test]
+#[ignore = "wants the machine to itself: a busy donor answers by itself"]
 fn moved_connections_outlive_the_node_that_accepted_them() {
     let Some(cluster) = start(by_url(3)) else { return };
     for fault in ["drained", "stopped", "killed", "dead"] {
@@ -180,6 +181,7 @@ fn moved_connections_outlive_the_node_that_accepted_them() {
 /// Before the dispatcher has learned of the move its packets go by the donor's program, which stays for as long as the
 /// machine does.
 #[test]
+#[ignore = "wants the machine to itself: a busy donor answers by itself"]
 fn a_donors_program_redirects_without_its_process() {
     let Some(cluster) = start(by_url(3)) else { return };
     cluster.daemon("dispatcher-1").pause();
@@ -195,6 +197,7 @@ fn a_donors_program_redirects_without_its_process() {
 
 /// Connections that are on a node that dies end by RST, at once or as soon as they ask.
 #[test]
+#[ignore = "wants the machine to itself: a busy donor answers by itself"]
 fn connections_of_a_dead_receiver_end_by_rst() {
     let Some(cluster) = start(by_url(3)) else { return };
     for fault in ["killed", "dead"] {
@@ -249,6 +252,7 @@ fn a_donors_process_dies_with_connections_that_are_frozen() {
 
 /// Nobody but the donor knew where they are: they end as soon as the dispatcher knows that it is dead.
 #[test]
+#[ignore = "wants the machine to itself: a busy donor answers by itself"]
 fn connections_that_no_dispatcher_has_learned_of_end_with_the_donors_machine() {
     let Some(cluster) = start(by_url(3)) else { return };
     cluster.kill("dispatcher-1");
