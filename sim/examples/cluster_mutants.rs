@@ -9,13 +9,10 @@
 //! What [`Mutant::to`] has for `@`: see [`Mutants`].
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::path::Path;
-use std::process::{Command, Output};
-
-use skep_sim::{MUTANT_VARIABLE, Mutant, Mutants};
+use skep_sim::{Mutant, Mutants};
 
 /// Seeds in which a bug must be found. `cargo test` runs that many.
-const SEEDS: &str = "2400";
+const SEEDS: u64 = 2_400;
 
 /// What a run of seeds is restricted to.
 #[derive(Clone, Copy)]
@@ -269,60 +266,23 @@ const MUTANTS: &[(Only, Mutant)] = &[
     ),
 ];
 
-fn with<T>(run: impl FnOnce(&Mutants<'_>) -> T) -> T {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap();
-    let all: Vec<Mutant> = MUTANTS.iter().map(|(_, mutant)| *mutant).collect();
-    run(&Mutants { root: &root, source: "crates/core/cluster/src", all: &all })
+fn mutants() -> Vec<Mutant> {
+    MUTANTS.iter().map(|(_, mutant)| *mutant).collect()
 }
 
-fn main() {
-    let chosen: Vec<usize> = std::env::args().skip(1).map(|it| it.parse().unwrap()).collect();
-    let copy = with(|mutants| mutants.copy("skep-cluster-mutants")).unwrap();
-    let sound = run(&copy, 0, Only::Nothing, "200");
-    assert!(sound.status.success(), "without a bug: {}", String::from_utf8_lossy(&sound.stderr));
-    let mut missed = 0;
-    for (number, (only, mutant)) in (1..).zip(MUTANTS) {
-        if !chosen.is_empty() && !chosen.contains(&number) {
-            continue;
-        }
-        let output = run(&copy, number, *only, SEEDS);
-        let said = String::from_utf8_lossy(&output.stderr);
-        let found = said.lines().find(|line| line.starts_with("seed "));
-        let found = found.filter(|_| !output.status.success());
-        missed += usize::from(found.is_none());
-        let found: String = found.unwrap_or("NOT FOUND").chars().take(120).collect();
-        println!("{number}. {}: {found}", mutant.what);
-    }
-    assert_eq!(missed, 0, "of {} known bugs, seeds do not find so many", MUTANTS.len());
+fn of_cluster(all: &[Mutant]) -> Mutants<'_> {
+    Mutants { package: "skep-cluster", source: "crates/core/cluster/src", all }
+}
+
+fn main() -> std::io::Result<()> {
+    of_cluster(&mutants()).find_all(SEEDS, |at, command| match MUTANTS[at].0 {
+        Only::Nothing => {}
+        Only::Faults(kinds) => drop(command.env("SKEP_SIM_FAULTS", kinds)),
+        Only::Nodes(nodes) => drop(command.env("SKEP_SIM_NODES", nodes)),
+    })
 }
 
 #[test]
 fn each_has_its_place() {
-    with(|mutants| mutants.changed_files()).unwrap();
-}
-
-/// Runs seeds of the copy with that bug.
-fn run(copy: &Path, mutant: usize, only: Only, seeds: &str) -> Output {
-    let mut command = Command::new("cargo");
-    command
-        .args([
-            "test",
-            "--quiet",
-            "--package",
-            "skep-cluster",
-            "--test",
-            "sim",
-            "--",
-            "--nocapture",
-        ])
-        .current_dir(copy)
-        .env("CARGO_TARGET_DIR", copy.join("target"))
-        .env(MUTANT_VARIABLE, mutant.to_string())
-        .env("SKEP_SIM_SEEDS", seeds);
-    match only {
-        Only::Nothing => {}
-        Only::Faults(kinds) => drop(command.env("SKEP_SIM_FAULTS", kinds)),
-        Only::Nodes(nodes) => drop(command.env("SKEP_SIM_NODES", nodes)),
-    }
-    command.output().unwrap()
+    of_cluster(&mutants()).changed_files().unwrap();
 }

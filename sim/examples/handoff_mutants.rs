@@ -9,20 +9,17 @@
 //! What [`Mutant::to`] has for `@`: see [`Mutants`].
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::path::Path;
-use std::process::{Command, Output};
-
-use skep_sim::{MUTANT_VARIABLE, Mutant, Mutants};
+use skep_sim::{Mutant, Mutants};
 
 /// Seeds in which a bug must be found. `cargo test` runs that many.
-const SEEDS: &str = "12000";
+const SEEDS: u64 = 12_000;
 
 const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "the donor redirects after its deadline",
         file: "donor/mod.rs",
-        from: "State::Offered { retry, .. } if retry.age_ms(now) > self.settings.ready_ms => {",
-        to: "State::Offered { retry, .. } if !@ && retry.age_ms(now) > self.settings.ready_ms => {",
+        from: "State::Offered { retry, .. } if retry.age_ms(now) > self.ready_ms => {",
+        to: "State::Offered { retry, .. } if !@ && retry.age_ms(now) > self.ready_ms => {",
     },
     Mutant {
         what: "the donor waits for READY without end",
@@ -53,8 +50,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "a donor that hears nothing after GO waits for ever",
         file: "donor/mod.rs",
-        from: "State::Committed { retry } if retry.age_ms(now) > go_ms => self.reset(id),",
-        to: "State::Committed { retry } if !@ && retry.age_ms(now) > go_ms => self.reset(id),",
+        from: "State::Committed { retry } if retry.age_ms(now) > GO_MS => self.reset(id),",
+        to: "State::Committed { retry } if !@ && retry.age_ms(now) > GO_MS => self.reset(id),",
     },
     Mutant {
         what: "an offer that comes twice is created twice",
@@ -71,8 +68,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "a receiver without a word of the donor waits for ever",
         file: "receiver/mod.rs",
-        from: "State::Ready { retry } if retry.age_ms(now) >= undecided_ms => {",
-        to: "State::Ready { retry } if !@ && retry.age_ms(now) >= undecided_ms => {",
+        from: "State::Ready { retry } if retry.age_ms(now) >= UNDECIDED_MS => {",
+        to: "State::Ready { retry } if !@ && retry.age_ms(now) >= UNDECIDED_MS => {",
     },
     Mutant {
         what: "a redirect whose answer is lost is taken for one that was not done",
@@ -106,54 +103,14 @@ const MUTANTS: &[Mutant] = &[
     },
 ];
 
-fn with<R>(run: impl FnOnce(&Mutants<'_>) -> R) -> R {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    run(&Mutants { root, source: "crates/core/handoff/src", all: MUTANTS })
-}
+const OF_HANDOFF: Mutants<'_> =
+    Mutants { package: "skep-handoff", source: "crates/core/handoff/src", all: MUTANTS };
 
-fn main() {
-    let chosen: Vec<usize> = std::env::args().skip(1).map(|it| it.parse().unwrap()).collect();
-    let copy = with(|mutants| mutants.copy("skep-handoff-mutants")).unwrap();
-    let sound = run(&copy, 0, "1000");
-    assert!(sound.status.success(), "without a bug: {}", String::from_utf8_lossy(&sound.stderr));
-    let mut missed = 0;
-    for (number, mutant) in (1..).zip(MUTANTS) {
-        if !chosen.is_empty() && !chosen.contains(&number) {
-            continue;
-        }
-        let output = run(&copy, number, SEEDS);
-        let said = String::from_utf8_lossy(&output.stderr);
-        let found = said.lines().find(|line| line.starts_with("seed "));
-        let found = found.filter(|_| !output.status.success());
-        missed += usize::from(found.is_none());
-        let found: String = found.unwrap_or("NOT FOUND").chars().take(120).collect();
-        println!("{number}. {}: {found}", mutant.what);
-    }
-    assert_eq!(missed, 0, "of {} known bugs, seeds do not find so many", MUTANTS.len());
+fn main() -> std::io::Result<()> {
+    OF_HANDOFF.find_all(SEEDS, |_, _| {})
 }
 
 #[test]
 fn each_has_its_place() {
-    with(|mutants| mutants.changed_files()).unwrap();
-}
-
-/// Runs seeds of the copy with that bug.
-fn run(copy: &Path, mutant: usize, seeds: &str) -> Output {
-    Command::new("cargo")
-        .args([
-            "test",
-            "--quiet",
-            "--package",
-            "skep-handoff",
-            "--test",
-            "sim",
-            "--",
-            "--nocapture",
-        ])
-        .current_dir(copy)
-        .env("CARGO_TARGET_DIR", copy.join("target"))
-        .env(MUTANT_VARIABLE, mutant.to_string())
-        .env("SKEP_SIM_SEEDS", seeds)
-        .output()
-        .unwrap()
+    OF_HANDOFF.changed_files().unwrap();
 }

@@ -16,6 +16,6 @@ mod seeds;
 mod state_changes;
 
 pub use agenda::{Agenda, Due};
-pub use mutants::{MUTANT_VARIABLE, Mutant, Mutants};
+pub use mutants::{Mutant, Mutants};
 pub use seeds::{SeedTotals, Simulation};
 pub use state_changes::{StateChanges, StateSummary};
