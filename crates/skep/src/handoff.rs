@@ -86,6 +86,7 @@ impl Handoffs {
             dispatchers,
             admission,
             workers,
+            ready_timeout_ms: config.handoff.ready_timeout_ms,
             on_guard_gone: parts.on_guard_gone,
             counters: Arc::clone(&counters),
             watchdog: parts.watchdog,

@@ -205,6 +205,10 @@ table! {
         transport: HandoffTransport = HandoffTransport::Ip => word(HandoffTransport::WORDS), restart;
         /// UDP port of nodes, with `transport = "udp"`, at the address of `node.agent`.
         port: u16 = 7072 => count(1..=65_535), restart;
+        /// How long the node that has a connection waits for another one to take it,
+        /// before it answers the request itself. Longer where `skep_handoffs_total` with
+        /// `outcome="silent"` grows though no node is down.
+        ready_timeout_ms: u64 = 50 => ms(10..=300), restart;
         /// Size of a reply from which a connection that has had replies is moved
         /// for another one. For smaller replies the node that has the connection
         /// asks the others' memory.

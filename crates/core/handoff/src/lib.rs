@@ -30,7 +30,6 @@ mod order;
 mod queries;
 mod receiver;
 mod retry;
-mod settings;
 mod timers;
 
 pub use donor::{Donor, DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, StayCause};
@@ -38,7 +37,6 @@ pub use moved::{MovedCounters, MovedFlows, MovedReports};
 pub use order::OrderResult;
 pub use queries::{DispatcherQueries, QueriesFull, QueryOutcome};
 pub use receiver::{OfferKey, Preparation, Receiver, ReceiverAction, ReceiverCounters};
-pub use settings::HandoffTimes;
 
 #[cfg(test)]
 mod tests;

@@ -1,17 +1,17 @@
 //! Bounds and fixed numbers of handoffs, with units and reasons.
 
-/// How long a donor waits for READY, in milliseconds, unless the operator says otherwise. A move takes less
-/// than one; retries need 35. A client whose move fails waits that long.
-pub const READY_MS: u64 = 50;
+/// How long a donor may wait for READY, in milliseconds: what is left of [`UNDECIDED_MS`] then is enough for
+/// seven GOs.
+pub const READY_MS_MAX: u64 = 300;
 
-/// How long a receiver that is ready waits for a word of the donor, in milliseconds, unless the operator
-/// says otherwise. Eleven GOs of the donor fall into it. With the time in which a dead donor is noticed
-/// elsewhere, a client gets its RST within a second.
+/// How long a receiver that is ready waits for a word of the donor, in milliseconds. Eleven GOs of the donor
+/// fall into it. With the time in which a dead donor is noticed elsewhere, a client gets its RST within a
+/// second.
 pub const UNDECIDED_MS: u64 = 700;
 
-/// How much longer than the receiver's wait a donor repeats GO, in milliseconds: then the receiver serves,
+/// How long a donor repeats GO, in milliseconds: longer than the receiver's wait. Then the receiver serves,
 /// has closed the connection, or is dead, and the donor closes it for a dead one.
-pub const GO_MARGIN_MS: u64 = 100;
+pub const GO_MS: u64 = UNDECIDED_MS + 100;
 
 /// First interval between two offers, and between two GOs or ABORTs, in milliseconds; it doubles. Fifty
 /// round trips of a cluster's network.

@@ -28,10 +28,9 @@ use skep_wire::seal::PeerId;
 
 pub use action::{DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, StayCause};
 
-use crate::limits::{MOVES_IN_FLIGHT_MAX, RETRY_MS, RETRY_MS_MAX};
+use crate::limits::{GO_MS, MOVES_IN_FLIGHT_MAX, READY_MS_MAX, RETRY_MS, RETRY_MS_MAX};
 use crate::order::{Order, OrderResult};
 use crate::retry::Retry;
-use crate::settings::HandoffTimes;
 use crate::timers::Timers;
 use aborts::Aborts;
 
@@ -41,7 +40,7 @@ use aborts::Aborts;
 /// twice.
 #[derive(Clone, Debug)]
 pub struct Donor {
-    settings: HandoffTimes,
+    ready_ms: u64,
     /// That of the next move, without its number.
     incarnation: u64,
     next_number: u64,
@@ -89,10 +88,12 @@ enum OfferState {
 
 impl Donor {
     /// The donor of a process that has started at `incarnation`, by the wall clock in milliseconds: that of
-    /// its [endpoint](skep_wire::seal::Endpoint::incarnation).
-    pub fn new(settings: HandoffTimes, incarnation: u64) -> Self {
+    /// its [endpoint](skep_wire::seal::Endpoint::incarnation). It waits `ready_ms` for READY, at most
+    /// [`READY_MS_MAX`].
+    pub fn new(ready_ms: u64, incarnation: u64) -> Self {
+        assert!(ready_ms <= READY_MS_MAX, "{ready_ms} ms: the receiver may have given up");
         Self {
-            settings,
+            ready_ms,
             incarnation,
             next_number: 1,
             moves: BTreeMap::new(),
@@ -248,7 +249,7 @@ impl Donor {
 
     /// A move whose time has come.
     fn due(&mut self, now: Now, id: HandoffId) {
-        let (ready_ms, go_ms) = (self.settings.ready_ms, self.settings.go_ms());
+        let ready_ms = self.ready_ms;
         let Some(Move { socket, to, state }) = self.moves.get_mut(&id) else { return };
         let (socket, to) = (*socket, *to);
         match state {
@@ -261,7 +262,7 @@ impl Donor {
                     self.send_offer(id);
                 }
             }
-            State::Committed { retry } if retry.age_ms(now) > go_ms => self.reset(id),
+            State::Committed { retry } if retry.age_ms(now) > GO_MS => self.reset(id),
             State::Committed { retry } => {
                 if retry.is_due(now) {
                     self.counters.repeated += 1;
@@ -286,7 +287,7 @@ impl Donor {
         let (socket, to) = (*socket, *to);
         match state {
             // Later the receiver may have given up by the time of GO.
-            State::Offered { retry, .. } if retry.age_ms(now) > self.settings.ready_ms => {
+            State::Offered { retry, .. } if retry.age_ms(now) > self.ready_ms => {
                 self.stay(now, id, StayCause::Silent, OfferState::Aborted);
             }
             State::Offered { .. } => {
@@ -422,12 +423,8 @@ impl Donor {
         let past = |since: Now, ms: u64| since.plus_ms(ms + 1);
         let due = self.moves.get(&id).and_then(|it| match &it.state {
             State::Freezing | State::Committing => None,
-            State::Offered { retry, .. } => {
-                Some(retry.next.min(past(retry.since, self.settings.ready_ms)))
-            }
-            State::Committed { retry } => {
-                Some(retry.next.min(past(retry.since, self.settings.go_ms())))
-            }
+            State::Offered { retry, .. } => Some(retry.next.min(past(retry.since, self.ready_ms))),
+            State::Committed { retry } => Some(retry.next.min(past(retry.since, GO_MS))),
             State::Thawing { order, .. } | State::Resetting { order } => order.retry_at(),
         });
         self.timers.set(id, due);

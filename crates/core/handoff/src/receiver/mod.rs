@@ -28,10 +28,9 @@ use skep_wire::seal::PeerId;
 
 pub use action::{OfferKey, Preparation, ReceiverAction, ReceiverCounters};
 
-use crate::limits::{MOVES_IN_FLIGHT_MAX, READY_REPEAT_MS, REMEMBERED_MAX};
+use crate::limits::{MOVES_IN_FLIGHT_MAX, READY_REPEAT_MS, REMEMBERED_MAX, UNDECIDED_MS};
 use crate::order::{Order, OrderResult};
 use crate::retry::Retry;
-use crate::settings::HandoffTimes;
 use crate::timers::Timers;
 use memory::{DonorProcess, Memory};
 use state::{Answer, Slot, State};
@@ -42,7 +41,7 @@ use state::{Answer, Slot, State};
 /// answer to a move that has ended does not change.
 #[derive(Clone, Debug)]
 pub struct Receiver {
-    settings: HandoffTimes,
+    ready_ms: u64,
     /// Whether offers are taken.
     is_open: bool,
     moves: Memory,
@@ -54,9 +53,10 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    pub fn new(settings: HandoffTimes) -> Self {
+    /// An offer that is not restored within `ready_ms` is refused: its donor has given up.
+    pub fn new(ready_ms: u64) -> Self {
         Self {
-            settings,
+            ready_ms,
             is_open: true,
             moves: Memory::default(),
             flows: BTreeMap::new(),
@@ -98,7 +98,7 @@ impl Receiver {
         let answer = match *state {
             State::Creating { since } => {
                 // Later the donor has given up, or will have by the time of READY.
-                let is_late = now.since_ms(since) > self.settings.ready_ms;
+                let is_late = now.since_ms(since) > self.ready_ms;
                 match result {
                     Preparation::Restored if !is_late => None,
                     Preparation::Restored => Some(Answer::Refuse(RefuseCause::Late)),
@@ -329,12 +329,11 @@ impl Receiver {
 
     /// A move whose time has come.
     fn due(&mut self, now: Now, key: OfferKey) {
-        let undecided_ms = self.settings.undecided_ms;
         let Some(Slot { socket, state }) = self.moves.get_mut(key) else { return };
         let socket = *socket;
         match state {
             State::Assembling { .. } => self.refuse(now, key, socket, RefuseCause::Late),
-            State::Ready { retry } if retry.age_ms(now) >= undecided_ms => {
+            State::Ready { retry } if retry.age_ms(now) >= UNDECIDED_MS => {
                 self.counters.undecided += 1;
                 self.reset(key, socket);
             }
@@ -395,7 +394,7 @@ impl Receiver {
     }
 
     fn set_timer(&mut self, key: OfferKey) {
-        let due = self.moves.get(key).and_then(|slot| slot.state.due(self.settings));
+        let due = self.moves.get(key).and_then(|slot| slot.state.due(self.ready_ms));
         self.timers.set(key, due);
     }
 

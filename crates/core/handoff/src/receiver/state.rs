@@ -5,9 +5,9 @@ use skep_wire::handoff::SocketId;
 use skep_wire::handoff::fragments::Assembly;
 use skep_wire::handoff::lccp::{Command, RefuseCause};
 
+use crate::limits::UNDECIDED_MS;
 use crate::order::Order;
 use crate::retry::Retry;
-use crate::settings::HandoffTimes;
 
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
@@ -63,12 +63,10 @@ impl State {
     }
 
     /// When something is to be done about it.
-    pub(super) fn due(&self, settings: HandoffTimes) -> Option<Now> {
+    pub(super) fn due(&self, ready_ms: u64) -> Option<Now> {
         match self {
-            Self::Assembling { since, .. } => Some(since.plus_ms(settings.ready_ms + 1)),
-            Self::Ready { retry } => {
-                Some(retry.next.min(retry.since.plus_ms(settings.undecided_ms)))
-            }
+            Self::Assembling { since, .. } => Some(since.plus_ms(ready_ms + 1)),
+            Self::Ready { retry } => Some(retry.next.min(retry.since.plus_ms(UNDECIDED_MS))),
             Self::Starting { order } | Self::Resetting { order } => order.retry_at(),
             Self::Creating { .. } | Self::Abandoned { .. } | Self::Ended(_) => None,
         }

@@ -8,9 +8,7 @@ use skep_wire::seal::PeerId;
 
 use super::{info, message, name, socket};
 use crate::limits::MOVES_IN_FLIGHT_MAX;
-use crate::{
-    Donor, DonorAction, HandoffTimes, MoveOutcome, MoveTarget, NotBegun, OrderResult, StayCause,
-};
+use crate::{Donor, DonorAction, MoveOutcome, MoveTarget, NotBegun, OrderResult, StayCause};
 
 const RECEIVER: PeerId = PeerId(2);
 const TO: MoveTarget = MoveTarget { peer: RECEIVER, node: 2 };
@@ -33,7 +31,7 @@ fn said(donor: &mut Donor) -> Vec<String> {
 }
 
 fn new() -> Donor {
-    Donor::new(HandoffTimes::default(), 1_000)
+    Donor::new(super::READY_MS, 1_000)
 }
 
 /// A donor whose offer was sent at 0.

@@ -9,6 +9,9 @@ use skep_wire::handoff::lccp::{Command, Lccp};
 use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow};
 use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
 
+/// How long donors wait.
+const READY_MS: u64 = 50;
+
 fn socket(port: u16) -> SocketId {
     let client = std::net::SocketAddr::from(([192, 168, 7, 9], port));
     SocketId::new(client, "192.168.7.80:80".parse().unwrap()).unwrap()

@@ -8,7 +8,7 @@ use skep_wire::seal::PeerId;
 
 use super::{info, message, name, socket};
 use crate::limits::{MEMORY_MS, MOVES_IN_FLIGHT_MAX};
-use crate::{HandoffTimes, OfferKey, OrderResult, Preparation, Receiver, ReceiverAction};
+use crate::{OfferKey, OrderResult, Preparation, Receiver, ReceiverAction};
 
 const DONOR: PeerId = PeerId(1);
 
@@ -43,7 +43,7 @@ fn offer(socket: SocketId) -> Command {
 }
 
 fn new() -> Receiver {
-    Receiver::new(HandoffTimes::default())
+    Receiver::new(super::READY_MS)
 }
 
 /// A receiver that is ready at 1.

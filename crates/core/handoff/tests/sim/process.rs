@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use skep_handoff::{Donor, HandoffTimes, MovedReports, OfferKey, Receiver};
+use skep_handoff::{Donor, MovedReports, OfferKey, Receiver};
 use skep_wire::handoff::{HandoffId, HandoffInfo};
 
 use crate::kernel::{Flow, Id};
@@ -39,14 +39,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(start: u64, machines: usize) -> Self {
-        let settings = HandoffTimes::default();
+    pub(crate) fn new(start: u64, ready_ms: u64, machines: usize) -> Self {
         Self {
             is_up: true,
             start,
             paused_until: 0,
-            donor: Donor::new(settings, start),
-            receiver: Receiver::new(settings),
+            donor: Donor::new(ready_ms, start),
+            receiver: Receiver::new(ready_ms),
             reports: MovedReports::new(start),
             guard: None,
             outstanding: VecDeque::new(),

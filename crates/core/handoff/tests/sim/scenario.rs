@@ -1,5 +1,6 @@
 //! What a seed is about: machines, clients, faults.
 
+use skep_handoff::limits::READY_MS_MAX;
 use skep_units::Rng;
 
 use crate::kernel::Id;
@@ -63,12 +64,17 @@ pub(crate) const STEPS: [&str; 20] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) machines: usize,
+    /// How long each of them waits as a donor.
+    pub(crate) ready_ms: Vec<u64>,
     pub(crate) clients: usize,
     /// By when.
     pub(crate) faults: Vec<(u64, Fault)>,
     pub(crate) traps: Vec<Trap>,
     pub(crate) order_ms_max: u64,
 }
+
+/// From the shortest to the longest that there may be; most often the usual time.
+const READY_MS: [u64; 4] = [10, 50, 50, READY_MS_MAX];
 
 /// Longer than a seed.
 pub(crate) const FOR_EVER_MS: u64 = 100_000;
@@ -81,6 +87,7 @@ impl Scenario {
         let machines = 2 + rng.below(3) as usize;
         let mut scenario = Self {
             machines,
+            ready_ms: ready_ms(machines, rng),
             clients: 1 + rng.below(6) as usize,
             faults: Vec::new(),
             traps: Vec::new(),
@@ -142,6 +149,14 @@ impl Scenario {
         };
         self.traps.push(trap);
     }
+}
+
+/// Of all the same, as a rule; while an operator changes it, not.
+fn ready_ms(machines: usize, rng: &mut Rng) -> Vec<u64> {
+    let of_all = READY_MS[rng.below(4) as usize];
+    let is_same = rng.below(8) > 0;
+    let mut of_one = || if is_same { of_all } else { READY_MS[rng.below(4) as usize] };
+    (0..machines).map(|_| of_one()).collect()
 }
 
 /// How long a fault lasts: less than a deadline, or longer. Some processes stay dead.

@@ -150,14 +150,14 @@ impl World {
         let mut rng = Rng::new(seed);
         let scenario = Scenario::new(&mut rng);
         let machines = scenario.machines;
-        let machine = |_| Machine {
+        let machine = |ready_ms: &u64| Machine {
             kernel: Kernel::default(),
             guard: Netguard::new(),
-            process: Process::new(1, machines),
+            process: Process::new(1, *ready_ms, machines),
         };
         let mut world = Self {
             net: Net::new(machines, &mut rng),
-            machines: (0..machines).map(machine).collect(),
+            machines: scenario.ready_ms.iter().map(machine).collect(),
             clients: Vec::new(),
             learned: MovedFlows::default(),
             agenda: Agenda::default(),

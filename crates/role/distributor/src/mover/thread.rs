@@ -20,8 +20,8 @@ use arc_swap::Cache;
 use skep_config::AGENT_PORT;
 use skep_guard::{GuardError, HandoffGuard};
 use skep_handoff::{
-    Donor, DonorAction, HandoffTimes, MoveOutcome, MoveTarget, MovedReports, OrderResult,
-    Preparation, Receiver, ReceiverAction, StayCause,
+    Donor, DonorAction, MoveOutcome, MoveTarget, MovedReports, OrderResult, Preparation, Receiver,
+    ReceiverAction, StayCause,
 };
 use skep_peer::{LccpBatch, LccpReceived, LccpSocket, Pulse, Readiness, Watchdog};
 use skep_serve::{Admission, boottime_ms};
@@ -59,6 +59,8 @@ pub struct MoverParts {
     pub admission: Arc<Admission>,
     /// Workers that answer the connections that come.
     pub workers: usize,
+    /// How long another node has to take a connection.
+    pub ready_timeout_ms: u64,
     /// Called when netguard has ended.
     pub on_guard_gone: Box<dyn Fn() + Send>,
     pub counters: Arc<HandoffCounters>,
@@ -154,12 +156,11 @@ impl MoverThread {
         is_leaving: Arc<AtomicBool>,
     ) -> Self {
         let MoverParts { name, guard, lccp, nodes, dispatchers, own_dispatcher, .. } = parts;
-        let times = HandoffTimes::default();
         let incarnation = lccp.incarnation();
         Self {
             name,
-            donor: Donor::new(times, incarnation),
-            receiver: Receiver::new(times),
+            donor: Donor::new(parts.ready_timeout_ms, incarnation),
+            receiver: Receiver::new(parts.ready_timeout_ms),
             reports: MovedReports::new(incarnation),
             questions: Questions::new(incarnation),
             departures: Departures::default(),

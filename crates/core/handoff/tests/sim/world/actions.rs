@@ -15,10 +15,9 @@ use crate::netguard::{Asker, Netguard, Order};
 
 /// The first port of the clients.
 const PORT: u16 = 1_000;
-/// How long a client waits for a move that fails, if nobody is paused: the deadline, and netguard's queue.
-const STAY_MS_MAX: u64 = READY_MS + 120;
-/// The deadline of a redirect.
-const READY_MS: u64 = skep_handoff::limits::READY_MS;
+/// How long a client waits for a move that fails, if nobody is paused, beyond the deadline of the redirect:
+/// netguard's queue.
+const STAY_MS_MAX: u64 = 120;
 
 pub(crate) fn socket(flow: Flow) -> SocketId {
     let client = std::net::SocketAddr::from(([10, 0, 0, 9], PORT + flow as u16));
@@ -110,7 +109,7 @@ impl World {
             }
             DonorAction::Redirect(id, socket, to) => {
                 let offered = self.machines[at].process.offered_at[&id];
-                if self.now - offered > READY_MS {
+                if self.now - offered > self.scenario.ready_ms[at] {
                     self.violate(format!("{id:?} is redirected {} ms late", self.now - offered));
                 }
                 let order = Order::Redirect(flow_of(socket), usize::from(to));
@@ -160,7 +159,8 @@ impl World {
         match outcome {
             MoveOutcome::Stays(_) => {
                 self.totals.stayed += 1;
-                if self.scenario.is_calm() && now.0 - begun > STAY_MS_MAX {
+                let ready_ms = self.scenario.ready_ms[at];
+                if self.scenario.is_calm() && now.0 - begun > ready_ms + STAY_MS_MAX {
                     self.violate(format!("{id:?} stays, after {} ms", now.0 - begun));
                 }
                 self.serve(at, flow);

@@ -107,7 +107,7 @@ impl World {
     pub(crate) fn restart(&mut self, id: Id) {
         self.starts += 1;
         let machines = self.machines.len();
-        let mut process = Process::new(self.starts, machines);
+        let mut process = Process::new(self.starts, self.scenario.ready_ms[id], machines);
         // It is told the starts of others as it says hello; here, at once.
         process.known = self.machines.iter().map(|it| it.process.start).collect();
         self.machines[id].process = process;
