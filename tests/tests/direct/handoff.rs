@@ -16,8 +16,16 @@ use skep_testclient::{HOST, RawClient, request_bytes};
 use skep_tests::direct::{DirectCluster, SHORT, Setup, figure};
 use skep_tests::{PATIENCE, poll_until};
 
-/// Nodes that decide by the URL.
+/// Donors wait as long as they may: on a busy machine receivers are late.
+const PATIENT: &str = "handoff.ready_timeout_ms = 300\n";
+
+/// Nodes that decide by the URL, and wait for each other.
 fn by_url(nodes: usize) -> Setup {
+    Setup { lines: PATIENT.to_owned(), ..usual(nodes) }
+}
+
+/// The same with the usual times.
+fn usual(nodes: usize) -> Setup {
     let (dispatch, policy) = ("handoff".to_owned(), "maglev-url".to_owned());
     Setup { dispatch, policy, ..Setup::of(1, nodes) }
 }
@@ -31,6 +39,17 @@ fn count(cluster: &DirectCluster, metric: &str, outcome: &str) -> f64 {
 
 fn moved(cluster: &DirectCluster) -> f64 {
     count(cluster, "skep_handoffs_total", "moved")
+}
+
+/// The same once donors have heard of all that receivers serve, if no node was started again.
+#[track_caller]
+fn moved_at_rest(cluster: &DirectCluster) -> f64 {
+    let mut moves = 0.0;
+    poll_until(PATIENCE, "donors hear that their connections are served", || {
+        moves = moved(cluster);
+        count(cluster, "skep_handoffs_received_total", "served") == moves
+    });
+    moves
 }
 
 /// Connections that donors have kept, whatever the cause.
@@ -49,13 +68,12 @@ fn each_url_is_answered_by_one_node_whoever_accepts_the_connection() {
     for _ in 0..60 {
         *seen.entry(cluster.ask("client-1", cluster.vip(), SHORT.0).unwrap()).or_default() += 1;
     }
-    let moves = moved(&cluster) - before;
+    let moves = moved_at_rest(&cluster) - before;
     figure(&format!("{moves} of 60 connections have moved"));
     assert!((15.0..60.0).contains(&moves), "{moves} of 60 connections have moved");
     // Where a busy machine was late with its answer, the donor has served.
     let others = 60 - seen.values().max().unwrap();
     assert!(others as f64 <= kept(&cluster) - kept_before, "{seen:?}");
-    assert_eq!(count(&cluster, "skep_handoffs_received_total", "served"), moved(&cluster));
 }
 
 #[test]
@@ -72,7 +90,7 @@ fn no_request_fails_and_every_byte_is_right() {
 
 #[test]
 fn the_coordinator_decides_for_all_nodes() {
-    let lines = "[handoff]\ndecide = \"coordinator\"".to_owned();
+    let lines = format!("{PATIENT}handoff.decide = \"coordinator\"\n");
     let Some(cluster) = DirectCluster::start(Setup { lines, ..by_url(3) }) else { return };
     let before = moved(&cluster);
     let ask = |_| cluster.ask("client-1", cluster.vip(), SHORT.0).unwrap();
@@ -83,8 +101,8 @@ fn the_coordinator_decides_for_all_nodes() {
 
 #[test]
 fn idle_connections_leave_a_node_that_is_drained() {
-    let Some(cluster) = DirectCluster::start(by_url(3)) else { return };
-    let vip = cluster.vip();
+    let Some(cluster) = moving::start(by_url(3)) else { return };
+    let (vip, node) = (cluster.vip(), moving::receiver_of(&cluster, SHORT.0));
     let connect = || RawClient::try_connect(vip);
     let machine = cluster.machine("client-1");
     let mut clients: Vec<RawClient> =
@@ -96,13 +114,14 @@ fn idle_connections_leave_a_node_that_is_drained() {
         assert_eq!(response.status, 200);
         response.header("x-skep-node").unwrap().to_owned()
     };
-    let at: BTreeSet<String> = clients.iter_mut().map(&mut ask).collect();
-    let [node] = &*at.into_iter().collect::<Vec<_>>() else { panic!("not one node") };
-    assert!(cluster.metric(node, "skep_connections_open") >= 60.0);
-    cluster.control("dispatcher-1", &["node", "drain", node]);
+    // Of a busy machine some are where they were accepted.
+    clients.retain_mut(|client| ask(client) == node);
+    assert!(clients.len() >= 45, "{} of 60 are with {node}", clients.len());
+    assert!(cluster.metric(&node, "skep_connections_open") >= clients.len() as f64);
+    cluster.control("dispatcher-1", &["node", "drain", &node]);
     poll_until(PATIENCE, "no client has a connection to the node", || {
-        cluster.metric(node, "skep_connections_open") < 5.0
+        cluster.metric(&node, "skep_connections_open") < 5.0
     });
     let at: BTreeSet<String> = clients.iter_mut().map(&mut ask).collect();
-    assert!(!at.contains(node), "{at:?}");
+    assert!(!at.contains(&node), "{at:?}");
 }

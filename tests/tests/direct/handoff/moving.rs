@@ -16,6 +16,9 @@ pub(super) const CLIENT: &str = "client-1";
 /// Connections that are tried until one comes to another node than that of its request.
 const TRIES_MAX: usize = 100;
 
+/// Answers that have to agree about whose a path is.
+const AGREEING: usize = 3;
+
 /// States of sockets in `/proc/net/tcp` that a process may hold: ESTABLISHED and CLOSE_WAIT.
 const HELD_STATES: [&str; 2] = ["01", "08"];
 
@@ -52,9 +55,20 @@ pub(super) fn path(number: usize) -> String {
     format!("{}?{number}", SHORT.0)
 }
 
-/// The node that answers for a path.
+/// The node that answers a path now.
 pub(super) fn answerer(cluster: &DirectCluster, path: &str) -> String {
     cluster.ask(CLIENT, cluster.vip(), path).unwrap()
+}
+
+/// The node that is to answer a path. On a busy machine a donor may answer by itself: not each time.
+#[track_caller]
+pub(super) fn receiver_of(cluster: &DirectCluster, path: &str) -> String {
+    let mut seen = Vec::new();
+    poll_until(PATIENCE, "the same node answers each time", || {
+        seen = (0..AGREEING).filter_map(|_| head_by(cluster, path)).collect();
+        seen.len() == AGREEING && seen.iter().all(|node| *node == seen[0])
+    });
+    seen.swap_remove(0)
 }
 
 /// A path that this node answers.
@@ -67,12 +81,13 @@ pub(super) fn path_of(cluster: &DirectCluster, node: &str) -> String {
 #[track_caller]
 pub(super) fn path_like(cluster: &DirectCluster, file: &str, node: &str) -> String {
     let paths = (0..TRIES_MAX).map(|number| format!("{file}?{number}"));
-    // The head is enough to know the node. On a busy machine a donor may answer by itself: not each time.
-    let is_its = |path: &String| (0..3).all(|_| head_by(cluster, path).as_deref() == Some(node));
+    let is_its =
+        |path: &String| (0..AGREEING).all(|_| head_by(cluster, path).as_deref() == Some(node));
     let mut paths = paths.filter(is_its);
     paths.next().unwrap_or_else(|| panic!("no path of {file} belongs to {node}"))
 }
 
+/// Who answers; the head is enough for that.
 fn head_by(cluster: &DirectCluster, path: &str) -> Option<String> {
     let vip = cluster.vip();
     let request = request_bytes("HEAD", path, &[HOST, ("Connection", "close")]);
@@ -130,12 +145,19 @@ impl Elsewhere {
     /// a busy machine was late.
     #[track_caller]
     pub(super) fn assert_body(&mut self, len: u64) -> String {
+        let node = self.assert_bytes(len);
+        assert!(self.may_answer(&node), "{node} has answered");
+        node
+    }
+
+    /// The same, whichever node has answered.
+    #[track_caller]
+    fn assert_bytes(&mut self, len: u64) -> String {
         let response = match self.client.try_response() {
             Ok(response) => response,
             Err(error) => panic!("no response on {} of {}: {error}", self.local, self.donor),
         };
         let node = response.assert_status(200).header("x-skep-node").unwrap().to_owned();
-        assert!(self.may_answer(&node), "{node} has answered");
         assert_eq!(response.body.len() as u64, len);
         assert_eq!(Pattern { seed: 3 }.first_wrong(0, &response.body), None);
         node
@@ -286,7 +308,7 @@ pub(super) fn moved_from(
         let mut it = Elsewhere::connect(cluster, cluster.vip(), receiver);
         if it.donor == donor {
             it.client.ask(&path);
-            let is_moved = it.assert_short() == receiver;
+            let is_moved = it.assert_bytes(SHORT.1) == receiver;
             all.extend(is_moved.then_some(it));
         }
         all.len() == count

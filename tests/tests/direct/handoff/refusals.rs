@@ -13,7 +13,7 @@ use super::moving::{
     CLIENT, Elsewhere, answerer, ask_all, assert_all_served, family, load, moved_from, path,
     path_of, start,
 };
-use super::{by_url, moved};
+use super::{PATIENT, by_url, moved};
 
 /// Connections of each test.
 const COUNT: usize = 6;
@@ -30,7 +30,7 @@ fn outcome(cluster: &DirectCluster, node: &str, outcome: &str) -> f64 {
 fn a_full_receiver_refuses_and_the_donor_serves() {
     /// Of a node at a time.
     const CONNECTIONS_MAX: usize = 60;
-    let lines = format!("limits.connections_max = {CONNECTIONS_MAX}\n");
+    let lines = format!("{PATIENT}limits.connections_max = {CONNECTIONS_MAX}\n");
     let Some(cluster) = start(Setup { lines, ..by_url(2) }) else { return };
     let path = path_of(&cluster, "node-2");
     let connect = |_| Elsewhere::connect(&cluster, cluster.vip(), "node-2");
@@ -153,7 +153,7 @@ fn forge(from: IpAddr, to: SocketAddr, is_udp: bool) -> usize {
 #[test]
 fn messages_of_machines_without_the_key_are_counted_and_change_nothing() {
     for transport in ["ip", "udp"] {
-        let lines = format!("handoff.transport = \"{transport}\"\n");
+        let lines = format!("{PATIENT}handoff.transport = \"{transport}\"\n");
         let Some(cluster) = start(Setup { lines, ..by_url(2) }) else { return };
         let mut all = moved_from(&cluster, ("node-1", "node-2"), COUNT);
         let requests = load(&cluster, 100);

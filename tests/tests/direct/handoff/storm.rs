@@ -10,7 +10,7 @@ use skep_tests::direct::{DirectCluster, Loads, figure};
 use skep_tests::{PATIENCE, poll_until};
 
 use super::moving::{assert_all_served, path, start};
-use super::{by_url, count, moved};
+use super::{count, moved, usual};
 
 /// How many of a thousand messages are lost.
 const LOST_PERMILLE: u32 = 30;
@@ -66,7 +66,7 @@ fn assert_back(cluster: &DirectCluster, before: &[Used]) {
 }
 
 fn storm(duration: Duration) {
-    let Some(cluster) = start(by_url(3)) else { return };
+    let Some(cluster) = start(usual(3)) else { return };
     // Paths of all nodes.
     let number = AtomicUsize::new(0);
     let ask = |client: &Machine| {
