@@ -107,8 +107,8 @@ impl Chooser {
         node.filter(|node| Some(*node) != self.own)
     }
 
-    /// What a dispatcher is asked of a request; `None`: it is too long.
-    pub(crate) fn question(&self, request: &RequestHead<'_, '_>) -> Option<QueryKey> {
+    /// What a dispatcher is asked about a request; `None`: it is too long.
+    pub(crate) fn query_key(&self, request: &RequestHead<'_, '_>) -> Option<QueryKey> {
         let (host, path) = url_of(request, Vec::new());
         let mut target = path.into_owned();
         if let Some(query) = request.query {

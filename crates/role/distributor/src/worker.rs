@@ -123,8 +123,8 @@ impl WorkerDistributor {
 
     /// Asks the active dispatcher; `None`: the request is answered here.
     async fn ask(&self, id: SocketId, request: Option<&RequestHead<'_, '_>>) -> Option<NodeIndex> {
-        let question = self.chooser.borrow().question(request?)?;
-        let node = self.mover.ask(id, question).await?;
+        let key = self.chooser.borrow().query_key(request?)?;
+        let node = self.mover.ask(id, key).await?;
         (!self.chooser.borrow_mut().is_own(node)).then_some(node)
     }
 }

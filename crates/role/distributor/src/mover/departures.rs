@@ -16,7 +16,7 @@ use super::{Moving, Outcome};
 use crate::counters::{HandoffTimings, MoveStep};
 
 /// One of them.
-struct LeavingConnection {
+struct DepartingConnection {
     socket: Arc<OwnedFd>,
     received: Vec<u8>,
     moves: u8,
@@ -33,7 +33,7 @@ struct LeavingConnection {
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Departures(HashMap<HandoffId, LeavingConnection>);
+pub(super) struct Departures(HashMap<HandoffId, DepartingConnection>);
 
 impl Departures {
     /// `own` is this node.
@@ -46,7 +46,7 @@ impl Departures {
     ) {
         let Moving { socket, received, moves, accepted_by, to, since, .. } = moving;
         let now = Instant::now();
-        let connection = LeavingConnection {
+        let connection = DepartingConnection {
             socket: Arc::new(socket),
             received,
             moves,
@@ -99,8 +99,8 @@ impl Departures {
 
     /// The descriptor is not needed any more: in repair mode it closes without a packet, once its worker
     /// has closed its own.
-    pub(super) fn end(&mut self, id: HandoffId, outcome: Outcome) -> Option<LeftConnection> {
-        let LeavingConnection { socket, done, since, to, moves, .. } = self.0.remove(&id)?;
+    pub(super) fn end(&mut self, id: HandoffId, outcome: Outcome) -> Option<DepartedConnection> {
+        let DepartingConnection { socket, done, since, to, moves, .. } = self.0.remove(&id)?;
         if outcome == Outcome::Kept {
             // Repair mode has taken it away.
             let _ = allow_rebind(&socket);
@@ -108,12 +108,12 @@ impl Departures {
         drop(socket);
         // A worker that is gone has closed its connections.
         let _ = done.send(outcome);
-        Some(LeftConnection { to, moves, since })
+        Some(DepartedConnection { to, moves, since })
     }
 }
 
 /// A connection whose handoff has ended.
-pub(super) struct LeftConnection {
+pub(super) struct DepartedConnection {
     pub(super) to: NodeIndex,
     /// How often it has moved.
     pub(super) moves: u8,

@@ -18,12 +18,12 @@ use crate::counters::{HandoffTimings, MoveStep};
 
 /// All of them.
 pub(super) struct Incoming {
-    connections: HashMap<OfferKey, ComingConnection>,
+    connections: HashMap<OfferKey, IncomingConnection>,
     admission: Arc<Admission>,
     workers: WorkerQueues,
 }
 
-struct ComingConnection {
+struct IncomingConnection {
     info: HandoffInfo,
     accepted_by: Arc<str>,
     permit: Permit,
@@ -50,7 +50,7 @@ impl Incoming {
         let acceptor = table.nodes.iter().find(|node| node.index == info.accepted_by);
         let accepted_by = Arc::from(acceptor.map_or("unknown", |node| node.name.as_str()));
         let connection =
-            ComingConnection { info, accepted_by, permit, socket: None, step_at: Instant::now() };
+            IncomingConnection { info, accepted_by, permit, socket: None, step_at: Instant::now() };
         self.connections.insert(key, connection);
         true
     }
@@ -92,7 +92,7 @@ impl Incoming {
     /// It is this node's: a worker answers its request.
     pub(super) fn serve(&mut self, key: OfferKey, client: SocketAddr) {
         let Some(connection) = self.connections.remove(&key) else { return };
-        let ComingConnection { info, accepted_by, permit, socket, .. } = connection;
+        let IncomingConnection { info, accepted_by, permit, socket, .. } = connection;
         // Nobody else has it: the order that it went with is done.
         let Some(socket) = socket.and_then(Arc::into_inner) else { return };
         let _ = allow_rebind(&socket);

@@ -4,7 +4,7 @@ mod arrivals;
 mod departures;
 mod incoming;
 mod orders;
-mod questions;
+mod pending_queries;
 mod thread;
 
 use std::os::fd::OwnedFd;
@@ -66,9 +66,9 @@ impl MoverHandle {
     }
 
     /// Asks the active dispatcher who should answer a request. `None`: it says so, or says nothing in time.
-    pub(crate) async fn ask(&self, id: SocketId, question: QueryKey) -> Option<NodeIndex> {
+    pub(crate) async fn ask(&self, id: SocketId, key: QueryKey) -> Option<NodeIndex> {
         let (done, decision) = oneshot::channel();
-        self.commands.try_send(Command::Ask(id, question, done)).ok()?;
+        self.commands.try_send(Command::Ask(id, key, done)).ok()?;
         decision.await.ok()?
     }
 }

@@ -38,7 +38,7 @@ use super::arrivals::{ArrivalQueue, queues};
 use super::departures::Departures;
 use super::incoming::Incoming;
 use super::orders::{Giver, Orders};
-use super::questions::Questions;
+use super::pending_queries::PendingQueries;
 use super::{Command, MoverHandle, Moving, Outcome};
 use crate::chooser::NodesView;
 use crate::counters::{HandoffCounters, MoveStep};
@@ -79,7 +79,7 @@ struct MoverThread {
     donor: Donor,
     receiver: Receiver,
     reports: MovedReports,
-    questions: Questions,
+    queries: PendingQueries,
     departures: Departures,
     incoming: Incoming,
     orders: Orders,
@@ -162,7 +162,7 @@ impl MoverThread {
             donor: Donor::new(parts.ready_timeout_ms, incarnation),
             receiver: Receiver::new(parts.ready_timeout_ms),
             reports: MovedReports::new(incarnation),
-            questions: Questions::new(incarnation),
+            queries: PendingQueries::new(incarnation),
             departures: Departures::default(),
             incoming: Incoming::new(parts.admission, workers),
             orders: Orders::new(guard),
@@ -182,7 +182,7 @@ impl MoverThread {
     }
 
     async fn run(mut self, ready: &[Readiness; 2], pulse: &Pulse) {
-        self.orders.give(Giver::Nobody, HandoffOrder::Keep(Vec::new()), None);
+        self.orders.give(Giver::Nobody, HandoffOrder::ForgetOrphans, None);
         let mut woken = Woken { by_answers: true, by_messages: true, has_ended: false };
         while !woken.has_ended {
             pulse.beat();
@@ -244,7 +244,7 @@ impl MoverThread {
         let has_more = woken.by_messages && self.hear();
         self.donor.tick(now());
         self.receiver.tick(now());
-        self.questions.tick(now()).iter().for_each(|message| self.tell_dispatcher(message));
+        self.queries.tick(now()).iter().for_each(|message| self.tell_dispatcher(message));
         while self.act() {}
         self.orders.flush(now())?;
         self.report();
@@ -259,8 +259,8 @@ impl MoverThread {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Move(moving, done) => self.begin(moving, done),
-            Command::Ask(id, question, done) => {
-                if let Some(message) = self.questions.ask(now(), id, question, done) {
+            Command::Ask(id, key, done) => {
+                if let Some(message) = self.queries.ask(now(), id, key, done) {
                     self.tell_dispatcher(&message);
                 }
             }
@@ -348,7 +348,7 @@ impl MoverThread {
                 Receptor::Donor => self.donor.heard(now(), from, &message),
                 Receptor::Distributor => {
                     self.reports.heard(&message);
-                    self.questions.heard(&message);
+                    self.queries.heard(&message);
                 }
                 // Of nodes to dispatchers.
                 Receptor::Dispatcher => self.counters.malformed(),
@@ -482,8 +482,8 @@ impl MoverThread {
         // Reports wait until there is somebody to tell.
         let reports = self.active.and_then(|_| self.reports.next_due());
         let (donor, receiver) = (self.donor.next_due(), self.receiver.next_due());
-        let (questions, orders) = (self.questions.next_due(), self.orders.next_due());
-        let due = [donor, receiver, reports, questions, orders];
+        let (queries, orders) = (self.queries.next_due(), self.orders.next_due());
+        let due = [donor, receiver, reports, queries, orders];
         due.into_iter().flatten().min().map_or(u64::MAX, |due| due.since_ms(now()).max(1))
     }
 }
@@ -496,7 +496,6 @@ fn ready(parts: &MoverParts) -> io::Result<[Readiness; 2]> {
 fn order_result(result: &HandoffResult) -> OrderResult {
     match result {
         HandoffResult::Done | HandoffResult::Created => OrderResult::Done,
-        HandoffResult::Redirected => OrderResult::Redirected,
         HandoffResult::Refused(_) => OrderResult::Refused,
     }
 }

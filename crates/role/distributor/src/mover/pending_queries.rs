@@ -1,4 +1,4 @@
-//! Questions to the active dispatcher that wait for their answers, and who waits for those.
+//! Queries to the active dispatcher that are not answered yet, and who waits for the answers.
 
 use std::collections::HashMap;
 
@@ -10,25 +10,25 @@ use skep_wire::steer::NodeIndex;
 use tokio::sync::oneshot;
 
 /// See the module.
-pub(super) struct Questions {
+pub(super) struct PendingQueries {
     queries: DispatcherQueries,
     waiting: HashMap<u64, oneshot::Sender<Option<NodeIndex>>>,
 }
 
-impl Questions {
+impl PendingQueries {
     pub(super) fn new(incarnation: u64) -> Self {
         Self { queries: DispatcherQueries::new(incarnation), waiting: HashMap::new() }
     }
 
-    /// The message that asks; `None`: too many questions wait, and this one has no answer.
+    /// The message that asks; `None`: too many queries wait, and this one has no answer.
     pub(super) fn ask(
         &mut self,
         now: Now,
         id: SocketId,
-        question: QueryKey,
+        key: QueryKey,
         done: oneshot::Sender<Option<NodeIndex>>,
     ) -> Option<Lccp> {
-        let (number, message) = self.queries.ask(now, id, question).ok()?;
+        let (number, message) = self.queries.ask(now, id, key).ok()?;
         self.waiting.insert(number, done);
         Some(message)
     }
