@@ -4,7 +4,7 @@
 //! LCCP stands directly on IP), through a raw socket that netguard opens; or UDP. Whoever sends again what was
 //! lost is the caller.
 //!
-//! The socket never waits; [`LccpReadiness`] does, in a runtime.
+//! The socket never waits; [`Readiness`](crate::Readiness) does, in a runtime.
 //!
 //! Invariants: as those of [`Socket`](crate::Socket); packets that come from other addresses than those of the config are
 //! dropped unseen; a datagram of one of the two sockets is never taken by the other, as their channels differ.
@@ -127,12 +127,6 @@ impl LccpSocket {
     /// Sets the address of a machine; a raw socket has no use for the port.
     pub fn set_peer(&mut self, name: &str, address: SocketAddr) {
         self.sealed.set_peer(name, address);
-        self.sources = self.sealed.addresses().collect();
-    }
-
-    /// Removes that machine.
-    pub fn forget_peer(&mut self, name: &str) {
-        self.sealed.forget_peer(name);
         self.sources = self.sealed.addresses().collect();
     }
 

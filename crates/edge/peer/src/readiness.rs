@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
 
 use tokio::io::Interest;
-use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+use tokio::io::unix::AsyncFd;
 
 /// See the module.
 #[derive(Debug)]
@@ -33,14 +33,5 @@ impl Readiness {
                 ready.clear_ready();
             }
         })
-    }
-
-    /// Waits until something may have come. Clear the guard's readiness once nothing is left, or before all is
-    /// read.
-    ///
-    /// # Errors
-    /// The runtime ends.
-    pub async fn readable(&self) -> io::Result<AsyncFdReadyGuard<'_, OwnedFd>> {
-        self.0.readable().await
     }
 }

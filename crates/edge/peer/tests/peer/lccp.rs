@@ -1,6 +1,7 @@
 //! Sockets of LCCP, as packets of IP and by UDP, in a network of their own.
 
 use std::fs::File;
+use std::future::poll_fn;
 use std::io::{Write, stderr};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
@@ -296,10 +297,8 @@ fn a_runtime_waits_for_messages() {
             let receives = async {
                 let mut received = Vec::new();
                 while received.is_empty() {
-                    let mut guard = readiness.readable().await.unwrap();
-                    if b.receive(&mut received).unwrap() == LccpBatch::Drained {
-                        guard.clear_ready();
-                    }
+                    poll_fn(|context| readiness.poll_taken(context)).await;
+                    while b.receive(&mut received).unwrap() == LccpBatch::Full {}
                 }
                 received
             };
