@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod donor;
+mod expiry;
 pub mod limits;
 mod moved;
 mod order;

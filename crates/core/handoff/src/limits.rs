@@ -31,10 +31,6 @@ pub const ABORT_MS_MAX: u64 = 1_000;
 /// is dropped, and said again if the receiver asks with READY.
 pub const ABORTS_MAX: usize = 2_048;
 
-/// Interval in which an order is repeated that netguard did not answer, in milliseconds. It starts again
-/// within some.
-pub const ORDER_RETRY_MS: u64 = 20;
-
 /// Moves in flight of a node, as donor and as receiver each: descriptors, and up to 16 KiB each.
 pub const MOVES_IN_FLIGHT_MAX: usize = 1_024;
 
@@ -75,5 +71,5 @@ pub const QUERY_MS: u64 = 20;
 /// When a query is repeated, in milliseconds; once, and again after twice as long.
 pub const QUERY_RETRY_MS: u64 = 5;
 
-/// DispatcherQueries that are not answered yet: requests that wait for a decision.
+/// Queries that are not answered yet: requests that wait for a decision.
 pub const QUERIES_MAX: usize = 4_096;

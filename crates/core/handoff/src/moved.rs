@@ -10,6 +10,7 @@ use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::limits::MOVED_FLOWS_MAX;
 
+use crate::expiry::ExpiryQueue;
 use crate::limits::{
     LEARNED_MAX, LEARNED_MS, MOVED_MS_MAX, MOVED_REPORTS_MAX, MOVED_RETRY_MS, MOVED_WAIT_MS,
     RETRY_MS_MAX,
@@ -52,7 +53,7 @@ pub struct MovedCounters {
 pub struct MovedFlows {
     /// How often each was moved, and when that was learned; at most [`LEARNED_MAX`].
     learned: BTreeMap<SocketId, (u8, Now)>,
-    order: VecDeque<(Now, SocketId)>,
+    expiry: ExpiryQueue<SocketId, LEARNED_MS, LEARNED_MAX>,
 }
 
 impl MovedFlows {
@@ -67,18 +68,15 @@ impl MovedFlows {
                 continue;
             }
             self.learned.insert(flow.socket, (flow.moves, now));
-            self.order.push_back((now, flow.socket));
+            self.expiry.push(now, flow.socket);
             taken.push(*flow);
         }
+        self.forget(now);
         taken
     }
 
     fn forget(&mut self, now: Now) {
-        let is_old = |at: Now, count: usize| now.since_ms(at) >= LEARNED_MS || count > LEARNED_MAX;
-        while let Some(&(at, socket)) =
-            self.order.front().filter(|it| is_old(it.0, self.order.len()))
-        {
-            self.order.pop_front();
+        while let Some((at, socket)) = self.expiry.pop_expired(now) {
             if self.learned.get(&socket).is_some_and(|(_, learned_at)| *learned_at == at) {
                 self.learned.remove(&socket);
             }

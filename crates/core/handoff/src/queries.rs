@@ -1,4 +1,4 @@
-//! DispatcherQueries to the active dispatcher: who should answer this request? An answer that does not come in time
+//! Queries to the active dispatcher: who should answer this request? An answer that does not come in time
 //! is none, and the node that has the connection answers.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::limits::{QUERIES_MAX, QUERY_MS, QUERY_RETRY_MS};
 use crate::retry::Retry;
 use crate::timers::Timers;
 
-/// DispatcherQueries that wait for their answers. At most [`QUERIES_MAX`].
+/// Queries that wait for their answers. At most [`QUERIES_MAX`].
 #[derive(Clone, Debug)]
 pub struct DispatcherQueries {
     incarnation: u64,

@@ -126,7 +126,7 @@ impl HandoffListener {
         }
     }
 
-    /// Answers a question. Reports of moved flows are added to `moved`.
+    /// Answers a query. Reports of moved flows are added to `moved`.
     fn hear(&mut self, from: PeerId, Lccp { id, command }: Lccp, moved: &mut Vec<Report>) {
         // One that is not active any more has nothing to say; nodes ask and tell the next one.
         if self.shared.view().stage != Stage::Active {

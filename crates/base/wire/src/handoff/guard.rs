@@ -12,13 +12,13 @@ use crate::guard::Side;
 use crate::steer::NodeIndex;
 
 /// The first message of a connection; see [`crate::guard::GREETING`].
-pub const GREETING: &[u8] = b"\xffskep handoff 2";
+pub const GREETING: &[u8] = b"\xffskep handoff 3";
 
 /// Orders in one message, at most: each may carry a descriptor, and the kernel passes 253 at a time.
 pub const BATCH_MAX: usize = 64;
 
-/// Bytes of one message, at most: [`HandoffOrder::Keep`] with all flows that a node hands off at once, 1,024
-/// as donor and as many as receiver, has 80 KiB.
+/// Bytes of one message, at most: a batch of orders has 4 KiB, and its results, if all are refused, the texts of
+/// the system's errors.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 
 /// Protocol number of control messages on IP itself, for experiments (RFC 3692 section 2.1).
@@ -32,17 +32,16 @@ pub const CONTROL_PROTOCOL: u8 = 253;
 /// the donor, and from there back to here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HandoffOrder {
-    /// The first order of a process on a connection: these flows are in its handoffs. All others that are
-    /// blocked have no process any more, and are forgotten.
-    Keep(Vec<SocketId>),
+    /// The first order of a process, which has no handoffs yet: flows that an earlier netguard has blocked are
+    /// nobody's, and are forgotten.
+    ForgetOrphans,
     /// With a descriptor. Donor: block the flow in the packet program, attach a filter to the socket that drops
     /// all packets, then turn its repair mode on. From now on the kernel neither takes packets for it nor sends
     /// any. (Repair mode alone does not stop reception. The filter holds even if the flow is unblocked, as by a
     /// netguard that has started again and takes a paused process for dead.)
     Freeze(SocketId),
-    /// With a descriptor. Turn repair mode off, detach the filter, then unblock the flow: the donor keeps the connection. If the
-    /// flow is redirected already, nothing is done, and the answer is [`HandoffResult::Redirected`]: a donor
-    /// that has lost the answer to a [`Redirect`](Self::Redirect) learns by this what came of it.
+    /// With a descriptor. Turn repair mode off, detach the filter, then unblock the flow: the donor keeps the connection. Refused if
+    /// the flow is redirected.
     Thaw(SocketId),
     /// Donor: the blocked flow's packets go to a node from now on: one update of the map. Refused if
     /// the flow is not blocked; done if it is redirected to that node already.
@@ -83,7 +82,5 @@ pub enum HandoffResult {
     /// The socket of a [`HandoffOrder::Create`] or [`HandoffOrder::OpenControlSocket`]: the next of the
     /// message's descriptors.
     Created,
-    /// The flow of a [`HandoffOrder::Thaw`] is redirected.
-    Redirected,
     Refused(String),
 }

@@ -1,12 +1,13 @@
 //! ABORTs: repeated until the receiver has understood, and said again whenever it asks.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use skep_units::Now;
 use skep_wire::handoff::lccp::{Command, Lccp};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::seal::PeerId;
 
+use crate::expiry::ExpiryQueue;
 use crate::limits::{ABORT_MS_MAX, ABORTS_MAX, MEMORY_MS, REMEMBERED_MAX, RETRY_MS, RETRY_MS_MAX};
 use crate::retry::Retry;
 use crate::timers::Timers;
@@ -17,9 +18,9 @@ pub(super) struct Aborts {
     /// Those that are being repeated; at most [`ABORTS_MAX`].
     repeated: BTreeMap<HandoffId, Abort>,
     timers: Timers<HandoffId>,
-    /// Those that are remembered, with their receivers, oldest first; at most [`REMEMBERED_MAX`].
+    /// Those that are remembered, with their receivers; at most [`REMEMBERED_MAX`].
     remembered: BTreeMap<HandoffId, PeerId>,
-    order: VecDeque<(Now, HandoffId)>,
+    expiry: ExpiryQueue<HandoffId, MEMORY_MS, REMEMBERED_MAX>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +54,7 @@ impl Aborts {
     /// Takes note that this offer does not lead to a move.
     pub(super) fn remember(&mut self, now: Now, id: HandoffId, to: PeerId) {
         if self.remembered.insert(id, to).is_none() {
-            self.order.push_back((now, id));
+            self.expiry.push(now, id);
         }
         self.forget(now);
     }
@@ -98,17 +99,14 @@ impl Aborts {
     }
 
     fn forget(&mut self, now: Now) {
-        let is_old =
-            |at: Now, count: usize| now.since_ms(at) >= MEMORY_MS || count > REMEMBERED_MAX;
-        while let Some((_, id)) = self.order.front().filter(|it| is_old(it.0, self.order.len())) {
-            self.remembered.remove(id);
-            self.order.pop_front();
+        while let Some((_, id)) = self.expiry.pop_expired(now) {
+            self.remembered.remove(&id);
         }
     }
 
     pub(super) fn check_invariants(&self) {
         debug_assert!(self.repeated.len() <= ABORTS_MAX, "{} ABORTs", self.repeated.len());
-        debug_assert!(self.order.len() <= REMEMBERED_MAX, "{} remembered", self.order.len());
+        debug_assert!(self.expiry.len() <= REMEMBERED_MAX, "{} remembered", self.expiry.len());
         debug_assert_eq!(self.timers.len(), self.repeated.len(), "each ABORT has its time");
     }
 }

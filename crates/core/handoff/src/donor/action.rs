@@ -105,10 +105,6 @@ pub struct DonorCounters {
     pub refused: [u64; RefuseCause::ALL.len()],
     /// Offers, GOs and ABORTs that were repeated.
     pub repeated: u64,
-    /// Orders to netguard that were lost.
-    pub orders_lost: u64,
-    /// Redirects whose answer was lost, and that were found to be done.
-    pub found_redirected: u64,
     /// Messages that no receiver should send.
     pub unexpected: u64,
 }

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!            Freezing --frozen--> Offered --READY--> Committing --redirected--> Committed --DONE--> moved
-//!                |                   |                |      |                      |
-//!           not frozen       REFUSE, GONE, silence  refused lost answer       GONE, silence
-//!                |                   |                |      |                      |
-//!                +-------------------+----> Thawing <-+------+                  Resetting ---------> closed
+//!                |                   |                |                             |
+//!           not frozen       REFUSE, GONE, silence  refused                    GONE, silence
+//!                |                   |                |                             |
+//!                +-------------------+----> Thawing <-+                         Resetting ---------> closed
 //!                                              | |                                  ^
-//!               stays <----- thawed -----------+ +-- redirected: Committed; refused +
+//!               stays <----- thawed -----------+ +------------ refused -------------+
 //! ```
 //!
 //! The decision is one update of netguard's map, from blocked to redirected. Before it the connection can
 //! only stay, and after it only move, or be closed. An ABORT is sent only once it is certain that the flow is
-//! not redirected; a GO only once it is certain that it is. While an answer of netguard is missing, neither is
-//! said, and the order is repeated: the connection is blocked meanwhile.
+//! not redirected; a GO only once it is certain that it is. While netguard's answer is awaited, neither is
+//! said: the connection is blocked meanwhile.
 
 mod aborts;
 mod action;
@@ -29,7 +29,7 @@ use skep_wire::seal::PeerId;
 pub use action::{DonorAction, DonorCounters, MoveOutcome, MoveTarget, NotBegun, StayCause};
 
 use crate::limits::{GO_MS, MOVES_IN_FLIGHT_MAX, READY_MS_MAX, RETRY_MS, RETRY_MS_MAX};
-use crate::order::{Order, OrderResult};
+use crate::order::OrderResult;
 use crate::retry::Retry;
 use crate::timers::Timers;
 use aborts::Aborts;
@@ -68,11 +68,11 @@ enum State {
     /// The redirect is ordered.
     Committing,
     /// The thaw is ordered.
-    Thawing { cause: StayCause, offer: OfferState, order: Order },
+    Thawing { cause: StayCause, offer: OfferState },
     /// It is redirected: the receiver is told until it answers.
     Committed { retry: Retry },
     /// The reset is ordered.
-    Resetting { order: Order },
+    Resetting,
 }
 
 /// What the receiver of a connection that is to stay may believe.
@@ -82,8 +82,6 @@ enum OfferState {
     Settled,
     /// It was told that the offer was taken back.
     Aborted,
-    /// It is told once the thaw shows that the flow is not redirected.
-    Unknown,
 }
 
 impl Donor {
@@ -163,14 +161,10 @@ impl Donor {
     /// What came of the order of the last action of this move.
     pub fn ordered(&mut self, now: Now, id: HandoffId, result: OrderResult) {
         let Some(it) = self.moves.get(&id) else { return };
-        self.counters.orders_lost += u64::from(result == OrderResult::Lost);
         match it.state {
             State::Committing => self.redirect_ordered(now, id, result),
-            State::Thawing { cause, offer, .. } => self.thaw_ordered(now, id, result, cause, offer),
-            State::Resetting { .. } if result == OrderResult::Lost => {
-                self.set_state(id, State::Resetting { order: Order::lost(now) });
-            }
-            State::Resetting { .. } => self.end(now, id, MoveOutcome::Closed),
+            State::Thawing { cause, .. } => self.thaw_ordered(now, id, result, cause),
+            State::Resetting => self.end(now, id, MoveOutcome::Closed),
             State::Freezing | State::Offered { .. } | State::Committed { .. } => {}
         }
         self.check_invariants();
@@ -228,11 +222,6 @@ impl Donor {
         self.actions.drain(..)
     }
 
-    /// The connections that are frozen here: what a netguard that has started again is told to keep.
-    pub fn sockets(&self) -> impl Iterator<Item = SocketId> + '_ {
-        self.flows.iter().copied()
-    }
-
     /// Moves in flight.
     pub fn in_flight(&self) -> usize {
         self.moves.len()
@@ -269,15 +258,7 @@ impl Donor {
                     self.send(to.peer, id, Command::Go(socket));
                 }
             }
-            State::Thawing { order, .. } => {
-                *order = Order::Given;
-                self.actions.push_back(DonorAction::Thaw(id, socket));
-            }
-            State::Resetting { order } => {
-                *order = Order::Given;
-                self.actions.push_back(DonorAction::Reset(id, socket));
-            }
-            State::Freezing | State::Committing => {}
+            State::Freezing | State::Committing | State::Thawing { .. } | State::Resetting => {}
         }
     }
 
@@ -302,45 +283,24 @@ impl Donor {
             | State::Committing
             | State::Committed { .. }
             | State::Thawing { .. }
-            | State::Resetting { .. } => {}
+            | State::Resetting => {}
         }
     }
 
     fn redirect_ordered(&mut self, now: Now, id: HandoffId, result: OrderResult) {
         match result {
-            OrderResult::Done | OrderResult::Redirected => self.commit(now, id),
+            OrderResult::Done => self.commit(now, id),
             OrderResult::Refused => {
                 self.stay(now, id, StayCause::NotRedirected, OfferState::Aborted);
             }
-            // Redirected or not: the thaw will show it.
-            OrderResult::Lost => self.stay(now, id, StayCause::NotRedirected, OfferState::Unknown),
         }
     }
 
-    fn thaw_ordered(
-        &mut self,
-        now: Now,
-        id: HandoffId,
-        result: OrderResult,
-        cause: StayCause,
-        offer: OfferState,
-    ) {
+    fn thaw_ordered(&mut self, now: Now, id: HandoffId, result: OrderResult, cause: StayCause) {
         match result {
-            OrderResult::Done => {
-                if offer == OfferState::Unknown {
-                    self.abort(now, id);
-                }
-                self.end(now, id, MoveOutcome::Stays(cause));
-            }
-            OrderResult::Redirected => {
-                self.counters.found_redirected += 1;
-                self.commit(now, id);
-            }
+            OrderResult::Done => self.end(now, id, MoveOutcome::Stays(cause)),
             // It can neither be served nor be left as it is.
             OrderResult::Refused => self.reset(id),
-            OrderResult::Lost => {
-                self.set_state(id, State::Thawing { cause, offer, order: Order::lost(now) });
-            }
         }
     }
 
@@ -357,7 +317,7 @@ impl Donor {
     fn stay(&mut self, now: Now, id: HandoffId, cause: StayCause, offer: OfferState) {
         let Some(Move { socket, .. }) = self.moves.get(&id) else { return };
         self.actions.push_back(DonorAction::Thaw(id, *socket));
-        self.set_state(id, State::Thawing { cause, offer, order: Order::Given });
+        self.set_state(id, State::Thawing { cause, offer });
         if offer == OfferState::Aborted {
             self.abort(now, id);
         }
@@ -373,7 +333,7 @@ impl Donor {
     fn reset(&mut self, id: HandoffId) {
         let Some(Move { socket, .. }) = self.moves.get(&id) else { return };
         self.actions.push_back(DonorAction::Reset(id, *socket));
-        self.set_state(id, State::Resetting { order: Order::Given });
+        self.set_state(id, State::Resetting);
     }
 
     /// The move has ended.
@@ -422,10 +382,9 @@ impl Donor {
     fn set_timer(&mut self, id: HandoffId) {
         let past = |since: Now, ms: u64| since.plus_ms(ms + 1);
         let due = self.moves.get(&id).and_then(|it| match &it.state {
-            State::Freezing | State::Committing => None,
+            State::Freezing | State::Committing | State::Thawing { .. } | State::Resetting => None,
             State::Offered { retry, .. } => Some(retry.next.min(past(retry.since, self.ready_ms))),
             State::Committed { retry } => Some(retry.next.min(past(retry.since, GO_MS))),
-            State::Thawing { order, .. } | State::Resetting { order } => order.retry_at(),
         });
         self.timers.set(id, due);
     }

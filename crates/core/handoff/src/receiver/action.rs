@@ -41,7 +41,7 @@ pub enum Preparation {
     NotRestored,
     /// This machine has no room for one more connection; netguard was not asked.
     NoRoom,
-    /// Netguard made no socket, or its answer was lost, and the descriptor with it.
+    /// Netguard made no socket, or this process has no room for its descriptor.
     NotCreated,
 }
 
@@ -62,8 +62,6 @@ pub struct ReceiverCounters {
     pub gone: u64,
     /// Offers that were refused, in the order of [`RefuseCause::ALL`].
     pub refused: [u64; RefuseCause::ALL.len()],
-    /// Orders to netguard that were lost.
-    pub orders_lost: u64,
     /// Messages of a donor's earlier process.
     pub stale: u64,
     /// Messages that no donor should send.

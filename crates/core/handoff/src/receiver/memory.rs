@@ -4,7 +4,7 @@
 //! so what was forgotten is below the donor's **floor**: an offer below it is old, and is never taken, however
 //! late it comes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use skep_units::{NODES_MAX, Now};
 use skep_wire::handoff::HandoffId;
@@ -12,14 +12,15 @@ use skep_wire::seal::PeerId;
 
 use super::action::OfferKey;
 use super::state::Slot;
+use crate::expiry::ExpiryQueue;
 use crate::limits::{MEMORY_MS, REMEMBERED_MAX};
 
 /// All donors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     donors: BTreeMap<PeerId, Donor>,
-    /// Moves that have ended, by when, oldest first.
-    ended: VecDeque<(Now, OfferKey)>,
+    /// Moves that have ended.
+    ended: ExpiryQueue<OfferKey, MEMORY_MS, REMEMBERED_MAX>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -81,16 +82,13 @@ impl Memory {
 
     /// The move has ended: it is remembered for some time.
     pub(super) fn ended(&mut self, now: Now, key: OfferKey) {
-        self.ended.push_back((now, key));
+        self.ended.push(now, key);
         self.forget(now);
     }
 
     /// Forgets what ended long ago.
     pub(super) fn forget(&mut self, now: Now) {
-        let is_old =
-            |at: Now, count: usize| now.since_ms(at) >= MEMORY_MS || count > REMEMBERED_MAX;
-        while let Some(&(_, key)) = self.ended.front().filter(|it| is_old(it.0, self.ended.len())) {
-            self.ended.pop_front();
+        while let Some((_, key)) = self.ended.pop_expired(now) {
             let Some(donor) = self.donors.get_mut(&key.donor) else { continue };
             donor.moves.remove(&key.id);
             if key.id.incarnation == donor.incarnation {

@@ -29,7 +29,7 @@ use skep_wire::seal::PeerId;
 pub use action::{OfferKey, Preparation, ReceiverAction, ReceiverCounters};
 
 use crate::limits::{MOVES_IN_FLIGHT_MAX, READY_REPEAT_MS, REMEMBERED_MAX, UNDECIDED_MS};
-use crate::order::{Order, OrderResult};
+use crate::order::OrderResult;
 use crate::retry::Retry;
 use crate::timers::Timers;
 use memory::{DonorProcess, Memory};
@@ -131,25 +131,18 @@ impl Receiver {
     pub fn ordered(&mut self, now: Now, key: OfferKey, result: OrderResult) {
         let Some(Slot { socket, state }) = self.moves.get(key) else { return };
         let socket = *socket;
-        self.counters.orders_lost += u64::from(result == OrderResult::Lost);
         match (state, result) {
-            (State::Starting { .. }, OrderResult::Done) => {
+            (State::Starting, OrderResult::Done) => {
                 self.counters.served += 1;
                 self.end(now, key, Answer::Done);
                 self.actions.push_back(ReceiverAction::Serve(key, socket));
                 self.send(key, Command::Done(socket));
             }
-            (State::Starting { .. }, OrderResult::Lost) => {
-                self.set_state(key, State::Starting { order: Order::lost(now) });
-            }
-            (State::Starting { .. }, _) => {
+            (State::Starting, OrderResult::Refused) => {
                 self.counters.not_started += 1;
                 self.reset(key, socket);
             }
-            (State::Resetting { .. }, OrderResult::Lost) => {
-                self.set_state(key, State::Resetting { order: Order::lost(now) });
-            }
-            (State::Resetting { .. }, _) => {
+            (State::Resetting, _) => {
                 self.end(now, key, Answer::Gone);
                 self.actions.push_back(ReceiverAction::Closed(key, socket));
             }
@@ -178,14 +171,6 @@ impl Receiver {
         self.actions.drain(..)
     }
 
-    /// The connections that are restored here: what a netguard that has started again is told to keep. Of
-    /// others the descriptor is lost with the answer to their order.
-    pub fn sockets(&self) -> impl Iterator<Item = SocketId> + '_ {
-        let is_there =
-            |key: &OfferKey| self.moves.get(*key).is_some_and(|slot| slot.state.has_descriptor());
-        self.flows.iter().filter(move |(_, key)| is_there(key)).map(|(socket, _)| *socket)
-    }
-
     /// Moves that have not ended.
     pub fn in_flight(&self) -> usize {
         self.flows.len()
@@ -208,9 +193,9 @@ impl Receiver {
             Some(&mut (State::Ended(answer) | State::Abandoned { answer })) => {
                 self.send(key, answer.command(socket));
             }
-            Some(State::Resetting { .. }) => self.send(key, Command::Gone(socket)),
+            Some(State::Resetting) => self.send(key, Command::Gone(socket)),
             // It will be answered.
-            Some(State::Creating { .. } | State::Starting { .. }) => {}
+            Some(State::Creating { .. } | State::Starting) => {}
         }
     }
 
@@ -256,10 +241,10 @@ impl Receiver {
     fn go(&mut self, now: Now, key: OfferKey, socket: SocketId) {
         match self.moves.get(key).map(|slot| &slot.state) {
             Some(State::Ready { .. }) => {
-                self.set_state(key, State::Starting { order: Order::Given });
+                self.set_state(key, State::Starting);
                 self.actions.push_back(ReceiverAction::Start(key, socket));
             }
-            Some(State::Starting { .. }) => {}
+            Some(State::Starting) => {}
             Some(State::Ended(Answer::Done)) => self.send(key, Command::Done(socket)),
             // The donor had READY of a process before this one, and its offer again came to this one.
             Some(State::Assembling { .. }) => {
@@ -272,7 +257,7 @@ impl Receiver {
                 self.set_state(key, State::Abandoned { answer: Answer::Gone });
                 self.send(key, Command::Gone(socket));
             }
-            Some(State::Abandoned { .. } | State::Resetting { .. } | State::Ended(_)) => {
+            Some(State::Abandoned { .. } | State::Resetting | State::Ended(_)) => {
                 self.send(key, Command::Gone(socket));
             }
             None => {
@@ -294,10 +279,10 @@ impl Receiver {
                 self.end(now, key, Answer::Aborted);
             }
             // No donor says GO and ABORT.
-            Some(State::Starting { .. } | State::Ended(Answer::Done)) => {
+            Some(State::Starting | State::Ended(Answer::Done)) => {
                 return self.counters.unexpected += 1;
             }
-            Some(State::Abandoned { .. } | State::Resetting { .. } | State::Ended(_)) => {
+            Some(State::Abandoned { .. } | State::Resetting | State::Ended(_)) => {
                 return self.send(key, Command::Aborted(socket));
             }
         }
@@ -319,10 +304,7 @@ impl Receiver {
                     self.counters.undecided += 1;
                     self.reset(key, socket);
                 }
-                State::Abandoned { .. }
-                | State::Starting { .. }
-                | State::Resetting { .. }
-                | State::Ended(_) => {}
+                State::Abandoned { .. } | State::Starting | State::Resetting | State::Ended(_) => {}
             }
         }
     }
@@ -342,20 +324,16 @@ impl Receiver {
                     self.send(key, Command::Ready(socket));
                 }
             }
-            State::Starting { order } => {
-                *order = Order::Given;
-                self.actions.push_back(ReceiverAction::Start(key, socket));
-            }
-            State::Resetting { order } => {
-                *order = Order::Given;
-                self.actions.push_back(ReceiverAction::Reset(key, socket));
-            }
-            State::Creating { .. } | State::Abandoned { .. } | State::Ended(_) => {}
+            State::Creating { .. }
+            | State::Abandoned { .. }
+            | State::Starting
+            | State::Resetting
+            | State::Ended(_) => {}
         }
     }
 
     fn reset(&mut self, key: OfferKey, socket: SocketId) {
-        self.set_state(key, State::Resetting { order: Order::Given });
+        self.set_state(key, State::Resetting);
         self.actions.push_back(ReceiverAction::Reset(key, socket));
     }
 

@@ -6,7 +6,6 @@ use skep_wire::handoff::fragments::Assembly;
 use skep_wire::handoff::lccp::{Command, RefuseCause};
 
 use crate::limits::UNDECIDED_MS;
-use crate::order::Order;
 use crate::retry::Retry;
 
 #[derive(Clone, Debug)]
@@ -26,9 +25,9 @@ pub(super) enum State {
     /// The connection is restored, silent and blocked.
     Ready { retry: Retry },
     /// The donor has given it; the start is ordered.
-    Starting { order: Order },
+    Starting,
     /// It is to be closed with RST.
-    Resetting { order: Order },
+    Resetting,
     /// The move has ended. What is asked is answered with this.
     Ended(Answer),
 }
@@ -58,17 +57,16 @@ impl State {
         matches!(self, Self::Ended(_))
     }
 
-    pub(super) fn has_descriptor(&self) -> bool {
-        matches!(self, Self::Ready { .. } | Self::Starting { .. } | Self::Resetting { .. })
-    }
-
     /// When something is to be done about it.
     pub(super) fn due(&self, ready_ms: u64) -> Option<Now> {
         match self {
             Self::Assembling { since, .. } => Some(since.plus_ms(ready_ms + 1)),
             Self::Ready { retry } => Some(retry.next.min(retry.since.plus_ms(UNDECIDED_MS))),
-            Self::Starting { order } | Self::Resetting { order } => order.retry_at(),
-            Self::Creating { .. } | Self::Abandoned { .. } | Self::Ended(_) => None,
+            Self::Creating { .. }
+            | Self::Abandoned { .. }
+            | Self::Starting
+            | Self::Resetting
+            | Self::Ended(_) => None,
         }
     }
 }

@@ -154,11 +154,7 @@ fn go_is_repeated_until_the_receiver_must_be_dead() {
     assert!(sent >= 10, "{sent} times");
     donor.tick(Now(802));
     assert_eq!(said(&mut donor), ["reset"]);
-    donor.ordered(Now(803), id, OrderResult::Lost);
-    assert!(said(&mut donor).is_empty());
-    donor.tick(Now(823));
-    assert_eq!(said(&mut donor), ["reset"]);
-    donor.ordered(Now(824), id, OrderResult::Done);
+    donor.ordered(Now(803), id, OrderResult::Done);
     assert_eq!(said(&mut donor), ["Closed"]);
     assert!(donor.is_idle());
 }
@@ -171,22 +167,28 @@ fn a_connection_that_the_receiver_does_not_know_is_closed() {
 }
 
 #[test]
-fn the_answer_to_a_redirect_is_lost_and_the_thaw_shows_what_came_of_it() {
-    for (shown, then) in [
-        (OrderResult::Redirected, vec!["GO"]),
-        (OrderResult::Done, vec!["ABORT", "Stays(NotRedirected)"]),
-    ] {
+fn while_the_answer_to_a_redirect_is_awaited_nothing_is_said() {
+    for (result, then) in
+        [(OrderResult::Done, vec!["GO"]), (OrderResult::Refused, vec!["thaw", "ABORT"])]
+    {
         let (mut donor, id) = committing();
-        donor.ordered(Now(2), id, OrderResult::Lost);
-        assert_eq!(said(&mut donor), ["thaw"], "and nothing is said to the receiver");
-        donor.ordered(Now(3), id, OrderResult::Lost);
         donor.heard(Now(4), RECEIVER, &message(id, Command::Ready(socket(1))));
+        donor.tick(Now(500));
         assert!(said(&mut donor).is_empty(), "it is not known yet");
-        donor.tick(Now(23));
-        assert_eq!(said(&mut donor), ["thaw"]);
-        donor.ordered(Now(24), id, shown);
+        assert_eq!(donor.next_due(), None);
+        donor.ordered(Now(501), id, result);
         assert_eq!(said(&mut donor), then);
     }
+}
+
+#[test]
+fn a_connection_that_cannot_be_thawed_is_closed() {
+    let (mut donor, id) = committing();
+    donor.ordered(Now(2), id, OrderResult::Refused);
+    donor.ordered(Now(3), id, OrderResult::Refused);
+    assert_eq!(said(&mut donor), ["thaw", "ABORT", "reset"]);
+    donor.ordered(Now(4), id, OrderResult::Done);
+    assert_eq!(said(&mut donor), ["Closed"]);
 }
 
 #[test]

@@ -104,10 +104,7 @@ fn without_a_word_of_the_donor_the_client_gets_an_rst() {
     let expected = (1..7).map(|at| (1 + 100 * at, "READY")).chain([(701, "reset")]);
     assert_eq!(sent, expected.collect::<Vec<_>>());
     assert_eq!(hear(&mut receiver, 702, id(1), Command::Go(socket(1))), ["GONE"], "too late");
-    receiver.ordered(Now(703), key(1), OrderResult::Lost);
-    receiver.tick(Now(723));
-    assert_eq!(said(&mut receiver), ["reset"]);
-    receiver.ordered(Now(724), key(1), OrderResult::Done);
+    receiver.ordered(Now(703), key(1), OrderResult::Done);
     assert_eq!(said(&mut receiver), ["closed"]);
     assert_eq!(hear(&mut receiver, 725, id(1), Command::Go(socket(1))), ["GONE"]);
 }
@@ -122,12 +119,9 @@ fn a_donor_that_has_started_again_will_not_say_a_word() {
 }
 
 #[test]
-fn a_start_is_repeated_until_it_is_answered() {
+fn a_connection_that_cannot_be_started_is_closed() {
     let mut receiver = ready();
     hear(&mut receiver, 2, id(1), Command::Go(socket(1)));
-    receiver.ordered(Now(3), key(1), OrderResult::Lost);
-    receiver.tick(Now(23));
-    assert_eq!(said(&mut receiver), ["start"]);
     receiver.ordered(Now(24), key(1), OrderResult::Refused);
     assert_eq!(said(&mut receiver), ["reset"], "it can neither be served nor be left");
 }

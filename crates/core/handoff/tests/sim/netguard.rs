@@ -1,8 +1,6 @@
 //! A model of netguard: one order at a time, results in the same order. A crash loses the orders and results
 //! that are on their way, and the descriptors that it holds, and not the map.
 
-use std::collections::BTreeSet;
-
 use skep_handoff::{OfferKey, OrderResult};
 use skep_wire::handoff::HandoffId;
 
@@ -31,7 +29,7 @@ pub(crate) enum Asker {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    Keep(BTreeSet<Flow>),
+    ForgetOrphans,
     Freeze(Flow),
     Redirect(Flow, Id),
     Thaw(Flow),
@@ -52,7 +50,7 @@ impl Order {
             Self::Thaw(_) => "thawed",
             Self::Create(..) => "created",
             Self::Start(_) => "started",
-            Self::Keep(_) | Self::Reset(_) | Self::Release(_) | Self::Forget(_) => "another",
+            Self::ForgetOrphans | Self::Reset(_) | Self::Release(_) | Self::Forget(_) => "another",
         }
     }
 }
@@ -74,19 +72,14 @@ impl Netguard {
     pub(crate) fn execute(kernel: &mut Kernel, process: u64, order: &Order) -> Executed {
         let mut reset = None;
         let is_done = match order {
-            Order::Keep(flows) => {
+            Order::ForgetOrphans => {
                 // What was redirected before stays forgotten: it may lead back to here.
-                let is_kept = |flow: &Flow, entry: &Entry| {
-                    flows.contains(flow) || matches!(entry, Entry::Redirect(_))
-                };
-                kernel.moves.retain(|flow, entry| is_kept(flow, entry));
+                kernel.moves.retain(|_, entry| matches!(entry, Entry::Redirect(_)));
                 true
             }
             Order::Freeze(flow) => freeze(kernel, *flow),
             Order::Thaw(flow) => match kernel.moves.get(flow) {
-                Some(Entry::Redirect(_)) => {
-                    return Executed { result: OrderResult::Redirected, reset };
-                }
+                Some(Entry::Redirect(_)) => false,
                 _ => thaw(kernel, *flow),
             },
             Order::Redirect(flow, to) => redirect(kernel, *flow, *to),
@@ -124,7 +117,7 @@ impl Netguard {
             (flow, socket.send_next)
         });
         let resets = resets.collect();
-        Self::execute(kernel, 0, &Order::Keep(BTreeSet::new()));
+        Self::execute(kernel, 0, &Order::ForgetOrphans);
         resets
     }
 }

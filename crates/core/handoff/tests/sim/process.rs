@@ -17,8 +17,6 @@ pub(crate) struct Process {
     pub(crate) donor: Donor,
     pub(crate) receiver: Receiver,
     pub(crate) reports: MovedReports,
-    /// The start of the netguard that it is connected to.
-    pub(crate) guard: Option<u64>,
     /// Orders whose result is awaited.
     pub(crate) outstanding: VecDeque<(u64, Asker, Order)>,
     /// Connections in its event loop.
@@ -35,6 +33,8 @@ pub(crate) struct Process {
     pub(crate) ready: BTreeSet<OfferKey>,
     /// Moves to here of which it has said that they will not be.
     pub(crate) declined: BTreeSet<OfferKey>,
+    /// Moves to here whose connection it has closed, or had reset.
+    pub(crate) let_go: BTreeSet<OfferKey>,
     pub(crate) tick_at: Option<u64>,
 }
 
@@ -47,7 +47,6 @@ impl Process {
             donor: Donor::new(ready_ms, start),
             receiver: Receiver::new(ready_ms),
             reports: MovedReports::new(start),
-            guard: None,
             outstanding: VecDeque::new(),
             serving: BTreeSet::new(),
             known: vec![0; machines],
@@ -57,6 +56,7 @@ impl Process {
             created: BTreeMap::new(),
             ready: BTreeSet::new(),
             declined: BTreeSet::new(),
+            let_go: BTreeSet::new(),
             tick_at: None,
         }
     }

@@ -71,6 +71,8 @@ pub(crate) struct Scenario {
     pub(crate) faults: Vec<(u64, Fault)>,
     pub(crate) traps: Vec<Trap>,
     pub(crate) order_ms_max: u64,
+    /// Of the orders that a kernel may refuse without harm.
+    pub(crate) refused_percent: u64,
 }
 
 /// From the shortest to the longest that there may be; most often the usual time.
@@ -92,6 +94,7 @@ impl Scenario {
             faults: Vec::new(),
             traps: Vec::new(),
             order_ms_max: [1, 1, 3, 10][rng.below(4) as usize],
+            refused_percent: [0, 0, 0, 20][rng.below(4) as usize],
         };
         // Of which kinds, and how many: many seeds have few, so that each has its full effect.
         let kinds: &[u64] =
@@ -104,6 +107,9 @@ impl Scenario {
                 0 => scenario.add_fault(kind, rng),
                 _ => scenario.add_trap(kind, rng),
             }
+        }
+        if rng.below(16) == 0 {
+            scenario.add_orphan(rng);
         }
         scenario.faults.sort_by_key(|(at, _)| *at);
         scenario
@@ -136,6 +142,21 @@ impl Scenario {
         let machine = rng.below(self.machines as u64) as usize;
         let fault = fault(kind, machine, lasts_ms, self.machines, rng);
         self.faults.push((at, fault));
+    }
+
+    /// A process is paused with a frozen connection, and netguard starts again meanwhile.
+    fn add_orphan(&mut self, rng: &mut Rng) {
+        let nth = 1 + rng.below(6);
+        let of = |(kind, lasts_ms)| Trap {
+            step: "frozen",
+            nth,
+            is_before: true,
+            victim: Victim::This,
+            kind,
+            lasts_ms,
+        };
+        let both = [(1, lasts_ms(1, rng)), (2, 500 + rng.below(1_000))];
+        self.traps.extend(both.map(of));
     }
 
     fn add_trap(&mut self, kind: u64, rng: &mut Rng) {

@@ -18,8 +18,6 @@ pub(crate) struct Totals {
     pub(crate) silent: u64,
     pub(crate) undecided: u64,
     pub(crate) gone: u64,
-    pub(crate) found_redirected: u64,
-    pub(crate) orders_lost: u64,
     pub(crate) declined: u64,
     pub(crate) learned: u64,
     pub(crate) passed_on: u64,
@@ -31,7 +29,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    fn all(&self) -> [(&'static str, u64); 19] {
+    fn all(&self) -> [(&'static str, u64); 17] {
         [
             ("client served", self.served),
             ("connection closed with RST", self.reset),
@@ -42,8 +40,6 @@ impl Totals {
             ("offer without an answer", self.silent),
             ("receiver without a word", self.undecided),
             ("connection given to who does not know it", self.gone),
-            ("redirect found after its answer was lost", self.found_redirected),
-            ("order lost", self.orders_lost),
             ("offer declined", self.declined),
             ("flow learned by the dispatcher", self.learned),
             ("packet passed on", self.passed_on),
@@ -74,8 +70,6 @@ impl SeedTotals for Totals {
         self.silent += other.silent;
         self.undecided += other.undecided;
         self.gone += other.gone;
-        self.found_redirected += other.found_redirected;
-        self.orders_lost += other.orders_lost;
         self.declined += other.declined;
         self.learned += other.learned;
         self.passed_on += other.passed_on;

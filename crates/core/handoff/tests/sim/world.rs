@@ -70,13 +70,8 @@ pub(crate) enum Event {
         serial: u64,
         result: OrderResult,
     },
-    /// The process finds out that its netguard is gone.
+    /// The process finds out that its netguard is gone, and ends.
     Disconnected {
-        at: Id,
-        process: u64,
-        guard: u64,
-    },
-    Connect {
         at: Id,
         process: u64,
     },
@@ -243,7 +238,6 @@ impl World {
             Event::Hello { to: at, .. }
             | Event::Result { at, .. }
             | Event::Disconnected { at, .. }
-            | Event::Connect { at, .. }
             | Event::Tick { at, .. }
             | Event::App { at, .. } => self.machines[*at].process.paused_until,
             Event::Order { at, .. } | Event::ClientGone { at, .. } | Event::Orphans { at, .. } => {
@@ -296,9 +290,7 @@ impl World {
             Event::Result { at, process, serial, result } => {
                 self.result(at, process, serial, result);
             }
-            Event::Disconnected { at, process, guard } => self.disconnected(at, process, guard),
-            Event::Connect { at, process } if self.is_current(at, process) => self.connect(at),
-            Event::Connect { .. } => {}
+            Event::Disconnected { at, process } => self.disconnected(at, process),
             Event::ClientGone { at, guard, process } => self.client_gone(at, guard, process),
             Event::Orphans { at, guard } => self.orphans(at, guard),
             Event::Tick { at, process } => self.tick(at, process),
@@ -373,13 +365,11 @@ impl World {
     fn sum(mut self) -> Totals {
         for machine in &self.machines {
             let counters = machine.process.donor.counters();
-            self.totals.found_redirected += counters.found_redirected;
             self.totals.silent += counters.silent;
             self.totals.refused += counters.refused.iter().sum::<u64>();
             let received = machine.process.receiver.counters();
             self.totals.undecided += received.undecided;
             self.totals.gone += received.gone;
-            self.totals.orders_lost += counters.orders_lost + received.orders_lost;
             self.totals.learned += machine.process.reports.counters().learned;
         }
         for client in &self.clients {

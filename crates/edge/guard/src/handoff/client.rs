@@ -185,7 +185,7 @@ mod tests {
         let before = |ms| Instant::now().checked_sub(Duration::from_millis(ms)).unwrap();
         guard.heard_at = before(2 * ANSWER_MS);
         assert!(guard.try_receive().unwrap().is_none(), "nothing is awaited");
-        let order = [(HandoffOrder::Keep(Vec::new()), None)];
+        let order = [(HandoffOrder::ForgetOrphans, None)];
         assert!(guard.try_send(&order).unwrap());
         assert!(guard.try_receive().unwrap().is_none(), "it has time from now on");
         // What has come meanwhile is taken, however late.

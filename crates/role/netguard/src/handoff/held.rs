@@ -21,7 +21,7 @@ pub(super) struct HeldConnections {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Who hands it off; `None`: a process that is gone, perhaps.
+    /// Who hands it off; `None`: an earlier netguard has blocked it.
     pub(super) client: Option<ClientNumber>,
     since: Instant,
     /// Of a donor: its socket, which is in repair mode.
@@ -60,18 +60,8 @@ impl HeldConnections {
         self.by_id.get(&id).is_some_and(|held| held.frozen.is_some())
     }
 
-    /// Gives a client those of `ids` that nobody has, and takes the others that nobody has.
-    pub(super) fn adopt(
-        &mut self,
-        ids: &[SocketId],
-        client: ClientNumber,
-    ) -> Vec<(SocketId, Held)> {
-        let now = Instant::now();
-        for id in ids {
-            if let Some(held) = self.by_id.get_mut(id).filter(|held| held.client.is_none()) {
-                (held.client, held.since) = (Some(client), now);
-            }
-        }
+    /// Takes those that an earlier netguard has blocked.
+    pub(super) fn take_orphans(&mut self) -> Vec<(SocketId, Held)> {
         self.take(|held| held.client.is_none())
     }
 

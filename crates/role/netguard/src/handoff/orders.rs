@@ -104,7 +104,7 @@ impl Handoffs {
                 let own = self.own(side)?;
                 return Ok((HandoffResult::Created, Some(control_socket(own)?)));
             }
-            HandoffOrder::Keep(ids) => self.keep(client, &ids),
+            HandoffOrder::ForgetOrphans => self.forget_orphans(),
             HandoffOrder::Freeze(id) => {
                 let own = own()?.try_clone_to_owned();
                 let own = own.map_err(|error| SocketError::Io { doing: "keep it", error })?;
@@ -147,11 +147,11 @@ impl Handoffs {
         self.moves.as_mut().ok_or_else(|| NetguardError::NotOpen("node").into())
     }
 
-    /// After an earlier netguard, whose clients may go on.
-    fn keep(&mut self, client: ClientNumber, ids: &[SocketId]) -> Outcome {
+    /// After an earlier netguard, whose clients have ended with it.
+    fn forget_orphans(&mut self) -> Outcome {
         // Before, it is not known what is blocked.
         self.moves()?;
-        for (id, held) in self.held.adopt(ids, client) {
+        for (id, held) in self.held.take_orphans() {
             self.end(id, held);
         }
         Ok(HandoffResult::Done)
@@ -184,7 +184,7 @@ impl Handoffs {
     fn thaw(&mut self, id: SocketId, fd: BorrowedFd<'_>) -> Outcome {
         check_any_state(fd, id)?;
         if self.is_redirected(id)? {
-            return Ok(HandoffResult::Redirected);
+            return Err(Refusal::Redirected);
         }
         if is_in_repair(fd)? {
             self.switch.leave_repair(fd)?;

@@ -379,8 +379,7 @@ fn what_is_redirected_is_neither_thawed_nor_started_here() {
         done(&mut guard, HandoffOrder::Redirect(id, OTHER), None);
         done(&mut guard, HandoffOrder::Redirect(id, OTHER), None);
         refused(&mut guard, HandoffOrder::Redirect(id, OWN), None, "is not blocked");
-        let thawed = ask(&mut guard, HandoffOrder::Thaw(id), Some(it.server.as_fd())).result;
-        assert_eq!(thawed, HandoffResult::Redirected);
+        refused(&mut guard, HandoffOrder::Thaw(id), Some(it.server.as_fd()), "is redirected");
         refused(&mut guard, HandoffOrder::Start(id), Some(it.server.as_fd()), "frozen here");
         assert!(is_in_repair(it.server.as_fd()).unwrap());
         let before = bed.packets(Verdict::NodeMoved);
@@ -477,21 +476,24 @@ fn a_client_hears_that_its_connection_is_lost() {
 }
 
 #[test]
-fn what_an_earlier_netguard_blocked_stays_so_only_if_somebody_says_so() {
+fn what_an_earlier_netguard_blocked_is_forgotten_and_nothing_else() {
     in_bed(|bed| {
         let listener = TcpListener::bind(services()[0]).unwrap();
         let kept = bed.connect(&listener);
-        let lost = SocketId { client: "10.7.0.2:1".parse().unwrap(), ..kept.id };
+        let at = |port| SocketAddr::new(kept.id.client.ip(), port);
+        let [lost, redirected] = [1, 2].map(|port| SocketId { client: at(port), ..kept.id });
         // It was killed: nothing is undone.
         bed.thread = None;
         let mut moves = bed.program.moves().unwrap();
-        moves.block(kept.id).unwrap();
-        moves.block(lost).unwrap();
+        [lost, redirected].iter().for_each(|id| moves.block(*id).unwrap());
+        moves.redirect(redirected, OTHER).unwrap();
         bed.start();
-        let mut guard = bed.guard();
-        done(&mut guard, HandoffOrder::Keep(vec![kept.id]), None);
+        let [mut earlier, mut guard] = [bed.guard(), bed.guard()];
+        done(&mut earlier, HandoffOrder::Freeze(kept.id), Some(kept.server.as_fd()));
+        done(&mut guard, HandoffOrder::ForgetOrphans, None);
         assert_eq!((bed.state(kept.id), bed.state(lost)), (Some(MoveState::Blocked), None));
-        drop(guard);
+        assert_eq!(bed.state(redirected), Some(MoveState::Redirected(OTHER)));
+        drop(earlier);
         wait_until("its client is gone", || bed.state(kept.id).is_none());
         // Nobody says anything.
         bed.thread = None;

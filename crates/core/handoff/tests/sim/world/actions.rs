@@ -11,7 +11,7 @@ use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
 use super::{Event, World};
 use crate::client::End;
 use crate::kernel::{Flow, Id};
-use crate::netguard::{Asker, Netguard, Order};
+use crate::netguard::{Asker, Executed, Netguard, Order};
 
 /// The first port of the clients.
 const PORT: u16 = 1_000;
@@ -197,6 +197,7 @@ impl World {
             }
             ReceiverAction::Discard(key, socket) => self.discard(at, key, flow_of(socket)),
             ReceiverAction::Reset(key, socket) => {
+                self.machines[at].process.let_go.insert(key);
                 self.order(at, Asker::Receiver(key), Order::Reset(flow_of(socket)));
             }
             ReceiverAction::Send(to, message) => {
@@ -214,6 +215,11 @@ impl World {
         match message.command {
             Command::Ready(_) => {
                 process.ready.insert(key);
+            }
+            Command::Aborted(_)
+                if process.ready.contains(&key) && !process.let_go.contains(&key) =>
+            {
+                self.violate(format!("{key:?} is said to be aborted, and is kept"));
             }
             Command::Aborted(_) | Command::Gone(_) | Command::Refuse(..) => {
                 self.totals.declined += 1;
@@ -240,6 +246,7 @@ impl World {
         if is_given && self.machines[at].process.ready.contains(&key) {
             self.violate(format!("{key:?} is discarded, and was given"));
         }
+        self.machines[at].process.let_go.insert(key);
         if let Some(socket) = self.machines[at].kernel.sockets.get_mut(&flow) {
             if !socket.is_in_repair {
                 return self.violate("a running socket is discarded");
@@ -276,12 +283,8 @@ impl World {
             machine.process.outstanding.push_back((serial, asker, order.clone()));
         }
         let guard = &mut machine.guard;
-        let is_connected = machine.process.guard == Some(guard.start) && guard.is_up;
-        if !is_connected || guard.client != Some(process) {
-            if asker != Asker::Nobody {
-                let result = OrderResult::Lost;
-                self.after(1, Event::Result { at, process, serial, result });
-            }
+        if !guard.is_up || guard.client != Some(process) {
+            // The process is about to find out, and ends.
             return;
         }
         let taken = self.rng.below(self.scenario.order_ms_max);
@@ -305,7 +308,13 @@ impl World {
         if !guarding.is_up || guarding.start != guard || guarding.client != Some(process) {
             return;
         }
-        let executed = Netguard::execute(&mut machine.kernel, process, order);
+        let may_refuse =
+            matches!(order, Order::Freeze(_) | Order::Redirect(..) | Order::Create(..));
+        let executed = if may_refuse && self.rng.below(100) < self.scenario.refused_percent {
+            Executed { result: OrderResult::Refused, reset: None }
+        } else {
+            Netguard::execute(&mut machine.kernel, process, order)
+        };
         self.check_order(at, asker, order, executed.result);
         self.trap(order.name(), true, at, None);
         if let Some((flow, sequence)) = executed.reset {
@@ -356,15 +365,12 @@ impl World {
         match (asker, order) {
             (Asker::Donor(id), Order::Freeze(flow)) => self.frozen(at, id, *flow, result),
             (Asker::Donor(id), _) => self.machines[at].process.donor.ordered(now, id, result),
-            (Asker::Receiver(key), Order::Create(flow, ..)) => {
+            (Asker::Receiver(key), Order::Create(..)) => {
                 let preparation = match result {
                     OrderResult::Done if self.rng.below(30) == 0 => Preparation::NotRestored,
                     OrderResult::Done => Preparation::Restored,
                     _ => Preparation::NotCreated,
                 };
-                if result == OrderResult::Lost {
-                    self.lose_descriptor(at, *flow);
-                }
                 self.machines[at].process.receiver.prepared(now, key, preparation);
             }
             (Asker::Receiver(key), _) => {
@@ -372,19 +378,6 @@ impl World {
             }
             (Asker::Nobody, _) => {}
         }
-    }
-
-    /// Netguard's answer is lost, and a descriptor with it.
-    fn lose_descriptor(&mut self, at: Id, flow: Flow) {
-        let is_serving = self.machines[at].process.serving.contains(&flow);
-        if let Some(socket) = self.machines[at].kernel.sockets.get_mut(&flow)
-            && socket.is_in_repair
-            && !socket.is_donors
-            && !is_serving
-        {
-            socket.process = 0;
-        }
-        self.close_sockets(at);
     }
 
     /// A connection is frozen, or not: its state is read.

@@ -1,8 +1,6 @@
 //! Crashes and starts of processes and netguards, pauses, cuts.
 
-use std::collections::BTreeSet;
-
-use skep_handoff::{OfferKey, OrderResult};
+use skep_handoff::OfferKey;
 use skep_wire::seal::PeerId;
 
 use super::{Event, ORPHANS_MS, World};
@@ -10,6 +8,10 @@ use crate::kernel::{Entry, Flow, Id};
 use crate::netguard::{Asker, Netguard, Order};
 use crate::process::Process;
 use crate::scenario::{FAULTS_END_MS, FOR_EVER_MS, Fault, Victim, fault};
+
+/// How long a process that has ended takes to start again, at most, and how soon one is started again that finds no
+/// netguard.
+const START_AGAIN_MS: u64 = 20;
 
 impl World {
     /// A step of a move is about to be taken, or was: a fault may wait for it.
@@ -24,17 +26,19 @@ impl World {
         let is_it = |trap: &&crate::scenario::Trap| {
             trap.step == step && trap.nth == count && trap.is_before == is_before
         };
-        let Some(trap) = self.scenario.traps.iter().find(is_it).copied() else { return };
         if self.now + 1 >= FAULTS_END_MS {
             return;
         }
-        let victim = match trap.victim {
-            Victim::This => at,
-            Victim::Other => other.filter(|it| *it < self.machines.len()).unwrap_or(at),
-        };
-        self.totals.traps += 1;
-        let fault = fault(trap.kind, victim, trap.lasts_ms, self.machines.len(), &mut self.rng);
-        self.strike(fault);
+        let sprung: Vec<_> = self.scenario.traps.iter().filter(is_it).copied().collect();
+        for trap in sprung {
+            let victim = match trap.victim {
+                Victim::This => at,
+                Victim::Other => other.filter(|it| *it < self.machines.len()).unwrap_or(at),
+            };
+            self.totals.traps += 1;
+            let fault = fault(trap.kind, victim, trap.lasts_ms, self.machines.len(), &mut self.rng);
+            self.strike(fault);
+        }
     }
 
     pub(crate) fn strike(&mut self, fault: Fault) {
@@ -101,19 +105,20 @@ impl World {
         let process = &self.machines[id].process;
         self.totals.undecided += process.receiver.counters().undecided;
         self.totals.gone += process.receiver.counters().gone;
-        self.totals.found_redirected += process.donor.counters().found_redirected;
     }
 
+    /// A process starts, as soon as there is a netguard.
     pub(crate) fn restart(&mut self, id: Id) {
+        if !self.machines[id].guard.is_up {
+            return self.after(START_AGAIN_MS, Event::Restart(id));
+        }
         self.starts += 1;
         let machines = self.machines.len();
         let mut process = Process::new(self.starts, self.scenario.ready_ms[id], machines);
         // It is told the starts of others as it says hello; here, at once.
         process.known = self.machines.iter().map(|it| it.process.start).collect();
         self.machines[id].process = process;
-        let event = Event::Connect { at: id, process: self.starts };
-        let wait = self.rng.below(5);
-        self.after(wait, event);
+        self.connect(id);
     }
 
     fn crash_netguard(&mut self, id: Id, ms: u64) {
@@ -121,58 +126,37 @@ impl World {
         if !machine.guard.is_up {
             return;
         }
-        let (process, guard) = (machine.process.start, machine.guard.start);
+        let process = machine.process.start;
         (machine.guard.is_up, machine.guard.client, machine.guard.paused_until) = (false, None, 0);
         machine.kernel.sockets.values_mut().for_each(|it| it.is_held = false);
         self.close_sockets(id);
-        self.after(0, Event::Disconnected { at: id, process, guard });
+        self.after(0, Event::Disconnected { at: id, process });
         self.after(ms, Event::RestartNetguard(id));
     }
 
     pub(crate) fn restart_netguard(&mut self, id: Id) {
         let machine = &mut self.machines[id];
         machine.guard = Netguard { start: machine.guard.start + 1, ..Netguard::new() };
-        let (guard, process) = (machine.guard.start, machine.process.start);
+        let guard = machine.guard.start;
         self.after(ORPHANS_MS, Event::Orphans { at: id, guard });
-        let wait = 1 + self.rng.below(20);
-        self.after(wait, Event::Connect { at: id, process });
     }
 
     /// The process finds that the connection to netguard has ended.
-    pub(crate) fn disconnected(&mut self, at: Id, process: u64, guard: u64) {
-        if !self.is_current(at, process) || self.machines[at].process.guard != Some(guard) {
-            return;
+    pub(crate) fn disconnected(&mut self, at: Id, process: u64) {
+        if self.is_current(at, process) {
+            let ms = 1 + self.rng.below(START_AGAIN_MS);
+            self.crash(at, ms);
         }
-        let process = &mut self.machines[at].process;
-        process.guard = None;
-        let lost: Vec<_> = process.outstanding.drain(..).collect();
-        for (_, asker, order) in lost {
-            self.tell_result(at, asker, &order, OrderResult::Lost);
-        }
-        self.drive(at);
     }
 
-    /// The process connects to netguard, if that runs, and tells it what to keep.
+    /// A process that starts connects to netguard: what is blocked is nobody's.
     pub(crate) fn connect(&mut self, id: Id) {
         let machine = &mut self.machines[id];
-        let process = &mut machine.process;
-        if !machine.guard.is_up || machine.guard.client == Some(process.start) {
-            return;
-        }
-        if let Some(guard) = process.guard {
-            // It has not noticed yet that the former one is gone.
-            self.disconnected(id, self.machines[id].process.start, guard);
-        }
-        let machine = &mut self.machines[id];
-        let process = &mut machine.process;
-        process.guard = Some(machine.guard.start);
-        machine.guard.client = Some(process.start);
-        let sockets = process.donor.sockets().chain(process.receiver.sockets());
-        let flows: BTreeSet<Flow> = sockets.map(super::actions::flow_of).collect();
+        machine.guard.client = Some(machine.process.start);
         let guard = &mut machine.guard;
         guard.busy_until = guard.busy_until.max(self.now);
         let (wait, guard) = (guard.busy_until - self.now, guard.start);
-        let (process, order) = (machine.process.start, Order::Keep(flows));
+        let (process, order) = (machine.process.start, Order::ForgetOrphans);
         let asker = Asker::Nobody;
         self.after(wait, Event::Order { at: id, guard, process, serial: 0, asker, order });
         self.drive(id);
@@ -201,8 +185,7 @@ impl World {
     pub(crate) fn orphans(&mut self, at: Id, guard: u64) {
         let it = &self.machines[at].guard;
         if it.is_up && it.start == guard && it.client.is_none() {
-            let order = Order::Keep(BTreeSet::new());
-            Netguard::execute(&mut self.machines[at].kernel, 0, &order);
+            Netguard::execute(&mut self.machines[at].kernel, 0, &Order::ForgetOrphans);
         }
     }
 
@@ -216,7 +199,8 @@ impl World {
             } else if socket.is_donors {
                 let entry = self.machines[at].kernel.moves.get(&flow);
                 let is_given = matches!(entry, Some(Entry::Redirect(_)));
-                self.clients[flow].is_bereft |= !is_given || !self.machines[at].process.is_up;
+                let is_let_go = socket.process == 0;
+                self.clients[flow].is_bereft |= !is_given || !is_let_go;
             }
         }
     }
