@@ -8,6 +8,7 @@ mod moving;
 mod options;
 mod refusals;
 mod storm;
+mod to_self;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

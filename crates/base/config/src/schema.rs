@@ -215,6 +215,10 @@ table! {
         again_bytes_min: u64 = 1024 * 1024 => bytes(1..=1 << 40), restart;
         /// How often a connection may move.
         moves_max: u32 = 4 => count(1..=16), restart;
+        /// Whether a connection that need not move is handed off to the node that has it:
+        /// for measurements of what a move costs, as of a cluster of one node. It has
+        /// no other use.
+        to_self: bool = false => Kind::Switch, restart;
     }
 }
 

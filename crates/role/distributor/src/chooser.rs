@@ -89,7 +89,7 @@ impl Chooser {
         }
     }
 
-    /// The node that should answer a request, if it is another one than this.
+    /// The node that should answer a request.
     pub(crate) fn choose(
         &mut self,
         request: &RequestHead<'_, '_>,
@@ -104,7 +104,7 @@ impl Chooser {
         }
         let node = self.pick(&lower, (&path, request.query), connection, now);
         self.host = lower;
-        node.filter(|node| Some(*node) != self.own)
+        node
     }
 
     /// What a dispatcher is asked about a request; `None`: it is too long.

@@ -10,6 +10,8 @@ pub struct HandoffSettings {
     /// Length of a reply from which a connection in use is moved for it, in bytes.
     pub again_bytes_min: u64,
     pub decide: HandoffDecision,
+    /// Whether a connection that need not move is handed off to this node.
+    pub to_self: bool,
 }
 
 impl HandoffSettings {
@@ -18,6 +20,7 @@ impl HandoffSettings {
             moves_max: u8::try_from(config.handoff.moves_max).unwrap_or(u8::MAX),
             again_bytes_min: config.handoff.again_bytes_min,
             decide: config.handoff.decide,
+            to_self: config.handoff.to_self,
         }
     }
 }

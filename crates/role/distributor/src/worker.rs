@@ -72,7 +72,7 @@ impl WorkerDistributor {
         }
         let connection = SocketId::new(ends.0, ends.1)?;
         let node = chooser.choose(request, connection, Now(boottime_ms()))?;
-        Some(Destination(node.into()))
+        self.is_destination(&mut chooser, node).then_some(Destination(node.into()))
     }
 
     /// Where an idle connection should go: away from a node that is drained, or stops.
@@ -125,7 +125,11 @@ impl WorkerDistributor {
     async fn ask(&self, id: SocketId, request: Option<&RequestHead<'_, '_>>) -> Option<NodeIndex> {
         let key = self.chooser.borrow().query_key(request?)?;
         let node = self.mover.ask(id, key).await?;
-        (!self.chooser.borrow_mut().is_own(node)).then_some(node)
+        self.is_destination(&mut self.chooser.borrow_mut(), node).then_some(node)
+    }
+
+    fn is_destination(&self, chooser: &mut Chooser, node: NodeIndex) -> bool {
+        self.settings.to_self || !chooser.is_own(node)
     }
 }
 

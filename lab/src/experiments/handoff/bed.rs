@@ -71,6 +71,11 @@ impl Way {
 impl HandoffBed {
     /// Starts all; links have no rate.
     pub(super) fn new(bed_plan: &BedPlan<'_>, plan: &Plan) -> Result<Self, Failure> {
+        Self::with(bed_plan, plan, "")
+    }
+
+    /// The same with more `lines` of the config's `[handoff]`.
+    pub(super) fn with(bed_plan: &BedPlan<'_>, plan: &Plan, lines: &str) -> Result<Self, Failure> {
         let nodes = bed_plan.nodes;
         let (frames, control_first) = (Frames::Wire, true);
         let topology =
@@ -82,10 +87,10 @@ impl HandoffBed {
         it.prepare_machines()?;
         write_files(it.folder.0.join("files"), bed_plan.objects)?;
         for name in it.names.clone() {
-            let process = it.start(&name, bed_plan, plan)?;
+            let process = it.start(&name, (bed_plan, lines), plan)?;
             it.nodes.push(process);
         }
-        it.dispatcher = Some(it.start("dispatcher-1", bed_plan, plan)?);
+        it.dispatcher = Some(it.start("dispatcher-1", (bed_plan, lines), plan)?);
         it.await_answers(bed_plan.objects)?;
         Ok(it)
     }
@@ -164,7 +169,12 @@ impl HandoffBed {
         Ok(())
     }
 
-    fn start(&self, name: &str, bed: &BedPlan<'_>, plan: &Plan) -> Result<Process, Failure> {
+    fn start(
+        &self,
+        name: &str,
+        bed: (&BedPlan<'_>, &str),
+        plan: &Plan,
+    ) -> Result<Process, Failure> {
         let folder = self.folder.0.join(name);
         fs::create_dir_all(&folder)?;
         let config = folder.join("skep.toml");
@@ -179,7 +189,11 @@ impl HandoffBed {
         Ok(process)
     }
 
-    fn config(&self, folder: &std::path::Path, bed: &BedPlan<'_>) -> Result<String, Failure> {
+    fn config(
+        &self,
+        folder: &std::path::Path,
+        (bed, lines): (&BedPlan<'_>, &str),
+    ) -> Result<String, Failure> {
         let node = |(name, node): (&String, &Machine)| {
             let address = node.ipv4();
             format!("[[node]]\nname = \"{name}\"\naddress = \"{address}:{NODE_PORT}\"\n")
@@ -196,6 +210,7 @@ impl HandoffBed {
             .replace("@DIRECT@", &direct)
             .replace("@POLICY@", bed.policy)
             .replace("@TRANSPORT@", bed.transport)
+            .replace("@LINES@", lines)
             .replace("@NODES@", &nodes))
     }
 

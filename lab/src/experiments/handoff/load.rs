@@ -11,7 +11,7 @@ use super::limits::{POLL_MS, REQUEST_MS, WINDOW_MS_MAX};
 use crate::experiments::Failure;
 use crate::experiments::cell::pause;
 
-/// What clients do: new connections, one request each, the next as soon as the reply is there.
+/// What clients do: each asks again as soon as the reply is there.
 pub(super) struct Load<'a> {
     pub(super) objects: &'a Arc<[MixObject]>,
     pub(super) order: &'a [u32],
@@ -19,6 +19,8 @@ pub(super) struct Load<'a> {
     pub(super) processes_max: usize,
     /// Clients in each.
     pub(super) clients: usize,
+    /// Requests on one connection.
+    pub(super) per_connection: u64,
     /// Whether every byte is compared.
     pub(super) compares: bool,
     pub(super) settle_ms: u64,
@@ -144,7 +146,7 @@ impl Load<'_> {
                 objects: Arc::clone(self.objects),
                 order: order.into(),
                 clients: self.clients,
-                per_connection: 1,
+                per_connection: self.per_connection,
                 compares: self.compares,
                 timeout_ms: REQUEST_MS,
             };

@@ -48,6 +48,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Loss, Failure> {
         order: &[0],
         processes_max: NODES,
         clients: CLIENTS,
+        per_connection: 1,
         compares: true,
         settle_ms: 500,
         window_ms: plan.pick(5_000, 500),

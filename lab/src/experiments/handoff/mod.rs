@@ -2,6 +2,7 @@
 //!
 //! - `moves`: one connection at a time, then many: the time of a move and of its parts, and the CPU
 //!   of donor, receiver and their netguards.
+//! - `alone`: figure 5 of Doh and Noh: a node that hands off to itself, beside one that does not.
 //! - `nodes`: figure 6 of Doh and Noh: connections per second from 1 to 14 nodes, beside nodes that
 //!   clients ask themselves and beside a proxy.
 //! - `sizes`: handoff beside a proxy by the size of replies.
@@ -10,6 +11,7 @@
 //! All ways to the nodes are in one bed, and are measured in turn.
 
 mod account;
+mod alone;
 mod bed;
 mod limits;
 mod load;
@@ -51,6 +53,7 @@ pub(crate) struct HandoffOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PartName {
     Moves,
+    Alone,
     Nodes,
     Sizes,
     Loss,
@@ -63,6 +66,7 @@ enum PartName {
 #[serde(default)]
 struct Results {
     moves: Option<Part<moves::Moves>>,
+    alone: Option<Part<alone::Alone>>,
     nodes: Option<Part<nodes::Nodes>>,
     sizes: Option<Part<sizes::Sizes>>,
     loss: Option<Part<loss::Loss>>,
@@ -82,9 +86,12 @@ pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
     results.troubles.clear();
     let plan = Plan { skep: options.skep.clone(), is_quick: options.quick };
     let is_wanted = |part| options.parts.is_empty() || options.parts.contains(&part);
-    let Results { moves, nodes, sizes, loss, troubles } = &mut results;
+    let Results { moves, alone, nodes, sizes, loss, troubles } = &mut results;
     if is_wanted(PartName::Moves) {
         plan.measure(moves::measure, moves, troubles)?;
+    }
+    if is_wanted(PartName::Alone) {
+        plan.measure(alone::measure, alone, troubles)?;
     }
     if is_wanted(PartName::Nodes) {
         plan.measure(nodes::measure, nodes, troubles)?;

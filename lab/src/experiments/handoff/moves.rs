@@ -107,6 +107,7 @@ fn run(plan: &Plan, transport: &str) -> Result<MovesRun, Failure> {
         order: &[0],
         processes_max: 1,
         clients: 1,
+        per_connection: 1,
         compares: true,
         settle_ms: 500,
         window_ms: plan.pick(4_000, 1_000),

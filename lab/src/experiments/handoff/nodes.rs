@@ -98,6 +98,7 @@ fn measure_count(
         order: &order,
         processes_max: nodes,
         clients: CLIENTS,
+        per_connection: 1,
         compares: false,
         settle_ms: 1_000,
         window_ms,

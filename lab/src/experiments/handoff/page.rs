@@ -1,5 +1,7 @@
 //! The page.
 
+mod alone;
+
 use super::Part;
 use super::Results;
 use super::bed::Way;
@@ -20,7 +22,7 @@ impl Results {
         let mut page = Page::new("handoff");
         page.add("# TCP handoff\n");
         page.add(
-            "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,nodes,sizes,loss`. All \
+            "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,alone,nodes,sizes,loss`. All \
              machines are network namespaces on one machine and share its cores. Frames are as on a wire, \
              each node has one worker, and clients open a connection for each request. *CPU* is that of the whole bed: \
              client, dispatcher, nodes, netguards and their kernels, with all of ksoftirqd, whoever gave it work; *others* is \
@@ -28,13 +30,13 @@ impl Results {
              or misses what is wanted, it is bold.\n",
         );
         self.moves.iter().for_each(|part| add_moves(&mut page, part));
+        self.alone.iter().for_each(|part| alone::add(&mut page, part));
         self.nodes.iter().for_each(|part| add_nodes(&mut page, part));
         self.sizes.iter().for_each(|part| add_sizes(&mut page, part));
         self.loss.iter().for_each(|part| add_loss(&mut page, part));
         page.add("## Not measured\n");
         page.add(
-            "The paper's figure 5, one node that hands off to itself: a node of Skep does not do that \
-             yet. LCCP on TCP, beside IP and UDP: there is no such transport. XO and Prism themselves: they \
+            "LCCP on TCP, beside IP and UDP: there is no such transport. XO and Prism themselves: they \
              need a switch, or are not to be had.\n",
         );
         for trouble in &self.troubles {

@@ -94,6 +94,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Sizes, Failure> {
                 order: &[place],
                 processes_max: NODES,
                 clients: CLIENTS,
+                per_connection: 1,
                 compares: false,
                 settle_ms: 400,
                 window_ms,

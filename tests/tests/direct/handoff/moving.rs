@@ -210,6 +210,12 @@ impl Elsewhere {
 struct SocketLine {
     unsent_bytes: u64,
     received_bytes: u64,
+    inode: u64,
+}
+
+/// The number of the socket that a node has for a client's connection.
+pub(super) fn inode(cluster: &DirectCluster, node: &str, client: SocketAddr) -> Option<u64> {
+    sockets(cluster, node, client).first().map(|line| line.inode).filter(|inode| *inode > 0)
 }
 
 /// The sockets of a node for a client's connection.
@@ -226,7 +232,9 @@ fn sockets(cluster: &DirectCluster, node: &str, client: SocketAddr) -> Vec<Socke
         let is_held = HELD_STATES.contains(fields.get(3)?);
         let (unsent, received) = fields.get(4)?.split_once(':')?;
         let number = |hex| u64::from_str_radix(hex, 16).ok();
-        let line = SocketLine { unsent_bytes: number(unsent)?, received_bytes: number(received)? };
+        let (unsent_bytes, received_bytes) = (number(unsent)?, number(received)?);
+        let inode = fields.get(9)?.parse().ok()?;
+        let line = SocketLine { unsent_bytes, received_bytes, inode };
         (is_it && is_held).then_some(line)
     };
     text.lines().filter_map(of_client).collect()

@@ -12,7 +12,7 @@ use crate::guard::Side;
 use crate::steer::NodeIndex;
 
 /// The first message of a connection; see [`crate::guard::GREETING`].
-pub const GREETING: &[u8] = b"\xffskep handoff 3";
+pub const GREETING: &[u8] = b"\xffskep handoff 4";
 
 /// Orders in one message, at most: each may carry a descriptor, and the kernel passes 253 at a time.
 pub const BATCH_MAX: usize = 64;
@@ -54,6 +54,10 @@ pub enum HandoffOrder {
     /// here, frozen or not. What stood in the map for the flow is remembered beside the block: it may
     /// be redirected from here, if it comes back to a node that it was at before.
     Create(SocketId),
+    /// A node that hands off to itself, once all other descriptors of the frozen socket are closed: the duplicate is closed,
+    /// in repair mode, then as [`Self::Create`]. If that is refused, the flow stays blocked, and `Create` may be
+    /// tried again.
+    Recreate(SocketId),
     /// With a descriptor. Receiver: turn repair mode off, with a window probe that makes the client
     /// acknowledge, detach the filter, then unblock the flow. Done if that has been done already.
     Start(SocketId),

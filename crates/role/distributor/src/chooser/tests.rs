@@ -90,11 +90,13 @@ impl Scene {
     }
 }
 
+/// The node to move a connection to; `None`: it stays.
 fn choose(chooser: &mut Chooser, target: &str, now: Now) -> Option<NodeIndex> {
     let head = format!("GET {target} HTTP/1.1\r\nHost: Example.ORG\r\n\r\n");
     let mut slots = FieldSlots::new();
     let request = parse_request(&mut slots, head.as_bytes(), &HeadLimits::default()).unwrap();
-    chooser.choose(&request, connection(1), now)
+    let node = chooser.choose(&request, connection(1), now)?;
+    (!chooser.is_own(node)).then_some(node)
 }
 
 #[test]

@@ -17,18 +17,24 @@ use crate::counters::{HandoffTimings, MoveStep};
 
 /// One of them.
 struct DepartingConnection {
-    socket: Arc<OwnedFd>,
+    /// `None` once it has [left](Departures::leave).
+    here: Option<Here>,
     received: Vec<u8>,
     moves: u8,
     accepted_by: NodeIndex,
     to: NodeIndex,
-    done: oneshot::Sender<Outcome>,
     /// When its worker has asked for it.
     since: Instant,
     /// When its freeze was ordered.
     frozen_at: Instant,
     /// When the last step has ended.
     step_at: Instant,
+}
+
+/// A connection that its worker has, too.
+struct Here {
+    socket: Arc<OwnedFd>,
+    done: oneshot::Sender<Outcome>,
 }
 
 /// All of them.
@@ -47,12 +53,11 @@ impl Departures {
         let Moving { socket, received, moves, accepted_by, to, since, .. } = moving;
         let now = Instant::now();
         let connection = DepartingConnection {
-            socket: Arc::new(socket),
+            here: Some(Here { socket: Arc::new(socket), done }),
             received,
             moves,
             accepted_by: accepted_by.unwrap_or(own),
             to,
-            done,
             since,
             frozen_at: now,
             step_at: since,
@@ -61,7 +66,19 @@ impl Departures {
     }
 
     pub(super) fn socket(&self, id: HandoffId) -> Option<&Arc<OwnedFd>> {
-        self.0.get(&id).map(|connection| &connection.socket)
+        self.0.get(&id)?.here.as_ref().map(|here| &here.socket)
+    }
+
+    /// The descriptor is closed, in repair mode, and that of the worker is about to be: what was read of the connection
+    /// is all that there is of it.
+    pub(super) fn leave(&mut self, id: HandoffId) {
+        if let Some(here) = self.0.get_mut(&id).and_then(|connection| connection.here.take()) {
+            let _ = here.done.send(Outcome::Gone);
+        }
+    }
+
+    pub(super) fn has_left(&self, id: HandoffId) -> bool {
+        self.0.get(&id).is_some_and(|connection| connection.here.is_none())
     }
 
     /// A step of a move has ended.
@@ -84,7 +101,8 @@ impl Departures {
         let connection = self.0.get_mut(&id).ok_or(StayCause::Unsuitable)?;
         let left = HANDOFF_QUEUE_BYTES_MAX.checked_sub(connection.received.len());
         let limits = SnapshotLimits { received_bytes_max: left.ok_or(StayCause::Unsuitable)? };
-        let tcp = snapshot(&connection.socket, limits).map_err(|error| {
+        let here = connection.here.as_ref().ok_or(StayCause::Unsuitable)?;
+        let tcp = snapshot(&here.socket, limits).map_err(|error| {
             tracing::debug!(%error, "a connection stays");
             StayCause::Unsuitable
         })?;
@@ -100,14 +118,16 @@ impl Departures {
     /// The descriptor is not needed any more: in repair mode it closes without a packet, once its worker
     /// has closed its own.
     pub(super) fn end(&mut self, id: HandoffId, outcome: Outcome) -> Option<DepartedConnection> {
-        let DepartingConnection { socket, done, since, to, moves, .. } = self.0.remove(&id)?;
-        if outcome == Outcome::Kept {
-            // Repair mode has taken it away.
-            let _ = allow_rebind(&socket);
+        let DepartingConnection { here, since, to, moves, .. } = self.0.remove(&id)?;
+        if let Some(Here { socket, done }) = here {
+            if outcome == Outcome::Kept {
+                // Repair mode has taken it away.
+                let _ = allow_rebind(&socket);
+            }
+            drop(socket);
+            // A worker that is gone has closed its connections.
+            let _ = done.send(outcome);
         }
-        drop(socket);
-        // A worker that is gone has closed its connections.
-        let _ = done.send(outcome);
         Some(DepartedConnection { to, moves, since })
     }
 }

@@ -63,8 +63,6 @@ impl Incoming {
         socket: Option<OwnedFd>,
     ) -> Preparation {
         let (Some(socket), Some(connection)) = (socket, self.connections.get_mut(&key)) else {
-            // Nothing is to be discarded, so that nobody asks for its end: its place is free again.
-            self.connections.remove(&key);
             return Preparation::NotCreated;
         };
         let restored = restore(&socket, id, &connection.info.tcp);
@@ -87,6 +85,13 @@ impl Incoming {
 
     pub(super) fn socket(&self, key: OfferKey) -> Option<&Arc<OwnedFd>> {
         self.connections.get(&key)?.socket.as_ref()
+    }
+
+    /// Closes the socket, in repair mode: another one is to be created.
+    pub(super) fn close_socket(&mut self, key: OfferKey) {
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.socket = None;
+        }
     }
 
     /// It is this node's: a worker answers its request.
@@ -159,6 +164,7 @@ mod tests {
         assert!(incoming.admit(key(1), &id, info(), &table));
         assert!(!incoming.admit(key(2), &id, info(), &table), "there is one place");
         assert_eq!(incoming.restore(key(1), &id, None), Preparation::NotCreated);
+        incoming.drop(key(1));
         // The kernel has: its socket is no connection's. Its end is asked for.
         assert!(incoming.admit(key(3), &id, info(), &table));
         let socket = TcpListener::bind("127.0.0.1:0").unwrap().into();

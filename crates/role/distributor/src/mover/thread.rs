@@ -5,8 +5,12 @@
 //!   LCCP ----messages-> Receiver -+                     |
 //!        <----------------------------------------------'  results
 //! ```
+//!
+//! A node may hand off to itself, to measure what a move costs: see [`to_self`].
 
-use std::collections::HashMap;
+mod to_self;
+
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,8 +24,8 @@ use arc_swap::Cache;
 use skep_config::AGENT_PORT;
 use skep_guard::{GuardError, HandoffGuard};
 use skep_handoff::{
-    Donor, DonorAction, MoveOutcome, MoveTarget, MovedReports, OrderResult, Preparation, Receiver,
-    ReceiverAction, StayCause,
+    Donor, DonorAction, MoveOutcome, MoveTarget, MovedReports, OfferKey, OrderResult, Preparation,
+    Receiver, ReceiverAction, StayCause,
 };
 use skep_peer::{LccpBatch, LccpReceived, LccpSocket, Pulse, Readiness, Watchdog};
 use skep_serve::{Admission, boottime_ms};
@@ -85,6 +89,8 @@ struct MoverThread {
     orders: Orders,
     lccp: LccpSocket,
     messages: Vec<LccpReceived>,
+    /// What donor and receiver of this node say to each other.
+    to_self: VecDeque<Lccp>,
     commands: mpsc::Receiver<Command>,
     nodes: NodesView,
     dispatchers: HashMap<PeerId, PeerId>,
@@ -168,6 +174,7 @@ impl MoverThread {
             orders: Orders::new(guard),
             lccp,
             messages: Vec::new(),
+            to_self: VecDeque::new(),
             commands,
             table: Cache::new(Arc::clone(&nodes.table)),
             nodes,
@@ -299,7 +306,10 @@ impl MoverThread {
                 }
                 self.donor.ordered(now(), id, order_result(&result));
             }
-            (Giver::Receiver(key), HandoffOrder::Create(socket_id)) => {
+            (
+                Giver::Receiver(key),
+                HandoffOrder::Create(socket_id) | HandoffOrder::Recreate(socket_id),
+            ) => {
                 if result == HandoffResult::Created && socket.is_none() {
                     // This process may open no more descriptors. The block is in nobody's handoff.
                     self.orders.give(Giver::Nobody, HandoffOrder::Forget(*socket_id), None);
@@ -307,7 +317,9 @@ impl MoverThread {
                 self.incoming.lap(key, MoveStep::Create, self.counters.times());
                 let prepared = self.incoming.restore(key, socket_id, socket);
                 self.incoming.lap(key, MoveStep::Restore, self.counters.times());
-                self.receiver.prepared(now(), key, prepared);
+                if !self.create_again(key, *socket_id, prepared) {
+                    self.prepared(key, prepared);
+                }
             }
             (Giver::Receiver(key), order) => {
                 if matches!(order, HandoffOrder::Start(_)) {
@@ -317,6 +329,14 @@ impl MoverThread {
             }
             (Giver::Nobody, _) => {}
         }
+    }
+
+    fn prepared(&mut self, key: OfferKey, prepared: Preparation) {
+        if prepared == Preparation::NotCreated {
+            // There is nothing to be discarded, so that nobody asks for its end.
+            self.incoming.drop(key);
+        }
+        self.receiver.prepared(now(), key, prepared);
     }
 
     fn frozen(&mut self, id: HandoffId, result: &HandoffResult) {
@@ -343,19 +363,23 @@ impl MoverThread {
                 self.counters.malformed();
                 continue;
             };
-            match message.command.receptor() {
-                Receptor::Receiver => self.receiver.heard(now(), from, &message),
-                Receptor::Donor => self.donor.heard(now(), from, &message),
-                Receptor::Distributor => {
-                    self.reports.heard(&message);
-                    self.queries.heard(&message);
-                }
-                // Of nodes to dispatchers.
-                Receptor::Dispatcher => self.counters.malformed(),
-            }
+            self.take(from, &message);
         }
         self.messages = messages;
         matches!(received, Ok(LccpBatch::Full))
+    }
+
+    fn take(&mut self, from: PeerId, message: &Lccp) {
+        match message.command.receptor() {
+            Receptor::Receiver => self.receiver.heard(now(), from, message),
+            Receptor::Donor => self.donor.heard(now(), from, message),
+            Receptor::Distributor => {
+                self.reports.heard(message);
+                self.queries.heard(message);
+            }
+            // Of nodes to dispatchers.
+            Receptor::Dispatcher => self.counters.malformed(),
+        }
     }
 
     /// Does what the state machines ask for; false if there is nothing.
@@ -365,10 +389,11 @@ impl MoverThread {
         let has_acted = !donor.is_empty() || !receiver.is_empty();
         donor.into_iter().for_each(|action| self.act_as_donor(action));
         receiver.into_iter().for_each(|action| self.act_as_receiver(action));
-        has_acted
+        self.hear_self() || has_acted
     }
 
     fn act_as_donor(&mut self, action: DonorAction) {
+        let Some(action) = self.act_as_own_donor(action) else { return };
         let (id, order) = match action {
             DonorAction::Freeze(id, socket) => {
                 self.departures.lap(id, MoveStep::Wait, self.counters.times());
@@ -393,8 +418,10 @@ impl MoverThread {
                     self.departures.end(id, if is_kept { Outcome::Kept } else { Outcome::Gone });
                 if let (MoveOutcome::Moved, Some(left)) = (outcome, node) {
                     self.counters.times().whole.record(left.since.elapsed());
-                    self.reports
-                        .push(now(), MovedFlow { socket, node: left.to, moves: left.moves });
+                    if left.to != self.own_index() {
+                        let moved = MovedFlow { socket, node: left.to, moves: left.moves };
+                        self.reports.push(now(), moved);
+                    }
                 }
                 return;
             }
@@ -409,7 +436,7 @@ impl MoverThread {
                 if !self.incoming.admit(key, &socket, *info, table) {
                     return self.receiver.prepared(now(), key, Preparation::NoRoom);
                 }
-                (key, HandoffOrder::Create(socket))
+                (key, self.creation(key, socket))
             }
             ReceiverAction::Start(key, socket) => {
                 self.incoming.lap(key, MoveStep::Ready, self.counters.times());
@@ -429,6 +456,9 @@ impl MoverThread {
     }
 
     fn send(&mut self, to: PeerId, message: &Lccp) {
+        if to == self.lccp.own() {
+            return self.to_self.push_back(message.clone());
+        }
         // What is lost is sent again, and a counter tells.
         let _ = self.lccp.send(to, &message.encode());
     }

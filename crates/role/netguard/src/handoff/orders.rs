@@ -100,6 +100,7 @@ impl Handoffs {
         let own = || descriptor.as_ref().map(AsFd::as_fd).ok_or(Refusal::NoDescriptor);
         let result = match order {
             HandoffOrder::Create(id) => return self.create(client, self.known(id)?),
+            HandoffOrder::Recreate(id) => return self.recreate(client, self.known(id)?),
             HandoffOrder::OpenControlSocket(side) => {
                 let own = self.own(side)?;
                 return Ok((HandoffResult::Created, Some(control_socket(own)?)));
@@ -229,6 +230,22 @@ impl Handoffs {
                 Err(error.into())
             }
         }
+    }
+
+    /// Without a socket of this connection none can be reset: if its process dies now, the client gets its RST
+    /// with its next packet.
+    fn recreate(
+        &mut self,
+        client: ClientNumber,
+        id: SocketId,
+    ) -> Outcome<(HandoffResult, Option<OwnedFd>)> {
+        if self.is_redirected(id)? {
+            return Err(Refusal::Redirected);
+        }
+        if self.held.has_frozen(id) {
+            self.held.insert(id, client, None);
+        }
+        self.create(client, id)
     }
 
     fn start(&mut self, id: SocketId, fd: BorrowedFd<'_>) -> Outcome {

@@ -369,6 +369,33 @@ fn orders_for_what_is_not_that_connection_are_refused() {
 }
 
 #[test]
+fn a_frozen_socket_is_created_anew_once_nobody_has_it() {
+    in_bed(|bed| {
+        let mut guard = bed.guard();
+        let listener = TcpListener::bind(services()[0]).unwrap();
+        let it = bed.connect(&listener);
+        done(&mut guard, HandoffOrder::Freeze(it.id), Some(it.server.as_fd()));
+        refused(&mut guard, HandoffOrder::Create(it.id), None, "frozen here");
+        refused(&mut guard, HandoffOrder::Recreate(it.id), None, "is here already");
+        assert_eq!(bed.state(it.id), Some(MoveState::Blocked));
+        refused(&mut guard, HandoffOrder::Create(it.id), None, "is here already");
+        drop(it.server);
+        let answer = ask(&mut guard, HandoffOrder::Create(it.id), None);
+        assert_eq!(answer.result, HandoffResult::Created);
+        assert!(is_in_repair(answer.socket.unwrap().as_fd()).unwrap());
+        assert_eq!(bed.state(it.id), Some(MoveState::Blocked));
+        done(&mut guard, HandoffOrder::Forget(it.id), None);
+        assert_eq!(bed.state(it.id), None);
+        // The other way round.
+        let it = bed.connect(&listener);
+        done(&mut guard, HandoffOrder::Freeze(it.id), Some(it.server.as_fd()));
+        done(&mut guard, HandoffOrder::Redirect(it.id, OTHER), None);
+        drop(it.server);
+        refused(&mut guard, HandoffOrder::Recreate(it.id), None, "is redirected");
+    });
+}
+
+#[test]
 fn what_is_redirected_is_neither_thawed_nor_started_here() {
     in_bed(|bed| {
         let mut guard = bed.guard();

@@ -1,0 +1,138 @@
+//! Figure 5 of Doh and Noh: one node that hands every connection off to itself, and asks the dispatcher for
+//! each, beside the same node that does not. SURGE's objects.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use skep_lab::load::MixObject;
+
+use super::Plan;
+use super::bed::{BedPlan, HandoffBed, Way};
+use super::limits::LINK_BITS_S;
+use super::load::{Load, Sample, spread};
+use super::surge::Surge;
+use crate::experiments::Failure;
+
+/// Clients at a time.
+const CLIENTS: &[usize] = &[10, 50, 100, 150, 200];
+const QUICK_CLIENTS: &[usize] = &[10, 50];
+
+/// The node that hands off, and what it is compared with.
+const WAYS: [Way; 2] = [Way::Handoff, Way::Direct];
+
+/// Requests on a connection that is kept.
+const KEPT_REQUESTS: u64 = 10;
+
+/// Requests of an order; after them it begins anew.
+const ORDER_REQUESTS: usize = 200_000;
+
+/// The figures of this part.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Alone {
+    pub(super) link_bits_s: u64,
+    pub(super) window_ms: u64,
+    pub(super) kept_requests: u64,
+    pub(super) mean_reply_bytes: f64,
+    pub(super) cells: Vec<AloneCell>,
+}
+
+/// One way, with so many clients.
+#[derive(Serialize, Deserialize)]
+pub(super) struct AloneCell {
+    /// Whether the link is the bound, or else the cores.
+    pub(super) is_linked: bool,
+    /// Requests on a connection.
+    pub(super) per_connection: u64,
+    pub(super) clients: usize,
+    pub(super) way: Way,
+    /// One of each round.
+    pub(super) samples: Vec<Sample>,
+}
+
+impl Alone {
+    /// The node that hands off, with what it is compared with.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&AloneCell, &AloneCell)> {
+        let own = self.cells.iter().filter(|cell| cell.way == Way::Handoff);
+        own.filter_map(|own| {
+            let is_other = |it: &&AloneCell| it.way != own.way && it.place() == own.place();
+            Some((own, self.cells.iter().find(is_other)?))
+        })
+    }
+}
+
+impl AloneCell {
+    fn place(&self) -> (bool, u64, usize) {
+        (self.is_linked, self.per_connection, self.clients)
+    }
+
+    /// A figure over that of another cell, in each round: middle, least and most.
+    pub(super) fn over(&self, other: &Self, figure: fn(&Sample) -> f64) -> (f64, f64, f64) {
+        let pairs = self.samples.iter().zip(&other.samples);
+        spread(pairs.map(|(own, other)| figure(own) / figure(other)))
+    }
+}
+
+pub(super) fn measure(plan: &Plan) -> Result<Alone, Failure> {
+    let surge = Surge::new(plan.pick(1.0, 0.02));
+    let (policy, transport) = ("round-robin", "ip");
+    let bed_plan = BedPlan { nodes: 1, policy, transport, objects: &surge.objects };
+    let lines = "to_self = true\ndecide = \"coordinator\"\n";
+    let bed = HandoffBed::with(&bed_plan, plan, lines)?;
+    let mut alone = Alone {
+        link_bits_s: LINK_BITS_S,
+        window_ms: plan.pick(4_000, 500),
+        kept_requests: KEPT_REQUESTS,
+        mean_reply_bytes: surge.mean_reply(),
+        cells: Vec::new(),
+    };
+    let objects: Arc<[MixObject]> = surge.objects.iter().map(|it| it.for_mix()).collect();
+    let order = surge.order(ORDER_REQUESTS);
+    let load = Load {
+        objects: &objects,
+        order: &order,
+        processes_max: 1,
+        clients: 50,
+        per_connection: 1,
+        compares: false,
+        settle_ms: 0,
+        window_ms: plan.pick(5_000, 500),
+        requests_min: 0,
+    };
+    // Into the node's memory.
+    load.run(&bed, Way::Ideal)?;
+    for (is_linked, rate) in [(false, None), (true, Some(LINK_BITS_S))] {
+        bed.set_rate(rate)?;
+        for &clients in plan.pick(CLIENTS, QUICK_CLIENTS) {
+            for per_connection in [1, KEPT_REQUESTS] {
+                let (settle_ms, window_ms) = (1_000, alone.window_ms);
+                let load = Load { clients, per_connection, settle_ms, window_ms, ..load };
+                alone.cells.extend(measure_pair(plan, &bed, &load, is_linked)?);
+            }
+        }
+    }
+    Ok(alone)
+}
+
+fn measure_pair(
+    plan: &Plan,
+    bed: &HandoffBed,
+    load: &Load<'_>,
+    is_linked: bool,
+) -> Result<[AloneCell; 2], Failure> {
+    let Load { per_connection, clients, .. } = *load;
+    let cell = |way| AloneCell { is_linked, per_connection, clients, way, samples: Vec::new() };
+    let mut cells = WAYS.map(cell);
+    for _ in 0..plan.pick(3, 1) {
+        for cell in &mut cells {
+            let sample = load.run(bed, cell.way)?;
+            let bound = if is_linked { "link" } else { "cores" };
+            let what = format!(
+                "{bound}, {clients:>3} clients, {per_connection:>2} requests, {:<13}",
+                cell.way.name()
+            );
+            sample.print(&what);
+            cell.samples.push(sample);
+        }
+    }
+    Ok(cells)
+}

@@ -1,0 +1,68 @@
+//! One node that hands off to itself.
+
+use super::super::Part;
+use super::super::alone::{Alone, AloneCell};
+use super::super::load::{Sample, spread};
+use crate::experiments::page::{Page, bold, texts};
+
+/// What is wanted where the link is the bound: so much of the throughput without.
+const SELF_MIN: f64 = 0.90;
+
+pub(super) fn add(page: &mut Page, Part { machine, figures: alone }: &Part<Alone>) {
+    page.add("## Figure 5 of the paper: a node that hands off to itself\n");
+    page.add(&machine.text());
+    page.add(&format!(
+        "\nOne node, which hands each connection off to itself (`handoff.to_self`) and asks the dispatcher for each \
+         (`handoff.decide = \"coordinator\"`), over the same node that does not (`direct`), in the same round. SURGE's objects, the mean \
+         reply has {:.0} bytes; a connection for each request, or for {} (the first moves it). *Link*: {} Mbit/s are the bound \
+         (the paper's had 100); wanted there: at least {SELF_MIN}. The paper says that there is little difference, and \
+         gives no numbers. *Cores*: the link is as fast as the kernel. What the node says to itself takes no \
+         packets; freezing, reading, creating, writing and starting the socket, with netguard, are those of any move. Medians of rounds of {} s, with the lowest and the highest.\n",
+        alone.mean_reply_bytes,
+        alone.kept_requests,
+        alone.link_bits_s / 1_000_000,
+        alone.window_ms as f64 / 1e3,
+    ));
+    let head = texts([
+        "bound",
+        "requests each",
+        "clients",
+        "requests/s",
+        "without",
+        "throughput x",
+        "CPU us",
+        "without",
+        "CPU x",
+        "moved",
+        "stayed",
+        "failed",
+    ]);
+    page.add_table(&head, &alone.pairs().map(row).collect::<Vec<_>>());
+}
+
+fn row((own, without): (&AloneCell, &AloneCell)) -> Vec<String> {
+    let middle = |cell: &AloneCell, figure: fn(&Sample) -> f64| {
+        format!("{:.0}", spread(cell.samples.iter().map(figure)).0)
+    };
+    let ratio = |figure: fn(&Sample) -> f64, is_bad: fn(f64) -> bool| {
+        let (ratio, low, high) = own.over(without, figure);
+        format!("{} ({low:.2} - {high:.2})", bold(&format!("{ratio:.2}"), is_bad(ratio)))
+    };
+    let sum = |figure: fn(&Sample) -> u64| own.samples.iter().map(figure).sum::<u64>();
+    let failed = sum(|it| it.failed);
+    let loses: fn(f64) -> bool = if own.is_linked { |it| it < SELF_MIN } else { |it| it < 0.995 };
+    vec![
+        if own.is_linked { "link" } else { "cores" }.to_owned(),
+        own.per_connection.to_string(),
+        own.clients.to_string(),
+        middle(own, Sample::per_s),
+        middle(without, Sample::per_s),
+        ratio(Sample::per_s, loses),
+        middle(own, Sample::cpu_us),
+        middle(without, Sample::cpu_us),
+        ratio(Sample::cpu_us, |it| it > 1.005),
+        sum(Sample::moved).to_string(),
+        sum(Sample::stayed).to_string(),
+        bold(&failed.to_string(), failed > 0),
+    ]
+}
