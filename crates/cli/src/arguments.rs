@@ -37,6 +37,9 @@ pub(crate) enum Command {
     /// List services, change how their nodes are chosen
     #[command(subcommand)]
     Service(ServiceCommand),
+    /// List and explain the policies by which nodes are chosen, and change that of a service
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// List, add, remove, drain, resume and test the servers of applications
     #[command(subcommand)]
     Pool(PoolCommand),
@@ -281,18 +284,42 @@ pub(crate) enum ServiceCommand {
     /// List the services
     List(StatusArgs),
     /// Change how a service's nodes are chosen, from the next request on
-    Policy {
-        /// Name of the service
-        service: String,
+    Policy(PolicyChange),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// List the policies
+    List {
+        /// Print them as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Explain a policy
+    Show {
         /// Name of the policy
         #[arg(value_parser = PossibleValuesParser::new(POLICY_NAMES))]
         policy: String,
-        /// Print what the API says, as JSON
+        /// Print it as JSON
         #[arg(long)]
         json: bool,
-        #[command(flatten)]
-        target: Target,
     },
+    /// Change how a service's nodes are chosen, from the next request on: `skep service policy`
+    Set(PolicyChange),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PolicyChange {
+    /// Name of the service
+    pub(crate) service: String,
+    /// Name of the policy
+    #[arg(value_parser = PossibleValuesParser::new(POLICY_NAMES))]
+    pub(crate) policy: String,
+    /// Print what the API says, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
 }
 
 #[derive(Debug, Subcommand)]

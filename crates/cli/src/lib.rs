@@ -54,6 +54,7 @@ pub fn run() -> anyhow::Result<Option<Job>> {
         Command::Status(args) => commands::status(&args),
         Command::Node(command) => commands::node(command),
         Command::Service(command) => commands::service(command),
+        Command::Policy(command) => commands::policy(command),
         Command::Pool(command) => commands::pool(command),
         Command::Purge(args) => commands::purge(args),
         Command::Cache(command) => commands::cache(command),

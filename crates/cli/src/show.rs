@@ -12,6 +12,7 @@ use skep_console::{
 
 mod harmless;
 mod number;
+mod policies;
 mod pools;
 mod series;
 mod table;
@@ -19,6 +20,7 @@ mod table;
 pub(crate) use harmless::json;
 use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
+pub(crate) use policies::{policies, policy};
 pub(crate) use pools::{pools, pools_of_nodes, server_test};
 pub(crate) use series::{requests, series};
 use table::{Align, Table};

@@ -429,7 +429,7 @@ fn direct_policies_see_no_requests(config: &Config, clashes: &mut Vec<Conflict>)
     for (i, service) in services.filter(|(_, it)| it.dispatch == DispatchMode::Direct) {
         if !DIRECT_POLICY_NAMES.contains(&service.policy.as_str()) {
             let at = [Key("service"), Nth(i), Key("policy")];
-            let expected = "a policy that reads no request, because dispatch is \"direct\"";
+            let expected = "a policy that reads no request and measures no reply, because dispatch is \"direct\"";
             let clash = Conflict::new(&at, expected, format!("{:?}", service.policy));
             let known = format!("one of {}", DIRECT_POLICY_NAMES.join(", "));
             clashes.push(clash.hint(known));

@@ -217,7 +217,7 @@ table! {
         moves_max: u32 = 4 => count(1..=16), restart;
         /// Whether a connection that need not move is handed off to the node that has it:
         /// for measurements of what a move costs, as of a cluster of one node. It has
-        /// no other use.
+        /// no other use. What takes longer than `ready_timeout_ms` ends the connection.
         to_self: bool = false => Kind::Switch, restart;
     }
 }

@@ -18,11 +18,15 @@ pub const POLICY_NAMES: &[&str] = &[
     "maglev-connection",
     "maglev-url",
     "bounded-maglev-url",
+    "lard",
+    "lard-r",
+    "peak-ewma",
+    "prequal",
 ];
 
-/// Those of them that look at nothing but addresses and loads, which is all
+/// The first of them look at nothing but addresses and loads, which is all
 /// that `dispatch = "direct"` sees.
-pub const DIRECT_POLICY_NAMES: &[&str] = POLICY_NAMES.split_at(POLICY_NAMES.len() - 2).0;
+pub const DIRECT_POLICY_NAMES: &[&str] = POLICY_NAMES.split_at(10).0;
 
 /// An enum whose variants are words in the config file.
 macro_rules! words {

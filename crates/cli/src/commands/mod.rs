@@ -1,8 +1,9 @@
-//! One file per command; all but `config` query running processes.
+//! One file per command; all but `config`, `policy list` and `policy show` query running processes.
 
 mod cache;
 mod config;
 mod node;
+mod policy;
 mod pool;
 mod purge;
 mod reload;
@@ -13,6 +14,7 @@ mod status;
 pub(crate) use cache::cache;
 pub(crate) use config::config;
 pub(crate) use node::node;
+pub(crate) use policy::policy;
 pub(crate) use pool::pool;
 pub(crate) use purge::purge;
 pub(crate) use reload::reload;

@@ -3,7 +3,7 @@
 use skep_console::NewPolicy;
 
 use super::{print, print_json};
-use crate::arguments::ServiceCommand;
+use crate::arguments::{PolicyChange, ServiceCommand};
 use crate::show;
 
 pub(crate) fn service(command: ServiceCommand) -> anyhow::Result<()> {
@@ -15,14 +15,18 @@ pub(crate) fn service(command: ServiceCommand) -> anyhow::Result<()> {
                 false => print(&show::services(&found.status.services)),
             }
         }
-        ServiceCommand::Policy { service, policy, json, target } => {
-            let found = target.find()?;
-            let path = format!("/api/v1/services/{}/policy", show::encode(&service));
-            let answer = found.client.put_json(&path, &NewPolicy { policy: policy.clone() })?;
-            match json {
-                true => print_json(&answer),
-                false => print(&format!("{service}: policy {policy}\n")),
-            }
-        }
+        ServiceCommand::Policy(change) => set_policy(&change),
+    }
+}
+
+/// Changes the policy of a service.
+pub(super) fn set_policy(change: &PolicyChange) -> anyhow::Result<()> {
+    let PolicyChange { service, policy, json, target } = change;
+    let found = target.find()?;
+    let path = format!("/api/v1/services/{}/policy", show::encode(service));
+    let answer = found.client.put_json(&path, &NewPolicy { policy: policy.clone() })?;
+    match json {
+        true => print_json(&answer),
+        false => print(&format!("{service}: policy {policy}\n")),
     }
 }

@@ -21,15 +21,20 @@
 
 #![forbid(unsafe_code)]
 
+mod lard;
+mod latency;
 mod least;
 mod limits;
 mod maglev;
+mod peak_ewma;
 mod permutation;
+mod prequal;
 mod random;
 mod registry;
 mod report;
 mod rotation;
 mod rows;
+mod targets;
 mod view;
 
 use skep_units::NodeId;

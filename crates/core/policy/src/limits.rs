@@ -32,3 +32,29 @@ pub(crate) const BOUND_PERCENT: u64 = 125;
 /// Unanswered requests that a node may always have: under little load, moving a
 /// key costs more than waiting.
 pub(crate) const BOUND_FLOOR_REQUESTS: u64 = 4;
+
+/// Unanswered requests below which a node of `lard` has too little to do, and above which it has too much: the paper's
+/// thresholds (section 3.2).
+pub(crate) const LARD_LOW_REQUESTS: u64 = 25;
+pub(crate) const LARD_HIGH_REQUESTS: u64 = 65;
+
+/// Time without change after which `lard-r` takes a node from a URL that has several, in milliseconds: the paper's K.
+pub(crate) const LARD_SHRINK_MS: u64 = 20_000;
+
+/// Nodes of a URL under `lard-r`: a URL that needs more of them is too hot for any policy that looks at it.
+pub(crate) const LARD_REPLICAS_MAX: usize = 8;
+
+/// URLs that an instance of `lard` or `lard-r` remembers, some 2 or 6 MB; World Cup 1998 had 20,000 files.
+pub(crate) const TARGETS_MAX: usize = 1 << 16;
+
+/// URLs among which the oldest gives way.
+pub(crate) const TARGETS_PER_ROW: usize = 8;
+
+/// Time constant of the mean of latencies, in milliseconds: linkerd's.
+pub(crate) const LATENCY_DECAY_MS: u64 = 10_000;
+
+/// Nodes that `prequal` compares: the pool of probes in the paper.
+pub(crate) const PREQUAL_COMPARED_MAX: usize = 16;
+
+/// Quantile of the requests in flight above which a node is hot, in percent: the paper's 2^-0.25.
+pub(crate) const PREQUAL_HOT_PERCENT: usize = 84;

@@ -126,7 +126,7 @@ fn capacity(node: &NodeView) -> u64 {
 }
 
 impl Key {
-    fn hash(self, request: &RequestKey<'_>) -> u64 {
+    pub(crate) fn hash(self, request: &RequestKey<'_>) -> u64 {
         match self {
             Self::Address => address_hash(request.client),
             Self::Connection => {

@@ -4,8 +4,11 @@ use skep_units::Rng;
 use skep_wire::steer::{self, CHOICES_MAX};
 
 use crate::Policy;
+use crate::lard::{Lard, LardReplicated};
 use crate::least::{Least, Measure, PowerOfTwo};
 use crate::maglev::{Key, Maglev};
+use crate::peak_ewma::PeakEwma;
+use crate::prequal::Prequal;
 use crate::random::Random;
 use crate::rotation::{RoundRobin, WeightedRoundRobin};
 
@@ -21,6 +24,12 @@ pub struct PolicyInfo {
     pub content_aware: bool,
     /// Whether it uses weights.
     pub weighted: bool,
+    /// Whether it goes by how fast nodes have answered, which only `proxy` and pools see.
+    pub measures_replies: bool,
+    /// Where it comes from.
+    pub source: &'static str,
+    /// How it chooses, with its parameters, in sentences.
+    pub details: &'static str,
     /// Its form in dispatch mode `direct`.
     pub direct: Option<DirectPolicy>,
     make: fn(&'static str, u64) -> Box<dyn Policy>,
@@ -101,6 +110,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "any node, with equal chances",
         content_aware: false,
         weighted: false,
+        measures_replies: false,
+        source: "-",
+        details: "Equal chances for all nodes. Needs no state, and suits nodes of equal speed with many short requests.",
         direct: hashed(false),
         make: |name, seed| Box::new(Random::new(name, Rng::new(seed))),
     },
@@ -109,6 +121,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "one node after the other",
         content_aware: false,
         weighted: false,
+        measures_replies: false,
+        source: "-",
+        details: "One node after the other, for each worker that chooses. Ignores how long requests take.",
         direct: direct(CHOICES_MAX, steer::Measure::Turns, DirectLoad::Connections),
         make: |name, seed| Box::new(RoundRobin::new(name, Rng::new(seed))),
     },
@@ -117,6 +132,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "turns in proportion to weights, spread evenly",
         content_aware: false,
         weighted: true,
+        measures_replies: false,
+        source: "nginx's smooth weighted round robin",
+        details: "Each node earns its weight in every turn; the richest is chosen, and pays what all have earned. Weights are those of the config, or of `skep node weight`.",
         direct: direct(CHOICES_MAX, steer::Measure::Turns, DirectLoad::Connections),
         make: |name, seed| Box::new(WeightedRoundRobin::new(name, Rng::new(seed))),
     },
@@ -125,6 +143,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "the node with the fewest client connections",
         content_aware: false,
         weighted: false,
+        measures_replies: false,
+        source: "Linux IPVS `lc`",
+        details: "Fewest client connections, idle ones included; ties are drawn. Suits long-lived connections.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Connections),
         make: |name, seed| Box::new(Least::new(name, Measure::Connections, Rng::new(seed))),
     },
@@ -133,6 +154,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "the node with the fewest client connections for its weight",
         content_aware: false,
         weighted: true,
+        measures_replies: false,
+        source: "Linux IPVS `wlc`",
+        details: "Fewest client connections for the weight of the node.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Connections),
         make: |name, seed| {
             Box::new(Least::new(name, Measure::ConnectionsPerWeight, Rng::new(seed)))
@@ -143,6 +167,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "the node with the fewest unanswered requests",
         content_aware: false,
         weighted: false,
+        measures_replies: false,
+        source: "-",
+        details: "Fewest unanswered requests; ties are drawn. Suits requests of uneven length.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Requests),
         make: |name, seed| Box::new(Least::new(name, Measure::Requests, Rng::new(seed))),
     },
@@ -151,6 +178,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "the node with the fewest bytes to send",
         content_aware: false,
         weighted: false,
+        measures_replies: false,
+        source: "-",
+        details: "Fewest bytes to send, where a request whose length is not known yet counts as 16 KiB. Suits large files of uneven size.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Bytes),
         make: |name, seed| Box::new(Least::new(name, Measure::Bytes, Rng::new(seed))),
     },
@@ -159,6 +189,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "of two random nodes, the one with fewer unanswered requests",
         content_aware: false,
         weighted: false,
+        measures_replies: false,
+        source: "Mitzenmacher, IEEE TPDS 12(10), 2001",
+        details: "Two nodes are drawn, and the one with fewer unanswered requests is chosen. Almost as good as looking at all of them, and several that choose by old loads do not run to the same node.",
         direct: direct(2, steer::Measure::Load, DirectLoad::Requests),
         make: |name, seed| Box::new(PowerOfTwo::new(name, Rng::new(seed))),
     },
@@ -167,6 +200,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "each client address sticks to a node, in proportion to weights",
         content_aware: false,
         weighted: true,
+        measures_replies: false,
+        source: "Eisenbud et al., NSDI 2016",
+        details: "All connections of a client address go to one node; when nodes come or go, few addresses move.",
         direct: hashed(true),
         make: |name, _| Box::new(Maglev::new(name, Key::Address)),
     },
@@ -175,6 +211,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "each client connection gets a node by its hash, in proportion to weights",
         content_aware: false,
         weighted: true,
+        measures_replies: false,
+        source: "Eisenbud et al., NSDI 2016",
+        details: "Each connection has a node by the hash of its addresses and ports, the same on every dispatcher.",
         direct: hashed(false),
         make: |name, _| Box::new(Maglev::new(name, Key::Connection)),
     },
@@ -183,6 +222,9 @@ const TABLE: &[PolicyInfo] = &[
         about: "each URL sticks to a node, in proportion to weights",
         content_aware: true,
         weighted: true,
+        measures_replies: false,
+        source: "Eisenbud et al., NSDI 2016",
+        details: "Each URL has a node, so that it is in one memory only. A URL that is asked for much loads one node.",
         direct: None,
         make: |name, _| Box::new(Maglev::new(name, Key::Url)),
     },
@@ -191,8 +233,55 @@ const TABLE: &[PolicyInfo] = &[
         about: "each URL sticks to a node as long as that has not too much to do",
         content_aware: true,
         weighted: true,
+        measures_replies: false,
+        source: "Mirrokni, Thorup, Zadimoghaddam, SODA 2018",
+        details: "As `maglev-url`, but a node with more than 1.25 times its share of the unanswered requests (and at least 4) is passed over.",
         direct: None,
         make: |name, _| Box::new(Maglev::bounded(name, Key::Url)),
+    },
+    PolicyInfo {
+        name: "lard",
+        about: "each URL keeps the node that was idlest, until that has too much to do (LARD)",
+        content_aware: true,
+        weighted: false,
+        measures_replies: false,
+        source: "Pai et al., ASPLOS 1998 (LARD)",
+        details: "A new URL goes to the node with the fewest unanswered requests, and stays there until that node has more than 65 while another has fewer than 25, or has 130. Whoever chooses remembers 65,536 URLs; several that choose do not know of each other.",
+        direct: None,
+        make: |name, seed| Box::new(Lard::new(name, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "lard-r",
+        about: "the same with more nodes for a URL that is asked for much (LARD/R)",
+        content_aware: true,
+        weighted: false,
+        measures_replies: false,
+        source: "Pai et al., ASPLOS 1998 (LARD/R)",
+        details: "As `lard`, but a URL has up to 8 nodes: one more when the idlest of them has too much to do, one less after 20 s without change.",
+        direct: None,
+        make: |name, seed| Box::new(LardReplicated::new(name, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "peak-ewma",
+        about: "of two random nodes, the one that answers sooner by its latency and its queue",
+        content_aware: false,
+        weighted: false,
+        measures_replies: true,
+        source: "Finagle's and linkerd's balancer",
+        details: "Two nodes are drawn, and the one with the lower product of latency and unanswered requests is chosen. The latency is a mean over 10 s that follows a rise at once.",
+        direct: None,
+        make: |name, seed| Box::new(PeakEwma::new(name, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "prequal",
+        about: "of the nodes that are not the busiest, the one that answers fastest",
+        content_aware: false,
+        weighted: false,
+        measures_replies: true,
+        source: "Wydrowski et al., NSDI 2024",
+        details: "Of up to 16 nodes those with more unanswered requests than 84 % of them are left out; of the others the one with the lowest latency (a mean over 10 s that follows a rise at once) is chosen.",
+        direct: None,
+        make: |name, seed| Box::new(Prequal::new(name, Rng::new(seed))),
     },
 ];
 
@@ -214,14 +303,14 @@ mod tests {
             assert!(info.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
             assert_eq!(build(info.name, 1).unwrap().name(), info.name);
         }
-        assert_eq!(seen.len(), 12);
+        assert_eq!(seen.len(), 16);
     }
 
     #[test]
     fn an_unknown_name_suggests_its_neighbour_and_lists_the_known() {
         let error = build("round_robbin", 1).err().unwrap();
         assert_eq!(error.did_you_mean, Some("round-robin"));
-        assert_eq!(error.known.len(), 12);
+        assert_eq!(error.known.len(), 16);
         let text = error.to_string();
         assert!(text.starts_with("unknown policy \"round_robbin\"; did you mean \"round-robin\"?"));
         assert!(text.contains("maglev-url"));
@@ -229,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_word_that_is_far_from_all_names_suggests_nothing() {
-        for word in ["", "x", "sticky-cookie", "lru"] {
+        for word in ["", "x", "sticky-cookie", "fifo"] {
             assert_eq!(build(word, 1).err().unwrap().did_you_mean, None, "{word}");
         }
     }

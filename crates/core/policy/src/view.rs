@@ -59,6 +59,11 @@ pub struct NodeView {
 }
 
 impl ClusterView {
+    /// The node with this number.
+    pub(crate) fn node(&self, id: NodeId) -> Option<&NodeView> {
+        self.nodes.iter().find(|node| node.id == id)
+    }
+
     /// The nodes that may be picked.
     pub(crate) fn candidates<'a>(
         &'a self,

@@ -186,7 +186,9 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
         protocol: MemberProtocol::Http,
         policy: service.policy.clone(),
         policies: match is_direct {
-            true => (DIRECT_POLICY_NAMES, "since it is direct, where nobody reads requests"),
+            true => {
+                (DIRECT_POLICY_NAMES, "since it is direct, where nobody reads requests or replies")
+            }
             false => (POLICY_NAMES, ""),
         },
         loads: if service.dispatch.is_steered() {

@@ -19,3 +19,9 @@ pub(crate) const LATER_MS_MAX: u64 = 2;
 
 /// How long the mover may take for one turn before the process ends, in seconds: it waits for nothing.
 pub(crate) const MOVER_STALL_S_MAX: u32 = 10;
+
+/// Pause before a socket that a node hands off to itself is created again, in milliseconds.
+pub(crate) const RECREATE_MS: u64 = 1;
+
+/// How long it is tried, in milliseconds. Netguard forgets the connection after 10 s.
+pub(crate) const RECREATE_MS_MAX: u64 = 5_000;

@@ -76,7 +76,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Alone, Failure> {
     let surge = Surge::new(plan.pick(1.0, 0.02));
     let (policy, transport) = ("round-robin", "ip");
     let bed_plan = BedPlan { nodes: 1, policy, transport, objects: &surge.objects };
-    let lines = "to_self = true\ndecide = \"coordinator\"\n";
+    let lines = "to_self = true\ndecide = \"coordinator\"\nready_timeout_ms = 300\n";
     let bed = HandoffBed::with(&bed_plan, plan, lines)?;
     let mut alone = Alone {
         link_bits_s: LINK_BITS_S,

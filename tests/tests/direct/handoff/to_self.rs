@@ -72,8 +72,7 @@ fn connections_move_and_every_byte_comes() {
         let others: f64 = others.iter().map(|it| count(&cluster, "skep_handoffs_total", it)).sum();
         figure(&format!("{decide}: {moves} moves, for {CONNECTIONS} connections; {others} failed"));
         // The first request of each, and the long reply, where no busy machine was late.
-        let moves_max = 2.0 * CONNECTIONS as f64;
-        assert!((moves_max / 4.0..=moves_max).contains(&moves), "{moves}");
+        assert!(moves >= 0.5 * CONNECTIONS as f64, "{moves}");
     }
 }
 
@@ -98,7 +97,6 @@ fn a_socket_that_cannot_be_created_is_tried_again_and_the_client_gets_an_rst_in_
     client.ask(SHORT.0);
     poll_until(PATIENCE, "the move is given up", || refused() == 1.0);
     drop(stolen);
-    client.send("G");
     let error = client.try_response().unwrap_err();
     assert_eq!(error, ClientError::Failed(ErrorKind::ConnectionReset));
     // Others are served as ever.

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod behaviour;
+mod latency;
+mod locality;
 mod maglev;
 mod properties;
 mod queueing;
@@ -30,7 +32,7 @@ fn node(id: u32) -> NodeView {
 }
 
 /// `count` nodes with ids from 0.
-fn view(count: u32) -> ClusterView {
+pub(crate) fn view(count: u32) -> ClusterView {
     ClusterView { nodes: (0..count).map(node).collect(), version: 1, now: Now(0) }
 }
 

@@ -60,8 +60,10 @@ proptest! {
                         None => prop_assert!(candidates.is_empty(), "{name}"),
                     }
                     if let Some(id) = decision.node() {
-                        policy.started(id);
-                        policy.finished(id, 1, 1);
+                        for it in [&mut policy, &mut twin] {
+                            it.started(id);
+                            it.finished(id, 1, 1);
+                        }
                     }
                 }
             }

@@ -10,7 +10,7 @@
 
 mod to_self;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -47,6 +47,7 @@ use super::{Command, MoverHandle, Moving, Outcome};
 use crate::chooser::NodesView;
 use crate::counters::{HandoffCounters, MoveStep};
 use crate::limits::{MOVER_STALL_S_MAX, MOVES_WAITING_MAX, TURN_MS_MAX};
+use to_self::ToSelf;
 
 /// What the mover needs to start.
 pub struct MoverParts {
@@ -89,8 +90,7 @@ struct MoverThread {
     orders: Orders,
     lccp: LccpSocket,
     messages: Vec<LccpReceived>,
-    /// What donor and receiver of this node say to each other.
-    to_self: VecDeque<Lccp>,
+    to_self: ToSelf,
     commands: mpsc::Receiver<Command>,
     nodes: NodesView,
     dispatchers: HashMap<PeerId, PeerId>,
@@ -174,7 +174,7 @@ impl MoverThread {
             orders: Orders::new(guard),
             lccp,
             messages: Vec::new(),
-            to_self: VecDeque::new(),
+            to_self: ToSelf::default(),
             commands,
             table: Cache::new(Arc::clone(&nodes.table)),
             nodes,
@@ -253,6 +253,7 @@ impl MoverThread {
         self.receiver.tick(now());
         self.queries.tick(now()).iter().for_each(|message| self.tell_dispatcher(message));
         while self.act() {}
+        self.recreate_due();
         self.orders.flush(now())?;
         self.report();
         self.counters.take(
@@ -317,7 +318,7 @@ impl MoverThread {
                 self.incoming.lap(key, MoveStep::Create, self.counters.times());
                 let prepared = self.incoming.restore(key, socket_id, socket);
                 self.incoming.lap(key, MoveStep::Restore, self.counters.times());
-                if !self.create_again(key, *socket_id, prepared) {
+                if !self.recreate(key, *socket_id, prepared) {
                     self.prepared(key, prepared);
                 }
             }
@@ -443,11 +444,7 @@ impl MoverThread {
                 (key, HandoffOrder::Start(socket))
             }
             ReceiverAction::Reset(key, socket) => (key, HandoffOrder::Reset(socket)),
-            ReceiverAction::Discard(key, socket) => {
-                // Closed in repair mode, before packets may come again.
-                self.incoming.drop(key);
-                return self.orders.give(Giver::Nobody, HandoffOrder::Forget(socket), None);
-            }
+            ReceiverAction::Discard(key, socket) => return self.discard(key, socket),
             ReceiverAction::Send(to, message) => return self.send(to, &message),
             ReceiverAction::Serve(key, socket) => return self.incoming.serve(key, socket.client),
             ReceiverAction::Closed(key, _) => return self.incoming.drop(key),
@@ -457,7 +454,7 @@ impl MoverThread {
 
     fn send(&mut self, to: PeerId, message: &Lccp) {
         if to == self.lccp.own() {
-            return self.to_self.push_back(message.clone());
+            return self.to_self.messages.push_back(message.clone());
         }
         // What is lost is sent again, and a counter tells.
         let _ = self.lccp.send(to, &message.encode());
@@ -513,7 +510,7 @@ impl MoverThread {
         let reports = self.active.and_then(|_| self.reports.next_due());
         let (donor, receiver) = (self.donor.next_due(), self.receiver.next_due());
         let (queries, orders) = (self.queries.next_due(), self.orders.next_due());
-        let due = [donor, receiver, reports, queries, orders];
+        let due = [donor, receiver, reports, queries, orders, self.to_self.next_due()];
         due.into_iter().flatten().min().map_or(u64::MAX, |due| due.since_ms(now()).max(1))
     }
 }

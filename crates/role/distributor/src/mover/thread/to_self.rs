@@ -1,22 +1,44 @@
 //! A node that hands connections off to itself, to measure what a move costs: figure 5 of Doh and Noh.
 //!
 //! The kernel has one socket for a connection, so the donor's is closed before the receiver's is created. What
-//! was read of it is then all that there is of the connection. A creation that fails is tried again from that,
-//! until the donor waits no longer; then the connection is lost, and the client gets its RST with its next packet.
+//! was read of it is then all that there is of the connection: a creation that fails is tried again from that.
+//! When the donor waits no longer, the connection is lost, and the socket is created for the sake of its RST.
 //! The messages of donor and receiver do not leave the process, and the flow is blocked until the new socket
 //! is started: there is nowhere to redirect it to.
 
+use std::collections::{HashMap, VecDeque};
+
 use skep_handoff::{DonorAction, OfferKey, OrderResult, Preparation};
+use skep_units::Now;
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::guard::HandoffOrder;
+use skep_wire::handoff::lccp::Lccp;
 
 use super::{Giver, MoveStep, MoverThread, now};
+use crate::limits::{RECREATE_MS, RECREATE_MS_MAX};
+
+/// What goes on of that.
+#[derive(Default)]
+pub(super) struct ToSelf {
+    /// What donor and receiver say to each other.
+    pub(super) messages: VecDeque<Lccp>,
+    /// Creations that have failed.
+    failed: HashMap<OfferKey, Creation>,
+}
+
+struct Creation {
+    socket: SocketId,
+    /// When it is to be tried again; `None`: it is being tried.
+    due: Option<Now>,
+    /// When it failed first.
+    since: Now,
+}
 
 impl MoverThread {
     /// What this node said to itself; false if that was nothing.
     pub(super) fn hear_self(&mut self) -> bool {
         let own = self.lccp.own();
-        let messages = std::mem::take(&mut self.to_self);
+        let messages = std::mem::take(&mut self.to_self.messages);
         messages.iter().for_each(|message| self.take(own, message));
         !messages.is_empty()
     }
@@ -32,8 +54,8 @@ impl MoverThread {
             DonorAction::Thaw(id, _) if self.departures.has_left(id) => {
                 self.donor.ordered(now(), id, OrderResult::Refused);
             }
-            DonorAction::Reset(id, socket) if self.departures.has_left(id) => {
-                self.orders.give(Giver::Nobody, HandoffOrder::Forget(socket), None);
+            // There is no socket; the receiver's will be reset.
+            DonorAction::Reset(id, _) if self.departures.has_left(id) => {
                 self.donor.ordered(now(), id, OrderResult::Done);
             }
             action => return Some(action),
@@ -43,28 +65,75 @@ impl MoverThread {
 
     /// The order that creates the socket of a connection that comes.
     pub(super) fn creation(&mut self, key: OfferKey, socket: SocketId) -> HandoffOrder {
-        if key.donor != self.lccp.own() {
+        if !self.is_own(key) {
             return HandoffOrder::Create(socket);
         }
         self.departures.leave(key.id);
         HandoffOrder::Recreate(socket)
     }
 
-    /// Tries a creation again that has failed; false if it is not to be.
-    pub(super) fn create_again(
+    /// Ends a socket that is not wanted: the donor has the connection, if it is another node.
+    pub(super) fn discard(&mut self, key: OfferKey, socket: SocketId) {
+        match self.incoming.socket(key) {
+            Some(descriptor) if self.is_own(key) => {
+                self.orders.give(Giver::Nobody, HandoffOrder::Reset(socket), Some(descriptor));
+                self.incoming.drop(key);
+            }
+            // Closed in repair mode, before packets may come again.
+            _ => {
+                self.incoming.drop(key);
+                self.orders.give(Giver::Nobody, HandoffOrder::Forget(socket), None);
+            }
+        }
+    }
+
+    /// Has a creation tried again that has failed; false if it is not to be.
+    pub(super) fn recreate(
         &mut self,
         key: OfferKey,
         socket: SocketId,
         prepared: Preparation,
     ) -> bool {
-        let is_restored = prepared == Preparation::Restored;
-        let is_awaited = key.donor == self.lccp.own() && self.departures.has_left(key.id);
-        if is_restored || !is_awaited {
+        let failed = self.to_self.failed.remove(&key);
+        if prepared == Preparation::Restored || !self.is_own(key) {
             return false;
         }
-        // Most often its worker has not closed its descriptor yet: an order takes as long.
         self.incoming.close_socket(key);
-        self.orders.give(Giver::Receiver(key), HandoffOrder::Create(socket), None);
+        let (now, since) = (now(), failed.map(|it| it.since));
+        let due = match since {
+            // Most often the worker has not closed its descriptor yet: it will have, when netguard looks again.
+            None => now,
+            Some(since) if now.since_ms(since) < RECREATE_MS_MAX => now.plus_ms(RECREATE_MS),
+            Some(_) => {
+                // The client gets its RST with its next packet.
+                self.orders.give(Giver::Nobody, HandoffOrder::Forget(socket), None);
+                return false;
+            }
+        };
+        let creation = Creation { socket, due: Some(due), since: since.unwrap_or(now) };
+        self.to_self.failed.insert(key, creation);
         true
+    }
+
+    /// Tries creations again whose time has come.
+    pub(super) fn recreate_due(&mut self) {
+        let now = now();
+        for (key, creation) in &mut self.to_self.failed {
+            if creation.due.take_if(|due| *due <= now).is_some() {
+                let order = HandoffOrder::Create(creation.socket);
+                self.orders.give(Giver::Receiver(*key), order, None);
+            }
+        }
+    }
+
+    fn is_own(&self, key: OfferKey) -> bool {
+        key.donor == self.lccp.own()
+    }
+}
+
+impl ToSelf {
+    /// When to call [`MoverThread::recreate_due`] at the latest.
+    pub(super) fn next_due(&self) -> Option<Now> {
+        self.failed.values().filter_map(|creation| creation.due).min()
     }
 }

@@ -1,0 +1,164 @@
+//! `lard` and `lard-r`: each URL has a node, or a few, which have it in memory, unless they have too much to do.
+//!
+//! Locality-aware request distribution (Pai, Aron, Banga, Svendsen, Druschel, Zwaenepoel, Nahum, "Locality-aware
+//! request distribution in cluster-based network servers", ASPLOS 1998, figures 2 and 3), with its thresholds. The
+//! load of a node is the number of its unanswered requests over its slow-start share; the paper's active connections
+//! are those with a request. The paper's front end also bounds the connections of all nodes together; here each node
+//! bounds its own.
+//!
+//! An instance remembers what itself has decided: where several choose, as all workers of all nodes do under `handoff`
+//! with local decisions, each has a map of its own.
+
+use skep_units::{NodeId, Now, Rng};
+
+use crate::least::{Least, Measure};
+use crate::limits::{
+    LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_REPLICAS_MAX, LARD_SHRINK_MS,
+    SLOW_START_PERMILLE_FULL,
+};
+use crate::maglev::Key;
+use crate::targets::Targets;
+use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
+
+/// One node for each URL.
+pub(crate) struct Lard {
+    least: Least,
+    owners: Targets<Option<NodeId>>,
+}
+
+impl Lard {
+    pub(crate) fn new(name: &'static str, rng: Rng) -> Self {
+        Self { least: Least::new(name, Measure::Requests, rng), owners: Targets::new() }
+    }
+}
+
+impl Policy for Lard {
+    fn name(&self) -> &'static str {
+        self.least.name()
+    }
+
+    fn pick(
+        &mut self,
+        request: &RequestKey<'_>,
+        view: &ClusterView,
+        exclude: &[NodeId],
+    ) -> Decision {
+        let Some(least) = self.least.pick(request, view, exclude).node() else {
+            return Decision::None;
+        };
+        let owner = self.owners.of(Key::Url.hash(request));
+        let known = owner.and_then(|id| view.node(id)).filter(|node| node.eligible);
+        match known {
+            // This attempt goes elsewhere; the URL does not.
+            Some(node) if exclude.contains(&node.id) => Decision::Node(least),
+            Some(node) if !is_imbalanced(node, view, exclude) => Decision::Node(node.id),
+            _ => {
+                *owner = Some(least);
+                Decision::Node(least)
+            }
+        }
+    }
+}
+
+/// A set of nodes for each URL: it grows while the least loaded of them has too much to do, and loses a node after
+/// some time without change.
+pub(crate) struct LardReplicated {
+    least: Least,
+    replicas: Targets<Replicas>,
+}
+
+/// The nodes of a URL.
+#[derive(Clone, Copy, Debug, Default)]
+struct Replicas {
+    nodes: [Option<NodeId>; LARD_REPLICAS_MAX],
+    changed_at: Now,
+}
+
+impl LardReplicated {
+    pub(crate) fn new(name: &'static str, rng: Rng) -> Self {
+        Self { least: Least::new(name, Measure::Requests, rng), replicas: Targets::new() }
+    }
+}
+
+impl Policy for LardReplicated {
+    fn name(&self) -> &'static str {
+        self.least.name()
+    }
+
+    fn pick(
+        &mut self,
+        request: &RequestKey<'_>,
+        view: &ClusterView,
+        exclude: &[NodeId],
+    ) -> Decision {
+        let Some(least) = self.least.pick(request, view, exclude).node() else {
+            return Decision::None;
+        };
+        let replicas = self.replicas.of(Key::Url.hash(request));
+        replicas.retain(view);
+        let open = replicas.members(view).filter(|node| !exclude.contains(&node.id));
+        let idlest = open.min_by_key(|node| load(node)).map(|node| (node.id, *node));
+        let picked = match idlest {
+            // All were tried by this request: it goes elsewhere, the URL does not.
+            None if !replicas.is_empty() => return Decision::Node(least),
+            None => least,
+            Some((_, node)) if is_imbalanced(&node, view, exclude) => least,
+            Some((id, _)) => id,
+        };
+        if replicas.add(picked) {
+            replicas.changed_at = view.now;
+        } else if view.now.since_ms(replicas.changed_at) >= LARD_SHRINK_MS {
+            replicas.shrink(view, picked);
+            replicas.changed_at = view.now;
+        }
+        Decision::Node(picked)
+    }
+}
+
+impl Replicas {
+    fn is_empty(&self) -> bool {
+        self.nodes.iter().all(Option::is_none)
+    }
+
+    fn members<'a>(&'a self, view: &'a ClusterView) -> impl Iterator<Item = &'a NodeView> {
+        self.nodes.iter().flatten().filter_map(|id| view.node(*id))
+    }
+
+    /// Forgets nodes that are gone, down, or drained.
+    fn retain(&mut self, view: &ClusterView) {
+        for place in &mut self.nodes {
+            *place = place.filter(|id| view.node(*id).is_some_and(|node| node.eligible));
+        }
+    }
+
+    /// Whether that changes anything. A full set stays as it is.
+    fn add(&mut self, id: NodeId) -> bool {
+        if self.nodes.contains(&Some(id)) {
+            return false;
+        }
+        let free = self.nodes.iter_mut().find(|place| place.is_none());
+        free.map(|place| *place = Some(id)).is_some()
+    }
+
+    /// Removes the one with the most to do, if there is another than `kept`.
+    fn shrink(&mut self, view: &ClusterView, kept: NodeId) {
+        let others = self.members(view).filter(|node| node.id != kept);
+        let busiest = others.max_by_key(|node| load(node)).map(|node| node.id);
+        for place in &mut self.nodes {
+            *place = place.filter(|id| Some(*id) != busiest);
+        }
+    }
+}
+
+/// Whether a node has so much more to do than others that moving a URL away from it is worth a miss.
+fn is_imbalanced(node: &NodeView, view: &ClusterView, exclude: &[NodeId]) -> bool {
+    let own = load(node);
+    let has_idler = || view.candidates(exclude).any(|it| load(it) < LARD_LOW_REQUESTS);
+    own >= 2 * LARD_HIGH_REQUESTS || own > LARD_HIGH_REQUESTS && has_idler()
+}
+
+/// Unanswered requests, as if the node were warm.
+fn load(node: &NodeView) -> u64 {
+    u64::from(node.outstanding_requests) * u64::from(SLOW_START_PERMILLE_FULL)
+        / node.share_permille()
+}

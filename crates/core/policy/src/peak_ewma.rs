@@ -1,0 +1,65 @@
+//! `peak-ewma`: of two random candidates the one that will answer sooner.
+//!
+//! Cost: estimate of the latency, times the requests that would wait with the new one, over the slow-start share
+//! (Finagle's and linkerd's load balancer; the choice of two is Mitzenmacher's). A node of which nothing is known gets
+//! one request at once, and no other until that is answered. Where nobody tells latencies (`redirect`,
+//! `handoff`), what is compared are unanswered requests.
+
+use std::cmp::Ordering;
+
+use skep_units::{NodeId, Rng};
+
+use crate::latency::Latencies;
+use crate::limits::SLOW_START_PERMILLE_FULL;
+use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
+
+pub(crate) struct PeakEwma {
+    name: &'static str,
+    latencies: Latencies,
+    rng: Rng,
+}
+
+impl PeakEwma {
+    pub(crate) fn new(name: &'static str, rng: Rng) -> Self {
+        Self { name, latencies: Latencies::default(), rng }
+    }
+
+    /// Known latencies come before unknown ones.
+    fn cost(&self, position: usize, node: &NodeView) -> (bool, f64) {
+        let waiting = node.outstanding_requests;
+        let slowness = f64::from(SLOW_START_PERMILLE_FULL) / node.share_permille() as f64;
+        match self.latencies.us(position) {
+            Some(us) => (false, us * (f64::from(waiting) + 1.0) * slowness),
+            None => (waiting > 0, f64::from(waiting) * slowness + slowness - 1.0),
+        }
+    }
+}
+
+impl Policy for PeakEwma {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pick(&mut self, _: &RequestKey<'_>, view: &ClusterView, exclude: &[NodeId]) -> Decision {
+        self.latencies.refresh(view);
+        let nodes = view.nodes.iter().enumerate();
+        let candidates = nodes.filter(|(_, node)| node.is_candidate(exclude));
+        let count = candidates.clone().count();
+        let nth = |n: u64| candidates.clone().nth(n as usize);
+        if count < 2 {
+            return nth(0).map(|(_, node)| node.id).into();
+        }
+        let one = self.rng.below(count as u64);
+        let step = 1 + self.rng.below(count as u64 - 1);
+        let pair = [one, (one + step) % count as u64].map(nth);
+        let best = pair.into_iter().flatten().min_by(|(a, one), (b, other)| {
+            let costs = (self.cost(*a, one), self.cost(*b, other));
+            costs.0.partial_cmp(&costs.1).unwrap_or(Ordering::Equal)
+        });
+        best.map(|(_, node)| node.id).into()
+    }
+
+    fn finished(&mut self, node: NodeId, _: u64, latency_us: u64) {
+        self.latencies.record(node, latency_us);
+    }
+}

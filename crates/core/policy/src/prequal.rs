@@ -1,0 +1,82 @@
+//! `prequal`: of the candidates that are not among the busiest the one that answers fastest.
+//!
+//! The rule by which Prequal selects, hot-cold lexicographic (Wydrowski, Kleinberg, Rumble, Archer, "Load is not what you
+//! should balance: introducing Prequal", NSDI 2024, section 4.2): nodes with more requests in flight than the quantile
+//! `Q_RIF` of all are hot, and are chosen only if all are; of the others the least latency wins. Its probes tell the
+//! requests in flight of a few servers; here nodes report them, and up to so many, from a random one on, are compared.
+//! Latencies are those that the balancer has seen, a peak-sensitive mean: without them, fewest requests win.
+
+use std::cmp::Ordering;
+
+use skep_units::{NodeId, Rng};
+
+use crate::latency::Latencies;
+use crate::limits::{PREQUAL_COMPARED_MAX, PREQUAL_HOT_PERCENT, SLOW_START_PERMILLE_FULL};
+use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
+
+pub(crate) struct Prequal {
+    name: &'static str,
+    latencies: Latencies,
+    rng: Rng,
+}
+
+/// What is known of a candidate.
+#[derive(Clone, Copy)]
+struct Probe {
+    id: NodeId,
+    in_flight: u64,
+    /// Unknown ones are asked at once if they are idle, and last otherwise.
+    latency_us: f64,
+}
+
+impl Prequal {
+    pub(crate) fn new(name: &'static str, rng: Rng) -> Self {
+        Self { name, latencies: Latencies::default(), rng }
+    }
+
+    fn probe(&self, position: usize, node: &NodeView) -> Probe {
+        let in_flight = in_flight(node);
+        let unknown = if in_flight == 0 { 0.0 } else { f64::INFINITY };
+        Probe { id: node.id, in_flight, latency_us: self.latencies.us(position).unwrap_or(unknown) }
+    }
+}
+
+impl Policy for Prequal {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pick(&mut self, _: &RequestKey<'_>, view: &ClusterView, exclude: &[NodeId]) -> Decision {
+        self.latencies.refresh(view);
+        let start = self.rng.below(view.nodes.len().max(1) as u64) as usize;
+        let positions = (start..view.nodes.len()).chain(0..start);
+        let candidates = positions.filter(|&at| view.nodes[at].is_candidate(exclude));
+        let probes = || {
+            let compared = candidates.clone().take(PREQUAL_COMPARED_MAX);
+            compared.map(|at| self.probe(at, &view.nodes[at]))
+        };
+        let mut loads = [0; PREQUAL_COMPARED_MAX];
+        let count =
+            loads.iter_mut().zip(probes()).map(|(load, probe)| *load = probe.in_flight).count();
+        let Some(last) = count.checked_sub(1) else { return Decision::None };
+        loads[..count].sort_unstable();
+        let hot_above = loads[last * PREQUAL_HOT_PERCENT / 100];
+        let cold = probes().filter(|probe| probe.in_flight <= hot_above);
+        let best = cold.min_by(|one, other| {
+            let by_latency = one.latency_us.partial_cmp(&other.latency_us);
+            by_latency.unwrap_or(Ordering::Equal).then(one.in_flight.cmp(&other.in_flight))
+        });
+        best.map(|probe| probe.id).into()
+    }
+
+    fn finished(&mut self, node: NodeId, _: u64, latency_us: u64) {
+        self.latencies.record(node, latency_us);
+    }
+}
+
+/// Unanswered requests, as if the node were warm: one that is not counts as if it had a part of one.
+fn in_flight(node: &NodeView) -> u64 {
+    let full = u64::from(SLOW_START_PERMILLE_FULL);
+    let share = node.share_permille();
+    (u64::from(node.outstanding_requests) * full + full - share) / share
+}

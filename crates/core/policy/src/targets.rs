@@ -1,0 +1,66 @@
+//! What is remembered of URLs, in bounded memory: of the few that share a row the one that was used least
+//! recently is forgotten first.
+
+use crate::limits::{TARGETS_MAX, TARGETS_PER_ROW};
+
+const ROWS: usize = TARGETS_MAX / TARGETS_PER_ROW;
+
+/// Values by the hash of a URL. Memory is allocated once.
+pub(crate) struct Targets<V> {
+    entries: Vec<Entry<V>>,
+    /// Uses so far.
+    uses: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry<V> {
+    hash: u64,
+    value: V,
+    /// The number of its last use; 0: there is none.
+    used: u64,
+}
+
+impl<V: Copy + Default> Targets<V> {
+    pub(crate) fn new() -> Self {
+        Self { entries: vec![Entry::default(); TARGETS_MAX], uses: 0 }
+    }
+
+    /// The value of a URL; a new one has the default.
+    pub(crate) fn of(&mut self, hash: u64) -> &mut V {
+        self.uses += 1;
+        let row = (hash % ROWS as u64) as usize * TARGETS_PER_ROW;
+        let row = &mut self.entries[row..row + TARGETS_PER_ROW];
+        let known = row.iter().position(|entry| entry.used > 0 && entry.hash == hash);
+        let oldest = || row.iter().enumerate().min_by_key(|(_, entry)| entry.used);
+        let place = known.or_else(|| oldest().map(|(place, _)| place)).unwrap_or(0);
+        let entry = &mut row[place];
+        if known.is_none() {
+            *entry = Entry { hash, ..Entry::default() };
+        }
+        entry.used = self.uses;
+        &mut entry.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_kept_until_others_of_the_row_are_used() {
+        let mut targets = Targets::<u32>::new();
+        let hash = |number: usize| (number * ROWS) as u64;
+        for number in 0..TARGETS_PER_ROW {
+            *targets.of(hash(number)) = 1 + number as u32;
+        }
+        // The first is used again, so that the second is the oldest.
+        assert_eq!(*targets.of(hash(0)), 1);
+        assert_eq!(*targets.of(hash(TARGETS_PER_ROW)), 0);
+        assert_eq!(*targets.of(hash(0)), 1);
+        assert_eq!(*targets.of(hash(2)), 3);
+        assert_eq!(*targets.of(hash(1)), 0, "it was forgotten");
+        // Other rows have nothing to do with it.
+        *targets.of(1) = 7;
+        assert_eq!((*targets.of(hash(0)), *targets.of(1)), (1, 7));
+    }
+}

@@ -1,0 +1,124 @@
+//! `lard` and `lard-r`: who has a URL, and when that changes.
+
+use std::collections::HashSet;
+
+use skep_units::{NodeId, Now};
+
+use super::{request, view};
+use crate::limits::{LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_SHRINK_MS};
+use crate::{ClusterView, Policy, build};
+
+/// A policy with a cluster in which it chooses.
+struct Scene {
+    policy: Box<dyn Policy>,
+    view: ClusterView,
+}
+
+impl Scene {
+    fn new(policy: &str, nodes: u32) -> Self {
+        Self { policy: build(policy, 3).unwrap(), view: view(nodes) }
+    }
+
+    fn pick(&mut self, path: &str) -> u32 {
+        self.pick_without(path, &[])
+    }
+
+    fn pick_without(&mut self, path: &str, exclude: &[NodeId]) -> u32 {
+        self.policy.pick(&request(1, path.as_bytes()), &self.view, exclude).node().unwrap().0
+    }
+
+    fn load(&mut self, node: u32, requests: u64) {
+        self.view.nodes[node as usize].outstanding_requests = requests as u32;
+    }
+
+    /// Loads this node, and all others.
+    fn loads(&mut self, node: u32, own: u64, others: u64) {
+        (0..self.view.nodes.len() as u32).for_each(|it| self.load(it, others));
+        self.load(node, own);
+    }
+}
+
+#[test]
+fn new_urls_go_to_the_idlest_node_and_stay() {
+    for name in ["lard", "lard-r"] {
+        let mut scene = Scene::new(name, 4);
+        let mut seen = HashSet::new();
+        for number in 0..100 {
+            let path = format!("/{number}");
+            let owner = scene.pick(&path);
+            seen.insert(owner);
+            scene.loads(owner, LARD_HIGH_REQUESTS, 0);
+            assert_ne!(scene.pick(&format!("/other/{number}")), owner, "{name}: it is not idle");
+            assert_eq!(scene.pick(&path), owner, "{name}: as much as it may have");
+            scene.loads(owner, 0, 0);
+        }
+        assert_eq!(seen.len(), 4, "{name}");
+    }
+}
+
+#[test]
+fn a_url_leaves_a_node_that_has_too_much_to_do() {
+    let mut scene = Scene::new("lard", 3);
+    let owner = scene.pick("/a");
+    // Nobody is idle: moving would help nobody.
+    scene.loads(owner, LARD_HIGH_REQUESTS + 1, LARD_LOW_REQUESTS);
+    assert_eq!(scene.pick("/a"), owner);
+    scene.loads(owner, LARD_HIGH_REQUESTS + 1, LARD_LOW_REQUESTS - 1);
+    let second = scene.pick("/a");
+    assert_ne!(second, owner);
+    scene.loads(owner, 0, LARD_HIGH_REQUESTS);
+    assert_eq!(scene.pick("/a"), second, "it does not come back");
+    // Twice as much is too much, whatever the others have.
+    scene.loads(second, 2 * LARD_HIGH_REQUESTS, 2 * LARD_HIGH_REQUESTS - 1);
+    assert_ne!(scene.pick("/a"), second);
+}
+
+#[test]
+fn a_url_has_another_node_for_one_that_is_down_and_for_one_attempt() {
+    for name in ["lard", "lard-r"] {
+        let mut scene = Scene::new(name, 3);
+        let owner = scene.pick("/a");
+        assert_ne!(scene.pick_without("/a", &[NodeId(owner)]), owner, "{name}");
+        assert_eq!(scene.pick("/a"), owner, "{name}: one attempt says nothing");
+        scene.view.nodes[owner as usize].eligible = false;
+        let second = scene.pick("/a");
+        assert_ne!(second, owner, "{name}");
+        scene.view.nodes[owner as usize].eligible = true;
+        assert_eq!(scene.pick("/a"), second, "{name}: it is in memory there now");
+    }
+}
+
+#[test]
+fn a_hot_url_gets_more_nodes_and_loses_them_again() {
+    let mut scene = Scene::new("lard-r", 4);
+    let first = scene.pick("/hot");
+    scene.loads(first, LARD_HIGH_REQUESTS + 1, 0);
+    let second = scene.pick("/hot");
+    assert_ne!(second, first);
+    // Both serve it: the idler one is chosen.
+    scene.loads(first, 3, 0);
+    scene.load(second, 4);
+    assert_eq!(scene.pick("/hot"), first);
+    scene.load(first, 5);
+    assert_eq!(scene.pick("/hot"), second);
+    // Without change the busier one goes after a while.
+    scene.view.now = Now(LARD_SHRINK_MS - 1);
+    assert_eq!(scene.pick("/hot"), second);
+    scene.view.now = Now(LARD_SHRINK_MS);
+    assert_eq!(scene.pick("/hot"), second);
+    scene.load(first, 0);
+    assert_eq!(scene.pick("/hot"), second, "it is the only one");
+    // The last one stays.
+    scene.view.now = Now(5 * LARD_SHRINK_MS);
+    assert_eq!([scene.pick("/hot"), scene.pick("/hot")], [second, second]);
+}
+
+#[test]
+fn a_warming_node_has_too_much_earlier() {
+    let mut scene = Scene::new("lard", 2);
+    let owner = scene.pick("/a");
+    scene.loads(owner, LARD_HIGH_REQUESTS / 2 + 1, 0);
+    assert_eq!(scene.pick("/a"), owner);
+    scene.view.nodes[owner as usize].slow_start_permille = 500;
+    assert_ne!(scene.pick("/a"), owner);
+}
