@@ -22,7 +22,8 @@ pub(in super::super) fn add_transports(
          What the figures show: TCP's code is not what costs. A packet for each message costs about as much on a lasting TCP connection as \
          on IP, and several messages in a packet, which LCCP does not have, cost a fraction; a connection for each move takes three times \
          the packets. Losses speak for LCCP: it says again after 5 ms what was lost of one move, while on TCP all moves wait \
-         behind a lost packet, by default for longer than a donor waits for READY. Configured to repeat as early, TCP comes near it.\n",
+         behind a lost packet, by default for longer than a donor waits for READY. With its minimum lowered to 5 ms TCP \
+         waits for some tens of milliseconds, which a donor mostly bears.\n",
     );
     add_alone(page, figures);
     add_many(page, figures);
@@ -72,7 +73,7 @@ fn add_many(page: &mut Page, figures: &Transports) {
     page.add(&format!(
         "**{} exchanges at a time**, each followed by the next. *CPU* of an exchange in microseconds: both ends and their kernels; *donor* and \
          *receiver* are their threads, with the kernel's work for the packets that they send, as far as to the other machine's socket; the \
-         rest is ksoftirqd's, whoever gave it work. Times in microseconds; these and the rates suffer from *others*, packets and CPU hardly.\n",
+         rest is ksoftirqd's, whoever gave it work. Times in microseconds; these and the rates suffer from *others*, packets and CPU less.\n",
         figures.in_flight
     ));
     let head = texts([
