@@ -168,7 +168,18 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "testbed", may_use: &["crates/base"], banned: OUTERMOST },
     // It judges what Skep sends, so nothing of Skep may help it.
     Layer { folder: "testclient", may_use: &[], banned: OUTERMOST },
-    Layer { folder: "lab", may_use: &["crates/base", "testbed", "testclient"], banned: &[] },
+    // It measures what carries the messages of handoffs by itself, beside TCP: by the product's socket and its times.
+    Layer {
+        folder: "lab",
+        may_use: &[
+            "crates/base",
+            "crates/core/handoff",
+            "crates/edge/peer",
+            "testbed",
+            "testclient",
+        ],
+        banned: &[],
+    },
     Layer { folder: "sim", may_use: &["crates/base"], banned: IMPURE },
     Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
 ];

@@ -55,7 +55,8 @@ fn tree_ns(root: u32, parents: &HashMap<u32, u32>) -> ByThread {
     times
 }
 
-fn threads_ns(pid: u32) -> ByThread {
+/// Time of a process's threads so far, by their names.
+pub(super) fn threads_ns(pid: u32) -> ByThread {
     let mut times = ByThread::new();
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     for thread in threads.map(|thread| thread.path()) {

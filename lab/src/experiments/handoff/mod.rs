@@ -7,6 +7,7 @@
 //!   clients ask themselves and beside a proxy.
 //! - `sizes`: handoff beside a proxy by the size of replies.
 //! - `loss`: control packets are lost.
+//! - `transports`: the control messages alone, on IP and UDP, and beside them on TCP.
 //!
 //! All ways to the nodes are in one bed, and are measured in turn.
 
@@ -22,6 +23,7 @@ mod nodes;
 mod page;
 mod sizes;
 mod surge;
+mod transports;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,6 +59,7 @@ enum PartName {
     Nodes,
     Sizes,
     Loss,
+    Transports,
     /// Nothing is measured: the page alone is written anew
     Page,
 }
@@ -70,6 +73,7 @@ struct Results {
     nodes: Option<Part<nodes::Nodes>>,
     sizes: Option<Part<sizes::Sizes>>,
     loss: Option<Part<loss::Loss>>,
+    transports: Option<Part<transports::Transports>>,
     troubles: Vec<String>,
 }
 
@@ -86,7 +90,7 @@ pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
     results.troubles.clear();
     let plan = Plan { skep: options.skep.clone(), is_quick: options.quick };
     let is_wanted = |part| options.parts.is_empty() || options.parts.contains(&part);
-    let Results { moves, alone, nodes, sizes, loss, troubles } = &mut results;
+    let Results { moves, alone, nodes, sizes, loss, transports, troubles } = &mut results;
     if is_wanted(PartName::Moves) {
         plan.measure(moves::measure, moves, troubles)?;
     }
@@ -101,6 +105,9 @@ pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
     }
     if is_wanted(PartName::Loss) {
         plan.measure(loss::measure, loss, troubles)?;
+    }
+    if is_wanted(PartName::Transports) {
+        plan.measure(transports::measure, transports, troubles)?;
     }
     results.page().finish(options.out.as_deref(), &results, &results.troubles)
 }

@@ -10,6 +10,7 @@ use super::loss::Loss;
 use super::moves::{Moves, MovesRun, STEPS};
 use super::nodes::{Nodes, WAYS};
 use super::sizes::Sizes;
+use super::transports::add_transports;
 use crate::experiments::page::{Page, bold, texts};
 use crate::experiments::plot::{Line, Plot};
 
@@ -22,7 +23,7 @@ impl Results {
         let mut page = Page::new("handoff");
         page.add("# TCP handoff\n");
         page.add(
-            "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,alone,nodes,sizes,loss`. All \
+            "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,alone,nodes,sizes,loss,transports`. All \
              machines are network namespaces on one machine and share its cores. Frames are as on a wire, \
              each node has one worker, and clients open a connection for each request. *CPU* is that of the whole bed: \
              client, dispatcher, nodes, netguards and their kernels, with all of ksoftirqd, whoever gave it work; *others* is \
@@ -34,9 +35,10 @@ impl Results {
         self.nodes.iter().for_each(|part| add_nodes(&mut page, part));
         self.sizes.iter().for_each(|part| add_sizes(&mut page, part));
         self.loss.iter().for_each(|part| add_loss(&mut page, part));
+        self.transports.iter().for_each(|part| add_transports(&mut page, part));
         page.add("## Not measured\n");
         page.add(
-            "LCCP on TCP, beside IP and UDP: there is no such transport. XO and Prism themselves: they \
+            "Whole moves by LCCP on TCP: Skep has no such transport, and its messages alone are measured. XO and Prism themselves: they \
              need a switch, or are not to be had.\n",
         );
         for trouble in &self.troubles {

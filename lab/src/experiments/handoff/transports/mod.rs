@@ -1,0 +1,442 @@
+//! The control messages of moves on IP, on UDP and on TCP: what carries them costs what?
+//!
+//! Two nodes exchange the messages of moves, sealed as in production, and do nothing else, so that only what
+//! carries the messages differs: the real socket of LCCP, or connections of TCP.
+
+mod datagrams;
+mod exchange;
+mod meter;
+mod page;
+mod ready;
+mod streams;
+
+use std::net::Ipv4Addr;
+use std::os::unix::net::UnixStream;
+use std::thread::{self, JoinHandle};
+
+use serde::{Deserialize, Serialize};
+use skep_testbed::{Bed, Frames, Machine, Topology};
+
+use super::Plan;
+use super::load::spread;
+use super::metrics::Quantiles;
+use crate::experiments::{Failure, interrupted};
+use exchange::{Donor, DonorEnd, REQUEST_BYTES, Tally, Window};
+use meter::{Meter, THREADS};
+
+pub(super) use page::add_transports;
+
+const CLUSTER: &str = "hive";
+const KEY: &str = "0123456789abcdef0123456789abcdef";
+
+/// Both ends, as seals know them.
+const DONOR: &str = "donor";
+const RECEIVER: &str = "receiver";
+
+/// Of each packet of a transport, in percent.
+const LOSSES: &[f64] = &[0.0, 1.0, 5.0];
+const QUICK_LOSSES: &[f64] = &[0.0, 1.0];
+
+/// Protocols that lose packets: LCCP's (RFC 3692), UDP, TCP.
+const PROTOCOLS: [u8; 3] = [253, 17, 6];
+
+/// Exchanges at a time, where they are many.
+const IN_FLIGHT: usize = 64;
+
+/// TCP's shortest time until it sends again, in microseconds: Linux's, and LCCP's (`RETRY_MS`).
+const RTO_US: u64 = 200_000;
+const RTO_SHORT_US: u64 = skep_handoff::limits::RETRY_MS * 1_000;
+
+/// What carries the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Transport {
+    /// LCCP, as packets of IP.
+    Ip,
+    /// LCCP by UDP.
+    Udp,
+    /// One connection for all exchanges; what there is to say at a time goes out in one write.
+    Tcp,
+    /// The same, with a write for each message.
+    TcpUnbatched,
+    /// As [`Tcp`](Self::Tcp), but sends again as early as LCCP does.
+    TcpShortRto,
+    /// A connection for each exchange.
+    TcpEach,
+}
+
+/// The figures of this part.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Transports {
+    request_bytes: usize,
+    in_flight: usize,
+    cells: Vec<TransportsCell>,
+}
+
+/// One transport, with one share of its packets lost.
+#[derive(Serialize, Deserialize)]
+struct TransportsCell {
+    transport: Transport,
+    lost_percent: f64,
+    /// One of each round.
+    samples: Vec<TransportsSample>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct TransportsSample {
+    /// One exchange at a time.
+    alone: Exchanges,
+    /// Many.
+    many: Exchanges,
+}
+
+/// What came of a window. CPU and packets are those of an exchange.
+#[derive(Serialize, Deserialize)]
+struct Exchanges {
+    seconds: f64,
+    /// Those that ended meanwhile.
+    ended: u64,
+    /// From OFFER to DONE, of those that began meanwhile.
+    times: Quantiles,
+    /// Of these: READY came too late for a move.
+    late: u64,
+    /// Both ends and their kernels.
+    cpu_us: f64,
+    donor_us: f64,
+    receiver_us: f64,
+    packets: f64,
+    /// Of all cores, by others.
+    others_percent: f64,
+}
+
+/// The receiver's end of a transport.
+trait ReceiverEnd: Send {
+    /// Answers until the donor's end of `over` is closed.
+    fn serve(self: Box<Self>, over: UnixStream) -> Result<(), Failure>;
+}
+
+/// The donor's and the receiver's.
+type Ends = (Box<dyn DonorEnd>, Box<dyn ReceiverEnd>);
+
+/// Where an end is: in a machine of a bed, or here.
+#[derive(Clone, Copy)]
+struct Namespace<'a> {
+    address: Ipv4Addr,
+    machine: Option<&'a Machine>,
+}
+
+pub(super) fn measure(plan: &Plan) -> Result<Transports, Failure> {
+    let bed = new_bed()?;
+    let cell = |(transport, lost_percent)| {
+        let samples = Vec::new();
+        TransportsCell { transport, lost_percent, samples }
+    };
+    let losses = plan.pick(LOSSES, QUICK_LOSSES).iter();
+    let pairs = losses.flat_map(|&lost| Transport::ALL.map(|it| (it, lost)));
+    let mut cells: Vec<TransportsCell> = pairs.map(cell).collect();
+    for _ in 0..plan.pick(3, 1) {
+        for cell in &mut cells {
+            interrupted()?;
+            let sample = cell.measure(&bed, plan)?;
+            cell.print(&sample);
+            cell.samples.push(sample);
+        }
+    }
+    Ok(Transports { request_bytes: REQUEST_BYTES, in_flight: IN_FLIGHT, cells })
+}
+
+fn new_bed() -> Result<Bed, Failure> {
+    let (frames, control_first) = (Frames::Wire, true);
+    let topology = Topology {
+        clients: 0,
+        dispatchers: 0,
+        nodes: 2,
+        frames,
+        control_first,
+        ..Topology::default()
+    };
+    let bed = Bed::new(&topology)?;
+    for machine in bed.machines() {
+        // Not paced, and granted on every host. In a LAN cubic grows as it does (RFC 9438, 4.3).
+        machine.set_kernel("net.ipv4.tcp_congestion_control", "reno")?;
+        // A connection for each exchange: its port is used again after a second.
+        machine.set_kernel("net.ipv4.ip_local_port_range", "1024 65535")?;
+        machine.set_kernel("net.ipv4.tcp_tw_reuse", "1")?;
+        // No connection inherits what another has learned of losses.
+        machine.set_kernel("net.ipv4.tcp_no_metrics_save", "1")?;
+    }
+    Ok(bed)
+}
+
+/// Loses this share of the packets of all transports, either way.
+fn lose(bed: &Bed, percent: f64) -> Result<(), Failure> {
+    for node in bed.nodes() {
+        for protocol in PROTOCOLS {
+            node.set_protocol_loss(protocol, percent)?;
+        }
+    }
+    Ok(())
+}
+
+/// The donor's and the receiver's.
+fn two_nodes(bed: &Bed) -> Result<[Namespace<'_>; 2], Failure> {
+    let [donor, receiver] = bed.nodes() else { return Err("the bed has no two nodes".into()) };
+    Ok([donor, receiver].map(|it| Namespace { address: it.ipv4(), machine: Some(it) }))
+}
+
+impl Transport {
+    const ALL: [Self; 6] =
+        [Self::Ip, Self::Udp, Self::Tcp, Self::TcpUnbatched, Self::TcpShortRto, Self::TcpEach];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "LCCP on IP",
+            Self::Udp => "LCCP on UDP",
+            Self::Tcp => "TCP",
+            Self::TcpUnbatched => "TCP, a write for each",
+            Self::TcpShortRto => "TCP, RTO from 5 ms on",
+            Self::TcpEach => "TCP, a connection for each",
+        }
+    }
+
+    /// Whether it is the product's.
+    fn is_ours(self) -> bool {
+        matches!(self, Self::Ip | Self::Udp)
+    }
+
+    /// Whether one connection carries all exchanges.
+    fn is_kept(self) -> bool {
+        self != Self::TcpEach
+    }
+
+    /// Whether messages wait for others of the same turn.
+    fn is_batched(self) -> bool {
+        self != Self::TcpUnbatched
+    }
+
+    fn rto_us(self) -> u64 {
+        if self == Self::TcpShortRto { RTO_SHORT_US } else { RTO_US }
+    }
+}
+
+impl TransportsCell {
+    fn measure(&self, bed: &Bed, plan: &Plan) -> Result<TransportsSample, Failure> {
+        lose(bed, self.lost_percent)?;
+        for node in bed.nodes() {
+            let rto_us = self.transport.rto_us().to_string();
+            node.set_kernel("net.ipv4.tcp_rto_min_us", &rto_us)?;
+        }
+        // Where packets are lost, an exchange takes up to seconds.
+        let alone_ms = if self.lost_percent > 0.0 { 3_000 } else { 1_500 };
+        let window = |in_flight, window_ms| Window {
+            in_flight,
+            settle_ms: plan.pick(200, 50),
+            window_ms: plan.pick(window_ms, 100),
+            ended_min: plan.pick(30, 3),
+        };
+        let windows = [window(1, alone_ms), window(IN_FLIGHT, 1_200)];
+        let [alone, many] = exchange(self.transport, two_nodes(bed)?, windows)?;
+        Ok(TransportsSample { alone: Exchanges::new(&alone)?, many: Exchanges::new(&many)? })
+    }
+
+    fn print(&self, sample: &TransportsSample) {
+        let TransportsSample { alone, many } = sample;
+        println!(
+            "  {} % lost, {:<26} {:>6} exchanges, {:>6.0} us at the median, 90 % {:>6.0}, 99 % {:>8.0}, {:>4.1} packets, {} late; \
+             many: {:>6.0}/s, {:>4.1} packets, {:>5.1} us CPU each, donor {:>4.1}, receiver {:>4.1}, 99 % {:>6.0} us, {} late, others {:.0} %",
+            self.lost_percent,
+            self.transport.name(),
+            alone.times.count,
+            alone.times.p50_us,
+            alone.times.p90_us,
+            alone.times.p99_us,
+            alone.packets,
+            alone.late,
+            many.per_s(),
+            many.packets,
+            many.cpu_us,
+            many.donor_us,
+            many.receiver_us,
+            many.times.p99_us,
+            many.late,
+            many.others_percent,
+        );
+    }
+
+    /// The middle one of all rounds, the least and the most.
+    fn spread(&self, figure: impl Fn(&TransportsSample) -> f64) -> (f64, f64, f64) {
+        spread(self.samples.iter().map(figure))
+    }
+}
+
+impl Exchanges {
+    fn new(tally: &Tally) -> Result<Self, Failure> {
+        let Tally { times_ns, ended, late, seconds, usage } = tally;
+        if times_ns.is_empty() || *ended == 0 {
+            return Err("no exchange of messages has ended".into());
+        }
+        let each = |all: u64| all as f64 / *ended as f64;
+        let [donor_ns, receiver_ns] = usage.threads_ns;
+        let cores = thread::available_parallelism()?.get() as f64;
+        Ok(Self {
+            seconds: *seconds,
+            ended: *ended,
+            times: quantiles(times_ns),
+            late: *late,
+            cpu_us: each(usage.cpu_ns) / 1e3,
+            donor_us: each(donor_ns) / 1e3,
+            receiver_us: each(receiver_ns) / 1e3,
+            packets: each(usage.packets),
+            others_percent: usage.others_ns as f64 / 1e7 / seconds / cores,
+        })
+    }
+
+    fn per_s(&self) -> f64 {
+        self.ended as f64 / self.seconds
+    }
+}
+
+/// Exchanges by a transport, in several windows one after the other.
+fn exchange<const N: usize>(
+    transport: Transport,
+    [at_donor, at_receiver]: [Namespace<'_>; 2],
+    windows: [Window; N],
+) -> Result<[Tally; N], Failure> {
+    let (end, receiver) = ends(transport, at_donor, at_receiver)?;
+    let (over, is_over) = UnixStream::pair()?;
+    let serving = at_receiver.spawn(THREADS[1], move || receiver.serve(is_over))?;
+    let device = at_donor.machine.map_or("lo", Machine::device);
+    let measuring = at_donor.spawn(THREADS[0], move || {
+        // Ends the receiver, too.
+        let _over = over;
+        let mut donor = Donor::new(end, Meter::new(device));
+        donor.greet()?;
+        windows.iter().map(|window| donor.run(window)).collect::<Result<Vec<_>, _>>()
+    })?;
+    let (tallies, served) = (joined(measuring), joined(serving));
+    // If both fail, the donor says less of it.
+    served?;
+    tallies?.try_into().map_err(|_| "a window is missing".into())
+}
+
+/// Both ends of a transport.
+fn ends(
+    transport: Transport,
+    at_donor: Namespace<'_>,
+    at_receiver: Namespace<'_>,
+) -> Result<Ends, Failure> {
+    if transport.is_ours() {
+        let is_raw = transport == Transport::Ip;
+        let open = |namespace: Namespace<'_>, name| {
+            namespace.run(move || datagrams::open(is_raw, name, namespace.address))
+        };
+        let (donor, receiver) =
+            datagrams::ends(open(at_donor, DONOR)?, open(at_receiver, RECEIVER)?)?;
+        return Ok((Box::new(donor), Box::new(receiver)));
+    }
+    let address = at_receiver.address;
+    let receiver = at_receiver.run(|| streams::StreamReceiver::listen(address, transport))?;
+    let donor = streams::StreamDonor::new(receiver.address()?, transport, IN_FLIGHT)?;
+    Ok((Box::new(donor), Box::new(receiver)))
+}
+
+impl Namespace<'_> {
+    /// Waits for work that is done there.
+    fn run<T: Send>(&self, work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
+        match self.machine {
+            Some(machine) => machine.run(work)?,
+            None => work(),
+        }
+    }
+
+    /// A thread there, of that name, by which its processor time is found.
+    fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<JoinHandle<std::io::Result<Result<T, Failure>>>, Failure> {
+        match self.machine {
+            // Called as its machine.
+            Some(machine) => Ok(machine.spawn(work)?),
+            None => Ok(thread::Builder::new().name(name.to_owned()).spawn(|| Ok(work()))?),
+        }
+    }
+}
+
+fn joined<T>(thread: JoinHandle<std::io::Result<Result<T, Failure>>>) -> Result<T, Failure> {
+    match thread.join() {
+        Ok(done) => done?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Of all values, in nanoseconds.
+fn quantiles(times_ns: &[u64]) -> Quantiles {
+    let mut times_ns = times_ns.to_vec();
+    times_ns.sort_unstable();
+    let at = |share: f64| {
+        let rank = (times_ns.len() as f64 * share) as usize;
+        times_ns.get(rank.min(times_ns.len() - 1)).map_or(0.0, |&ns| ns as f64 / 1e3)
+    };
+    Quantiles {
+        count: times_ns.len() as u64,
+        p10_us: at(0.1),
+        p50_us: at(0.5),
+        p90_us: at(0.9),
+        p99_us: at(0.99),
+        mean_us: times_ns.iter().sum::<u64>() as f64 / 1e3 / times_ns.len().max(1) as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::io::{Write, stderr};
+
+    use super::*;
+
+    /// Without a bed, and without the right to raw sockets.
+    #[test]
+    fn exchanges_end_on_udp_and_on_tcp() {
+        let namespace = |last| Namespace { address: Ipv4Addr::new(127, 0, 0, last), machine: None };
+        for transport in Transport::ALL.into_iter().filter(|it| *it != Transport::Ip) {
+            let window =
+                |in_flight| Window { in_flight, settle_ms: 10, window_ms: 50, ended_min: 3 };
+            let windows = [window(1), window(IN_FLIGHT)];
+            for tally in exchange(transport, [namespace(1), namespace(2)], windows).unwrap() {
+                let found = Exchanges::new(&tally).unwrap();
+                assert!(found.times.p50_us > 0.0 && found.times.p50_us <= found.times.p99_us);
+                // Not its CPU: threads of other tests that end meanwhile take theirs along.
+                assert!(found.packets > 0.0, "{transport:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn packets_of_ip_are_exchanged_in_a_bed_also_if_some_are_lost() {
+        if !rustix::process::geteuid().is_root() {
+            let _ = writeln!(stderr(), "SKIPPED: needs root, to make a bed");
+            return;
+        }
+        let bed = new_bed().unwrap();
+        let namespaces = two_nodes(&bed).unwrap();
+        for lost_percent in [0.0, 20.0] {
+            lose(&bed, lost_percent).unwrap();
+            let window = Window { in_flight: 4, settle_ms: 10, window_ms: 50, ended_min: 100 };
+            let [tally] = exchange(Transport::Ip, namespaces, [window]).unwrap();
+            let found = Exchanges::new(&tally).unwrap();
+            assert!(found.ended >= 100 && found.packets > 3.9, "{} packets", found.packets);
+            assert!(lost_percent == 0.0 || found.packets > 4.1, "{} packets", found.packets);
+        }
+    }
+
+    #[test]
+    fn quantiles_are_of_all_values() {
+        let times_ns: Vec<u64> = (0..1_000).rev().map(|it| it * 1_000).collect();
+        let found = quantiles(&times_ns);
+        assert_eq!(
+            (found.count, found.p50_us, found.p90_us, found.p99_us),
+            (1_000, 500.0, 900.0, 990.0)
+        );
+        assert_eq!(found.mean_us, 499.5);
+    }
+}
