@@ -406,6 +406,7 @@ fn what_a_command_cannot_do_is_said_with_what_was_meant() {
 #[test]
 fn the_policy_can_be_changed_and_a_reload_counted() {
     let cluster = Cluster::up(&["--nodes", "1"]);
+    assert_eq!(cluster.ok(&["policy", "set", "web", "lard-r"]), "web: policy lard-r\n");
     assert_eq!(cluster.ok(&["service", "policy", "web", "random"]), "web: policy random\n");
     let services = cluster.json(&["service", "list"]);
     assert_eq!(services[0]["policy"], "random");

@@ -1,7 +1,7 @@
 //! `skep policy`: list, show, set.
 
 use serde_json::{Value, json};
-use skep_policy::{PolicyInfo, policies};
+use skep_console::{PolicyInfo, policies};
 
 use super::print;
 use super::service::set_policy;

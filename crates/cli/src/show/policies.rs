@@ -1,81 +1,83 @@
 //! Policies as text.
 
-use skep_policy::PolicyInfo;
+use skep_console::PolicyInfo;
 
-use super::table::{Align, Table};
+/// Columns of a line.
+const COLUMNS_MAX: usize = 80;
 
-/// Columns of a line of prose.
-const COLUMNS_MAX: usize = 100;
-
-/// A line for each.
+/// What each chooses.
 pub(crate) fn policies(policies: &[PolicyInfo]) -> String {
-    let mut table = Table::new(&[
-        ("POLICY", Align::Left),
-        ("DIRECT", Align::Left),
-        ("WEIGHTS", Align::Left),
-        ("CHOOSES", Align::Left),
-    ]);
-    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
-    for info in policies {
-        let (direct, weighted) = (info.direct.is_some(), info.weighted);
-        table.row([info.name.to_owned(), yes(direct), yes(weighted), info.about.to_owned()]);
-    }
-    table.text(usize::MAX, |_| "")
+    let name_columns = policies.iter().map(|info| info.name.len()).max().unwrap_or(0) + 4;
+    let entry = |info: &PolicyInfo| {
+        let mark = if info.direct.is_some() { " *" } else { "" };
+        let name = format!("{:name_columns$}", format!("{}{mark}", info.name));
+        let lines = wrap(info.about, COLUMNS_MAX - name_columns);
+        name + &lines.join(&format!("\n{:name_columns$}", "")) + "\n"
+    };
+    let entries: String = policies.iter().map(entry).collect();
+    format!("{entries}\n* also with dispatch = \"direct\"\n")
 }
 
 /// All about one.
 pub(crate) fn policy(info: &PolicyInfo) -> String {
-    let goes_by = match info.content_aware {
-        true => "what is asked for: a dispatcher, or the node that accepts, reads the request",
-        false => "addresses and loads",
+    let goes_by = match (info.content_aware, info.measures_replies) {
+        (true, _) => "what is asked for, and loads",
+        (false, true) => "how fast nodes answer, where that is seen (proxy, pools), and loads",
+        (false, false) => "addresses or loads",
     };
-    let modes = match (info.direct.is_some(), info.measures_replies) {
-        (true, _) => "direct, handoff, redirect, proxy; pools",
-        (false, false) => "handoff, redirect, proxy; pools",
-        (false, true) => "proxy and pools; without latencies, fewest requests: handoff, redirect",
-    };
+    let direct = if info.direct.is_some() { "direct, " } else { "" };
     let weights = if info.weighted { "used" } else { "not used" };
     format!(
-        "{}: {}\n\n{}\n\ngoes by   {goes_by}\ndispatch  {modes}\nweights   {weights}\nsource    {}\n",
+        "{}: {}\n\n{}\n\ngoes by   {goes_by}\ndispatch  {direct}handoff, redirect, proxy; pools\n\
+         weights   {weights}\nsource    {}\n",
         info.name,
-        info.about,
-        wrap(info.details),
+        wrap(info.about, COLUMNS_MAX - info.name.len() - 2).join("\n"),
+        wrap(info.details, COLUMNS_MAX).join("\n"),
         info.source,
     )
 }
 
-fn wrap(text: &str) -> String {
+/// Lines of at most so many columns.
+fn wrap(text: &str, columns_max: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let line = lines.last_mut().filter(|line| line.len() + word.len() < COLUMNS_MAX);
+        let line = lines.last_mut().filter(|line| line.len() + word.len() < columns_max);
         match line {
             Some(line) if line.is_empty() => line.push_str(word),
             Some(line) => *line += &format!(" {word}"),
             None => lines.push(word.to_owned()),
         }
     }
-    lines.join("\n")
+    lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[track_caller]
+    fn assert_fits(text: &str) {
+        assert!(text.lines().all(|line| line.len() <= COLUMNS_MAX), "{text}");
+    }
+
     #[test]
-    fn each_policy_is_explained_in_lines_that_fit() {
-        for info in skep_policy::policies() {
+    fn each_policy_is_explained() {
+        for info in skep_console::policies() {
             let text = policy(info);
+            assert_fits(&text);
             assert!(text.starts_with(&format!("{}: ", info.name)), "{text}");
-            assert!(text.lines().all(|line| line.len() <= COLUMNS_MAX), "{text}");
             assert!(text.replace('\n', " ").contains(info.details), "{text}");
         }
     }
 
     #[test]
-    fn the_list_names_all() {
-        let text = policies(skep_policy::policies());
-        assert_eq!(text.lines().count(), 1 + skep_policy::policies().len());
-        let lard = text.lines().find(|line| line.starts_with("lard ")).unwrap_or_default();
-        assert!(lard.contains("no"), "{text}");
+    fn the_list_names_all_and_marks_those_of_direct_dispatch() {
+        let text = policies(skep_console::policies());
+        assert_fits(&text);
+        for info in skep_console::policies() {
+            let mark = if info.direct.is_some() { " * " } else { "   " };
+            let begin = format!("{}{mark}", info.name);
+            assert!(text.lines().any(|line| line.starts_with(&begin)), "{}: {text}", info.name);
+        }
     }
 }

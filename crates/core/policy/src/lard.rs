@@ -6,35 +6,32 @@
 //! are those with a request. The paper's front end also bounds the connections of all nodes together; here each node
 //! bounds its own.
 //!
-//! An instance remembers what itself has decided: where several choose, as all workers of all nodes do under `handoff`
-//! with local decisions, each has a map of its own.
+//! An instance remembers what itself has decided: where several choose, as all workers of a proxy do, or of all nodes
+//! under `handoff` with local decisions, each has a map of its own. So of nodes with equally few requests a URL gets
+//! the one that its hash prefers, which is the same for all instances.
 
-use skep_units::{NodeId, Now, Rng};
+use skep_units::{NodeId, Now, stable_hash};
 
-use crate::least::{Least, Measure};
-use crate::limits::{
-    LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_REPLICAS_MAX, LARD_SHRINK_MS,
-    SLOW_START_PERMILLE_FULL,
-};
+use crate::limits::{LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_REPLICAS_MAX, LARD_SHRINK_MS};
 use crate::maglev::Key;
 use crate::targets::Targets;
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
 /// One node for each URL.
 pub(crate) struct Lard {
-    least: Least,
+    name: &'static str,
     owners: Targets<Option<NodeId>>,
 }
 
 impl Lard {
-    pub(crate) fn new(name: &'static str, rng: Rng) -> Self {
-        Self { least: Least::new(name, Measure::Requests, rng), owners: Targets::new() }
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, owners: Targets::new() }
     }
 }
 
 impl Policy for Lard {
     fn name(&self) -> &'static str {
-        self.least.name()
+        self.name
     }
 
     fn pick(
@@ -43,10 +40,9 @@ impl Policy for Lard {
         view: &ClusterView,
         exclude: &[NodeId],
     ) -> Decision {
-        let Some(least) = self.least.pick(request, view, exclude).node() else {
-            return Decision::None;
-        };
-        let owner = self.owners.of(Key::Url.hash(request));
+        let hash = Key::Url.hash(request);
+        let Some(least) = idlest(hash, view, exclude) else { return Decision::None };
+        let owner = self.owners.of(hash);
         let known = owner.and_then(|id| view.node(id)).filter(|node| node.eligible);
         match known {
             // This attempt goes elsewhere; the URL does not.
@@ -63,7 +59,7 @@ impl Policy for Lard {
 /// A set of nodes for each URL: it grows while the least loaded of them has too much to do, and loses a node after
 /// some time without change.
 pub(crate) struct LardReplicated {
-    least: Least,
+    name: &'static str,
     replicas: Targets<Replicas>,
 }
 
@@ -75,14 +71,14 @@ struct Replicas {
 }
 
 impl LardReplicated {
-    pub(crate) fn new(name: &'static str, rng: Rng) -> Self {
-        Self { least: Least::new(name, Measure::Requests, rng), replicas: Targets::new() }
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, replicas: Targets::new() }
     }
 }
 
 impl Policy for LardReplicated {
     fn name(&self) -> &'static str {
-        self.least.name()
+        self.name
     }
 
     fn pick(
@@ -91,13 +87,12 @@ impl Policy for LardReplicated {
         view: &ClusterView,
         exclude: &[NodeId],
     ) -> Decision {
-        let Some(least) = self.least.pick(request, view, exclude).node() else {
-            return Decision::None;
-        };
-        let replicas = self.replicas.of(Key::Url.hash(request));
+        let hash = Key::Url.hash(request);
+        let Some(least) = idlest(hash, view, exclude) else { return Decision::None };
+        let replicas = self.replicas.of(hash);
         replicas.retain(view);
         let open = replicas.members(view).filter(|node| !exclude.contains(&node.id));
-        let idlest = open.min_by_key(|node| load(node)).map(|node| (node.id, *node));
+        let idlest = open.min_by_key(|node| node.warm_requests()).map(|node| (node.id, *node));
         let picked = match idlest {
             // All were tried by this request: it goes elsewhere, the URL does not.
             None if !replicas.is_empty() => return Decision::Node(least),
@@ -143,22 +138,23 @@ impl Replicas {
     /// Removes the one with the most to do, if there is another than `kept`.
     fn shrink(&mut self, view: &ClusterView, kept: NodeId) {
         let others = self.members(view).filter(|node| node.id != kept);
-        let busiest = others.max_by_key(|node| load(node)).map(|node| node.id);
+        let busiest = others.max_by_key(|node| node.warm_requests()).map(|node| node.id);
         for place in &mut self.nodes {
             *place = place.filter(|id| Some(*id) != busiest);
         }
     }
 }
 
-/// Whether a node has so much more to do than others that moving a URL away from it is worth a miss.
-fn is_imbalanced(node: &NodeView, view: &ClusterView, exclude: &[NodeId]) -> bool {
-    let own = load(node);
-    let has_idler = || view.candidates(exclude).any(|it| load(it) < LARD_LOW_REQUESTS);
-    own >= 2 * LARD_HIGH_REQUESTS || own > LARD_HIGH_REQUESTS && has_idler()
+/// The candidate with the fewest unanswered requests; of several the one that the URL prefers.
+fn idlest(hash: u64, view: &ClusterView, exclude: &[NodeId]) -> Option<NodeId> {
+    let preference = |node: &NodeView| stable_hash(&node.name_hash.to_le_bytes(), hash);
+    let candidates = view.candidates(exclude);
+    candidates.min_by_key(|node| (node.warm_requests(), preference(node))).map(|node| node.id)
 }
 
-/// Unanswered requests, as if the node were warm.
-fn load(node: &NodeView) -> u64 {
-    u64::from(node.outstanding_requests) * u64::from(SLOW_START_PERMILLE_FULL)
-        / node.share_permille()
+/// Whether a node has so much more to do than others that moving a URL away from it is worth a miss.
+fn is_imbalanced(node: &NodeView, view: &ClusterView, exclude: &[NodeId]) -> bool {
+    let own = node.warm_requests();
+    let has_idler = || view.candidates(exclude).any(|it| it.warm_requests() < LARD_LOW_REQUESTS);
+    own >= 2 * LARD_HIGH_REQUESTS || own > LARD_HIGH_REQUESTS && has_idler()
 }

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use skep_units::{NodeId, Rng};
 
 use crate::latency::Latencies;
-use crate::limits::{PREQUAL_COMPARED_MAX, PREQUAL_HOT_PERCENT, SLOW_START_PERMILLE_FULL};
+use crate::limits::{PREQUAL_COMPARED_MAX, PREQUAL_HOT_PERCENT};
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
 pub(crate) struct Prequal {
@@ -35,7 +35,7 @@ impl Prequal {
     }
 
     fn probe(&self, position: usize, node: &NodeView) -> Probe {
-        let in_flight = in_flight(node);
+        let in_flight = node.warm_requests();
         let unknown = if in_flight == 0 { 0.0 } else { f64::INFINITY };
         Probe { id: node.id, in_flight, latency_us: self.latencies.us(position).unwrap_or(unknown) }
     }
@@ -72,11 +72,4 @@ impl Policy for Prequal {
     fn finished(&mut self, node: NodeId, _: u64, latency_us: u64) {
         self.latencies.record(node, latency_us);
     }
-}
-
-/// Unanswered requests, as if the node were warm: one that is not counts as if it had a part of one.
-fn in_flight(node: &NodeView) -> u64 {
-    let full = u64::from(SLOW_START_PERMILLE_FULL);
-    let share = node.share_permille();
-    (u64::from(node.outstanding_requests) * full + full - share) / share
 }

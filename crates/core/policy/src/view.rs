@@ -90,6 +90,13 @@ impl NodeView {
         u64::from(self.slow_start_permille.clamp(1, SLOW_START_PERMILLE_FULL))
     }
 
+    /// Its unanswered requests as if it were warm: one that is not counts as if it had a part of one more, and does
+    /// not win against an idle warm one.
+    pub(crate) fn warm_requests(&self) -> u64 {
+        let (full, share) = (u64::from(SLOW_START_PERMILLE_FULL), self.share_permille());
+        (u64::from(self.outstanding_requests) * full + full - share).div_ceil(share)
+    }
+
     /// Its outstanding work.
     pub(crate) fn work(&self) -> Work {
         Work { requests: self.outstanding_requests.into(), bytes: self.outstanding_bytes }

@@ -47,4 +47,5 @@ pub use model::{
 };
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;
+pub use skep_policy::{PolicyInfo, policies};
 pub use token::{Token, TokenError};

@@ -205,7 +205,7 @@ fn a_warming_node_is_held_at_its_share_of_the_load() {
 fn a_warming_node_does_not_win_against_an_idle_warm_one() {
     let mut view = view(3);
     view.nodes[0].slow_start_permille = 100;
-    for name in ["least-connections", "least-outstanding", "power-of-two"] {
+    for name in ["least-connections", "least-outstanding", "power-of-two", "lard", "prequal"] {
         assert_eq!(tally(&mut *made(name), &view, 1_000)[0], 0, "{name}");
     }
 }

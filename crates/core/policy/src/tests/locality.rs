@@ -122,3 +122,18 @@ fn a_warming_node_has_too_much_earlier() {
     scene.view.nodes[owner as usize].slow_start_permille = 500;
     assert_ne!(scene.pick("/a"), owner);
 }
+
+#[test]
+fn workers_that_do_not_know_of_each_other_agree_while_nodes_are_equally_busy() {
+    for name in ["lard", "lard-r"] {
+        let mut scenes = [1, 2].map(|_| Scene::new(name, 5));
+        for number in 0..50 {
+            let [one, other] = &mut scenes;
+            assert_eq!(
+                one.pick(&format!("/{number}")),
+                other.pick(&format!("/{number}")),
+                "{name}"
+            );
+        }
+    }
+}
