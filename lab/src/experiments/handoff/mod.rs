@@ -6,11 +6,13 @@
 //!   clients ask themselves and beside a proxy.
 //! - `sizes`: handoff beside a proxy by the size of replies.
 //! - `loss`: control packets are lost.
+//! - `relay`: packets of clients are lost, doubled and overtaken.
 //!
 //! All ways to the nodes are in one bed, and are measured in turn.
 
 mod account;
 mod bed;
+mod kernels;
 mod limits;
 mod load;
 mod loss;
@@ -18,6 +20,8 @@ mod metrics;
 mod moves;
 mod nodes;
 mod page;
+mod relay;
+mod relay_page;
 mod sizes;
 mod surge;
 
@@ -42,6 +46,9 @@ pub(crate) struct HandoffOptions {
     /// Folder of the page and its plots; printed without it
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// How many connections part `relay` moves [default: 1000000, with `--quick` 300]
+    #[arg(long, value_name = "COUNT")]
+    moves: Option<u64>,
     /// The Skep binary
     #[arg(long, default_value_os_t = super::default_skep())]
     skep: PathBuf,
@@ -54,6 +61,7 @@ enum PartName {
     Nodes,
     Sizes,
     Loss,
+    Relay,
     /// Nothing is measured: the page alone is written anew
     Page,
 }
@@ -66,6 +74,7 @@ struct Results {
     nodes: Option<Part<nodes::Nodes>>,
     sizes: Option<Part<sizes::Sizes>>,
     loss: Option<Part<loss::Loss>>,
+    relay: Option<Part<relay::Relayed>>,
     troubles: Vec<String>,
 }
 
@@ -80,9 +89,9 @@ pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
     super::prepare()?;
     let mut results = options.out.as_deref().and_then(earlier).unwrap_or_default();
     results.troubles.clear();
-    let plan = Plan { skep: options.skep.clone(), is_quick: options.quick };
+    let plan = Plan { skep: options.skep.clone(), is_quick: options.quick, moves: options.moves };
     let is_wanted = |part| options.parts.is_empty() || options.parts.contains(&part);
-    let Results { moves, nodes, sizes, loss, troubles } = &mut results;
+    let Results { moves, nodes, sizes, loss, relay, troubles } = &mut results;
     if is_wanted(PartName::Moves) {
         plan.measure(moves::measure, moves, troubles)?;
     }
@@ -94,6 +103,9 @@ pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
     }
     if is_wanted(PartName::Loss) {
         plan.measure(loss::measure, loss, troubles)?;
+    }
+    if is_wanted(PartName::Relay) {
+        plan.measure(relay::measure, relay, troubles)?;
     }
     results.page().finish(options.out.as_deref(), &results, &results.troubles)
 }
@@ -108,6 +120,8 @@ fn earlier(out: &Path) -> Option<Results> {
 struct Plan {
     skep: PathBuf,
     is_quick: bool,
+    /// Of part `relay`.
+    moves: Option<u64>,
 }
 
 impl Plan {

@@ -7,6 +7,7 @@ use super::load::{Sample, spread};
 use super::loss::Loss;
 use super::moves::{Moves, MovesRun, STEPS};
 use super::nodes::{Nodes, WAYS};
+use super::relay_page::add_relay;
 use super::sizes::Sizes;
 use crate::experiments::page::{Page, bold, texts};
 use crate::experiments::plot::{Line, Plot};
@@ -20,7 +21,7 @@ impl Results {
         let mut page = Page::new("handoff");
         page.add("# TCP handoff\n");
         page.add(
-            "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,nodes,sizes,loss`. All \
+            "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,nodes,sizes,loss,relay`. All \
              machines are network namespaces on one machine and share its cores. Frames are as on a wire, \
              each node has one worker, and clients open a connection for each request. *CPU* is that of the whole bed: \
              client, dispatcher, nodes, netguards and their kernels, with all of ksoftirqd, whoever gave it work; *others* is \
@@ -31,6 +32,7 @@ impl Results {
         self.nodes.iter().for_each(|part| add_nodes(&mut page, part));
         self.sizes.iter().for_each(|part| add_sizes(&mut page, part));
         self.loss.iter().for_each(|part| add_loss(&mut page, part));
+        self.relay.iter().for_each(|part| add_relay(&mut page, part));
         page.add("## Not measured\n");
         page.add(
             "The paper's figure 5, one node that hands off to itself: a node of Skep does not do that \
