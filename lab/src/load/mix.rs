@@ -263,6 +263,8 @@ struct Client {
     kept: Option<Connection>,
     /// Requests that went over it.
     used: u64,
+    /// Its port, or that of the last one; 0 where none could be made.
+    port: u16,
     buffer: Vec<u8>,
 }
 
@@ -276,7 +278,7 @@ struct VerifiedResponse {
 
 impl Client {
     fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, kept: None, used: 0, buffer: vec![0; READ_BYTES] }
+        Self { shared, kept: None, used: 0, port: 0, buffer: vec![0; READ_BYTES] }
     }
 
     async fn work(mut self) {
@@ -290,7 +292,7 @@ impl Client {
                 () = shared.watch.stopped() => return,
             };
             let is_failure = ended.is_err();
-            lock(&shared.counts).count(ended.map_err(|failure| (failure, object)));
+            lock(&shared.counts).count(ended.map_err(|failure| (failure, object, self.port)));
             if is_failure {
                 self.kept = None;
                 sleep(Duration::from_millis(PAUSE_MS)).await;
@@ -310,7 +312,9 @@ impl Client {
                 ended => return ended.map_err(|(failure, _)| failure),
             }
         }
+        self.port = 0;
         let connection = Connection::open(target.address, None, 0).await?;
+        self.port = connection.port();
         self.used = 0;
         self.ask(connection, &target, object, begin).await.map_err(|(failure, _)| failure)
     }
@@ -378,7 +382,7 @@ impl Counts {
         Self { begin: Instant::now(), report: MixReport::default(), first_byte_us }
     }
 
-    fn count(&mut self, ended: Result<VerifiedResponse, (Failure, &MixObject)>) {
+    fn count(&mut self, ended: Result<VerifiedResponse, (Failure, &MixObject, u16)>) {
         let index = self.begin.elapsed().as_secs() as usize;
         let (report, seconds) = (&mut self.report, index + 1);
         if report.seconds.len() < seconds {
@@ -400,7 +404,7 @@ impl Counts {
                 // It grows as it needs; what even so does not fit is no time.
                 let _ = self.first_byte_us.record(first_byte_us);
             }
-            Err((failure, object)) => {
+            Err((failure, object, port)) => {
                 report.failed += 1;
                 second.failed += 1;
                 *report.failures.entry(failure.kind()).or_default() += 1;
@@ -414,7 +418,9 @@ impl Counts {
                 let is_reset = matches!(failure, Failure::Reset | Failure::Refused);
                 report.reset += u64::from(is_reset);
                 if report.examples.len() < EXAMPLES_MAX {
-                    report.examples.push(format!("second {index}: {}: {failure}", object.path));
+                    let path = &object.path;
+                    let example = format!("second {index}: {path}, from port {port}: {failure}");
+                    report.examples.push(example);
                 }
             }
         }
