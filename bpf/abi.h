@@ -110,7 +110,7 @@ struct flow_key {
 	__u16 service;
 };
 
-enum flow_flag { FLOW_CLOSING = 1 }; /* a FIN was seen: a SYN begins anew */
+enum flow_flag { FLOW_CLOSING = 1 }; /* a FIN or RST was seen: another SYN begins anew */
 
 /* While `generation` is that of the settings, a packet of this flow with the
  * source MAC `via` needs no look into `steerers` and `networks`. */
@@ -119,7 +119,7 @@ struct flow {
 	__u16 flags;
 	__u32 generation; /* of the checks that let it in */
 	struct mac via;
-	__u16 zero;
+	__u16 opening; /* of the last SYN: see `packet`; 0 if none was seen */
 };
 
 /* moves: HASH, node program: connections that are being handed off, or have been.

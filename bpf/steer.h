@@ -109,18 +109,22 @@ INLINE struct node *owner_of(const struct flow *flow, const struct packet *packe
 	if (!node || node->state == NODE_DOWN)
 		return 0;
 	if (packet->opens && packet->ends->to.protocol == PROTOCOL_TCP &&
-	    (node->state != NODE_UP || flow->flags & FLOW_CLOSING))
+	    (node->state != NODE_UP ||
+	     (flow->flags & FLOW_CLOSING && flow->opening != packet->opening)))
 		return 0;
 	return node;
 }
 
+/* FIN and RST may be late ones, of an earlier connection from the same port, and the
+ * SYN of the present one may come again: it must find the node that has it. So they take
+ * the owner from no packet but another SYN. */
 INLINE __u32 follow(const struct frame *frame, const struct packet *packet, struct flow *flow,
 		    struct way *way)
 {
 	way->node_index = flow->node;
-	if (packet->tcp_flags & TCP_RST)
-		bpf_map_delete_elem(&flows, &packet->ends->from);
-	else if (packet->tcp_flags & TCP_FIN)
+	if (packet->opens && flow->opening != packet->opening)
+		flow->opening = packet->opening;
+	if (packet->tcp_flags & (TCP_FIN | TCP_RST))
 		flow->flags |= FLOW_CLOSING;
 	return deliver(frame, packet, way, FORWARD_FLOW);
 }
@@ -130,7 +134,7 @@ INLINE void store(const struct frame *frame, const struct packet *packet,
 		  const struct settings *settings, __u16 node)
 {
 	const struct ethernet *ethernet = (const void *)frame->data;
-	struct flow flow = { node, 0, settings->generation, ethernet->from, 0 };
+	struct flow flow = { node, 0, settings->generation, ethernet->from, packet->opening };
 	struct flow_event event = { packet->ends->from, node, 0 };
 	__u32 place = packet->ends->from.service * NODES_MAX + node;
 	__u64 *flows_assigned = bpf_map_lookup_elem(&assigned, &place);

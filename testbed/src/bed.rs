@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::environment::Environment;
 use crate::error::{TestbedError, Tried, check_root};
@@ -13,7 +13,9 @@ use crate::machine::Machine;
 use crate::namespace;
 use crate::plan::{self, Lan, Link, MachineRole, V4_BITS, V6_BITS};
 use crate::registry::{BedInfo, Slot};
+use crate::relay::{Relay, RelayCounts, RelayFaults};
 use crate::switch::{Queue, Switch, mac_text};
+use crate::sync::lock;
 use crate::tool;
 use crate::topology::{Frames, Topology};
 
@@ -23,6 +25,7 @@ pub struct Bed {
     machines: Vec<Machine>,
     environment: Arc<Environment>,
     notes: Vec<String>,
+    relay: Mutex<Option<Relay>>,
 }
 
 impl Bed {
@@ -59,7 +62,8 @@ impl Bed {
 
         let machine = |(plan, holder)| Machine::new(plan, holder, Arc::clone(&environment));
         let machines = plans.into_iter().zip(holders).map(machine).collect();
-        let mut bed = Self { machines, environment, notes: Vec::new() };
+        let relay = Mutex::new(None);
+        let mut bed = Self { machines, environment, notes: Vec::new(), relay };
         bed.apply_limits(topology)?;
         Ok(bed)
     }
@@ -139,6 +143,25 @@ impl Bed {
         self.environment.switch.change_rules(|rules| rules.mend_all())
     }
 
+    /// Loses, doubles and delays packets between clients and all others, in either direction, from now
+    /// on; `None` lets them pass. There must be a router.
+    pub fn set_relay(&self, faults: Option<RelayFaults>) -> Result<(), TestbedError> {
+        let checked = faults.iter().try_for_each(RelayFaults::check);
+        checked.map_err(TestbedError::Unusable)?;
+        let (router, mut relay) = (self.relaying_router()?, lock(&self.relay));
+        if let Some(last) = relay.take() {
+            last.end(router)?;
+        }
+        *relay = faults.map(|faults| Relay::start(router, faults)).transpose()?;
+        Ok(())
+    }
+
+    /// What the relay has done so far; nothing, if there is none.
+    pub fn relayed(&self) -> Result<RelayCounts, TestbedError> {
+        let router = self.relaying_router()?;
+        lock(&self.relay).as_ref().map_or(Ok(RelayCounts::default()), |it| it.counts(router))
+    }
+
     /// Puts the host itself, the network of the calling thread, on the LAN of
     /// the nodes, with a route to `address`. It goes with the bed.
     pub fn to_host(&self, address: IpAddr) -> Result<(), TestbedError> {
@@ -154,6 +177,11 @@ impl Bed {
         switch.await_ready(&[&link.port])
     }
 
+    fn relaying_router(&self) -> Result<&Machine, TestbedError> {
+        let none = || TestbedError::Unusable("a relay needs a router in the bed".to_owned());
+        self.router().ok_or_else(none)
+    }
+
     fn apply_limits(&mut self, topology: &Topology) -> Result<(), TestbedError> {
         for machine in &self.machines {
             let limits = topology.limits_of(machine.name(), machine.role().name());
@@ -166,6 +194,8 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
+        // Its file would keep the router's network.
+        drop(lock(&self.relay).take());
         self.environment.end();
     }
 }

@@ -11,7 +11,8 @@
 //! [`Bed::new`] makes one; [`Machine`] is what its users work with. Programs needed: `ip`
 //! and `tc` (package iproute2), `nft` (nftables), `sh`, `unshare`, `mount`, `find`. The
 //! kernel needs namespaces, bridges and `veth`; `tbf` for rates, nftables in
-//! bridges for losses and partitions, a `cpu` control group for quotas.
+//! bridges for losses and partitions, a `cpu` control group for quotas, TUN for a relay that
+//! doubles and delays packets of clients.
 //!
 //! Invariants:
 //! - Nothing of a bed has a name outside of it except its file in `/run/skep-lab`,
@@ -33,6 +34,7 @@ mod machine;
 mod namespace;
 mod plan;
 mod registry;
+mod relay;
 mod rules;
 mod switch;
 mod sync;
@@ -46,5 +48,6 @@ pub use limits::{CLIENTS_MAX, DISPATCHERS_MAX, NODES_MAX, VIPS_MAX};
 pub use machine::Machine;
 pub use plan::MachineRole;
 pub use registry::{BedInfo, MachineInfo};
+pub use relay::{RelayCounts, RelayFaults};
 pub use topology::{Frames, Limits, Topology};
 pub use visit::{beds, clean, command_in};

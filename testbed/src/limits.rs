@@ -58,3 +58,15 @@ pub(crate) const BUCKET_BYTES_MIN: u64 = 16 * 1024;
 
 /// Parts that a loss is told in: 1 is one in a million.
 pub(crate) const LOSS_PARTS: u32 = 1_000_000;
+
+/// Longest time that a relay holds a packet back, in microseconds: more is a loss to most protocols.
+pub(crate) const LATE_US_MAX: u32 = 1_000_000;
+
+/// Packets that may wait for a relay: some 100 ms of what it gets through.
+pub(crate) const RELAY_QUEUE_PACKETS: u32 = 10_000;
+
+/// Packets that a relay reads before it looks at those that it holds back: a fraction of a millisecond.
+pub(crate) const RELAY_BATCH_PACKETS: usize = 64;
+
+/// Longest packet of a TUN device, in bytes: that of IP.
+pub(crate) const PACKET_BYTES_MAX: usize = 65_535;

@@ -98,7 +98,7 @@ impl Rules {
 }
 
 /// Of [`LOSS_PARTS`].
-fn parts_of(percent: f64) -> u32 {
+pub(crate) fn parts_of(percent: f64) -> u32 {
     (percent / 100.0 * f64::from(LOSS_PARTS)).round() as u32
 }
 

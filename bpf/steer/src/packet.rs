@@ -45,6 +45,8 @@ pub(crate) struct Packet {
     pub(crate) tcp_flags: u8,
     /// The first of a flow or, of UDP, maybe the first.
     pub(crate) opens: bool,
+    /// Of a SYN: the low half of its sequence number, by which it is known when it comes again.
+    pub(crate) opening: u16,
 }
 
 impl Packet {
@@ -107,6 +109,7 @@ pub(crate) fn read_addresses(frame: &[u8], ip_at: usize, is_ipv4: bool) -> Resul
         ip_length: 0,
         tcp_flags: 0,
         opens: false,
+        opening: 0,
     })
 }
 
@@ -195,6 +198,9 @@ fn read_tcp(payload: &[u8], packet: &mut Packet) -> Option<()> {
     packet.vip_port = word(header, 2)?;
     packet.tcp_flags = flags;
     packet.opens = flags & (TCP_SYN | TCP_ACK) == TCP_SYN;
+    if packet.opens {
+        packet.opening = word(header, 6)?;
+    }
     Some(())
 }
 

@@ -108,10 +108,10 @@ fn follow(
         if !is_checked {
             (flow.via, flow.generation) = (via, generation);
         }
-        flow.is_closing |= packet.tcp_flags & TCP_FIN != 0;
-    }
-    if packet.tcp_flags & TCP_RST != 0 {
-        tables.flows.remove(key);
+        if packet.opens {
+            flow.opening = packet.opening;
+        }
+        flow.is_closing |= packet.tcp_flags & (TCP_FIN | TCP_RST) != 0;
     }
     Ok(Taken(node, Verdict::ForwardFlow))
 }
@@ -138,16 +138,17 @@ fn place(
     };
     let node = node.ok_or(Verdict::PassNoNode)?;
     if verdict == Verdict::ForwardNew {
-        store(tables, key, via, node);
+        store(tables, key, packet, via, node);
     }
     Ok(Taken(node, verdict))
 }
 
 /// Notes a new flow's owner, here and for who listens.
-fn store(tables: &mut Tables, key: &FlowKey, via: Mac, node: NodeIndex) {
+fn store(tables: &mut Tables, key: &FlowKey, packet: &Packet, via: Mac, node: NodeIndex) {
     let generation = tables.settings.generation;
     *tables.assigned.entry((key.service, node)).or_default() += 1;
-    tables.flows.insert(*key, FlowEntry { node, is_closing: false, generation, via });
+    let opening = packet.opening;
+    tables.flows.insert(*key, FlowEntry { node, is_closing: false, generation, via, opening });
     if tables.settings.is_streaming {
         let client = SocketAddr::new(IpAddr::V6(key.client).to_canonical(), key.port);
         tables.events.push(Flow { client, service: key.service, node });
@@ -256,7 +257,8 @@ impl Tables {
         let flow = self.flows.get(key)?;
         let node = self.live_node(flow.node)?;
         let begins = packet.opens && packet.protocol == PROTOCOL_TCP;
-        let is_usable = !begins || (node.state == ForwardingState::Up && !flow.is_closing);
+        let is_another = flow.is_closing && flow.opening != packet.opening;
+        let is_usable = !begins || (node.state == ForwardingState::Up && !is_another);
         is_usable.then_some(flow.node)
     }
 

@@ -111,12 +111,14 @@ pub struct FlowKey {
 pub struct FlowEntry {
     /// Its owner.
     pub node: NodeIndex,
-    /// Whether a FIN was seen: the next SYN begins anew.
+    /// Whether a FIN or RST was seen: another SYN begins anew.
     pub is_closing: bool,
     /// Generation of the settings under which it was checked.
     pub generation: u32,
     /// Source of the frame that was checked.
     pub via: Mac,
+    /// Of the last SYN, the low half of its sequence number; 0 if none was seen.
+    pub opening: u16,
 }
 
 /// A connection, by both its ends.

@@ -74,6 +74,11 @@ impl Connection {
         Ok(Self { stream, ahead: Vec::new() })
     }
 
+    /// The client's; 0 if the kernel does not tell.
+    pub(super) fn port(&self) -> u16 {
+        self.stream.local_addr().map_or(0, |address| address.port())
+    }
+
     /// Sends a request and reads the head of its response; other statuses than
     /// 200 are failures.
     pub(super) async fn ask(&mut self, target: &Target, is_last: bool) -> Result<Head, Failure> {

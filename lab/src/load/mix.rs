@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -73,6 +73,10 @@ pub struct MixReport {
     /// Of these: bytes or lengths that are not those of the object, or of the
     /// version that the reply names.
     pub wrong: u64,
+    /// Of the failed ones, too: those without a complete answer in time.
+    pub hung: u64,
+    /// And those whose connection was reset or refused.
+    pub reset: u64,
     /// Right answers by a version that had been replaced before they were asked
     /// for.
     pub stale: u64,
@@ -146,6 +150,8 @@ struct Shared {
     watch: Watch,
     /// Requests begun since the start: the place in the order.
     turn: AtomicU64,
+    /// Whether no more requests are to be begun.
+    is_finishing: AtomicBool,
     counts: Mutex<Counts>,
 }
 
@@ -164,7 +170,8 @@ impl Mix {
         }
         files_for(self.clients)?;
         let (watch, counts) = (Watch::new(), Mutex::new(Counts::new()));
-        let shared = Arc::new(Shared { plan: self, watch, turn: AtomicU64::new(0), counts });
+        let (turn, is_finishing) = (AtomicU64::new(0), AtomicBool::new(false));
+        let shared = Arc::new(Shared { plan: self, watch, turn, is_finishing, counts });
         let thread = machine.spawn({
             let shared = Arc::clone(&shared);
             move || shared.play()
@@ -198,12 +205,24 @@ impl MixRunning {
     pub fn stop(mut self) -> Result<MixReport, TestbedError> {
         let report = self.report();
         self.shared.watch.stop();
+        self.join()?;
+        Ok(report)
+    }
+
+    /// Begins no more requests, and waits for those under way: none is left out of the report.
+    pub fn finish(mut self) -> Result<MixReport, TestbedError> {
+        self.shared.is_finishing.store(true, Ordering::Relaxed);
+        self.join()?;
+        Ok(self.report())
+    }
+
+    fn join(&mut self) -> Result<(), TestbedError> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(entered)) => entered.flatten().map_err(failed("cannot run a mix"))?,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             None => {}
         }
-        Ok(report)
+        Ok(())
     }
 }
 
@@ -244,6 +263,8 @@ struct Client {
     kept: Option<Connection>,
     /// Requests that went over it.
     used: u64,
+    /// Its port, or that of the last one; 0 where none could be made.
+    port: u16,
     buffer: Vec<u8>,
 }
 
@@ -257,13 +278,13 @@ struct VerifiedResponse {
 
 impl Client {
     fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, kept: None, used: 0, buffer: vec![0; READ_BYTES] }
+        Self { shared, kept: None, used: 0, port: 0, buffer: vec![0; READ_BYTES] }
     }
 
     async fn work(mut self) {
         let shared = Arc::clone(&self.shared);
         let limit = Duration::from_millis(shared.plan.timeout_ms);
-        while !shared.watch.is_stopped() {
+        while !shared.watch.is_stopped() && !shared.is_finishing.load(Ordering::Relaxed) {
             let object = shared.next();
             let late = Err(Failure::Timeout("no complete response in time"));
             let ended = tokio::select! {
@@ -271,7 +292,7 @@ impl Client {
                 () = shared.watch.stopped() => return,
             };
             let is_failure = ended.is_err();
-            lock(&shared.counts).count(ended.map_err(|failure| (failure, object)));
+            lock(&shared.counts).count(ended.map_err(|failure| (failure, object, self.port)));
             if is_failure {
                 self.kept = None;
                 sleep(Duration::from_millis(PAUSE_MS)).await;
@@ -291,7 +312,9 @@ impl Client {
                 ended => return ended.map_err(|(failure, _)| failure),
             }
         }
+        self.port = 0;
         let connection = Connection::open(target.address, None, 0).await?;
+        self.port = connection.port();
         self.used = 0;
         self.ask(connection, &target, object, begin).await.map_err(|(failure, _)| failure)
     }
@@ -359,7 +382,7 @@ impl Counts {
         Self { begin: Instant::now(), report: MixReport::default(), first_byte_us }
     }
 
-    fn count(&mut self, ended: Result<VerifiedResponse, (Failure, &MixObject)>) {
+    fn count(&mut self, ended: Result<VerifiedResponse, (Failure, &MixObject, u16)>) {
         let index = self.begin.elapsed().as_secs() as usize;
         let (report, seconds) = (&mut self.report, index + 1);
         if report.seconds.len() < seconds {
@@ -381,7 +404,7 @@ impl Counts {
                 // It grows as it needs; what even so does not fit is no time.
                 let _ = self.first_byte_us.record(first_byte_us);
             }
-            Err((failure, object)) => {
+            Err((failure, object, port)) => {
                 report.failed += 1;
                 second.failed += 1;
                 *report.failures.entry(failure.kind()).or_default() += 1;
@@ -391,8 +414,13 @@ impl Counts {
                     _ => false,
                 };
                 report.wrong += u64::from(is_wrong);
+                report.hung += u64::from(matches!(failure, Failure::Timeout(_)));
+                let is_reset = matches!(failure, Failure::Reset | Failure::Refused);
+                report.reset += u64::from(is_reset);
                 if report.examples.len() < EXAMPLES_MAX {
-                    report.examples.push(format!("second {index}: {}: {failure}", object.path));
+                    let path = &object.path;
+                    let example = format!("second {index}: {path}, from port {port}: {failure}");
+                    report.examples.push(example);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! A mix of objects against the experiments' origin.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 
 use crate::common::{poll_until, root_or_skip};
@@ -86,8 +86,42 @@ fn what_is_wrong_is_said() {
     let report = running.stop().unwrap();
     assert_eq!(report.succeeded, 0);
     assert!(report.wrong >= 20 && report.wrong < report.failed, "{report:?}");
+    assert_eq!((report.hung, report.reset), (0, 0), "{report:?}");
     for word in ["wrong byte at 0", "another length", "status 404"] {
         assert!(report.examples.iter().any(|it| it.contains(word)), "{:?}", report.examples);
     }
     drop(counts(origin));
+}
+
+#[test]
+fn every_request_of_a_mix_that_is_finished_has_ended_and_is_counted() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = bed();
+    let (origin, address) = start_origin(&bed);
+    let running = mix(address, vec![object(1, 541_761)], &[0]).start_in(&bed.clients()[0]).unwrap();
+    poll_until("20 answers are there", || running.succeeded() >= 20);
+    let report = running.finish().unwrap();
+    assert_eq!(report.failed, 0, "{:?}", report.examples);
+    assert_eq!(counts(origin)["requests"], report.succeeded);
+}
+
+#[test]
+fn resets_and_silence_are_told_apart() {
+    if !root_or_skip() {
+        return;
+    }
+    let bed = bed();
+    let (client, machine) = (&bed.clients()[0], bed.origin().unwrap());
+    let silent = machine.run(|| TcpListener::bind((machine.ipv4(), 0)).unwrap()).unwrap();
+    let nobody = SocketAddr::from((machine.ipv4(), 9));
+    for (address, is_refused) in [(nobody, true), (silent.local_addr().unwrap(), false)] {
+        let mix = Mix { timeout_ms: 200, ..mix(address, vec![object(1, 100)], &[0]) };
+        let running = mix.start_in(client).unwrap();
+        poll_until("4 failures are there", || running.report().failed >= 4);
+        let report = running.finish().unwrap();
+        let expected = if is_refused { (0, report.failed) } else { (report.failed, 0) };
+        assert_eq!((report.hung, report.reset), expected, "{report:?}");
+    }
 }

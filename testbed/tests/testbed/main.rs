@@ -4,3 +4,4 @@
 mod bed;
 mod common;
 mod links;
+mod relay;

@@ -71,15 +71,28 @@ impl Way {
 impl HandoffBed {
     /// Starts all; links have no rate.
     pub(super) fn new(bed_plan: &BedPlan<'_>, plan: &Plan) -> Result<Self, Failure> {
-        Self::with(bed_plan, plan, "")
+        Self::start_all(bed_plan, plan, ("", false))
     }
 
     /// The same with more `lines` of the config's `[handoff]`.
     pub(super) fn with(bed_plan: &BedPlan<'_>, plan: &Plan, lines: &str) -> Result<Self, Failure> {
+        Self::start_all(bed_plan, plan, (lines, false))
+    }
+
+    /// The same with a router between the client and all others.
+    pub(super) fn behind_router(bed_plan: &BedPlan<'_>, plan: &Plan) -> Result<Self, Failure> {
+        Self::start_all(bed_plan, plan, ("", true))
+    }
+
+    fn start_all(
+        bed_plan: &BedPlan<'_>,
+        plan: &Plan,
+        (lines, router): (&str, bool),
+    ) -> Result<Self, Failure> {
         let nodes = bed_plan.nodes;
-        let (frames, control_first) = (Frames::Wire, true);
+        let (dispatchers, frames, control_first) = (1, Frames::Wire, true);
         let topology =
-            Topology { dispatchers: 1, nodes, frames, control_first, ..Topology::default() };
+            Topology { dispatchers, nodes, router, frames, control_first, ..Topology::default() };
         let bed = Bed::new(&topology)?;
         let folder = Folder::new()?;
         let names = (0..nodes).map(node_name).collect();
@@ -93,6 +106,11 @@ impl HandoffBed {
         it.dispatcher = Some(it.start("dispatcher-1", (bed_plan, lines), plan)?);
         it.await_answers(bed_plan.objects)?;
         Ok(it)
+    }
+
+    /// Its machines.
+    pub(super) fn machines(&self) -> &Bed {
+        &self.bed
     }
 
     pub(super) fn client(&self) -> Result<&Machine, Failure> {

@@ -15,3 +15,16 @@ pub(super) const WINDOW_MS_MAX: u64 = 300_000;
 
 /// Pause between two looks at how many requests have ended, in milliseconds.
 pub(super) const POLL_MS: u64 = 50;
+
+/// When a request whose packets are lost counts as one that hangs, in milliseconds: six SYNs in a row must be lost,
+/// or eight of any other packet.
+pub(super) const HANG_MS: u64 = 60_000;
+
+/// Pause between two looks at how many connections have moved, in milliseconds: each asks all nodes.
+pub(super) const RELAY_POLL_MS: u64 = 1_000;
+
+/// Pause between two words on how far it is, in milliseconds.
+pub(super) const RELAY_SAY_MS: u64 = 30_000;
+
+/// Longest time without a move, in milliseconds: a request has hung meanwhile, and been counted.
+pub(super) const STALL_MS_MAX: u64 = 2 * HANG_MS;

@@ -157,7 +157,7 @@ impl Load<'_> {
 }
 
 /// What has come since; without those of which there are none.
-fn since(mut now: Outcomes, before: &Outcomes) -> Outcomes {
+pub(super) fn since(mut now: Outcomes, before: &Outcomes) -> Outcomes {
     for (outcome, count) in &mut now {
         *count = count.saturating_sub(before.get(outcome).copied().unwrap_or(0));
     }

@@ -8,12 +8,14 @@
 //! - `sizes`: handoff beside a proxy by the size of replies.
 //! - `loss`: control packets are lost.
 //! - `transports`: the control messages alone, on IP and UDP, and beside them on TCP.
+//! - `relay`: packets of clients are lost, doubled and overtaken.
 //!
 //! All ways to the nodes are in one bed, and are measured in turn.
 
 mod account;
 mod alone;
 mod bed;
+mod kernels;
 mod limits;
 mod load;
 mod loss;
@@ -21,6 +23,7 @@ mod metrics;
 mod moves;
 mod nodes;
 mod page;
+mod relay;
 mod sizes;
 mod surge;
 mod transports;
@@ -46,6 +49,9 @@ pub(crate) struct HandoffOptions {
     /// Folder of the page and its plots; printed without it
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// How many connections part `relay` moves [default: 1000000, with `--quick` 300]
+    #[arg(long, value_name = "COUNT")]
+    moves: Option<u64>,
     /// The Skep binary
     #[arg(long, default_value_os_t = super::default_skep())]
     skep: PathBuf,
@@ -60,6 +66,7 @@ enum PartName {
     Sizes,
     Loss,
     Transports,
+    Relay,
     /// Nothing is measured: the page alone is written anew
     Page,
 }
@@ -74,6 +81,7 @@ struct Results {
     sizes: Option<Part<sizes::Sizes>>,
     loss: Option<Part<loss::Loss>>,
     transports: Option<Part<transports::Transports>>,
+    relay: Option<Part<relay::Relayed>>,
     troubles: Vec<String>,
 }
 
@@ -88,9 +96,9 @@ pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
     super::prepare()?;
     let mut results = options.out.as_deref().and_then(earlier).unwrap_or_default();
     results.troubles.clear();
-    let plan = Plan { skep: options.skep.clone(), is_quick: options.quick };
+    let plan = Plan { skep: options.skep.clone(), is_quick: options.quick, moves: options.moves };
     let is_wanted = |part| options.parts.is_empty() || options.parts.contains(&part);
-    let Results { moves, alone, nodes, sizes, loss, transports, troubles } = &mut results;
+    let Results { moves, alone, nodes, sizes, loss, transports, relay, troubles } = &mut results;
     if is_wanted(PartName::Moves) {
         plan.measure(moves::measure, moves, troubles)?;
     }
@@ -109,6 +117,9 @@ pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
     if is_wanted(PartName::Transports) {
         plan.measure(transports::measure, transports, troubles)?;
     }
+    if is_wanted(PartName::Relay) {
+        plan.measure(relay::measure, relay, troubles)?;
+    }
     results.page().finish(options.out.as_deref(), &results, &results.troubles)
 }
 
@@ -122,6 +133,8 @@ fn earlier(out: &Path) -> Option<Results> {
 struct Plan {
     skep: PathBuf,
     is_quick: bool,
+    /// Of part `relay`.
+    moves: Option<u64>,
 }
 
 impl Plan {

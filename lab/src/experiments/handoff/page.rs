@@ -1,6 +1,7 @@
 //! The page.
 
 mod alone;
+mod relay;
 
 use super::Part;
 use super::Results;
@@ -23,7 +24,7 @@ impl Results {
         let mut page = Page::new("handoff");
         page.add("# TCP handoff\n");
         page.add(
-            "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,alone,nodes,sizes,loss,transports`. All \
+            "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,alone,nodes,sizes,loss,transports,relay`. All \
              machines are network namespaces on one machine and share its cores. Frames are as on a wire, \
              each node has one worker, and clients open a connection for each request. *CPU* is that of the whole bed: \
              client, dispatcher, nodes, netguards and their kernels, with all of ksoftirqd, whoever gave it work; *others* is \
@@ -36,6 +37,7 @@ impl Results {
         self.sizes.iter().for_each(|part| add_sizes(&mut page, part));
         self.loss.iter().for_each(|part| add_loss(&mut page, part));
         self.transports.iter().for_each(|part| add_transports(&mut page, part));
+        self.relay.iter().for_each(|part| relay::add(&mut page, part));
         page.add("## Not measured\n");
         page.add(
             "Whole moves by LCCP on TCP: Skep has no such transport, and its messages alone are measured. XO and Prism themselves: they \
