@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -79,11 +80,21 @@ impl<'a> SystemdMachine<'a> {
         let init = wait_child(&parent);
         let mut machine = Self { cluster, name: name.to_owned(), root, group, parent, init };
         let target = ["is-active", "--quiet", "basic.target"];
-        poll_until(PATIENCE, "systemd is up", || {
+        let end = Instant::now() + PATIENCE;
+        poll_until(2 * PATIENCE, "systemd is up", || {
             machine.parent.assert_running();
-            machine.nsenter(&target).output().is_ok_and(|it| it.status.success())
+            let is_up = machine.nsenter(&target).output().is_ok_and(|it| it.status.success());
+            assert!(is_up || Instant::now() < end, "systemd is not up: {}", machine.jobs());
+            is_up
         });
         Some(machine)
+    }
+
+    /// What systemd is doing.
+    fn jobs(&self) -> String {
+        let said = ["is-system-running", "list-jobs"].map(|what| self.nsenter(&[what]).output());
+        let said = said.into_iter().flatten().flat_map(|it| [it.stdout, it.stderr].concat());
+        String::from_utf8_lossy(&said.collect::<Vec<u8>>()).into_owned()
     }
 
     /// `systemctl ARGUMENTS`; what it says on success.

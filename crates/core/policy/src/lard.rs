@@ -12,7 +12,9 @@
 
 use skep_units::{NodeId, Now, stable_hash};
 
-use crate::limits::{LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_REPLICAS_MAX, LARD_SHRINK_MS};
+use crate::limits::{
+    LARD_AWAY_MS, LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_REPLICAS_MAX, LARD_SHRINK_MS,
+};
 use crate::maglev::Key;
 use crate::targets::Targets;
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
@@ -20,7 +22,15 @@ use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 /// One node for each URL.
 pub(crate) struct Lard {
     name: &'static str,
-    owners: Targets<Option<NodeId>>,
+    owners: Targets<Owner>,
+}
+
+/// The node of a URL.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owner {
+    id: Option<NodeId>,
+    /// Since when it takes no requests.
+    away_since: Option<Now>,
 }
 
 impl Lard {
@@ -43,16 +53,22 @@ impl Policy for Lard {
         let hash = Key::Url.hash(request);
         let Some(least) = idlest(hash, view, exclude) else { return Decision::None };
         let owner = self.owners.of(hash);
-        let known = owner.and_then(|id| view.node(id)).filter(|node| node.eligible);
-        match known {
+        let known = owner.id.and_then(|id| view.node(id));
+        let picked = match known {
             // This attempt goes elsewhere; the URL does not.
-            Some(node) if exclude.contains(&node.id) => Decision::Node(least),
-            Some(node) if !is_imbalanced(node, view, exclude) => Decision::Node(node.id),
-            _ => {
-                *owner = Some(least);
-                Decision::Node(least)
+            Some(node) if exclude.contains(&node.id) => return Decision::Node(least),
+            Some(node) if !node.eligible => {
+                let since = *owner.away_since.get_or_insert(view.now);
+                if view.now.since_ms(since) < LARD_AWAY_MS {
+                    return Decision::Node(least);
+                }
+                least
             }
-        }
+            Some(node) if !is_imbalanced(node, view, exclude) => node.id,
+            _ => least,
+        };
+        *owner = Owner { id: Some(picked), away_since: None };
+        Decision::Node(picked)
     }
 }
 
@@ -91,11 +107,13 @@ impl Policy for LardReplicated {
         let Some(least) = idlest(hash, view, exclude) else { return Decision::None };
         let replicas = self.replicas.of(hash);
         replicas.retain(view);
-        let open = replicas.members(view).filter(|node| !exclude.contains(&node.id));
+        let open = replicas.members(view).filter(|node| node.is_candidate(exclude));
         let idlest = open.min_by_key(|node| node.warm_requests()).map(|node| (node.id, *node));
         let picked = match idlest {
-            // All were tried by this request: it goes elsewhere, the URL does not.
-            None if !replicas.is_empty() => return Decision::Node(least),
+            // All that are up were tried by this request: it goes elsewhere, the URL does not.
+            None if replicas.members(view).any(|node| node.eligible) => {
+                return Decision::Node(least);
+            }
             None => least,
             Some((_, node)) if is_imbalanced(&node, view, exclude) => least,
             Some((id, _)) => id,
@@ -111,18 +129,14 @@ impl Policy for LardReplicated {
 }
 
 impl Replicas {
-    fn is_empty(&self) -> bool {
-        self.nodes.iter().all(Option::is_none)
-    }
-
     fn members<'a>(&'a self, view: &'a ClusterView) -> impl Iterator<Item = &'a NodeView> {
         self.nodes.iter().flatten().filter_map(|id| view.node(*id))
     }
 
-    /// Forgets nodes that are gone, down, or drained.
+    /// Forgets nodes that are gone.
     fn retain(&mut self, view: &ClusterView) {
         for place in &mut self.nodes {
-            *place = place.filter(|id| view.node(*id).is_some_and(|node| node.eligible));
+            *place = place.filter(|id| view.node(*id).is_some());
         }
     }
 
@@ -135,10 +149,11 @@ impl Replicas {
         free.map(|place| *place = Some(id)).is_some()
     }
 
-    /// Removes the one with the most to do, if there is another than `kept`.
+    /// Removes one that takes no requests, or else the one with the most to do, if there is another than `kept`.
     fn shrink(&mut self, view: &ClusterView, kept: NodeId) {
         let others = self.members(view).filter(|node| node.id != kept);
-        let busiest = others.max_by_key(|node| node.warm_requests()).map(|node| node.id);
+        let busiest =
+            others.max_by_key(|node| (!node.eligible, node.warm_requests())).map(|node| node.id);
         for place in &mut self.nodes {
             *place = place.filter(|id| Some(*id) != busiest);
         }
@@ -152,9 +167,11 @@ fn idlest(hash: u64, view: &ClusterView, exclude: &[NodeId]) -> Option<NodeId> {
     candidates.min_by_key(|node| (node.warm_requests(), preference(node))).map(|node| node.id)
 }
 
-/// Whether a node has so much more to do than others that moving a URL away from it is worth a miss.
+/// Whether a node has so much more to do than others that moving a URL away from it is worth a miss. In the paper, the
+/// bound on the connections of all nodes sees to it that not all have too much; here moving must help.
 fn is_imbalanced(node: &NodeView, view: &ClusterView, exclude: &[NodeId]) -> bool {
     let own = node.warm_requests();
-    let has_idler = || view.candidates(exclude).any(|it| it.warm_requests() < LARD_LOW_REQUESTS);
-    own >= 2 * LARD_HIGH_REQUESTS || own > LARD_HIGH_REQUESTS && has_idler()
+    let least = || view.candidates(exclude).map(NodeView::warm_requests).min().unwrap_or(own);
+    own >= 2 * LARD_HIGH_REQUESTS && least() <= own / 2
+        || own > LARD_HIGH_REQUESTS && least() < LARD_LOW_REQUESTS
 }

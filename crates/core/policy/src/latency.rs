@@ -1,18 +1,17 @@
 //! How fast nodes answer: a mean that forgets, and follows a rise at once.
 //!
 //! Peak-EWMA, as in Finagle and linkerd: a sample above the estimate replaces it, one below is averaged in with
-//! `1 - exp(-dt / tau)`; a node that gets nothing is forgiven by and by.
+//! `1 - exp(-dt / tau)`; a node that gets nothing is forgiven by and by. What each instance has seen itself.
 
 use skep_units::{NodeId, Now};
 
-use crate::limits::LATENCY_DECAY_MS;
-use crate::{ClusterView, NodeView};
+use crate::limits::{FAILED_LATENCY_US, LATENCY_DECAY_MS};
+use crate::{AttemptEnd, ClusterView, NodeView};
 
 /// Estimates of all nodes of a view.
 #[derive(Default)]
 pub(crate) struct Latencies {
     version: Option<u64>,
-    now: Now,
     /// By position in the view.
     estimates: Vec<Estimate>,
 }
@@ -23,12 +22,22 @@ struct Estimate {
     /// `None`: nothing is known.
     us: Option<f64>,
     at: Now,
+    /// Attempts of this instance that have not ended.
+    waiting: u32,
+}
+
+/// What is expected of a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Expected {
+    /// It will answer in so many microseconds.
+    Us(f64),
+    /// Nothing is known, and somebody is trying.
+    Unknown,
 }
 
 impl Latencies {
-    /// Follows the nodes and the time of a view.
+    /// Follows the nodes of a view.
     pub(crate) fn refresh(&mut self, view: &ClusterView) {
-        self.now = view.now;
         if self.version == Some(view.version) && self.estimates.len() == view.nodes.len() {
             return;
         }
@@ -36,19 +45,26 @@ impl Latencies {
         let known = std::mem::take(&mut self.estimates);
         let of = |node: &NodeView| {
             let known = known.iter().find(|it| it.id == node.id).copied();
-            known.unwrap_or(Estimate { id: node.id, us: None, at: view.now })
+            known.unwrap_or(Estimate { id: node.id, us: None, at: view.now, waiting: 0 })
         };
         self.estimates = view.nodes.iter().map(of).collect();
     }
 
-    /// A node has answered. One that answers in no time has not answered.
-    pub(crate) fn record(&mut self, node: NodeId, latency_us: u64) {
-        let now = self.now;
-        let Some(it) = self.estimates.iter_mut().find(|it| it.id == node) else { return };
-        if latency_us == 0 {
-            return;
+    pub(crate) fn started(&mut self, node: NodeId) {
+        if let Some(it) = self.of(node) {
+            it.waiting = it.waiting.saturating_add(1);
         }
-        let sample = latency_us as f64;
+    }
+
+    pub(crate) fn finished(&mut self, now: Now, node: NodeId, end: AttemptEnd) {
+        let Some(it) = self.of(node) else { return };
+        it.waiting = it.waiting.saturating_sub(1);
+        let sample = match end {
+            AttemptEnd::Answered { latency_us } => latency_us.max(1) as f64,
+            // One that fails at once is not fast.
+            AttemptEnd::Failed => FAILED_LATENCY_US,
+            AttemptEnd::Inconclusive => return,
+        };
         let mean = it.us.map_or(sample, |us| {
             let weight = weight(now.since_ms(it.at));
             (us * weight + sample * (1.0 - weight)).max(sample)
@@ -56,10 +72,28 @@ impl Latencies {
         (it.us, it.at) = (Some(mean), now);
     }
 
-    /// The estimate for the node at a position, in microseconds. `None`: nothing is known.
-    pub(crate) fn us(&self, position: usize) -> Option<f64> {
-        let it = self.estimates.get(position)?;
-        Some(it.us? * weight(self.now.since_ms(it.at)))
+    /// What to expect of the node at a position. One of which nothing is known is tried once, as if it were as fast
+    /// as the fastest one.
+    pub(crate) fn expected(&self, position: usize, now: Now) -> Expected {
+        let Some(it) = self.estimates.get(position) else { return Expected::Unknown };
+        match it.us_at(now) {
+            Some(us) => Expected::Us(us),
+            None if it.waiting > 0 => Expected::Unknown,
+            None => {
+                let known = self.estimates.iter().filter_map(|it| it.us_at(now));
+                Expected::Us(known.min_by(f64::total_cmp).unwrap_or(1.0))
+            }
+        }
+    }
+
+    fn of(&mut self, node: NodeId) -> Option<&mut Estimate> {
+        self.estimates.iter_mut().find(|it| it.id == node)
+    }
+}
+
+impl Estimate {
+    fn us_at(&self, now: Now) -> Option<f64> {
+        Some(self.us? * weight(now.since_ms(self.at)))
     }
 }
 
@@ -75,39 +109,68 @@ mod tests {
     use super::*;
     use crate::tests::view;
 
-    fn at(latencies: &mut Latencies, ms: u64) {
-        latencies.refresh(&ClusterView { now: Now(ms), ..view(2) });
+    const NODE: NodeId = NodeId(0);
+
+    fn answered(latency_us: u64) -> AttemptEnd {
+        AttemptEnd::Answered { latency_us }
+    }
+
+    fn us(latencies: &Latencies, position: usize, now: Now) -> f64 {
+        match latencies.expected(position, now) {
+            Expected::Us(us) => us,
+            Expected::Unknown => panic!("nothing is known"),
+        }
     }
 
     #[test]
     fn a_rise_counts_at_once_and_a_fall_by_and_by() {
         let mut latencies = Latencies::default();
-        at(&mut latencies, 0);
-        assert_eq!(latencies.us(0), None);
-        latencies.record(NodeId(0), 1_000);
-        latencies.record(NodeId(0), 9_000);
-        assert_eq!(latencies.us(0), Some(9_000.0));
+        latencies.refresh(&view(2));
+        latencies.finished(Now(0), NODE, answered(1_000));
+        latencies.finished(Now(0), NODE, answered(9_000));
+        assert_eq!(us(&latencies, 0, Now(0)), 9_000.0);
         // Another one at the same time says nothing new.
-        latencies.record(NodeId(0), 1_000);
-        assert_eq!(latencies.us(0), Some(9_000.0));
-        at(&mut latencies, LATENCY_DECAY_MS);
-        let left = latencies.us(0).unwrap();
-        assert!((3_000.0..3_500.0).contains(&left), "9,000 / e: {left}");
-        latencies.record(NodeId(0), 1_000);
-        let mean = latencies.us(0).unwrap();
-        assert!((3_900.0..4_000.0).contains(&mean), "{mean}");
+        latencies.finished(Now(0), NODE, answered(1_000));
+        assert_eq!(us(&latencies, 0, Now(0)), 9_000.0);
+        let later = Now(LATENCY_DECAY_MS);
+        assert!((3_000.0..3_500.0).contains(&us(&latencies, 0, later)), "9,000 / e");
+        latencies.finished(later, NODE, answered(1_000));
+        assert!((3_900.0..4_000.0).contains(&us(&latencies, 0, later)));
     }
 
     #[test]
-    fn what_is_known_outlives_a_change_of_nodes_and_no_answer_is_no_sample() {
+    fn who_fails_is_slow_and_what_says_nothing_is_no_sample() {
         let mut latencies = Latencies::default();
-        at(&mut latencies, 0);
-        latencies.record(NodeId(1), 500);
-        latencies.record(NodeId(1), 0);
-        latencies.record(NodeId(7), 500);
+        latencies.refresh(&view(2));
+        latencies.finished(Now(0), NODE, answered(500));
+        latencies.finished(Now(0), NODE, AttemptEnd::Inconclusive);
+        assert_eq!(us(&latencies, 0, Now(0)), 500.0);
+        latencies.finished(Now(0), NODE, AttemptEnd::Failed);
+        assert_eq!(us(&latencies, 0, Now(0)), FAILED_LATENCY_US);
+        latencies.finished(Now(0), NodeId(7), answered(500));
+    }
+
+    #[test]
+    fn an_unknown_node_is_tried_once_whoever_else_it_serves() {
+        let mut latencies = Latencies::default();
+        latencies.refresh(&view(3));
+        latencies.finished(Now(0), NODE, answered(500));
+        assert_eq!(us(&latencies, 1, Now(0)), 500.0);
+        latencies.started(NodeId(1));
+        assert_eq!(latencies.expected(1, Now(0)), Expected::Unknown);
+        latencies.finished(Now(0), NodeId(1), AttemptEnd::Inconclusive);
+        assert_eq!(us(&latencies, 1, Now(0)), 500.0, "nothing is known still");
+    }
+
+    #[test]
+    fn what_is_known_outlives_a_change_of_nodes() {
+        let mut latencies = Latencies::default();
+        latencies.refresh(&view(2));
+        latencies.finished(Now(0), NodeId(1), answered(500));
         let mut other = view(3);
         (other.version, other.nodes[0].id) = (2, NodeId(9));
         latencies.refresh(&other);
-        assert_eq!([0, 1, 2, 3].map(|at| latencies.us(at)), [None, Some(500.0), None, None]);
+        assert_eq!(us(&latencies, 1, Now(0)), 500.0);
+        assert_eq!(latencies.expected(3, Now(0)), Expected::Unknown, "there is no such node");
     }
 }

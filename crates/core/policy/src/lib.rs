@@ -10,7 +10,7 @@
 //! - a node that is not eligible, or is excluded, is never picked;
 //! - `Decision::None` if and only if there is no other node;
 //! - the same seed and the same calls give the same decisions;
-//! - `pick` allocates only when `ClusterView::version` changed.
+//! - `pick` allocates only when `ClusterView::version` changed, and a bounded number of times for what it remembers.
 //!
 //! **Slow start.** A node that just came back gets a growing share
 //! (`NodeView::slow_start_permille`). Policies with weights scale the
@@ -37,7 +37,7 @@ mod rows;
 mod targets;
 mod view;
 
-use skep_units::NodeId;
+use skep_units::{NodeId, Now};
 
 pub use limits::{
     MAGLEV_ENTRIES, NODES_MAX, REPLY_BYTES, REPORTS_MISSED_MAX, SLOW_START_PERMILLE_FULL,
@@ -68,9 +68,19 @@ pub trait Policy: Send {
     /// A request was sent to `node`. Called once for each attempt.
     fn started(&mut self, _node: NodeId) {}
 
-    /// An attempt at `node` ended, well or not, after `latency_us`
-    /// microseconds with a reply of `size_bytes` (0 if there was none).
-    fn finished(&mut self, _node: NodeId, _size_bytes: u64, _latency_us: u64) {}
+    /// An attempt at `node` ended.
+    fn finished(&mut self, _now: Now, _node: NodeId, _end: AttemptEnd) {}
+}
+
+/// How an attempt at a node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptEnd {
+    /// With a whole reply, after so many microseconds.
+    Answered { latency_us: u64 },
+    /// By a fault of the node.
+    Failed,
+    /// It says nothing of how fast the node is: the client has left, or what ended was a tunnel.
+    Inconclusive,
 }
 
 /// The decision of a policy.

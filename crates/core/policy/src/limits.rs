@@ -44,7 +44,7 @@ pub(crate) const LARD_SHRINK_MS: u64 = 20_000;
 /// Nodes of a URL under `lard-r`: a URL that needs more of them is too hot for any policy that looks at it.
 pub(crate) const LARD_REPLICAS_MAX: usize = 8;
 
-/// URLs that an instance of `lard` or `lard-r` remembers, some 2 or 6 MB; World Cup 1998 had 20,000 files.
+/// URLs that an instance of `lard` or `lard-r` remembers, up to 2.6 or 6.3 MB; World Cup 1998 had 20,000 files.
 pub(crate) const TARGETS_MAX: usize = 1 << 16;
 
 /// URLs among which the oldest gives way.
@@ -58,3 +58,10 @@ pub(crate) const PREQUAL_COMPARED_MAX: usize = 16;
 
 /// Quantile of the requests in flight above which a node is hot, in percent: the paper's 2^-0.25.
 pub(crate) const PREQUAL_HOT_PERCENT: usize = 84;
+
+/// What a failed attempt counts as, in microseconds: as long as a client finds long.
+pub(crate) const FAILED_LATENCY_US: f64 = 1e6;
+
+/// How long a node that takes no requests keeps its URLs under `lard`, in milliseconds: one that is full for a moment is
+/// not gone.
+pub(crate) const LARD_AWAY_MS: u64 = 1_000;

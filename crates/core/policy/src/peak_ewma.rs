@@ -1,17 +1,17 @@
 //! `peak-ewma`: of two random candidates the one that will answer sooner.
 //!
 //! Cost: estimate of the latency, times the requests that would wait with the new one, over the slow-start share
-//! (Finagle's and linkerd's load balancer; the choice of two is Mitzenmacher's). A node of which nothing is known gets
-//! one request at once, and no other until that is answered. Where nobody tells latencies (`redirect`,
+//! (Finagle's and linkerd's load balancer; the choice of two is Mitzenmacher's). A node of which nothing is known is
+//! tried by one request, and no other until that is answered. Where nobody tells latencies (`redirect`,
 //! `handoff`), what is compared are unanswered requests.
 
 use std::cmp::Ordering;
 
-use skep_units::{NodeId, Rng};
+use skep_units::{NodeId, Now, Rng};
 
-use crate::latency::Latencies;
+use crate::latency::{Expected, Latencies};
 use crate::limits::SLOW_START_PERMILLE_FULL;
-use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
+use crate::{AttemptEnd, ClusterView, Decision, NodeView, Policy, RequestKey};
 
 pub(crate) struct PeakEwma {
     name: &'static str,
@@ -24,13 +24,13 @@ impl PeakEwma {
         Self { name, latencies: Latencies::default(), rng }
     }
 
-    /// Known latencies come before unknown ones.
-    fn cost(&self, position: usize, node: &NodeView) -> (bool, f64) {
-        let waiting = node.outstanding_requests;
+    /// Those of which nothing is known come last.
+    fn cost(&self, position: usize, node: &NodeView, now: Now) -> (bool, f64) {
+        let waiting = f64::from(node.outstanding_requests) + 1.0;
         let slowness = f64::from(SLOW_START_PERMILLE_FULL) / node.share_permille() as f64;
-        match self.latencies.us(position) {
-            Some(us) => (false, us * (f64::from(waiting) + 1.0) * slowness),
-            None => (waiting > 0, f64::from(waiting) * slowness + slowness - 1.0),
+        match self.latencies.expected(position, now) {
+            Expected::Us(us) => (false, us * waiting * slowness),
+            Expected::Unknown => (true, waiting * slowness),
         }
     }
 }
@@ -53,13 +53,17 @@ impl Policy for PeakEwma {
         let step = 1 + self.rng.below(count as u64 - 1);
         let pair = [one, (one + step) % count as u64].map(nth);
         let best = pair.into_iter().flatten().min_by(|(a, one), (b, other)| {
-            let costs = (self.cost(*a, one), self.cost(*b, other));
+            let costs = (self.cost(*a, one, view.now), self.cost(*b, other, view.now));
             costs.0.partial_cmp(&costs.1).unwrap_or(Ordering::Equal)
         });
         best.map(|(_, node)| node.id).into()
     }
 
-    fn finished(&mut self, node: NodeId, _: u64, latency_us: u64) {
-        self.latencies.record(node, latency_us);
+    fn started(&mut self, node: NodeId) {
+        self.latencies.started(node);
+    }
+
+    fn finished(&mut self, now: Now, node: NodeId, end: AttemptEnd) {
+        self.latencies.finished(now, node, end);
     }
 }

@@ -4,15 +4,16 @@
 //! should balance: introducing Prequal", NSDI 2024, section 4.2): nodes with more requests in flight than the quantile
 //! `Q_RIF` of all are hot, and are chosen only if all are; of the others the least latency wins. Its probes tell the
 //! requests in flight of a few servers; here nodes report them, and up to so many, from a random one on, are compared.
-//! Latencies are those that the balancer has seen, a peak-sensitive mean: without them, fewest requests win.
+//! Latencies are those that the balancer has seen, a peak-sensitive mean: without them, fewest requests win. Of
+//! fewer than five none is hot.
 
 use std::cmp::Ordering;
 
-use skep_units::{NodeId, Rng};
+use skep_units::{NodeId, Now, Rng};
 
-use crate::latency::Latencies;
+use crate::latency::{Expected, Latencies};
 use crate::limits::{PREQUAL_COMPARED_MAX, PREQUAL_HOT_PERCENT};
-use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
+use crate::{AttemptEnd, ClusterView, Decision, NodeView, Policy, RequestKey};
 
 pub(crate) struct Prequal {
     name: &'static str,
@@ -25,7 +26,6 @@ pub(crate) struct Prequal {
 struct Probe {
     id: NodeId,
     in_flight: u64,
-    /// Unknown ones are asked at once if they are idle, and last otherwise.
     latency_us: f64,
 }
 
@@ -34,10 +34,12 @@ impl Prequal {
         Self { name, latencies: Latencies::default(), rng }
     }
 
-    fn probe(&self, position: usize, node: &NodeView) -> Probe {
-        let in_flight = node.warm_requests();
-        let unknown = if in_flight == 0 { 0.0 } else { f64::INFINITY };
-        Probe { id: node.id, in_flight, latency_us: self.latencies.us(position).unwrap_or(unknown) }
+    fn probe(&self, position: usize, node: &NodeView, now: Now) -> Probe {
+        let latency_us = match self.latencies.expected(position, now) {
+            Expected::Us(us) => us,
+            Expected::Unknown => f64::INFINITY,
+        };
+        Probe { id: node.id, in_flight: node.warm_requests(), latency_us }
     }
 }
 
@@ -53,14 +55,14 @@ impl Policy for Prequal {
         let candidates = positions.filter(|&at| view.nodes[at].is_candidate(exclude));
         let probes = || {
             let compared = candidates.clone().take(PREQUAL_COMPARED_MAX);
-            compared.map(|at| self.probe(at, &view.nodes[at]))
+            compared.map(|at| self.probe(at, &view.nodes[at], view.now))
         };
         let mut loads = [0; PREQUAL_COMPARED_MAX];
         let count =
             loads.iter_mut().zip(probes()).map(|(load, probe)| *load = probe.in_flight).count();
         let Some(last) = count.checked_sub(1) else { return Decision::None };
         loads[..count].sort_unstable();
-        let hot_above = loads[last * PREQUAL_HOT_PERCENT / 100];
+        let hot_above = loads[(last * PREQUAL_HOT_PERCENT + 50) / 100];
         let cold = probes().filter(|probe| probe.in_flight <= hot_above);
         let best = cold.min_by(|one, other| {
             let by_latency = one.latency_us.partial_cmp(&other.latency_us);
@@ -69,7 +71,11 @@ impl Policy for Prequal {
         best.map(|probe| probe.id).into()
     }
 
-    fn finished(&mut self, node: NodeId, _: u64, latency_us: u64) {
-        self.latencies.record(node, latency_us);
+    fn started(&mut self, node: NodeId) {
+        self.latencies.started(node);
+    }
+
+    fn finished(&mut self, now: Now, node: NodeId, end: AttemptEnd) {
+        self.latencies.finished(now, node, end);
     }
 }

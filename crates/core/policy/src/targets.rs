@@ -5,9 +5,9 @@ use crate::limits::{TARGETS_MAX, TARGETS_PER_ROW};
 
 const ROWS: usize = TARGETS_MAX / TARGETS_PER_ROW;
 
-/// Values by the hash of a URL. Memory is allocated once.
+/// Values by the hash of a URL. A row is allocated with its first use.
 pub(crate) struct Targets<V> {
-    entries: Vec<Entry<V>>,
+    rows: Vec<Option<Box<[Entry<V>; TARGETS_PER_ROW]>>>,
     /// Uses so far.
     uses: u64,
 }
@@ -22,14 +22,14 @@ struct Entry<V> {
 
 impl<V: Copy + Default> Targets<V> {
     pub(crate) fn new() -> Self {
-        Self { entries: vec![Entry::default(); TARGETS_MAX], uses: 0 }
+        Self { rows: (0..ROWS).map(|_| None).collect(), uses: 0 }
     }
 
     /// The value of a URL; a new one has the default.
     pub(crate) fn of(&mut self, hash: u64) -> &mut V {
         self.uses += 1;
-        let row = (hash % ROWS as u64) as usize * TARGETS_PER_ROW;
-        let row = &mut self.entries[row..row + TARGETS_PER_ROW];
+        let row = &mut self.rows[(hash % ROWS as u64) as usize];
+        let row = row.get_or_insert_with(|| Box::new([Entry::default(); TARGETS_PER_ROW]));
         let known = row.iter().position(|entry| entry.used > 0 && entry.hash == hash);
         let oldest = || row.iter().enumerate().min_by_key(|(_, entry)| entry.used);
         let place = known.or_else(|| oldest().map(|(place, _)| place)).unwrap_or(0);

@@ -4,7 +4,7 @@
 //! that the requests are added which this worker has sent on since.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use skep_wire::seal::PeerId;
 use skep_wire::steer::{ForwardingState, NodeIndex};
 use skep_wire::table::{Table, TableNode, TableService};
 
-use crate::limits::FORGET_MS;
+use crate::limits::{FORGET_MS, SENT_MAX, SENT_MS};
 
 /// The work of all nodes, and when it was heard.
 type HeardDigest = Arc<(Now, LoadDigest)>;
@@ -65,6 +65,8 @@ struct ServiceChooser {
     digest: HeardDigest,
     /// When the loads were taken last.
     loaded_at: Now,
+    /// The requests that were sent on since, the latest last, until they count no more.
+    sent: VecDeque<(Now, NodeId)>,
 }
 
 impl Chooser {
@@ -209,6 +211,7 @@ impl ServiceChooser {
             view: ClusterView::default(),
             digest: Arc::default(),
             loaded_at: Now::default(),
+            sent: VecDeque::new(),
         })
     }
 
@@ -249,6 +252,7 @@ impl ServiceChooser {
 
     fn take_loads(&mut self) {
         self.loaded_at = self.view.now;
+        self.sent.clear();
         let works: HashMap<NodeIndex, &NodeWork> =
             self.digest.1.nodes.iter().map(|work| (work.node, work)).collect();
         for node in &mut self.view.nodes {
@@ -260,13 +264,31 @@ impl ServiceChooser {
     }
 
     fn pick(&mut self, key: &RequestKey<'_>) -> Option<NodeIndex> {
+        self.expire_sent();
         let id = self.policy.pick(key, &self.view, &[]).node()?;
-        let position = self.view.nodes.iter().position(|node| node.id == id)?;
-        // Its end is not seen here: the next digest says what is left of it.
-        let node = &mut self.view.nodes[position];
-        node.outstanding_requests = node.outstanding_requests.saturating_add(1);
-        node.connections = node.connections.saturating_add(1);
+        // Its end is not seen here: most are short, and the next digest says what is left.
+        self.count(id, |count| count.saturating_add(1));
+        self.sent.push_back((self.view.now, id));
         NodeIndex::try_from(id.0).ok()
+    }
+
+    fn expire_sent(&mut self) {
+        let now = self.view.now;
+        while let Some(&(at, id)) = self.sent.front() {
+            if now.since_ms(at) < SENT_MS && self.sent.len() < SENT_MAX {
+                break;
+            }
+            self.sent.pop_front();
+            self.count(id, |count| count.saturating_sub(1));
+        }
+    }
+
+    fn count(&mut self, id: NodeId, change: fn(u32) -> u32) {
+        let node = self.view.nodes.iter_mut().find(|node| node.id == id);
+        if let Some(node) = node {
+            node.outstanding_requests = change(node.outstanding_requests);
+            node.connections = change(node.connections);
+        }
     }
 }
 

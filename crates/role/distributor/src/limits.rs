@@ -25,3 +25,10 @@ pub(crate) const RECREATE_MS: u64 = 1;
 
 /// How long it is tried, in milliseconds. Netguard forgets the connection after 10 s.
 pub(crate) const RECREATE_MS_MAX: u64 = 5_000;
+
+/// How long a request that was sent on counts as unanswered, in milliseconds, unless a digest says so: longer than most
+/// take.
+pub(crate) const SENT_MS: u64 = 10;
+
+/// Requests that count as that, for each worker.
+pub(crate) const SENT_MAX: usize = 4_096;

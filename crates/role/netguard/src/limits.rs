@@ -34,8 +34,8 @@ pub(crate) const DESCRIPTORS_RESERVED: u64 = 512;
 pub(crate) const HELD_MS_MAX: u64 = 10_000;
 
 /// How long a connection that an earlier netguard has blocked stays so, in milliseconds after this one has
-/// found it, if nobody says that its handoff goes on: a process connects within some, and a client hears
-/// within a second that its connection is lost.
+/// found it, if no process has connected: one forgets them as it begins, and a client hears within a second that its
+/// connection is lost.
 pub(crate) const ORPHANED_MS_MAX: u64 = 500;
 
 /// How long any connection may be blocked, in milliseconds, whatever is known of it: more than the other two.

@@ -13,7 +13,7 @@ use arc_swap::{ArcSwap, Cache};
 use skep_cluster::RetryBudget;
 use skep_http::RequestHead;
 use skep_http::path::{self, Path, Reading};
-use skep_policy::{ClusterView, NodeView, Policy, RequestKey, policies};
+use skep_policy::{AttemptEnd, ClusterView, NodeView, Policy, RequestKey, policies};
 use skep_units::{NodeId, Now};
 use skep_upstream::Pool;
 
@@ -157,8 +157,8 @@ impl WorkerBalancer {
     }
 
     /// Reports the end of an attempt to the policy.
-    pub(crate) fn finished(&mut self, node: NodeId, size_bytes: u64, latency_us: u64) {
-        self.policy.finished(node, size_bytes, latency_us);
+    pub(crate) fn finished(&mut self, node: NodeId, end: AttemptEnd) {
+        self.policy.finished(self.view.now, node, end);
     }
 
     /// A client's request arrived.

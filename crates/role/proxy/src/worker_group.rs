@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use skep_engine::{Context, Reply};
 use skep_http::RequestHead;
+use skep_policy::AttemptEnd;
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::{NodeId, Now, Rng};
 use skep_upstream::Pool;
@@ -59,7 +60,7 @@ impl WorkerGroup {
         let target = self.pick(request, client, &Session::default(), &[])?;
         target.member().totals.requests.fetch_add(1, Relaxed);
         target.member().reported.sent_on();
-        self.balancer().finished(target.member().id, 0, 0);
+        self.balancer().finished(target.member().id, AttemptEnd::Inconclusive);
         Some(target)
     }
 

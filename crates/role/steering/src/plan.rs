@@ -192,7 +192,7 @@ impl Service {
     }
 
     fn plan_at(&self, address: SocketAddr) -> ServicePlan {
-        // The config and the API let only such policies pass.
+        // Under handoff others pass, and SYNs are spread by hash: nodes choose.
         let info = policies().iter().find(|info| info.name == self.policy.as_str());
         let direct = info.and_then(|info| info.direct);
         ServicePlan {

@@ -81,6 +81,21 @@ fn a_receiver_that_drains_refuses_and_the_donor_serves() {
     drop(cluster);
 }
 
+/// Without it nothing would end the moves: a process that has no answer for ten seconds is started again.
+#[test]
+fn a_netguard_that_stands_still_ends_its_process() {
+    let Some(freezer) = Freezer::new() else { return };
+    let Some(cluster) = start(by_url(2)) else { return };
+    let path = path_of(&cluster, "node-2");
+    let mut it = Elsewhere::connect(&cluster, cluster.vip(), "node-2");
+    let guards: Vec<_> = cluster.processes("node-1", "netguard").into_iter().collect();
+    guards.iter().for_each(|guard| freezer.freeze(*guard, "skep-handoff"));
+    it.client.ask(&path);
+    cluster.wait_log("node-1", "netguard does not answer the mover");
+    cluster.wait_log("node-1", "this process ends with code 1");
+    drop(cluster);
+}
+
 /// A node's mover knows of another node as soon as its packet program does, and not before: packets of what it
 /// moved there would go nowhere.
 #[test]

@@ -54,9 +54,8 @@ pub enum HandoffOrder {
     /// here, frozen or not. What stood in the map for the flow is remembered beside the block: it may
     /// be redirected from here, if it comes back to a node that it was at before.
     Create(SocketId),
-    /// A node that hands off to itself, once all other descriptors of the frozen socket are closed: the duplicate is closed,
-    /// in repair mode, then as [`Self::Create`]. If that is refused, the flow stays blocked, and `Create` may be
-    /// tried again.
+    /// A node that hands off to itself, once all other descriptors of the frozen socket are closed: the duplicate is
+    /// closed, in repair mode, then as [`Self::Create`]. If that is refused, `Create` may be tried again.
     Recreate(SocketId),
     /// With a descriptor. Receiver: turn repair mode off, with a window probe that makes the client
     /// acknowledge, detach the filter, then unblock the flow. Done if that has been done already.

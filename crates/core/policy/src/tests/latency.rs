@@ -3,7 +3,7 @@
 use skep_units::NodeId;
 
 use super::{pick, tally, view};
-use crate::build;
+use crate::{AttemptEnd, build};
 
 const BOTH: [&str; 2] = ["peak-ewma", "prequal"];
 
@@ -14,12 +14,13 @@ fn the_faster_of_idle_nodes_is_chosen() {
         let mut view = view(2);
         // Each is asked once before anything is known of it.
         let first = pick(&mut *policy, &view, 0, &[]).unwrap();
+        policy.started(first);
         view.nodes[first.0 as usize].outstanding_requests = 1;
         let second = pick(&mut *policy, &view, 1, &[]).unwrap();
         assert_ne!(first, second, "{name}");
         view.nodes[second.0 as usize].outstanding_requests = 1;
-        policy.finished(first, 1, 9_000);
-        policy.finished(second, 1, 1_000);
+        policy.finished(view.now, first, AttemptEnd::Answered { latency_us: 9_000 });
+        policy.finished(view.now, second, AttemptEnd::Answered { latency_us: 1_000 });
         view.nodes.iter_mut().for_each(|node| node.outstanding_requests = 0);
         assert_eq!(tally(&mut *policy, &view, 100)[second.0 as usize], 100, "{name}");
     }
@@ -30,8 +31,8 @@ fn peak_ewma_weighs_the_queue_with_the_latency() {
     let mut policy = build("peak-ewma", 5).unwrap();
     let mut view = view(2);
     pick(&mut *policy, &view, 0, &[]);
-    policy.finished(NodeId(0), 1, 4_000);
-    policy.finished(NodeId(1), 1, 1_000);
+    policy.finished(view.now, NodeId(0), AttemptEnd::Answered { latency_us: 4_000 });
+    policy.finished(view.now, NodeId(1), AttemptEnd::Answered { latency_us: 1_000 });
     // 1 ms for each of four, against 4 ms.
     view.nodes[1].outstanding_requests = 2;
     assert_eq!(tally(&mut *policy, &view, 50), [0, 50]);
@@ -42,15 +43,15 @@ fn peak_ewma_weighs_the_queue_with_the_latency() {
 #[test]
 fn prequal_leaves_out_the_busiest_however_fast_they_are() {
     let mut policy = build("prequal", 5).unwrap();
-    let mut view = view(4);
+    let mut view = view(5);
     pick(&mut *policy, &view, 0, &[]);
-    for (node, us) in [(0, 100), (1, 2_000), (2, 1_000), (3, 3_000)] {
-        policy.finished(NodeId(node), 1, us);
+    for (node, us) in [(0, 100), (1, 2_000), (2, 1_000), (3, 3_000), (4, 4_000)] {
+        policy.finished(view.now, NodeId(node), AttemptEnd::Answered { latency_us: us });
     }
-    assert_eq!(tally(&mut *policy, &view, 50), [50, 0, 0, 0], "all are equally busy");
+    assert_eq!(tally(&mut *policy, &view, 50), [50, 0, 0, 0, 0], "all are equally busy");
     view.nodes[0].outstanding_requests = 8;
-    (1..4).for_each(|at| view.nodes[at].outstanding_requests = 2);
-    assert_eq!(tally(&mut *policy, &view, 50), [0, 0, 50, 0]);
+    (1..5).for_each(|at| view.nodes[at].outstanding_requests = 2);
+    assert_eq!(tally(&mut *policy, &view, 50), [0, 0, 50, 0, 0]);
 }
 
 #[test]
@@ -61,5 +62,19 @@ fn without_latencies_the_fewest_requests_win() {
         view.nodes[0].outstanding_requests = 3;
         view.nodes[1].outstanding_requests = 2;
         assert_eq!(tally(&mut *policy, &view, 50), [0, 50], "{name}");
+    }
+}
+
+#[test]
+fn a_node_that_others_keep_busy_is_tried_as_well() {
+    for name in BOTH {
+        let mut policy = build(name, 5).unwrap();
+        let mut view = view(2);
+        pick(&mut *policy, &view, 0, &[]);
+        policy.finished(view.now, NodeId(0), AttemptEnd::Answered { latency_us: 1_000 });
+        // Other workers have requests there; this one knows nothing of it.
+        view.nodes[1].outstanding_requests = 1;
+        view.nodes[0].outstanding_requests = 3;
+        assert_eq!(pick(&mut *policy, &view, 1, &[]), Some(NodeId(1)), "{name}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use skep_units::{NodeId, Now};
 
 use super::{request, view};
-use crate::limits::{LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_SHRINK_MS};
+use crate::limits::{LARD_AWAY_MS, LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_SHRINK_MS};
 use crate::{ClusterView, Policy, build};
 
 /// A policy with a cluster in which it chooses.
@@ -68,8 +68,10 @@ fn a_url_leaves_a_node_that_has_too_much_to_do() {
     assert_ne!(second, owner);
     scene.loads(owner, 0, LARD_HIGH_REQUESTS);
     assert_eq!(scene.pick("/a"), second, "it does not come back");
-    // Twice as much is too much, whatever the others have.
-    scene.loads(second, 2 * LARD_HIGH_REQUESTS, 2 * LARD_HIGH_REQUESTS - 1);
+    // Twice as much is too much, unless all have as much: then moving would not help.
+    scene.loads(second, 2 * LARD_HIGH_REQUESTS, LARD_HIGH_REQUESTS + 1);
+    assert_eq!(scene.pick("/a"), second);
+    scene.loads(second, 2 * LARD_HIGH_REQUESTS, LARD_HIGH_REQUESTS);
     assert_ne!(scene.pick("/a"), second);
 }
 
@@ -80,12 +82,28 @@ fn a_url_has_another_node_for_one_that_is_down_and_for_one_attempt() {
         let owner = scene.pick("/a");
         assert_ne!(scene.pick_without("/a", &[NodeId(owner)]), owner, "{name}");
         assert_eq!(scene.pick("/a"), owner, "{name}: one attempt says nothing");
+        // Full for a moment.
         scene.view.nodes[owner as usize].eligible = false;
-        let second = scene.pick("/a");
-        assert_ne!(second, owner, "{name}");
+        assert_ne!(scene.pick("/a"), owner, "{name}");
         scene.view.nodes[owner as usize].eligible = true;
-        assert_eq!(scene.pick("/a"), second, "{name}: it is in memory there now");
+        assert_eq!(scene.pick("/a"), owner, "{name}");
     }
+}
+
+#[test]
+fn a_url_leaves_a_node_that_stays_down() {
+    let mut scene = Scene::new("lard", 3);
+    let owner = scene.pick("/a");
+    scene.view.nodes[owner as usize].eligible = false;
+    assert_ne!(scene.pick("/a"), owner);
+    scene.view.now = Now(LARD_AWAY_MS);
+    let second = scene.pick("/a");
+    scene.view.nodes[owner as usize].eligible = true;
+    assert_eq!(scene.pick("/a"), second, "it is in memory there now");
+    // One that is gone leaves at once.
+    scene.view.nodes.retain(|node| node.id.0 != second);
+    scene.view.version += 1;
+    assert_ne!(scene.pick("/a"), second);
 }
 
 #[test]

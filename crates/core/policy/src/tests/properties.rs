@@ -1,10 +1,10 @@
 //! Properties that hold for every policy of the table and any view.
 
 use proptest::prelude::*;
-use skep_units::NodeId;
+use skep_units::{NodeId, Now};
 
 use super::{node, request};
-use crate::{ClusterView, NodeView, build, names};
+use crate::{AttemptEnd, ClusterView, NodeView, build, names};
 
 fn any_node(id: u32) -> impl Strategy<Value = NodeView> {
     let load = prop_oneof![4 => 0..5u32, 1 => any::<u32>()];
@@ -47,7 +47,8 @@ proptest! {
             let mut twin = build(name, seed).unwrap();
             // Weights differ between any two of these views: each is a version.
             for (version, nodes) in (0..).zip(sets.iter().flatten()) {
-                let view = ClusterView { nodes: nodes.clone(), version, ..ClusterView::default() };
+                let now = Now(version * 10_000);
+                let view = ClusterView { nodes: nodes.clone(), version, now };
                 let open = |node: &&NodeView| node.eligible && !exclude.contains(&node.id);
                 let candidates: Vec<NodeId> =
                     view.nodes.iter().filter(open).map(|node| node.id).collect();
@@ -62,7 +63,7 @@ proptest! {
                     if let Some(id) = decision.node() {
                         for it in [&mut policy, &mut twin] {
                             it.started(id);
-                            it.finished(id, 1, 1);
+                            it.finished(view.now, id, AttemptEnd::Answered { latency_us: u64::from(n) });
                         }
                     }
                 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use skep_units::Rng;
 
 use super::{request, view};
-use crate::build;
+use crate::{AttemptEnd, build};
 
 const NODES: u32 = 8;
 const REQUESTS: u32 = 40_000;
@@ -39,7 +39,7 @@ fn simulate(name: &str, utilisation: f64) -> Times {
         for (node, ends) in view.nodes.iter_mut().zip(&mut ends) {
             while ends.front().is_some_and(|end| *end <= now) {
                 ends.pop_front();
-                policy.finished(node.id, 0, 0);
+                policy.finished(view.now, node.id, AttemptEnd::Inconclusive);
             }
             node.outstanding_requests = ends.len() as u32;
             node.connections = ends.len() as u32;

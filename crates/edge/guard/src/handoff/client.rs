@@ -91,11 +91,16 @@ impl HandoffGuard {
         }
     }
 
+    /// Whether netguard has not answered for ten seconds, though it was asked.
+    pub fn is_silent(&self) -> bool {
+        let patience = Duration::from_millis(ANSWER_MS);
+        !self.awaited.is_empty() && self.heard_at.elapsed() > patience
+    }
+
     /// The answers to the earliest batch that has none yet, in its order; `None`: they are not here. A netguard
     /// that has not answered for ten seconds counts as gone.
     pub fn try_receive(&mut self) -> Result<Option<Vec<HandoffAnswer>>, GuardError> {
-        let patience = Duration::from_millis(ANSWER_MS);
-        let is_silent = !self.awaited.is_empty() && self.heard_at.elapsed() > patience;
+        let is_silent = self.is_silent();
         let message = match take_cut(self.socket.as_fd(), &mut self.buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_silent => {
                 return Ok(None);

@@ -56,13 +56,14 @@ enum Command {
 }
 
 impl MoverHandle {
-    /// Hands a connection off. It is kept if as many wait as may, and if the mover has ended.
+    /// Hands a connection off. It is kept if as many wait as may, and if the mover has ended before; one whose move had
+    /// begun then may be served by another node.
     pub(crate) async fn hand_off(&self, moving: Moving) -> Outcome {
         let (done, outcome) = oneshot::channel();
         if self.commands.try_send(Command::Move(moving, done)).is_err() {
             return Outcome::Kept;
         }
-        outcome.await.unwrap_or(Outcome::Kept)
+        outcome.await.unwrap_or(Outcome::Gone)
     }
 
     /// Asks the active dispatcher who should answer a request. `None`: it says so, or says nothing in time.

@@ -92,6 +92,11 @@ impl Orders {
         Ok(())
     }
 
+    /// Whether netguard owes results for longer than it may: [`Self::results`] is an error.
+    pub(super) fn are_overdue(&self) -> bool {
+        self.guard.is_silent()
+    }
+
     /// The results that have come, after the guard was readable.
     pub(super) fn results(
         &mut self,

@@ -197,10 +197,21 @@ impl MoverThread {
                 Ok(has_more) => has_more,
                 Err(error) => {
                     tracing::error!(%error, "netguard does not answer the mover");
+                    self.keep_waiting();
                     return (self.on_guard_gone)();
                 }
             };
             woken = self.wait(ready, has_more).await;
+        }
+    }
+
+    /// What was not begun stays with its worker. What was may be another node's: dropping it says so.
+    fn keep_waiting(&mut self) {
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            if let Command::Move(_, done) = command {
+                let _ = done.send(Outcome::Kept);
+            }
         }
     }
 
@@ -243,7 +254,7 @@ impl MoverThread {
         self.follow_table();
         self.donor.raise_incarnation(self.lccp.incarnation());
         self.receiver.set_open(!self.is_leaving.load(Ordering::Relaxed));
-        if woken.by_answers {
+        if woken.by_answers || self.orders.are_overdue() {
             for (giver, order, answer) in self.orders.results()? {
                 self.ordered(giver, &order, answer.result, answer.socket);
             }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use skep_policy::AttemptEnd;
 use skep_upstream::Pool;
 
 use crate::limits::OWED_BYTES_MAX;
@@ -45,7 +46,7 @@ impl InFlight {
         began: Instant,
     ) -> Option<Self> {
         if !target.member().try_begin() {
-            group.balancer().finished(target.member().id, 0, 0);
+            group.balancer().finished(target.member().id, AttemptEnd::Inconclusive);
             return None;
         }
         let outcome = Outcome::Abandoned;
@@ -179,15 +180,19 @@ impl Drop for InFlight {
         } else {
             member.load.requests.fall(1);
         }
-        match self.outcome {
+        let end = match self.outcome {
             Outcome::Failed(cause) => {
                 member.totals.failures[cause.index()].fetch_add(1, Relaxed);
+                AttemptEnd::Failed
             }
             // How long a tunnel lives says nothing of how fast a member is.
-            Outcome::Complete if !self.is_tunnel => member.record_latency_us(latency_us),
-            Outcome::Complete | Outcome::Abandoned => {}
-        }
-        self.group.balancer().finished(member.id, self.received, latency_us);
+            Outcome::Complete if !self.is_tunnel => {
+                member.record_latency_us(latency_us);
+                AttemptEnd::Answered { latency_us }
+            }
+            Outcome::Complete | Outcome::Abandoned => AttemptEnd::Inconclusive,
+        };
+        self.group.balancer().finished(member.id, end);
         // Without a bound nobody waits for a place.
         if member.requests_max() != u32::MAX {
             self.group.group().queue.look();
