@@ -122,7 +122,7 @@ fn add_pairs(text: &mut String, what: &str, now: &[f64], before: &[f64]) {
 pub(crate) fn page(results: &Results) -> String {
     let mut page = String::from(
         "# Benchmarks\n\nWritten by `make bench` from `bench/results/latest.json`; not edited by \
-         hand. The cluster cache beside its peers is on other pages: \
+         hand. The cluster cache beside its peers, and TCP handoff beside proxies and its paper, are on other pages: \
          [experiments](experiments/README.md).\n\n",
     );
     page += &machine(&results.machine);

@@ -144,6 +144,14 @@ pub struct Flow {
     pub node: NodeIndex,
 }
 
+/// A flow that has another owner than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FlowMove {
+    pub flow: Flow,
+    /// The owner that has handed it off.
+    pub from: NodeIndex,
+}
+
 /// Packets and bytes of one counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {

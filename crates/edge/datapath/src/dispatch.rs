@@ -2,6 +2,7 @@
 //! the node's program also has.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use aya::maps::{IterableMap, LpmTrie, MapData, RingBuf};
 use aya::{TestRun, TestRunOptions};
 use skep_wire::guard::{ChangedMap, PacketCounters, ProgramMap, ProgramSettings, Steerer};
 use skep_wire::steer::{
-    DatapathNode, DatapathService, Flow, Network, ROWS, Row, SERVICES_MAX, WeightedLoad,
+    DatapathNode, DatapathService, Flow, FlowMove, Network, ROWS, Row, SERVICES_MAX, WeightedLoad,
 };
 
 use crate::device::Device;
@@ -284,6 +285,22 @@ impl DispatchProgram {
             .collect();
         sys::update_batch(self.flows.fd().as_fd(), &keys, &values)
             .map_err(DatapathError::map_io("flows"))
+    }
+
+    /// Gives flows to their new owners. One that has another owner than the one that has handed it off is left alone:
+    /// its client has begun another connection from the same port, or a later move is known already.
+    pub fn give_flows(&self, moves: &[FlowMove]) -> Result<(), DatapathError> {
+        moves.iter().try_for_each(|it| self.give_flow(it)).map_err(DatapathError::map_io("flows"))
+    }
+
+    fn give_flow(&self, FlowMove { flow, from }: &FlowMove) -> io::Result<()> {
+        let (map, key) = (self.flows.fd().as_fd(), abi::FlowKey::from(flow));
+        let known: Option<abi::Flow> = sys::lookup(map, &key)?;
+        if known.is_some_and(|known| known.node != *from) {
+            return Ok(());
+        }
+        let given = abi::Flow { node: flow.node, generation: 0, ..known.unwrap_or_default() };
+        sys::update_batch(map, &[key], &[given])
     }
 
     /// Calls `show` for every flow in the table. Flows that are added or removed meanwhile may or

@@ -178,6 +178,29 @@ pub(crate) fn read_range<V: Pod>(
     Ok(())
 }
 
+/// The element of a key, if there is one.
+pub(crate) fn lookup<K: Pod, V: Pod + Default>(
+    map: BorrowedFd<'_>,
+    key: &K,
+) -> io::Result<Option<V>> {
+    #[repr(C)]
+    struct Attr {
+        map: i32,
+        zero: u32,
+        key: u64,
+        value: u64,
+        flags: u64,
+    }
+    let mut value = V::default();
+    let (key, to) = (std::ptr::from_ref(key) as u64, &raw mut value as u64);
+    let mut attr = Attr { map: map.as_raw_fd(), zero: 0, key, value: to, flags: 0 };
+    match done(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr) {
+        Ok(()) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Deletes an element; a missing one is no error.
 pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     #[repr(C)]

@@ -18,7 +18,7 @@ use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, QueryKey, Receptor};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::message::{LoadDigest, Name, Stage};
 use skep_wire::seal::PeerId;
-use skep_wire::steer::{Flow, NodeIndex};
+use skep_wire::steer::{Flow, FlowMove, NodeIndex};
 use skep_wire::table::Table;
 
 use crate::clock::now;
@@ -146,10 +146,14 @@ impl HandoffListener {
     /// again.
     fn learn(&mut self, moved: Vec<Report>) {
         let table = Arc::clone(&self.shared.view().table);
-        let taken = moved.iter().flat_map(|report| self.moved.take(now(), &report.flows));
-        let flows: Vec<Flow> = taken.filter_map(|flow| flow_of(&flow, &table)).collect();
-        if !flows.is_empty() {
-            if self.jobs.try_push(Job::Move(flows.clone())).is_err() {
+        let mut moves = Vec::new();
+        for report in &moved {
+            let taken = self.moved.take(now(), &report.flows);
+            moves.extend(taken.iter().filter_map(|flow| move_of(report.from, flow, &table)));
+        }
+        if !moves.is_empty() {
+            let flows = moves.iter().map(|it| it.flow).collect();
+            if self.jobs.try_push(Job::Move(moves)).is_err() {
                 return;
             }
             self.news.push(News::Begun(flows));
@@ -172,12 +176,13 @@ struct Report {
     flows: Vec<MovedFlow>,
 }
 
-/// `None`: of a service that is gone.
-fn flow_of(moved: &MovedFlow, table: &Table) -> Option<Flow> {
+/// What a node has moved; `None`: it is gone, or the service.
+fn move_of(by: PeerId, moved: &MovedFlow, table: &Table) -> Option<FlowMove> {
+    let from = table.nodes.iter().find(|node| node.name.peer() == by)?.index;
     let server = moved.socket.server;
     let service = table.services.iter().find(|it| it.service.address == server)?;
     let (client, node) = (moved.socket.client, moved.node);
-    Some(Flow { client, service: service.service.id, node })
+    Some(FlowMove { flow: Flow { client, service: service.service.id, node }, from })
 }
 
 fn wait(socket: &LccpSocket) -> io::Result<()> {

@@ -12,7 +12,7 @@ use skep_guard::{Guard, GuardError};
 use skep_peer::Pulse;
 use skep_wire::guard::{FLOWS_MAX, Order, OrderReply, Side, VipHolder};
 use skep_wire::message::FlowsTaken;
-use skep_wire::steer::{Flow, WeightedLoad};
+use skep_wire::steer::{Flow, FlowMove, WeightedLoad};
 
 use crate::clock::now;
 use crate::limits::{
@@ -35,7 +35,7 @@ pub(crate) enum Job {
     /// Flows of another dispatcher, answered by [`News::Inserted`].
     Insert(Vec<Flow>, FlowsTaken),
     /// Flows that a node has handed to other nodes.
-    Move(Vec<Flow>),
+    Move(Vec<FlowMove>),
     /// List the flow table into [`News::Flows`].
     List,
     /// Watch for new flows, or no longer.
@@ -134,7 +134,7 @@ impl NetguardExecutor {
                 self.tell(News::Inserted(if done.is_ok() { Ok(taken) } else { Err(taken) }));
                 done
             }
-            Job::Move(flows) => self.insert(flows),
+            Job::Move(moves) => self.give(&moves),
             Job::List => self.list().inspect_err(|_| self.tell(News::ListFailed)),
             Job::Stream(on) => {
                 rounds.streams = on;
@@ -146,6 +146,11 @@ impl NetguardExecutor {
     fn insert(&self, flows: Vec<Flow>) -> Result<(), GuardError> {
         let order = |flows: &[Flow]| self.ask(&Order::InsertFlows(flows.to_vec()));
         flows.chunks(FLOWS_MAX).try_for_each(order)
+    }
+
+    fn give(&self, moves: &[FlowMove]) -> Result<(), GuardError> {
+        let order = |moves: &[FlowMove]| self.ask(&Order::MoveFlows(moves.to_vec()));
+        moves.chunks(FLOWS_MAX).try_for_each(order)
     }
 
     fn list(&self) -> Result<(), GuardError> {

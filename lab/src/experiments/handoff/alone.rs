@@ -8,13 +8,13 @@ use skep_lab::load::MixObject;
 
 use super::Plan;
 use super::bed::{BedPlan, HandoffBed, Way};
-use super::limits::LINK_BITS_S;
+use super::limits::ALONE_LINK_BITS_S;
 use super::load::{Load, Sample, spread};
 use super::surge::Surge;
 use crate::experiments::Failure;
 
 /// Clients at a time.
-const CLIENTS: &[usize] = &[10, 50, 100, 150, 200];
+const CLIENTS: &[usize] = &[10, 100, 200];
 const QUICK_CLIENTS: &[usize] = &[10, 50];
 
 /// The node that hands off, and what it is compared with.
@@ -79,7 +79,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Alone, Failure> {
     let lines = "to_self = true\ndecide = \"coordinator\"\nready_timeout_ms = 300\n";
     let bed = HandoffBed::with(&bed_plan, plan, lines)?;
     let mut alone = Alone {
-        link_bits_s: LINK_BITS_S,
+        link_bits_s: ALONE_LINK_BITS_S,
         window_ms: plan.pick(4_000, 500),
         kept_requests: KEPT_REQUESTS,
         mean_reply_bytes: surge.mean_reply(),
@@ -100,7 +100,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Alone, Failure> {
     };
     // Into the node's memory.
     load.run(&bed, Way::Ideal)?;
-    for (is_linked, rate) in [(false, None), (true, Some(LINK_BITS_S))] {
+    for (is_linked, rate) in [(false, None), (true, Some(ALONE_LINK_BITS_S))] {
         bed.set_rate(rate)?;
         for &clients in plan.pick(CLIENTS, QUICK_CLIENTS) {
             for per_connection in [1, KEPT_REQUESTS] {

@@ -1,8 +1,11 @@
 //! Every limit of this experiment, with its unit and its reason.
 
 /// Rate of each link, of nodes and of the dispatcher, in bits per second, where links are the bound:
-/// fourteen of them leave two cores half idle if clients ask the nodes themselves.
-pub(super) const LINK_BITS_S: u64 = 4_000_000;
+/// with fewer, large replies take longer than [`REQUEST_MS`]; with fourteen of them the two cores are busy.
+pub(super) const LINK_BITS_S: u64 = 8_000_000;
+
+/// The same of a single node: the paper's.
+pub(super) const ALONE_LINK_BITS_S: u64 = 100_000_000;
 
 /// Memory of each node for what it serves, in bytes: all objects.
 pub(super) const CACHE_BYTES: u64 = 256 << 20;

@@ -72,7 +72,7 @@ pub(super) fn measure(plan: &Plan) -> Result<Nodes, Failure> {
         files: surge.objects.len(),
         bytes: surge.bytes(),
         mean_reply_bytes: surge.mean_reply(),
-        window_ms: plan.pick(6_000, 1_000),
+        window_ms: plan.pick(4_000, 1_000),
         cells: Vec::new(),
     };
     for &count in plan.pick(NODES, QUICK_NODES) {

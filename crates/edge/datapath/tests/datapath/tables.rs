@@ -16,8 +16,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use skep_datapath::{Build, DispatchProgram, How, Sizes};
 use skep_wire::guard::{ProgramSettings, Steerer};
 use skep_wire::steer::{
-    DatapathNode, DatapathService, Flow, ForwardingState, Measure, NODES_MAX, Network, Row,
-    Verdict, WeightedLoad,
+    DatapathNode, DatapathService, Flow, FlowMove, ForwardingState, Measure, NODES_MAX, Network,
+    Row, Verdict, WeightedLoad,
 };
 
 /// Runs the program over a frame; the node that it then is for, if any.
@@ -407,6 +407,27 @@ fn flows_of_another_dispatcher_are_followed() {
         let mut seen = HashSet::new();
         dispatch.flows(|flow| assert!(seen.insert(flow), "{flow:?} twice")).unwrap();
         assert_eq!(seen, flows.into_iter().collect());
+    });
+}
+
+#[test]
+fn a_flow_is_given_away_by_its_owner_alone() {
+    in_bed(|bed| {
+        let dispatch = bed.open_configured();
+        let give = |port, from, to| {
+            dispatch.give_flows(&[FlowMove { flow: flow(CLIENT, port, to), from }]).unwrap();
+        };
+        dispatch.insert_flows(&[flow(CLIENT, 700, 1), flow(CLIENT, 701, 1)]).unwrap();
+        give(700, 1, 0);
+        assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(0));
+        // The client has begun another connection from that port, which the first node did not accept.
+        give(700, 1, 1);
+        assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(0));
+        assert_eq!(steer(&dispatch, &frame(701, 80, ACK)), Some(1), "others stay");
+        // What was forgotten meanwhile is learned.
+        give(702, 0, 1);
+        assert_eq!(steer(&dispatch, &frame(702, 80, ACK)), Some(1));
+        dispatch.give_flows(&[]).unwrap();
     });
 }
 

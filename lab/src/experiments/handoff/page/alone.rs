@@ -14,8 +14,8 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: alone }: &Part<Alone
     page.add(&format!(
         "\nOne node, which hands each connection off to itself (`handoff.to_self`) and asks the dispatcher for each \
          (`handoff.decide = \"coordinator\"`), over the same node that does not (`direct`), in the same round. SURGE's objects, the mean \
-         reply has {:.0} bytes; a connection for each request, or for {} (the first moves it). *Link*: {} Mbit/s are the bound \
-         (the paper's had 100); wanted there: at least {SELF_MIN}. The paper says that there is little difference, and \
+         reply has {:.0} bytes; a connection for each request, or for {} (the first moves it). *Link*: {} Mbit/s are the bound, \
+         as in the paper; wanted there: at least {SELF_MIN}. The paper says that there is little difference, and \
          gives no numbers. *Cores*: the link is as fast as the kernel. What the node says to itself takes no \
          packets; freezing, reading, creating, writing and starting the socket, with netguard, are those of any move. Medians of rounds of {} s, with the lowest and the highest.\n",
         alone.mean_reply_bytes,
