@@ -12,87 +12,34 @@
 
 use skep_units::{NodeId, Now, stable_hash};
 
-use crate::limits::{
-    LARD_AWAY_MS, LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_REPLICAS_MAX, LARD_SHRINK_MS,
-};
+use crate::limits::{LARD_AWAY_MS, LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_SHRINK_MS};
 use crate::maglev::Key;
-use crate::targets::Targets;
+use crate::url_map::UrlMap;
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
-/// One node for each URL.
-pub(crate) struct Lard {
+/// At most so many nodes for each URL: 1 is LARD, more are LARD/R. A URL gets one more while the idlest of its nodes has
+/// too much to do, in place of the busiest one if there are as many as may be, and loses one after some time without change.
+pub(crate) struct Lard<const REPLICAS_MAX: usize> {
     name: &'static str,
-    owners: Targets<Owner>,
-}
-
-/// The node of a URL.
-#[derive(Clone, Copy, Debug, Default)]
-struct Owner {
-    id: Option<NodeId>,
-    /// Since when it takes no requests.
-    away_since: Option<Now>,
-}
-
-impl Lard {
-    pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, owners: Targets::new() }
-    }
-}
-
-impl Policy for Lard {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn pick(
-        &mut self,
-        request: &RequestKey<'_>,
-        view: &ClusterView,
-        exclude: &[NodeId],
-    ) -> Decision {
-        let hash = Key::Url.hash(request);
-        let Some(least) = idlest(hash, view, exclude) else { return Decision::None };
-        let owner = self.owners.of(hash);
-        let known = owner.id.and_then(|id| view.node(id));
-        let picked = match known {
-            // This attempt goes elsewhere; the URL does not.
-            Some(node) if exclude.contains(&node.id) => return Decision::Node(least),
-            Some(node) if !node.eligible => {
-                let since = *owner.away_since.get_or_insert(view.now);
-                if view.now.since_ms(since) < LARD_AWAY_MS {
-                    return Decision::Node(least);
-                }
-                least
-            }
-            Some(node) if !is_imbalanced(node, view, exclude) => node.id,
-            _ => least,
-        };
-        *owner = Owner { id: Some(picked), away_since: None };
-        Decision::Node(picked)
-    }
-}
-
-/// A set of nodes for each URL: it grows while the least loaded of them has too much to do, and loses a node after
-/// some time without change.
-pub(crate) struct LardReplicated {
-    name: &'static str,
-    replicas: Targets<Replicas>,
+    urls: UrlMap<UrlNodes<REPLICAS_MAX>>,
 }
 
 /// The nodes of a URL.
-#[derive(Clone, Copy, Debug, Default)]
-struct Replicas {
-    nodes: [Option<NodeId>; LARD_REPLICAS_MAX],
+#[derive(Clone, Copy, Debug)]
+struct UrlNodes<const REPLICAS_MAX: usize> {
+    nodes: [Option<NodeId>; REPLICAS_MAX],
     changed_at: Now,
+    /// Since when none of them takes requests, and when that was seen last.
+    away: Option<(Now, Now)>,
 }
 
-impl LardReplicated {
+impl<const REPLICAS_MAX: usize> Lard<REPLICAS_MAX> {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, replicas: Targets::new() }
+        Self { name, urls: UrlMap::new() }
     }
 }
 
-impl Policy for LardReplicated {
+impl<const REPLICAS_MAX: usize> Policy for Lard<REPLICAS_MAX> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -105,58 +52,78 @@ impl Policy for LardReplicated {
     ) -> Decision {
         let hash = Key::Url.hash(request);
         let Some(least) = idlest(hash, view, exclude) else { return Decision::None };
-        let replicas = self.replicas.of(hash);
-        replicas.retain(view);
-        let open = replicas.members(view).filter(|node| node.is_candidate(exclude));
-        let idlest = open.min_by_key(|node| node.warm_requests()).map(|node| (node.id, *node));
-        let picked = match idlest {
-            // All that are up were tried by this request: it goes elsewhere, the URL does not.
-            None if replicas.members(view).any(|node| node.eligible) => {
-                return Decision::Node(least);
-            }
+        let url = self.urls.of(hash);
+        url.forget_gone(view);
+        let open = url.members(view).filter(|node| node.is_candidate(exclude));
+        let picked = match open.min_by_key(|node| node.warm_requests()).copied() {
+            Some(node) if !is_imbalanced(&node, view, exclude) => node.id,
+            Some(_) => least,
+            // This attempt goes elsewhere; the URL does not.
+            None if url.keeps_its_nodes(view) => return Decision::Node(least),
             None => least,
-            Some((_, node)) if is_imbalanced(&node, view, exclude) => least,
-            Some((id, _)) => id,
         };
-        if replicas.add(picked) {
-            replicas.changed_at = view.now;
-        } else if view.now.since_ms(replicas.changed_at) >= LARD_SHRINK_MS {
-            replicas.shrink(view, picked);
-            replicas.changed_at = view.now;
+        url.away = None;
+        if url.add(picked, view) {
+            url.changed_at = view.now;
+        } else if view.now.since_ms(url.changed_at) >= LARD_SHRINK_MS {
+            url.remove_busiest(view, Some(picked));
+            url.changed_at = view.now;
         }
         Decision::Node(picked)
     }
 }
 
-impl Replicas {
+impl<const REPLICAS_MAX: usize> UrlNodes<REPLICAS_MAX> {
     fn members<'a>(&'a self, view: &'a ClusterView) -> impl Iterator<Item = &'a NodeView> {
         self.nodes.iter().flatten().filter_map(|id| view.node(*id))
     }
 
-    /// Forgets nodes that are gone.
-    fn retain(&mut self, view: &ClusterView) {
+    fn forget_gone(&mut self, view: &ClusterView) {
         for place in &mut self.nodes {
             *place = place.filter(|id| view.node(*id).is_some());
         }
     }
 
-    /// Whether that changes anything. A full set stays as it is.
-    fn add(&mut self, id: NodeId) -> bool {
+    /// Whether the URL keeps its nodes although none can take this request: some are up but were tried already, or
+    /// none has been up for less than [`LARD_AWAY_MS`].
+    fn keeps_its_nodes(&mut self, view: &ClusterView) -> bool {
+        if self.members(view).any(|node| node.eligible) {
+            self.away = None;
+            return true;
+        }
+        // Of a URL that nobody asks for it is not known whether they were up meanwhile.
+        let seen = self.away.filter(|(_, last)| view.now.since_ms(*last) < LARD_AWAY_MS);
+        let since = seen.map_or(view.now, |(since, _)| since);
+        self.away = Some((since, view.now));
+        self.members(view).next().is_some() && view.now.since_ms(since) < LARD_AWAY_MS
+    }
+
+    /// Whether that changes anything.
+    fn add(&mut self, id: NodeId, view: &ClusterView) -> bool {
         if self.nodes.contains(&Some(id)) {
             return false;
+        }
+        if self.nodes.iter().all(Option::is_some) {
+            self.remove_busiest(view, None);
         }
         let free = self.nodes.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some(id)).is_some()
     }
 
-    /// Removes one that takes no requests, or else the one with the most to do, if there is another than `kept`.
-    fn shrink(&mut self, view: &ClusterView, kept: NodeId) {
-        let others = self.members(view).filter(|node| node.id != kept);
-        let busiest =
-            others.max_by_key(|node| (!node.eligible, node.warm_requests())).map(|node| node.id);
+    /// Removes one that takes no requests, or else the one with the most to do; not `kept`.
+    fn remove_busiest(&mut self, view: &ClusterView, kept: Option<NodeId>) {
+        let others = self.members(view).filter(|node| Some(node.id) != kept);
+        let busiest = others.max_by_key(|node| (!node.eligible, node.warm_requests()));
+        let busiest = busiest.map(|node| node.id);
         for place in &mut self.nodes {
             *place = place.filter(|id| Some(*id) != busiest);
         }
+    }
+}
+
+impl<const REPLICAS_MAX: usize> Default for UrlNodes<REPLICAS_MAX> {
+    fn default() -> Self {
+        Self { nodes: [None; REPLICAS_MAX], changed_at: Now::default(), away: None }
     }
 }
 

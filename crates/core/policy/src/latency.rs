@@ -1,17 +1,18 @@
 //! How fast nodes answer: a mean that forgets, and follows a rise at once.
 //!
 //! Peak-EWMA, as in Finagle and linkerd: a sample above the estimate replaces it, one below is averaged in with
-//! `1 - exp(-dt / tau)`; a node that gets nothing is forgiven by and by. What each instance has seen itself.
+//! `1 - exp(-dt / tau)`; a node that gets nothing is forgiven by and by. Each instance knows only the replies that it has seen.
 
 use skep_units::{NodeId, Now};
 
-use crate::limits::{FAILED_LATENCY_US, LATENCY_DECAY_MS};
+use crate::limits::{FAILED_LATENCY_US, LATENCY_DECAY_MS, TRIED_MS_MAX};
 use crate::{AttemptEnd, ClusterView, NodeView};
 
 /// Estimates of all nodes of a view.
 #[derive(Default)]
 pub(crate) struct Latencies {
     version: Option<u64>,
+    now: Now,
     /// By position in the view.
     estimates: Vec<Estimate>,
 }
@@ -24,6 +25,8 @@ struct Estimate {
     at: Now,
     /// Attempts of this instance that have not ended.
     waiting: u32,
+    /// Since when there are some.
+    waits_since: Now,
 }
 
 /// What is expected of a node.
@@ -31,13 +34,14 @@ struct Estimate {
 pub(crate) enum Expected {
     /// It will answer in so many microseconds.
     Us(f64),
-    /// Nothing is known, and somebody is trying.
+    /// Nothing is known, and a request is trying.
     Unknown,
 }
 
 impl Latencies {
     /// Follows the nodes of a view.
     pub(crate) fn refresh(&mut self, view: &ClusterView) {
+        self.now = view.now;
         if self.version == Some(view.version) && self.estimates.len() == view.nodes.len() {
             return;
         }
@@ -45,13 +49,23 @@ impl Latencies {
         let known = std::mem::take(&mut self.estimates);
         let of = |node: &NodeView| {
             let known = known.iter().find(|it| it.id == node.id).copied();
-            known.unwrap_or(Estimate { id: node.id, us: None, at: view.now, waiting: 0 })
+            known.unwrap_or(Estimate {
+                id: node.id,
+                us: None,
+                at: view.now,
+                waiting: 0,
+                waits_since: view.now,
+            })
         };
         self.estimates = view.nodes.iter().map(of).collect();
     }
 
     pub(crate) fn started(&mut self, node: NodeId) {
+        let now = self.now;
         if let Some(it) = self.of(node) {
+            if it.waiting == 0 {
+                it.waits_since = now;
+            }
             it.waiting = it.waiting.saturating_add(1);
         }
     }
@@ -78,7 +92,10 @@ impl Latencies {
         let Some(it) = self.estimates.get(position) else { return Expected::Unknown };
         match it.us_at(now) {
             Some(us) => Expected::Us(us),
-            None if it.waiting > 0 => Expected::Unknown,
+            None if it.waiting > 0 => match now.since_ms(it.waits_since) {
+                waited if waited < TRIED_MS_MAX => Expected::Unknown,
+                waited => Expected::Us(waited as f64 * 1e3),
+            },
             None => {
                 let known = self.estimates.iter().filter_map(|it| it.us_at(now));
                 Expected::Us(known.min_by(f64::total_cmp).unwrap_or(1.0))
@@ -158,6 +175,9 @@ mod tests {
         assert_eq!(us(&latencies, 1, Now(0)), 500.0);
         latencies.started(NodeId(1));
         assert_eq!(latencies.expected(1, Now(0)), Expected::Unknown);
+        // One that takes long says as much.
+        assert_eq!(latencies.expected(1, Now(TRIED_MS_MAX - 1)), Expected::Unknown);
+        assert_eq!(us(&latencies, 1, Now(2 * TRIED_MS_MAX)), 2_000.0 * TRIED_MS_MAX as f64);
         latencies.finished(Now(0), NodeId(1), AttemptEnd::Inconclusive);
         assert_eq!(us(&latencies, 1, Now(0)), 500.0, "nothing is known still");
     }

@@ -86,16 +86,8 @@ impl Policy for PowerOfTwo {
     }
 
     fn pick(&mut self, _: &RequestKey<'_>, view: &ClusterView, exclude: &[NodeId]) -> Decision {
-        let count = view.candidates(exclude).count();
-        let nth = |n: u64| view.candidates(exclude).nth(n as usize);
-        if count < 2 {
-            return nth(0).map(|node| node.id).into();
-        }
-        let one = self.rng.below(count as u64);
-        let step = 1 + self.rng.below(count as u64 - 1);
-        let (Some(a), Some(b)) = (nth(one), nth((one + step) % count as u64)) else {
-            unreachable!("both are below the count")
-        };
+        let Some(pair) = view.two_random(&mut self.rng, exclude) else { return Decision::None };
+        let [a, b] = pair.map(|at| &view.nodes[at]);
         let b_is_better =
             Measure::Requests.cost(b).compare(&Measure::Requests.cost(a)) == Ordering::Less;
         Decision::Node(if b_is_better { b.id } else { a.id })

@@ -2,9 +2,8 @@
 //!
 //! One trait, [`Policy`], and one table of implementations ([`build`],
 //! [`policies`]). A policy takes a [`RequestKey`] and a [`ClusterView`] and
-//! returns a [`Decision`]; it does not depend on the caller. The live
-//! dispatchers, the nodes (before a handoff) and the simulator run the same
-//! code.
+//! returns a [`Decision`]; it does not depend on the caller. Dispatchers,
+//! and nodes (before a handoff, and for pools), run the same code.
 //!
 //! Invariants, checked for every entry of the table by `tests/properties.rs`:
 //! - a node that is not eligible, or is excluded, is never picked;
@@ -34,7 +33,7 @@ mod registry;
 mod report;
 mod rotation;
 mod rows;
-mod targets;
+mod url_map;
 mod view;
 
 use skep_units::{NodeId, Now};

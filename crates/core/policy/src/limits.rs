@@ -44,11 +44,15 @@ pub(crate) const LARD_SHRINK_MS: u64 = 20_000;
 /// Nodes of a URL under `lard-r`: a URL that needs more of them is too hot for any policy that looks at it.
 pub(crate) const LARD_REPLICAS_MAX: usize = 8;
 
-/// URLs that an instance of `lard` or `lard-r` remembers, up to 2.6 or 6.3 MB; World Cup 1998 had 20,000 files.
-pub(crate) const TARGETS_MAX: usize = 1 << 16;
+/// How long nodes that take no requests keep their URLs under `lard` and `lard-r`, in milliseconds: one that is full for a
+/// moment is not gone.
+pub(crate) const LARD_AWAY_MS: u64 = 1_000;
+
+/// URLs that an instance of `lard` or `lard-r` remembers, up to 3.6 or 7.4 MB; World Cup 1998 had 20,000 files.
+pub(crate) const URLS_MAX: usize = 1 << 16;
 
 /// URLs among which the oldest gives way.
-pub(crate) const TARGETS_PER_ROW: usize = 8;
+pub(crate) const URLS_PER_ROW: usize = 8;
 
 /// Time constant of the mean of latencies, in milliseconds: linkerd's.
 pub(crate) const LATENCY_DECAY_MS: u64 = 10_000;
@@ -62,6 +66,6 @@ pub(crate) const PREQUAL_HOT_PERCENT: usize = 84;
 /// What a failed attempt counts as, in microseconds: as long as a client finds long.
 pub(crate) const FAILED_LATENCY_US: f64 = 1e6;
 
-/// How long a node that takes no requests keeps its URLs under `lard`, in milliseconds: one that is full for a moment is
-/// not gone.
-pub(crate) const LARD_AWAY_MS: u64 = 1_000;
+/// How long a request to a node of which nothing is known keeps others away, in milliseconds; then its age is what is
+/// known.
+pub(crate) const TRIED_MS_MAX: u64 = 1_000;

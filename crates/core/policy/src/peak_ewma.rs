@@ -5,8 +5,6 @@
 //! tried by one request, and no other until that is answered. Where nobody tells latencies (`redirect`,
 //! `handoff`), what is compared are unanswered requests.
 
-use std::cmp::Ordering;
-
 use skep_units::{NodeId, Now, Rng};
 
 use crate::latency::{Expected, Latencies};
@@ -42,21 +40,9 @@ impl Policy for PeakEwma {
 
     fn pick(&mut self, _: &RequestKey<'_>, view: &ClusterView, exclude: &[NodeId]) -> Decision {
         self.latencies.refresh(view);
-        let nodes = view.nodes.iter().enumerate();
-        let candidates = nodes.filter(|(_, node)| node.is_candidate(exclude));
-        let count = candidates.clone().count();
-        let nth = |n: u64| candidates.clone().nth(n as usize);
-        if count < 2 {
-            return nth(0).map(|(_, node)| node.id).into();
-        }
-        let one = self.rng.below(count as u64);
-        let step = 1 + self.rng.below(count as u64 - 1);
-        let pair = [one, (one + step) % count as u64].map(nth);
-        let best = pair.into_iter().flatten().min_by(|(a, one), (b, other)| {
-            let costs = (self.cost(*a, one, view.now), self.cost(*b, other, view.now));
-            costs.0.partial_cmp(&costs.1).unwrap_or(Ordering::Equal)
-        });
-        best.map(|(_, node)| node.id).into()
+        let Some([a, b]) = view.two_random(&mut self.rng, exclude) else { return Decision::None };
+        let cost = |at: usize| self.cost(at, &view.nodes[at], view.now);
+        Decision::Node(view.nodes[if cost(b) < cost(a) { b } else { a }].id)
     }
 
     fn started(&mut self, node: NodeId) {

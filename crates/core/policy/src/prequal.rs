@@ -2,7 +2,7 @@
 //!
 //! The rule by which Prequal selects, hot-cold lexicographic (Wydrowski, Kleinberg, Rumble, Archer, "Load is not what you
 //! should balance: introducing Prequal", NSDI 2024, section 4.2): nodes with more requests in flight than the quantile
-//! `Q_RIF` of all are hot, and are chosen only if all are; of the others the least latency wins. Its probes tell the
+//! `Q_RIF` of all are hot, and are chosen only if all are; of the others the least latency wins. Its compared_nodes tell the
 //! requests in flight of a few servers; here nodes report them, and up to so many, from a random one on, are compared.
 //! Latencies are those that the balancer has seen, a peak-sensitive mean: without them, fewest requests win. Of
 //! fewer than five none is hot.
@@ -23,7 +23,7 @@ pub(crate) struct Prequal {
 
 /// What is known of a candidate.
 #[derive(Clone, Copy)]
-struct Probe {
+struct Candidate {
     id: NodeId,
     in_flight: u64,
     latency_us: f64,
@@ -34,12 +34,12 @@ impl Prequal {
         Self { name, latencies: Latencies::default(), rng }
     }
 
-    fn probe(&self, position: usize, node: &NodeView, now: Now) -> Probe {
+    fn candidate(&self, position: usize, node: &NodeView, now: Now) -> Candidate {
         let latency_us = match self.latencies.expected(position, now) {
             Expected::Us(us) => us,
             Expected::Unknown => f64::INFINITY,
         };
-        Probe { id: node.id, in_flight: node.warm_requests(), latency_us }
+        Candidate { id: node.id, in_flight: node.warm_requests(), latency_us }
     }
 }
 
@@ -53,22 +53,21 @@ impl Policy for Prequal {
         let start = self.rng.below(view.nodes.len().max(1) as u64) as usize;
         let positions = (start..view.nodes.len()).chain(0..start);
         let candidates = positions.filter(|&at| view.nodes[at].is_candidate(exclude));
-        let probes = || {
-            let compared = candidates.clone().take(PREQUAL_COMPARED_MAX);
-            compared.map(|at| self.probe(at, &view.nodes[at], view.now))
-        };
+        let compared = || candidates.clone().take(PREQUAL_COMPARED_MAX);
+        let Some(last) = compared().count().checked_sub(1) else { return Decision::None };
         let mut loads = [0; PREQUAL_COMPARED_MAX];
-        let count =
-            loads.iter_mut().zip(probes()).map(|(load, probe)| *load = probe.in_flight).count();
-        let Some(last) = count.checked_sub(1) else { return Decision::None };
-        loads[..count].sort_unstable();
+        for (load, at) in loads.iter_mut().zip(compared()) {
+            *load = view.nodes[at].warm_requests();
+        }
+        loads[..=last].sort_unstable();
         let hot_above = loads[(last * PREQUAL_HOT_PERCENT + 50) / 100];
-        let cold = probes().filter(|probe| probe.in_flight <= hot_above);
+        let cold = compared().map(|at| self.candidate(at, &view.nodes[at], view.now));
+        let cold = cold.filter(|it| it.in_flight <= hot_above);
         let best = cold.min_by(|one, other| {
             let by_latency = one.latency_us.partial_cmp(&other.latency_us);
             by_latency.unwrap_or(Ordering::Equal).then(one.in_flight.cmp(&other.in_flight))
         });
-        best.map(|probe| probe.id).into()
+        best.map(|it| it.id).into()
     }
 
     fn started(&mut self, node: NodeId) {

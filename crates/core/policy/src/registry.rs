@@ -4,8 +4,9 @@ use skep_units::Rng;
 use skep_wire::steer::{self, CHOICES_MAX};
 
 use crate::Policy;
-use crate::lard::{Lard, LardReplicated};
+use crate::lard::Lard;
 use crate::least::{Least, Measure, PowerOfTwo};
+use crate::limits::LARD_REPLICAS_MAX;
 use crate::maglev::{Key, Maglev};
 use crate::peak_ewma::PeakEwma;
 use crate::prequal::Prequal;
@@ -19,8 +20,9 @@ pub struct PolicyInfo {
     pub name: &'static str,
     /// Description, in one line.
     pub about: &'static str,
-    /// Whether it uses host, path, query or size. Such a policy needs a dispatcher
-    /// that reads requests: not dispatch mode `direct`.
+    /// What it goes by, in words.
+    pub goes_by: &'static str,
+    /// Whether it reads requests: it uses host, path or query. Not for dispatch mode `direct`.
     pub content_aware: bool,
     /// Whether it uses weights.
     pub weighted: bool,
@@ -108,6 +110,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "random",
         about: "any node, with equal chances",
+        goes_by: "nothing",
         content_aware: false,
         weighted: false,
         measures_replies: false,
@@ -119,6 +122,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "round-robin",
         about: "one node after the other",
+        goes_by: "turns",
         content_aware: false,
         weighted: false,
         measures_replies: false,
@@ -130,6 +134,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "weighted-round-robin",
         about: "turns in proportion to weights, spread evenly",
+        goes_by: "turns and weights",
         content_aware: false,
         weighted: true,
         measures_replies: false,
@@ -141,6 +146,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "least-connections",
         about: "the node with the fewest client connections",
+        goes_by: "load",
         content_aware: false,
         weighted: false,
         measures_replies: false,
@@ -152,6 +158,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "weighted-least-connections",
         about: "the node with the fewest client connections for its weight",
+        goes_by: "load and weights",
         content_aware: false,
         weighted: true,
         measures_replies: false,
@@ -165,6 +172,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "least-outstanding",
         about: "the node with the fewest unanswered requests",
+        goes_by: "load",
         content_aware: false,
         weighted: false,
         measures_replies: false,
@@ -176,6 +184,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "least-bytes",
         about: "the node with the fewest bytes to send",
+        goes_by: "load",
         content_aware: false,
         weighted: false,
         measures_replies: false,
@@ -187,6 +196,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "power-of-two",
         about: "of two random nodes, the one with fewer unanswered requests",
+        goes_by: "load",
         content_aware: false,
         weighted: false,
         measures_replies: false,
@@ -198,6 +208,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "maglev-address",
         about: "each client address sticks to a node, in proportion to weights",
+        goes_by: "client address and weights",
         content_aware: false,
         weighted: true,
         measures_replies: false,
@@ -209,6 +220,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "maglev-connection",
         about: "each client connection gets a node by its hash, in proportion to weights",
+        goes_by: "connection and weights",
         content_aware: false,
         weighted: true,
         measures_replies: false,
@@ -220,6 +232,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "maglev-url",
         about: "each URL sticks to a node, in proportion to weights",
+        goes_by: "URL and weights",
         content_aware: true,
         weighted: true,
         measures_replies: false,
@@ -231,6 +244,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "bounded-maglev-url",
         about: "each URL sticks to a node as long as that has not too much to do",
+        goes_by: "URL, load and weights",
         content_aware: true,
         weighted: true,
         measures_replies: false,
@@ -242,28 +256,31 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "lard",
         about: "each URL keeps the node that was idlest, until that has too much to do (LARD)",
+        goes_by: "URL and load",
         content_aware: true,
         weighted: false,
         measures_replies: false,
         source: "Pai et al., ASPLOS 1998 (LARD)",
         details: "A new URL goes to the node with the fewest unanswered requests, and stays there until that node has more than 65 while another has fewer than 25, or has 130 while another has half as many. Each worker that chooses remembers 65,536 URLs for itself; of equally idle nodes all prefer the same one for a URL.",
         direct: None,
-        make: |name, _| Box::new(Lard::new(name)),
+        make: |name, _| Box::new(Lard::<1>::new(name)),
     },
     PolicyInfo {
         name: "lard-r",
         about: "each URL keeps a few nodes, one more while these have too much to do (LARD/R)",
+        goes_by: "URL and load",
         content_aware: true,
         weighted: false,
         measures_replies: false,
         source: "Pai et al., ASPLOS 1998 (LARD/R)",
-        details: "As `lard`, but a URL has up to 8 nodes: one more when the idlest of them has too much to do, one less after 20 s without change.",
+        details: "As `lard`, but a URL has up to 8 nodes: one more when the idlest of them has too much to do, one less after 20 s without change; the ninth replaces the busiest.",
         direct: None,
-        make: |name, _| Box::new(LardReplicated::new(name)),
+        make: |name, _| Box::new(Lard::<LARD_REPLICAS_MAX>::new(name)),
     },
     PolicyInfo {
         name: "peak-ewma",
         about: "of two random nodes, the one that answers sooner by its latency and its queue",
+        goes_by: "latency and load",
         content_aware: false,
         weighted: false,
         measures_replies: true,
@@ -275,6 +292,7 @@ const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "prequal",
         about: "of the nodes that are not the busiest, the one that answers fastest",
+        goes_by: "latency and load",
         content_aware: false,
         weighted: false,
         measures_replies: true,
@@ -304,6 +322,15 @@ mod tests {
             assert_eq!(build(info.name, 1).unwrap().name(), info.name);
         }
         assert_eq!(seen.len(), 16);
+    }
+
+    #[test]
+    fn the_config_knows_all_of_them_and_which_work_under_direct() {
+        let all: Vec<_> = names().collect();
+        assert_eq!(all, skep_config::POLICY_NAMES);
+        let direct = policies().iter().filter(|info| info.direct.is_some());
+        let direct: Vec<_> = direct.map(|info| info.name).collect();
+        assert_eq!(direct, skep_config::DIRECT_POLICY_NAMES);
     }
 
     #[test]

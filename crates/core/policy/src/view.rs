@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use skep_units::{NodeId, Now};
+use skep_units::{NodeId, Now, Rng};
 
 use crate::Work;
 use crate::limits::SLOW_START_PERMILLE_FULL;
@@ -20,8 +20,6 @@ pub struct RequestKey<'a> {
     pub path: &'a [u8],
     /// Query without the `?`.
     pub query: Option<&'a [u8]>,
-    /// Size of the reply in bytes, where it is known beforehand.
-    pub size_hint: Option<u64>,
 }
 
 /// The cluster at the moment of a pick.
@@ -62,6 +60,20 @@ impl ClusterView {
     /// The node with this number.
     pub(crate) fn node(&self, id: NodeId) -> Option<&NodeView> {
         self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// The positions of two different random candidates; twice the same where there is one, `None` where there is none.
+    pub(crate) fn two_random(&self, rng: &mut Rng, exclude: &[NodeId]) -> Option<[usize; 2]> {
+        let nodes = self.nodes.iter().enumerate();
+        let candidates = nodes.filter(|(_, node)| node.is_candidate(exclude)).map(|(at, _)| at);
+        let count = candidates.clone().count() as u64;
+        let nth = |n: u64| candidates.clone().nth((n % count) as usize);
+        if count < 2 {
+            return candidates.clone().next().map(|only| [only, only]);
+        }
+        let one = rng.below(count);
+        let other = one + 1 + rng.below(count - 1);
+        Some([nth(one)?, nth(other)?])
     }
 
     /// The nodes that may be picked.

@@ -326,6 +326,7 @@ impl Trip<'_, '_, '_, '_, '_> {
         self.group.counters().inc(Counter::UpstreamRequests);
         let asked = Asked {
             method: self.request.method,
+            has_body: self.request.framing != BodyFraming::None,
             upgrade: upgrade_of(self.request, &self.forward),
             trailers: takes_trailers(self.request),
             rules: self.rules,

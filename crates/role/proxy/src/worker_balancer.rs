@@ -149,7 +149,6 @@ impl WorkerBalancer {
             host,
             path: &path,
             query: request.query,
-            size_hint: None,
         };
         let id = self.policy.pick(&key, &self.view, exclude).node()?;
         self.policy.started(id);
@@ -157,8 +156,8 @@ impl WorkerBalancer {
     }
 
     /// Reports the end of an attempt to the policy.
-    pub(crate) fn finished(&mut self, node: NodeId, end: AttemptEnd) {
-        self.policy.finished(self.view.now, node, end);
+    pub(crate) fn finished(&mut self, now: Now, node: NodeId, end: AttemptEnd) {
+        self.policy.finished(now, node, end);
     }
 
     /// A client's request arrived.

@@ -60,7 +60,7 @@ impl WorkerGroup {
         let target = self.pick(request, client, &Session::default(), &[])?;
         target.member().totals.requests.fetch_add(1, Relaxed);
         target.member().reported.sent_on();
-        self.balancer().finished(target.member().id, AttemptEnd::Inconclusive);
+        self.finished(target.member().id, AttemptEnd::Inconclusive);
         Some(target)
     }
 
@@ -69,6 +69,12 @@ impl WorkerGroup {
         self.counters().inc(Counter::NoNode);
         let in_force = Rc::clone(self.balancer().sync());
         reply.plain(503, &in_force.settings.retry_after_line);
+    }
+
+    /// Tells the policy how an attempt ended, or how fast its member was.
+    pub(crate) fn finished(&self, member: NodeId, end: AttemptEnd) {
+        let now = self.now();
+        self.balancer().finished(now, member, end);
     }
 
     pub(crate) fn connections(&self) -> &Rc<Pool> {

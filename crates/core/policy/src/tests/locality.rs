@@ -96,7 +96,17 @@ fn a_url_leaves_a_node_that_stays_down() {
     let owner = scene.pick("/a");
     scene.view.nodes[owner as usize].eligible = false;
     assert_ne!(scene.pick("/a"), owner);
+    // Full twice for a moment is not down for long.
     scene.view.now = Now(LARD_AWAY_MS);
+    assert_ne!(scene.pick("/a"), owner);
+    scene.view.nodes[owner as usize].eligible = true;
+    assert_eq!(scene.pick("/a"), owner);
+    scene.view.nodes[owner as usize].eligible = false;
+    let begin = LARD_AWAY_MS + 1;
+    for ms in (begin..=begin + LARD_AWAY_MS).step_by(100) {
+        scene.view.now = Now(ms);
+        scene.pick("/a");
+    }
     let second = scene.pick("/a");
     scene.view.nodes[owner as usize].eligible = true;
     assert_eq!(scene.pick("/a"), second, "it is in memory there now");

@@ -48,7 +48,7 @@ fn weighted(weights: &[u32]) -> ClusterView {
 /// The n-th of many different requests.
 fn request(n: u32, path: &[u8]) -> RequestKey<'_> {
     let client = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + n));
-    RequestKey { client, client_port: 1, host: b"example.org", path, query: None, size_hint: None }
+    RequestKey { client, client_port: 1, host: b"example.org", path, query: None }
 }
 
 /// Picks for `picks` different requests: how many each node got.

@@ -8,6 +8,8 @@ use crate::request::times::OwnTimes;
 /// The request that the response answers.
 pub(super) struct Asked<'b> {
     pub(super) method: Method<'b>,
+    /// Whether the request has a body.
+    pub(super) has_body: bool,
     /// The protocols that the client may be switched to.
     pub(super) upgrade: Option<&'b [u8]>,
     /// Whether the client takes trailers.

@@ -24,6 +24,8 @@ pub(super) struct InFlight {
     /// Bytes of the body that have arrived.
     received: u64,
     is_tunnel: bool,
+    /// Whether the policy knows how fast the member was.
+    is_judged: bool,
     outcome: Outcome,
     /// For operators who look.
     entry: Option<TableEntry>,
@@ -46,13 +48,14 @@ impl InFlight {
         began: Instant,
     ) -> Option<Self> {
         if !target.member().try_begin() {
-            group.balancer().finished(target.member().id, AttemptEnd::Inconclusive);
+            group.finished(target.member().id, AttemptEnd::Inconclusive);
             return None;
         }
         let outcome = Outcome::Abandoned;
         let group = Rc::clone(group);
-        let (owed, received, is_tunnel, entry) = (0, 0, false, None);
-        Some(Self { group, target, began, owed, received, is_tunnel, outcome, entry })
+        let (owed, received, entry) = (0, 0, None);
+        let (is_tunnel, is_judged) = (false, false);
+        Some(Self { group, target, began, owed, received, is_tunnel, is_judged, outcome, entry })
     }
 
     /// Lets operators see the method and path of a client's request.
@@ -95,6 +98,25 @@ impl InFlight {
         if paid > 0 {
             self.owed -= paid;
             self.target.member().load.bytes.fall(paid);
+        }
+    }
+
+    /// The head of the response is there. How long that took says how fast the member is, unless it waited for the
+    /// client's body, or what came is an error.
+    pub(super) fn head_arrived(&mut self, status: u16, has_body: bool) {
+        let latency_us = self.began.elapsed().as_micros() as u64;
+        let is_telling = status < 500 && !has_body;
+        self.judge(if is_telling {
+            AttemptEnd::Answered { latency_us }
+        } else {
+            AttemptEnd::Inconclusive
+        });
+    }
+
+    /// Once: what comes later is the client's speed as well.
+    fn judge(&mut self, end: AttemptEnd) {
+        if !std::mem::replace(&mut self.is_judged, true) {
+            self.group.finished(self.target.member().id, end);
         }
     }
 
@@ -155,6 +177,7 @@ impl InFlight {
         load.tunnels.fetch_add(1, Relaxed);
         load.requests.fall(1);
         self.is_tunnel = true;
+        self.judge(AttemptEnd::Inconclusive);
         if let Some(entry) = &self.entry {
             entry.become_tunnel();
         }
@@ -174,25 +197,23 @@ impl Drop for InFlight {
         }
         member.totals.requests.fetch_add(1, Relaxed);
         member.totals.bytes.fetch_add(self.received, Relaxed);
-        let latency_us = self.began.elapsed().as_micros() as u64;
+        // How long a tunnel lives says nothing of how fast a member is.
+        if matches!(self.outcome, Outcome::Complete) && !self.is_tunnel {
+            member.record_latency_us(self.began.elapsed().as_micros() as u64);
+        }
         if self.is_tunnel {
             member.load.tunnels.fetch_sub(1, Relaxed);
         } else {
             member.load.requests.fall(1);
         }
-        let end = match self.outcome {
+        match self.outcome {
             Outcome::Failed(cause) => {
                 member.totals.failures[cause.index()].fetch_add(1, Relaxed);
-                AttemptEnd::Failed
+                self.judge(AttemptEnd::Failed);
             }
-            // How long a tunnel lives says nothing of how fast a member is.
-            Outcome::Complete if !self.is_tunnel => {
-                member.record_latency_us(latency_us);
-                AttemptEnd::Answered { latency_us }
-            }
-            Outcome::Complete | Outcome::Abandoned => AttemptEnd::Inconclusive,
-        };
-        self.group.balancer().finished(member.id, end);
+            Outcome::Complete | Outcome::Abandoned => self.judge(AttemptEnd::Inconclusive),
+        }
+        let member = self.target.member();
         // Without a bound nobody waits for a place.
         if member.requests_max() != u32::MAX {
             self.group.group().queue.look();

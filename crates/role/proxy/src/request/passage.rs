@@ -60,6 +60,7 @@ impl Passage {
         self.is_event_stream = is_event_stream && !reply.is_taken();
         let buffering = in_flight.target().settings().buffering.as_ref();
         reply.client_body().allow(head, buffering, asked.rules, is_event_stream);
+        in_flight.head_arrived(head.status, asked.has_body);
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
         }

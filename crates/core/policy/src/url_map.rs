@@ -1,13 +1,13 @@
 //! What is remembered of URLs, in bounded memory: of the few that share a row the one that was used least
 //! recently is forgotten first.
 
-use crate::limits::{TARGETS_MAX, TARGETS_PER_ROW};
+use crate::limits::{URLS_MAX, URLS_PER_ROW};
 
-const ROWS: usize = TARGETS_MAX / TARGETS_PER_ROW;
+const ROWS: usize = URLS_MAX / URLS_PER_ROW;
 
 /// Values by the hash of a URL. A row is allocated with its first use.
-pub(crate) struct Targets<V> {
-    rows: Vec<Option<Box<[Entry<V>; TARGETS_PER_ROW]>>>,
+pub(crate) struct UrlMap<V> {
+    rows: Vec<Option<Box<[Entry<V>; URLS_PER_ROW]>>>,
     /// Uses so far.
     uses: u64,
 }
@@ -20,7 +20,7 @@ struct Entry<V> {
     used: u64,
 }
 
-impl<V: Copy + Default> Targets<V> {
+impl<V: Copy + Default> UrlMap<V> {
     pub(crate) fn new() -> Self {
         Self { rows: (0..ROWS).map(|_| None).collect(), uses: 0 }
     }
@@ -29,7 +29,7 @@ impl<V: Copy + Default> Targets<V> {
     pub(crate) fn of(&mut self, hash: u64) -> &mut V {
         self.uses += 1;
         let row = &mut self.rows[(hash % ROWS as u64) as usize];
-        let row = row.get_or_insert_with(|| Box::new([Entry::default(); TARGETS_PER_ROW]));
+        let row = row.get_or_insert_with(|| Box::new([Entry::default(); URLS_PER_ROW]));
         let known = row.iter().position(|entry| entry.used > 0 && entry.hash == hash);
         let oldest = || row.iter().enumerate().min_by_key(|(_, entry)| entry.used);
         let place = known.or_else(|| oldest().map(|(place, _)| place)).unwrap_or(0);
@@ -48,19 +48,19 @@ mod tests {
 
     #[test]
     fn values_are_kept_until_others_of_the_row_are_used() {
-        let mut targets = Targets::<u32>::new();
+        let mut urls = UrlMap::<u32>::new();
         let hash = |number: usize| (number * ROWS) as u64;
-        for number in 0..TARGETS_PER_ROW {
-            *targets.of(hash(number)) = 1 + number as u32;
+        for number in 0..URLS_PER_ROW {
+            *urls.of(hash(number)) = 1 + number as u32;
         }
         // The first is used again, so that the second is the oldest.
-        assert_eq!(*targets.of(hash(0)), 1);
-        assert_eq!(*targets.of(hash(TARGETS_PER_ROW)), 0);
-        assert_eq!(*targets.of(hash(0)), 1);
-        assert_eq!(*targets.of(hash(2)), 3);
-        assert_eq!(*targets.of(hash(1)), 0, "it was forgotten");
+        assert_eq!(*urls.of(hash(0)), 1);
+        assert_eq!(*urls.of(hash(URLS_PER_ROW)), 0);
+        assert_eq!(*urls.of(hash(0)), 1);
+        assert_eq!(*urls.of(hash(2)), 3);
+        assert_eq!(*urls.of(hash(1)), 0, "it was forgotten");
         // Other rows have nothing to do with it.
-        *targets.of(1) = 7;
-        assert_eq!((*targets.of(hash(0)), *targets.of(1)), (1, 7));
+        *urls.of(1) = 7;
+        assert_eq!((*urls.of(hash(0)), *urls.of(1)), (1, 7));
     }
 }
