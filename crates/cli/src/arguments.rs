@@ -34,7 +34,7 @@ pub(crate) enum Command {
     /// List, drain, resume, add and remove nodes, and change their weights
     #[command(subcommand)]
     Node(NodeCommand),
-    /// List services, change how their nodes are chosen
+    /// List services
     #[command(subcommand)]
     Service(ServiceCommand),
     /// List and explain the policies by which nodes are chosen, and change that of a service
@@ -283,8 +283,6 @@ pub(crate) struct OneNode {
 pub(crate) enum ServiceCommand {
     /// List the services
     List(StatusArgs),
-    /// Change how a service's nodes are chosen, from the next request on
-    Policy(PolicyChange),
 }
 
 #[derive(Debug, Subcommand)]
@@ -304,22 +302,19 @@ pub(crate) enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Change how a service's nodes are chosen, from the next request on: `skep service policy`
-    Set(PolicyChange),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct PolicyChange {
-    /// Name of the service
-    pub(crate) service: String,
-    /// Name of the policy
-    #[arg(value_parser = PossibleValuesParser::new(POLICY_NAMES))]
-    pub(crate) policy: String,
-    /// Print what the API says, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) target: Target,
+    /// Change how a service's nodes are chosen, from the next request on
+    Set {
+        /// Name of the service
+        service: String,
+        /// Name of the policy
+        #[arg(value_parser = PossibleValuesParser::new(POLICY_NAMES))]
+        policy: String,
+        /// Print what the API says, as JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
 }
 
 #[derive(Debug, Subcommand)]

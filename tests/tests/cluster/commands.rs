@@ -399,15 +399,17 @@ fn what_a_command_cannot_do_is_said_with_what_was_meant() {
         }
     }
     failed(&["node", "drain", "node-1", "--service", "mail"], &["mail", "web"]);
-    failed(&["service", "policy", "mail", "random"], &["mail", "web"]);
-    assert_eq!(cluster.run(&["service", "policy", "web", "randon"]).code, Some(2));
+    failed(&["policy", "set", "mail", "random"], &["mail", "web"]);
+    assert_eq!(cluster.run(&["policy", "set", "web", "randon"]).code, Some(2));
 }
 
 #[test]
 fn the_policy_can_be_changed_and_a_reload_counted() {
     let cluster = Cluster::up(&["--nodes", "1"]);
     assert_eq!(cluster.ok(&["policy", "set", "web", "lard-r"]), "web: policy lard-r\n");
-    assert_eq!(cluster.ok(&["service", "policy", "web", "random"]), "web: policy random\n");
+    assert_eq!(cluster.ok(&["policy", "set", "web", "random"]), "web: policy random\n");
+    assert!(cluster.ok(&["policy", "list"]).contains("\nlard-r "));
+    assert_eq!(cluster.json(&["policy", "show", "lard-r"])["goes_by"], "URL and load");
     let services = cluster.json(&["service", "list"]);
     assert_eq!(services[0]["policy"], "random");
     assert!(cluster.ok(&["service", "list"]).contains("random"));

@@ -177,7 +177,7 @@ fn a_node_with_slow_readers_shows_it_and_gets_fewer_requests() {
     assert_eq!(cluster.bytes_outstanding("node-2"), 0);
     assert!(cluster.load("node-1")["memory_bytes"].as_u64().unwrap() > 1 << 20);
     for policy in ["least-bytes", "least-outstanding", "power-of-two"] {
-        cluster.ask(&["service", "policy", "web", policy]);
+        cluster.ask(&["policy", "set", "web", policy]);
         let before = NODES.map(|name| cluster.seen(name, "requests_total"));
         for _ in 0..40 {
             assert_eq!(RawClient::connect(cluster.outer("gate")).get("/small").body, SMALL);

@@ -52,7 +52,7 @@ fn up_has_sensible_defaults() {
 fn every_policy_of_the_config_can_be_named() {
     for policy in POLICY_NAMES {
         parse(&format!("skep up site --policy {policy}")).unwrap();
-        parse(&format!("skep service policy web {policy}")).unwrap();
+        parse(&format!("skep policy set web {policy}")).unwrap();
     }
 }
 
@@ -65,7 +65,7 @@ fn a_mode_that_is_none_is_answered_with_all_modes() {
 #[test]
 fn typing_errors_are_answered_with_what_was_meant() {
     assert_refused("skep up site --policy round-robbin", &["round-robbin", "'round-robin'"]);
-    assert_refused("skep service policy web maglev-ulr", &["'maglev-url'"]);
+    assert_refused("skep policy set web maglev-ulr", &["'maglev-url'"]);
     assert_refused("skep statsu", &["statsu", "'status'"]);
     assert_refused("skep node drian n", &["drian", "'drain'"]);
     assert_refused("skep up site --nodse 3", &["--nodse", "--nodes"]);
@@ -109,7 +109,7 @@ fn whom_to_ask_can_be_said_with_every_command() {
         "skep node remove n --timeout 0ms",
         "skep node weight n 3",
         "skep service list",
-        "skep service policy web random",
+        "skep policy set web random",
         "skep reload",
     ] {
         for target in ["", "--socket s", "--api http://h:1 --token-file t", "--config f"] {

@@ -1,10 +1,10 @@
 //! `skep policy`: list, show, set.
 
 use serde_json::{Value, json};
-use skep_console::{PolicyInfo, policies};
+use skep_console::NewPolicy;
+use skep_policy::{PolicyInfo, policies};
 
-use super::print;
-use super::service::set_policy;
+use super::{print, print_json};
 use crate::arguments::PolicyCommand;
 use crate::show;
 
@@ -15,16 +15,21 @@ pub(crate) fn policy(command: PolicyCommand) -> anyhow::Result<()> {
         }
         PolicyCommand::List { json: false } => print(&show::policies(policies())),
         PolicyCommand::Show { policy, json } => {
-            let info = policies().iter().find(|info| info.name == policy);
-            let Some(info) = info else {
-                anyhow::bail!("no policy {policy:?}; `skep policy list` lists them")
-            };
-            match json {
+            let shown = policies().iter().filter(|info| info.name == policy);
+            shown.into_iter().try_for_each(|info| match json {
                 true => print_value(&value(info)),
                 false => print(&show::policy(info)),
+            })
+        }
+        PolicyCommand::Set { service, policy, json, target } => {
+            let found = target.find()?;
+            let path = format!("/api/v1/services/{}/policy", show::encode(&service));
+            let answer = found.client.put_json(&path, &NewPolicy { policy: policy.clone() })?;
+            match json {
+                true => print_json(&answer),
+                false => print(&format!("{service}: policy {policy}\n")),
             }
         }
-        PolicyCommand::Set(change) => set_policy(&change),
     }
 }
 
@@ -38,6 +43,7 @@ fn value(info: &PolicyInfo) -> Value {
         "about": info.about,
         "content_aware": info.content_aware,
         "weighted": info.weighted,
+        "goes_by": info.goes_by,
         "direct": info.direct.is_some(),
         "measures_replies": info.measures_replies,
         "source": info.source,

@@ -1,6 +1,6 @@
 //! Policies as text.
 
-use skep_console::PolicyInfo;
+use skep_policy::PolicyInfo;
 
 /// Columns of a line.
 const COLUMNS_MAX: usize = 80;
@@ -15,24 +15,26 @@ pub(crate) fn policies(policies: &[PolicyInfo]) -> String {
         name + &lines.join(&format!("\n{:name_columns$}", "")) + "\n"
     };
     let entries: String = policies.iter().map(entry).collect();
-    format!("{entries}\n* also with dispatch = \"direct\"\n")
+    format!(
+        "{entries}\n* also with dispatch = \"direct\"\nWithout the setting, a service uses \
+         round-robin, and a pool least-outstanding.\n`skep service list` says which one each service uses.\n"
+    )
 }
 
 /// All about one.
 pub(crate) fn policy(info: &PolicyInfo) -> String {
-    let goes_by = match (info.content_aware, info.measures_replies) {
-        (true, _) => "what is asked for, and loads",
-        (false, true) => "how fast nodes answer, where that is seen (proxy, pools), and loads",
-        (false, false) => "addresses or loads",
-    };
     let direct = if info.direct.is_some() { "direct, " } else { "" };
-    let weights = if info.weighted { "used" } else { "not used" };
+    let latencies = match info.measures_replies {
+        true => "\nlatency   as proxy and pools see them; elsewhere it compares requests",
+        false => "",
+    };
     format!(
-        "{}: {}\n\n{}\n\ngoes by   {goes_by}\ndispatch  {direct}handoff, redirect, proxy; pools\n\
-         weights   {weights}\nsource    {}\n",
+        "{}: {}\n\n{}\n\ngoes by   {}\ndispatch  {direct}handoff, redirect, proxy; pools{latencies}\n\
+         source    {}\n",
         info.name,
         wrap(info.about, COLUMNS_MAX - info.name.len() - 2).join("\n"),
         wrap(info.details, COLUMNS_MAX).join("\n"),
+        info.goes_by,
         info.source,
     )
 }
@@ -62,7 +64,7 @@ mod tests {
 
     #[test]
     fn each_policy_is_explained() {
-        for info in skep_console::policies() {
+        for info in skep_policy::policies() {
             let text = policy(info);
             assert_fits(&text);
             assert!(text.starts_with(&format!("{}: ", info.name)), "{text}");
@@ -72,9 +74,9 @@ mod tests {
 
     #[test]
     fn the_list_names_all_and_marks_those_of_direct_dispatch() {
-        let text = policies(skep_console::policies());
+        let text = policies(skep_policy::policies());
         assert_fits(&text);
-        for info in skep_console::policies() {
+        for info in skep_policy::policies() {
             let mark = if info.direct.is_some() { " * " } else { "   " };
             let begin = format!("{}{mark}", info.name);
             assert!(text.lines().any(|line| line.starts_with(&begin)), "{}: {text}", info.name);

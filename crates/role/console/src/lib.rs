@@ -47,5 +47,4 @@ pub use model::{
 };
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;
-pub use skep_policy::{PolicyInfo, policies};
 pub use token::{Token, TokenError};
