@@ -119,7 +119,7 @@ struct flow {
 	__u16 flags;
 	__u32 generation; /* of the checks that let it in */
 	struct mac via;
-	__u16 opening; /* of the last SYN: see `packet`; 0 if none was seen */
+	__u16 syn_sequence_low; /* of the last SYN: see `packet`; 0 if none was seen */
 };
 
 /* moves: HASH, node program: connections that are being handed off, or have been.

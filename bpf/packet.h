@@ -136,7 +136,7 @@ struct packet {
 	__u8 is_ipv4;
 	__u8 tcp_flags;
 	__u8 opens; /* the first of a flow, or, of UDP, maybe the first */
-	__u16 opening; /* of a SYN: the low half of its sequence number, by which it is known when it comes again */
+	__u16 syn_sequence_low; /* of a SYN: the low half of its sequence number, by which it is known when it comes again */
 	__u32 ip_length;
 };
 
@@ -323,7 +323,7 @@ INLINE __u32 read_tcp(const struct frame *frame, struct packet *packet, __u32 ro
 	packet->tcp_flags = tcp->flags;
 	packet->opens = (tcp->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 	if (packet->opens)
-		packet->opening = be32(tcp->sequence);
+		packet->syn_sequence_low = be32(tcp->sequence);
 	return CLEAN;
 }
 

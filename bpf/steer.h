@@ -110,7 +110,7 @@ INLINE struct node *owner_of(const struct flow *flow, const struct packet *packe
 		return 0;
 	if (packet->opens && packet->ends->to.protocol == PROTOCOL_TCP &&
 	    (node->state != NODE_UP ||
-	     (flow->flags & FLOW_CLOSING && flow->opening != packet->opening)))
+	     (flow->flags & FLOW_CLOSING && flow->syn_sequence_low != packet->syn_sequence_low)))
 		return 0;
 	return node;
 }
@@ -122,8 +122,8 @@ INLINE __u32 follow(const struct frame *frame, const struct packet *packet, stru
 		    struct way *way)
 {
 	way->node_index = flow->node;
-	if (packet->opens && flow->opening != packet->opening)
-		flow->opening = packet->opening;
+	if (packet->opens && flow->syn_sequence_low != packet->syn_sequence_low)
+		flow->syn_sequence_low = packet->syn_sequence_low;
 	if (packet->tcp_flags & (TCP_FIN | TCP_RST))
 		flow->flags |= FLOW_CLOSING;
 	return deliver(frame, packet, way, FORWARD_FLOW);
@@ -134,7 +134,7 @@ INLINE void store(const struct frame *frame, const struct packet *packet,
 		  const struct settings *settings, __u16 node)
 {
 	const struct ethernet *ethernet = (const void *)frame->data;
-	struct flow flow = { node, 0, settings->generation, ethernet->from, packet->opening };
+	struct flow flow = { node, 0, settings->generation, ethernet->from, packet->syn_sequence_low };
 	struct flow_event event = { packet->ends->from, node, 0 };
 	__u32 place = packet->ends->from.service * NODES_MAX + node;
 	__u64 *flows_assigned = bpf_map_lookup_elem(&assigned, &place);

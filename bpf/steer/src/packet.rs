@@ -46,7 +46,7 @@ pub(crate) struct Packet {
     /// The first of a flow or, of UDP, maybe the first.
     pub(crate) opens: bool,
     /// Of a SYN: the low half of its sequence number, by which it is known when it comes again.
-    pub(crate) opening: u16,
+    pub(crate) syn_sequence_low: u16,
 }
 
 impl Packet {
@@ -109,7 +109,7 @@ pub(crate) fn read_addresses(frame: &[u8], ip_at: usize, is_ipv4: bool) -> Resul
         ip_length: 0,
         tcp_flags: 0,
         opens: false,
-        opening: 0,
+        syn_sequence_low: 0,
     })
 }
 
@@ -199,7 +199,7 @@ fn read_tcp(payload: &[u8], packet: &mut Packet) -> Option<()> {
     packet.tcp_flags = flags;
     packet.opens = flags & (TCP_SYN | TCP_ACK) == TCP_SYN;
     if packet.opens {
-        packet.opening = word(header, 6)?;
+        packet.syn_sequence_low = word(header, 6)?;
     }
     Some(())
 }

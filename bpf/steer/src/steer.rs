@@ -109,7 +109,7 @@ fn follow(
             (flow.via, flow.generation) = (via, generation);
         }
         if packet.opens {
-            flow.opening = packet.opening;
+            flow.syn_sequence_low = packet.syn_sequence_low;
         }
         flow.is_closing |= packet.tcp_flags & (TCP_FIN | TCP_RST) != 0;
     }
@@ -147,8 +147,10 @@ fn place(
 fn store(tables: &mut Tables, key: &FlowKey, packet: &Packet, via: Mac, node: NodeIndex) {
     let generation = tables.settings.generation;
     *tables.assigned.entry((key.service, node)).or_default() += 1;
-    let opening = packet.opening;
-    tables.flows.insert(*key, FlowEntry { node, is_closing: false, generation, via, opening });
+    let syn_sequence_low = packet.syn_sequence_low;
+    tables
+        .flows
+        .insert(*key, FlowEntry { node, is_closing: false, generation, via, syn_sequence_low });
     if tables.settings.is_streaming {
         let client = SocketAddr::new(IpAddr::V6(key.client).to_canonical(), key.port);
         tables.events.push(Flow { client, service: key.service, node });
@@ -257,7 +259,7 @@ impl Tables {
         let flow = self.flows.get(key)?;
         let node = self.live_node(flow.node)?;
         let begins = packet.opens && packet.protocol == PROTOCOL_TCP;
-        let is_another = flow.is_closing && flow.opening != packet.opening;
+        let is_another = flow.is_closing && flow.syn_sequence_low != packet.syn_sequence_low;
         let is_usable = !begins || (node.state == ForwardingState::Up && !is_another);
         is_usable.then_some(flow.node)
     }

@@ -118,7 +118,7 @@ pub struct FlowEntry {
     /// Source of the frame that was checked.
     pub via: Mac,
     /// Of the last SYN, the low half of its sequence number; 0 if none was seen.
-    pub opening: u16,
+    pub syn_sequence_low: u16,
 }
 
 /// A connection, by both its ends.

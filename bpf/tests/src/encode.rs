@@ -236,7 +236,7 @@ fn flow(flow: &FlowEntry) -> Vec<u8> {
         &u16::from(flow.is_closing).to_ne_bytes(),
         &flow.generation.to_ne_bytes(),
         &flow.via,
-        &flow.opening.to_ne_bytes(),
+        &flow.syn_sequence_low.to_ne_bytes(),
     ]
     .concat()
 }
@@ -298,7 +298,7 @@ pub fn read_flow(key: &[u8], value: &[u8]) -> (FlowKey, FlowEntry) {
         is_closing: u16::from_ne_bytes(take(value, 2)) & 1 != 0,
         generation: u32::from_ne_bytes(take(value, 4)),
         via: take(value, 8),
-        opening: u16::from_ne_bytes(take(value, 14)),
+        syn_sequence_low: u16::from_ne_bytes(take(value, 14)),
     };
     (key, entry)
 }

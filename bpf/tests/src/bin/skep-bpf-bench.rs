@@ -177,8 +177,13 @@ fn tables(nodes: usize) -> Tables {
     for (client, service) in [(CLIENT.to_ipv6_mapped(), 0), (CLIENT6, 2)] {
         let key = FlowKey { client, port: 4000, service };
         // The repeated buffer's second look has our address for its source.
-        let entry =
-            FlowEntry { node: 1, is_closing: false, generation: 1, via: OWN_MAC, opening: 0 };
+        let entry = FlowEntry {
+            node: 1,
+            is_closing: false,
+            generation: 1,
+            via: OWN_MAC,
+            syn_sequence_low: 0,
+        };
         tables.flows.insert(key, entry);
     }
     debug_assert_ne!(OWN_MAC, ROUTER_MAC);

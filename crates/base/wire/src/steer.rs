@@ -144,12 +144,13 @@ pub struct Flow {
     pub node: NodeIndex,
 }
 
-/// A flow that has another owner than before.
+/// A flow whose owner changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct FlowMove {
+pub struct OwnerChange {
+    /// With its new owner.
     pub flow: Flow,
-    /// The owner that has handed it off.
-    pub from: NodeIndex,
+    /// The owner before; `None`: whoever it was.
+    pub from: Option<NodeIndex>,
 }
 
 /// Packets and bytes of one counter.

@@ -191,7 +191,7 @@ pub(crate) struct Flow {
     pub(crate) flags: u16,
     pub(crate) generation: u32,
     pub(crate) via: [u8; 6],
-    pub(crate) opening: u16,
+    pub(crate) syn_sequence_low: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -379,7 +379,7 @@ mod tests {
         layout!(FlowKey = "flow_key", client, port_be port, service);
         layout!(MoveKey = "move_key", client, vip, client_port_be client_port, vip_port_be vip_port);
         layout!(Move = "move", state, node, zero, used_ns);
-        layout!(Flow = "flow", node, flags, generation, via, opening);
+        layout!(Flow = "flow", node, flags, generation, via, syn_sequence_low);
         layout!(
             Settings = "settings",
             hash_seed,

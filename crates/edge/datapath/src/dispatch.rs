@@ -11,7 +11,8 @@ use aya::maps::{IterableMap, LpmTrie, MapData, RingBuf};
 use aya::{TestRun, TestRunOptions};
 use skep_wire::guard::{ChangedMap, PacketCounters, ProgramMap, ProgramSettings, Steerer};
 use skep_wire::steer::{
-    DatapathNode, DatapathService, Flow, FlowMove, Network, ROWS, Row, SERVICES_MAX, WeightedLoad,
+    DatapathNode, DatapathService, Flow, Network, OwnerChange, ROWS, Row, SERVICES_MAX,
+    WeightedLoad,
 };
 
 use crate::device::Device;
@@ -287,20 +288,31 @@ impl DispatchProgram {
             .map_err(DatapathError::map_io("flows"))
     }
 
-    /// Gives flows to their new owners. One that has another owner than the one that has handed it off is left alone:
-    /// its client has begun another connection from the same port, or a later move is known already.
-    pub fn give_flows(&self, moves: &[FlowMove]) -> Result<(), DatapathError> {
-        moves.iter().try_for_each(|it| self.give_flow(it)).map_err(DatapathError::map_io("flows"))
+    /// Changes the owners of flows, and returns those that were changed. A flow whose owner is not `from` is left alone:
+    /// it has moved on, or its client has begun another connection from the same port.
+    ///
+    /// # Errors
+    /// The first one; all others were tried.
+    pub fn change_owners(&self, changes: &[OwnerChange]) -> Result<Vec<Flow>, DatapathError> {
+        let (mut changed, mut failed) = (Vec::with_capacity(changes.len()), None);
+        for change in changes {
+            match self.change_owner(change) {
+                Ok(true) => changed.push(change.flow),
+                Ok(false) => {}
+                Err(error) => drop(failed.get_or_insert(error)),
+            }
+        }
+        failed.map_or(Ok(changed), Err).map_err(DatapathError::map_io("flows"))
     }
 
-    fn give_flow(&self, FlowMove { flow, from }: &FlowMove) -> io::Result<()> {
+    fn change_owner(&self, OwnerChange { flow, from }: &OwnerChange) -> io::Result<bool> {
         let (map, key) = (self.flows.fd().as_fd(), abi::FlowKey::from(flow));
         let known: Option<abi::Flow> = sys::lookup(map, &key)?;
-        if known.is_some_and(|known| known.node != *from) {
-            return Ok(());
+        if known.is_some_and(|known| from.is_some_and(|from| known.node != from)) {
+            return Ok(false);
         }
-        let given = abi::Flow { node: flow.node, generation: 0, ..known.unwrap_or_default() };
-        sys::update_batch(map, &[key], &[given])
+        let changed = abi::Flow { node: flow.node, generation: 0, ..known.unwrap_or_default() };
+        sys::update_batch(map, &[key], &[changed]).map(|()| true)
     }
 
     /// Calls `show` for every flow in the table. Flows that are added or removed meanwhile may or

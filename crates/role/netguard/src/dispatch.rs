@@ -104,7 +104,9 @@ impl DispatchSide {
             }
             Order::Networks { allow, deny } => self.program.set_networks(&allow, &deny)?,
             Order::InsertFlows(flows) => self.program.insert_flows(&flows)?,
-            Order::MoveFlows(moves) => self.program.give_flows(&moves)?,
+            Order::ChangeOwners(changes) => {
+                return Ok(OrderReply::Flows(self.program.change_owners(&changes)?));
+            }
             Order::FirstFlows => return self.first_flows(),
             Order::NextFlows => return Ok(self.next_flows()),
             Order::NewFlows => {

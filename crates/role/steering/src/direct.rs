@@ -133,8 +133,8 @@ impl Direct {
         let handoffs = parts.handoffs.map(|it| (it, agents(config)));
         let own_view = handoffs.as_ref().map(|(it, _)| it.own_view());
         let listener = handoffs.map(|(it, agents)| {
-            let queues = (Arc::clone(&jobs), Arc::clone(&news));
-            HandoffListener::new(it, agents, Arc::clone(&shared), queues, Arc::clone(&stop))
+            let jobs = Arc::clone(&jobs);
+            HandoffListener::new(it, agents, Arc::clone(&shared), jobs, Arc::clone(&stop))
         });
         let direct_loop = DirectLoop {
             socket,

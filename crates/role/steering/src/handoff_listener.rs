@@ -18,13 +18,13 @@ use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, QueryKey, Receptor};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::message::{LoadDigest, Name, Stage};
 use skep_wire::seal::PeerId;
-use skep_wire::steer::{Flow, FlowMove, NodeIndex};
+use skep_wire::steer::{Flow, NodeIndex, OwnerChange};
 use skep_wire::table::Table;
 
 use crate::clock::now;
 use crate::limits::{LCCP_BATCHES_MAX, LCCP_WAIT_MS};
 use crate::load_digests::OwnView;
-use crate::netguard_executor::{Job, News};
+use crate::netguard_executor::Job;
 use crate::queue::Queue;
 use crate::status::Shared;
 
@@ -55,7 +55,6 @@ pub(crate) struct HandoffListener {
     moved: MovedFlows,
     shared: Arc<Shared>,
     jobs: Arc<Queue<Job>>,
-    news: Arc<Queue<News>>,
     stop: Arc<AtomicBool>,
 }
 
@@ -72,12 +71,12 @@ impl HandoffListener {
         parts: HandoffParts,
         agents: BTreeMap<Name, SocketAddr>,
         shared: Arc<Shared>,
-        (jobs, news): (Arc<Queue<Job>>, Arc<Queue<News>>),
+        jobs: Arc<Queue<Job>>,
         stop: Arc<AtomicBool>,
     ) -> Self {
         let HandoffParts { socket, decide, port, .. } = parts;
         let (table, moved) = (Arc::default(), MovedFlows::default());
-        Self { socket, decide, agents, port, table, moved, shared, jobs, news, stop }
+        Self { socket, decide, agents, port, table, moved, shared, jobs, stop }
     }
 
     /// Runs until stopped.
@@ -146,17 +145,13 @@ impl HandoffListener {
     /// again.
     fn learn(&mut self, moved: Vec<Report>) {
         let table = Arc::clone(&self.shared.view().table);
-        let mut moves = Vec::new();
+        let mut changes = Vec::new();
         for report in &moved {
             let taken = self.moved.take(now(), &report.flows);
-            moves.extend(taken.iter().filter_map(|flow| move_of(report.from, flow, &table)));
+            changes.extend(taken.iter().filter_map(|flow| change_of(report.from, flow, &table)));
         }
-        if !moves.is_empty() {
-            let flows = moves.iter().map(|it| it.flow).collect();
-            if self.jobs.try_push(Job::Move(moves)).is_err() {
-                return;
-            }
-            self.news.push(News::Begun(flows));
+        if !changes.is_empty() && self.jobs.try_push(Job::ChangeOwners(changes)).is_err() {
+            return;
         }
         for Report { from, id, .. } in moved {
             self.send(from, id, Command::MovedTaken);
@@ -176,13 +171,15 @@ struct Report {
     flows: Vec<MovedFlow>,
 }
 
-/// What a node has moved; `None`: it is gone, or the service.
-fn move_of(by: PeerId, moved: &MovedFlow, table: &Table) -> Option<FlowMove> {
-    let from = table.nodes.iter().find(|node| node.name.peer() == by)?.index;
+/// What a node has moved; `None`: it is gone, or the service. A later move may be heard of before the first one,
+/// so that it counts whoever is known as the owner.
+fn change_of(by: PeerId, moved: &MovedFlow, table: &Table) -> Option<OwnerChange> {
+    let donor = table.nodes.iter().find(|node| node.name.peer() == by)?.index;
     let server = moved.socket.server;
     let service = table.services.iter().find(|it| it.service.address == server)?;
     let (client, node) = (moved.socket.client, moved.node);
-    Some(FlowMove { flow: Flow { client, service: service.service.id, node }, from })
+    let flow = Flow { client, service: service.service.id, node };
+    Some(OwnerChange { flow, from: (moved.moves <= 1).then_some(donor) })
 }
 
 fn wait(socket: &LccpSocket) -> io::Result<()> {

@@ -12,7 +12,7 @@ use skep_guard::{Guard, GuardError};
 use skep_peer::Pulse;
 use skep_wire::guard::{FLOWS_MAX, Order, OrderReply, Side, VipHolder};
 use skep_wire::message::FlowsTaken;
-use skep_wire::steer::{Flow, FlowMove, WeightedLoad};
+use skep_wire::steer::{Flow, OwnerChange, WeightedLoad};
 
 use crate::clock::now;
 use crate::limits::{
@@ -35,7 +35,7 @@ pub(crate) enum Job {
     /// Flows of another dispatcher, answered by [`News::Inserted`].
     Insert(Vec<Flow>, FlowsTaken),
     /// Flows that a node has handed to other nodes.
-    Move(Vec<FlowMove>),
+    ChangeOwners(Vec<OwnerChange>),
     /// List the flow table into [`News::Flows`].
     List,
     /// Watch for new flows, or no longer.
@@ -67,7 +67,7 @@ impl Job {
             Self::Probe => "probe",
             Self::Loads(..) => "loads",
             Self::Insert(..) => "insert flows",
-            Self::Move(..) => "move flows",
+            Self::ChangeOwners(..) => "change owners of flows",
             Self::List => "list flows",
             Self::Stream(_) => "stream",
         }
@@ -134,7 +134,7 @@ impl NetguardExecutor {
                 self.tell(News::Inserted(if done.is_ok() { Ok(taken) } else { Err(taken) }));
                 done
             }
-            Job::Move(moves) => self.give(&moves),
+            Job::ChangeOwners(changes) => self.change_owners(&changes, rounds.streams),
             Job::List => self.list().inspect_err(|_| self.tell(News::ListFailed)),
             Job::Stream(on) => {
                 rounds.streams = on;
@@ -148,9 +148,14 @@ impl NetguardExecutor {
         flows.chunks(FLOWS_MAX).try_for_each(order)
     }
 
-    fn give(&self, moves: &[FlowMove]) -> Result<(), GuardError> {
-        let order = |moves: &[FlowMove]| self.ask(&Order::MoveFlows(moves.to_vec()));
-        moves.chunks(FLOWS_MAX).try_for_each(order)
+    /// Standbys hear of it behind the flows that began before.
+    fn change_owners(&self, changes: &[OwnerChange], streams: bool) -> Result<(), GuardError> {
+        if streams {
+            self.list_new()?;
+        }
+        changes
+            .chunks(FLOWS_MAX)
+            .try_for_each(|changes| self.begun(&Order::ChangeOwners(changes.to_vec())))
     }
 
     fn list(&self) -> Result<(), GuardError> {
@@ -198,7 +203,12 @@ impl NetguardExecutor {
     }
 
     fn list_new(&self) -> Result<(), GuardError> {
-        if let OrderReply::Flows(flows) = self.guard.ask(&Order::NewFlows)?
+        self.begun(&Order::NewFlows)
+    }
+
+    /// Tells of the flows that an order is answered with.
+    fn begun(&self, order: &Order) -> Result<(), GuardError> {
+        if let OrderReply::Flows(flows) = self.guard.ask(order)?
             && !flows.is_empty()
         {
             self.tell(News::Begun(flows));

@@ -16,7 +16,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use skep_datapath::{Build, DispatchProgram, How, Sizes};
 use skep_wire::guard::{ProgramSettings, Steerer};
 use skep_wire::steer::{
-    DatapathNode, DatapathService, Flow, FlowMove, ForwardingState, Measure, NODES_MAX, Network,
+    DatapathNode, DatapathService, Flow, ForwardingState, Measure, NODES_MAX, Network, OwnerChange,
     Row, Verdict, WeightedLoad,
 };
 
@@ -411,23 +411,27 @@ fn flows_of_another_dispatcher_are_followed() {
 }
 
 #[test]
-fn a_flow_is_given_away_by_its_owner_alone() {
+fn owners_of_flows_change_if_they_are_who_is_said() {
     in_bed(|bed| {
         let dispatch = bed.open_configured();
-        let give = |port, from, to| {
-            dispatch.give_flows(&[FlowMove { flow: flow(CLIENT, port, to), from }]).unwrap();
+        let change = |port, from, to| {
+            let change = OwnerChange { flow: flow(CLIENT, port, to), from };
+            !dispatch.change_owners(&[change]).unwrap().is_empty()
         };
         dispatch.insert_flows(&[flow(CLIENT, 700, 1), flow(CLIENT, 701, 1)]).unwrap();
-        give(700, 1, 0);
+        assert!(change(700, Some(1), 0));
         assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(0));
         // The client has begun another connection from that port, which the first node did not accept.
-        give(700, 1, 1);
+        assert!(!change(700, Some(1), 1));
         assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(0));
         assert_eq!(steer(&dispatch, &frame(701, 80, ACK)), Some(1), "others stay");
+        // A later move, whoever is known.
+        assert!(change(700, None, 1));
+        assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(1));
         // What was forgotten meanwhile is learned.
-        give(702, 0, 1);
+        assert!(change(702, Some(0), 1));
         assert_eq!(steer(&dispatch, &frame(702, 80, ACK)), Some(1));
-        dispatch.give_flows(&[]).unwrap();
+        assert_eq!(dispatch.change_owners(&[]).unwrap(), []);
     });
 }
 
