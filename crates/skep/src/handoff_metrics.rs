@@ -24,7 +24,7 @@ pub(crate) fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCount
     let read = move || own.malformed_messages() as f64;
     registry.register("skep_handoff_messages_malformed_total", &[], help, Box::new(read));
     let own = Arc::clone(counters);
-    let help = "Messages of handoffs that were sent again, as no answer came in time.";
+    let help = "Offers, GOs and ABORTs that were sent again because no answer came in time.";
     let read = move || own.counts().donor.repeated as f64;
     registry.register("skep_handoff_messages_repeated_total", &[], help, Box::new(read));
     register_times(registry, counters);

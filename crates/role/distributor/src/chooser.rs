@@ -139,8 +139,7 @@ impl Chooser {
         let service = self.services.get_mut(&connection.server)?;
         service.follow_digest(self.digest.load(), now);
         let (client, client_port) = (connection.client.ip(), connection.client.port());
-        let size_hint = None;
-        service.pick(&RequestKey { client, client_port, host, path, query, size_hint })
+        service.pick(&RequestKey { client, client_port, host, path, query })
     }
 
     fn is_content_aware(&mut self, server: SocketAddr) -> bool {
@@ -266,8 +265,11 @@ impl ServiceChooser {
     fn pick(&mut self, key: &RequestKey<'_>) -> Option<NodeIndex> {
         self.expire_sent();
         let id = self.policy.pick(key, &self.view, &[]).node()?;
-        // Its end is not seen here: most are short, and the next digest says what is left.
-        self.count(id, |count| count.saturating_add(1));
+        // Its end is not seen here: most are short, and the next digest says what is left. The connection lasts.
+        if let Some(node) = self.node(id) {
+            node.outstanding_requests = node.outstanding_requests.saturating_add(1);
+            node.connections = node.connections.saturating_add(1);
+        }
         self.sent.push_back((self.view.now, id));
         NodeIndex::try_from(id.0).ok()
     }
@@ -279,16 +281,14 @@ impl ServiceChooser {
                 break;
             }
             self.sent.pop_front();
-            self.count(id, |count| count.saturating_sub(1));
+            if let Some(node) = self.node(id) {
+                node.outstanding_requests = node.outstanding_requests.saturating_sub(1);
+            }
         }
     }
 
-    fn count(&mut self, id: NodeId, change: fn(u32) -> u32) {
-        let node = self.view.nodes.iter_mut().find(|node| node.id == id);
-        if let Some(node) = node {
-            node.outstanding_requests = change(node.outstanding_requests);
-            node.connections = change(node.connections);
-        }
+    fn node(&mut self, id: NodeId) -> Option<&mut NodeView> {
+        self.view.nodes.iter_mut().find(|node| node.id == id)
     }
 }
 

@@ -30,5 +30,5 @@ pub(crate) const RECREATE_MS_MAX: u64 = 5_000;
 /// take.
 pub(crate) const SENT_MS: u64 = 10;
 
-/// Requests that count as that, for each worker.
+/// Such requests at most, for each worker and service.
 pub(crate) const SENT_MAX: usize = 4_096;

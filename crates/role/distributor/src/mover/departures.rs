@@ -17,8 +17,8 @@ use crate::counters::{HandoffTimings, MoveStep};
 
 /// One of them.
 struct DepartingConnection {
-    /// `None` once it has [left](Departures::leave).
-    here: Option<Here>,
+    /// `None` once its [socket is closed](Departures::close_socket).
+    at_worker: Option<WorkerSide>,
     received: Vec<u8>,
     moves: u8,
     accepted_by: NodeIndex,
@@ -32,7 +32,7 @@ struct DepartingConnection {
 }
 
 /// A connection that its worker has, too.
-struct Here {
+struct WorkerSide {
     socket: Arc<OwnedFd>,
     done: oneshot::Sender<Outcome>,
 }
@@ -53,7 +53,7 @@ impl Departures {
         let Moving { socket, received, moves, accepted_by, to, since, .. } = moving;
         let now = Instant::now();
         let connection = DepartingConnection {
-            here: Some(Here { socket: Arc::new(socket), done }),
+            at_worker: Some(WorkerSide { socket: Arc::new(socket), done }),
             received,
             moves,
             accepted_by: accepted_by.unwrap_or(own),
@@ -66,19 +66,19 @@ impl Departures {
     }
 
     pub(super) fn socket(&self, id: HandoffId) -> Option<&Arc<OwnedFd>> {
-        self.0.get(&id)?.here.as_ref().map(|here| &here.socket)
+        self.0.get(&id)?.at_worker.as_ref().map(|it| &it.socket)
     }
 
     /// The descriptor is closed, in repair mode, and that of the worker is about to be: what was read of the connection
     /// is all that there is of it.
-    pub(super) fn leave(&mut self, id: HandoffId) {
-        if let Some(here) = self.0.get_mut(&id).and_then(|connection| connection.here.take()) {
-            let _ = here.done.send(Outcome::Gone);
+    pub(super) fn close_socket(&mut self, id: HandoffId) {
+        if let Some(it) = self.0.get_mut(&id).and_then(|connection| connection.at_worker.take()) {
+            let _ = it.done.send(Outcome::Gone);
         }
     }
 
-    pub(super) fn has_left(&self, id: HandoffId) -> bool {
-        self.0.get(&id).is_some_and(|connection| connection.here.is_none())
+    pub(super) fn is_closed(&self, id: HandoffId) -> bool {
+        self.0.get(&id).is_some_and(|connection| connection.at_worker.is_none())
     }
 
     /// A step of a move has ended.
@@ -101,8 +101,8 @@ impl Departures {
         let connection = self.0.get_mut(&id).ok_or(StayCause::Unsuitable)?;
         let left = HANDOFF_QUEUE_BYTES_MAX.checked_sub(connection.received.len());
         let limits = SnapshotLimits { received_bytes_max: left.ok_or(StayCause::Unsuitable)? };
-        let here = connection.here.as_ref().ok_or(StayCause::Unsuitable)?;
-        let tcp = snapshot(&here.socket, limits).map_err(|error| {
+        let at_worker = connection.at_worker.as_ref().ok_or(StayCause::Unsuitable)?;
+        let tcp = snapshot(&at_worker.socket, limits).map_err(|error| {
             tracing::debug!(%error, "a connection stays");
             StayCause::Unsuitable
         })?;
@@ -118,8 +118,8 @@ impl Departures {
     /// The descriptor is not needed any more: in repair mode it closes without a packet, once its worker
     /// has closed its own.
     pub(super) fn end(&mut self, id: HandoffId, outcome: Outcome) -> Option<DepartedConnection> {
-        let DepartingConnection { here, since, to, moves, .. } = self.0.remove(&id)?;
-        if let Some(Here { socket, done }) = here {
+        let DepartingConnection { at_worker, since, to, moves, .. } = self.0.remove(&id)?;
+        if let Some(WorkerSide { socket, done }) = at_worker {
             if outcome == Outcome::Kept {
                 // Repair mode has taken it away.
                 let _ = allow_rebind(&socket);

@@ -56,8 +56,8 @@ enum Command {
 }
 
 impl MoverHandle {
-    /// Hands a connection off. It is kept if as many wait as may, and if the mover has ended before; one whose move had
-    /// begun then may be served by another node.
+    /// Hands a connection off. The caller keeps it if the queue is full or the mover has ended. If the mover ends after
+    /// the move began, the connection counts as gone, since another node may be serving it.
     pub(crate) async fn hand_off(&self, moving: Moving) -> Outcome {
         let (done, outcome) = oneshot::channel();
         if self.commands.try_send(Command::Move(moving, done)).is_err() {

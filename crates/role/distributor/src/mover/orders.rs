@@ -92,7 +92,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Whether netguard owes results for longer than it may: [`Self::results`] is an error.
+    /// Whether netguard has left an order unanswered for too long; [`Self::results`] then fails.
     pub(super) fn are_overdue(&self) -> bool {
         self.guard.is_silent()
     }

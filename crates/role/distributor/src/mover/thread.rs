@@ -197,7 +197,7 @@ impl MoverThread {
                 Ok(has_more) => has_more,
                 Err(error) => {
                     tracing::error!(%error, "netguard does not answer the mover");
-                    self.keep_waiting();
+                    self.keep_unbegun();
                     return (self.on_guard_gone)();
                 }
             };
@@ -206,7 +206,7 @@ impl MoverThread {
     }
 
     /// What was not begun stays with its worker. What was may be another node's: dropping it says so.
-    fn keep_waiting(&mut self) {
+    fn keep_unbegun(&mut self) {
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             if let Command::Move(_, done) = command {
@@ -405,7 +405,7 @@ impl MoverThread {
     }
 
     fn act_as_donor(&mut self, action: DonorAction) {
-        let Some(action) = self.act_as_own_donor(action) else { return };
+        let Some(action) = self.donor_action_to_self(action) else { return };
         let (id, order) = match action {
             DonorAction::Freeze(id, socket) => {
                 self.departures.lap(id, MoveStep::Wait, self.counters.times());
@@ -442,6 +442,7 @@ impl MoverThread {
     }
 
     fn act_as_receiver(&mut self, action: ReceiverAction) {
+        let Some(action) = self.receiver_action_to_self(action) else { return };
         let (key, order) = match action {
             ReceiverAction::Create(key, socket, info) => {
                 let table = &self.table_in_force;
@@ -455,7 +456,11 @@ impl MoverThread {
                 (key, HandoffOrder::Start(socket))
             }
             ReceiverAction::Reset(key, socket) => (key, HandoffOrder::Reset(socket)),
-            ReceiverAction::Discard(key, socket) => return self.discard(key, socket),
+            ReceiverAction::Discard(key, socket) => {
+                // Closed in repair mode, before packets may come again.
+                self.incoming.drop(key);
+                return self.orders.give(Giver::Nobody, HandoffOrder::Forget(socket), None);
+            }
             ReceiverAction::Send(to, message) => return self.send(to, &message),
             ReceiverAction::Serve(key, socket) => return self.incoming.serve(key, socket.client),
             ReceiverAction::Closed(key, _) => return self.incoming.drop(key),

@@ -2,13 +2,14 @@
 //!
 //! The kernel has one socket for a connection, so the donor's is closed before the receiver's is created. What
 //! was read of it is then all that there is of the connection: a creation that fails is tried again from that.
-//! When the donor waits no longer, the connection is lost, and the socket is created for the sake of its RST.
+//! When the donor waits no longer, the connection is lost, and the socket is created for the sake of its RST; if it cannot be
+//! within some seconds, the client gets that with its next packet.
 //! The messages of donor and receiver do not leave the process, and the flow is blocked until the new socket
 //! is started: there is nowhere to redirect it to.
 
 use std::collections::{HashMap, VecDeque};
 
-use skep_handoff::{DonorAction, OfferKey, OrderResult, Preparation};
+use skep_handoff::{DonorAction, OfferKey, OrderResult, Preparation, ReceiverAction};
 use skep_units::Now;
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::guard::HandoffOrder;
@@ -43,19 +44,19 @@ impl MoverThread {
         !messages.is_empty()
     }
 
-    /// Does what is to be done otherwise, and gives back everything else.
-    pub(super) fn act_as_own_donor(&mut self, action: DonorAction) -> Option<DonorAction> {
+    /// Handles an action of a handoff to this node itself; returns all others.
+    pub(super) fn donor_action_to_self(&mut self, action: DonorAction) -> Option<DonorAction> {
         match action {
             DonorAction::Redirect(id, _, node) if node == self.own_index() => {
                 self.departures.lap(id, MoveStep::Offer, self.counters.times());
                 self.departures.lap(id, MoveStep::Redirect, self.counters.times());
                 self.donor.ordered(now(), id, OrderResult::Done);
             }
-            DonorAction::Thaw(id, _) if self.departures.has_left(id) => {
+            DonorAction::Thaw(id, _) if self.departures.is_closed(id) => {
                 self.donor.ordered(now(), id, OrderResult::Refused);
             }
             // There is no socket; the receiver's will be reset.
-            DonorAction::Reset(id, _) if self.departures.has_left(id) => {
+            DonorAction::Reset(id, _) if self.departures.is_closed(id) => {
                 self.donor.ordered(now(), id, OrderResult::Done);
             }
             action => return Some(action),
@@ -68,23 +69,22 @@ impl MoverThread {
         if !self.is_own(key) {
             return HandoffOrder::Create(socket);
         }
-        self.departures.leave(key.id);
+        self.departures.close_socket(key.id);
         HandoffOrder::Recreate(socket)
     }
 
-    /// Ends a socket that is not wanted: the donor has the connection, if it is another node.
-    pub(super) fn discard(&mut self, key: OfferKey, socket: SocketId) {
-        match self.incoming.socket(key) {
-            Some(descriptor) if self.is_own(key) => {
-                self.orders.give(Giver::Nobody, HandoffOrder::Reset(socket), Some(descriptor));
-                self.incoming.drop(key);
-            }
-            // Closed in repair mode, before packets may come again.
-            _ => {
-                self.incoming.drop(key);
-                self.orders.give(Giver::Nobody, HandoffOrder::Forget(socket), None);
-            }
-        }
+    /// Handles an action of a handoff to this node itself; returns all others.
+    pub(super) fn receiver_action_to_self(
+        &mut self,
+        action: ReceiverAction,
+    ) -> Option<ReceiverAction> {
+        let ReceiverAction::Discard(key, socket) = action else { return Some(action) };
+        let own = self.incoming.socket(key).filter(|_| key.donor == self.lccp.own());
+        let Some(descriptor) = own else { return Some(action) };
+        // No donor has the connection any more.
+        self.orders.give(Giver::Nobody, HandoffOrder::Reset(socket), Some(descriptor));
+        self.incoming.drop(key);
+        None
     }
 
     /// Has a creation tried again that has failed; false if it is not to be.
