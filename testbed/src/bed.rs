@@ -157,7 +157,7 @@ impl Bed {
     }
 
     /// What the relay has done so far; nothing, if there is none.
-    pub fn relayed(&self) -> Result<RelayCounts, TestbedError> {
+    pub fn relay_counts(&self) -> Result<RelayCounts, TestbedError> {
         let router = self.relaying_router()?;
         lock(&self.relay).as_ref().map_or(Ok(RelayCounts::default()), |it| it.counts(router))
     }

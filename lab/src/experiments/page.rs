@@ -123,15 +123,22 @@ impl Page {
         fs::create_dir_all(out)?;
         let notes = fs::read_to_string(out.join(format!("{}-notes.md", self.name)));
         let text = format!("{}\n{}", self.text.trim_end(), notes.unwrap_or_default());
-        fs::write(out.join(format!("{}.md", self.name)), text)?;
+        write_whole(&out.join(format!("{}.md", self.name)), &text)?;
         let json = serde_json::to_string_pretty(results)?;
-        fs::write(out.join(format!("{}.json", self.name)), json + "\n")?;
+        write_whole(&out.join(format!("{}.json", self.name)), &(json + "\n"))?;
         for (file, plot) in &self.plots {
             plot.write(&out.join(file))?;
         }
         println!("skep-lab: wrote {}/{}.md", out.display(), self.name);
         Ok(())
     }
+}
+
+/// Replaces a file: who reads it, or breaks this off, has the old one or the new one.
+fn write_whole(file: &Path, text: &str) -> Result<(), Failure> {
+    let fresh = file.with_extension("new");
+    fs::write(&fresh, text)?;
+    Ok(fs::rename(&fresh, file)?)
 }
 
 /// The setting that all experiments have, in words.

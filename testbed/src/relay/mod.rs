@@ -1,4 +1,4 @@
-//! A bad road between clients and the cluster: packets are lost, doubled, and held back so that later ones
+//! A bad path between clients and the cluster: packets are lost, doubled, and held back so that later ones
 //! overtake them.
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //! TTL and a system call each way.
 
 mod fate;
-mod road;
+mod forwarder;
 mod tun;
 
 use std::fs;
@@ -26,13 +26,13 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 pub use fate::RelayFaults;
-pub use road::RelayCounts;
+pub use forwarder::RelayCounts;
 
 use crate::error::{TestbedError, Tried};
 use crate::limits::RELAY_QUEUE_PACKETS;
 use crate::machine::Machine;
 use crate::tool;
-use road::{Counters, Road};
+use forwarder::{Counters, Forwarder};
 use tun::Tun;
 
 /// The TUN device of the router.
@@ -47,8 +47,8 @@ const LANS: [&str; 2] = ["eth0", "eth1"];
 /// A relay at work; its device goes with it, and packets pass by themselves again.
 pub(crate) struct Relay {
     counters: Arc<Counters>,
-    /// Its end ends the thread.
-    leash: Option<PipeWriter>,
+    /// Closed to end the thread.
+    end: Option<PipeWriter>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -68,11 +68,11 @@ impl Relay {
         );
         ip(router, &[], &up)?;
         ip(router, &["-6"], &format!("route add default dev {DEVICE} table {TABLE}\n"))?;
-        let (leashed, leash) = io::pipe().tried(what)?;
+        let (ended, end) = io::pipe().tried(what)?;
         let counters = Arc::new(Counters::default());
-        let road = Road::new(tun, leashed, faults, Arc::clone(&counters));
-        let thread = thread::Builder::new().name(DEVICE.to_owned()).spawn(|| road.work());
-        let relay = Self { counters, leash: Some(leash), thread: Some(thread.tried(what)?) };
+        let forwarder = Forwarder::new(tun, ended, faults, Arc::clone(&counters));
+        let thread = thread::Builder::new().name(DEVICE.to_owned()).spawn(|| forwarder.work());
+        let relay = Self { counters, end: Some(end), thread: Some(thread.tried(what)?) };
         change_rules(router, "add")?;
         Ok(relay)
     }
@@ -96,7 +96,7 @@ impl Relay {
     }
 
     fn stop(&mut self) -> io::Result<()> {
-        drop(self.leash.take());
+        drop(self.end.take());
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(ended)) => ended,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -107,7 +107,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        drop(self.leash.take());
+        drop(self.end.take());
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

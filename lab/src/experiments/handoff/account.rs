@@ -39,6 +39,12 @@ impl CpuAccount {
     }
 }
 
+/// The share of all cores that this much time within so many seconds is, in percent.
+pub(super) fn percent_of_cores(ns: u64, seconds: f64) -> f64 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    ns as f64 / 1e7 / seconds / cores as f64
+}
+
 /// Time of a process and its children so far, by the names of their threads.
 pub(super) fn threads_of(root: u32) -> ByThread {
     tree_ns(root, &parents())

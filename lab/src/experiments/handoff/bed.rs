@@ -1,7 +1,6 @@
 //! The bed: a client, a dispatcher's machine, nodes that serve files; and all ways to the nodes at once,
 //! as services of one config.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,15 +13,13 @@ use super::Plan;
 use super::account::CpuAccount;
 use super::limits::CACHE_BYTES;
 use super::metrics::NodeMetrics;
+use super::outcomes::Outcomes;
 use crate::experiments::Failure;
 use crate::experiments::origin::Object;
 use crate::experiments::rows::{NODE_PORT, node_name};
 use crate::experiments::stage::{Folder, Process, get, poll, the};
 
 const CONFIG: &str = include_str!("../../../peers/skep-handoff.toml");
-
-/// Counts by outcome.
-pub(super) type Outcomes = BTreeMap<String, u64>;
 
 /// How clients get to the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,11 +163,11 @@ impl HandoffBed {
 
     /// What became so far of connections that were to move, of all nodes together, by outcome.
     pub(super) fn outcomes(&self) -> Result<Outcomes, Failure> {
-        let mut outcomes = Outcomes::new();
+        let mut outcomes = Outcomes::default();
         for index in 0..self.nodes.len() {
             for (outcome, count) in self.metrics(index)?.by_label("skep_handoffs_total", "outcome")
             {
-                *outcomes.entry(outcome).or_default() += count as u64;
+                outcomes.add(outcome, count as u64);
             }
         }
         Ok(outcomes)

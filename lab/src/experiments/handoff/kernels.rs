@@ -9,13 +9,13 @@ use crate::experiments::Failure;
 
 /// The client's counters, and those of nodes and dispatcher together.
 pub(super) struct Kernels {
-    pub(super) client: Tcp,
-    pub(super) cluster: Tcp,
+    pub(super) client: TcpCounters,
+    pub(super) cluster: TcpCounters,
 }
 
 /// Counters of `/proc/net/snmp` (RFC 4022).
 #[derive(Clone, Copy, Default)]
-pub(super) struct Tcp {
+pub(super) struct TcpCounters {
     /// Connections that went from established to closed at once: RST, or given up.
     pub(super) resets_seen: u64,
     pub(super) resets_sent: u64,
@@ -25,22 +25,23 @@ pub(super) struct Tcp {
 impl Kernels {
     pub(super) fn of(bed: &HandoffBed) -> Result<Self, Failure> {
         let machines = bed.machines();
-        let mut cluster = Tcp::default();
+        let mut cluster = TcpCounters::default();
         for machine in machines.nodes().iter().chain(machines.dispatchers()) {
-            let of = Tcp::of(machine)?;
+            let of = TcpCounters::of(machine)?;
             cluster.resets_seen += of.resets_seen;
             cluster.resets_sent += of.resets_sent;
             cluster.sent_again += of.sent_again;
         }
-        Ok(Self { client: Tcp::of(bed.client()?)?, cluster })
+        Ok(Self { client: TcpCounters::of(bed.client()?)?, cluster })
     }
 }
 
-impl Tcp {
+impl TcpCounters {
     fn of(machine: &Machine) -> Result<Self, Failure> {
         let text = machine.run(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
-        let of =
-            |name| value(&text, name).ok_or_else(|| format!("no Tcp {name} in /proc/net/snmp"));
+        let of = |name| {
+            value(&text, name).ok_or_else(|| format!("no TcpCounters {name} in /proc/net/snmp"))
+        };
         Ok(Self {
             resets_seen: of("EstabResets")?,
             resets_sent: of("OutRsts")?,

@@ -5,7 +5,7 @@
 pub(super) const LINK_BITS_S: u64 = 8_000_000;
 
 /// The same of a single node: the paper's.
-pub(super) const ALONE_LINK_BITS_S: u64 = 100_000_000;
+pub(super) const LINK_OF_ONE_BITS_S: u64 = 100_000_000;
 
 /// Memory of each node for what it serves, in bytes: all objects.
 pub(super) const CACHE_BYTES: u64 = 256 << 20;

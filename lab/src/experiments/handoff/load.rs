@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use skep_lab::load::{Mix, MixObject, MixReport, MixRunning};
 
-use super::bed::{HandoffBed, Outcomes, Way};
+use super::account::percent_of_cores;
+use super::bed::{HandoffBed, Way};
 use super::limits::{POLL_MS, REQUEST_MS, WINDOW_MS_MAX};
+use super::outcomes::Outcomes;
 use crate::experiments::Failure;
 use crate::experiments::cell::pause;
 
@@ -59,19 +61,12 @@ impl Sample {
 
     /// Connections that were handed off.
     pub(super) fn moved(&self) -> u64 {
-        self.handoffs.get("moved").copied().unwrap_or(0)
+        self.handoffs.moved()
     }
 
-    /// Those that were to be, and were answered by the node that had them, or closed.
+    /// Those that were to be, and were not.
     pub(super) fn stayed(&self) -> u64 {
-        self.handoffs.values().sum::<u64>() - self.moved()
-    }
-
-    /// The latter by cause, in words.
-    pub(super) fn causes(&self) -> String {
-        let stayed = self.handoffs.iter().filter(|(outcome, _)| *outcome != "moved");
-        let words = stayed.map(|(outcome, count)| format!("{count} {outcome}"));
-        words.collect::<Vec<_>>().join(", ")
+        self.handoffs.stayed()
     }
 
     /// Says it while the experiment goes on; `what` is its place.
@@ -83,7 +78,7 @@ impl Sample {
             self.cpu_us(),
             self.moved(),
             self.requests,
-            self.causes(),
+            self.handoffs.causes(),
             self.failed,
             self.others_percent,
         );
@@ -106,15 +101,14 @@ impl Load<'_> {
         self.await_requests(&mixes)?;
         let reports: Vec<MixReport> = mixes.iter().map(MixRunning::report).collect();
         let (cpu_ns, others_ns) = bed.account().since(before);
-        let handoffs = since(bed.outcomes()?, &outcomes);
+        let handoffs = bed.outcomes()?.since(&outcomes);
         for mix in mixes {
             mix.stop()?;
         }
         let mut sample = sum(&reports);
         sample.handoffs = handoffs;
         sample.cpu_s = cpu_ns as f64 / 1e9;
-        let cores = std::thread::available_parallelism()?.get() as f64;
-        sample.others_percent = others_ns as f64 / 1e7 / sample.seconds / cores;
+        sample.others_percent = percent_of_cores(others_ns, sample.seconds);
         Ok(sample)
     }
 
@@ -154,15 +148,6 @@ impl Load<'_> {
         };
         targets.into_iter().enumerate().map(start).collect()
     }
-}
-
-/// What has come since; without those of which there are none.
-pub(super) fn since(mut now: Outcomes, before: &Outcomes) -> Outcomes {
-    for (outcome, count) in &mut now {
-        *count = count.saturating_sub(before.get(outcome).copied().unwrap_or(0));
-    }
-    now.retain(|_, count| *count > 0);
-    now
 }
 
 fn sum(reports: &[MixReport]) -> Sample {

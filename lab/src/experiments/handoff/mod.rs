@@ -2,7 +2,7 @@
 //!
 //! - `moves`: one connection at a time, then many: the time of a move and of its parts, and the CPU
 //!   of donor, receiver and their netguards.
-//! - `alone`: figure 5 of Doh and Noh: a node that hands off to itself, beside one that does not.
+//! - `to-self`: figure 5 of Doh and Noh: a node that hands off to itself, beside one that does not.
 //! - `nodes`: figure 6 of Doh and Noh: connections per second from 1 to 14 nodes, beside nodes that
 //!   clients ask themselves and beside a proxy.
 //! - `sizes`: handoff beside a proxy by the size of replies.
@@ -13,7 +13,6 @@
 //! All ways to the nodes are in one bed, and are measured in turn.
 
 mod account;
-mod alone;
 mod bed;
 mod kernels;
 mod limits;
@@ -22,14 +21,16 @@ mod loss;
 mod metrics;
 mod moves;
 mod nodes;
+mod outcomes;
 mod page;
 mod relay;
 mod sizes;
 mod surge;
+mod to_self;
 mod transports;
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -51,7 +52,7 @@ pub(crate) struct HandoffOptions {
     out: Option<PathBuf>,
     /// How many connections part `relay` moves [default: 1000000, with `--quick` 300]
     #[arg(long, value_name = "COUNT")]
-    moves: Option<u64>,
+    relay_moves: Option<u64>,
     /// The Skep binary
     #[arg(long, default_value_os_t = super::default_skep())]
     skep: PathBuf,
@@ -61,7 +62,7 @@ pub(crate) struct HandoffOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PartName {
     Moves,
-    Alone,
+    ToSelf,
     Nodes,
     Sizes,
     Loss,
@@ -76,12 +77,12 @@ enum PartName {
 #[serde(default)]
 struct Results {
     moves: Option<Part<moves::Moves>>,
-    alone: Option<Part<alone::Alone>>,
+    to_self: Option<Part<to_self::ToSelf>>,
     nodes: Option<Part<nodes::Nodes>>,
     sizes: Option<Part<sizes::Sizes>>,
     loss: Option<Part<loss::Loss>>,
     transports: Option<Part<transports::Transports>>,
-    relay: Option<Part<relay::Relayed>>,
+    relay: Option<Part<relay::RelayFigures>>,
     troubles: Vec<String>,
 }
 
@@ -94,16 +95,20 @@ struct Part<T> {
 
 pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
     super::prepare()?;
-    let mut results = options.out.as_deref().and_then(earlier).unwrap_or_default();
+    let mut results = options.out.as_deref().map_or_else(|| Ok(Results::default()), earlier)?;
     results.troubles.clear();
-    let plan = Plan { skep: options.skep.clone(), is_quick: options.quick, moves: options.moves };
+    let plan = Plan {
+        skep: options.skep.clone(),
+        is_quick: options.quick,
+        relay_moves: options.relay_moves,
+    };
     let is_wanted = |part| options.parts.is_empty() || options.parts.contains(&part);
-    let Results { moves, alone, nodes, sizes, loss, transports, relay, troubles } = &mut results;
+    let Results { moves, to_self, nodes, sizes, loss, transports, relay, troubles } = &mut results;
     if is_wanted(PartName::Moves) {
         plan.measure(moves::measure, moves, troubles)?;
     }
-    if is_wanted(PartName::Alone) {
-        plan.measure(alone::measure, alone, troubles)?;
+    if is_wanted(PartName::ToSelf) {
+        plan.measure(to_self::measure, to_self, troubles)?;
     }
     if is_wanted(PartName::Nodes) {
         plan.measure(nodes::measure, nodes, troubles)?;
@@ -124,9 +129,14 @@ pub(crate) fn run(options: &HandoffOptions) -> Result<(), Failure> {
 }
 
 /// The figures of parts that are not measured now.
-fn earlier(out: &Path) -> Option<Results> {
-    let text = fs::read_to_string(out.join("handoff.json")).ok()?;
-    serde_json::from_str(&text).ok()
+fn earlier(out: &Path) -> Result<Results, Failure> {
+    let file = out.join("handoff.json");
+    let text = match fs::read_to_string(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Results::default()),
+        text => text?,
+    };
+    let unreadable = |error| format!("{} is not of this build: {error}", file.display());
+    Ok(serde_json::from_str(&text).map_err(unreadable)?)
 }
 
 /// How the parts are measured.
@@ -134,7 +144,7 @@ struct Plan {
     skep: PathBuf,
     is_quick: bool,
     /// Of part `relay`.
-    moves: Option<u64>,
+    relay_moves: Option<u64>,
 }
 
 impl Plan {

@@ -14,11 +14,11 @@ use skep_lab::load::{Mix, MixObject, MixReport, MixRunning};
 use skep_testbed::{RelayCounts, RelayFaults};
 
 use super::Plan;
-use super::account::CpuAccount;
-use super::bed::{BedPlan, HandoffBed, Outcomes, Way};
+use super::account::{CpuAccount, percent_of_cores};
+use super::bed::{BedPlan, HandoffBed, Way};
 use super::kernels::Kernels;
 use super::limits::{HANG_MS, RELAY_POLL_MS, RELAY_SAY_MS, STALL_MS_MAX};
-use super::load::since;
+use super::outcomes::Outcomes;
 use crate::experiments::Failure;
 use crate::experiments::cell::pause;
 use crate::experiments::origin::Object;
@@ -55,7 +55,7 @@ const FAULTS: RelayFaults = RelayFaults {
 
 /// The figures of this part.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Relayed {
+pub(super) struct RelayFigures {
     pub(super) nodes: usize,
     /// In all.
     pub(super) clients: usize,
@@ -98,27 +98,18 @@ pub(super) struct Requests {
     pub(super) first_byte_p99_us: u64,
 }
 
-impl Relayed {
-    pub(super) fn moved(&self) -> u64 {
-        moved(&self.handoffs)
-    }
-
-    /// Those that were to move, and did not, by cause.
-    pub(super) fn stayed(&self) -> impl Iterator<Item = (&String, &u64)> {
-        self.handoffs.iter().filter(|(outcome, _)| *outcome != MOVED)
-    }
-
+impl RelayFigures {
     pub(super) fn per_s(&self) -> f64 {
         self.requests.succeeded as f64 / self.seconds
     }
 
     fn print(&self) {
         let Requests { succeeded, wrong, hung, reset, .. } = self.requests;
-        let stayed: u64 = self.stayed().map(|(_, count)| count).sum();
+        let stayed = self.handoffs.stayed();
         println!(
             "  {} moved, {stayed} stayed, {succeeded} requests in {:.0} s ({:.0}/s): {wrong} wrong, {hung} hung, {reset} \
              reset, {} failed otherwise; others {:.0} %\n  packets: {:?}",
-            self.moved(),
+            self.handoffs.moved(),
             self.seconds,
             self.per_s(),
             self.requests.others(),
@@ -158,8 +149,8 @@ impl Requests {
     }
 }
 
-pub(super) fn measure(plan: &Plan) -> Result<Relayed, Failure> {
-    let moves = plan.moves.unwrap_or(plan.pick(MOVES, QUICK_MOVES));
+pub(super) fn measure(plan: &Plan) -> Result<RelayFigures, Failure> {
+    let moves = plan.relay_moves.unwrap_or(plan.pick(MOVES, QUICK_MOVES));
     let bed_plan =
         BedPlan { nodes: NODES, policy: "round-robin", transport: "ip", objects: &OBJECTS };
     let bed = HandoffBed::behind_router(&bed_plan, plan)?;
@@ -213,7 +204,7 @@ fn await_moves(
                 }
             }
         }
-        let now = moved(&since(bed.outcomes()?, before));
+        let now = bed.outcomes()?.since(before).moved();
         if now > last {
             (last, last_at) = (now, Instant::now());
         }
@@ -226,12 +217,6 @@ fn await_moves(
         }
     }
     Ok(())
-}
-
-const MOVED: &str = "moved";
-
-fn moved(outcomes: &Outcomes) -> u64 {
-    outcomes.get(MOVED).copied().unwrap_or(0)
 }
 
 /// How things stood before the load.
@@ -247,30 +232,29 @@ impl Before {
         bed: &HandoffBed,
         seconds: f64,
         requests: Requests,
-    ) -> Result<Relayed, Failure> {
+    ) -> Result<RelayFigures, Failure> {
         let (cpu_ns, others_ns) = bed.account().since(self.cpu);
-        let cores = std::thread::available_parallelism()?.get() as f64;
         let now = Kernels::of(bed)?;
         let client = now.client.since(self.kernels.client);
         let cluster = now.cluster.since(self.kernels.cluster);
         let share = |(place, object): (usize, &Object)| {
             (object.bytes, ORDER.iter().filter(|&&it| it as usize == place).count())
         };
-        Ok(Relayed {
+        Ok(RelayFigures {
             nodes: NODES,
             clients: THREADS * CLIENTS,
             hang_ms: HANG_MS,
             objects: OBJECTS.iter().enumerate().map(share).collect(),
             faults: FAULTS,
-            packets: bed.machines().relayed()?,
+            packets: bed.machines().relay_counts()?,
             sent_again: [cluster.sent_again, client.sent_again],
             seconds,
             requests,
-            handoffs: since(bed.outcomes()?, &self.outcomes),
+            handoffs: bed.outcomes()?.since(&self.outcomes),
             client_resets: client.resets_seen,
             resets_sent: cluster.resets_sent,
             cpu_s: cpu_ns as f64 / 1e9,
-            others_percent: others_ns as f64 / 1e7 / seconds / cores,
+            others_percent: percent_of_cores(others_ns, seconds),
         })
     }
 }

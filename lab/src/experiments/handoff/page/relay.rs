@@ -1,10 +1,10 @@
 //! The page's section on packets of clients that are lost, doubled and overtaken.
 
 use super::super::Part;
-use super::super::relay::{Relayed, Requests};
+use super::super::relay::{RelayFigures, Requests};
 use crate::experiments::page::{Page, bold, percent};
 
-pub(super) fn add(page: &mut Page, Part { machine, figures: relayed }: &Part<Relayed>) {
+pub(super) fn add(page: &mut Page, Part { machine, figures: relayed }: &Part<RelayFigures>) {
     page.add("## Packets of clients are lost, doubled and overtaken\n");
     page.add(&machine.text());
     page.add(&format!("\n{}", setting(relayed)));
@@ -16,7 +16,7 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: relayed }: &Part<Rel
     }
 }
 
-fn setting(relayed: &Relayed) -> String {
+fn setting(relayed: &RelayFigures) -> String {
     let faults = &relayed.faults;
     let objects: usize = relayed.objects.iter().map(|(_, count)| count).sum();
     let object = |(bytes, count): &(u64, usize)| {
@@ -45,7 +45,7 @@ fn setting(relayed: &Relayed) -> String {
     )
 }
 
-fn wanted(relayed: &Relayed) -> Vec<[String; 3]> {
+fn wanted(relayed: &RelayFigures) -> Vec<[String; 3]> {
     let Requests { wrong, hung, reset, .. } = relayed.requests;
     let row = |what: &str, count: u64| {
         [what.to_owned(), bold(&count.to_string(), count > 0), "0".to_owned()]
@@ -62,21 +62,17 @@ fn wanted(relayed: &Relayed) -> Vec<[String; 3]> {
     ]
 }
 
-fn figures(relayed: &Relayed) -> Vec<[String; 3]> {
+fn figures(relayed: &RelayFigures) -> Vec<[String; 3]> {
     let row = |what: &str, count: String| [what.to_owned(), count, String::new()];
-    let stayed: Vec<_> =
-        relayed.stayed().map(|(cause, count)| format!("{count} {cause}")).collect();
+    let causes = relayed.handoffs.causes();
     let packets = &relayed.packets;
     let of_all = |count: u64| format!("{count} ({} %)", percent(count, packets.relayed));
     let Requests { succeeded, bytes, first_byte_p50_us, first_byte_p99_us, .. } = relayed.requests;
     let ms = |us: u64| format!("{:.1}", us as f64 / 1e3);
     let [by_nodes, by_client] = relayed.sent_again;
     vec![
-        row("connections that moved", relayed.moved().to_string()),
-        row(
-            "that were to move and stayed",
-            if stayed.is_empty() { "0".into() } else { stayed.join(", ") },
-        ),
+        row("connections that moved", relayed.handoffs.moved().to_string()),
+        row("that were to move and stayed", if causes.is_empty() { "0".into() } else { causes }),
         row("requests with the right answer", succeeded.to_string()),
         row("their bytes", bytes.to_string()),
         row("packets relayed", packets.relayed.to_string()),
@@ -92,7 +88,10 @@ fn figures(relayed: &Relayed) -> Vec<[String; 3]> {
         ),
         row("seconds", format!("{:.0}", relayed.seconds)),
         row("requests a second", format!("{:.0}", relayed.per_s())),
-        row("time to the first byte, median, ms", ms(first_byte_p50_us)),
+        row(
+            "time to the first byte, ms: median of the slower client thread",
+            ms(first_byte_p50_us),
+        ),
         row("99 %", ms(first_byte_p99_us)),
         row(
             "CPU of the bed for each request, us",

@@ -22,7 +22,7 @@ pub(super) const REQUEST_BYTES: usize = 400;
 
 /// How long a donor waits for READY unless an operator says otherwise, in milliseconds
 /// (`handoff.ready_timeout_ms`).
-pub(super) const READY_MS: u64 = 50;
+pub(super) const READY_TIMEOUT_MS: u64 = 50;
 
 /// Longest wait for exchanges that have begun, in milliseconds: TCP sends a SYN that is lost three times again after
 /// 1, 3 and 7 s.
@@ -67,7 +67,7 @@ pub(super) struct Tally {
     pub(super) times_ns: Vec<u64>,
     /// Exchanges that ended in the window.
     pub(super) ended: u64,
-    /// Of those in `times_ns`: READY came later than [`READY_MS`] after the exchange began.
+    /// Of those in `times_ns`: READY came later than [`READY_TIMEOUT_MS`] after the exchange began.
     pub(super) late: u64,
     pub(super) seconds: f64,
     /// What both ends used in the window.
@@ -271,7 +271,7 @@ impl Exchange {
 
     /// READY has come.
     fn commit(&mut self, now: Instant) {
-        self.is_late = now - self.began > Duration::from_millis(READY_MS);
+        self.is_late = now - self.began > Duration::from_millis(READY_TIMEOUT_MS);
         self.stage = Stage::Committed;
         self.interval_ms = RETRY_MS;
         self.next = now + Duration::from_millis(RETRY_MS);

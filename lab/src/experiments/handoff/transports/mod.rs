@@ -6,7 +6,7 @@
 mod datagrams;
 mod exchange;
 mod meter;
-mod page;
+pub(super) mod page;
 mod ready;
 mod streams;
 
@@ -18,13 +18,12 @@ use serde::{Deserialize, Serialize};
 use skep_testbed::{Bed, Frames, Machine, Topology};
 
 use super::Plan;
+use super::account::percent_of_cores;
 use super::load::spread;
 use super::metrics::Quantiles;
 use crate::experiments::{Failure, interrupted};
 use exchange::{Donor, DonorEnd, REQUEST_BYTES, Tally, Window};
 use meter::{Meter, THREADS};
-
-pub(super) use page::add_transports;
 
 const CLUSTER: &str = "hive";
 const KEY: &str = "0123456789abcdef0123456789abcdef";
@@ -276,7 +275,6 @@ impl Exchanges {
         }
         let each = |all: u64| all as f64 / *ended as f64;
         let [donor_ns, receiver_ns] = usage.threads_ns;
-        let cores = thread::available_parallelism()?.get() as f64;
         Ok(Self {
             seconds: *seconds,
             ended: *ended,
@@ -286,7 +284,7 @@ impl Exchanges {
             donor_us: each(donor_ns) / 1e3,
             receiver_us: each(receiver_ns) / 1e3,
             packets: each(usage.packets),
-            others_percent: usage.others_ns as f64 / 1e7 / seconds / cores,
+            others_percent: percent_of_cores(usage.others_ns, *seconds),
         })
     }
 

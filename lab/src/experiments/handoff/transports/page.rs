@@ -1,17 +1,14 @@
 //! The section of the page.
 
 use super::super::Part;
-use super::exchange::READY_MS;
+use super::exchange::READY_TIMEOUT_MS;
 use super::{Exchanges, RTO_SHORT_US, RTO_US, Transports, TransportsCell, TransportsSample};
 use crate::experiments::page::{Page, bold, texts};
 
 /// A figure of a sample, and whether more of it is better.
 type Figure = (fn(&TransportsSample) -> f64, bool);
 
-pub(in super::super) fn add_transports(
-    page: &mut Page,
-    Part { machine, figures }: &Part<Transports>,
-) {
+pub(in super::super) fn add(page: &mut Page, Part { machine, figures }: &Part<Transports>) {
     page.add("## LCCP beside TCP\n");
     page.add(&machine.text());
     page.add(&setting(figures));
@@ -38,7 +35,7 @@ fn setting(figures: &Transports) -> String {
          connection (`TCP_NODELAY`; what there is to say at a time goes out in one write, or in one for each message), or each exchange has a connection of its own, from SYN \
          to FIN. TCP repeats by itself: where no later packets show the loss, after {} ms at least (Linux's default) or, by \
          `net.ipv4.tcp_rto_min_us`, {} ms, rounded up to ticks of the kernel's clock. *Lost* is a share of all packets of the transport either way, also of those that only \
-         acknowledge. *Late*: READY came more than {READY_MS} ms after the begin, so that the connection would have stayed (`handoff.ready_timeout_ms`). \
+         acknowledge. *Late*: READY came more than {READY_TIMEOUT_MS} ms after the begin, so that the connection would have stayed (`handoff.ready_timeout_ms`). \
          Medians of rounds in turns, with the lowest and the highest. Bold: one of the rows of TCP with the same loss is better.\n",
         figures.request_bytes,
         RTO_US / 1_000,

@@ -1,14 +1,14 @@
 //! One node that hands off to itself.
 
 use super::super::Part;
-use super::super::alone::{Alone, AloneCell};
 use super::super::load::{Sample, spread};
+use super::super::to_self::{ToSelf, ToSelfCell};
 use crate::experiments::page::{Page, bold, texts};
 
 /// What is wanted where the link is the bound: so much of the throughput without.
 const SELF_MIN: f64 = 0.90;
 
-pub(super) fn add(page: &mut Page, Part { machine, figures: alone }: &Part<Alone>) {
+pub(super) fn add(page: &mut Page, Part { machine, figures }: &Part<ToSelf>) {
     page.add("## Figure 5 of the paper: a node that hands off to itself\n");
     page.add(&machine.text());
     page.add(&format!(
@@ -18,10 +18,10 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: alone }: &Part<Alone
          as in the paper; wanted there: at least {SELF_MIN}. The paper says that there is little difference, and \
          gives no numbers. *Cores*: the link is as fast as the kernel. What the node says to itself takes no \
          packets; freezing, reading, creating, writing and starting the socket, with netguard, are those of any move. Medians of rounds of {} s, with the lowest and the highest.\n",
-        alone.mean_reply_bytes,
-        alone.kept_requests,
-        alone.link_bits_s / 1_000_000,
-        alone.window_ms as f64 / 1e3,
+        figures.mean_reply_bytes,
+        figures.kept_requests,
+        figures.link_bits_s / 1_000_000,
+        figures.window_ms as f64 / 1e3,
     ));
     let head = texts([
         "bound",
@@ -37,11 +37,11 @@ pub(super) fn add(page: &mut Page, Part { machine, figures: alone }: &Part<Alone
         "stayed",
         "failed",
     ]);
-    page.add_table(&head, &alone.pairs().map(row).collect::<Vec<_>>());
+    page.add_table(&head, &figures.pairs().map(row).collect::<Vec<_>>());
 }
 
-fn row((own, without): (&AloneCell, &AloneCell)) -> Vec<String> {
-    let middle = |cell: &AloneCell, figure: fn(&Sample) -> f64| {
+fn row((own, without): (&ToSelfCell, &ToSelfCell)) -> Vec<String> {
+    let middle = |cell: &ToSelfCell, figure: fn(&Sample) -> f64| {
         format!("{:.0}", spread(cell.samples.iter().map(figure)).0)
     };
     let ratio = |figure: fn(&Sample) -> f64, is_bad: fn(f64) -> bool| {

@@ -8,7 +8,7 @@ use skep_lab::load::MixObject;
 
 use super::Plan;
 use super::bed::{BedPlan, HandoffBed, Way};
-use super::limits::ALONE_LINK_BITS_S;
+use super::limits::LINK_OF_ONE_BITS_S;
 use super::load::{Load, Sample, spread};
 use super::surge::Surge;
 use crate::experiments::Failure;
@@ -28,17 +28,17 @@ const ORDER_REQUESTS: usize = 200_000;
 
 /// The figures of this part.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Alone {
+pub(super) struct ToSelf {
     pub(super) link_bits_s: u64,
     pub(super) window_ms: u64,
     pub(super) kept_requests: u64,
     pub(super) mean_reply_bytes: f64,
-    pub(super) cells: Vec<AloneCell>,
+    pub(super) cells: Vec<ToSelfCell>,
 }
 
 /// One way, with so many clients.
 #[derive(Serialize, Deserialize)]
-pub(super) struct AloneCell {
+pub(super) struct ToSelfCell {
     /// Whether the link is the bound, or else the cores.
     pub(super) is_linked: bool,
     /// Requests on a connection.
@@ -49,18 +49,18 @@ pub(super) struct AloneCell {
     pub(super) samples: Vec<Sample>,
 }
 
-impl Alone {
+impl ToSelf {
     /// The node that hands off, with what it is compared with.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = (&AloneCell, &AloneCell)> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&ToSelfCell, &ToSelfCell)> {
         let own = self.cells.iter().filter(|cell| cell.way == Way::Handoff);
         own.filter_map(|own| {
-            let is_other = |it: &&AloneCell| it.way != own.way && it.place() == own.place();
+            let is_other = |it: &&ToSelfCell| it.way != own.way && it.place() == own.place();
             Some((own, self.cells.iter().find(is_other)?))
         })
     }
 }
 
-impl AloneCell {
+impl ToSelfCell {
     fn place(&self) -> (bool, u64, usize) {
         (self.is_linked, self.per_connection, self.clients)
     }
@@ -72,14 +72,14 @@ impl AloneCell {
     }
 }
 
-pub(super) fn measure(plan: &Plan) -> Result<Alone, Failure> {
+pub(super) fn measure(plan: &Plan) -> Result<ToSelf, Failure> {
     let surge = Surge::new(plan.pick(1.0, 0.02));
     let (policy, transport) = ("round-robin", "ip");
     let bed_plan = BedPlan { nodes: 1, policy, transport, objects: &surge.objects };
-    let lines = "to_self = true\ndecide = \"coordinator\"\nready_timeout_ms = 300\n";
+    let lines = "to_self = true\ndecide = \"coordinator\"\nready_timeout_ms = 300\nagain_bytes_min = \"1TiB\"\n";
     let bed = HandoffBed::with(&bed_plan, plan, lines)?;
-    let mut alone = Alone {
-        link_bits_s: ALONE_LINK_BITS_S,
+    let mut figures = ToSelf {
+        link_bits_s: LINK_OF_ONE_BITS_S,
         window_ms: plan.pick(4_000, 500),
         kept_requests: KEPT_REQUESTS,
         mean_reply_bytes: surge.mean_reply(),
@@ -100,17 +100,17 @@ pub(super) fn measure(plan: &Plan) -> Result<Alone, Failure> {
     };
     // Into the node's memory.
     load.run(&bed, Way::Ideal)?;
-    for (is_linked, rate) in [(false, None), (true, Some(ALONE_LINK_BITS_S))] {
+    for (is_linked, rate) in [(false, None), (true, Some(LINK_OF_ONE_BITS_S))] {
         bed.set_rate(rate)?;
         for &clients in plan.pick(CLIENTS, QUICK_CLIENTS) {
             for per_connection in [1, KEPT_REQUESTS] {
-                let (settle_ms, window_ms) = (1_000, alone.window_ms);
+                let (settle_ms, window_ms) = (1_000, figures.window_ms);
                 let load = Load { clients, per_connection, settle_ms, window_ms, ..load };
-                alone.cells.extend(measure_pair(plan, &bed, &load, is_linked)?);
+                figures.cells.extend(measure_pair(plan, &bed, &load, is_linked)?);
             }
         }
     }
-    Ok(alone)
+    Ok(figures)
 }
 
 fn measure_pair(
@@ -118,13 +118,18 @@ fn measure_pair(
     bed: &HandoffBed,
     load: &Load<'_>,
     is_linked: bool,
-) -> Result<[AloneCell; 2], Failure> {
+) -> Result<[ToSelfCell; 2], Failure> {
     let Load { per_connection, clients, .. } = *load;
-    let cell = |way| AloneCell { is_linked, per_connection, clients, way, samples: Vec::new() };
+    let cell = |way| ToSelfCell { is_linked, per_connection, clients, way, samples: Vec::new() };
     let mut cells = WAYS.map(cell);
     for _ in 0..plan.pick(3, 1) {
+        // Whatever the first one leaves is not always the same one's.
+        cells.reverse();
         for cell in &mut cells {
             let sample = load.run(bed, cell.way)?;
+            if sample.requests == 0 {
+                return Err(format!("no request of {} was answered", cell.way.name()).into());
+            }
             let bound = if is_linked { "link" } else { "cores" };
             let what = format!(
                 "{bound}, {clients:>3} clients, {per_connection:>2} requests, {:<13}",

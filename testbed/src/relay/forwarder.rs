@@ -41,9 +41,9 @@ pub(super) struct Counters {
 }
 
 /// A relay's device, and the packets that are held back.
-pub(super) struct Road {
+pub(super) struct Forwarder {
     tun: Tun,
-    leashed: PipeReader,
+    ended: PipeReader,
     faults: RelayFaults,
     counters: Arc<Counters>,
     held: BinaryHeap<Reverse<Held>>,
@@ -84,17 +84,17 @@ impl Counters {
     }
 }
 
-impl Road {
+impl Forwarder {
     pub(super) fn new(
         tun: Tun,
-        leashed: PipeReader,
+        ended: PipeReader,
         faults: RelayFaults,
         counters: Arc<Counters>,
     ) -> Self {
-        Self { tun, leashed, faults, counters, held: BinaryHeap::new(), number: 0 }
+        Self { tun, ended, faults, counters, held: BinaryHeap::new(), number: 0 }
     }
 
-    /// Works until the leash is let go, or the device is gone.
+    /// Works until it is told to end, or the device is gone.
     pub(super) fn work(mut self) -> io::Result<()> {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         while self.wait()? {
@@ -119,10 +119,10 @@ impl Road {
             tv_sec: left.as_secs() as i64,
             tv_nsec: i64::from(left.subsec_nanos()),
         });
-        let (tun, leashed) = (self.tun.as_fd(), self.leashed.as_fd());
+        let (tun, ended) = (self.tun.as_fd(), self.ended.as_fd());
         let mut files = [
             PollFd::from_borrowed_fd(tun, PollFlags::IN),
-            PollFd::from_borrowed_fd(leashed, PollFlags::IN),
+            PollFd::from_borrowed_fd(ended, PollFlags::IN),
         ];
         match poll(&mut files, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(files[1].revents().is_empty()),
