@@ -205,9 +205,9 @@ table! {
         transport: HandoffTransport = HandoffTransport::Ip => word(HandoffTransport::WORDS), restart;
         /// UDP port of nodes, with `transport = "udp"`, at the address of `node.agent`.
         port: u16 = 7072 => count(1..=65_535), restart;
-        /// How long the node that has a connection waits for another one to take it,
-        /// before it answers the request itself. Longer where `skep_handoffs_total` with
-        /// `outcome="silent"` grows though no node is down.
+        /// How long a node waits for another one to take a connection before it answers
+        /// the request itself. Raise it if `skep_handoffs_total{outcome="silent"}` grows
+        /// although no node is down. Set the same value on all nodes.
         ready_timeout_ms: u64 = 50 => ms(10..=300), restart;
         /// Size of a reply from which a connection that has had replies is moved
         /// for another one. For smaller replies the node that has the connection
@@ -215,9 +215,9 @@ table! {
         again_bytes_min: u64 = 1024 * 1024 => bytes(1..=1 << 40), restart;
         /// How often a connection may move.
         moves_max: u32 = 4 => count(1..=16), restart;
-        /// Whether a connection that need not move is handed off to the node that has it:
-        /// for measurements of what a move costs, as of a cluster of one node. It has
-        /// no other use. What takes longer than `ready_timeout_ms` ends the connection.
+        /// For measurements only: a connection that could stay is handed off to the node
+        /// that already has it, so that even one node shows what a move costs. A move that
+        /// takes longer than `ready_timeout_ms` resets the connection.
         to_self: bool = false => Kind::Switch, restart;
     }
 }
