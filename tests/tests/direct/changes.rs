@@ -54,7 +54,7 @@ fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
         }),
         "resume" => at(&["node", "resume", &node]),
         "weight" => at(&["node", "weight", &node, &(1 + 50 * (round % 4)).to_string()]),
-        "policy" => at(&["service", "policy", "web", POLICIES[round as usize % POLICIES.len()]]),
+        "policy" => at(&["policy", "set", "web", POLICIES[round as usize % POLICIES.len()]]),
         "reload" => {
             // A network that nobody here is in: all flows are looked at anew.
             let denied = format!("{RATES}\ndeny = [\"203.0.113.{round}/32\"]");

@@ -80,11 +80,16 @@ pub(super) fn path_of(cluster: &DirectCluster, node: &str) -> String {
 /// A path of the file at `file` that this node answers.
 #[track_caller]
 pub(super) fn path_like(cluster: &DirectCluster, file: &str, node: &str) -> String {
-    let paths = (0..TRIES_MAX).map(|number| format!("{file}?{number}"));
+    let path = find_path(cluster, file, node);
+    path.unwrap_or_else(|| panic!("no path of {file} belongs to {node}"))
+}
+
+/// Like [`path_like`]; `None` while the nodes' tables do not have that node yet.
+fn find_path(cluster: &DirectCluster, file: &str, node: &str) -> Option<String> {
+    let mut paths = (0..TRIES_MAX).map(|number| format!("{file}?{number}"));
     let is_its =
         |path: &String| (0..AGREEING).all(|_| head_by(cluster, path).as_deref() == Some(node));
-    let mut paths = paths.filter(is_its);
-    paths.next().unwrap_or_else(|| panic!("no path of {file} belongs to {node}"))
+    paths.find(is_its)
 }
 
 /// Who answers; the head is enough for that.
@@ -312,7 +317,7 @@ pub(super) fn moved_from(
     let mut all = Vec::new();
     // A node that was started just now is given connections as soon as the others' tables have it.
     poll_until(PATIENCE, &format!("{count} connections move from {donor} to {receiver}"), || {
-        let path = path_of(cluster, receiver);
+        let Some(path) = find_path(cluster, SHORT.0, receiver) else { return false };
         let mut it = Elsewhere::connect(cluster, cluster.vip(), receiver);
         if it.donor == donor {
             it.client.ask(&path);
