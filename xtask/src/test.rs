@@ -37,6 +37,9 @@ const THREADS: &str = "6";
 /// So many of the slowest are listed at the end.
 const LISTED_MAX: usize = 12;
 
+/// Lines of an executable's failures that are said once more at the end.
+const FAILURE_LINES_MAX: usize = 40;
+
 const HELP: &str = "\
 cargo xtask test [--all]
 
@@ -95,6 +98,7 @@ struct TestOutcome {
     seconds: f64,
     status: ExitStatus,
     counts: Counts,
+    failures: Vec<String>,
 }
 
 /// As the harness counts tests.
@@ -194,7 +198,8 @@ fn run_one(root: &Path, one: &Executable) -> Result<TestOutcome> {
     // One call for all: what two lanes say does not mix.
     let all = format!("\n     {} took {seconds:.1} s\n{text}", one.name());
     std::io::stdout().lock().write_all(all.as_bytes()).context("standard output")?;
-    Ok(TestOutcome { name: one.name(), seconds, status, counts: counts(&text) })
+    let (counts, failures) = (counts(&text), failures(&text));
+    Ok(TestOutcome { name: one.name(), seconds, status, counts, failures })
 }
 
 /// An empty file, beside the executable: who waits for a test can read what it says so far.
@@ -223,6 +228,20 @@ fn counts(text: &str) -> Counts {
     Counts { passed: count("passed"), failed: count("failed"), ignored: count("ignored") }
 }
 
+/// What the harness says of tests that failed, without backtraces: many lines of other tests are behind it.
+fn failures(text: &str) -> Vec<String> {
+    let Some((_, behind)) = text.split_once("\nfailures:\n") else { return Vec::new() };
+    let is_of_backtrace = |line: &&str| {
+        let line = line.trim_start();
+        let is_frame =
+            line.split_once(": ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+        is_frame || line.starts_with("at ") || line == "stack backtrace:" || line.is_empty()
+    };
+    let blocks = behind.lines().take_while(|line| *line != "failures:");
+    let told = blocks.filter(|line| !is_of_backtrace(line)).take(FAILURE_LINES_MAX);
+    told.map(str::to_owned).collect()
+}
+
 fn summarise(mut outcomes: Vec<TestOutcome>, known: &[Executable]) -> Result<()> {
     outcomes.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     println!("\nseconds of the slowest of {} executables:", outcomes.len());
@@ -235,8 +254,9 @@ fn summarise(mut outcomes: Vec<TestOutcome>, known: &[Executable]) -> Result<()>
     let failures = outcomes.iter().filter(|it| !it.status.success());
     let ended_badly: Vec<String> =
         failures.map(|it| format!("{} ({})", it.name, it.status)).collect();
-    for failure in &ended_badly {
-        println!("FAILED: {failure}");
+    for outcome in outcomes.iter().filter(|it| !it.status.success()) {
+        println!("FAILED: {} ({})", outcome.name, outcome.status);
+        outcome.failures.iter().for_each(|line| println!("  {line}"));
     }
     if !known.is_empty() {
         let names: Vec<_> = known.iter().map(Executable::name).collect();
@@ -261,6 +281,16 @@ mod tests {
                     0 measured; 0 filtered out; finished in 0.00s\n\nerror\n";
         assert_eq!(counts(text), Counts { passed: 1, failed: 2, ignored: 30 });
         assert_eq!(counts("it ended before it said anything"), Counts::default());
+    }
+
+    #[test]
+    fn failures_are_told_without_backtraces() {
+        let text = "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\n\nthread 'a' panicked at x.rs:1:2:\n\
+                    waited in vain\nstack backtrace:\n   0: std::panicking\n             at /std.rs:1:2\n\n\n\
+                    failures:\n    a\n\ntest result: FAILED. 0 passed; 1 failed; 0 ignored\n";
+        let told = ["---- a stdout ----", "thread 'a' panicked at x.rs:1:2:", "waited in vain"];
+        assert_eq!(failures(text), told);
+        assert!(failures("test result: ok. 1 passed; 0 failed").is_empty());
     }
 
     #[test]
