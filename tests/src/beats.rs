@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -25,7 +26,7 @@ use skep_wire::table::{Table, TableVersion};
 const CHECK_PORTS: u16 = 10_000;
 
 /// How long a connection is waited for until it is looked whether all is over.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// Latest tables that are kept, of which each may be the base of the next.
 const TABLES_KEPT_MAX: usize = 16;
@@ -118,7 +119,9 @@ impl BeatNodes {
             let mut tables = Tables::default();
             let mut due = Instant::now();
             while !state.is_over.load(Ordering::Relaxed) {
-                nodes.iter_mut().for_each(|node| node.hear(&self, &state, &mut tables));
+                for node in asked(&mut nodes, |node| &node.udp) {
+                    node.hear(&self, &state, &mut tables);
+                }
                 if Instant::now() >= due {
                     due += self.interval;
                     nodes.iter_mut().for_each(|node| node.beat(&self, &tables.all));
@@ -127,7 +130,7 @@ impl BeatNodes {
                         versions.collect();
                     state.members.store(tables.members(), Ordering::Relaxed);
                 }
-                // Datagrams wait in the sockets.
+                // What comes meanwhile waits in the sockets: looking at a thousand of them is what costs.
                 thread::sleep(Duration::from_millis(2));
             }
         }
@@ -140,13 +143,9 @@ impl BeatNodes {
             let listen = |number| {
                 TcpListener::bind((self.address, Self::port(number) + CHECK_PORTS)).unwrap()
             };
-            let listeners: Vec<TcpListener> = self.numbers.clone().map(listen).collect();
+            let mut listeners: Vec<TcpListener> = self.numbers.clone().map(listen).collect();
             while !state.is_over.load(Ordering::Relaxed) {
-                let entry = |listener| PollFd::new(listener, PollFlags::IN);
-                let mut entries: Vec<PollFd<'_>> = listeners.iter().map(entry).collect();
-                poll(&mut entries, Some(&LOOK)).unwrap();
-                let asked = entries.iter().map(|entry| !entry.revents().is_empty());
-                for (listener, _) in listeners.iter().zip(asked).filter(|(_, is_asked)| *is_asked) {
+                for listener in asked(&mut listeners, |listener| listener) {
                     let _ = listener.accept().and_then(|(stream, _)| answer(&stream));
                 }
             }
@@ -276,6 +275,15 @@ impl Drop for RunningBeats {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
     }
+}
+
+/// Those whose socket has something to read, as soon as one has or after [`LOOK`].
+fn asked<T, S: AsFd>(all: &mut [T], socket: impl Fn(&T) -> &S) -> Vec<&mut T> {
+    let entry = |one| PollFd::new(socket(one), PollFlags::IN);
+    let mut entries: Vec<PollFd<'_>> = all.iter().map(entry).collect();
+    poll(&mut entries, Some(&LOOK)).unwrap();
+    let are_asked: Vec<bool> = entries.iter().map(|entry| !entry.revents().is_empty()).collect();
+    all.iter_mut().zip(are_asked).filter(|(_, is_asked)| *is_asked).map(|(one, _)| one).collect()
 }
 
 /// Answers one request, whatever it is.

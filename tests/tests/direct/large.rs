@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use skep_tests::beats::BeatNodes;
 use skep_tests::direct::{BEAT_PORT, DirectCluster, SHORT, Setup, figure};
-use skep_tests::{PATIENCE, poll_until};
+use skep_tests::{PATIENCE, holds_within, poll_until};
 use skep_units::NODES_MAX;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
@@ -21,14 +21,17 @@ const CROWD: &str = "node-2";
 /// The only node that serves.
 const NODE: &str = "node-1";
 
-/// Between two heartbeats of a node: most machines of this size have more than two cores.
-const HEARTBEAT: Duration = Duration::from_millis(500);
+/// Between two heartbeats of a node: tests beside this one leave it less than a core, and what is late is dead.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// Every protocol (`linux/if_ether.h`).
 const ETH_P_ALL: u16 = 3;
 
 /// Connections that are begun for each node.
 const CONNECTIONS_PER_NODE: usize = 4;
+
+/// How often they are begun at most.
+const ROUNDS_MAX: u32 = 6;
 
 /// What of the frames to the crowd waits for the one who looks at them: all, as the kernel counts them.
 const FRAMES_BYTES: usize = 16 << 20;
@@ -105,8 +108,8 @@ fn begin(to: SocketAddr, count: usize) -> Vec<Socket> {
 #[test]
 fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
     let direct = format!("node_heartbeat_ms = \"{}ms\"\n", HEARTBEAT.as_millis());
-    // Checks of a thousand nodes each second are not what this is about.
-    let policy = "round-robin\"\nhealth.interval_ms = \"1h".to_owned();
+    // Checks of a thousand nodes each second are not what this is about; one may fail on a busy machine.
+    let policy = "round-robin\"\nhealth.interval_ms = \"10s".to_owned();
     let setup = Setup { direct, policy, alone: true, ..Setup::of(1, 2) };
     let Some(cluster) = DirectCluster::prepare(setup) else { return };
     let crowd = crowd(&cluster);
@@ -125,29 +128,31 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
         let sample = format!("skep_direct_table_generation{{state=\"{state}\"}}");
         cluster.metric(DISPATCHER, &sample) as u64
     };
-    // All have the table with all of them, and so has the packet program.
+    // All have the table with all of them, and so has the packet program, which is asked last: metrics of a thousand
+    // nodes cost a busy machine more than their heartbeats.
     poll_until(3 * PATIENCE, "all have the last table", || {
         let versions = beats.versions();
-        let published = generation("published");
-        let is_latest = versions.values().all(|version| version.generation == published);
+        let latest = versions.values().map(|version| version.generation).max().unwrap_or(0);
         versions.len() == NODES_MAX - 1
             && beats.members() == NODES_MAX
-            && is_latest
-            && published > 1
-            && generation("applied") == published
+            && versions.values().all(|version| version.generation == latest)
+            && latest > 1
+            && [generation("published"), generation("applied")] == [latest; 2]
     });
     let ready_ms = began.elapsed().as_millis();
     let (wholes, deltas) = beats.tables();
 
-    // New connections go to all of them.
+    // New connections go to all of them. Some SYNs are lost where so many come at once.
     let frames = Frames::watch(&cluster);
-    let vip = cluster.vip();
-    let begun = cluster.machine("client-1").run(|| begin(vip, CONNECTIONS_PER_NODE * NODES_MAX));
-    let begun = begun.unwrap();
-    poll_until(PATIENCE, "connections at every node", || steered(&cluster) == NODES_MAX);
-    poll_until(PATIENCE, "frames to every node", || {
-        frames.seen.lock().unwrap().len() == NODES_MAX - 1
+    let (vip, count) = (cluster.vip(), CONNECTIONS_PER_NODE * NODES_MAX);
+    let rounds = (0..ROUNDS_MAX).map(|_| cluster.machine("client-1").run(|| begin(vip, count)));
+    let mut begun = Vec::new();
+    let are_seen = rounds.into_iter().any(|round| {
+        begun.push(round.unwrap());
+        holds_within(PATIENCE / ROUNDS_MAX, || frames.seen.lock().unwrap().len() == NODES_MAX - 1)
     });
+    assert!(are_seen, "frames came to {} nodes", frames.seen.lock().unwrap().len());
+    poll_until(PATIENCE, "connections at every node", || steered(&cluster) == NODES_MAX);
     drop((begun, frames));
 
     // The crowd falls silent: the node that serves gets all.

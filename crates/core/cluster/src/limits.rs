@@ -124,16 +124,17 @@ pub(crate) const TABLES_AT_ONCE_MAX: u64 = 8;
 /// machine may take to apply one.
 pub(crate) const TABLES_RECENT_MAX: usize = 16;
 
-/// Time from sending a table to sending it again, in milliseconds: two heartbeats, one of which tells
-/// whether it was applied.
-pub(crate) const TABLE_RESEND_MS: u64 = 100;
+/// Time from sending a table to sending it again, in heartbeats of the machine, one of which tells whether it was
+/// applied, and in milliseconds at least.
+pub(crate) const TABLE_RESEND_HEARTBEATS: u64 = 2;
+pub(crate) const TABLE_RESEND_MS_MIN: u64 = 100;
 
 /// How often that time doubles between whole tables, at most.
 pub(crate) const TABLE_RESEND_DOUBLINGS_MAX: u32 = 2;
 
-/// How long a machine may apply none of the deltas that it is sent before it is sent the whole table, in
-/// milliseconds: the time that a slow one needs for a table of many services.
-pub(crate) const TABLE_STUCK_MS: u64 = 400;
+/// How long a machine may apply none of the deltas that it is sent before it is sent the whole table, in times of that:
+/// at least 400 ms, which a slow one needs for a table of many services.
+pub(crate) const TABLE_STUCK_RESENDS: u64 = 4;
 
 /// How long an active dispatcher puts announcements off for the last table of another one, and then
 /// for nodes to apply what comes of it, in milliseconds: some times what a slow machine needs for a

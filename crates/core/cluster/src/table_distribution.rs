@@ -20,7 +20,8 @@ use skep_wire::seal::PeerId;
 use skep_wire::table::{Table, TableVersion};
 
 use crate::limits::{
-    TABLE_RESEND_DOUBLINGS_MAX, TABLE_RESEND_MS, TABLE_STUCK_MS, TABLES_RECENT_MAX,
+    TABLE_RESEND_DOUBLINGS_MAX, TABLE_RESEND_HEARTBEATS, TABLE_RESEND_MS_MIN, TABLE_STUCK_RESENDS,
+    TABLES_RECENT_MAX,
 };
 
 /// The latest tables of a machine, by which it understands deltas.
@@ -63,8 +64,10 @@ pub struct TableUpdate {
 }
 
 /// Distributes the tables of a dispatcher, while it is the active one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TableDistributor {
+    /// From sending a table to sending it again.
+    resend_ms: u64,
     /// The last of them is the one to distribute.
     recent: RecentTables,
     /// What machines were sent, at most [`PEERS_MAX`].
@@ -92,6 +95,16 @@ struct Sent {
 }
 
 impl TableDistributor {
+    /// One for machines that send a heartbeat each `heartbeat_ms`.
+    pub fn new(heartbeat_ms: u64) -> Self {
+        Self {
+            resend_ms: (TABLE_RESEND_HEARTBEATS * heartbeat_ms).max(TABLE_RESEND_MS_MIN),
+            recent: RecentTables::default(),
+            sent: BTreeMap::new(),
+            messages: BTreeMap::new(),
+        }
+    }
+
     /// The tables of other dispatchers and of this one.
     pub fn recent(&self) -> &RecentTables {
         &self.recent
@@ -117,7 +130,7 @@ impl TableDistributor {
         let mut by_form: BTreeMap<Form, Vec<PeerId>> = BTreeMap::new();
         for (peer, has) in peers.into_iter().take(PEERS_MAX) {
             let mut sent = Sent::since(before.get(&peer), now, has);
-            if let Some(form) = sent.form(now, self.recent.get(has).is_some()) {
+            if let Some(form) = sent.form(now, self.resend_ms, self.recent.get(has).is_some()) {
                 sent.note(now, form);
                 by_form.entry(form).or_default().push(peer);
             }
@@ -137,9 +150,11 @@ impl TableDistributor {
         }
         let before = self.sent.get(&from);
         let is_full = before.is_none() && self.sent.len() >= PEERS_MAX;
-        let is_early = before.is_some_and(|sent| now.since_ms(sent.last_at) < TABLE_RESEND_MS);
+        let is_early = before.is_some_and(|sent| now.since_ms(sent.last_at) < self.resend_ms);
         let mut sent = Sent::since(before, now, has);
-        let form = sent.form(now, self.recent.get(has).is_some()).filter(|_| !is_early && !is_full);
+        let form = sent
+            .form(now, self.resend_ms, self.recent.get(has).is_some())
+            .filter(|_| !is_early && !is_full);
         if let Some(form) = form {
             sent.note(now, form);
         }
@@ -190,12 +205,11 @@ impl Sent {
     }
 
     /// In which form the machine may be sent the last table now.
-    fn form(&self, now: Now, is_base_known: bool) -> Option<Form> {
-        let patience_ms =
-            |times: u32| TABLE_RESEND_MS << (times - 1).min(TABLE_RESEND_DOUBLINGS_MAX);
+    fn form(&self, now: Now, resend_ms: u64, is_base_known: bool) -> Option<Form> {
+        let patience_ms = |times: u32| resend_ms << (times - 1).min(TABLE_RESEND_DOUBLINGS_MAX);
         let may_be_whole =
             self.whole.is_none_or(|(at, times)| now.since_ms(at) >= patience_ms(times));
-        let is_stuck = now.since_ms(self.first_at) >= TABLE_STUCK_MS;
+        let is_stuck = now.since_ms(self.first_at) >= TABLE_STUCK_RESENDS * resend_ms;
         match is_base_known {
             true if is_stuck && may_be_whole => Some(Form::Whole),
             true => Some(Form::Since(self.has)),

@@ -146,7 +146,7 @@ impl Cluster {
             loads: NodeLoads::new(&config, &dispatchers),
             dispatchers,
             publisher,
-            distributor: TableDistributor::default(),
+            distributor: TableDistributor::new(FailureDetectorSettings::default().interval_ms),
             heartbeats: HeartbeatTurns::default(),
             told: Arc::default(),
             socket,

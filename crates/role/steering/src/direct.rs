@@ -141,7 +141,7 @@ impl Direct {
             failover,
             heartbeats: HeartbeatTurns::default(),
             publisher,
-            distributor: TableDistributor::default(),
+            distributor: TableDistributor::new(config.direct.node_heartbeat_ms),
             plans,
             others,
             agents: agents(config),

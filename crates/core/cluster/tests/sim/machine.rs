@@ -118,7 +118,7 @@ impl Dispatcher {
             body,
             settings,
             publisher: TablePublisher::new(FailureDetectorSettings::default()),
-            distributor: TableDistributor::default(),
+            distributor: TableDistributor::new(FailureDetectorSettings::default().interval_ms),
             told: Arc::default(),
             peers: BTreeMap::new(),
             plan,
@@ -156,7 +156,7 @@ impl Dispatcher {
         let (failover, outputs) = Failover::new(self.settings.clone(), now, epoch, random);
         self.failover = failover;
         self.publisher = TablePublisher::new(FailureDetectorSettings::default());
-        self.distributor = TableDistributor::default();
+        self.distributor = TableDistributor::new(FailureDetectorSettings::default().interval_ms);
         self.told = Arc::default();
         self.peers.clear();
         self.publisher.set_plan(self.plan.clone());
