@@ -13,7 +13,6 @@
 use skep_units::{NodeId, Now, stable_hash};
 
 use crate::limits::{LARD_AWAY_MS, LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_SHRINK_MS};
-use crate::maglev::Key;
 use crate::url_map::UrlMap;
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
@@ -50,7 +49,7 @@ impl<const REPLICAS_MAX: usize> Policy for Lard<REPLICAS_MAX> {
         view: &ClusterView,
         exclude: &[NodeId],
     ) -> Decision {
-        let hash = Key::Url.hash(request);
+        let hash = request.url_hash();
         let Some(least) = idlest(hash, view, exclude) else { return Decision::None };
         let url = self.urls.of(hash);
         url.forget_gone(view);

@@ -69,6 +69,10 @@ pub trait Policy: Send {
 
     /// An attempt at `node` ended.
     fn finished(&mut self, _now: Now, _node: NodeId, _end: AttemptEnd) {}
+
+    /// The head of a response has said so much of the object with that [`url_hash`](RequestKey::url_hash). Called by those
+    /// who see responses; policies for which [`PolicyInfo::learns_sizes`] holds choose by it.
+    fn learned(&mut self, _url_hash: u64, _object: Object) {}
 }
 
 /// How an attempt at a node ended.
@@ -80,6 +84,17 @@ pub enum AttemptEnd {
     Failed,
     /// It says nothing of how fast the node is: the client has left, or what ended was a tunnel.
     Inconclusive,
+}
+
+/// What a response says of its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// The node that answered.
+    pub node: NodeId,
+    /// Bytes of the response's body.
+    pub bytes: u64,
+    /// Whether the node had it in memory; `None`: it does not say.
+    pub was_in_memory: Option<bool>,
 }
 
 /// The decision of a policy.

@@ -6,6 +6,7 @@ use skep_units::{NodeId, Now, Rng};
 
 use crate::Work;
 use crate::limits::SLOW_START_PERMILLE_FULL;
+use crate::maglev::Key;
 
 /// The parts of a request that a policy may look at. Borrowed from the
 /// connection's buffer; nothing is copied.
@@ -54,6 +55,17 @@ pub struct NodeView {
     pub outstanding_requests: u32,
     /// Bytes of replies that it still has to send.
     pub outstanding_bytes: u64,
+    /// Bytes a second that its link takes; 0: not known.
+    pub link_bytes_per_s: u64,
+    /// Bytes of memory for the objects of requests that this instance sends there; 0: not known.
+    pub memory_bytes: u64,
+}
+
+impl RequestKey<'_> {
+    /// The hash of host, path and query: the same on all machines.
+    pub fn url_hash(&self) -> u64 {
+        Key::Url.hash(self)
+    }
 }
 
 impl ClusterView {

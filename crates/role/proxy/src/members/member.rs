@@ -382,6 +382,8 @@ mod tests {
             connections: 0,
             outstanding_requests: 0,
             outstanding_bytes: 0,
+            link_bytes_per_s: 0,
+            memory_bytes: 0,
         }
     }
 
