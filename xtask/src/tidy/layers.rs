@@ -181,6 +181,12 @@ const LAYERS: &[Layer] = &[
         ],
         banned: &[],
     },
+    // It runs the policies and the cache together, as roles do.
+    Layer {
+        folder: "sim/site",
+        may_use: &["crates/base", "crates/core/cache", "crates/core/policy"],
+        banned: IMPURE,
+    },
     Layer { folder: "sim", may_use: &["crates/base"], banned: IMPURE },
     Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
 ];

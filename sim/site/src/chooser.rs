@@ -1,0 +1,152 @@
+//! One that chooses nodes: a dispatcher of mode `proxy`, with its policy and its view of the cluster.
+//!
+//! It counts its own requests and the bytes that were announced by the heads of responses and have not arrived; where there
+//! are others, reports of the nodes add what those have sent there, by the rules of `skep_policy::Work`.
+
+use skep_policy::{
+    AttemptEnd, ClusterView, NodeView, Object, Policy, SLOW_START_PERMILLE_FULL, UnknownPolicy,
+    Work,
+};
+use skep_units::{NodeId, Now, stable_hash};
+use skep_wire::message::NodeLoad;
+
+use crate::cluster::SimulatedCluster;
+use crate::limits::{NS_PER_MS, NS_PER_US};
+use crate::workload::request_key;
+
+pub(crate) struct Chooser {
+    policy: Box<dyn Policy>,
+    view: ClusterView,
+    own: Vec<OwnLoad>,
+}
+
+/// What a chooser knows of one node by itself, and by the last report.
+#[derive(Clone, Copy, Debug, Default)]
+struct OwnLoad {
+    requests: u64,
+    /// Announced bytes, less those of sends that have ended.
+    bytes: u64,
+    /// Sends to its clients that go on, and the virtual times of the link at their starts.
+    sends: u32,
+    started_sum: f64,
+    /// The most that it had there since the last report.
+    most: Work,
+    /// What others have there, by the last report.
+    beyond: Work,
+}
+
+impl Chooser {
+    pub(crate) fn new(
+        policy: &str,
+        seed: u64,
+        cluster: &SimulatedCluster,
+    ) -> Result<Self, UnknownPolicy> {
+        let policy = skep_policy::build(policy, seed)?;
+        let node = |(number, node): (u32, &crate::SimulatedNode)| NodeView {
+            id: NodeId(number),
+            name_hash: stable_hash(format!("n{number}").as_bytes(), 0),
+            weight: node.weight,
+            eligible: true,
+            slow_start_permille: SLOW_START_PERMILLE_FULL,
+            connections: 0,
+            outstanding_requests: 0,
+            outstanding_bytes: 0,
+            link_bytes_per_s: node.link_bytes_per_s,
+            memory_bytes: node.memory_bytes / cluster.choosers as u64,
+        };
+        let nodes: Vec<NodeView> = (0..).zip(&cluster.nodes).map(node).collect();
+        let own = vec![OwnLoad::default(); nodes.len()];
+        Ok(Self { policy, view: ClusterView { nodes, version: 1, now: Now(0) }, own })
+    }
+
+    /// Chooses a node for a request, which is sent there. `virtual_bytes` tells the virtual time of a node's link.
+    pub(crate) fn choose(
+        &mut self,
+        now_ns: u64,
+        (client, path): (u32, &[u8]),
+        virtual_bytes: impl Fn(usize) -> f64,
+    ) -> u32 {
+        self.view.now = Now(now_ns / NS_PER_MS);
+        for (number, (node, own)) in self.view.nodes.iter_mut().zip(&mut self.own).enumerate() {
+            // Of the others nothing has changed.
+            if own.sends > 0 {
+                node.outstanding_bytes = own.bytes_left(virtual_bytes(number)) + own.beyond.bytes;
+            }
+        }
+        let request = request_key(client, path);
+        let picked = self.policy.pick(&request, &self.view, &[]).node();
+        #[expect(clippy::expect_used, reason = "an invariant of policies")]
+        let id = picked.expect("all nodes are eligible");
+        self.policy.started(id);
+        let own = &mut self.own[id.0 as usize];
+        own.requests += 1;
+        own.most.requests = own.most.requests.max(own.requests);
+        self.refresh(id.0);
+        id.0
+    }
+
+    /// The head of a response arrived.
+    pub(crate) fn head(&mut self, now_ns: u64, path_hash: u64, object: Object, latency_ns: u64) {
+        let end = AttemptEnd::Answered { latency_us: latency_ns / NS_PER_US };
+        self.policy.finished(Now(now_ns / NS_PER_MS), object.node, end);
+        self.policy.learned(path_hash, object);
+        let own = &mut self.own[object.node.0 as usize];
+        own.bytes += object.bytes;
+        own.most.bytes = own.most.bytes.max(own.bytes);
+        self.refresh(object.node.0);
+    }
+
+    /// A node began to send to a client, at this virtual time of its link.
+    pub(crate) fn send_started(&mut self, node: u32, virtual_bytes: f64) {
+        let own = &mut self.own[node as usize];
+        own.sends += 1;
+        own.started_sum += virtual_bytes;
+    }
+
+    /// A send of so many bytes, which began at that virtual time, has ended.
+    pub(crate) fn send_ended(&mut self, node: u32, started: f64, bytes: u64) {
+        let own = &mut self.own[node as usize];
+        own.sends -= 1;
+        own.started_sum = if own.sends == 0 { 0.0 } else { own.started_sum - started };
+        own.bytes -= bytes;
+        self.refresh(node);
+    }
+
+    /// A response has arrived in full.
+    pub(crate) fn ended(&mut self, node: u32) {
+        self.own[node as usize].requests -= 1;
+        self.refresh(node);
+    }
+
+    /// Its own work at a node, of which it has reported the rest itself.
+    pub(crate) fn own_work(&self, node: u32, virtual_bytes: f64) -> Work {
+        let own = &self.own[node as usize];
+        Work { requests: own.requests, bytes: own.bytes_left(virtual_bytes) }
+    }
+
+    /// A report of a node.
+    pub(crate) fn report(&mut self, node: u32, load: &NodeLoad, virtual_bytes: f64) {
+        let now = self.own_work(node, virtual_bytes);
+        let own = &mut self.own[node as usize];
+        own.beyond = Work::of(load).beyond(own.most);
+        own.most = now;
+        self.refresh(node);
+        self.view.nodes[node as usize].outstanding_bytes =
+            now.bytes + self.own[node as usize].beyond.bytes;
+    }
+
+    fn refresh(&mut self, node: u32) {
+        let (own, view) = (&self.own[node as usize], &mut self.view.nodes[node as usize]);
+        let requests = (own.requests + own.beyond.requests) as u32;
+        (view.outstanding_requests, view.connections) = (requests, requests);
+        view.outstanding_bytes = own.bytes + own.beyond.bytes;
+    }
+}
+
+impl OwnLoad {
+    /// Announced bytes that have not arrived, at this virtual time of the link.
+    fn bytes_left(&self, virtual_bytes: f64) -> u64 {
+        let arrived = f64::from(self.sends) * virtual_bytes - self.started_sum;
+        self.bytes.saturating_sub(arrived.max(0.0) as u64)
+    }
+}

@@ -1,0 +1,78 @@
+//! The simulated cluster, as a run is given it.
+
+use crate::limits::{
+    DISK_BYTES_PER_S, DISK_LATENCY_US, LINK_BYTES_PER_S, PEER_BYTES_MAX, PEER_LATENCY_US,
+    REQUEST_US,
+};
+
+/// Nodes, what they fetch from, and who chooses among them.
+#[derive(Clone, Debug)]
+pub struct SimulatedCluster {
+    pub nodes: Vec<SimulatedNode>,
+    pub source: FetchSource,
+    /// Time to the first byte of a fetch, in microseconds.
+    pub fetch_latency_us: u64,
+    /// Whether nodes ask each other for what they do not have.
+    pub is_cooperative: bool,
+    /// Time to the first byte from another node's memory, in microseconds.
+    pub peer_latency_us: u64,
+    /// Bytes to other nodes, and a part of those to clients, over which a node refuses other nodes.
+    pub peer_bytes_max: u64,
+    /// Dispatchers, or workers of one, each with a policy of its own.
+    pub choosers: usize,
+}
+
+/// A node.
+#[derive(Clone, Copy, Debug)]
+pub struct SimulatedNode {
+    /// What policies are told.
+    pub weight: u32,
+    pub memory_bytes: u64,
+    pub link_bytes_per_s: u64,
+    /// Of its own disk, if nodes fetch from that.
+    pub disk_bytes_per_s: u64,
+    /// Processor time of a request, in nanoseconds.
+    pub request_ns: u64,
+}
+
+/// Where nodes fetch what no memory has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FetchSource {
+    /// Each from its disk.
+    OwnDisk,
+    /// All from one origin of this rate.
+    SharedOrigin { bytes_per_s: u64 },
+}
+
+impl SimulatedCluster {
+    /// A cluster of nodes of these weights. All together have as much of everything as that many nodes with this
+    /// `memory_bytes`, a link and a disk each; rates are multiplied by `scale`.
+    pub fn weighted(weights: &[u32], memory_bytes: u64, scale: f64) -> Self {
+        let mean = weights.iter().sum::<u32>() as f64 / weights.len() as f64;
+        let node = |&weight: &u32| {
+            let speed = f64::from(weight) / mean;
+            let rate = |bytes_per_s: u64| (bytes_per_s as f64 * speed * scale).ceil() as u64;
+            SimulatedNode {
+                weight,
+                memory_bytes: (memory_bytes as f64 * speed) as u64,
+                link_bytes_per_s: rate(LINK_BYTES_PER_S),
+                disk_bytes_per_s: rate(DISK_BYTES_PER_S),
+                request_ns: (REQUEST_US as f64 * 1e3 / speed / scale) as u64,
+            }
+        };
+        Self {
+            nodes: weights.iter().map(node).collect(),
+            source: FetchSource::OwnDisk,
+            fetch_latency_us: DISK_LATENCY_US,
+            is_cooperative: false,
+            peer_latency_us: PEER_LATENCY_US,
+            peer_bytes_max: PEER_BYTES_MAX,
+            choosers: 1,
+        }
+    }
+
+    /// Bytes per second of all links.
+    pub fn link_bytes_per_s(&self) -> u64 {
+        self.nodes.iter().map(|node| node.link_bytes_per_s).sum()
+    }
+}

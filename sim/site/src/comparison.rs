@@ -1,0 +1,67 @@
+//! Policies side by side: the same seeds, and so the same requests, for each.
+
+use skep_policy::UnknownPolicy;
+
+use crate::cluster::SimulatedCluster;
+use crate::outcome::RunOutcome;
+use crate::statistics::Estimate;
+use crate::workload::SiteKind;
+use crate::world::{OfferedLoad, SiteRun};
+
+/// What policies are compared on.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    pub site: SiteKind,
+    pub scale: f64,
+    pub zipf_exponent: f64,
+    pub cluster: SimulatedCluster,
+    pub load: OfferedLoad,
+    pub requests: u64,
+    pub warm_up_share: f64,
+    /// From 1 on.
+    pub seeds: u64,
+}
+
+/// The outcomes of a policy, by seed.
+#[derive(Clone, Debug)]
+pub struct PolicyOutcomes {
+    pub policy: String,
+    pub outcomes: Vec<RunOutcome>,
+}
+
+impl Experiment {
+    /// Runs one policy on all seeds.
+    pub fn run(&self, policy: &str) -> Result<PolicyOutcomes, UnknownPolicy> {
+        let outcomes = (1..=self.seeds).map(|seed| self.run_seed(policy, seed));
+        Ok(PolicyOutcomes {
+            policy: policy.to_owned(),
+            outcomes: outcomes.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn run_seed(&self, policy: &str, seed: u64) -> Result<RunOutcome, UnknownPolicy> {
+        let site = self.site.workload(self.scale, self.zipf_exponent, seed);
+        let run = SiteRun {
+            site: &site,
+            cluster: &self.cluster,
+            load: self.load,
+            requests: self.requests,
+            warm_up_share: self.warm_up_share,
+            seed,
+        };
+        run.under(policy)
+    }
+}
+
+impl PolicyOutcomes {
+    /// A measure over the seeds.
+    pub fn estimate(&self, measure: impl Fn(&RunOutcome) -> f64) -> Estimate {
+        Estimate::of(self.outcomes.iter().map(measure))
+    }
+
+    /// A measure over that of another policy, by pairs of the same seed.
+    pub fn ratio(&self, base: &Self, measure: impl Fn(&RunOutcome) -> f64) -> Estimate {
+        let pairs = self.outcomes.iter().zip(&base.outcomes);
+        Estimate::of_ratios(pairs.map(|(own, base)| (measure(own), measure(base))))
+    }
+}

@@ -1,0 +1,84 @@
+//! The fetches that go on, by node and segment.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use slab::Slab;
+use smallvec::SmallVec;
+
+use crate::memory::SegmentNumber;
+use crate::outcome::BytesBySource;
+
+/// The fetches of all nodes.
+pub(crate) struct Fetches {
+    pub(crate) all: Slab<Fetch>,
+    pub(crate) of_nodes: Vec<HashMap<SegmentNumber, u32, FixedState>>,
+    /// Those from disk or origin.
+    pub(crate) leaders: HashMap<SegmentNumber, u32, FixedState>,
+    /// Bytes that each node is to send to other nodes.
+    pub(crate) peer_bytes: Vec<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    pub(crate) wanted: WantedSegment,
+    pub(crate) from: FetchFrom,
+    pub(crate) has_arrived: bool,
+    /// Requests, each with the number of the segment in its object.
+    pub(crate) waiters: SmallVec<[(u32, u32); 4]>,
+    /// Fetches of other nodes that begin when this one has ended.
+    pub(crate) followers: SmallVec<[u32; 2]>,
+}
+
+/// What a node wants.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedSegment {
+    pub(crate) node: u32,
+    pub(crate) segment: SegmentNumber,
+    pub(crate) bytes: u64,
+    /// The same request has just got the segment before it from disk or origin.
+    pub(crate) is_continued: bool,
+}
+
+/// Where a fetch gets its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FetchFrom {
+    Source,
+    Peer(u32),
+    /// From the node of this fetch, once that has it.
+    Leader(u32),
+}
+
+/// A fetch as one who asks sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FoundFetch {
+    pub(crate) has_arrived: bool,
+    pub(crate) is_joined: bool,
+    pub(crate) is_from_peer: bool,
+}
+
+impl FoundFetch {
+    /// Whether it was begun, from disk or origin.
+    pub(crate) fn is_from_source(self) -> bool {
+        !self.is_joined && !self.is_from_peer
+    }
+
+    /// Which bytes its own are.
+    pub(crate) fn counts_in(self, bytes: &mut BytesBySource) -> &mut u64 {
+        match (self.is_joined, self.is_from_peer) {
+            (true, _) => &mut bytes.joined,
+            (false, true) => &mut bytes.peer,
+            (false, false) => &mut bytes.fetched,
+        }
+    }
+}
+
+impl Fetches {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            all: Slab::new(),
+            of_nodes: (0..nodes).map(|_| HashMap::default()).collect(),
+            leaders: HashMap::default(),
+            peer_bytes: vec![0; nodes],
+        }
+    }
+}

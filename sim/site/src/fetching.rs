@@ -1,0 +1,135 @@
+//! Nodes fetch segments: from another node's memory, or from disk or origin, once for all that ask meanwhile.
+//!
+//! **Invariant:** a node has at most one fetch of a segment; with cooperation so has the cluster from disk or origin, unless
+//! nodes that hold it refuse.
+
+use smallvec::SmallVec;
+
+use crate::cluster::FetchSource;
+use crate::fetches::{Fetch, FetchFrom, FoundFetch, WantedSegment};
+use crate::limits::{CLIENT_BYTES_PART, NS_PER_US};
+use crate::memory::SegmentNumber;
+use crate::world::{Event, Transfer, World};
+
+impl World<'_> {
+    /// Joins a node's fetch of a segment, or begins it.
+    pub(crate) fn fetch(
+        &mut self,
+        now: u64,
+        wanted: WantedSegment,
+        waiter: (u32, u32),
+    ) -> FoundFetch {
+        let WantedSegment { node, segment, .. } = wanted;
+        if let Some(&id) = self.fetches.of_nodes[node as usize].get(&segment) {
+            let fetch = &mut self.fetches.all[id as usize];
+            fetch.waiters.push(waiter);
+            self.outcome.totals.joined += 1;
+            let has_arrived = fetch.has_arrived;
+            return FoundFetch { has_arrived, is_joined: true, is_from_peer: false };
+        }
+        let from = self.find_source(now, node, segment);
+        let fetch = Fetch {
+            wanted,
+            from,
+            has_arrived: false,
+            waiters: SmallVec::from_slice(&[waiter]),
+            followers: SmallVec::new(),
+        };
+        let id = self.fetches.all.insert(fetch) as u32;
+        self.fetches.of_nodes[node as usize].insert(segment, id);
+        self.begin_fetch(now, id);
+        let is_from_peer = from != FetchFrom::Source;
+        FoundFetch { has_arrived: false, is_joined: false, is_from_peer }
+    }
+
+    /// The first byte is there: the rest follows at the rate of its source.
+    pub(crate) fn fetch_arrives(&mut self, now: u64, id: u32) {
+        let fetch = &mut self.fetches.all[id as usize];
+        fetch.has_arrived = true;
+        let (bytes, nodes) = (fetch.wanted.bytes, self.run.cluster.nodes.len());
+        let rate = match (fetch.from, self.run.cluster.source) {
+            (FetchFrom::Peer(peer), _) => peer as usize,
+            (_, FetchSource::OwnDisk) => nodes + fetch.wanted.node as usize,
+            (_, FetchSource::SharedOrigin { .. }) => nodes,
+        };
+        self.transfer(now, rate, bytes, Transfer::Fetch(id));
+        // Who asks meanwhile has seen that it is there.
+        for at in 0..self.fetches.all[id as usize].waiters.len() {
+            let (request, segment) = self.fetches.all[id as usize].waiters[at];
+            self.segment_arrives(now, request, segment);
+        }
+    }
+
+    /// The last byte is there.
+    pub(crate) fn fetch_ended(&mut self, now: u64, id: u32) {
+        let fetch = self.fetches.all.remove(id as usize);
+        let WantedSegment { node, segment, bytes, .. } = fetch.wanted;
+        self.fetches.of_nodes[node as usize].remove(&segment);
+        match fetch.from {
+            FetchFrom::Peer(peer) => {
+                self.fetches.peer_bytes[peer as usize] -= bytes;
+                self.outcome.totals.peer_bytes += bytes;
+            }
+            _ => {
+                self.fetches.leaders.remove(&segment);
+                self.outcome.totals.fetched_bytes += bytes;
+                self.outcome.totals.fetches += 1;
+            }
+        }
+        self.memories.insert(node, segment, bytes);
+        for follower in fetch.followers {
+            self.fetches.all[follower as usize].from = FetchFrom::Peer(node);
+            self.begin_fetch(now, follower);
+        }
+        for (request, segment) in fetch.waiters {
+            self.segment_ended(now, request, segment);
+        }
+    }
+
+    fn begin_fetch(&mut self, now: u64, id: u32) {
+        let (fetch, cluster) = (&self.fetches.all[id as usize], self.run.cluster);
+        let latency_us = match fetch.from {
+            FetchFrom::Leader(leader) => {
+                return self.fetches.all[leader as usize].followers.push(id);
+            }
+            FetchFrom::Peer(peer) => {
+                self.fetches.peer_bytes[peer as usize] += fetch.wanted.bytes;
+                cluster.peer_latency_us
+            }
+            FetchFrom::Source => {
+                self.fetches.leaders.insert(fetch.wanted.segment, id);
+                if fetch.wanted.is_continued { 0 } else { cluster.fetch_latency_us }
+            }
+        };
+        self.events.schedule(now + latency_us * NS_PER_US, Event::FetchArrives(id));
+    }
+
+    /// The less loaded of two nodes that have a segment, else one that is fetching it, else disk or origin.
+    fn find_source(&mut self, now: u64, node: u32, segment: SegmentNumber) -> FetchFrom {
+        if !self.run.cluster.is_cooperative {
+            return FetchFrom::Source;
+        }
+        let count = self.memories.holders(segment).len() as u64;
+        if count == 0 {
+            let leader = self.fetches.leaders.get(&segment);
+            return leader.map_or(FetchFrom::Source, |leader| FetchFrom::Leader(*leader));
+        }
+        let first = self.peer_rng.below(count);
+        let second = (first + 1 + self.peer_rng.below(count.max(2) - 1)) % count;
+        let holder = |at| self.memories.holders(segment)[at as usize];
+        let pair =
+            [holder(first), holder(second)].map(|peer| (self.bytes_to_send(now, peer), peer));
+        let (bytes, peer) = pair[0].min(pair[1]);
+        debug_assert_ne!(peer, node, "it would have been a hit");
+        if bytes > self.run.cluster.peer_bytes_max {
+            FetchFrom::Source
+        } else {
+            FetchFrom::Peer(peer)
+        }
+    }
+
+    /// What counts towards a node's refusal of other nodes.
+    fn bytes_to_send(&self, now: u64, node: u32) -> u64 {
+        self.fetches.peer_bytes[node as usize] + self.client_bytes(now, node) / CLIENT_BYTES_PART
+    }
+}

@@ -1,0 +1,45 @@
+//! A site and its cluster under a virtual clock.
+//!
+//! The policies (`skep_policy`) and the cache (`skep_cache`) are those that run live. Modelled are what surrounds them:
+//!
+//! - links, disks and the origin: each shares its rate equally among its transfers;
+//! - processors: requests in order of arrival, a fixed time each;
+//! - nodes: a response is sent segment by segment while the next ones are fetched; concurrent misses of a segment share a
+//!   fetch; with cooperation a segment comes from another node's memory before disk or origin;
+//! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
+//! - clients: an open loop of Poisson arrivals or a closed loop, on objects with published sizes.
+//!
+//! Not modelled: TCP, the rates of clients, links towards nodes, the dispatcher's own limits, failures.
+//!
+//! **Invariants:** a seed gives the same outcome in every run of a program; every request ends, and as many bytes are sent as
+//! were asked for.
+
+#![forbid(unsafe_code)]
+
+mod chooser;
+mod cluster;
+mod comparison;
+mod events;
+mod fetches;
+mod fetching;
+mod limits;
+mod memory;
+mod outcome;
+mod request;
+mod run;
+mod sending;
+mod shared_rate;
+mod statistics;
+mod workload;
+mod world;
+
+pub use cluster::{FetchSource, SimulatedCluster, SimulatedNode};
+pub use comparison::{Experiment, PolicyOutcomes};
+pub use limits::SIZE_CLASSES;
+pub use outcome::{BytesBySource, ResponseTimes, RunOutcome, RunTotals};
+pub use statistics::Estimate;
+pub use workload::{Popularity, SiteKind, SiteWorkload, SizeStatistics};
+pub use world::{OfferedLoad, SiteRun};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! Fixed numbers of the model, with units and reasons.
+
+/// Nanoseconds of a second: the virtual clock counts them, for a small response takes microseconds.
+pub(crate) const NS_PER_S: u64 = 1_000_000_000;
+pub(crate) const NS_PER_MS: u64 = 1_000_000;
+pub(crate) const NS_PER_US: u64 = 1_000;
+
+/// Bytes that a transfer may lack at its end: what rounding of virtual time leaves, which never exceeds a rate times a
+/// nanosecond by much.
+pub(crate) const BYTES_EPSILON: f64 = 1e-3;
+
+/// Segments that a node fetches ahead of the one that it sends: the design's.
+pub(crate) const SEGMENTS_AHEAD: u32 = 2;
+
+/// A node's link and disk, in bytes per second, and a disk's time to its first byte, in microseconds: a gigabit, and one
+/// hard disk, as in the measurements of data-intensive sites.
+pub(crate) const LINK_BYTES_PER_S: u64 = 125_000_000;
+pub(crate) const DISK_BYTES_PER_S: u64 = 120_000_000;
+pub(crate) const DISK_LATENCY_US: u64 = 8_000;
+
+/// Time until the first byte of another node's memory arrives, in microseconds: a round trip and its work.
+pub(crate) const PEER_LATENCY_US: u64 = 200;
+
+/// Processor time of a request, in microseconds, at speed 1.
+pub(crate) const REQUEST_US: u64 = 20;
+
+/// Interval of the load reports that dispatchers get if there are several, in milliseconds.
+pub(crate) const REPORT_INTERVAL_MS: u64 = 100;
+
+/// Part of the bytes to clients that counts towards a node's refusal of other nodes, and the bytes at which it refuses:
+/// as nodes do.
+pub(crate) const CLIENT_BYTES_PART: u64 = 8;
+pub(crate) const PEER_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// Significant digits of response times in histograms.
+pub(crate) const RESPONSE_DIGITS: u8 = 3;
+
+/// Size classes of responses: decades of bytes, the last one open.
+pub const SIZE_CLASSES: usize = 10;

@@ -1,0 +1,117 @@
+//! The memories of all nodes, and who has what: the cache that runs live, keyed by segments, which are numbered through all
+//! objects.
+//!
+//! As in the cluster cache, of a segment that several nodes have all copies but the oldest are redundant: they leave first.
+//! **Invariant:** a segment's holders are the nodes whose memory has it.
+
+use std::cell::Cell;
+
+use foldhash::fast::FixedState;
+use skep_cache::{CacheEntry, S3Fifo};
+use smallvec::SmallVec;
+
+/// Number of a segment among those of all objects.
+pub(crate) type SegmentNumber = u32;
+
+/// Nodes that hold a segment, the oldest copy first.
+type Holders = SmallVec<[u32; 4]>;
+
+pub(crate) struct Memories {
+    of_nodes: Vec<S3Fifo<SegmentNumber, CachedBytes, FixedState>>,
+    /// By segment; kept only where nodes ask each other.
+    holders: Option<Vec<Holders>>,
+    evicted: Vec<(SegmentNumber, CachedBytes)>,
+}
+
+/// A segment in memory.
+#[derive(Debug)]
+struct CachedBytes {
+    bytes: u32,
+    frequency: Cell<u8>,
+}
+
+impl Memories {
+    /// Empty memories of these capacities.
+    pub(crate) fn new(
+        capacities: impl Iterator<Item = u64>,
+        segments: u32,
+        is_cooperative: bool,
+    ) -> Self {
+        let new = |bytes| S3Fifo::with_hasher(bytes, FixedState::default());
+        Self {
+            of_nodes: capacities.map(new).collect(),
+            holders: is_cooperative.then(|| vec![Holders::new(); segments as usize]),
+            evicted: Vec::new(),
+        }
+    }
+
+    /// Whether a node has a segment in memory; counts the hit.
+    pub(crate) fn hit(&self, node: u32, segment: SegmentNumber) -> bool {
+        let found = self.of_nodes[node as usize].get(&segment);
+        found.inspect(|cached| cached.touch()).is_some()
+    }
+
+    /// The nodes that have a segment; none where they do not ask each other.
+    pub(crate) fn holders(&self, segment: SegmentNumber) -> &[u32] {
+        self.holders.as_ref().map_or(&[], |holders| &holders[segment as usize])
+    }
+
+    /// Brings a segment into a node's memory, if that is large enough.
+    pub(crate) fn insert(&mut self, node: u32, segment: SegmentNumber, bytes: u64) {
+        let cached = CachedBytes { bytes: bytes as u32, frequency: Cell::new(0) };
+        let memory = &mut self.of_nodes[node as usize];
+        let inserted = memory.insert(segment, cached, &mut self.evicted).is_ok();
+        let Some(holders) = &mut self.holders else { return self.evicted.clear() };
+        for (left, _) in self.evicted.drain(..) {
+            let holders = &mut holders[left as usize];
+            let was_oldest = holders.first() == Some(&node);
+            holders.retain(|holder| *holder != node);
+            if let (true, Some(&oldest)) = (was_oldest, holders.first()) {
+                self.of_nodes[oldest as usize].set_redundant(&left, false);
+            }
+        }
+        if inserted {
+            let holders = &mut holders[segment as usize];
+            holders.push(node);
+            self.of_nodes[node as usize].set_redundant(&segment, holders.len() > 1);
+        }
+    }
+}
+
+impl CacheEntry for CachedBytes {
+    fn bytes(&self) -> u64 {
+        self.bytes.into()
+    }
+
+    fn frequency(&self) -> u8 {
+        self.frequency.get()
+    }
+
+    fn set_frequency(&self, frequency: u8) {
+        self.frequency.set(frequency);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_the_nodes_that_have_it() {
+        let mut memories = Memories::new([300, 300, 50].into_iter(), 100, true);
+        let mut rng = skep_units::Rng::new(1);
+        for _ in 0..10_000 {
+            let (node, segment) = (rng.below(3) as u32, rng.below(10) as u32);
+            if !memories.hit(node, segment) {
+                memories.insert(node, segment, 100);
+            }
+            for segment in 0..10 {
+                for (node, memory) in (0..).zip(&memories.of_nodes) {
+                    let is_holder = memories.holders(segment).contains(&node);
+                    assert_eq!(is_holder, memory.get(&segment).is_some());
+                }
+            }
+        }
+        assert!(memories.holders(0).iter().all(|node| *node != 2), "too small for any");
+    }
+}

@@ -1,0 +1,81 @@
+//! A request at its node: how far it has got.
+
+use smallvec::SmallVec;
+
+use crate::outcome::BytesBySource;
+
+/// A request at its node.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) began_ns: u64,
+    pub(crate) client: u32,
+    pub(crate) chooser: u32,
+    pub(crate) object: u32,
+    pub(crate) node: u32,
+    pub(crate) is_measured: bool,
+    pub(crate) is_announced: bool,
+    /// Segments that were sent.
+    pub(crate) sent: u32,
+    /// Segments that were found in memory, or are fetched.
+    pub(crate) looked_up: u32,
+    pub(crate) sending: Sending,
+    /// The segment that is fetched for it.
+    pub(crate) fetching: Option<u32>,
+    /// The segment after the last one that came from disk or origin for it.
+    pub(crate) continues_at: Option<u32>,
+    /// Of the segments looked up, those whose fetch has not ended.
+    pub(crate) pending: SmallVec<[Pending; 4]>,
+    pub(crate) bytes: BytesBySource,
+}
+
+/// What its node sends for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sending {
+    Nothing,
+    /// Up to this segment, since this virtual time of the link.
+    Until(u32, f64),
+    /// It has sent all that has arrived of the segment before this one.
+    Ahead(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) segment: u32,
+    pub(crate) has_arrived: bool,
+}
+
+impl Request {
+    pub(crate) fn new(
+        now: u64,
+        (client, chooser): (u32, usize),
+        object: u32,
+        node: u32,
+        is_measured: bool,
+    ) -> Self {
+        Self {
+            began_ns: now,
+            client,
+            chooser: chooser as u32,
+            object,
+            node,
+            is_measured,
+            is_announced: false,
+            sent: 0,
+            looked_up: 0,
+            sending: Sending::Nothing,
+            fetching: None,
+            continues_at: None,
+            pending: SmallVec::new(),
+            bytes: BytesBySource::default(),
+        }
+    }
+
+    pub(crate) fn is_pending(&self, segment: u32) -> bool {
+        self.pending.iter().any(|pending| pending.segment == segment)
+    }
+
+    /// Whether a segment's first byte is there and its last one is not.
+    pub(crate) fn is_arriving(&self, segment: u32) -> bool {
+        self.pending.iter().any(|pending| pending.segment == segment && pending.has_arrived)
+    }
+}

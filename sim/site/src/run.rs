@@ -1,0 +1,133 @@
+//! One run: a workload on a cluster under a policy, event by event.
+
+use skep_policy::UnknownPolicy;
+use skep_wire::message::NodeLoad;
+
+use crate::limits::{NS_PER_MS, NS_PER_S, REPORT_INTERVAL_MS};
+use crate::outcome::RunOutcome;
+use crate::request::Request;
+use crate::world::{Event, OfferedLoad, SiteRun, Transfer, World};
+
+impl SiteRun<'_> {
+    /// Runs to the end of all requests.
+    pub fn under(&self, policy: &str) -> Result<RunOutcome, UnknownPolicy> {
+        let mut world = World::new(*self, policy)?;
+        world.start();
+        let mut ended = Vec::new();
+        while let Some((now, event)) = world.events.pop() {
+            world.happen(now, event, &mut ended);
+        }
+        assert!(world.requests.is_empty(), "every request ends");
+        Ok(world.outcome)
+    }
+}
+
+impl World<'_> {
+    fn start(&mut self) {
+        match self.run.load {
+            OfferedLoad::Open { .. } => self.events.schedule(0, Event::Arrival),
+            OfferedLoad::Closed { clients } => {
+                (0..clients).for_each(|client| self.events.schedule(0, Event::Client(client)));
+            }
+        }
+        if self.choosers.len() > 1 {
+            self.events.schedule(REPORT_INTERVAL_MS * NS_PER_MS, Event::Report);
+        }
+    }
+
+    fn happen(&mut self, now: u64, event: Event, ended: &mut Vec<Transfer>) {
+        match event {
+            Event::Arrival => self.arrive(now),
+            Event::Client(client) => self.ask(now, client),
+            Event::Serve(request) => self.advance(now, request),
+            Event::FetchArrives(fetch) => self.fetch_arrives(now, fetch),
+            Event::Wake(rate) => {
+                let wake = self.rates[rate as usize].wake(now, ended);
+                wake.into_iter().for_each(|at| self.events.schedule(at, Event::Wake(rate)));
+                for transfer in ended.drain(..) {
+                    match transfer {
+                        Transfer::Send(request) => self.send_ended(now, request),
+                        Transfer::Fetch(fetch) => self.fetch_ended(now, fetch),
+                    }
+                }
+            }
+            Event::Report => self.report(now),
+        }
+    }
+
+    fn arrive(&mut self, now: u64) {
+        // Of as many clients as there are requests in a while; policies may look at their addresses.
+        let client = self.rng.below(1 << 16) as u32;
+        self.ask(now, client);
+        if self.asked < self.run.requests {
+            let gap = -(1.0 - self.rng.unit()).ln() * self.arrival_gap_ns;
+            self.events.schedule(now + gap as u64, Event::Arrival);
+        }
+    }
+
+    /// A client asks for an object, unless all requests have been made.
+    fn ask(&mut self, now: u64, client: u32) {
+        if self.asked == self.run.requests {
+            return;
+        }
+        let number = self.asked;
+        self.asked += 1;
+        if number == self.run.warm_up_requests() {
+            self.warm = (now, self.busy_ns(now));
+        }
+        let object = self.run.site.popularity.draw(&mut self.rng) as u32;
+        let chooser = client as usize % self.choosers.len();
+        let rates = &self.rates;
+        let path = &self.run.site.objects[object as usize].path;
+        let node = self.choosers[chooser]
+            .choose(now, (client, path), |node| rates[node].virtual_bytes(now));
+        let is_measured = number >= self.run.warm_up_requests();
+        let request = Request::new(now, (client, chooser), object, node, is_measured);
+        let id = self.requests.insert(request) as u32;
+        self.outcome.in_progress_most = self.outcome.in_progress_most.max(self.requests.len());
+        let processor = &mut self.processors_ns[node as usize];
+        *processor = now.max(*processor) + self.run.cluster.nodes[node as usize].request_ns;
+        self.events.schedule(*processor, Event::Serve(id));
+        if self.asked == self.run.requests {
+            self.measure_balance(now);
+        }
+    }
+
+    fn report(&mut self, now: u64) {
+        for node in 0..self.run.cluster.nodes.len() as u32 {
+            let virtual_bytes = self.rates[node as usize].virtual_bytes(now);
+            let works = self.choosers.iter().map(|it| it.own_work(node, virtual_bytes));
+            let sum = works.reduce(skep_policy::Work::plus).unwrap_or_default();
+            let load = NodeLoad {
+                requests_in_flight: sum.requests,
+                bytes_outstanding: sum.bytes,
+                ..NodeLoad::default()
+            };
+            for chooser in &mut self.choosers {
+                chooser.report(node, &load, virtual_bytes);
+            }
+        }
+        if self.asked < self.run.requests {
+            self.events.schedule(now + REPORT_INTERVAL_MS * NS_PER_MS, Event::Report);
+        }
+    }
+
+    fn busy_ns(&self, now: u64) -> Vec<u64> {
+        let links = &self.rates[..self.run.cluster.nodes.len()];
+        links.iter().map(|link| link.busy_ns(now)).collect()
+    }
+
+    /// At the last arrival: how evenly links were used since the warm-up.
+    fn measure_balance(&mut self, now: u64) {
+        let (since, before) = &self.warm;
+        let busy: Vec<u64> =
+            self.busy_ns(now).iter().zip(before).map(|(now, before)| now - before).collect();
+        let passed_ns = (now - since).max(1) as f64;
+        let mean = busy.iter().sum::<u64>() as f64 / busy.len() as f64;
+        let most = busy.iter().max().copied().unwrap_or(0) as f64;
+        self.outcome.busiest_over_mean = most / mean;
+        self.outcome.link_use = mean / passed_ns;
+        let measured = self.run.requests - self.run.warm_up_requests();
+        self.outcome.requests_per_s = measured as f64 / passed_ns * NS_PER_S as f64;
+    }
+}

@@ -1,0 +1,171 @@
+//! Nodes serve requests: what is in memory is sent, and the segments after it are fetched meanwhile.
+//!
+//! A segment is sent as it arrives, as nodes do: its transfer to the client begins with the first byte of its fetch, and the
+//! next one begins when both have ended. A request has one fetch of its own at a time, so that a large object has no more of a
+//! disk than a small one; what continues a fetch comes without another latency.
+
+use skep_policy::Object;
+use skep_units::NodeId;
+
+use crate::fetches::WantedSegment;
+use crate::limits::SEGMENTS_AHEAD;
+use crate::request::{Pending, Sending};
+use crate::world::{Event, OfferedLoad, Transfer, World};
+
+impl World<'_> {
+    /// Sends what can be sent, and fetches ahead.
+    pub(crate) fn advance(&mut self, now: u64, id: u32) {
+        if !matches!(self.requests[id as usize].sending, Sending::Nothing) {
+            return;
+        }
+        let segments = self.run.site.objects[self.requests[id as usize].object as usize].segments();
+        let first = self.requests[id as usize].sent;
+        let mut end = first;
+        while end < segments && self.is_there(now, id, end) {
+            end += 1;
+        }
+        let was_in_memory = end == segments;
+        if end == first && self.requests[id as usize].is_arriving(first) {
+            end += 1;
+        }
+        if end > first {
+            self.announce(now, id, was_in_memory);
+            self.send(now, id, end);
+        }
+        self.look_ahead(now, id);
+    }
+
+    /// Looks for the segments after those that are sent, and fetches the first one that is not there.
+    fn look_ahead(&mut self, now: u64, id: u32) {
+        loop {
+            let request = &self.requests[id as usize];
+            let segments = self.run.site.objects[request.object as usize].segments();
+            let end = match request.sending {
+                Sending::Nothing => request.sent + 1,
+                Sending::Until(end, _) | Sending::Ahead(end) => end,
+            };
+            let is_ahead = request.looked_up >= (end + SEGMENTS_AHEAD).min(segments);
+            if is_ahead || request.fetching.is_some() {
+                return;
+            }
+            self.look_up(now, id);
+        }
+    }
+
+    /// The first byte of a segment that the request waits for is there.
+    pub(crate) fn segment_arrives(&mut self, now: u64, id: u32, segment: u32) {
+        let request = &mut self.requests[id as usize];
+        if let Some(pending) = request.pending.iter_mut().find(|it| it.segment == segment) {
+            pending.has_arrived = true;
+        }
+        if request.sent == segment {
+            self.advance(now, id);
+        }
+    }
+
+    /// A segment that the request waits for is there.
+    pub(crate) fn segment_ended(&mut self, now: u64, id: u32, segment: u32) {
+        let request = &mut self.requests[id as usize];
+        request.pending.retain(|pending| pending.segment != segment);
+        request.fetching = request.fetching.filter(|fetching| *fetching != segment);
+        match request.sending {
+            Sending::Ahead(end) if end == segment + 1 => self.sent(now, id, end),
+            Sending::Nothing if request.sent == segment => self.advance(now, id),
+            _ => self.look_ahead(now, id),
+        }
+    }
+
+    /// A link has sent what it had to.
+    pub(crate) fn send_ended(&mut self, now: u64, id: u32) {
+        let request = &self.requests[id as usize];
+        let Sending::Until(end, started) = request.sending else { unreachable!("it is sending") };
+        let object = &self.run.site.objects[request.object as usize];
+        let bytes = object.bytes_of(request.sent..end);
+        self.outcome.totals.sent_bytes += bytes;
+        self.choosers[request.chooser as usize].send_ended(request.node, started, bytes);
+        match request.is_pending(end - 1) {
+            true => self.requests[id as usize].sending = Sending::Ahead(end),
+            false => self.sent(now, id, end),
+        }
+    }
+
+    /// Whether a segment is there as a whole: the next one that was not looked up is.
+    fn is_there(&mut self, now: u64, id: u32, segment: u32) -> bool {
+        let request = &self.requests[id as usize];
+        match segment < request.looked_up {
+            true => !request.is_pending(segment),
+            false => self.look_up(now, id),
+        }
+    }
+
+    /// Looks for the next segment in memory, or else has it fetched. Returns whether it was there.
+    fn look_up(&mut self, now: u64, id: u32) -> bool {
+        let request = &mut self.requests[id as usize];
+        let object = &self.run.site.objects[request.object as usize];
+        let segment = request.looked_up;
+        request.looked_up += 1;
+        let (number, bytes) =
+            (object.segment_first + segment, object.bytes_of(segment..segment + 1));
+        let node = request.node;
+        if self.memories.hit(node, number) {
+            request.bytes.memory += bytes;
+            return true;
+        }
+        let is_continued = request.continues_at == Some(segment);
+        let wanted = WantedSegment { node, segment: number, bytes, is_continued };
+        let found = self.fetch(now, wanted, (id, segment));
+        let request = &mut self.requests[id as usize];
+        request.fetching = (!found.is_joined).then_some(segment);
+        request.continues_at = found.is_from_source().then_some(segment + 1);
+        *found.counts_in(&mut request.bytes) += bytes;
+        request.pending.push(Pending { segment, has_arrived: found.has_arrived });
+        false
+    }
+
+    /// Once: the head of the response is sent.
+    fn announce(&mut self, now: u64, id: u32, was_in_memory: bool) {
+        let request = &mut self.requests[id as usize];
+        if std::mem::replace(&mut request.is_announced, true) {
+            return;
+        }
+        let object = &self.run.site.objects[request.object as usize];
+        let said = Object {
+            node: NodeId(request.node),
+            bytes: object.bytes,
+            was_in_memory: Some(was_in_memory),
+        };
+        let chooser = &mut self.choosers[request.chooser as usize];
+        chooser.head(now, object.url_hash, said, now - request.began_ns);
+    }
+
+    fn send(&mut self, now: u64, id: u32, end: u32) {
+        let request = &mut self.requests[id as usize];
+        let (node, object) = (request.node, &self.run.site.objects[request.object as usize]);
+        let bytes = object.bytes_of(request.sent..end);
+        let chooser = request.chooser as usize;
+        self.transfer(now, node as usize, bytes, Transfer::Send(id));
+        let started = self.rates[node as usize].virtual_bytes(now);
+        self.requests[id as usize].sending = Sending::Until(end, started);
+        self.choosers[chooser].send_started(node, started);
+    }
+
+    /// All up to a segment has been sent.
+    fn sent(&mut self, now: u64, id: u32, end: u32) {
+        let request = &mut self.requests[id as usize];
+        (request.sent, request.sending) = (end, Sending::Nothing);
+        let object = &self.run.site.objects[request.object as usize];
+        if end < object.segments() {
+            return self.advance(now, id);
+        }
+        let request = self.requests.remove(id as usize);
+        self.choosers[request.chooser as usize].ended(request.node);
+        self.outcome.totals.requests += 1;
+        self.outcome.totals.asked_bytes += object.bytes;
+        if request.is_measured {
+            self.outcome.record(object.bytes, now - request.began_ns, request.bytes);
+        }
+        if let OfferedLoad::Closed { .. } = self.run.load {
+            self.events.schedule(now, Event::Client(request.client));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What clients ask for: the objects of a site and their popularity.
+
+mod popularity;
+mod sizes;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use skep_policy::RequestKey;
+use skep_units::{Rng, SEGMENT_BYTES};
+
+pub use popularity::Popularity;
+pub use sizes::SizeStatistics;
+
+/// A kind of site, with the statistics of a published one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteKind {
+    /// World Cup 1998: many small files.
+    WorldCup,
+    /// Some hundred files, half of them large, up to 2 GB.
+    DataIntensive,
+    /// The mix of WebBench, all files alike.
+    WebBench,
+}
+
+/// The objects of a site, as the simulator needs them.
+#[derive(Clone, Debug)]
+pub struct SiteWorkload {
+    pub(crate) objects: Vec<SiteObject>,
+    pub(crate) popularity: Popularity,
+    /// Segments of all objects.
+    pub(crate) segments: u32,
+}
+
+/// An object. Its segments are numbered through with those of the others.
+#[derive(Clone, Debug)]
+pub(crate) struct SiteObject {
+    pub(crate) path: Box<[u8]>,
+    pub(crate) url_hash: u64,
+    pub(crate) bytes: u64,
+    pub(crate) segment_first: u32,
+}
+
+/// WebBench's classes: bytes, and the share of files and of requests (whose published sum is 0.999).
+const WEBBENCH: [(u64, f64); 10] = [
+    (223, 0.2),
+    (735, 0.08),
+    (1_522, 0.12),
+    (2_895, 0.2),
+    (6_040, 0.15),
+    (11_426, 0.17),
+    (22_132, 0.07),
+    (41_518, 0.008),
+    (87_360, 0.001),
+    (541_761, 0.001),
+];
+
+/// Bytes of WebBench's data set: 20 replicas.
+const WEBBENCH_BYTES: f64 = 1.2e9;
+
+const WORLD_CUP: SizeStatistics =
+    SizeStatistics { files: 17_332, min: 64, median: 3_714, mean: 11_786.0, max: 3_100_000 };
+
+const DATA_INTENSIVE: SizeStatistics =
+    SizeStatistics { files: 532, min: 50, median: 106_779, mean: 85.96e6, max: 2_027_000_000 };
+
+impl SiteKind {
+    /// By its name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::WorldCup, Self::DataIntensive, Self::WebBench]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WorldCup => "world-cup",
+            Self::DataIntensive => "data-intensive",
+            Self::WebBench => "webbench",
+        }
+    }
+
+    /// Zipf's exponent unless another is asked for: that of Web servers; WebBench asks for all files alike.
+    pub fn zipf_exponent(self) -> f64 {
+        match self {
+            Self::WorldCup | Self::DataIntensive => 0.8,
+            Self::WebBench => 0.0,
+        }
+    }
+
+    /// The site with so many times as many files, of the same sizes.
+    pub fn workload(self, scale: f64, zipf_exponent: f64, seed: u64) -> SiteWorkload {
+        let scaled = |site: SizeStatistics| {
+            let files = (site.files as f64 * scale).round().max(3.0) as usize;
+            SizeStatistics { files, ..site }.sizes()
+        };
+        let sizes = match self {
+            Self::WorldCup => scaled(WORLD_CUP),
+            Self::DataIntensive => scaled(DATA_INTENSIVE),
+            Self::WebBench => webbench(scale),
+        };
+        let popularity = Popularity::zipf(sizes.len(), zipf_exponent, &mut Rng::new(seed));
+        SiteWorkload::new(&sizes, popularity)
+    }
+}
+
+fn webbench(scale: f64) -> Vec<u64> {
+    let mean: f64 = WEBBENCH.iter().map(|(bytes, share)| *bytes as f64 * share).sum();
+    let files = |share: f64| (WEBBENCH_BYTES * scale / mean * share).round() as usize;
+    WEBBENCH.iter().flat_map(|(bytes, share)| std::iter::repeat_n(*bytes, files(*share))).collect()
+}
+
+impl SiteWorkload {
+    /// Objects of these sizes, in bytes, none of which is 0.
+    pub fn new(sizes: &[u64], popularity: Popularity) -> Self {
+        assert_eq!(sizes.len(), popularity.shares().len(), "each object has a share");
+        let mut segments = 0;
+        let object = |(number, &bytes): (usize, &u64)| {
+            assert!(bytes > 0, "objects are not empty");
+            let segment_first = segments;
+            segments += bytes.div_ceil(SEGMENT_BYTES) as u32;
+            SiteObject::new(number, bytes, segment_first)
+        };
+        let objects = sizes.iter().enumerate().map(object).collect();
+        Self { objects, popularity, segments }
+    }
+
+    /// Bytes of all objects.
+    pub fn bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.bytes).sum()
+    }
+
+    /// Mean bytes of a response, by popularity.
+    pub fn mean_bytes(&self) -> f64 {
+        let shares = self.popularity.shares();
+        self.objects.iter().zip(shares).map(|(object, share)| object.bytes as f64 * share).sum()
+    }
+}
+
+/// The request of a client for a path.
+pub(crate) fn request_key(client: u32, path: &[u8]) -> RequestKey<'_> {
+    RequestKey {
+        client: IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + client)),
+        client_port: 1024 + (client % 60_000) as u16,
+        host: b"site.example",
+        path,
+        query: None,
+    }
+}
+
+impl SiteObject {
+    fn new(number: usize, bytes: u64, segment_first: u32) -> Self {
+        let path: Box<[u8]> = format!("/{number}").into_bytes().into();
+        let url_hash = request_key(0, &path).url_hash();
+        Self { path, url_hash, bytes, segment_first }
+    }
+
+    pub(crate) fn segments(&self) -> u32 {
+        self.bytes.div_ceil(SEGMENT_BYTES) as u32
+    }
+
+    /// Bytes of some segments of it, the last one of which may be short.
+    pub(crate) fn bytes_of(&self, segments: std::ops::Range<u32>) -> u64 {
+        let end = (u64::from(segments.end) * SEGMENT_BYTES).min(self.bytes);
+        end - u64::from(segments.start) * SEGMENT_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_have_their_published_numbers() {
+        for (kind, files, bytes) in [
+            (SiteKind::WorldCup, 17_332, 204.3e6),
+            (SiteKind::DataIntensive, 532, 45.73e9),
+            (SiteKind::WebBench, 192_600, 1.2e9),
+        ] {
+            let site = kind.workload(1.0, kind.zipf_exponent(), 1);
+            let name = kind.name();
+            assert!((site.objects.len() as f64 / f64::from(files) - 1.0).abs() < 0.002, "{name}");
+            assert!((site.bytes() as f64 / bytes - 1.0).abs() < 0.001, "{name} {}", site.bytes());
+        }
+    }
+
+    #[test]
+    fn segments_add_up_to_their_object() {
+        for bytes in [1, SEGMENT_BYTES - 1, SEGMENT_BYTES, SEGMENT_BYTES + 1, 10 * SEGMENT_BYTES] {
+            let object = SiteObject::new(0, bytes, 0);
+            let sum: u64 = (0..object.segments()).map(|it| object.bytes_of(it..it + 1)).sum();
+            assert_eq!((sum, object.bytes_of(0..object.segments())), (bytes, bytes));
+        }
+    }
+}

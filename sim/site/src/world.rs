@@ -1,0 +1,144 @@
+//! The state of a run, and what happens in it.
+
+use skep_policy::UnknownPolicy;
+use skep_units::Rng;
+use slab::Slab;
+
+use crate::chooser::Chooser;
+use crate::cluster::{FetchSource, SimulatedCluster};
+use crate::events::EventQueue;
+use crate::fetches::Fetches;
+use crate::limits::NS_PER_S;
+use crate::memory::Memories;
+use crate::outcome::RunOutcome;
+use crate::request::Request;
+use crate::shared_rate::SharedRate;
+use crate::workload::SiteWorkload;
+
+/// How requests come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OfferedLoad {
+    /// At random times (Poisson), at this share of the rate that the cluster's links carry.
+    Open { link_share: f64 },
+    /// From so many clients, each with its next request when the last reply has ended.
+    Closed { clients: u32 },
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteRun<'a> {
+    pub site: &'a SiteWorkload,
+    pub cluster: &'a SimulatedCluster,
+    pub load: OfferedLoad,
+    pub requests: u64,
+    /// Share of the requests that are not measured, from the first on.
+    pub warm_up_share: f64,
+    pub seed: u64,
+}
+
+/// What happens at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// The next request of the open loop.
+    Arrival,
+    /// The next request of a client of the closed loop.
+    Client(u32),
+    /// A node has read a request.
+    Serve(u32),
+    /// The first byte of a fetch is there.
+    FetchArrives(u32),
+    /// Transfers of a link, a disk or the origin may have ended.
+    Wake(u32),
+    /// Nodes report their loads.
+    Report,
+}
+
+/// A transfer over a link, or from a disk or the origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Transfer {
+    /// Segments of this request, to its client.
+    Send(u32),
+    /// This fetch.
+    Fetch(u32),
+}
+
+/// The state of a run.
+pub(crate) struct World<'a> {
+    pub(crate) run: SiteRun<'a>,
+    pub(crate) events: EventQueue<Event>,
+    pub(crate) memories: Memories,
+    /// The links of the nodes, then their disks or the origin.
+    pub(crate) rates: Vec<SharedRate<Transfer>>,
+    pub(crate) choosers: Vec<Chooser>,
+    pub(crate) requests: Slab<Request>,
+    pub(crate) fetches: Fetches,
+    pub(crate) outcome: RunOutcome,
+    /// What clients do: the same under all policies.
+    pub(crate) rng: Rng,
+    /// Which nodes are asked for segments.
+    pub(crate) peer_rng: Rng,
+    /// When each node's processor is free.
+    pub(crate) processors_ns: Vec<u64>,
+    pub(crate) arrival_gap_ns: f64,
+    pub(crate) asked: u64,
+    /// Busy times of the links, and the time itself, at the first measured arrival.
+    pub(crate) warm: (u64, Vec<u64>),
+}
+
+impl SiteRun<'_> {
+    pub(crate) fn warm_up_requests(&self) -> u64 {
+        ((self.requests as f64 * self.warm_up_share) as u64).min(self.requests.saturating_sub(1))
+    }
+}
+
+impl<'a> World<'a> {
+    /// At rest.
+    pub(crate) fn new(run: SiteRun<'a>, policy: &str) -> Result<Self, UnknownPolicy> {
+        let SiteRun { site, cluster, seed, .. } = run;
+        let links = cluster.nodes.iter().map(|node| node.link_bytes_per_s);
+        let sources: Vec<u64> = match cluster.source {
+            FetchSource::OwnDisk => cluster.nodes.iter().map(|it| it.disk_bytes_per_s).collect(),
+            FetchSource::SharedOrigin { bytes_per_s } => vec![bytes_per_s],
+        };
+        let chooser = |number| Chooser::new(policy, seed + number as u64 * 1_000_003, cluster);
+        let capacities = cluster.nodes.iter().map(|node| node.memory_bytes);
+        Ok(Self {
+            run,
+            events: EventQueue::default(),
+            memories: Memories::new(capacities, site.segments, cluster.is_cooperative),
+            rates: links.chain(sources).map(SharedRate::new).collect(),
+            choosers: (0..cluster.choosers).map(chooser).collect::<Result<_, _>>()?,
+            requests: Slab::new(),
+            fetches: Fetches::new(cluster.nodes.len()),
+            outcome: RunOutcome::new(),
+            rng: Rng::new(seed ^ 0x5eed),
+            peer_rng: Rng::new(seed ^ 0x9ee2),
+            processors_ns: vec![0; cluster.nodes.len()],
+            arrival_gap_ns: arrival_gap_ns(&run),
+            asked: 0,
+            warm: (0, vec![0; cluster.nodes.len()]),
+        })
+    }
+
+    /// Starts a transfer over a link, or from a disk or the origin.
+    pub(crate) fn transfer(&mut self, now: u64, rate: usize, bytes: u64, transfer: Transfer) {
+        let wake = self.rates[rate].start(now, bytes, transfer);
+        wake.into_iter().for_each(|at| self.events.schedule(at, Event::Wake(rate as u32)));
+    }
+
+    /// Bytes that a node has announced to clients and not sent.
+    pub(crate) fn client_bytes(&self, now: u64, node: u32) -> u64 {
+        let virtual_bytes = self.rates[node as usize].virtual_bytes(now);
+        self.choosers.iter().map(|chooser| chooser.own_work(node, virtual_bytes).bytes).sum()
+    }
+}
+
+fn arrival_gap_ns(run: &SiteRun<'_>) -> f64 {
+    match run.load {
+        OfferedLoad::Open { link_share } => {
+            let bytes_per_s = run.cluster.link_bytes_per_s() as f64 * link_share;
+            run.site.mean_bytes() / bytes_per_s * NS_PER_S as f64
+        }
+        OfferedLoad::Closed { .. } => 0.0,
+    }
+}
