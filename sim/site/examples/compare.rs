@@ -10,7 +10,7 @@ use clap::{Parser, ValueEnum};
 use serde_json::{Value, json};
 use skep_site_sim::{
     Estimate, Experiment, FetchSource, OfferedLoad, PolicyOutcomes, RunOutcome, SIZE_CLASSES,
-    SimulatedCluster, SiteKind,
+    SimulatedCluster, SimulatedNode, SiteKind,
 };
 
 #[derive(Parser)]
@@ -53,6 +53,12 @@ struct Args {
     /// Exponent of the popularity of files
     #[arg(long)]
     zipf: Option<f64>,
+    /// Bytes per second of a node's link, before weights and scale
+    #[arg(long)]
+    link: Option<u64>,
+    /// Bytes per second of a node's disk, before weights and scale
+    #[arg(long)]
+    disk: Option<u64>,
     /// Bytes per second of one origin for all nodes, instead of their disks
     #[arg(long)]
     origin: Option<u64>,
@@ -117,7 +123,13 @@ fn experiment(args: &Args) -> Experiment {
     let weight = |node| if args.unequal && node % 2 == 0 { 3 } else { 1 };
     let weights: Vec<u32> = (0..args.nodes).map(weight).collect();
     let memory_bytes = (bytes as f64 * args.memory) as u64;
-    let mut cluster = SimulatedCluster::weighted(&weights, memory_bytes, args.scale);
+    let usual = SimulatedNode::usual(memory_bytes);
+    let node = SimulatedNode {
+        link_bytes_per_s: args.link.unwrap_or(usual.link_bytes_per_s),
+        disk_bytes_per_s: args.disk.unwrap_or(usual.disk_bytes_per_s),
+        ..usual
+    };
+    let mut cluster = SimulatedCluster::weighted(&weights, node, args.scale);
     cluster.is_cooperative = args.cooperative;
     cluster.choosers = args.choosers;
     if let Some(bytes_per_s) = args.origin {

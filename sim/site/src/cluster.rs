@@ -1,8 +1,8 @@
 //! The simulated cluster, as a run is given it.
 
 use crate::limits::{
-    DISK_BYTES_PER_S, DISK_LATENCY_US, LINK_BYTES_PER_S, PEER_BYTES_MAX, PEER_LATENCY_US,
-    REQUEST_US,
+    DISK_BYTES_PER_S, DISK_LATENCY_US, LINK_BYTES_PER_S, NS_PER_US, PEER_BYTES_MAX,
+    PEER_LATENCY_US, REQUEST_US,
 };
 
 /// Nodes, what they fetch from, and who chooses among them.
@@ -45,19 +45,19 @@ pub enum FetchSource {
 }
 
 impl SimulatedCluster {
-    /// A cluster of nodes of these weights. All together have as much of everything as that many nodes with this
-    /// `memory_bytes`, a link and a disk each; rates are multiplied by `scale`.
-    pub fn weighted(weights: &[u32], memory_bytes: u64, scale: f64) -> Self {
+    /// A cluster of nodes of these weights, fast in proportion to them, which have together as much of everything as that many
+    /// of `node`; rates are multiplied by `scale`.
+    pub fn weighted(weights: &[u32], node: SimulatedNode, scale: f64) -> Self {
         let mean = weights.iter().sum::<u32>() as f64 / weights.len() as f64;
         let node = |&weight: &u32| {
             let speed = f64::from(weight) / mean;
             let rate = |bytes_per_s: u64| (bytes_per_s as f64 * speed * scale).ceil() as u64;
             SimulatedNode {
                 weight,
-                memory_bytes: (memory_bytes as f64 * speed) as u64,
-                link_bytes_per_s: rate(LINK_BYTES_PER_S),
-                disk_bytes_per_s: rate(DISK_BYTES_PER_S),
-                request_ns: (REQUEST_US as f64 * 1e3 / speed / scale) as u64,
+                memory_bytes: (node.memory_bytes as f64 * speed) as u64,
+                link_bytes_per_s: rate(node.link_bytes_per_s),
+                disk_bytes_per_s: rate(node.disk_bytes_per_s),
+                request_ns: (node.request_ns as f64 / speed / scale) as u64,
             }
         };
         Self {
@@ -74,5 +74,18 @@ impl SimulatedCluster {
     /// Bytes per second of all links.
     pub fn link_bytes_per_s(&self) -> u64 {
         self.nodes.iter().map(|node| node.link_bytes_per_s).sum()
+    }
+}
+
+impl SimulatedNode {
+    /// One with the usual link, disk and processor.
+    pub fn usual(memory_bytes: u64) -> Self {
+        Self {
+            weight: 1,
+            memory_bytes,
+            link_bytes_per_s: LINK_BYTES_PER_S,
+            disk_bytes_per_s: DISK_BYTES_PER_S,
+            request_ns: REQUEST_US * NS_PER_US,
+        }
     }
 }

@@ -38,6 +38,8 @@ pub struct RunTotals {
     pub fetches: u64,
     /// Requests that waited for a fetch of another.
     pub joined: u64,
+    /// What the links have moved, by the times that they were busy: `sent_bytes` and `peer_bytes`.
+    pub link_bytes: u64,
 }
 
 /// Where the bytes of responses came from.

@@ -13,10 +13,12 @@ impl SiteRun<'_> {
     pub fn under(&self, policy: &str) -> Result<RunOutcome, UnknownPolicy> {
         let mut world = World::new(*self, policy)?;
         world.start();
-        let mut ended = Vec::new();
+        let (mut ended, mut last) = (Vec::new(), 0);
         while let Some((now, event)) = world.events.pop() {
             world.happen(now, event, &mut ended);
+            last = now;
         }
+        world.outcome.totals.link_bytes = world.link_bytes(last);
         assert!(world.requests.is_empty(), "every request ends");
         Ok(world.outcome)
     }
@@ -115,6 +117,13 @@ impl World<'_> {
     fn busy_ns(&self, now: u64) -> Vec<u64> {
         let links = &self.rates[..self.run.cluster.nodes.len()];
         links.iter().map(|link| link.busy_ns(now)).collect()
+    }
+
+    /// What the links have moved.
+    fn link_bytes(&self, now: u64) -> u64 {
+        let busy = self.busy_ns(now);
+        let rates = self.run.cluster.nodes.iter().map(|node| node.link_bytes_per_s as f64);
+        rates.zip(busy).map(|(rate, busy)| rate * busy as f64 / NS_PER_S as f64).sum::<f64>() as u64
     }
 
     /// At the last arrival: how evenly links were used since the warm-up.

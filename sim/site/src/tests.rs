@@ -6,8 +6,8 @@ use skep_units::{MIB, Rng};
 
 use crate::limits::{DISK_BYTES_PER_S, DISK_LATENCY_US, LINK_BYTES_PER_S, REQUEST_US};
 use crate::{
-    FetchSource, OfferedLoad, Popularity, RunOutcome, SimulatedCluster, SiteKind, SiteRun,
-    SiteWorkload,
+    FetchSource, OfferedLoad, Popularity, RunOutcome, SimulatedCluster, SimulatedNode, SiteKind,
+    SiteRun, SiteWorkload,
 };
 
 /// A run on a site at a load; what a test changes it changes in this.
@@ -26,7 +26,7 @@ impl Setup {
         let memory_bytes = (site.bytes() as f64 * memory_share) as u64;
         Self {
             site,
-            cluster: SimulatedCluster::weighted(&[1; 4], memory_bytes, 0.1),
+            cluster: SimulatedCluster::weighted(&[1; 4], SimulatedNode::usual(memory_bytes), 0.1),
             load: OfferedLoad::Open { link_share: 0.5 },
             requests: 3_000,
             seed: 1,
@@ -38,7 +38,8 @@ impl Setup {
         let popularity = Popularity::zipf(sizes.len(), 0.0, &mut Rng::new(1));
         let site = SiteWorkload::new(sizes, popularity);
         let memory_bytes = 2 * site.bytes();
-        let cluster = SimulatedCluster::weighted(&vec![1; nodes], memory_bytes, 1.0);
+        let cluster =
+            SimulatedCluster::weighted(&vec![1; nodes], SimulatedNode::usual(memory_bytes), 1.0);
         let load = OfferedLoad::Closed { clients: 1 };
         Self { site, cluster, load, requests: 1, seed: 1 }
     }
@@ -70,6 +71,8 @@ fn every_request_ends_with_its_bytes_under_every_policy_and_kind_of_cluster() {
             let totals = outcome.totals;
             assert_eq!(totals.requests, 3_000, "{policy}");
             assert_eq!(totals.sent_bytes, totals.asked_bytes, "{policy}");
+            let moved = totals.link_bytes as f64 / (totals.sent_bytes + totals.peer_bytes) as f64;
+            assert!((moved - 1.0).abs() < 1e-7, "{policy}: {moved}");
             assert_eq!(outcome.all.count(), 1_500, "{policy}: the warm-up is left out");
             let classes: u64 = outcome.classes.iter().map(|class| class.count()).sum();
             assert_eq!(classes, 1_500, "{policy}");
@@ -97,7 +100,8 @@ fn a_seed_gives_the_same_outcome_again_and_another_one_does_not() {
 
 #[test]
 fn policies_are_asked_the_same_by_the_same_seed() {
-    let setup = Setup::data_intensive(0.1);
+    let mut setup = Setup::data_intensive(0.1);
+    setup.cluster.is_cooperative = true;
     let asked = |policy| setup.under(policy).totals.asked_bytes;
     assert_eq!(asked("random"), asked("lard"));
 }
@@ -204,7 +208,8 @@ fn a_response_from_memory_takes_what_the_formula_of_shared_links_says() {
 #[test]
 fn weights_even_out_nodes_of_uneven_speed() {
     let mut setup = Setup::of_sizes(&[100_000; 50], 1);
-    setup.cluster = SimulatedCluster::weighted(&[3, 1, 3, 1], 100_000_000, 1.0);
+    setup.cluster =
+        SimulatedCluster::weighted(&[3, 1, 3, 1], SimulatedNode::usual(100_000_000), 1.0);
     setup.load = OfferedLoad::Open { link_share: 0.6 };
     setup.requests = 20_000;
     let weighted = setup.under("weighted-round-robin").busiest_over_mean;
