@@ -6,7 +6,8 @@
 
 use std::time::Instant;
 
-use clap::{Parser, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, ValueEnum};
 use serde_json::{Value, json};
 use skep_site_sim::{
     Estimate, Experiment, FetchSource, OfferedLoad, PolicyOutcomes, RunOutcome, SIZE_CLASSES,
@@ -91,7 +92,7 @@ const MEASURES: &[Measure] = &[
     ("at once", |outcome| outcome.in_progress_most as f64),
 ];
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() {
     let args = Args::parse();
     let experiment = experiment(&args);
     let named = args.policies.iter().map(String::as_str);
@@ -100,7 +101,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let began = Instant::now();
     let mut all = Vec::new();
     for policy in policies {
-        all.push(experiment.run(policy)?);
+        let outcomes = experiment.run(policy);
+        all.push(outcomes.unwrap_or_else(|error| {
+            Args::command().error(ErrorKind::InvalidValue, error).exit()
+        }));
     }
     let requests = experiment.requests * experiment.seeds * all.len() as u64;
     let rate = requests as f64 / began.elapsed().as_secs_f64();
@@ -110,7 +114,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         print_table(&all);
         println!("{rate:.0} requests simulated per second");
     }
-    Ok(())
 }
 
 fn site(name: &str) -> Result<SiteKind, String> {
