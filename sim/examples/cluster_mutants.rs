@@ -71,8 +71,8 @@ const MUTANTS: &[(Only, Mutant)] = &[
         Mutant {
             what: "a table is sent once",
             file: "table_distribution.rs",
-            from: "self.recent.get(has).is_some()).filter(|_| !is_early && !is_full);",
-            to: "self.recent.get(has).is_some()).filter(|_| !is_early && !is_full && !@);",
+            from: "form.filter(|_| !is_early && !is_full);",
+            to: "form.filter(|_| !is_early && !is_full && !@);",
         },
     ),
     (

@@ -35,7 +35,7 @@ use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::running::{Parts, Running, Shared};
 use crate::seed::seed;
-use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
+use crate::settings::{Admissions, engine_settings, log_format, log_target};
 use crate::supervisor;
 
 /// How often a draining process checks whether it is done, in milliseconds.
@@ -103,7 +103,7 @@ impl Process {
 
     fn start_prepared(begun: Begun) -> anyhow::Result<Self> {
         let Begun { config, roles, file, key, direct_dispatch } = begun;
-        let threads = threads(&config);
+        let threads = Workers::count(config.machine.threads);
         let doors = doors(&config, &roles, &direct_dispatch, threads)?;
         let (mut cluster_cache, peers) =
             ClusterCache::prepare(&config, &roles, threads, key.as_ref())?;

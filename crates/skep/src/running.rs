@@ -13,7 +13,7 @@ use skep_config::Config;
 use skep_dispatcher::Dispatcher;
 use skep_engine::EngineSettings;
 use skep_node::Node;
-use skep_serve::WorkerHandle;
+use skep_serve::{WorkerHandle, Workers};
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::cluster_cache::ClusterCache;
@@ -22,7 +22,7 @@ use crate::direct::{DirectDispatch, config_of_node};
 use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::series::TrafficHistory;
-use crate::settings::{Admissions, engine_settings, threads};
+use crate::settings::{Admissions, engine_settings};
 
 /// What a process is made of by the composition root; empty where the config has none of it.
 pub(crate) struct Parts {
@@ -167,7 +167,8 @@ impl Running {
         }
         parts.direct_dispatch.reload(&config, roles)?;
         parts.reporting.reload(&config);
-        shared.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
+        let workers = Workers::count(in_force.machine.threads);
+        shared.settings.store(Arc::new(engine_settings(&config, workers)));
         shared.admissions.set_limits(&config);
         *in_force = Arc::new(config);
         self.generation.fetch_add(1, Ordering::Relaxed);

@@ -19,14 +19,6 @@ pub(crate) fn names_socket(config: &Config) -> bool {
     config.admin.socket.is_some() || config.state_dir != Config::default().state_dir
 }
 
-/// Worker threads: as configured, or one per core.
-pub(crate) fn threads(config: &Config) -> usize {
-    match config.machine.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads as usize,
-    }
-}
-
 /// Admission to this process: clients and other nodes, each counted separately, so that neither
 /// starves the other.
 #[derive(Clone)]

@@ -13,6 +13,7 @@ const NODES: [&str; 2] = ["node-1", "node-2"];
 const SMALL: &[u8] = b"small";
 const BIG_BYTES: usize = 64 << 20;
 const READERS: usize = 3;
+const PAGE_BYTES: usize = 10_000;
 
 /// A dispatcher and two nodes, which have their site each for itself.
 struct Cluster {
@@ -42,6 +43,9 @@ impl Cluster {
         let folder = Site::new()
             .with("key", [b'k'; 32])
             .with("site/small", SMALL)
+            .with("site/page", vec![b'p'; PAGE_BYTES])
+            .with("site/image", vec![b'i'; 2 * PAGE_BYTES])
+            .with_large("site/film", BIG_BYTES / 16)
             .with_large("site/big", BIG_BYTES);
         let only_ours = PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(folder.path("key"), only_ours).unwrap();
@@ -159,6 +163,12 @@ impl Cluster {
     }
 }
 
+/// The node that answers a path by the dispatcher.
+fn answerer(cluster: &Cluster, path: &str) -> String {
+    let response = RawClient::connect(cluster.outer("gate")).get(path);
+    response.header("x-skep-node").unwrap().to_owned()
+}
+
 fn metrics(socket: &std::path::Path) -> String {
     RawClient::try_connect_local(socket).unwrap().get("/api/v1/metrics").text()
 }
@@ -227,6 +237,29 @@ fn of_a_node_that_tells_no_more_the_dispatcher_goes_by_its_own_count() {
         assert_eq!(client.response().body, SMALL);
     }
     poll_until(PATIENCE, "it tells again", || cluster.load("node-1")["is_stale"] == false);
+}
+
+/// Sizes are those that responses announce: before, load alone decides.
+#[test]
+fn policies_learn_sizes_from_responses() {
+    let cluster = Cluster::start("equiload", "100ms", "node_header = true");
+    for _ in 0..100 {
+        for path in ["/page", "/page", "/image"] {
+            answerer(&cluster, path);
+        }
+    }
+    // Pages and images have half of the bytes each.
+    for _ in 0..20 {
+        assert_eq!(["/page", "/image"].map(|path| answerer(&cluster, path)), NODES);
+    }
+    cluster.ask(&["policy", "set", "web", "transfer-time"]);
+    let owner = answerer(&cluster, "/image");
+    (0..20).for_each(|_| assert_eq!(answerer(&cluster, "/image"), owner));
+    // What clients have not read yet goes before it, and is more than what another node would have to fetch.
+    let owner = answerer(&cluster, "/film");
+    let readers = [(); 4].map(|()| cluster.slow_readers(&owner));
+    poll_until(PATIENCE, "another node sends it", || answerer(&cluster, "/film") != owner);
+    drop(readers);
 }
 
 #[test]

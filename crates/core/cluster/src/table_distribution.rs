@@ -152,9 +152,8 @@ impl TableDistributor {
         let is_full = before.is_none() && self.sent.len() >= PEERS_MAX;
         let is_early = before.is_some_and(|sent| now.since_ms(sent.last_at) < self.resend_ms);
         let mut sent = Sent::since(before, now, has);
-        let form = sent
-            .form(now, self.resend_ms, self.recent.get(has).is_some())
-            .filter(|_| !is_early && !is_full);
+        let form = sent.form(now, self.resend_ms, self.recent.get(has).is_some());
+        let form = form.filter(|_| !is_early && !is_full);
         if let Some(form) = form {
             sent.note(now, form);
         }

@@ -10,7 +10,7 @@
 //! under `handoff` with local decisions, each has a map of its own. So of nodes with equally few requests a URL gets
 //! the one that its hash prefers, which is the same for all instances.
 
-use skep_units::{NodeId, Now, stable_hash};
+use skep_units::{NodeId, Now};
 
 use crate::limits::{LARD_AWAY_MS, LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_SHRINK_MS};
 use crate::url_map::UrlMap;
@@ -50,7 +50,7 @@ impl<const REPLICAS_MAX: usize> Policy for Lard<REPLICAS_MAX> {
         exclude: &[NodeId],
     ) -> Decision {
         let hash = request.url_hash();
-        let Some(least) = idlest(hash, view, exclude) else { return Decision::None };
+        let Some(least) = view.idlest(hash, exclude) else { return Decision::None };
         let url = self.urls.of(hash);
         url.forget_gone(view);
         let open = url.members(view).filter(|node| node.is_candidate(exclude));
@@ -124,13 +124,6 @@ impl<const REPLICAS_MAX: usize> Default for UrlNodes<REPLICAS_MAX> {
     fn default() -> Self {
         Self { nodes: [None; REPLICAS_MAX], changed_at: Now::default(), away: None }
     }
-}
-
-/// The candidate with the fewest unanswered requests; of several the one that the URL prefers.
-fn idlest(hash: u64, view: &ClusterView, exclude: &[NodeId]) -> Option<NodeId> {
-    let preference = |node: &NodeView| stable_hash(&node.name_hash.to_le_bytes(), hash);
-    let candidates = view.candidates(exclude);
-    candidates.min_by_key(|node| (node.warm_requests(), preference(node))).map(|node| node.id)
 }
 
 /// Whether a node has so much more to do than others that moving a URL away from it is worth a miss. In the paper, the

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod idlest_half;
 mod lard;
 mod latency;
 mod least;
@@ -33,6 +34,9 @@ mod registry;
 mod report;
 mod rotation;
 mod rows;
+mod size_histogram;
+mod size_intervals;
+mod transfer_time;
 mod url_map;
 mod view;
 

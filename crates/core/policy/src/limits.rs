@@ -69,3 +69,37 @@ pub(crate) const FAILED_LATENCY_US: f64 = 1e6;
 /// How long a request to a node of which nothing is known keeps others away, in milliseconds; then its age is what is
 /// known.
 pub(crate) const TRIED_MS_MAX: u64 = 1_000;
+
+/// Bins of sizes, 8 to each power of two: all sizes have one.
+pub(crate) const SIZE_BINS: usize = 496;
+
+/// Requests for objects of known size by which `equiload` and `adaptload` begin; before, they go by load alone.
+pub(crate) const SIZES_FIRST_REQUESTS: u64 = 64;
+
+/// Requests that `equiload` takes its boundaries from, a power of two: as many as make a day's trace of a small site.
+pub(crate) const EQUILOAD_REQUESTS: u64 = 1 << 14;
+
+/// Requests between two changes of `adaptload`'s boundaries, and what those before count then: half as much, so that
+/// three windows ago is forgotten. The papers tune both to a trace.
+pub(crate) const ADAPTLOAD_WINDOW_REQUESTS: u64 = 1 << 12;
+pub(crate) const ADAPTLOAD_DISCOUNT: f64 = 0.5;
+
+/// Nodes that `transfer-time` remembers of an object.
+pub(crate) const HOLDERS_MAX: usize = 8;
+
+/// A node's link where nothing is known, in bytes a second: 1 Gbit/s.
+pub(crate) const LINK_BYTES_PER_S: f64 = 125e6;
+
+/// What a request costs a node besides its bytes, in microseconds.
+pub(crate) const REQUEST_US: f64 = 50.0;
+
+/// Time until the first byte of an object that is not in memory, in microseconds: a disk's seek, or an origin's way.
+pub(crate) const FETCH_LATENCY_US: f64 = 5_000.0;
+
+/// How much slower than its link a node fetches.
+pub(crate) const FETCH_RATE_DIVISOR: f64 = 4.0;
+
+/// How much dearer a node that has the object may be than the cheapest one: by so many percent of its cost
+/// (bounded loads have the same slack), and by the time of so many bytes, a segment.
+pub(crate) const HYSTERESIS_PERCENT: f64 = 125.0;
+pub(crate) const HYSTERESIS_BYTES: f64 = 4_194_304.0;

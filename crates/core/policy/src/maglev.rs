@@ -132,12 +132,7 @@ impl Key {
             Self::Connection => {
                 stable_hash(&request.client_port.to_le_bytes(), address_hash(request.client))
             }
-            Self::Url => {
-                // Each part is hashed under the hash of those before it, so
-                // a byte that moves over a boundary changes the result.
-                let site = stable_hash(request.path, stable_hash(request.host, 0));
-                request.query.map_or(site, |query| stable_hash(query, site))
-            }
+            Self::Url => request.url_hash(),
         }
     }
 }

@@ -4,6 +4,7 @@ use skep_units::Rng;
 use skep_wire::steer::{self, CHOICES_MAX};
 
 use crate::Policy;
+use crate::idlest_half::IdlestHalf;
 use crate::lard::Lard;
 use crate::least::{Least, Measure, PowerOfTwo};
 use crate::limits::LARD_REPLICAS_MAX;
@@ -12,6 +13,8 @@ use crate::peak_ewma::PeakEwma;
 use crate::prequal::Prequal;
 use crate::random::Random;
 use crate::rotation::{RoundRobin, WeightedRoundRobin};
+use crate::size_intervals::SizeIntervals;
+use crate::transfer_time::TransferTime;
 
 /// One policy, as help texts, the config and the console show it.
 #[derive(Clone, Copy, Debug)]
@@ -242,6 +245,19 @@ const TABLE: &[PolicyInfo] = &[
         make: |name, _| Box::new(Maglev::new(name, Key::Connection)),
     },
     PolicyInfo {
+        name: "idlest-half",
+        about: "turns among the half of the nodes with the fewest unanswered requests",
+        goes_by: "load and turns",
+        content_aware: false,
+        weighted: false,
+        measures_replies: false,
+        learns_sizes: false,
+        source: "Awesome Web Server (2013)",
+        details: "The half of the nodes with the fewest unanswered requests take turns; which half that is, is determined anew when each of them has had one. Its author found it slightly worse than `least-outstanding`.",
+        direct: None,
+        make: |name, seed| Box::new(IdlestHalf::new(name, Rng::new(seed))),
+    },
+    PolicyInfo {
         name: "maglev-url",
         about: "each URL sticks to a node, in proportion to weights",
         goes_by: "URL and weights",
@@ -294,6 +310,45 @@ const TABLE: &[PolicyInfo] = &[
         make: |name, _| Box::new(Lard::<LARD_REPLICAS_MAX>::new(name)),
     },
     PolicyInfo {
+        name: "equiload",
+        about: "each node has an interval of sizes, with as many bytes (EquiLoad)",
+        goes_by: "size of the object and weights",
+        content_aware: true,
+        weighted: true,
+        measures_replies: false,
+        learns_sizes: true,
+        source: "Ciardo, Riska, Smirni, Performance Evaluation 46, 2001 (EquiLoad)",
+        details: "Each node answers for the objects of an interval of sizes; boundaries are set so that all nodes send as many bytes, by the first 16,384 requests for objects whose size is known, and stay. An object of unknown size goes to the node with the fewest unanswered requests.",
+        direct: None,
+        make: |name, seed| Box::new(SizeIntervals::equiload(name, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "adaptload",
+        about: "as equiload, with boundaries that follow the requests (AdaptLoad)",
+        goes_by: "size of the object and weights",
+        content_aware: true,
+        weighted: true,
+        measures_replies: false,
+        learns_sizes: true,
+        source: "Riska, Sun, Smirni, Ciardo, ICDCS 2002 (AdaptLoad)",
+        details: "As `equiload`, but boundaries are set anew every 4,096 requests, older ones counting half as much each time, and a size on a boundary belongs to both nodes, in proportion.",
+        direct: None,
+        make: |name, seed| Box::new(SizeIntervals::adaptload(name, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "transfer-time",
+        about: "the node that will have sent the object soonest, counting bytes to fetch and to send",
+        goes_by: "URL, size of the object, load and weights",
+        content_aware: true,
+        weighted: true,
+        measures_replies: false,
+        learns_sizes: true,
+        source: "Skep",
+        details: "Each node has a cost in seconds: the object's bytes and those that go before it over the rate of the node's link, 50 us for each request, and, if the node is not thought to have the object in memory, 5 ms and its bytes over a quarter of that rate (twice that if another node has it and memory is full). The cheapest one is chosen, or one that has the object if it costs no more than 1.25 times as much and 4 MiB.",
+        direct: None,
+        make: |name, _| Box::new(TransferTime::new(name)),
+    },
+    PolicyInfo {
         name: "peak-ewma",
         about: "of two random nodes, the one that answers sooner by its latency and its queue",
         goes_by: "latency and load",
@@ -339,7 +394,7 @@ mod tests {
             assert!(info.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
             assert_eq!(build(info.name, 1).unwrap().name(), info.name);
         }
-        assert_eq!(seen.len(), 16);
+        assert_eq!(seen.len(), 20);
     }
 
     #[test]
@@ -355,7 +410,7 @@ mod tests {
     fn an_unknown_name_suggests_its_neighbour_and_lists_the_known() {
         let error = build("round_robbin", 1).err().unwrap();
         assert_eq!(error.did_you_mean, Some("round-robin"));
-        assert_eq!(error.known.len(), 16);
+        assert_eq!(error.known.len(), 20);
         let text = error.to_string();
         assert!(text.starts_with("unknown policy \"round_robbin\"; did you mean \"round-robin\"?"));
         assert!(text.contains("maglev-url"));

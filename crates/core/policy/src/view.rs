@@ -2,11 +2,10 @@
 
 use std::net::IpAddr;
 
-use skep_units::{NodeId, Now, Rng};
+use skep_units::{NodeId, Now, Rng, stable_hash};
 
 use crate::Work;
 use crate::limits::SLOW_START_PERMILLE_FULL;
-use crate::maglev::Key;
 
 /// The parts of a request that a policy may look at. Borrowed from the
 /// connection's buffer; nothing is copied.
@@ -64,7 +63,9 @@ pub struct NodeView {
 impl RequestKey<'_> {
     /// The hash of host, path and query: the same on all machines.
     pub fn url_hash(&self) -> u64 {
-        Key::Url.hash(self)
+        // Each part is hashed under the hash of those before it, so a byte that moves over a boundary changes the result.
+        let site = stable_hash(self.path, stable_hash(self.host, 0));
+        self.query.map_or(site, |query| stable_hash(query, site))
     }
 }
 
@@ -72,6 +73,14 @@ impl ClusterView {
     /// The node with this number.
     pub(crate) fn node(&self, id: NodeId) -> Option<&NodeView> {
         self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// The candidate with the fewest unanswered requests; of several the one that an object with this hash prefers, on
+    /// all machines.
+    pub(crate) fn idlest(&self, url_hash: u64, exclude: &[NodeId]) -> Option<NodeId> {
+        let preference = |node: &NodeView| stable_hash(&node.name_hash.to_le_bytes(), url_hash);
+        let candidates = self.candidates(exclude);
+        candidates.min_by_key(|node| (node.warm_requests(), preference(node))).map(|node| node.id)
     }
 
     /// The positions of two different random candidates; twice the same where there is one, `None` where there is none.

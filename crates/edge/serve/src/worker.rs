@@ -139,6 +139,14 @@ pub struct Workers {
 }
 
 impl Workers {
+    /// How many there are where the config says so many: 0 is one for each core.
+    pub fn count(configured: u32) -> usize {
+        match configured {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            count => count as usize,
+        }
+    }
+
     /// Starts `count` workers, which are idle until their handles are used.
     pub fn start(count: usize) -> Result<Self, WorkersError> {
         let (drain, _) = watch::channel(false);

@@ -13,6 +13,7 @@ use skep_proxy::{
     CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, Groups, LoadMeasure, MemberMetric,
     MemberProtocol, MemberSpec, MemberStatus, QueueSettings, register_members, retry_budget,
 };
+use skep_serve::Workers;
 use skep_telemetry::Registry;
 use skep_upstream::PoolLimits;
 
@@ -191,6 +192,8 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
             }
             false => (POLICY_NAMES, ""),
         },
+        // Nodes of a cluster have the same settings, and each worker of a dispatcher sends them its share.
+        memory_bytes: config.cache.size_bytes_max / Workers::count(config.machine.threads) as u64,
         loads: if service.dispatch.is_steered() {
             LoadMeasure::Reported
         } else {

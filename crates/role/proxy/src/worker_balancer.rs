@@ -13,7 +13,9 @@ use arc_swap::{ArcSwap, Cache};
 use skep_cluster::RetryBudget;
 use skep_http::RequestHead;
 use skep_http::path::{self, Path, Reading};
-use skep_policy::{AttemptEnd, ClusterView, NodeView, Policy, RequestKey, policies};
+use skep_policy::{
+    AttemptEnd, ClusterView, NodeView, Object, Policy, PolicyInfo, RequestKey, policies,
+};
 use skep_units::{NodeId, Now};
 use skep_upstream::Pool;
 
@@ -32,6 +34,7 @@ pub(crate) struct WorkerBalancer {
     seed: u64,
     policy: Box<dyn Policy>,
     content_aware: bool,
+    learns_sizes: bool,
     view: ClusterView,
     budget: RetryBudget,
     /// Scratch: a host in lower case.
@@ -47,6 +50,8 @@ pub(crate) struct InForce(Arc<Published>);
 pub struct PickedMember {
     in_force: Rc<InForce>,
     index: usize,
+    /// Of the request, if the policy is to learn the size of its object.
+    url_hash: Option<u64>,
 }
 
 impl WorkerBalancer {
@@ -61,7 +66,8 @@ impl WorkerBalancer {
         let mut balancer = Self {
             latest,
             policy: build(&settings.policy, seed),
-            content_aware: is_content_aware(&settings.policy),
+            content_aware: info_of(&settings.policy).content_aware,
+            learns_sizes: info_of(&settings.policy).learns_sizes,
             view: ClusterView::default(),
             budget: RetryBudget::new(settings.retry_budget),
             host: Vec::new(),
@@ -100,16 +106,16 @@ impl WorkerBalancer {
             entry.member.refresh(view, now, interval_ms);
         }
         let by_hash = || session.hash.and_then(|hash| self.index_by_hash(hash, exclude));
-        let index = match self.index_of(session, exclude).or_else(by_hash) {
+        let (index, url_hash) = match self.index_of(session, exclude).or_else(by_hash) {
             // It waits for its member.
             Some(index) if !self.in_force.members[index].member.can_begin() => return None,
             Some(index) => {
                 self.policy.started(self.view.nodes[index].id);
-                index
+                (index, None)
             }
             None => self.pick_by_policy(request, client, exclude)?,
         };
-        Some(PickedMember { in_force: Rc::clone(&self.in_force), index })
+        Some(PickedMember { in_force: Rc::clone(&self.in_force), index, url_hash })
     }
 
     /// The member that the session has, if it may go there.
@@ -132,7 +138,7 @@ impl WorkerBalancer {
         request: &RequestHead<'_, '_>,
         client: SocketAddr,
         exclude: &[NodeId],
-    ) -> Option<usize> {
+    ) -> Option<(usize, Option<u64>)> {
         let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
         if self.content_aware {
             if host.iter().any(u8::is_ascii_uppercase) {
@@ -152,7 +158,17 @@ impl WorkerBalancer {
         };
         let id = self.policy.pick(&key, &self.view, exclude).node()?;
         self.policy.started(id);
-        self.view.nodes.iter().position(|node| node.id == id)
+        let url_hash = self.learns_sizes.then(|| key.url_hash());
+        let index = self.view.nodes.iter().position(|node| node.id == id)?;
+        Some((index, url_hash))
+    }
+
+    /// Reports the size of a picked member's object to the policy.
+    pub(crate) fn learned(&mut self, picked: &PickedMember, bytes: u64) {
+        if let Some(url_hash) = picked.url_hash {
+            let object = Object { node: picked.member().id, bytes, was_in_memory: None };
+            self.policy.learned(url_hash, object);
+        }
     }
 
     /// Reports the end of an attempt to the policy.
@@ -195,7 +211,8 @@ impl WorkerBalancer {
         let (old, new) = (&self.in_force.settings, &latest.settings);
         if old.policy != new.policy {
             self.policy = build(&new.policy, self.seed);
-            self.content_aware = is_content_aware(&new.policy);
+            self.content_aware = info_of(&new.policy).content_aware;
+            self.learns_sizes = info_of(&new.policy).learns_sizes;
         }
         if old.retry_budget != new.retry_budget {
             self.budget = RetryBudget::new(new.retry_budget);
@@ -214,6 +231,7 @@ impl WorkerBalancer {
     }
 
     fn rebuild_view(&mut self) {
+        let memory_bytes = self.in_force.settings.memory_bytes;
         self.view.version = self.in_force.members_version;
         self.view.nodes.clear();
         self.view.nodes.extend(self.in_force.members.iter().map(|entry| NodeView {
@@ -226,7 +244,7 @@ impl WorkerBalancer {
             outstanding_requests: 0,
             outstanding_bytes: 0,
             link_bytes_per_s: 0,
-            memory_bytes: 0,
+            memory_bytes,
         }));
     }
 }
@@ -289,6 +307,8 @@ fn build(policy: &str, seed: u64) -> Box<dyn Policy> {
     skep_policy::build(policy, seed).expect("a policy in force has a known name")
 }
 
-fn is_content_aware(policy: &str) -> bool {
-    policies().iter().any(|info| info.name == policy && info.content_aware)
+fn info_of(policy: &str) -> &'static PolicyInfo {
+    let info = policies().iter().find(|info| info.name == policy);
+    #[expect(clippy::expect_used, reason = "config and control take no other names")]
+    info.expect("a policy in force has a known name")
 }

@@ -77,6 +77,11 @@ impl WorkerGroup {
         self.balancer().finished(now, member, end);
     }
 
+    /// Tells the policy how large the object of a picked member's response is.
+    pub(crate) fn learned(&self, picked: &PickedMember, bytes: u64) {
+        self.balancer().learned(picked, bytes);
+    }
+
     pub(crate) fn connections(&self) -> &Rc<Pool> {
         &self.connections
     }

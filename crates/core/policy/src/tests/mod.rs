@@ -10,6 +10,7 @@ mod maglev;
 mod properties;
 mod queueing;
 mod rows;
+mod sizes;
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -465,6 +465,7 @@ fn settings(
         protocol,
         policy: pool.policy.clone(),
         policies: (POLICY_NAMES, ""),
+        memory_bytes: 0,
         loads: LoadMeasure::Counted,
         gives_up: true,
         buffering: Some(Buffering {

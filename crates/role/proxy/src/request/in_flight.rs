@@ -113,6 +113,11 @@ impl InFlight {
         });
     }
 
+    /// The object that was asked for has so many bytes.
+    pub(super) fn object_is(&self, bytes: u64) {
+        self.group.learned(&self.target, bytes);
+    }
+
     /// Once: what comes later is the client's speed as well.
     fn judge(&mut self, end: AttemptEnd) {
         if !std::mem::replace(&mut self.is_judged, true) {

@@ -63,6 +63,10 @@ impl Passage {
         in_flight.head_arrived(head.status, asked.has_body);
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
+            // Of others it is not the object, or not all of it.
+            if head.status == 200 {
+                in_flight.object_is(bytes);
+            }
         }
         if reply.is_taken() {
             if asked.begins_session {

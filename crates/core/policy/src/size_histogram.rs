@@ -1,0 +1,95 @@
+//! How many bytes were asked for in objects of each size: bins an eighth of a power of two wide.
+
+use crate::limits::SIZE_BINS;
+
+/// The discrete data histogram of AdaptLoad.
+#[derive(Clone, Debug)]
+pub(crate) struct SizeHistogram {
+    bytes: Box<[f64; SIZE_BINS]>,
+}
+
+/// Where each bin lies in the bytes of all, in the order of sizes.
+#[derive(Clone, Debug)]
+pub(crate) struct Quantiles {
+    /// Bytes in smaller bins over those of all, and in the last place 1.
+    below: Box<[f64; SIZE_BINS + 1]>,
+}
+
+impl SizeHistogram {
+    pub(crate) fn new() -> Self {
+        Self { bytes: Box::new([0.0; SIZE_BINS]) }
+    }
+
+    /// One request for an object of that size.
+    pub(crate) fn add(&mut self, size: u64) {
+        self.bytes[bin(size)] += size.max(1) as f64;
+    }
+
+    /// What was asked for so far counts this much less than what will be.
+    pub(crate) fn discount(&mut self, factor: f64) {
+        self.bytes.iter_mut().for_each(|bytes| *bytes *= factor);
+    }
+
+    /// `None` before any request.
+    pub(crate) fn quantiles(&self) -> Option<Quantiles> {
+        let total: f64 = self.bytes.iter().sum();
+        if total <= 0.0 {
+            return None;
+        }
+        let mut below = Box::new([1.0; SIZE_BINS + 1]);
+        let mut sum = 0.0;
+        for (below, bytes) in below.iter_mut().zip(self.bytes.iter()) {
+            *below = sum / total;
+            sum += bytes;
+        }
+        Some(Quantiles { below })
+    }
+}
+
+impl Quantiles {
+    /// The share of all bytes that is in smaller objects, and in those of the same bin and smaller ones, `0.0..=1.0`.
+    pub(crate) fn of(&self, size: u64) -> (f64, f64) {
+        let bin = bin(size);
+        (self.below[bin], self.below[bin + 1])
+    }
+}
+
+/// The bin of a size: exact below 8 bytes, then 8 to each power of two.
+fn bin(size: u64) -> usize {
+    match size.checked_ilog2() {
+        Some(exponent) if exponent >= 3 => {
+            let eighth = (size >> (exponent - 3)) & 7;
+            8 * (exponent as usize - 2) + eighth as usize
+        }
+        _ => size as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn bins_are_in_the_order_of_sizes_and_the_last_has_room() {
+        let sizes = [0, 1, 7, 8, 9, 15, 16, 17, 18, 1 << 20, (1 << 20) + (1 << 17), u64::MAX];
+        let bins = sizes.map(bin);
+        assert_eq!(bins, [0, 1, 7, 8, 9, 15, 16, 16, 17, 144, 145, SIZE_BINS - 1]);
+    }
+
+    #[test]
+    fn quantiles_are_of_bytes_and_forget() {
+        let mut histogram = SizeHistogram::new();
+        assert!(histogram.quantiles().is_none());
+        (0..10).for_each(|_| histogram.add(100));
+        histogram.add(1_000);
+        let quantiles = histogram.quantiles().unwrap();
+        assert_eq!((quantiles.of(100), quantiles.of(1_000)), ((0.0, 0.5), (0.5, 1.0)));
+        assert_eq!(quantiles.of(200), (0.5, 0.5), "nobody asks for those");
+        assert_eq!(quantiles.of(1 << 40), (1.0, 1.0));
+        histogram.discount(0.25);
+        histogram.add(500);
+        assert_eq!(histogram.quantiles().unwrap().of(1_000), (0.75, 1.0));
+    }
+}

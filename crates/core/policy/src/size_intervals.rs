@@ -1,0 +1,124 @@
+//! `equiload` and `adaptload`: each node has the objects of an interval of sizes, so that short requests do not wait behind
+//! long ones, and all nodes send as many bytes.
+//!
+//! EquiLoad: Ciardo, Riska, Smirni, "EquiLoad: a load balancing policy for clustered web servers", Performance Evaluation
+//! 46, 2001. AdaptLoad: Riska, Sun, Smirni, Ciardo, "AdaptLoad: effective balancing in clustered web servers under
+//! transient load conditions", ICDCS 2002.
+//!
+//! ```text
+//!   bytes asked for, by size:  |......|.........|...|.........|
+//!   boundaries:                0     1/3       2/3            1     of three nodes
+//! ```
+//!
+//! Sizes are those that responses have announced; an object whose size is not known goes to the idlest node. The first
+//! paper has a trace of the past: here the first requests are the trace. In the second one a size on a boundary belongs
+//! to both nodes, in proportion (*fuzzy boundary*), and boundaries follow the requests.
+
+use skep_units::{NodeId, Rng};
+
+use crate::limits::{
+    ADAPTLOAD_DISCOUNT, ADAPTLOAD_WINDOW_REQUESTS, EQUILOAD_REQUESTS, SIZES_FIRST_REQUESTS,
+};
+use crate::size_histogram::{Quantiles, SizeHistogram};
+use crate::url_map::UrlMap;
+use crate::{ClusterView, Decision, NodeView, Object, Policy, RequestKey};
+
+pub(crate) struct SizeIntervals {
+    name: &'static str,
+    boundaries: Boundaries,
+    rng: Rng,
+    /// Bytes of objects plus one; 0: not known.
+    sizes: UrlMap<u64>,
+    histogram: SizeHistogram,
+    /// Requests for objects of known size.
+    requests: u64,
+    quantiles: Option<Quantiles>,
+}
+
+/// How boundaries come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Boundaries {
+    /// By the first requests, for good.
+    Fixed,
+    /// By the requests so far, the later the more, and fuzzy.
+    Adaptive,
+}
+
+impl SizeIntervals {
+    pub(crate) fn equiload(name: &'static str, rng: Rng) -> Self {
+        Self::new(name, Boundaries::Fixed, rng)
+    }
+
+    pub(crate) fn adaptload(name: &'static str, rng: Rng) -> Self {
+        Self::new(name, Boundaries::Adaptive, rng)
+    }
+
+    fn new(name: &'static str, boundaries: Boundaries, rng: Rng) -> Self {
+        let (sizes, histogram) = (UrlMap::new(), SizeHistogram::new());
+        Self { name, boundaries, rng, sizes, histogram, requests: 0, quantiles: None }
+    }
+
+    /// Counts a request, and moves boundaries when it is time.
+    fn count(&mut self, size: u64) {
+        if self.boundaries == Boundaries::Fixed && self.requests == EQUILOAD_REQUESTS {
+            return;
+        }
+        self.histogram.add(size);
+        self.requests += 1;
+        // Few requests say little, but more than none: at first boundaries move with every doubling.
+        let is_first = self.requests >= SIZES_FIRST_REQUESTS && self.requests.is_power_of_two();
+        let is_due = self.requests.is_multiple_of(ADAPTLOAD_WINDOW_REQUESTS);
+        match self.boundaries {
+            Boundaries::Fixed if is_first => self.quantiles = self.histogram.quantiles(),
+            Boundaries::Adaptive if is_first || is_due => {
+                self.quantiles = self.histogram.quantiles();
+                if is_due {
+                    self.histogram.discount(ADAPTLOAD_DISCOUNT);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The node whose interval has this size; `None`: there are no boundaries yet.
+    fn owner<'a>(&mut self, size: u64, view: &'a ClusterView) -> Option<&'a NodeView> {
+        let (from, to) = self.quantiles.as_ref()?.of(size);
+        let place = match self.boundaries {
+            Boundaries::Fixed => from,
+            Boundaries::Adaptive => from + (to - from) * self.rng.unit(),
+        };
+        let shares = view.nodes.iter().map(|node| node.weight_at_least_one() as f64);
+        let total: f64 = shares.clone().sum();
+        let mut sum = 0.0;
+        let ends = shares.map(|share| {
+            sum += share;
+            sum / total
+        });
+        let found = ends.zip(&view.nodes).find(|(end, _)| place < *end);
+        found.map(|(_, node)| node).or(view.nodes.last())
+    }
+}
+
+impl Policy for SizeIntervals {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pick(
+        &mut self,
+        request: &RequestKey<'_>,
+        view: &ClusterView,
+        exclude: &[NodeId],
+    ) -> Decision {
+        let hash = request.url_hash();
+        let Some(idlest) = view.idlest(hash, exclude) else { return Decision::None };
+        let Some(size) = self.sizes.of(hash).checked_sub(1) else { return Decision::Node(idlest) };
+        self.count(size);
+        let owner = self.owner(size, view).filter(|node| node.is_candidate(exclude));
+        Decision::Node(owner.map_or(idlest, |node| node.id))
+    }
+
+    fn learned(&mut self, url_hash: u64, object: Object) {
+        *self.sizes.of(url_hash) = object.bytes.saturating_add(1);
+    }
+}

@@ -1,0 +1,207 @@
+//! `equiload`, `adaptload` and `transfer-time`: who gets objects of which sizes.
+
+use std::collections::HashMap;
+
+use skep_units::{NodeId, Now};
+
+use super::{request, view};
+use crate::limits::{ADAPTLOAD_WINDOW_REQUESTS, EQUILOAD_REQUESTS, SIZES_FIRST_REQUESTS};
+use crate::{ClusterView, Object, Policy, build};
+
+const KB: u64 = 1_000;
+const MB: u64 = 1_000_000;
+
+/// A policy, its cluster, and objects whose paths are their sizes.
+struct Scene {
+    policy: Box<dyn Policy>,
+    view: ClusterView,
+}
+
+impl Scene {
+    fn new(policy: &str, nodes: u32) -> Self {
+        Self { policy: build(policy, 3).unwrap(), view: view(nodes) }
+    }
+
+    /// Asks for the n-th object of that size; its node answers from memory or not.
+    fn ask_nth(&mut self, size: u64, n: u64) -> usize {
+        let path = format!("/{size}/{n}");
+        let key = request(1, path.as_bytes());
+        let node = self.policy.pick(&key, &self.view, &[]).node().unwrap();
+        self.policy.learned(key.url_hash(), Object { node, bytes: size, was_in_memory: None });
+        node.0 as usize
+    }
+
+    fn ask(&mut self, size: u64) -> usize {
+        self.ask_nth(size, 0)
+    }
+
+    fn ask_often(&mut self, sizes: &[(u64, u64)], rounds: u64) {
+        for _ in 0..rounds {
+            for &(size, count) in sizes {
+                for _ in 0..count {
+                    self.ask(size);
+                }
+            }
+        }
+    }
+
+    fn load(&mut self, node: usize, requests: u32, bytes: u64) {
+        let node = &mut self.view.nodes[node];
+        (node.outstanding_requests, node.outstanding_bytes) = (requests, bytes);
+    }
+
+    fn with_memory(mut self, bytes: u64) -> Self {
+        self.view.nodes.iter_mut().for_each(|node| node.memory_bytes = bytes);
+        self
+    }
+}
+
+/// Three sizes, as many bytes each.
+const EVEN: &[(u64, u64)] = &[(10 * KB, 100), (100 * KB, 10), (1_000 * KB, 1)];
+
+#[test]
+fn each_node_has_an_interval_of_sizes_and_all_as_many_bytes() {
+    for name in ["equiload", "adaptload"] {
+        let mut scene = Scene::new(name, 3);
+        scene.ask_often(EVEN, 200);
+        let owners = EVEN.iter().map(|&(size, _)| scene.ask(size)).collect::<Vec<_>>();
+        assert_eq!(owners, [0, 1, 2], "{name}");
+        // A size that was never asked for lies between others.
+        let learn = scene.ask(50 * KB);
+        assert!(learn < 3, "{name}: its size is not known yet");
+        assert!(scene.ask(50 * KB) < 2, "{name}: it is where the first two meet");
+        scene.view.nodes[1].eligible = false;
+        assert_ne!(scene.ask(100 * KB), 1, "{name}");
+    }
+}
+
+#[test]
+fn intervals_go_by_weights() {
+    let mut scene = Scene::new("equiload", 2);
+    scene.view.nodes[1].weight = 2;
+    scene.ask_often(EVEN, 200);
+    let owners = EVEN.iter().map(|&(size, _)| scene.ask(size)).collect::<Vec<_>>();
+    assert_eq!(owners, [0, 1, 1], "the second has two thirds");
+}
+
+#[test]
+fn until_there_are_boundaries_the_idlest_answers() {
+    let mut scene = Scene::new("adaptload", 2);
+    scene.load(0, 9, 0);
+    (0..SIZES_FIRST_REQUESTS).for_each(|_| assert_eq!(scene.ask(KB), 1));
+    scene.load(0, 0, 0);
+    scene.load(1, 9, 0);
+    assert_eq!(scene.ask_nth(KB, 1), 0, "the size of this one is not known");
+}
+
+#[test]
+fn one_size_is_split_by_fuzzy_boundaries_alone() {
+    let share = |name| {
+        let mut scene = Scene::new(name, 4);
+        scene.ask_often(&[(KB, 1)], 1_000);
+        let mut counts = [0; 4];
+        (0..4_000).for_each(|_| counts[scene.ask(KB)] += 1);
+        counts
+    };
+    assert_eq!(share("equiload"), [4_000, 0, 0, 0]);
+    let counts = share("adaptload");
+    assert!(counts.iter().all(|count| (900..1_100).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn boundaries_stay_or_follow() {
+    let owner_after = |name| {
+        let mut scene = Scene::new(name, 2);
+        // Most bytes are in large ones, then in small ones.
+        scene.ask_often(&[(KB, 1), (100 * KB, 1)], EQUILOAD_REQUESTS);
+        let before = scene.ask(KB);
+        scene.ask_often(&[(KB, 1)], 12 * ADAPTLOAD_WINDOW_REQUESTS);
+        let mut counts = HashMap::<usize, u32>::new();
+        (0..100).for_each(|_| *counts.entry(scene.ask(KB)).or_default() += 1);
+        (before, counts.len(), scene.ask(100 * KB))
+    };
+    assert_eq!(owner_after("equiload"), (0, 1, 0), "the first node has the median of bytes");
+    assert_eq!(owner_after("adaptload"), (0, 2, 1), "both send small ones now");
+}
+
+#[test]
+fn an_object_stays_with_a_node_that_has_it_until_that_is_clearly_dearer() {
+    let mut scene = Scene::new("transfer-time", 3);
+    let owner = scene.ask(8 * MB);
+    (0..10).for_each(|_| assert_eq!(scene.ask(8 * MB), owner));
+    // 64 ms a reply at 125 MB/s; fetching takes 261 ms elsewhere.
+    scene.load(owner, 3, 3 * 8 * MB);
+    assert_eq!(scene.ask(8 * MB), owner);
+    scene.load(owner, 9, 9 * 8 * MB);
+    let second = scene.ask(8 * MB);
+    assert_ne!(second, owner, "now another one is sooner, and has it as well");
+    scene.load(owner, 2, 16 * MB);
+    assert_eq!(scene.ask(8 * MB), second);
+}
+
+#[test]
+fn a_short_reply_does_not_wait_for_a_long_one_but_a_long_one_does() {
+    let mut scene = Scene::new("transfer-time", 2);
+    let (short, long) = (scene.ask(4 * KB), scene.ask(400 * MB));
+    scene.load(short, 1, 4_000 * MB);
+    assert_eq!(scene.ask(4 * KB), short, "links are shared: it has half of it");
+    scene.load(short, 0, 0);
+    scene.load(long, 9, 4_000 * MB);
+    assert_ne!(scene.ask(400 * MB), long);
+}
+
+#[test]
+fn nodes_forget_what_does_not_fit_and_full_ones_take_no_copies_lightly() {
+    let mut scene = Scene::new("transfer-time", 2).with_memory(20 * MB);
+    let owner = scene.ask_nth(8 * MB, 0);
+    let other = 1 - owner;
+    // So much else was brought in since that it is gone there.
+    scene.view.nodes[other].eligible = false;
+    (1..4).for_each(|n| assert_eq!(scene.ask_nth(8 * MB, n), owner));
+    scene.view.nodes[other].eligible = true;
+    scene.load(owner, 1, 8 * MB);
+    assert_eq!(scene.ask_nth(8 * MB, 0), other, "both must fetch it: the idle one does");
+    // One that is in memory is not copied for a load that would justify it with room.
+    let copies = |memory: u64| {
+        let mut scene = Scene::new("transfer-time", 2).with_memory(memory);
+        let owner = (0..9).map(|n| scene.ask_nth(4 * MB, n)).last().unwrap();
+        scene.load(owner, 11, 11 * 4 * MB);
+        scene.ask_nth(4 * MB, 8) != owner
+    };
+    assert!(copies(10_000 * MB));
+    assert!(!copies(13 * MB));
+}
+
+#[test]
+fn who_is_faster_or_colder_has_another_share() {
+    let mut scene = Scene::new("transfer-time", 2);
+    scene.view.nodes[1].link_bytes_per_s = 1_250 * MB;
+    let counts = |scene: &mut Scene| {
+        let mut counts = [0; 2];
+        (0..100).for_each(|n| counts[scene.ask_nth(MB, n)] += 1);
+        counts
+    };
+    scene.load(1, 2, 2 * MB);
+    assert_eq!(counts(&mut scene), [0, 100], "ten times as fast, a third of it free");
+    scene.view.nodes[1].slow_start_permille = 10;
+    scene.view.now = Now(1);
+    (0..100).for_each(|n| assert_eq!(scene.ask_nth(2 * MB, n), 0));
+    let gone = [NodeId(0), NodeId(1)];
+    let none = scene.policy.pick(&request(1, b"/"), &scene.view, &gone);
+    assert_eq!(none.node(), None);
+}
+
+#[test]
+fn the_idlest_half_takes_turns() {
+    let mut scene = Scene::new("idlest-half", 5);
+    [9, 0, 9, 0, 1].into_iter().enumerate().for_each(|(node, load)| scene.load(node, load, 0));
+    let mut turns: Vec<_> = (0..3).map(|_| scene.ask(KB)).collect();
+    turns.sort_unstable();
+    assert_eq!(turns, [1, 3, 4]);
+    // What changes meanwhile counts in the next round.
+    scene.ask(KB);
+    [0, 9, 0, 9, 0].into_iter().enumerate().for_each(|(node, load)| scene.load(node, load, 0));
+    let rest: Vec<_> = (0..2).map(|_| scene.ask(KB)).collect();
+    assert!(rest.iter().all(|node| [1, 3, 4].contains(node)), "{rest:?}");
+    assert!([0, 2, 4].contains(&scene.ask(KB)));
+}
