@@ -102,9 +102,11 @@ fn main() {
     let mut all = Vec::new();
     for policy in policies {
         let outcomes = experiment.run(policy);
-        all.push(outcomes.unwrap_or_else(|error| {
-            Args::command().error(ErrorKind::InvalidValue, error).exit()
-        }));
+        all.push(
+            outcomes.unwrap_or_else(|error| {
+                Args::command().error(ErrorKind::InvalidValue, error).exit()
+            }),
+        );
     }
     let requests = experiment.requests * experiment.seeds * all.len() as u64;
     let rate = requests as f64 / began.elapsed().as_secs_f64();

@@ -77,7 +77,7 @@ fn every_request_ends_with_its_bytes_under_every_policy_and_kind_of_cluster() {
             let classes: u64 = outcome.classes.iter().map(|class| class.count()).sum();
             assert_eq!(classes, 1_500, "{policy}");
             assert!(is_cooperative || totals.peer_bytes == 0, "{policy}");
-            assert_eq!(outcome.bytes.peer > 0, totals.peer_bytes > 0, "{policy}");
+            assert!(outcome.bytes.peer <= totals.peer_bytes, "{policy}");
             assert!(outcome.bytes.total() < totals.asked_bytes, "{policy}");
             assert!(outcome.bytes.fetched <= totals.fetched_bytes, "{policy}");
         }
