@@ -96,6 +96,9 @@ pub(crate) const REQUEST_US: f64 = 50.0;
 /// Time until the first byte of an object that is not in memory, in microseconds: a disk's seek, or an origin's way.
 pub(crate) const FETCH_LATENCY_US: f64 = 5_000.0;
 
+/// The same where another node has it in memory.
+pub(crate) const PEER_LATENCY_US: f64 = 500.0;
+
 /// How much slower than its link a node fetches.
 pub(crate) const FETCH_RATE_DIVISOR: f64 = 4.0;
 

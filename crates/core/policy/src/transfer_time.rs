@@ -6,21 +6,26 @@
 //! cluster-based web servers", USENIX 1999, but of bytes:
 //!
 //! ```text
-//!   cost = (bytes + ahead) / link rate            links are shared: of each reply in flight at most as many bytes
-//!        + (requests + 1) * time of a request       as this one has go before its end
-//!        + fetch time                             if the node does not have the object in memory
+//!   cost = max(own + ahead, fetch)   the request's own time: it is sent as it comes in
+//!        + ahead                     what it delays others
+//!        + peer + displaced
+//!
+//!   own        bytes / link rate, and the time of a request
+//!   ahead      links are shared: of each reply in flight at most as many bytes as this one has are sent before its end
+//!   fetch      0 if the node has the object in memory; else a latency, and bytes over the rate of its disk or origin, or,
+//!              in a cluster cache, over the link of a node that has it
+//!   peer       what that node sends for it, and delays by it
+//!   displaced  where memory is full, a copy displaces what must be fetched again
 //! ```
 //!
-//! A node is thought to have what was sent to it, until it has brought in as many other bytes as its memory takes;
-//! Fetching what another node has counts twice where
-//! memory is full: the copy displaces something else. A node that has the object is kept until another is clearly
-//! cheaper (hysteresis).
+//! A node is thought to have what was sent to it, until it has brought in as many other bytes as its memory takes. One that
+//! has the object is kept until another is clearly cheaper (hysteresis).
 
 use skep_units::{NodeId, stable_hash};
 
 use crate::limits::{
     FETCH_LATENCY_US, FETCH_RATE_DIVISOR, HOLDERS_MAX, HYSTERESIS_BYTES, HYSTERESIS_PERCENT,
-    LINK_BYTES_PER_S, REPLY_BYTES, REQUEST_US, SLOW_START_PERMILLE_FULL,
+    LINK_BYTES_PER_S, PEER_LATENCY_US, REPLY_BYTES, REQUEST_US, SLOW_START_PERMILLE_FULL,
 };
 use crate::url_map::UrlMap;
 use crate::{ClusterView, Decision, NodeView, Object, Policy, RequestKey};
@@ -33,6 +38,22 @@ pub(crate) struct TransferTime {
     version: Option<u64>,
     /// The largest weight of the view.
     weight_max: u64,
+    is_cooperative: bool,
+}
+
+/// What sending an object from a node's memory costs, in microseconds.
+#[derive(Clone, Copy)]
+struct Sending {
+    /// Alone.
+    own_us: f64,
+    /// Until what goes before it is sent; as much it delays others.
+    ahead_us: f64,
+}
+
+impl Sending {
+    fn end_us(self) -> f64 {
+        self.own_us + self.ahead_us
+    }
 }
 
 /// What is known of an object.
@@ -63,7 +84,7 @@ struct Memory {
 impl TransferTime {
     pub(crate) fn new(name: &'static str) -> Self {
         let (objects, memories) = (UrlMap::new(), Vec::new());
-        Self { name, objects, memories, version: None, weight_max: 1 }
+        Self { name, objects, memories, version: None, weight_max: 1, is_cooperative: false }
     }
 
     /// Follows the nodes of a view.
@@ -83,19 +104,14 @@ impl TransferTime {
         self.weight_max = weights.max().unwrap_or(1);
     }
 
-    /// Microseconds until a node would have sent an object, were it in memory.
-    fn send_us(&self, node: &NodeView, bytes: f64) -> f64 {
+    /// What sending an object from memory costs.
+    fn sending(&self, node: &NodeView, bytes: f64) -> Sending {
         let requests = f64::from(node.outstanding_requests);
         let owed = node.outstanding_bytes as f64 + requests * REPLY_BYTES as f64;
-        let ahead = owed.min(requests * bytes);
         let share = node.share_permille() as f64 / f64::from(SLOW_START_PERMILLE_FULL);
-        let own_us = (bytes + ahead) / self.link_bytes_per_us(node);
-        (own_us + (requests + 1.0) * REQUEST_US) / share
-    }
-
-    /// Microseconds that fetching it takes.
-    fn fetch_us(&self, node: &NodeView, bytes: f64) -> f64 {
-        FETCH_LATENCY_US + bytes * FETCH_RATE_DIVISOR / self.link_bytes_per_us(node)
+        let rate = self.link_bytes_per_us(node) * share;
+        let ahead_us = owed.min(requests * bytes) / rate + requests * REQUEST_US / share;
+        Sending { own_us: bytes / rate + REQUEST_US / share, ahead_us }
     }
 
     fn link_bytes_per_us(&self, node: &NodeView) -> f64 {
@@ -113,16 +129,26 @@ impl TransferTime {
         &self,
         position: usize,
         node: &NodeView,
-        (known, is_elsewhere): (&Known, bool),
+        (known, elsewhere): (&Known, Option<Sending>),
     ) -> (f64, bool) {
         let bytes = known.size.checked_sub(1).unwrap_or(REPLY_BYTES) as f64;
         let memory = &self.memories[position];
-        let send_us = self.send_us(node, bytes);
+        let send = self.sending(node, bytes);
         if known.is_held_by(memory) {
-            return (send_us, true);
+            return (send.end_us() + send.ahead_us, true);
         }
-        let displaced = if memory.is_full() && is_elsewhere { 2.0 } else { 1.0 };
-        (send_us + displaced * self.fetch_us(node, bytes), false)
+        let fetch_rate = match node.fetch_bytes_per_s {
+            0 => self.link_bytes_per_us(node) / FETCH_RATE_DIVISOR,
+            rate => rate as f64 / 1e6,
+        };
+        let backend_us = FETCH_LATENCY_US + bytes / fetch_rate;
+        // What it displaces must be fetched again.
+        let displaced_us = if memory.is_full() && elsewhere.is_some() { backend_us } else { 0.0 };
+        let (fetch_us, harm_us) = match elsewhere {
+            Some(peer) if self.is_cooperative => (PEER_LATENCY_US + peer.own_us, peer.end_us()),
+            _ => (backend_us, 0.0),
+        };
+        (send.end_us().max(fetch_us) + send.ahead_us + harm_us + displaced_us, false)
     }
 
     /// The cheapest candidate, and whether it has the object.
@@ -135,10 +161,14 @@ impl TransferTime {
     ) -> Option<(NodeId, bool)> {
         let nodes = view.nodes.iter().enumerate().filter(|(_, node)| node.is_candidate(exclude));
         let preference = |node: &NodeView| stable_hash(&node.name_hash.to_le_bytes(), hash);
-        let is_elsewhere = self.memories.iter().any(|memory| known.is_held_by(memory));
+        let bytes = known.size.checked_sub(1).unwrap_or(REPLY_BYTES) as f64;
+        let held =
+            view.nodes.iter().zip(&self.memories).filter(|(_, memory)| known.is_held_by(memory));
+        let held = held.map(|(node, _)| self.sending(node, bytes));
+        let elsewhere = held.min_by(|a, b| a.end_us().total_cmp(&b.end_us()));
         let (mut best, mut best_holder) = (None, None);
         for (position, node) in nodes {
-            let (cost, is_held) = self.cost(position, node, (known, is_elsewhere));
+            let (cost, is_held) = self.cost(position, node, (known, elsewhere));
             let entry = (cost, preference(node), node.id);
             let is_less = |other: &Option<(f64, u64, NodeId)>| {
                 other.is_none_or(|other| (entry.0, entry.1) < (other.0, other.1))
@@ -182,6 +212,7 @@ impl Policy for TransferTime {
         exclude: &[NodeId],
     ) -> Decision {
         self.refresh(view);
+        self.is_cooperative = view.is_cooperative;
         let hash = request.url_hash();
         let known = *self.objects.of(hash);
         let Some((node, is_held)) = self.cheapest(hash, &known, view, exclude) else {

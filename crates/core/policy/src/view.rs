@@ -34,6 +34,8 @@ pub struct ClusterView {
     pub version: u64,
     /// Time of the view.
     pub now: Now,
+    /// Whether nodes fetch from each other's memory what they do not have.
+    pub is_cooperative: bool,
 }
 
 /// One node as a policy sees it.
@@ -56,6 +58,8 @@ pub struct NodeView {
     pub outstanding_bytes: u64,
     /// Bytes a second that its link takes; 0: not known.
     pub link_bytes_per_s: u64,
+    /// Bytes a second at which it brings in what no node has in memory; 0: not known.
+    pub fetch_bytes_per_s: u64,
     /// Bytes of memory for the objects of requests that this instance sends there; 0: not known.
     pub memory_bytes: u64,
 }

@@ -311,6 +311,7 @@ fn node_view(node: &TableNode, weight: u32) -> NodeView {
         outstanding_requests: 0,
         outstanding_bytes: 0,
         link_bytes_per_s: 0,
+        fetch_bytes_per_s: 0,
         memory_bytes: 0,
     }
 }

@@ -233,6 +233,7 @@ impl WorkerBalancer {
     fn rebuild_view(&mut self) {
         let memory_bytes = self.in_force.settings.memory_bytes;
         self.view.version = self.in_force.members_version;
+        self.view.is_cooperative = self.in_force.settings.are_cooperative;
         self.view.nodes.clear();
         self.view.nodes.extend(self.in_force.members.iter().map(|entry| NodeView {
             id: entry.member.id,
@@ -244,6 +245,7 @@ impl WorkerBalancer {
             outstanding_requests: 0,
             outstanding_bytes: 0,
             link_bytes_per_s: 0,
+            fetch_bytes_per_s: 0,
             memory_bytes,
         }));
     }

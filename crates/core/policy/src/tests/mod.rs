@@ -14,7 +14,7 @@ mod sizes;
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use skep_units::{NodeId, Now, stable_hash};
+use skep_units::{NodeId, stable_hash};
 
 use crate::{ClusterView, NodeView, Policy, RequestKey};
 
@@ -30,13 +30,14 @@ fn node(id: u32) -> NodeView {
         outstanding_requests: 0,
         outstanding_bytes: 0,
         link_bytes_per_s: 0,
+        fetch_bytes_per_s: 0,
         memory_bytes: 0,
     }
 }
 
 /// `count` nodes with ids from 0.
 pub(crate) fn view(count: u32) -> ClusterView {
-    ClusterView { nodes: (0..count).map(node).collect(), version: 1, now: Now(0) }
+    ClusterView { nodes: (0..count).map(node).collect(), version: 1, ..ClusterView::default() }
 }
 
 /// Nodes with these weights.

@@ -48,7 +48,7 @@ proptest! {
             // Weights differ between any two of these views: each is a version.
             for (version, nodes) in (0..).zip(sets.iter().flatten()) {
                 let now = Now(version * 10_000);
-                let view = ClusterView { nodes: nodes.clone(), version, now };
+                let view = ClusterView { nodes: nodes.clone(), version, now, ..ClusterView::default() };
                 let open = |node: &&NodeView| node.eligible && !exclude.contains(&node.id);
                 let candidates: Vec<NodeId> =
                     view.nodes.iter().filter(open).map(|node| node.id).collect();

@@ -129,8 +129,8 @@ fn an_object_stays_with_a_node_that_has_it_until_that_is_clearly_dearer() {
     let mut scene = Scene::new("transfer-time", 3);
     let owner = scene.ask(8 * MB);
     (0..10).for_each(|_| assert_eq!(scene.ask(8 * MB), owner));
-    // 64 ms a reply at 125 MB/s; fetching takes 261 ms elsewhere.
-    scene.load(owner, 3, 3 * 8 * MB);
+    // 64 ms a reply at 125 MB/s, which delay this one and are delayed by it; fetching takes 261 ms elsewhere.
+    scene.load(owner, 2, 2 * 8 * MB);
     assert_eq!(scene.ask(8 * MB), owner);
     scene.load(owner, 9, 9 * 8 * MB);
     let second = scene.ask(8 * MB);
@@ -165,11 +165,25 @@ fn nodes_forget_what_does_not_fit_and_full_ones_take_no_copies_lightly() {
     let copies = |memory: u64| {
         let mut scene = Scene::new("transfer-time", 2).with_memory(memory);
         let owner = (0..9).map(|n| scene.ask_nth(4 * MB, n)).last().unwrap();
-        scene.load(owner, 11, 11 * 4 * MB);
+        scene.load(owner, 4, 4 * 4 * MB);
         scene.ask_nth(4 * MB, 8) != owner
     };
     assert!(copies(10_000 * MB));
     assert!(!copies(13 * MB));
+}
+
+#[test]
+fn what_another_node_has_is_fetched_sooner_where_nodes_cooperate() {
+    let is_copied = |is_cooperative| {
+        let mut scene = Scene::new("transfer-time", 2);
+        scene.view.is_cooperative = is_cooperative;
+        scene.view.nodes.iter_mut().for_each(|node| node.fetch_bytes_per_s = 10 * MB);
+        let owner = scene.ask(8 * MB);
+        scene.load(owner, 5, 5 * 8 * MB);
+        scene.ask(8 * MB) != owner
+    };
+    assert!(is_copied(true));
+    assert!(!is_copied(false));
 }
 
 #[test]

@@ -383,6 +383,7 @@ mod tests {
             outstanding_requests: 0,
             outstanding_bytes: 0,
             link_bytes_per_s: 0,
+            fetch_bytes_per_s: 0,
             memory_bytes: 0,
         }
     }
