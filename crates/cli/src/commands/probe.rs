@@ -27,16 +27,17 @@ fn run(args: ProbeRunArgs) -> anyhow::Result<()> {
     let json = args.json;
     let plan = plan(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let summary = runtime.block_on(async {
+    let result = runtime.block_on(async {
         let stop = until_stopped(Signals::listen()?);
         if !json {
             print(&show::probe_head())?;
         }
         let summary = run_probe(&plan, stop, |sample| print_sample(sample, json)).await?;
         anyhow::Ok(summary)
-    })?;
+    });
     // A lookup that hangs is not waited for.
     runtime.shutdown_background();
+    let summary = result?;
     match json {
         true => print(&format!("{}\n", show::probe_summary_json(&summary))),
         false => print(&show::probe_summary(summary, &plan.out)),
