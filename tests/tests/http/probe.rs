@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -141,4 +142,31 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         }
         assert!(!ended.stdout.contains("200") && !ended.stderr.contains("panicked"), "{line:?}");
     }
+}
+
+#[test]
+fn https_needs_certificates_to_verify_by_and_http_does_not() {
+    let (site, folder) = (site(), Folder::new());
+    let node = Skep::serve(site.root(), &[]);
+    fs::create_dir(folder.path("none")).unwrap();
+    fs::write(folder.path("empty.pem"), "").unwrap();
+    let probe = |url: &str| {
+        let out = folder.path("a.db");
+        let mut command = Command::new(Skep::binary());
+        command.args(["probe", "run", url, "--count", "1", "--out", text(&out)]);
+        // A machine without CA certificates.
+        command
+            .env("SSL_CERT_FILE", folder.path("empty.pem"))
+            .env("SSL_CERT_DIR", folder.path("none"));
+        Skep::start_command(&mut command).finish()
+    };
+    let refused = probe("https://127.0.0.1:1/");
+    assert_eq!(refused.code, Some(1), "{}", refused.stdout);
+    assert!(
+        refused.stderr.contains("install ca-certificates, or name yours"),
+        "{}",
+        refused.stderr
+    );
+    let measured = probe(&format!("http://{}/50.bin", node.address()));
+    assert!(measured.code == Some(0) && measured.stdout.contains(" 200 "), "{measured:?}");
 }

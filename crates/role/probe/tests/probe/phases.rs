@@ -66,6 +66,14 @@ fn each_phase_has_the_time_that_the_server_took_for_it() {
 }
 
 #[test]
+fn the_first_byte_is_the_first_and_not_the_end_of_the_head() {
+    let server = Server::new();
+    let sample = measure(&server.url("/torn-head"));
+    assert_whole(&sample);
+    assert!(phase_us(&sample, ProbePhase::Data) >= DATA_MS * 1000, "{sample:?}");
+}
+
+#[test]
 fn the_node_is_who_it_says_it_is_or_where_the_redirect_led() {
     let server = Server::new();
     assert_eq!(measure(&server.url("/size/1")).node.as_deref(), Some("node-7"));
