@@ -146,7 +146,6 @@ fn answer(stream: &mut TcpStream, path: &str) {
             return hold(stream);
         }
         "slow" => return slowly(stream),
-        "torn-head" => return with_torn_head(stream),
         other => panic!("no such kind: {other}"),
     };
     // The client may have left.
@@ -173,11 +172,4 @@ fn slowly(stream: &mut TcpStream) {
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab").unwrap();
     thread::sleep(Duration::from_millis(DATA_MS));
     stream.write_all(b"cd").unwrap();
-}
-
-/// A response whose head comes in two parts.
-fn with_torn_head(stream: &mut TcpStream) {
-    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Le").unwrap();
-    thread::sleep(Duration::from_millis(DATA_MS));
-    stream.write_all(b"ngth: 4\r\n\r\nabcd").unwrap();
 }
