@@ -13,7 +13,7 @@ pub(crate) const URL_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of a file of URLs: more than [`URLS_MAX`] URLs of usual length.
 pub const LIST_BYTES_MAX: u64 = 4 << 20;
 
-/// Bytes of a response's head: four times what servers send at most by default.
+/// Bytes of a response's head: far more than a client needs, and little enough to be held.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Shortest interval between two turns, in milliseconds: below it a probe is a load.
