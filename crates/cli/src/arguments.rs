@@ -53,9 +53,16 @@ pub(crate) enum Command {
     /// Check, show or explain config files
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Measure the response times of URLs from this machine, and report on them
+    #[command(subcommand)]
+    Probe(ProbeCommand),
     /// Hold the privileges of a process in direct dispatch; `skep run` starts it
     Netguard(NetguardArgs),
 }
+
+mod probe;
+
+pub(crate) use probe::{ProbeCommand, ProbeRunArgs};
 
 /// Serve a directory: one node, no config file
 #[derive(Args, Debug)]

@@ -14,6 +14,7 @@ mod harmless;
 mod number;
 mod policies;
 mod pools;
+mod probe;
 mod series;
 mod table;
 
@@ -22,6 +23,7 @@ use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
 pub(crate) use policies::{policies, policy};
 pub(crate) use pools::{pools, pools_of_nodes, server_test};
+pub(crate) use probe::{probe_head, probe_sample, probe_summary, probe_summary_json};
 pub(crate) use series::{requests, series};
 use table::{Align, Table};
 

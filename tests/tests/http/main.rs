@@ -31,6 +31,7 @@ mod pool_sessions;
 mod pool_test;
 mod pools;
 mod privileges;
+mod probe;
 mod ranges_conditions;
 mod rewritten;
 mod room;

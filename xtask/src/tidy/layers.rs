@@ -133,6 +133,12 @@ const LAYERS: &[Layer] = &[
         may_use: &["crates/base", "crates/core", "crates/edge"],
         banned: OUTERMOST,
     },
+    // A client: it asks servers, whose engine and proxy it judges and does not share.
+    Layer {
+        folder: "crates/role/probe",
+        may_use: &["crates/base"],
+        banned: &["anyhow", "axum", "clap", "crossterm", "ratatui", "utoipa"],
+    },
     Layer {
         folder: "crates/role",
         may_use: &["crates/base", "crates/core", "crates/edge", "crates/role/engine"],
@@ -297,6 +303,9 @@ mod tests {
             ("crates/role/node", "crates/role/engine", 0),
             ("crates/role/node", "crates/role/origin", 0),
             ("crates/role/dispatcher", "crates/role/origin", 1),
+            ("crates/role/probe", "crates/base/units", 0),
+            ("crates/role/probe", "crates/core/http", 1),
+            ("crates/role/probe", "crates/role/engine", 1),
             ("crates/role/dispatcher", "crates/role/coordinator", 1),
             ("crates/role/dispatcher", "crates/role/steering", 1),
             ("crates/role/steering", "crates/role/dispatcher", 0),

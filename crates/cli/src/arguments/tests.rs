@@ -132,3 +132,29 @@ fn a_purge_waits_as_long_as_the_api_does_by_default() {
     let Command::Purge(purge) = parse("skep purge /a").unwrap() else { panic!("purge") };
     assert_eq!(purge.timeout, skep_console::PURGE_MS);
 }
+
+#[test]
+fn a_probe_has_sensible_defaults_and_bounds() {
+    let Command::Probe(ProbeCommand::Run(run)) = parse("skep probe run http://a/b").unwrap() else {
+        panic!("no probe")
+    };
+    assert_eq!((run.interval, run.timeout, run.count), (120_000, 30_000, None));
+    assert_eq!((run.out.to_str(), run.label.as_str()), (Some("skep-probe.db"), "probe"));
+    parse("skep probe run --list urls").unwrap();
+    parse("skep probe report a.db b.db --out r").unwrap();
+    for bad in [
+        ("skep probe run", "<URL>"),
+        ("skep probe run ftp://a/", "the scheme"),
+        ("skep probe run a.org/x", "write http://a.org/x"),
+        ("skep probe run http://a/ --interval 99ms", "100ms to 24h"),
+        ("skep probe run http://a/ --timeout 0s", "1ms to 600s"),
+        ("skep probe run http://a/ --count 0", "0 is not in 1.."),
+        ("skep probe run http://a/ --insecure", "--insecure"),
+        ("skep probe report", "<FILE>"),
+        ("skep probe export a.db --csv --json", "cannot be used with"),
+    ] {
+        assert_refused(bad.0, &[bad.1]);
+    }
+    let long = format!("skep probe run http://a/ --label {}", "x".repeat(41));
+    assert_refused(&long, &["1 to 40 printable characters"]);
+}

@@ -1,10 +1,11 @@
-//! One file per command; all but `config`, `policy list` and `policy show` query running processes.
+//! One file per command; all but `config`, `policy list`, `policy show` and `probe` query running processes.
 
 mod cache;
 mod config;
 mod node;
 mod policy;
 mod pool;
+mod probe;
 mod purge;
 mod reload;
 mod removal;
@@ -16,6 +17,7 @@ pub(crate) use config::config;
 pub(crate) use node::node;
 pub(crate) use policy::policy;
 pub(crate) use pool::pool;
+pub(crate) use probe::probe;
 pub(crate) use purge::purge;
 pub(crate) use reload::reload;
 pub(crate) use service::service;

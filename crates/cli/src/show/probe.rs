@@ -1,0 +1,221 @@
+//! Samples of the probe as lines of 80 columns, and what is said of a run at its end.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use skep_probe::{ProbePhase, ProbeSample, ProbeSummary, UrlSummary};
+
+use super::number::{latency, plural};
+use super::table::{Align, Table, cut};
+use super::{COLUMNS, harmless};
+
+/// Columns of a time.
+const TIME: usize = 6;
+
+/// Columns of what the server answered.
+const ANSWER: usize = 9;
+
+/// Columns before the URL: the time of day, seven times, the answer, and the spaces before both.
+const BEFORE_URL: usize = 8 + 7 * TIME + 1 + ANSWER + 1;
+
+/// The names above [`probe_sample`]'s columns.
+pub(crate) fn probe_head() -> String {
+    let names = ["DNS", "REDIR", "CONN", "TLS", "FIRST", "DATA", "TOTAL"];
+    let times: String = names.iter().map(|name| format!("{name:>TIME$}")).collect();
+    format!("{:<8}{times} {:<ANSWER$} {}\n", "UTC", "STATUS", "URL (times in ms)")
+}
+
+/// A sample in one line.
+pub(crate) fn probe_sample(sample: &ProbeSample) -> String {
+    let s = sample.at_unix_ms / 1000 % 86_400;
+    let mut out = format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+    for us in times(sample) {
+        let text = us.map_or("-".to_owned(), ms);
+        let _ = write!(out, "{text:>TIME$}");
+    }
+    let status = sample.status.map_or("-".to_owned(), |status| status.to_string());
+    let answer = match &sample.failure {
+        Some((word, _)) if word != "status" => word.clone(),
+        _ => status,
+    };
+    let url = end_of(&sample.url, COLUMNS - BEFORE_URL);
+    let _ = writeln!(out, " {:<ANSWER$} {url}", cut(&answer, ANSWER));
+    out
+}
+
+/// What a run has measured: a row for each URL, then what has failed.
+pub(crate) fn probe_summary(mut summary: ProbeSummary, out_file: &Path) -> String {
+    let columns = [
+        ("URL", Align::Left),
+        ("COUNT", Align::Right),
+        ("FAILED", Align::Right),
+        ("MEAN", Align::Right),
+        ("P50", Align::Right),
+        ("P99", Align::Right),
+    ];
+    let mut table = Table::new(&columns);
+    let (mut samples, mut failures) = (0, String::new());
+    for url in &mut summary.urls {
+        samples += url.samples;
+        table.row(summary_row(url));
+        for (word, count) in &url.failures {
+            let _ = writeln!(
+                failures,
+                "  {} failed {word}: {}",
+                plural(*count, "sample"),
+                harmless_text(&url.url)
+            );
+        }
+    }
+    let mut out = format!("\n{}{failures}", table.text(COLUMNS, |_| ""));
+    let skipped = match summary.turns_skipped {
+        0 => String::new(),
+        turns => {
+            format!(", {} skipped: a turn took longer than the interval", plural(turns, "turn"))
+        }
+    };
+    let _ = writeln!(out, "{} in {}{skipped}", plural(samples, "sample"), out_file.display());
+    out
+}
+
+/// The same for programs.
+pub(crate) fn probe_summary_json(summary: &ProbeSummary) -> String {
+    let url = |url: &UrlSummary| {
+        let mut times = url.total.clone();
+        json!({
+            "url": url.url,
+            "samples": url.samples,
+            "failed": url.failed(),
+            "mean_us": times.mean_us(),
+            "p50_us": times.quantile_us(0.5),
+            "p99_us": times.quantile_us(0.99),
+        })
+    };
+    let urls: Value = summary.urls.iter().map(url).collect();
+    json!({ "summary": { "turns_skipped": summary.turns_skipped, "urls": urls } }).to_string()
+}
+
+fn summary_row(url: &mut UrlSummary) -> [String; 6] {
+    let time = |us: Option<u64>| us.map_or("-".to_owned(), latency);
+    [
+        end_of(&url.url, COLUMNS / 2),
+        url.samples.to_string(),
+        url.failed().to_string(),
+        time(url.total.mean_us().map(|us| us as u64)),
+        time(url.total.quantile_us(0.5)),
+        time(url.total.quantile_us(0.99)),
+    ]
+}
+
+/// In the order of [`probe_head`]; connections to servers that redirect are with the redirects.
+fn times(sample: &ProbeSample) -> [Option<u64>; 7] {
+    let phase = |phase| sample.phase_us(phase);
+    let redirect = match (phase(ProbePhase::RedirectConnect), phase(ProbePhase::Redirect)) {
+        (Some(connect), Some(redirect)) => Some(connect + redirect),
+        (one, other) => one.or(other),
+    };
+    [
+        phase(ProbePhase::Lookup),
+        redirect,
+        phase(ProbePhase::Connect),
+        phase(ProbePhase::Tls),
+        phase(ProbePhase::FirstByte),
+        phase(ProbePhase::Data),
+        Some(sample.total_us),
+    ]
+}
+
+/// Milliseconds in at most five characters: 0, 0.25, 12.3, 1234, 120s.
+fn ms(us: u64) -> String {
+    match us {
+        0 => "0".to_owned(),
+        1..9_995 => format!("{:.2}", us as f64 / 1e3),
+        9_995..99_950 => format!("{:.1}", us as f64 / 1e3),
+        99_950..99_999_500 => format!("{:.0}", us as f64 / 1e3),
+        _ => format!("{}s", us / 1_000_000),
+    }
+}
+
+/// The last `width` characters of a text: where URLs differ.
+fn end_of(text: &str, width: usize) -> String {
+    let text = harmless_text(text);
+    let count = text.chars().count();
+    match count <= width {
+        true => text,
+        false => format!("…{}", text.chars().skip(count + 1 - width).collect::<String>()),
+    }
+}
+
+fn harmless_text(text: &str) -> String {
+    text.chars().filter(|it| harmless::is_harmless(*it)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> ProbeSample {
+        ProbeSample {
+            url: "http://www.example.org:8080/sizes/192k.bin".to_owned(),
+            at_unix_ms: 3_723_004,
+            phases_us: [
+                Some(40),
+                Some(160),
+                Some(250),
+                Some(1_234),
+                Some(0),
+                Some(12_345),
+                Some(99_999_600),
+            ],
+            total_us: 600_000_000,
+            status: Some(200),
+            ..ProbeSample::default()
+        }
+    }
+
+    #[test]
+    fn a_sample_is_one_aligned_line_of_80_columns() {
+        let (head, line) = (probe_head(), probe_sample(&sample()));
+        assert_eq!(
+            line,
+            "01:02:03  0.04  0.41  1.23     0  12.3   99s  600s 200       …080/sizes/192k.bin\n"
+        );
+        assert_eq!(line.chars().count(), COLUMNS + 1);
+        assert_eq!(head.find("STATUS"), line.find("200 "));
+        assert!(head.chars().count() <= COLUMNS + 1, "{head}");
+    }
+
+    #[test]
+    fn a_failure_is_named_and_what_was_not_reached_is_a_dash() {
+        let failed = ProbeSample {
+            url: "http://a/".to_owned(),
+            total_us: 90,
+            failure: Some(("refused".to_owned(), "the connection was refused".to_owned())),
+            ..ProbeSample::default()
+        };
+        let line = probe_sample(&failed);
+        assert_eq!(
+            line,
+            "00:00:00     -     -     -     -     -     -  0.09 refused   http://a/\n"
+        );
+        let status = (Some(503), Some(("status".to_owned(), String::new())));
+        let line = probe_sample(&ProbeSample { status: status.0, failure: status.1, ..failed });
+        assert!(line.contains(" 503       http"), "{line}");
+    }
+
+    #[test]
+    fn times_have_five_characters_at_most() {
+        for (us, text) in [
+            (0, "0"),
+            (4, "0.00"),
+            (9_994, "9.99"),
+            (9_995, "10.0"),
+            (99_950, "100"),
+            (99_999_499, "99999"),
+            (99_999_500, "99s"),
+        ] {
+            assert_eq!(ms(us), text);
+        }
+    }
+}

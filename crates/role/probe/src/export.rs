@@ -1,0 +1,92 @@
+//! The samples of a file as rows of text.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::database::{ProbeDatabaseError, SampleReader};
+use crate::sample::ProbeSample;
+
+/// How samples are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// Comma-separated values with a head (RFC 4180).
+    Csv,
+    /// An object a line.
+    Json,
+}
+
+/// Samples cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The file.
+    #[error(transparent)]
+    Database(#[from] ProbeDatabaseError),
+    /// The output.
+    #[error("cannot write the samples: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Writes the samples of the file at `path` to `out`.
+///
+/// # Errors
+/// It has none or is something else, or `out` takes no more.
+pub fn export_samples(
+    path: &Path,
+    format: ExportFormat,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let reader = SampleReader::open(path)?;
+    let mut is_first = true;
+    reader.for_each(|label, sample| -> Result<(), ExportError> {
+        let row = row(&label, &sample);
+        match format {
+            ExportFormat::Json => writeln!(out, "{row}")?,
+            ExportFormat::Csv => {
+                let columns = row.as_object().into_iter().flatten();
+                if std::mem::take(&mut is_first) {
+                    let names: Vec<&str> = columns.clone().map(|(name, _)| name.as_str()).collect();
+                    write!(out, "{}\r\n", names.join(","))?;
+                }
+                let fields: Vec<String> = columns.map(|(_, value)| field(value)).collect();
+                write!(out, "{}\r\n", fields.join(","))?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(out.flush()?)
+}
+
+fn row(label: &str, sample: &ProbeSample) -> Value {
+    let mut row = serde_json::json!({ "label": label });
+    if let (Value::Object(row), Value::Object(sample)) = (&mut row, sample.to_json()) {
+        row.extend(sample);
+    }
+    row
+}
+
+/// A field of a row; nothing is an empty one.
+fn field(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) if text.contains([',', '"', '\r', '\n']) => {
+            format!("\"{}\"", text.replace('"', "\"\""))
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_quoted_where_they_must_be() {
+        for (text, quoted) in [("a", "a"), ("a,b", "\"a,b\""), ("a\"b", "\"a\"\"b\""), ("", "")] {
+            assert_eq!(field(&Value::from(text)), quoted);
+        }
+        assert_eq!((field(&Value::Null), field(&Value::from(7))), (String::new(), "7".to_owned()));
+    }
+}

@@ -1,0 +1,116 @@
+//! Why a sample has no complete response.
+
+use std::error::Error;
+use std::io::{self, ErrorKind};
+
+use crate::limits::{FAILURE_CHARS_MAX, REDIRECTS_MAX};
+
+/// Why a sample has no complete response.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("DNS: {0}")]
+    Lookup(String),
+    #[error("the connection was refused")]
+    Refused,
+    #[error("cannot connect: {0}")]
+    Unreachable(String),
+    #[error("no {0} within the timeout")]
+    Timeout(&'static str),
+    #[error("TLS: {0}")]
+    Tls(String),
+    #[error("HTTP: {0}")]
+    Http(String),
+    #[error("redirect: {0}")]
+    BadRedirect(String),
+    #[error("more than {REDIRECTS_MAX} redirects")]
+    TooManyRedirects,
+    #[error("the connection was closed without a response")]
+    Closed,
+    #[error("the connection was reset")]
+    Reset,
+    #[error("the body was cut short after {0} bytes")]
+    CutShort(u64),
+    #[error("the server answered with status {0}")]
+    Status(u16),
+}
+
+impl Failure {
+    /// One word, for columns and for counting.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Self::Lookup(_) => "dns",
+            Self::Refused => "refused",
+            Self::Unreachable(_) => "no-route",
+            Self::Timeout(_) => "timeout",
+            Self::Tls(_) => "tls",
+            Self::Http(_) => "http",
+            Self::BadRedirect(_) => "redirect",
+            Self::TooManyRedirects => "redirects",
+            Self::Closed => "closed",
+            Self::Reset => "reset",
+            Self::CutShort(_) => "cut-short",
+            Self::Status(_) => "status",
+        }
+    }
+
+    /// Of a connection that is not there.
+    pub(crate) fn of_connect(error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::ConnectionRefused => Self::Refused,
+            ErrorKind::TimedOut => Self::Timeout("connection"),
+            ErrorKind::ConnectionReset => Self::Reset,
+            _ => Self::Unreachable(clean(&error.to_string())),
+        }
+    }
+
+    /// Of a handshake: the connection's end, or what is wrong with the certificate.
+    pub(crate) fn of_tls(error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Self::Reset,
+            ErrorKind::UnexpectedEof => {
+                Self::Tls("the connection was closed in the handshake".to_owned())
+            }
+            _ => Self::Tls(clean(&error.to_string())),
+        }
+    }
+
+    /// Of an exchange that has failed; `body_bytes`: of the body until then, once there is a head.
+    pub(crate) fn of_exchange(error: &hyper::Error, body_bytes: Option<u64>) -> Self {
+        let is_end =
+            || error.is_incomplete_message() || io_kind(error) == Some(ErrorKind::UnexpectedEof);
+        match (io_kind(error), body_bytes) {
+            (Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), _) => Self::Reset,
+            (_, Some(got)) if is_end() => Self::CutShort(got),
+            (_, None) if is_end() => Self::Closed,
+            _ => Self::Http(clean(&with_sources(error))),
+        }
+    }
+}
+
+/// The kind of the input/output error below `error`.
+fn io_kind(error: &hyper::Error) -> Option<ErrorKind> {
+    let mut below = error.source();
+    while let Some(error) = below {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error.kind());
+        }
+        below = error.source();
+    }
+    None
+}
+
+/// An error and what it comes from.
+fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut below = error.source();
+    while let Some(error) = below {
+        text = format!("{text}: {error}");
+        below = error.source();
+    }
+    text
+}
+
+/// One line without control characters, of a bounded length: part of it may come from the server.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().filter(|it| !it.is_control()).take(FAILURE_CHARS_MAX).collect()
+}

@@ -1,0 +1,39 @@
+//! Bounds of a run, each with its unit and reason.
+
+/// Redirects that are followed for one sample: curl's and browsers' bounds are 20 to 50, but a
+/// cluster redirects once, and the paper's phases are of a few.
+pub(crate) const REDIRECTS_MAX: u32 = 10;
+
+/// URLs of a run: each is measured in turn, and a turn is kept in memory until it is stored.
+pub(crate) const URLS_MAX: usize = 10_000;
+
+/// Bytes of a URL: what servers take as a request line.
+pub(crate) const URL_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes of a file of URLs: more than [`URLS_MAX`] URLs of usual length.
+pub const LIST_BYTES_MAX: u64 = 4 << 20;
+
+/// Bytes of a response's head: far more than a client needs, and little enough to be held.
+pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Shortest interval between two turns, in milliseconds: below it a probe is a load.
+pub const INTERVAL_MS_MIN: u64 = 100;
+
+/// Longest interval between two turns, in milliseconds: a day.
+pub const INTERVAL_MS_MAX: u64 = 86_400_000;
+
+/// Longest time for one sample, in milliseconds: ten minutes, for the largest objects on slow links.
+pub const TIMEOUT_MS_MAX: u64 = 600_000;
+
+/// Characters of a label: what fits beside a figure.
+pub const LABEL_CHARS_MAX: usize = 40;
+
+/// Characters of the name that a node gives itself; the server may send anything.
+pub(crate) const NODE_CHARS_MAX: usize = 64;
+
+/// Characters of the text of a failure; part of it comes from the server.
+pub(crate) const FAILURE_CHARS_MAX: usize = 160;
+
+/// How long another process that writes to the file is waited for, in milliseconds: its
+/// transactions take milliseconds.
+pub(crate) const DATABASE_WAIT_MS: u64 = 5_000;

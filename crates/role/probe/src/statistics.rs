@@ -1,0 +1,115 @@
+//! What is said of a series of times: mean, its confidence interval, quantiles.
+
+/// Times in microseconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ResponseTimes {
+    us: Vec<u64>,
+    is_sorted: bool,
+}
+
+impl ResponseTimes {
+    pub(crate) fn add(&mut self, us: u64) {
+        self.us.push(us);
+        self.is_sorted = false;
+    }
+
+    pub(crate) fn add_all(&mut self, others: &Self) {
+        self.us.extend(&others.us);
+        self.is_sorted = false;
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.us.len() as u64
+    }
+
+    /// Their mean; `None`: of nothing.
+    pub fn mean_us(&self) -> Option<f64> {
+        let sum: f64 = self.us.iter().map(|us| *us as f64).sum();
+        (!self.us.is_empty()).then(|| sum / self.us.len() as f64)
+    }
+
+    /// Half the width of the mean's confidence interval of 95 % (Student's t); `None`: of fewer
+    /// than two.
+    pub fn half_interval_us(&self) -> Option<f64> {
+        let mean = self.mean_us()?;
+        let freedom = self.us.len().checked_sub(1).filter(|it| *it > 0)? as f64;
+        let squares: f64 = self.us.iter().map(|us| (*us as f64 - mean).powi(2)).sum();
+        Some(t_quantile(freedom) * (squares / freedom / (freedom + 1.0)).sqrt())
+    }
+
+    /// The time that `share` of them do not exceed (nearest rank); `None`: of nothing.
+    pub fn quantile_us(&mut self, share: f64) -> Option<u64> {
+        if !self.is_sorted {
+            self.us.sort_unstable();
+            self.is_sorted = true;
+        }
+        let rank = (share * self.us.len() as f64).ceil().max(1.0) as usize;
+        self.us.get(rank - 1).copied()
+    }
+}
+
+/// The 97.5 % quantile of Student's distribution.
+fn t_quantile(freedom: f64) -> f64 {
+    /// For 1 to 9 degrees of freedom.
+    const FEW: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+    match FEW.get(freedom as usize - 1) {
+        Some(exact) => *exact,
+        // Cornish and Fisher's expansion around the normal quantile.
+        None => {
+            1.959_96 + 2.372_3 / freedom + 2.822_5 / freedom.powi(2) + 2.555_9 / freedom.powi(3)
+        }
+    }
+}
+
+/// The median of `values`; `None`: of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        _ if values.is_empty() => None,
+        0 => Some((values[middle - 1] + values[middle]) / 2.0),
+        _ => Some(values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(us: &[u64]) -> ResponseTimes {
+        ResponseTimes { us: us.to_vec(), is_sorted: false }
+    }
+
+    #[test]
+    fn quantiles_are_times_that_were_measured() {
+        let mut all = times(&[5, 1, 4, 2, 3]);
+        assert_eq!(
+            [0.0, 0.2, 0.5, 0.99, 1.0].map(|it| all.quantile_us(it)),
+            [1, 1, 3, 5, 5].map(Some)
+        );
+        all.add(0);
+        assert_eq!(all.quantile_us(0.01), Some(0));
+        assert_eq!(times(&[]).quantile_us(0.5), None);
+    }
+
+    /// By the tables of Student's distribution: 10, 12, 14 have the deviation 2.
+    #[test]
+    fn intervals_are_students() {
+        assert_eq!(times(&[10, 12, 14]).mean_us(), Some(12.0));
+        let half = times(&[10, 12, 14]).half_interval_us().unwrap_or_default();
+        assert!((half - 4.303 * 2.0 / 3f64.sqrt()).abs() < 1e-9, "{half}");
+        assert_eq!(times(&[7]).half_interval_us(), None);
+        assert_eq!(times(&[]).mean_us(), None);
+        for (freedom, table) in [(1.0, 12.706), (10.0, 2.228), (29.0, 2.045), (1000.0, 1.962)] {
+            assert!((t_quantile(freedom) - table).abs() < 0.001, "{freedom}");
+        }
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+}

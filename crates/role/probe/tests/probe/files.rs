@@ -1,0 +1,179 @@
+//! What is in the file of a run, and what is made of it.
+
+use std::fs;
+use std::path::Path;
+
+use rusqlite::Connection;
+use serde_json::Value;
+use skep_probe::{ExportFormat, ProbePlan, export_samples, write_report};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+use super::server::Server;
+use super::{plan, run, run_until};
+
+fn exported(path: &Path, format: ExportFormat) -> String {
+    let mut out = Vec::new();
+    export_samples(path, format, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// Runs that fails to begin, as a sentence.
+fn refusal(plan: &ProbePlan) -> String {
+    let result = run_until(plan, std::future::pending(), |_| panic!("it must not measure"));
+    result.map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn the_file_has_what_was_measured_and_runs_add_to_it() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let urls = [server.url("/size/7"), server.url("/status/500"), server.url("/to//size/9")];
+    let first = plan(folder.path(), &urls);
+    let mut samples = run(&first);
+    samples.extend(run(&ProbePlan { label: "a,\"b\"".to_owned(), ..first.clone() }));
+    let rows: Vec<Value> = exported(&first.out, ExportFormat::Json)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(rows.len(), 6);
+    for (row, sample) in rows.iter().zip(&samples) {
+        let mut expected = sample.to_json();
+        expected["label"] = row["label"].clone();
+        assert_eq!(*row, expected);
+    }
+    assert_eq!(
+        (rows[0]["label"].as_str(), rows[5]["label"].as_str()),
+        (Some("test"), Some("a,\"b\""))
+    );
+    let csv = exported(&first.out, ExportFormat::Csv);
+    assert!(csv.starts_with("label,turn,at_unix_ms,since_begin_ms,url,lookup_us,"), "{csv}");
+    assert_eq!((csv.matches("\r\n").count(), csv.matches("\"a,\"\"b\"\"\",0,").count()), (7, 3));
+    let columns: Vec<usize> = csv.lines().take(4).map(|line| line.split(',').count()).collect();
+    assert_eq!(columns, [columns[0]; 4], "{csv}");
+}
+
+#[test]
+fn a_run_that_is_stopped_keeps_what_it_has_measured() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let urls = [server.url("/size/7"), server.url("/silent")];
+    let plan = ProbePlan { turns_max: None, ..plan(folder.path(), &urls) };
+    let (stop, stopped) = oneshot::channel();
+    let mut stop = Some(stop);
+    let stopped = async { stopped.await.unwrap() };
+    let (summary, samples) =
+        run_until(&plan, stopped, |_| stop.take().unwrap().send(()).unwrap()).unwrap();
+    assert_eq!((samples.len(), summary.urls.len()), (1, 1));
+    assert_eq!(exported(&plan.out, ExportFormat::Json).lines().count(), 1);
+}
+
+#[test]
+fn files_of_others_are_refused_and_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let urls = ["http://127.0.0.1:1/".to_owned()];
+    let plan =
+        |name: &str| ProbePlan { out: folder.path().join(name), ..plan(folder.path(), &urls) };
+    fs::write(
+        folder.path().join("text"),
+        "these are some notes of mine, and no database".repeat(30),
+    )
+    .unwrap();
+    let other = Connection::open(folder.path().join("other")).unwrap();
+    other.execute_batch("CREATE TABLE birds (name TEXT)").unwrap();
+    drop(other);
+    for (name, words) in [("text", "no database"), ("other", "another program")] {
+        let before = fs::read(folder.path().join(name)).unwrap();
+        let said = refusal(&plan(name));
+        assert!(said.contains(name) && said.contains(words) && said.contains("expected"), "{said}");
+        assert_eq!(fs::read(folder.path().join(name)).unwrap(), before, "{name}");
+    }
+    let said = refusal(&plan("no/such/folder.db"));
+    assert!(said.contains("expected a folder that exists"), "{said}");
+    let said = refusal(&ProbePlan { out: folder.path().to_owned(), ..plan("x") });
+    assert!(said.contains("expected a folder that exists"), "{said}");
+}
+
+#[test]
+fn a_file_of_a_later_build_is_refused() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let plan = plan(folder.path(), &[server.url("/size/1")]);
+    run(&plan);
+    let file = Connection::open(&plan.out).unwrap();
+    file.pragma_update(None, "user_version", 2).unwrap();
+    drop(file);
+    assert!(refusal(&plan).contains("version 1 or earlier, found 2"), "{}", refusal(&plan));
+    let error = export_samples(&plan.out, ExportFormat::Csv, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("found 2"), "{error}");
+}
+
+#[test]
+fn reports_need_samples() {
+    let folder = TempDir::new().unwrap();
+    let plan = plan(folder.path(), &["http://127.0.0.1:1/".to_owned()]);
+    let report = |path: &Path| {
+        write_report(&[path.to_owned()], &folder.path().join("report")).unwrap_err().to_string()
+    };
+    assert!(report(&plan.out).contains("no such file"), "{}", report(&plan.out));
+    fs::write(folder.path().join("empty"), "").unwrap();
+    assert!(report(&folder.path().join("empty")).contains("expected samples, found none"));
+    // Stopped before the first sample.
+    run_until(&plan, std::future::ready(()), |_| {}).ok();
+    let rows = Connection::open(&plan.out).unwrap();
+    rows.execute("DELETE FROM sample", []).unwrap();
+    drop(rows);
+    assert!(report(&plan.out).contains("expected samples, found none"), "{}", report(&plan.out));
+    assert!(!folder.path().join("report").exists(), "nothing is written in vain");
+}
+
+#[test]
+fn a_report_compares_labels_of_several_files() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let urls = [server.url("/size/50"), server.url("/size/100000"), server.url("/closed")];
+    let lard =
+        ProbePlan { label: "lard".to_owned(), turns_max: Some(3), ..plan(folder.path(), &urls) };
+    let robin = ProbePlan {
+        label: "round-robin".to_owned(),
+        out: folder.path().join("other.db"),
+        ..lard.clone()
+    };
+    run(&lard);
+    run(&robin);
+    let files = [lard.out.clone(), robin.out];
+    let out = folder.path().join("a/report");
+    let report = write_report(&files, &out).unwrap();
+    assert_eq!(report.files, [out.join("report.md"), out.join("time-by-size.svg")]);
+    assert!(report.notes[0].contains("no loads of nodes"), "{:?}", report.notes);
+    let svg = fs::read_to_string(out.join("time-by-size.svg")).unwrap();
+    assert!(svg.contains("lard") && svg.contains("round-robin"), "both have a line");
+    let page = fs::read_to_string(out.join("report.md")).unwrap();
+    assert!(page.contains("9 samples, 3 failed") && page.contains("3 closed"), "{page}");
+    assert!(
+        page.contains("| lard | 100000 B |") && page.contains("| round-robin | 50 B |"),
+        "{page}"
+    );
+    assert!(page.contains("first byte") && page.contains("skipped"), "{page}");
+}
+
+#[test]
+fn hours_of_light_and_heavy_load_have_figures_of_their_own() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let plan = ProbePlan {
+        turns_max: Some(2),
+        ..plan(folder.path(), &[server.url("/size/50"), server.url("/size/5000")])
+    };
+    run(&plan);
+    let file = Connection::open(&plan.out).unwrap();
+    file.execute_batch(
+        "CREATE TABLE node_load (at_unix_ms INTEGER, node TEXT, load1 REAL);
+         UPDATE sample SET at_unix_ms = turn * 3600000;
+         INSERT INTO node_load VALUES (1, 'a', 0.5), (3600001, 'a', 7.5);",
+    )
+    .unwrap();
+    drop(file);
+    let report = write_report(&[plan.out], &folder.path().join("r")).unwrap();
+    assert_eq!(report.notes, [""; 0]);
+    let names: Vec<_> = report.files.iter().filter_map(|it| it.file_name()?.to_str()).collect();
+    assert_eq!(
+        names,
+        ["report.md", "time-by-size.svg", "time-by-size-light.svg", "time-by-size-heavy.svg"]
+    );
+}
