@@ -39,7 +39,7 @@ pub use plan::ProbePlan;
 pub use report::{ProbeReport, ReportError, write_report};
 pub use run::{ProbeError, run_probe};
 pub use sample::{ProbePhase, ProbeSample};
-pub use statistics::ResponseTimes;
+pub use statistics::SampleTimes;
 pub use summary::{ProbeSummary, UrlSummary};
 pub use trust::CaError;
 pub use url::{ProbeUrl, ProbeUrlError};

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::database::{ProbeDatabaseError, SampleReader};
-use crate::statistics::ResponseTimes;
+use crate::statistics::SampleTimes;
 use crate::summary::ProbeSummary;
 
 use figure::{Figure, Line};
@@ -61,7 +61,7 @@ struct Material {
 struct Series {
     summary: ProbeSummary,
     /// Totals of whole responses, by URL and hour since 1970.
-    totals: BTreeMap<(String, u64), ResponseTimes>,
+    totals: BTreeMap<(String, u64), SampleTimes>,
     /// First and last stamp.
     stamps_unix_ms: Option<(u64, u64)>,
 }
@@ -179,13 +179,13 @@ impl Series {
             .iter()
             .filter_map(|url| Some((url.url.as_str(), url.size_bytes()?)))
             .collect();
-        let mut by_size: BTreeMap<u64, ResponseTimes> = BTreeMap::new();
+        let mut by_size: BTreeMap<u64, SampleTimes> = BTreeMap::new();
         for ((url, hour), times) in &self.totals {
             if let Some(size) = sizes.get(url.as_str()).filter(|_| counts(*hour)) {
                 by_size.entry(*size).or_default().add_all(times);
             }
         }
-        let point = |(size, times): (u64, ResponseTimes)| {
+        let point = |(size, times): (u64, SampleTimes)| {
             let half_us = times.half_interval_us().unwrap_or(0.0);
             Some((size, times.mean_us()? / 1e3, half_us / 1e3))
         };

@@ -2,12 +2,12 @@
 
 /// Times in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ResponseTimes {
+pub struct SampleTimes {
     us: Vec<u64>,
     is_sorted: bool,
 }
 
-impl ResponseTimes {
+impl SampleTimes {
     pub(crate) fn add(&mut self, us: u64) {
         self.us.push(us);
         self.is_sorted = false;
@@ -77,8 +77,8 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn times(us: &[u64]) -> ResponseTimes {
-        ResponseTimes { us: us.to_vec(), is_sorted: false }
+    fn times(us: &[u64]) -> SampleTimes {
+        SampleTimes { us: us.to_vec(), is_sorted: false }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::sample::{ProbePhase, ProbeSample};
-use crate::statistics::{ResponseTimes, median};
+use crate::statistics::{SampleTimes, median};
 
 /// What was measured of several URLs, in the order in which they first appeared.
 #[derive(Clone, Debug, Default)]
@@ -25,9 +25,9 @@ pub struct UrlSummary {
     /// Samples that failed, by word.
     pub failures: BTreeMap<String, u64>,
     /// Each phase, by [`ProbePhase::ALL`].
-    pub phases: [ResponseTimes; ProbePhase::COUNT],
+    pub phases: [SampleTimes; ProbePhase::COUNT],
     /// All phases together.
-    pub total: ResponseTimes,
+    pub total: SampleTimes,
     sizes: Vec<u64>,
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::{Material, Series};
 use crate::sample::ProbePhase;
-use crate::statistics::ResponseTimes;
+use crate::statistics::SampleTimes;
 use crate::summary::UrlSummary;
 
 /// Writes the page.
@@ -74,7 +74,7 @@ fn row(out: &mut String, url: &mut UrlSummary) {
     out.push('\n');
 }
 
-fn times(times: &mut ResponseTimes) -> String {
+fn times(times: &mut SampleTimes) -> String {
     let (Some(mean), Some(p50), Some(p99)) =
         (times.mean_us(), times.quantile_us(0.5), times.quantile_us(0.99))
     else {
