@@ -51,8 +51,9 @@ impl Chooser {
             connections: 0,
             outstanding_requests: 0,
             outstanding_bytes: 0,
-            link_bytes_per_s: node.link_bytes_per_s,
-            fetch_bytes_per_s: fetch_rate(cluster, node),
+            // As of a live dispatcher, which knows neither.
+            link_bytes_per_s: 0,
+            fetch_bytes_per_s: 0,
             memory_bytes: node.memory_bytes / cluster.choosers as u64,
         };
         let nodes: Vec<NodeView> = (0..).zip(&cluster.nodes).map(node).collect();
@@ -158,14 +159,5 @@ impl OwnLoad {
     fn bytes_left(&self, virtual_bytes: f64) -> u64 {
         let arrived = f64::from(self.sends) * virtual_bytes - self.started_sum;
         self.bytes.saturating_sub(arrived.max(0.0) as u64)
-    }
-}
-
-fn fetch_rate(cluster: &SimulatedCluster, node: &crate::SimulatedNode) -> u64 {
-    match cluster.source {
-        crate::FetchSource::OwnDisk => node.disk_bytes_per_s,
-        crate::FetchSource::SharedOrigin { bytes_per_s } => {
-            bytes_per_s / cluster.nodes.len() as u64
-        }
     }
 }

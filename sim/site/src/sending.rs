@@ -24,12 +24,11 @@ impl World<'_> {
         while end < segments && self.is_there(now, id, end) {
             end += 1;
         }
-        let was_in_memory = end == segments;
         if end == first && self.requests[id as usize].is_arriving(first) {
             end += 1;
         }
         if end > first {
-            self.announce(now, id, was_in_memory);
+            self.announce(now, id);
             self.send(now, id, end);
         }
         self.look_ahead(now, id);
@@ -123,17 +122,13 @@ impl World<'_> {
     }
 
     /// Once: the head of the response is sent.
-    fn announce(&mut self, now: u64, id: u32, was_in_memory: bool) {
+    fn announce(&mut self, now: u64, id: u32) {
         let request = &mut self.requests[id as usize];
         if std::mem::replace(&mut request.is_announced, true) {
             return;
         }
         let object = &self.run.site.objects[request.object as usize];
-        let said = Object {
-            node: NodeId(request.node),
-            bytes: object.bytes,
-            was_in_memory: Some(was_in_memory),
-        };
+        let said = Object { node: NodeId(request.node), bytes: object.bytes };
         let chooser = &mut self.choosers[request.chooser as usize];
         chooser.head(now, object.url_hash, said, now - request.began_ns);
     }

@@ -97,8 +97,6 @@ pub struct Object {
     pub node: NodeId,
     /// Bytes of the response's body.
     pub bytes: u64,
-    /// Whether the node had it in memory; `None`: it does not say.
-    pub was_in_memory: Option<bool>,
 }
 
 /// The decision of a policy.

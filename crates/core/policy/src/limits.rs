@@ -70,6 +70,9 @@ pub(crate) const FAILED_LATENCY_US: f64 = 1e6;
 /// known.
 pub(crate) const TRIED_MS_MAX: u64 = 1_000;
 
+/// Larger sizes count as this one, in bytes: a length that a server announces may be any number.
+pub(crate) const OBJECT_BYTES_MAX: u64 = 1 << 40;
+
 /// Bins of sizes, 8 to each power of two: all sizes have one.
 pub(crate) const SIZE_BINS: usize = 496;
 

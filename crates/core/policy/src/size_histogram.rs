@@ -30,23 +30,24 @@ impl SizeHistogram {
         self.bytes.iter_mut().for_each(|bytes| *bytes *= factor);
     }
 
-    /// `None` before any request.
-    pub(crate) fn quantiles(&self) -> Option<Quantiles> {
+    /// Takes the quantiles of all requests so far; there has been one.
+    pub(crate) fn take(&self, quantiles: &mut Quantiles) {
         let total: f64 = self.bytes.iter().sum();
-        if total <= 0.0 {
-            return None;
-        }
-        let mut below = Box::new([1.0; SIZE_BINS + 1]);
+        debug_assert!(total > 0.0, "a request has at least a byte");
         let mut sum = 0.0;
-        for (below, bytes) in below.iter_mut().zip(self.bytes.iter()) {
+        for (below, bytes) in quantiles.below.iter_mut().zip(self.bytes.iter()) {
             *below = sum / total;
             sum += bytes;
         }
-        Some(Quantiles { below })
     }
 }
 
 impl Quantiles {
+    /// Those of no requests at all: every size is beyond.
+    pub(crate) fn new() -> Self {
+        Self { below: Box::new([1.0; SIZE_BINS + 1]) }
+    }
+
     /// The share of all bytes that is in smaller objects, and in those of the same bin and smaller ones, `0.0..=1.0`.
     pub(crate) fn of(&self, size: u64) -> (f64, f64) {
         let bin = bin(size);
@@ -67,8 +68,6 @@ fn bin(size: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
     use super::*;
 
     #[test]
@@ -81,15 +80,16 @@ mod tests {
     #[test]
     fn quantiles_are_of_bytes_and_forget() {
         let mut histogram = SizeHistogram::new();
-        assert!(histogram.quantiles().is_none());
         (0..10).for_each(|_| histogram.add(100));
         histogram.add(1_000);
-        let quantiles = histogram.quantiles().unwrap();
+        let mut quantiles = Quantiles::new();
+        histogram.take(&mut quantiles);
         assert_eq!((quantiles.of(100), quantiles.of(1_000)), ((0.0, 0.5), (0.5, 1.0)));
         assert_eq!(quantiles.of(200), (0.5, 0.5), "nobody asks for those");
         assert_eq!(quantiles.of(1 << 40), (1.0, 1.0));
         histogram.discount(0.25);
         histogram.add(500);
-        assert_eq!(histogram.quantiles().unwrap().of(1_000), (0.75, 1.0));
+        histogram.take(&mut quantiles);
+        assert_eq!(quantiles.of(1_000), (0.75, 1.0));
     }
 }

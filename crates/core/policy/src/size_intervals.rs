@@ -17,7 +17,8 @@
 use skep_units::{NodeId, Rng};
 
 use crate::limits::{
-    ADAPTLOAD_DISCOUNT, ADAPTLOAD_WINDOW_REQUESTS, EQUILOAD_REQUESTS, SIZES_FIRST_REQUESTS,
+    ADAPTLOAD_DISCOUNT, ADAPTLOAD_WINDOW_REQUESTS, EQUILOAD_REQUESTS, OBJECT_BYTES_MAX,
+    SIZES_FIRST_REQUESTS,
 };
 use crate::size_histogram::{Quantiles, SizeHistogram};
 use crate::url_map::UrlMap;
@@ -27,12 +28,13 @@ pub(crate) struct SizeIntervals {
     name: &'static str,
     boundaries: Boundaries,
     rng: Rng,
-    /// Bytes of objects plus one; 0: not known.
+    /// Bytes of objects.
     sizes: UrlMap<u64>,
     histogram: SizeHistogram,
-    /// Requests for objects of known size.
+    /// Responses with a size.
     requests: u64,
-    quantiles: Option<Quantiles>,
+    quantiles: Quantiles,
+    has_boundaries: bool,
 }
 
 /// How boundaries come about.
@@ -55,10 +57,12 @@ impl SizeIntervals {
 
     fn new(name: &'static str, boundaries: Boundaries, rng: Rng) -> Self {
         let (sizes, histogram) = (UrlMap::new(), SizeHistogram::new());
-        Self { name, boundaries, rng, sizes, histogram, requests: 0, quantiles: None }
+        let (quantiles, has_boundaries) = (Quantiles::new(), false);
+        let requests = 0;
+        Self { name, boundaries, rng, sizes, histogram, requests, quantiles, has_boundaries }
     }
 
-    /// Counts a request, and moves boundaries when it is time.
+    /// Counts a response, and moves boundaries when it is time.
     fn count(&mut self, size: u64) {
         if self.boundaries == Boundaries::Fixed && self.requests == EQUILOAD_REQUESTS {
             return;
@@ -68,21 +72,22 @@ impl SizeIntervals {
         // Few requests say little, but more than none: at first boundaries move with every doubling.
         let is_first = self.requests >= SIZES_FIRST_REQUESTS && self.requests.is_power_of_two();
         let is_due = self.requests.is_multiple_of(ADAPTLOAD_WINDOW_REQUESTS);
-        match self.boundaries {
-            Boundaries::Fixed if is_first => self.quantiles = self.histogram.quantiles(),
-            Boundaries::Adaptive if is_first || is_due => {
-                self.quantiles = self.histogram.quantiles();
-                if is_due {
-                    self.histogram.discount(ADAPTLOAD_DISCOUNT);
-                }
-            }
-            _ => {}
+        let is_adaptive = self.boundaries == Boundaries::Adaptive;
+        if is_first || is_adaptive && is_due {
+            self.histogram.take(&mut self.quantiles);
+            self.has_boundaries = true;
+        }
+        if is_adaptive && is_due {
+            self.histogram.discount(ADAPTLOAD_DISCOUNT);
         }
     }
 
     /// The node whose interval has this size; `None`: there are no boundaries yet.
     fn owner<'a>(&mut self, size: u64, view: &'a ClusterView) -> Option<&'a NodeView> {
-        let (from, to) = self.quantiles.as_ref()?.of(size);
+        if !self.has_boundaries {
+            return None;
+        }
+        let (from, to) = self.quantiles.of(size);
         let place = match self.boundaries {
             Boundaries::Fixed => from,
             Boundaries::Adaptive => from + (to - from) * self.rng.unit(),
@@ -112,13 +117,20 @@ impl Policy for SizeIntervals {
     ) -> Decision {
         let hash = request.url_hash();
         let Some(idlest) = view.idlest(hash, exclude) else { return Decision::None };
-        let Some(size) = self.sizes.of(hash).checked_sub(1) else { return Decision::Node(idlest) };
-        self.count(size);
+        let Some(&size) = self.sizes.get(hash) else { return Decision::Node(idlest) };
+        let warmest = view.warmest_permille(exclude).unwrap_or(1);
         let owner = self.owner(size, view).filter(|node| node.is_candidate(exclude));
+        // A warming node gets its interval with the probability of its share.
+        let owner = owner.filter(|node| {
+            let share = node.share_permille();
+            share == warmest || self.rng.below(warmest) < share
+        });
         Decision::Node(owner.map_or(idlest, |node| node.id))
     }
 
     fn learned(&mut self, url_hash: u64, object: Object) {
-        *self.sizes.of(url_hash) = object.bytes.saturating_add(1);
+        let size = object.bytes.min(OBJECT_BYTES_MAX);
+        *self.sizes.of(url_hash) = size;
+        self.count(size);
     }
 }

@@ -21,14 +21,14 @@
 //! A node is thought to have what was sent to it, until it has brought in as many other bytes as its memory takes. One that
 //! has the object is kept until another is clearly cheaper (hysteresis).
 
-use skep_units::{NodeId, stable_hash};
+use skep_units::{NodeId, Now, stable_hash};
 
 use crate::limits::{
     FETCH_LATENCY_US, FETCH_RATE_DIVISOR, HOLDERS_MAX, HYSTERESIS_BYTES, HYSTERESIS_PERCENT,
-    LINK_BYTES_PER_S, PEER_LATENCY_US, REPLY_BYTES, REQUEST_US, SLOW_START_PERMILLE_FULL,
+    LINK_BYTES_PER_S, OBJECT_BYTES_MAX, PEER_LATENCY_US, REPLY_BYTES, REQUEST_US,
 };
 use crate::url_map::UrlMap;
-use crate::{ClusterView, Decision, NodeView, Object, Policy, RequestKey};
+use crate::{AttemptEnd, ClusterView, Decision, NodeView, Object, Policy, RequestKey};
 
 pub(crate) struct TransferTime {
     name: &'static str,
@@ -39,6 +39,8 @@ pub(crate) struct TransferTime {
     /// The largest weight of the view.
     weight_max: u64,
     is_cooperative: bool,
+    /// The largest slow-start share of the candidates.
+    warmest_permille: f64,
 }
 
 /// What sending an object from a node's memory costs, in microseconds.
@@ -70,6 +72,8 @@ struct Holder {
     node: NodeId,
     /// [`Memory::brought`] of its last use there.
     used_at: u64,
+    /// Whether a response has said so; else it was asked for there.
+    is_sure: bool,
 }
 
 /// A node's memory as far as this instance knows.
@@ -78,13 +82,23 @@ struct Memory {
     node: NodeId,
     /// Bytes that it has brought in so far.
     brought: u64,
+    /// What was used before is lost: it has failed.
+    lost_before: u64,
     size: u64,
 }
 
 impl TransferTime {
     pub(crate) fn new(name: &'static str) -> Self {
         let (objects, memories) = (UrlMap::new(), Vec::new());
-        Self { name, objects, memories, version: None, weight_max: 1, is_cooperative: false }
+        Self {
+            name,
+            objects,
+            memories,
+            version: None,
+            weight_max: 1,
+            is_cooperative: false,
+            warmest_permille: 1.0,
+        }
     }
 
     /// Follows the nodes of a view.
@@ -95,9 +109,9 @@ impl TransferTime {
         self.version = Some(view.version);
         let known = std::mem::take(&mut self.memories);
         let memory = |node: &NodeView| {
-            let before = known.iter().find(|memory| memory.node == node.id);
-            let brought = before.map_or(0, |memory| memory.brought);
-            Memory { node: node.id, brought, size: node.memory_bytes }
+            let before = known.iter().find(|memory| memory.node == node.id).copied();
+            let new = Memory { node: node.id, brought: 0, lost_before: 0, size: 0 };
+            Memory { size: node.memory_bytes, ..before.unwrap_or(new) }
         };
         self.memories = view.nodes.iter().map(memory).collect();
         let weights = view.nodes.iter().map(NodeView::weight_at_least_one);
@@ -108,7 +122,7 @@ impl TransferTime {
     fn sending(&self, node: &NodeView, bytes: f64) -> Sending {
         let requests = f64::from(node.outstanding_requests);
         let owed = node.outstanding_bytes as f64 + requests * REPLY_BYTES as f64;
-        let share = node.share_permille() as f64 / f64::from(SLOW_START_PERMILLE_FULL);
+        let share = node.share_permille() as f64 / self.warmest_permille;
         let rate = self.link_bytes_per_us(node) * share;
         let ahead_us = owed.min(requests * bytes) / rate + requests * REQUEST_US / share;
         Sending { own_us: bytes / rate + REQUEST_US / share, ahead_us }
@@ -129,12 +143,12 @@ impl TransferTime {
         &self,
         position: usize,
         node: &NodeView,
-        (known, elsewhere): (&Known, Option<Sending>),
+        (known, is_presumed, elsewhere): (&Known, bool, Option<Sending>),
     ) -> (f64, bool) {
-        let bytes = known.size.checked_sub(1).unwrap_or(REPLY_BYTES) as f64;
+        let bytes = known.bytes() as f64;
         let memory = &self.memories[position];
         let send = self.sending(node, bytes);
-        if known.is_held_by(memory) {
+        if is_presumed || known.is_held_by(memory) {
             return (send.end_us() + send.ahead_us, true);
         }
         let fetch_rate = match node.fetch_bytes_per_s {
@@ -151,24 +165,28 @@ impl TransferTime {
         (send.end_us().max(fetch_us) + send.ahead_us + harm_us + displaced_us, false)
     }
 
-    /// The cheapest candidate, and whether it has the object.
+    /// The cheapest candidate, or one that has the object and is hardly dearer.
     fn cheapest(
         &self,
         hash: u64,
         known: &Known,
         view: &ClusterView,
         exclude: &[NodeId],
-    ) -> Option<(NodeId, bool)> {
+    ) -> Option<NodeId> {
         let nodes = view.nodes.iter().enumerate().filter(|(_, node)| node.is_candidate(exclude));
         let preference = |node: &NodeView| stable_hash(&node.name_hash.to_le_bytes(), hash);
-        let bytes = known.size.checked_sub(1).unwrap_or(REPLY_BYTES) as f64;
-        let held =
-            view.nodes.iter().zip(&self.memories).filter(|(_, memory)| known.is_held_by(memory));
-        let held = held.map(|(node, _)| self.sending(node, bytes));
+        let bytes = known.bytes() as f64;
+        let held = nodes.clone().filter(|(at, _)| known.is_held_by(&self.memories[*at]));
+        let held = held.map(|(_, node)| self.sending(node, bytes));
         let elsewhere = held.min_by(|a, b| a.end_us().total_cmp(&b.end_us()));
+        // Several workers choose, and what one has sent somewhere the others do not know: all presume the same node.
+        let preferred = || nodes.clone().min_by_key(|(_, node)| preference(node));
+        let presumed =
+            if elsewhere.is_none() { preferred().map(|(_, node)| node.id) } else { None };
         let (mut best, mut best_holder) = (None, None);
         for (position, node) in nodes {
-            let (cost, is_held) = self.cost(position, node, (known, elsewhere));
+            let is_presumed = presumed == Some(node.id);
+            let (cost, is_held) = self.cost(position, node, (known, is_presumed, elsewhere));
             let entry = (cost, preference(node), node.id);
             let is_less = |other: &Option<(f64, u64, NodeId)>| {
                 other.is_none_or(|other| (entry.0, entry.1) < (other.0, other.1))
@@ -181,22 +199,28 @@ impl TransferTime {
             }
         }
         let best = best?;
-        let tolerance_us = HYSTERESIS_BYTES / LINK_BYTES_PER_S * 1e6;
-        let kept = best_holder
-            .filter(|holder| holder.0 <= best.0 * HYSTERESIS_PERCENT / 100.0 + tolerance_us);
-        Some(kept.map_or((best.2, best_holder.is_some_and(|it| it.2 == best.2)), |it| (it.2, true)))
+        let is_near = |(cost, _, id): &(f64, u64, NodeId)| {
+            let link = view.node(*id).map_or(1.0, |node| self.link_bytes_per_us(node));
+            // One of unknown size may be large: many at once must not all go to one node.
+            let tolerance = if known.size == 0 { 0.0 } else { HYSTERESIS_BYTES / link };
+            *cost <= best.0 * HYSTERESIS_PERCENT / 100.0 + tolerance
+        };
+        Some(best_holder.filter(is_near).unwrap_or(best).2)
     }
 
-    fn memory(&mut self, node: NodeId) -> Option<&mut Memory> {
-        self.memories.iter_mut().find(|memory| memory.node == node)
-    }
-
-    /// A node has brought in so many bytes, at the end of which the object was used there.
-    fn bring(&mut self, url_hash: u64, node: NodeId, bytes: u64) {
-        let Some(memory) = self.memory(node) else { return };
-        memory.brought = memory.brought.saturating_add(bytes);
-        let used_at = memory.brought;
-        self.objects.of(url_hash).used(Holder { node, used_at });
+    /// The object is used at a node; by a response (`is_sure`), which the node has had to bring in if it was not there.
+    fn used(&mut self, url_hash: u64, node: NodeId, is_sure: bool) {
+        let Some(memory) = self.memories.iter_mut().find(|memory| memory.node == node) else {
+            return;
+        };
+        let known = self.objects.of(url_hash);
+        let had = known.holders.iter().flatten().find(|holder| holder.node == node).copied();
+        let was_sure = had.is_some_and(|it| it.is_sure) && known.is_held_by(memory);
+        if is_sure && !was_sure && !memory.is_passed_by(known.bytes()) {
+            memory.brought = memory.brought.saturating_add(known.bytes());
+        }
+        let holder = Holder { node, used_at: memory.brought, is_sure: is_sure || was_sure };
+        known.use_at(holder, &self.memories);
     }
 }
 
@@ -213,47 +237,71 @@ impl Policy for TransferTime {
     ) -> Decision {
         self.refresh(view);
         self.is_cooperative = view.is_cooperative;
+        let Some(warmest) = view.warmest_permille(exclude) else { return Decision::None };
+        self.warmest_permille = warmest as f64;
         let hash = request.url_hash();
-        let known = *self.objects.of(hash);
-        let Some((node, is_held)) = self.cheapest(hash, &known, view, exclude) else {
-            return Decision::None;
-        };
-        let fetched = if is_held { 0 } else { known.size.saturating_sub(1) };
-        self.bring(hash, node, fetched);
-        Decision::Node(node)
+        // One that nobody has answered for goes by load: it may be any size, or none.
+        let known = self.objects.get(hash).copied();
+        let node = self.cheapest(hash, &known.unwrap_or_default(), view, exclude);
+        if let (Some(node), true) = (node, known.is_some()) {
+            self.used(hash, node, false);
+        }
+        node.into()
+    }
+
+    fn finished(&mut self, _: Now, node: NodeId, end: AttemptEnd) {
+        let memory = self.memories.iter_mut().find(|memory| memory.node == node);
+        if let (AttemptEnd::Failed, Some(memory)) = (end, memory) {
+            // It may have been started anew.
+            memory.brought = memory.brought.saturating_add(1);
+            memory.lost_before = memory.brought;
+        }
     }
 
     fn learned(&mut self, url_hash: u64, object: Object) {
-        let known = self.objects.of(url_hash);
-        let was_unknown = known.size == 0;
-        known.size = object.bytes.saturating_add(1);
-        // The first request counted no bytes.
-        if was_unknown && object.was_in_memory != Some(true) {
-            self.bring(url_hash, object.node, object.bytes);
-        }
+        self.objects.of(url_hash).size = object.bytes.min(OBJECT_BYTES_MAX) + 1;
+        self.used(url_hash, object.node, true);
     }
 }
 
 impl Known {
-    fn is_held_by(&self, memory: &Memory) -> bool {
-        let holder = self.holders.iter().flatten().find(|holder| holder.node == memory.node);
-        let since = |holder: &Holder| memory.brought.saturating_sub(holder.used_at);
-        holder.is_some_and(|holder| memory.size == 0 || since(holder) < memory.size)
+    /// Its size; that of an average reply, if it is not known.
+    fn bytes(&self) -> u64 {
+        self.size.checked_sub(1).unwrap_or(REPLY_BYTES)
     }
 
-    /// Notes the use; where there are as many holders as may be, in place of the one whose use is longest ago.
-    fn used(&mut self, holder: Holder) {
-        let places = self.holders.iter();
-        let own = places.clone().position(|it| it.is_some_and(|it| it.node == holder.node));
-        let place = own.or_else(|| places.clone().position(Option::is_none)).unwrap_or_else(|| {
-            let age = |(_, it): &(usize, &Option<Holder>)| it.map(|it| it.used_at);
-            places.enumerate().min_by_key(age).map_or(0, |(place, _)| place)
-        });
-        self.holders[place] = Some(holder);
+    fn is_held_by(&self, memory: &Memory) -> bool {
+        let holder = self.holders.iter().flatten().find(|holder| holder.node == memory.node);
+        holder.is_some_and(|it| memory.has_since(it.used_at)) && !memory.is_passed_by(self.bytes())
+    }
+
+    /// Notes the use; where there are as many holders as may be, in place of the one after whose use most was brought in.
+    fn use_at(&mut self, holder: Holder, memories: &[Memory]) {
+        let age = |it: &Option<Holder>| {
+            let Some(it) = it else { return u64::MAX };
+            let memory = memories.iter().find(|memory| memory.node == it.node);
+            memory.map_or(u64::MAX, |memory| memory.brought.saturating_sub(it.used_at))
+        };
+        let is_own = |it: &Option<Holder>| it.is_some_and(|it| it.node == holder.node);
+        let own = self.holders.iter().position(is_own);
+        let ages = self.holders.iter().map(age).enumerate();
+        let oldest = || ages.max_by_key(|(_, age)| *age).map_or(0, |(place, _)| place);
+        self.holders[own.unwrap_or_else(oldest)] = Some(holder);
     }
 }
 
 impl Memory {
+    /// Whether what was used then is still there.
+    fn has_since(&self, used_at: u64) -> bool {
+        let has_room = self.size == 0 || self.brought.saturating_sub(used_at) < self.size;
+        used_at >= self.lost_before && has_room
+    }
+
+    /// Whether an object of that size is sent without being kept.
+    fn is_passed_by(&self, bytes: u64) -> bool {
+        self.size > 0 && bytes > self.size
+    }
+
     fn is_full(&self) -> bool {
         self.size > 0 && self.brought >= self.size
     }

@@ -25,6 +25,13 @@ impl<V: Copy + Default> UrlMap<V> {
         Self { rows: (0..ROWS).map(|_| None).collect(), uses: 0 }
     }
 
+    /// The value of a URL that is known.
+    pub(crate) fn get(&self, hash: u64) -> Option<&V> {
+        let row = self.rows[(hash % ROWS as u64) as usize].as_ref()?;
+        let known = row.iter().find(|entry| entry.used > 0 && entry.hash == hash);
+        known.map(|entry| &entry.value)
+    }
+
     /// The value of a URL; a new one has the default.
     pub(crate) fn of(&mut self, hash: u64) -> &mut V {
         self.uses += 1;
@@ -59,6 +66,8 @@ mod tests {
         assert_eq!(*urls.of(hash(0)), 1);
         assert_eq!(*urls.of(hash(2)), 3);
         assert_eq!(*urls.of(hash(1)), 0, "it was forgotten");
+        assert_eq!((urls.get(hash(1)), urls.get(hash(2))), (Some(&0), Some(&3)));
+        assert_eq!(urls.get(hash(URLS_PER_ROW + 1)), None);
         // Other rows have nothing to do with it.
         *urls.of(1) = 7;
         assert_eq!((*urls.of(hash(0)), *urls.of(1)), (1, 7));

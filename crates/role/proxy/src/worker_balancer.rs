@@ -166,7 +166,7 @@ impl WorkerBalancer {
     /// Reports the size of a picked member's object to the policy.
     pub(crate) fn learned(&mut self, picked: &PickedMember, bytes: u64) {
         if let Some(url_hash) = picked.url_hash {
-            let object = Object { node: picked.member().id, bytes, was_in_memory: None };
+            let object = Object { node: picked.member().id, bytes };
             self.policy.learned(url_hash, object);
         }
     }

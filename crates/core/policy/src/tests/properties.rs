@@ -4,21 +4,28 @@ use proptest::prelude::*;
 use skep_units::{NodeId, Now};
 
 use super::{node, request};
-use crate::{AttemptEnd, ClusterView, NodeView, build, names};
+use crate::{AttemptEnd, ClusterView, NodeView, Object, build, names};
 
 fn any_node(id: u32) -> impl Strategy<Value = NodeView> {
     let load = prop_oneof![4 => 0..5u32, 1 => any::<u32>()];
     let weight = prop_oneof![4 => 0..10u32, 1 => any::<u32>()];
     let share = prop_oneof![3 => Just(1_000u16), 2 => 0..=1_000u16, 1 => any::<u16>()];
-    (any::<bool>(), weight, share, load.clone(), load, any::<u64>()).prop_map(
-        move |(eligible, weight, slow_start_permille, connections, requests, bytes)| NodeView {
-            eligible,
-            weight,
-            slow_start_permille,
-            connections,
-            outstanding_requests: requests,
-            outstanding_bytes: bytes,
-            ..node(id)
+    let known = prop_oneof![1 => Just(0), 1 => any::<u64>()];
+    let known = (known.clone(), known.clone(), known);
+    (any::<bool>(), weight, share, load.clone(), load, any::<u64>(), known).prop_map(
+        move |(eligible, weight, slow_start_permille, connections, requests, bytes, known)| {
+            NodeView {
+                link_bytes_per_s: known.0,
+                fetch_bytes_per_s: known.1,
+                memory_bytes: known.2,
+                eligible,
+                weight,
+                slow_start_permille,
+                connections,
+                outstanding_requests: requests,
+                outstanding_bytes: bytes,
+                ..node(id)
+            }
         },
     )
 }
@@ -40,6 +47,8 @@ proptest! {
         exclude in proptest::collection::vec(0..9u32, 0..4),
         seed in any::<u64>(),
         path in proptest::collection::vec(any::<u8>(), 0..20),
+        sizes in proptest::collection::vec(any::<u64>(), 1..8),
+        is_cooperative in any::<bool>(),
     ) {
         let exclude: Vec<NodeId> = exclude.into_iter().map(NodeId).collect();
         for name in names() {
@@ -48,7 +57,7 @@ proptest! {
             // Weights differ between any two of these views: each is a version.
             for (version, nodes) in (0..).zip(sets.iter().flatten()) {
                 let now = Now(version * 10_000);
-                let view = ClusterView { nodes: nodes.clone(), version, now, ..ClusterView::default() };
+                let view = ClusterView { nodes: nodes.clone(), version, now, is_cooperative };
                 let open = |node: &&NodeView| node.eligible && !exclude.contains(&node.id);
                 let candidates: Vec<NodeId> =
                     view.nodes.iter().filter(open).map(|node| node.id).collect();
@@ -60,9 +69,13 @@ proptest! {
                         Some(id) => prop_assert!(candidates.contains(&id), "{name}: {id}"),
                         None => prop_assert!(candidates.is_empty(), "{name}"),
                     }
-                    if let Some(id) = decision.node() {
+                    if let Some(node) = decision.node() {
+                        let id = node;
+                        let bytes = sizes[n as usize % sizes.len()];
                         for it in [&mut policy, &mut twin] {
                             it.started(id);
+                            let object = Object { node, bytes };
+                            it.learned(key.url_hash(), object);
                             it.finished(view.now, id, AttemptEnd::Answered { latency_us: u64::from(n) });
                         }
                     }

@@ -6,7 +6,7 @@ use skep_units::{NodeId, Now};
 
 use super::{request, view};
 use crate::limits::{ADAPTLOAD_WINDOW_REQUESTS, EQUILOAD_REQUESTS, SIZES_FIRST_REQUESTS};
-use crate::{ClusterView, Object, Policy, build};
+use crate::{AttemptEnd, ClusterView, Object, Policy, build};
 
 const KB: u64 = 1_000;
 const MB: u64 = 1_000_000;
@@ -27,8 +27,20 @@ impl Scene {
         let path = format!("/{size}/{n}");
         let key = request(1, path.as_bytes());
         let node = self.policy.pick(&key, &self.view, &[]).node().unwrap();
-        self.policy.learned(key.url_hash(), Object { node, bytes: size, was_in_memory: None });
+        self.policy.learned(key.url_hash(), Object { node, bytes: size });
         node.0 as usize
+    }
+
+    /// Asks while the node that instances agree on takes no requests: that node, and the one that answers.
+    fn ask_elsewhere(&mut self, size: u64) -> (usize, usize) {
+        let path = format!("/{size}/0");
+        let key = request(1, path.as_bytes());
+        let mut other = build(self.policy.name(), 4).unwrap();
+        let preferred = other.pick(&key, &self.view, &[]).node().unwrap().0 as usize;
+        self.view.nodes[preferred].eligible = false;
+        let owner = self.ask(size);
+        self.view.nodes[preferred].eligible = true;
+        (preferred, owner)
     }
 
     fn ask(&mut self, size: u64) -> usize {
@@ -152,15 +164,17 @@ fn a_short_reply_does_not_wait_for_a_long_one_but_a_long_one_does() {
 
 #[test]
 fn nodes_forget_what_does_not_fit_and_full_ones_take_no_copies_lightly() {
-    let mut scene = Scene::new("transfer-time", 2).with_memory(20 * MB);
-    let owner = scene.ask_nth(8 * MB, 0);
-    let other = 1 - owner;
-    // So much else was brought in since that it is gone there.
-    scene.view.nodes[other].eligible = false;
-    (1..4).for_each(|n| assert_eq!(scene.ask_nth(8 * MB, n), owner));
-    scene.view.nodes[other].eligible = true;
-    scene.load(owner, 1, 8 * MB);
-    assert_eq!(scene.ask_nth(8 * MB, 0), other, "both must fetch it: the idle one does");
+    // So much else is brought in where it is that it is gone, or not.
+    let is_forgotten = |memory: u64| {
+        let mut scene = Scene::new("transfer-time", 2).with_memory(memory);
+        let (preferred, owner) = scene.ask_elsewhere(8 * MB);
+        scene.view.nodes[preferred].eligible = false;
+        (1..4).for_each(|n| assert_eq!(scene.ask_nth(8 * MB, n), owner));
+        scene.view.nodes[preferred].eligible = true;
+        scene.ask(8 * MB) == preferred
+    };
+    assert!(is_forgotten(20 * MB));
+    assert!(!is_forgotten(40 * MB));
     // One that is in memory is not copied for a load that would justify it with room.
     let copies = |memory: u64| {
         let mut scene = Scene::new("transfer-time", 2).with_memory(memory);
@@ -187,16 +201,67 @@ fn what_another_node_has_is_fetched_sooner_where_nodes_cooperate() {
 }
 
 #[test]
+fn a_length_that_cannot_be_true_and_what_does_not_fit_do_little_harm() {
+    for name in ["equiload", "adaptload", "transfer-time"] {
+        let mut scene = Scene::new(name, 3).with_memory(20 * MB);
+        scene.ask_nth(u64::MAX, 7);
+        scene.ask_often(&[(KB, 1), (u64::MAX, 1)], 100);
+        assert!(scene.ask(KB) < 3);
+    }
+    // What is larger than memory passes by, and what is there stays.
+    let mut scene = Scene::new("transfer-time", 3).with_memory(20 * MB);
+    let owner = scene.ask(4 * MB);
+    (0..50).for_each(|n| assert!(scene.ask_nth(400 * MB, n) < 3));
+    scene.load(owner, 1, 4 * MB);
+    assert_eq!(scene.ask(4 * MB), owner);
+}
+
+#[test]
+fn what_a_failed_node_had_is_gone() {
+    let mut scene = Scene::new("transfer-time", 2);
+    let (preferred, owner) = scene.ask_elsewhere(8 * MB);
+    assert_eq!(scene.ask(8 * MB), owner);
+    scene.policy.finished(Now(1), NodeId(owner as u32), AttemptEnd::Failed);
+    assert_eq!(scene.ask(8 * MB), preferred);
+}
+
+#[test]
+fn who_asks_for_urls_that_are_not_there_makes_nobody_forget() {
+    let mut scene = Scene::new("transfer-time", 2);
+    let owner = scene.ask(8 * MB);
+    for n in 0..200_000 {
+        let path = format!("/missing/{n}");
+        scene.policy.pick(&request(1, path.as_bytes()), &scene.view, &[]);
+    }
+    scene.load(owner, 2, 16 * MB);
+    assert_eq!(scene.ask(8 * MB), owner);
+}
+
+#[test]
+fn a_warming_node_gets_few_of_its_interval() {
+    let mut scene = Scene::new("equiload", 3);
+    scene.ask_often(EVEN, 200);
+    scene.view.nodes[0].slow_start_permille = 100;
+    scene.load(0, 9, 0);
+    let count = (0..1_000).filter(|_| scene.ask(10 * KB) == 0).count();
+    assert!((60..140).contains(&count), "{count}");
+}
+
+#[test]
 fn who_is_faster_or_colder_has_another_share() {
     let mut scene = Scene::new("transfer-time", 2);
     scene.view.nodes[1].link_bytes_per_s = 1_250 * MB;
     let counts = |scene: &mut Scene| {
         let mut counts = [0; 2];
-        (0..100).for_each(|n| counts[scene.ask_nth(MB, n)] += 1);
+        for n in 0..100 {
+            scene.ask_nth(MB, n);
+            counts[scene.ask_nth(MB, n)] += 1;
+        }
         counts
     };
-    scene.load(1, 2, 2 * MB);
-    assert_eq!(counts(&mut scene), [0, 100], "ten times as fast, a third of it free");
+    scene.load(0, 9, 9 * MB);
+    scene.load(1, 9, 9 * MB);
+    assert_eq!(counts(&mut scene), [0, 100], "it is ten times as fast");
     scene.view.nodes[1].slow_start_permille = 10;
     scene.view.now = Now(1);
     (0..100).for_each(|n| assert_eq!(scene.ask_nth(2 * MB, n), 0));

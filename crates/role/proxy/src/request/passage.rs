@@ -1,7 +1,7 @@
 //! A response on its way to the client: the head, rebuilt; the body, framed anew. The same for all
 //! protocols of members.
 
-use skep_http::{ResponseFraming, ResponseHead};
+use skep_http::{Method, ResponseFraming, ResponseHead};
 
 use crate::members::cause::Cause;
 use crate::request::asked::Asked;
@@ -64,7 +64,7 @@ impl Passage {
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
             // Of others it is not the object, or not all of it.
-            if head.status == 200 {
+            if head.status == 200 && asked.method == Method::Get {
                 in_flight.object_is(bytes);
             }
         }
