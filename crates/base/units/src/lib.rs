@@ -10,6 +10,7 @@ mod hash;
 mod limits;
 mod rng;
 mod server_address;
+mod student_t;
 mod subnet;
 mod suggest;
 mod time;
@@ -23,6 +24,7 @@ pub use limits::{
 };
 pub use rng::Rng;
 pub use server_address::{ServerAddress, ServerAddressError, SocketPath};
+pub use student_t::student_t_975;
 pub use subnet::{NotASubnet, Subnet};
 pub use suggest::{did_you_mean, nearest};
 pub use time::Now;
