@@ -45,7 +45,7 @@ fn value(info: &PolicyInfo) -> Value {
         "weighted": info.weighted,
         "goes_by": info.goes_by,
         "direct": info.direct.is_some(),
-        "measures_replies": info.measures_replies,
+        "learns_latencies": info.learns_latencies,
         "source": info.source,
         "details": info.details,
     })

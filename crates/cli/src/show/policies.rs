@@ -24,7 +24,7 @@ pub(crate) fn policies(policies: &[PolicyInfo]) -> String {
 /// All about one.
 pub(crate) fn policy(info: &PolicyInfo) -> String {
     let direct = if info.direct.is_some() { "direct, " } else { "" };
-    let latencies = match info.measures_replies {
+    let latencies = match info.learns_latencies {
         true => "\nlatency   as proxy and pools see them; elsewhere it compares requests",
         false => "",
     };

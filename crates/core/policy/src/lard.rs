@@ -51,7 +51,7 @@ impl<const REPLICAS_MAX: usize> Policy for Lard<REPLICAS_MAX> {
     ) -> Decision {
         let hash = request.url_hash();
         let Some(least) = view.idlest(hash, exclude) else { return Decision::None };
-        let url = self.urls.of(hash);
+        let url = self.urls.get_or_insert(hash);
         url.forget_gone(view);
         let open = url.members(view).filter(|node| node.is_candidate(exclude));
         let picked = match open.min_by_key(|node| node.warm_requests()).copied() {

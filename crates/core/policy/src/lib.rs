@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod holdings;
 mod idlest_half;
 mod lard;
 mod latency;
@@ -71,18 +72,18 @@ pub trait Policy: Send {
     /// A request was sent to `node`. Called once for each attempt.
     fn started(&mut self, _node: NodeId) {}
 
-    /// An attempt at `node` ended.
+    /// An attempt at `node` has a response's head, has failed, or says nothing. Called once for each attempt.
     fn finished(&mut self, _now: Now, _node: NodeId, _end: AttemptEnd) {}
 
     /// The head of a response has said so much of the object with that [`url_hash`](RequestKey::url_hash). Called by those
     /// who see responses; policies for which [`PolicyInfo::learns_sizes`] holds choose by it.
-    fn learned(&mut self, _url_hash: u64, _object: Object) {}
+    fn learned(&mut self, _url_hash: u64, _object: ServedObject) {}
 }
 
 /// How an attempt at a node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptEnd {
-    /// With a whole reply, after so many microseconds.
+    /// With the head of a response, after so many microseconds.
     Answered { latency_us: u64 },
     /// By a fault of the node.
     Failed,
@@ -92,7 +93,7 @@ pub enum AttemptEnd {
 
 /// What a response says of its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Object {
+pub struct ServedObject {
     /// The node that answered.
     pub node: NodeId,
     /// Bytes of the response's body.

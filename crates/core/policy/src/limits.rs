@@ -48,7 +48,8 @@ pub(crate) const LARD_REPLICAS_MAX: usize = 8;
 /// moment is not gone.
 pub(crate) const LARD_AWAY_MS: u64 = 1_000;
 
-/// URLs that an instance of `lard` or `lard-r` remembers, up to 3.6 or 7.4 MB; World Cup 1998 had 20,000 files.
+/// URLs that an instance remembers, up to 3.6 MB (`lard`), 7.4 (`lard-r`), 1.6 (`equiload`, `adaptload`) or 11 (`transfer-time`);
+/// World Cup 1998 had 20,000 files.
 pub(crate) const URLS_MAX: usize = 1 << 16;
 
 /// URLs among which the oldest gives way.
@@ -83,11 +84,11 @@ pub(crate) const SIZES_FIRST_REQUESTS: u64 = 64;
 pub(crate) const EQUILOAD_REQUESTS: u64 = 1 << 14;
 
 /// Requests between two changes of `adaptload`'s boundaries, and what those before count then: half as much, so that
-/// three windows ago is forgotten. The papers tune both to a trace.
+/// three windows ago counts an eighth. The papers tune both to a trace.
 pub(crate) const ADAPTLOAD_WINDOW_REQUESTS: u64 = 1 << 12;
 pub(crate) const ADAPTLOAD_DISCOUNT: f64 = 0.5;
 
-/// Nodes that `transfer-time` remembers of an object.
+/// Nodes of an object that `transfer-time` remembers.
 pub(crate) const HOLDERS_MAX: usize = 8;
 
 /// A node's link where nothing is known, in bytes a second: 1 Gbit/s.
@@ -105,7 +106,7 @@ pub(crate) const PEER_LATENCY_US: f64 = 500.0;
 /// How much slower than its link a node fetches.
 pub(crate) const FETCH_RATE_DIVISOR: f64 = 4.0;
 
-/// How much dearer a node that has the object may be than the cheapest one: by so many percent of its cost
-/// (bounded loads have the same slack), and by the time of so many bytes, a segment.
+/// What a node that has the object may cost: up to so many percent of the cheapest one's cost (bounded loads have the same
+/// slack), and the time of so many bytes more, a segment.
 pub(crate) const HYSTERESIS_PERCENT: f64 = 125.0;
 pub(crate) const HYSTERESIS_BYTES: f64 = 4_194_304.0;

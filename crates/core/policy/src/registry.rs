@@ -30,7 +30,7 @@ pub struct PolicyInfo {
     /// Whether it uses weights.
     pub weighted: bool,
     /// Whether it goes by how fast nodes have answered, which only `proxy` and pools see.
-    pub measures_replies: bool,
+    pub learns_latencies: bool,
     /// Whether it goes by the sizes of objects, which only `proxy` and pools see.
     pub learns_sizes: bool,
     /// Where it comes from.
@@ -111,151 +111,132 @@ pub fn policies() -> &'static [PolicyInfo] {
     TABLE
 }
 
+/// What most policies are; each has its name, texts and constructor.
+const PLAIN: PolicyInfo = PolicyInfo {
+    name: "",
+    about: "",
+    goes_by: "",
+    content_aware: false,
+    weighted: false,
+    learns_latencies: false,
+    learns_sizes: false,
+    source: "-",
+    details: "",
+    direct: None,
+    make: |name, seed| Box::new(Random::new(name, Rng::new(seed))),
+};
+
 const TABLE: &[PolicyInfo] = &[
     PolicyInfo {
         name: "random",
         about: "any node, with equal chances",
         goes_by: "nothing",
-        content_aware: false,
-        weighted: false,
-        measures_replies: false,
-        learns_sizes: false,
-        source: "-",
         details: "Equal chances for all nodes. Needs no state, and suits nodes of equal speed with many short requests.",
         direct: hashed(false),
         make: |name, seed| Box::new(Random::new(name, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "round-robin",
         about: "one node after the other",
         goes_by: "turns",
-        content_aware: false,
-        weighted: false,
-        measures_replies: false,
-        learns_sizes: false,
-        source: "-",
         details: "One node after the other, for each worker that chooses. Ignores how long requests take.",
         direct: direct(CHOICES_MAX, steer::Measure::Turns, DirectLoad::Connections),
         make: |name, seed| Box::new(RoundRobin::new(name, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "weighted-round-robin",
         about: "turns in proportion to weights, spread evenly",
         goes_by: "turns and weights",
-        content_aware: false,
         weighted: true,
-        measures_replies: false,
-        learns_sizes: false,
         source: "nginx's smooth weighted round robin",
-        details: "Each node earns its weight in every turn; the richest is chosen, and pays what all have earned. Weights are those of the config, or of `skep node weight`.",
+        details: "In each turn every node's current weight grows by its weight; the node with the largest is chosen, and its is reduced by the sum of all weights. Weights are those of the config, or of `skep node weight`.",
         direct: direct(CHOICES_MAX, steer::Measure::Turns, DirectLoad::Connections),
         make: |name, seed| Box::new(WeightedRoundRobin::new(name, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "least-connections",
         about: "the node with the fewest client connections",
         goes_by: "load",
-        content_aware: false,
-        weighted: false,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Linux IPVS `lc`",
         details: "Fewest client connections, idle ones included; ties are drawn. Suits long-lived connections.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Connections),
         make: |name, seed| Box::new(Least::new(name, Measure::Connections, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "weighted-least-connections",
         about: "the node with the fewest client connections for its weight",
         goes_by: "load and weights",
-        content_aware: false,
         weighted: true,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Linux IPVS `wlc`",
         details: "Fewest client connections for the weight of the node.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Connections),
         make: |name, seed| {
             Box::new(Least::new(name, Measure::ConnectionsPerWeight, Rng::new(seed)))
         },
+        ..PLAIN
     },
     PolicyInfo {
         name: "least-outstanding",
         about: "the node with the fewest unanswered requests",
         goes_by: "load",
-        content_aware: false,
-        weighted: false,
-        measures_replies: false,
-        learns_sizes: false,
-        source: "-",
         details: "Fewest unanswered requests; ties are drawn. Suits requests of uneven length.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Requests),
         make: |name, seed| Box::new(Least::new(name, Measure::Requests, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "least-bytes",
         about: "the node with the fewest bytes to send",
         goes_by: "load",
-        content_aware: false,
-        weighted: false,
-        measures_replies: false,
-        learns_sizes: false,
-        source: "-",
         details: "Fewest bytes to send, where a request whose length is not known yet counts as 16 KiB. Suits large files of uneven size.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Bytes),
         make: |name, seed| Box::new(Least::new(name, Measure::Bytes, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "power-of-two",
         about: "of two random nodes, the one with fewer unanswered requests",
         goes_by: "load",
-        content_aware: false,
-        weighted: false,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Mitzenmacher, IEEE TPDS 12(10), 2001",
         details: "Two nodes are drawn, and the one with fewer unanswered requests is chosen. Almost as good as looking at all of them, and several that choose by old loads do not run to the same node.",
         direct: direct(2, steer::Measure::Load, DirectLoad::Requests),
         make: |name, seed| Box::new(PowerOfTwo::new(name, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "maglev-address",
         about: "each client address sticks to a node, in proportion to weights",
         goes_by: "client address and weights",
-        content_aware: false,
         weighted: true,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Eisenbud et al., NSDI 2016",
         details: "All connections of a client address go to one node; when nodes come or go, few addresses move.",
         direct: hashed(true),
         make: |name, _| Box::new(Maglev::new(name, Key::Address)),
+        ..PLAIN
     },
     PolicyInfo {
         name: "maglev-connection",
         about: "each client connection gets a node by its hash, in proportion to weights",
         goes_by: "connection and weights",
-        content_aware: false,
         weighted: true,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Eisenbud et al., NSDI 2016",
         details: "Each connection has a node by the hash of its addresses and ports, the same on every dispatcher.",
         direct: hashed(false),
         make: |name, _| Box::new(Maglev::new(name, Key::Connection)),
+        ..PLAIN
     },
     PolicyInfo {
         name: "idlest-half",
         about: "turns among the half of the nodes with the fewest unanswered requests",
         goes_by: "load and turns",
-        content_aware: false,
-        weighted: false,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Awesome Web Server (2013)",
         details: "The half of the nodes with the fewest unanswered requests take turns; which half that is, is determined anew when each of them has had one. Its author found it slightly worse than `least-outstanding`.",
-        direct: None,
         make: |name, seed| Box::new(IdlestHalf::new(name, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "maglev-url",
@@ -263,12 +244,10 @@ const TABLE: &[PolicyInfo] = &[
         goes_by: "URL and weights",
         content_aware: true,
         weighted: true,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Eisenbud et al., NSDI 2016",
         details: "Each URL has a node, so that it is in one memory only. A URL that is asked for much loads one node.",
-        direct: None,
         make: |name, _| Box::new(Maglev::new(name, Key::Url)),
+        ..PLAIN
     },
     PolicyInfo {
         name: "bounded-maglev-url",
@@ -276,38 +255,30 @@ const TABLE: &[PolicyInfo] = &[
         goes_by: "URL, load and weights",
         content_aware: true,
         weighted: true,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Mirrokni, Thorup, Zadimoghaddam, SODA 2018",
         details: "As `maglev-url`, but a node with more than 1.25 times its share of the unanswered requests (and at least 4) is passed over.",
-        direct: None,
         make: |name, _| Box::new(Maglev::bounded(name, Key::Url)),
+        ..PLAIN
     },
     PolicyInfo {
         name: "lard",
         about: "each URL keeps the node that was idlest, until that has too much to do (LARD)",
         goes_by: "URL and load",
         content_aware: true,
-        weighted: false,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Pai et al., ASPLOS 1998 (LARD)",
         details: "A new URL goes to the node with the fewest unanswered requests, and stays there until that node has more than 65 while another has fewer than 25, or has 130 while another has half as many. Each worker that chooses remembers 65,536 URLs for itself; of equally idle nodes all prefer the same one for a URL.",
-        direct: None,
         make: |name, _| Box::new(Lard::<1>::new(name)),
+        ..PLAIN
     },
     PolicyInfo {
         name: "lard-r",
         about: "each URL keeps a few nodes, one more while these have too much to do (LARD/R)",
         goes_by: "URL and load",
         content_aware: true,
-        weighted: false,
-        measures_replies: false,
-        learns_sizes: false,
         source: "Pai et al., ASPLOS 1998 (LARD/R)",
         details: "As `lard`, but a URL has up to 8 nodes: one more when the idlest of them has too much to do, one less after 20 s without change; the ninth replaces the busiest.",
-        direct: None,
         make: |name, _| Box::new(Lard::<LARD_REPLICAS_MAX>::new(name)),
+        ..PLAIN
     },
     PolicyInfo {
         name: "equiload",
@@ -315,12 +286,11 @@ const TABLE: &[PolicyInfo] = &[
         goes_by: "size of the object and weights",
         content_aware: true,
         weighted: true,
-        measures_replies: false,
         learns_sizes: true,
         source: "Ciardo, Riska, Smirni, Performance Evaluation 46, 2001 (EquiLoad)",
         details: "Each node answers for the objects of an interval of sizes; boundaries are set so that all nodes send as many bytes, by the first 16,384 requests for objects whose size is known, and stay. An object of unknown size goes to the node with the fewest unanswered requests.",
-        direct: None,
         make: |name, seed| Box::new(SizeIntervals::equiload(name, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "adaptload",
@@ -328,12 +298,11 @@ const TABLE: &[PolicyInfo] = &[
         goes_by: "size of the object and weights",
         content_aware: true,
         weighted: true,
-        measures_replies: false,
         learns_sizes: true,
         source: "Riska, Sun, Smirni, Ciardo, ICDCS 2002 (AdaptLoad)",
         details: "As `equiload`, but boundaries are set anew every 4,096 requests, older ones counting half as much each time, and a size on a boundary belongs to both nodes, in proportion.",
-        direct: None,
         make: |name, seed| Box::new(SizeIntervals::adaptload(name, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "transfer-time",
@@ -341,38 +310,31 @@ const TABLE: &[PolicyInfo] = &[
         goes_by: "URL, size of the object, load and weights",
         content_aware: true,
         weighted: true,
-        measures_replies: false,
         learns_sizes: true,
         source: "Skep",
-        details: "Each node has a cost in seconds: the object's bytes and those that go before it over the rate of the node's link, 50 us for each request, and, if the node is not thought to have the object in memory, 5 ms and its bytes over a quarter of that rate (twice that if another node has it and memory is full). The cheapest one is chosen, or one that has the object if it costs no more than 1.25 times as much and 4 MiB.",
-        direct: None,
+        details: "A node's cost is the time until it would have sent the object, and what others are delayed by: the object's bytes and those that go before them over the rate of its link, and 50 us for each request; where it is not thought to have the object in memory, it fetches meanwhile, 5 ms and a quarter of that rate, or from a node that has it, whose link that costs. The cheapest node is chosen, or one that has the object if it costs at most a quarter more, and the time of 4 MiB. docs/policies.md has the formula.",
         make: |name, _| Box::new(TransferTime::new(name)),
+        ..PLAIN
     },
     PolicyInfo {
         name: "peak-ewma",
         about: "of two random nodes, the one that answers sooner by its latency and its queue",
         goes_by: "latency and load",
-        content_aware: false,
-        weighted: false,
-        measures_replies: true,
-        learns_sizes: false,
+        learns_latencies: true,
         source: "Finagle's and linkerd's balancer",
         details: "Two nodes are drawn, and the one with the lower product of latency and unanswered requests is chosen. The latency is a mean over 10 s that follows a rise at once.",
-        direct: None,
         make: |name, seed| Box::new(PeakEwma::new(name, Rng::new(seed))),
+        ..PLAIN
     },
     PolicyInfo {
         name: "prequal",
         about: "of the nodes that are not the busiest, the one that answers fastest",
         goes_by: "latency and load",
-        content_aware: false,
-        weighted: false,
-        measures_replies: true,
-        learns_sizes: false,
+        learns_latencies: true,
         source: "Wydrowski et al., NSDI 2024",
         details: "Of up to 16 nodes those with more unanswered requests than 84 % of them are left out (of fewer than five none is); of the others the one with the lowest latency (a mean over 10 s that follows a rise at once) is chosen.",
-        direct: None,
         make: |name, seed| Box::new(Prequal::new(name, Rng::new(seed))),
+        ..PLAIN
     },
 ];
 

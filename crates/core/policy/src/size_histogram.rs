@@ -10,7 +10,7 @@ pub(crate) struct SizeHistogram {
 
 /// Where each bin lies in the bytes of all, in the order of sizes.
 #[derive(Clone, Debug)]
-pub(crate) struct Quantiles {
+pub(crate) struct ByteDistribution {
     /// Bytes in smaller bins over those of all, and in the last place 1.
     below: Box<[f64; SIZE_BINS + 1]>,
 }
@@ -30,19 +30,19 @@ impl SizeHistogram {
         self.bytes.iter_mut().for_each(|bytes| *bytes *= factor);
     }
 
-    /// Takes the quantiles of all requests so far; there has been one.
-    pub(crate) fn take(&self, quantiles: &mut Quantiles) {
+    /// Takes the distribution of all requests so far; there has been one.
+    pub(crate) fn take(&self, distribution: &mut ByteDistribution) {
         let total: f64 = self.bytes.iter().sum();
         debug_assert!(total > 0.0, "a request has at least a byte");
         let mut sum = 0.0;
-        for (below, bytes) in quantiles.below.iter_mut().zip(self.bytes.iter()) {
+        for (below, bytes) in distribution.below.iter_mut().zip(self.bytes.iter()) {
             *below = sum / total;
             sum += bytes;
         }
     }
 }
 
-impl Quantiles {
+impl ByteDistribution {
     /// Those of no requests at all: every size is beyond.
     pub(crate) fn new() -> Self {
         Self { below: Box::new([1.0; SIZE_BINS + 1]) }
@@ -82,14 +82,14 @@ mod tests {
         let mut histogram = SizeHistogram::new();
         (0..10).for_each(|_| histogram.add(100));
         histogram.add(1_000);
-        let mut quantiles = Quantiles::new();
-        histogram.take(&mut quantiles);
-        assert_eq!((quantiles.of(100), quantiles.of(1_000)), ((0.0, 0.5), (0.5, 1.0)));
-        assert_eq!(quantiles.of(200), (0.5, 0.5), "nobody asks for those");
-        assert_eq!(quantiles.of(1 << 40), (1.0, 1.0));
+        let mut distribution = ByteDistribution::new();
+        histogram.take(&mut distribution);
+        assert_eq!((distribution.of(100), distribution.of(1_000)), ((0.0, 0.5), (0.5, 1.0)));
+        assert_eq!(distribution.of(200), (0.5, 0.5), "nobody asks for those");
+        assert_eq!(distribution.of(1 << 40), (1.0, 1.0));
         histogram.discount(0.25);
         histogram.add(500);
-        histogram.take(&mut quantiles);
-        assert_eq!(quantiles.of(1_000), (0.75, 1.0));
+        histogram.take(&mut distribution);
+        assert_eq!(distribution.of(1_000), (0.75, 1.0));
     }
 }

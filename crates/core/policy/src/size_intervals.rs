@@ -20,9 +20,9 @@ use crate::limits::{
     ADAPTLOAD_DISCOUNT, ADAPTLOAD_WINDOW_REQUESTS, EQUILOAD_REQUESTS, OBJECT_BYTES_MAX,
     SIZES_FIRST_REQUESTS,
 };
-use crate::size_histogram::{Quantiles, SizeHistogram};
+use crate::size_histogram::{ByteDistribution, SizeHistogram};
 use crate::url_map::UrlMap;
-use crate::{ClusterView, Decision, NodeView, Object, Policy, RequestKey};
+use crate::{ClusterView, Decision, NodeView, Policy, RequestKey, ServedObject};
 
 pub(crate) struct SizeIntervals {
     name: &'static str,
@@ -32,8 +32,8 @@ pub(crate) struct SizeIntervals {
     sizes: UrlMap<u64>,
     histogram: SizeHistogram,
     /// Responses with a size.
-    requests: u64,
-    quantiles: Quantiles,
+    sized_responses: u64,
+    distribution: ByteDistribution,
     has_boundaries: bool,
 }
 
@@ -57,24 +57,34 @@ impl SizeIntervals {
 
     fn new(name: &'static str, boundaries: Boundaries, rng: Rng) -> Self {
         let (sizes, histogram) = (UrlMap::new(), SizeHistogram::new());
-        let (quantiles, has_boundaries) = (Quantiles::new(), false);
-        let requests = 0;
-        Self { name, boundaries, rng, sizes, histogram, requests, quantiles, has_boundaries }
+        let (distribution, has_boundaries) = (ByteDistribution::new(), false);
+        let sized_responses = 0;
+        Self {
+            name,
+            boundaries,
+            rng,
+            sizes,
+            histogram,
+            sized_responses,
+            distribution,
+            has_boundaries,
+        }
     }
 
     /// Counts a response, and moves boundaries when it is time.
     fn count(&mut self, size: u64) {
-        if self.boundaries == Boundaries::Fixed && self.requests == EQUILOAD_REQUESTS {
+        if self.boundaries == Boundaries::Fixed && self.sized_responses == EQUILOAD_REQUESTS {
             return;
         }
         self.histogram.add(size);
-        self.requests += 1;
+        self.sized_responses += 1;
         // Few requests say little, but more than none: at first boundaries move with every doubling.
-        let is_first = self.requests >= SIZES_FIRST_REQUESTS && self.requests.is_power_of_two();
-        let is_due = self.requests.is_multiple_of(ADAPTLOAD_WINDOW_REQUESTS);
+        let is_first =
+            self.sized_responses >= SIZES_FIRST_REQUESTS && self.sized_responses.is_power_of_two();
+        let is_due = self.sized_responses.is_multiple_of(ADAPTLOAD_WINDOW_REQUESTS);
         let is_adaptive = self.boundaries == Boundaries::Adaptive;
         if is_first || is_adaptive && is_due {
-            self.histogram.take(&mut self.quantiles);
+            self.histogram.take(&mut self.distribution);
             self.has_boundaries = true;
         }
         if is_adaptive && is_due {
@@ -87,7 +97,7 @@ impl SizeIntervals {
         if !self.has_boundaries {
             return None;
         }
-        let (from, to) = self.quantiles.of(size);
+        let (from, to) = self.distribution.of(size);
         let place = match self.boundaries {
             Boundaries::Fixed => from,
             Boundaries::Adaptive => from + (to - from) * self.rng.unit(),
@@ -128,9 +138,9 @@ impl Policy for SizeIntervals {
         Decision::Node(owner.map_or(idlest, |node| node.id))
     }
 
-    fn learned(&mut self, url_hash: u64, object: Object) {
+    fn learned(&mut self, url_hash: u64, object: ServedObject) {
         let size = object.bytes.min(OBJECT_BYTES_MAX);
-        *self.sizes.of(url_hash) = size;
+        *self.sizes.get_or_insert(url_hash) = size;
         self.count(size);
     }
 }

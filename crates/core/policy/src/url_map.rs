@@ -33,7 +33,7 @@ impl<V: Copy + Default> UrlMap<V> {
     }
 
     /// The value of a URL; a new one has the default.
-    pub(crate) fn of(&mut self, hash: u64) -> &mut V {
+    pub(crate) fn get_or_insert(&mut self, hash: u64) -> &mut V {
         self.uses += 1;
         let row = &mut self.rows[(hash % ROWS as u64) as usize];
         let row = row.get_or_insert_with(|| Box::new([Entry::default(); URLS_PER_ROW]));
@@ -58,18 +58,18 @@ mod tests {
         let mut urls = UrlMap::<u32>::new();
         let hash = |number: usize| (number * ROWS) as u64;
         for number in 0..URLS_PER_ROW {
-            *urls.of(hash(number)) = 1 + number as u32;
+            *urls.get_or_insert(hash(number)) = 1 + number as u32;
         }
         // The first is used again, so that the second is the oldest.
-        assert_eq!(*urls.of(hash(0)), 1);
-        assert_eq!(*urls.of(hash(URLS_PER_ROW)), 0);
-        assert_eq!(*urls.of(hash(0)), 1);
-        assert_eq!(*urls.of(hash(2)), 3);
-        assert_eq!(*urls.of(hash(1)), 0, "it was forgotten");
+        assert_eq!(*urls.get_or_insert(hash(0)), 1);
+        assert_eq!(*urls.get_or_insert(hash(URLS_PER_ROW)), 0);
+        assert_eq!(*urls.get_or_insert(hash(0)), 1);
+        assert_eq!(*urls.get_or_insert(hash(2)), 3);
+        assert_eq!(*urls.get_or_insert(hash(1)), 0, "it was forgotten");
         assert_eq!((urls.get(hash(1)), urls.get(hash(2))), (Some(&0), Some(&3)));
         assert_eq!(urls.get(hash(URLS_PER_ROW + 1)), None);
         // Other rows have nothing to do with it.
-        *urls.of(1) = 7;
-        assert_eq!((*urls.of(hash(0)), *urls.of(1)), (1, 7));
+        *urls.get_or_insert(1) = 7;
+        assert_eq!((*urls.get_or_insert(hash(0)), *urls.get_or_insert(1)), (1, 7));
     }
 }

@@ -35,7 +35,7 @@ pub struct ClusterView {
     /// Time of the view.
     pub now: Now,
     /// Whether nodes fetch from each other's memory what they do not have.
-    pub is_cooperative: bool,
+    pub has_cluster_cache: bool,
 }
 
 /// One node as a policy sees it.
@@ -117,6 +117,23 @@ impl ClusterView {
 }
 
 impl NodeView {
+    /// A node without load that takes requests, is warm, and of whose link and memory nothing is known.
+    pub fn idle(id: NodeId, name_hash: u64, weight: u32) -> Self {
+        Self {
+            id,
+            name_hash,
+            weight,
+            eligible: true,
+            slow_start_permille: SLOW_START_PERMILLE_FULL,
+            connections: 0,
+            outstanding_requests: 0,
+            outstanding_bytes: 0,
+            link_bytes_per_s: 0,
+            fetch_bytes_per_s: 0,
+            memory_bytes: 0,
+        }
+    }
+
     /// Whether it may be picked.
     pub(crate) fn is_candidate(&self, exclude: &[NodeId]) -> bool {
         self.eligible && !exclude.contains(&self.id)

@@ -195,7 +195,7 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
         // Nodes of a cluster have the same settings, and each worker of a dispatcher sends them its share.
         memory_bytes: config.cache.size_bytes_max / Workers::count(config.machine.threads) as u64,
         // With a key they have a cluster cache.
-        are_cooperative: config.key_file.is_some(),
+        have_cluster_cache: config.key_file.is_some(),
         loads: if service.dispatch.is_steered() {
             LoadMeasure::Reported
         } else {

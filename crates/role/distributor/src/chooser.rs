@@ -11,9 +11,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption, Cache};
 use skep_http::RequestHead;
 use skep_http::path::{self, Path, Reading};
-use skep_policy::{
-    ClusterView, NodeView, Policy, RequestKey, SLOW_START_PERMILLE_FULL, build, is_stale,
-};
+use skep_policy::{ClusterView, NodeView, Policy, RequestKey, build, is_stale};
 use skep_units::{NodeId, Now};
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::lccp::QueryKey;
@@ -302,17 +300,8 @@ fn url_of<'b>(request: &RequestHead<'_, 'b>, mut host: Vec<u8>) -> (Vec<u8>, Cow
 
 fn node_view(node: &TableNode, weight: u32) -> NodeView {
     NodeView {
-        id: NodeId(node.index.into()),
-        name_hash: node.name.peer().0,
-        weight,
         eligible: node.state == ForwardingState::Up,
-        slow_start_permille: SLOW_START_PERMILLE_FULL,
-        connections: 0,
-        outstanding_requests: 0,
-        outstanding_bytes: 0,
-        link_bytes_per_s: 0,
-        fetch_bytes_per_s: 0,
-        memory_bytes: 0,
+        ..NodeView::idle(NodeId(node.index.into()), node.name.peer().0, weight)
     }
 }
 

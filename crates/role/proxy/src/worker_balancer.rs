@@ -14,7 +14,7 @@ use skep_cluster::RetryBudget;
 use skep_http::RequestHead;
 use skep_http::path::{self, Path, Reading};
 use skep_policy::{
-    AttemptEnd, ClusterView, NodeView, Object, Policy, PolicyInfo, RequestKey, policies,
+    AttemptEnd, ClusterView, NodeView, Policy, PolicyInfo, RequestKey, ServedObject, policies,
 };
 use skep_units::{NodeId, Now};
 use skep_upstream::Pool;
@@ -166,7 +166,7 @@ impl WorkerBalancer {
     /// Reports the size of a picked member's object to the policy.
     pub(crate) fn learned(&mut self, picked: &PickedMember, bytes: u64) {
         if let Some(url_hash) = picked.url_hash {
-            let object = Object { node: picked.member().id, bytes };
+            let object = ServedObject { node: picked.member().id, bytes };
             self.policy.learned(url_hash, object);
         }
     }
@@ -233,20 +233,13 @@ impl WorkerBalancer {
     fn rebuild_view(&mut self) {
         let memory_bytes = self.in_force.settings.memory_bytes;
         self.view.version = self.in_force.members_version;
-        self.view.is_cooperative = self.in_force.settings.are_cooperative;
+        self.view.has_cluster_cache = self.in_force.settings.have_cluster_cache;
         self.view.nodes.clear();
         self.view.nodes.extend(self.in_force.members.iter().map(|entry| NodeView {
-            id: entry.member.id,
-            name_hash: entry.member.name_hash,
-            weight: entry.weight,
             eligible: false,
             slow_start_permille: 1,
-            connections: 0,
-            outstanding_requests: 0,
-            outstanding_bytes: 0,
-            link_bytes_per_s: 0,
-            fetch_bytes_per_s: 0,
             memory_bytes,
+            ..NodeView::idle(entry.member.id, entry.member.name_hash, entry.weight)
         }));
     }
 }

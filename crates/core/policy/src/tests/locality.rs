@@ -4,39 +4,8 @@ use std::collections::HashSet;
 
 use skep_units::{NodeId, Now};
 
-use super::{request, view};
+use super::scene::Scene;
 use crate::limits::{LARD_AWAY_MS, LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_SHRINK_MS};
-use crate::{ClusterView, Policy, build};
-
-/// A policy with a cluster in which it chooses.
-struct Scene {
-    policy: Box<dyn Policy>,
-    view: ClusterView,
-}
-
-impl Scene {
-    fn new(policy: &str, nodes: u32) -> Self {
-        Self { policy: build(policy, 3).unwrap(), view: view(nodes) }
-    }
-
-    fn pick(&mut self, path: &str) -> u32 {
-        self.pick_without(path, &[])
-    }
-
-    fn pick_without(&mut self, path: &str, exclude: &[NodeId]) -> u32 {
-        self.policy.pick(&request(1, path.as_bytes()), &self.view, exclude).node().unwrap().0
-    }
-
-    fn load(&mut self, node: u32, requests: u64) {
-        self.view.nodes[node as usize].outstanding_requests = requests as u32;
-    }
-
-    /// Loads this node, and all others.
-    fn loads(&mut self, node: u32, own: u64, others: u64) {
-        (0..self.view.nodes.len() as u32).for_each(|it| self.load(it, others));
-        self.load(node, own);
-    }
-}
 
 #[test]
 fn new_urls_go_to_the_idlest_node_and_stay() {
@@ -125,16 +94,16 @@ fn a_hot_url_gets_more_nodes_and_loses_them_again() {
     assert_ne!(second, first);
     // Both serve it: the idler one is chosen.
     scene.loads(first, 3, 0);
-    scene.load(second, 4);
+    scene.requests(second, 4);
     assert_eq!(scene.pick("/hot"), first);
-    scene.load(first, 5);
+    scene.requests(first, 5);
     assert_eq!(scene.pick("/hot"), second);
     // Without change the busier one goes after a while.
     scene.view.now = Now(LARD_SHRINK_MS - 1);
     assert_eq!(scene.pick("/hot"), second);
     scene.view.now = Now(LARD_SHRINK_MS);
     assert_eq!(scene.pick("/hot"), second);
-    scene.load(first, 0);
+    scene.requests(first, 0);
     assert_eq!(scene.pick("/hot"), second, "it is the only one");
     // The last one stays.
     scene.view.now = Now(5 * LARD_SHRINK_MS);

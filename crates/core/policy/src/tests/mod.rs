@@ -10,6 +10,7 @@ mod maglev;
 mod properties;
 mod queueing;
 mod rows;
+mod scene;
 mod sizes;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,19 +21,7 @@ use crate::{ClusterView, NodeView, Policy, RequestKey};
 
 /// A warm, idle node of weight 1.
 fn node(id: u32) -> NodeView {
-    NodeView {
-        id: NodeId(id),
-        name_hash: stable_hash(format!("node-{id}").as_bytes(), 0),
-        weight: 1,
-        eligible: true,
-        slow_start_permille: 1_000,
-        connections: 0,
-        outstanding_requests: 0,
-        outstanding_bytes: 0,
-        link_bytes_per_s: 0,
-        fetch_bytes_per_s: 0,
-        memory_bytes: 0,
-    }
+    NodeView::idle(NodeId(id), stable_hash(format!("node-{id}").as_bytes(), 0), 1)
 }
 
 /// `count` nodes with ids from 0.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use skep_units::{NodeId, Now};
 
 use super::{node, request};
-use crate::{AttemptEnd, ClusterView, NodeView, Object, build, names};
+use crate::{AttemptEnd, ClusterView, NodeView, ServedObject, build, names};
 
 fn any_node(id: u32) -> impl Strategy<Value = NodeView> {
     let load = prop_oneof![4 => 0..5u32, 1 => any::<u32>()];
@@ -48,7 +48,7 @@ proptest! {
         seed in any::<u64>(),
         path in proptest::collection::vec(any::<u8>(), 0..20),
         sizes in proptest::collection::vec(any::<u64>(), 1..8),
-        is_cooperative in any::<bool>(),
+        has_cluster_cache in any::<bool>(),
     ) {
         let exclude: Vec<NodeId> = exclude.into_iter().map(NodeId).collect();
         for name in names() {
@@ -57,7 +57,7 @@ proptest! {
             // Weights differ between any two of these views: each is a version.
             for (version, nodes) in (0..).zip(sets.iter().flatten()) {
                 let now = Now(version * 10_000);
-                let view = ClusterView { nodes: nodes.clone(), version, now, is_cooperative };
+                let view = ClusterView { nodes: nodes.clone(), version, now, has_cluster_cache };
                 let open = |node: &&NodeView| node.eligible && !exclude.contains(&node.id);
                 let candidates: Vec<NodeId> =
                     view.nodes.iter().filter(open).map(|node| node.id).collect();
@@ -74,7 +74,7 @@ proptest! {
                         let bytes = sizes[n as usize % sizes.len()];
                         for it in [&mut policy, &mut twin] {
                             it.started(id);
-                            let object = Object { node, bytes };
+                            let object = ServedObject { node, bytes };
                             it.learned(key.url_hash(), object);
                             it.finished(view.now, id, AttemptEnd::Answered { latency_us: u64::from(n) });
                         }

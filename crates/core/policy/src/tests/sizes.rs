@@ -4,69 +4,13 @@ use std::collections::HashMap;
 
 use skep_units::{NodeId, Now};
 
-use super::{request, view};
+use super::request;
+use super::scene::Scene;
+use crate::AttemptEnd;
 use crate::limits::{ADAPTLOAD_WINDOW_REQUESTS, EQUILOAD_REQUESTS, SIZES_FIRST_REQUESTS};
-use crate::{AttemptEnd, ClusterView, Object, Policy, build};
 
 const KB: u64 = 1_000;
 const MB: u64 = 1_000_000;
-
-/// A policy, its cluster, and objects whose paths are their sizes.
-struct Scene {
-    policy: Box<dyn Policy>,
-    view: ClusterView,
-}
-
-impl Scene {
-    fn new(policy: &str, nodes: u32) -> Self {
-        Self { policy: build(policy, 3).unwrap(), view: view(nodes) }
-    }
-
-    /// Asks for the n-th object of that size; its node answers from memory or not.
-    fn ask_nth(&mut self, size: u64, n: u64) -> usize {
-        let path = format!("/{size}/{n}");
-        let key = request(1, path.as_bytes());
-        let node = self.policy.pick(&key, &self.view, &[]).node().unwrap();
-        self.policy.learned(key.url_hash(), Object { node, bytes: size });
-        node.0 as usize
-    }
-
-    /// Asks while the node that instances agree on takes no requests: that node, and the one that answers.
-    fn ask_elsewhere(&mut self, size: u64) -> (usize, usize) {
-        let path = format!("/{size}/0");
-        let key = request(1, path.as_bytes());
-        let mut other = build(self.policy.name(), 4).unwrap();
-        let preferred = other.pick(&key, &self.view, &[]).node().unwrap().0 as usize;
-        self.view.nodes[preferred].eligible = false;
-        let owner = self.ask(size);
-        self.view.nodes[preferred].eligible = true;
-        (preferred, owner)
-    }
-
-    fn ask(&mut self, size: u64) -> usize {
-        self.ask_nth(size, 0)
-    }
-
-    fn ask_often(&mut self, sizes: &[(u64, u64)], rounds: u64) {
-        for _ in 0..rounds {
-            for &(size, count) in sizes {
-                for _ in 0..count {
-                    self.ask(size);
-                }
-            }
-        }
-    }
-
-    fn load(&mut self, node: usize, requests: u32, bytes: u64) {
-        let node = &mut self.view.nodes[node];
-        (node.outstanding_requests, node.outstanding_bytes) = (requests, bytes);
-    }
-
-    fn with_memory(mut self, bytes: u64) -> Self {
-        self.view.nodes.iter_mut().for_each(|node| node.memory_bytes = bytes);
-        self
-    }
-}
 
 /// Three sizes, as many bytes each.
 const EVEN: &[(u64, u64)] = &[(10 * KB, 100), (100 * KB, 10), (1_000 * KB, 1)];
@@ -151,6 +95,26 @@ fn an_object_stays_with_a_node_that_has_it_until_that_is_clearly_dearer() {
     assert_eq!(scene.ask(8 * MB), second);
 }
 
+/// Workers do not tell each other where they have sent what.
+#[test]
+fn instances_agree_on_the_node_of_an_object() {
+    let mut scenes = [Scene::new("transfer-time", 8), Scene::new("transfer-time", 8)];
+    let mut counts = [0; 8];
+    for n in 0..400 {
+        // What they see of loads differs.
+        scenes[0].load(n as usize % 8, 1 + n as u32 % 5, 0);
+        let [one, other] = scenes.each_mut().map(|scene| scene.ask_nth(MB, n));
+        assert_eq!(one, other, "{n}");
+        counts[one] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 25), "{counts:?}");
+    // Many requests at once for one of unknown size do not all go there.
+    let owner = scenes[1].ask_nth(MB, 400);
+    let mut scene = Scene::new("transfer-time", 8);
+    scene.load(owner, 20, 0);
+    assert_ne!(scene.ask_nth(MB, 400), owner);
+}
+
 #[test]
 fn a_short_reply_does_not_wait_for_a_long_one_but_a_long_one_does() {
     let mut scene = Scene::new("transfer-time", 2);
@@ -164,7 +128,7 @@ fn a_short_reply_does_not_wait_for_a_long_one_but_a_long_one_does() {
 
 #[test]
 fn nodes_forget_what_does_not_fit_and_full_ones_take_no_copies_lightly() {
-    // So much else is brought in where it is that it is gone, or not.
+    // So much else is fetched_bytes in where it is that it is gone, or not.
     let is_forgotten = |memory: u64| {
         let mut scene = Scene::new("transfer-time", 2).with_memory(memory);
         let (preferred, owner) = scene.ask_elsewhere(8 * MB);
@@ -188,9 +152,9 @@ fn nodes_forget_what_does_not_fit_and_full_ones_take_no_copies_lightly() {
 
 #[test]
 fn what_another_node_has_is_fetched_sooner_where_nodes_cooperate() {
-    let is_copied = |is_cooperative| {
+    let is_copied = |has_cluster_cache| {
         let mut scene = Scene::new("transfer-time", 2);
-        scene.view.is_cooperative = is_cooperative;
+        scene.view.has_cluster_cache = has_cluster_cache;
         scene.view.nodes.iter_mut().for_each(|node| node.fetch_bytes_per_s = 10 * MB);
         let owner = scene.ask(8 * MB);
         scene.load(owner, 5, 5 * 8 * MB);

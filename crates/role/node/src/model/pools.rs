@@ -466,7 +466,7 @@ fn settings(
         policy: pool.policy.clone(),
         policies: (POLICY_NAMES, ""),
         memory_bytes: 0,
-        are_cooperative: false,
+        have_cluster_cache: false,
         loads: LoadMeasure::Counted,
         gives_up: true,
         buffering: Some(Buffering {

@@ -373,19 +373,7 @@ mod tests {
     }
 
     fn view() -> NodeView {
-        NodeView {
-            id: NodeId(0),
-            name_hash: 0,
-            weight: 1,
-            eligible: true,
-            slow_start_permille: 1000,
-            connections: 0,
-            outstanding_requests: 0,
-            outstanding_bytes: 0,
-            link_bytes_per_s: 0,
-            fetch_bytes_per_s: 0,
-            memory_bytes: 0,
-        }
+        NodeView::idle(NodeId(0), 0, 1)
     }
 
     #[test]

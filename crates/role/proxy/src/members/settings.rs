@@ -55,7 +55,7 @@ pub struct GroupSettings {
     /// Bytes of memory that each member has for what one worker sends there; 0: not known.
     pub memory_bytes: u64,
     /// Whether members fetch from each other's memory what they do not have.
-    pub are_cooperative: bool,
+    pub have_cluster_cache: bool,
     /// Where a member's current load is read.
     pub loads: LoadMeasure,
     /// Whether a client that closes its side while it waits has left, so that its request is given up.

@@ -1,0 +1,161 @@
+//! Which nodes have which objects in memory, as far as an instance of a policy knows.
+//!
+//! Nodes do not say what they evict. So a node has what it has answered for until it has fetched_bytes in as many other bytes
+//! as its memory takes, has failed, or has left; objects larger than its memory it sends without keeping them.
+
+use skep_units::NodeId;
+
+use crate::limits::{HOLDERS_MAX, OBJECT_BYTES_MAX, REPLY_BYTES};
+use crate::url_map::UrlMap;
+use crate::{ClusterView, NodeView, ServedObject};
+
+pub(crate) struct Holdings {
+    objects: UrlMap<KnownObject>,
+    /// By position in the view.
+    memories: Vec<NodeMemory>,
+    version: Option<u64>,
+}
+
+/// What is known of an object.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct KnownObject {
+    /// In bytes; `None`: it was never told.
+    pub(crate) size: Option<u64>,
+    holders: [Option<Holder>; HOLDERS_MAX],
+}
+
+/// A node that was asked for the object.
+#[derive(Clone, Copy)]
+struct Holder {
+    node: NodeId,
+    /// [`NodeMemory::fetched_bytes`] of its last use there.
+    used_at: u64,
+    /// Whether it has answered.
+    has_answered: bool,
+}
+
+/// A node's memory.
+#[derive(Clone, Copy)]
+struct NodeMemory {
+    node: NodeId,
+    /// Bytes that it has fetched_bytes in so far.
+    fetched_bytes: u64,
+    /// What was used before is lost: it has failed.
+    lost_before: u64,
+    /// In bytes; 0: not known.
+    size: u64,
+}
+
+impl Holdings {
+    pub(crate) fn new() -> Self {
+        Self { objects: UrlMap::new(), memories: Vec::new(), version: None }
+    }
+
+    /// Follows the nodes of a view.
+    pub(crate) fn refresh(&mut self, view: &ClusterView) {
+        if self.version == Some(view.version) && self.memories.len() == view.nodes.len() {
+            return;
+        }
+        self.version = Some(view.version);
+        let known = std::mem::take(&mut self.memories);
+        let memory = |node: &NodeView| {
+            let before = known.iter().find(|memory| memory.node == node.id).copied();
+            let new = NodeMemory { node: node.id, fetched_bytes: 0, lost_before: 0, size: 0 };
+            NodeMemory { size: node.memory_bytes, ..before.unwrap_or(new) }
+        };
+        self.memories = view.nodes.iter().map(memory).collect();
+    }
+
+    /// An object that was answered for.
+    pub(crate) fn object(&self, url_hash: u64) -> Option<KnownObject> {
+        self.objects.get(url_hash).copied()
+    }
+
+    /// Whether the node at a position of the view has it.
+    pub(crate) fn has(&self, position: usize, object: &KnownObject) -> bool {
+        self.memories[position].has(object)
+    }
+
+    /// Whether a node's memory has no room for more.
+    pub(crate) fn is_full(&self, position: usize) -> bool {
+        let memory = &self.memories[position];
+        memory.size > 0 && memory.fetched_bytes >= memory.size
+    }
+
+    /// A node was asked for a known object: it has it soon.
+    pub(crate) fn asked(&mut self, url_hash: u64, node: NodeId) {
+        self.used(url_hash, node, false);
+    }
+
+    /// A node has answered for an object.
+    pub(crate) fn answered(&mut self, url_hash: u64, object: ServedObject) {
+        self.objects.get_or_insert(url_hash).size = Some(object.bytes.min(OBJECT_BYTES_MAX));
+        self.used(url_hash, object.node, true);
+    }
+
+    /// A node has failed: it may have been started anew.
+    pub(crate) fn failed(&mut self, node: NodeId) {
+        if let Some(memory) = self.memories.iter_mut().find(|memory| memory.node == node) {
+            memory.fetched_bytes = memory.fetched_bytes.saturating_add(1);
+            memory.lost_before = memory.fetched_bytes;
+        }
+    }
+
+    fn used(&mut self, url_hash: u64, node: NodeId, has_answered: bool) {
+        let Some(memory) = self.memories.iter_mut().find(|memory| memory.node == node) else {
+            return;
+        };
+        let object = self.objects.get_or_insert(url_hash);
+        let had_answered = object.holder(node).is_some_and(|it| it.has_answered);
+        let had_answered = had_answered && memory.has(object);
+        // The first answer says that it had to bring the object in.
+        if has_answered && !had_answered && memory.keeps(object.bytes()) {
+            memory.fetched_bytes = memory.fetched_bytes.saturating_add(object.bytes());
+        }
+        let has_answered = has_answered || had_answered;
+        object.note(Holder { node, used_at: memory.fetched_bytes, has_answered }, &self.memories);
+    }
+}
+
+impl KnownObject {
+    /// Its size; that of an average reply, if it is not known.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.size.unwrap_or(REPLY_BYTES)
+    }
+
+    fn holder(&self, node: NodeId) -> Option<&Holder> {
+        self.holders.iter().flatten().find(|holder| holder.node == node)
+    }
+
+    /// Notes a use. Where there are as many holders as may be, it takes the place of one that has left, or else of the one
+    /// that has fetched_bytes in most since its last use.
+    fn note(&mut self, holder: Holder, memories: &[NodeMemory]) {
+        let age = |place: &Option<Holder>| {
+            let of = |it: &Holder| memories.iter().find(|memory| memory.node == it.node);
+            let known = place
+                .as_ref()
+                .and_then(|it| Some(of(it)?.fetched_bytes.saturating_sub(it.used_at)));
+            known.unwrap_or(u64::MAX)
+        };
+        let is_own = |place: &Option<Holder>| place.is_some_and(|it| it.node == holder.node);
+        let own = self.holders.iter().position(is_own);
+        let ages = self.holders.iter().map(age).enumerate();
+        let oldest = || ages.max_by_key(|(_, age)| *age).map_or(0, |(place, _)| place);
+        self.holders[own.unwrap_or_else(oldest)] = Some(holder);
+    }
+}
+
+impl NodeMemory {
+    fn has(&self, object: &KnownObject) -> bool {
+        let is_there = |holder: &Holder| {
+            let since = self.fetched_bytes.saturating_sub(holder.used_at);
+            holder.used_at >= self.lost_before && (self.size == 0 || since < self.size)
+        };
+        object.holder(self.node).is_some_and(is_there) && self.keeps(object.bytes())
+    }
+
+    /// Whether it keeps objects of that size; others it sends only.
+    fn keeps(&self, bytes: u64) -> bool {
+        self.size == 0 || bytes <= self.size
+    }
+}
