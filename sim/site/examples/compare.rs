@@ -10,8 +10,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use serde_json::{Value, json};
 use skep_site_sim::{
-    Estimate, Experiment, FetchSource, OfferedLoad, PolicyOutcomes, RunOutcome, SIZE_CLASSES,
-    SimulatedCluster, SimulatedNode, SiteKind,
+    Estimate, Experiment, FetchSource, OfferedLoad, PolicyOutcomes, RatioEstimate, RunOutcome,
+    SIZE_CLASSES, SimulatedCluster, SimulatedNode, SiteKind,
 };
 
 #[derive(Parser)]
@@ -44,7 +44,7 @@ struct Args {
     policies: Vec<String>,
     /// Nodes ask each other for what they do not have
     #[arg(long)]
-    cooperative: bool,
+    cluster_cache: bool,
     /// Memory of a node, as a share of the site's bytes
     #[arg(long, default_value_t = 0.175)]
     memory: f64,
@@ -65,7 +65,10 @@ struct Args {
     origin: Option<u64>,
     /// Dispatchers, each with a policy of its own
     #[arg(long, default_value_t = 1)]
-    choosers: usize,
+    workers: usize,
+    /// Policies are told the rates of links and disks, which live dispatchers do not know
+    #[arg(long)]
+    told_rates: bool,
     #[arg(long)]
     json: bool,
 }
@@ -135,8 +138,9 @@ fn experiment(args: &Args) -> Experiment {
         ..usual
     };
     let mut cluster = SimulatedCluster::weighted(&weights, node, args.scale);
-    cluster.is_cooperative = args.cooperative;
-    cluster.choosers = args.choosers;
+    cluster.has_cluster_cache = args.cluster_cache;
+    cluster.workers = args.workers;
+    cluster.tells_rates = args.told_rates;
     if let Some(bytes_per_s) = args.origin {
         cluster.source = FetchSource::SharedOrigin { bytes_per_s };
     }
@@ -160,13 +164,16 @@ fn experiment(args: &Args) -> Experiment {
 fn print_table(all: &[PolicyOutcomes]) {
     print!("{:<28}", "policy");
     MEASURES.iter().for_each(|(title, _)| print!("{title:>16}"));
-    println!("{:>16}{:>16}", "mean ratio", "p99 ratio");
+    println!("{:>22}{:>22}", "mean ratio", "p99 ratio");
     for policy in all {
         print!("{:<28}", policy.policy);
         MEASURES.iter().for_each(|(_, measure)| print!("{:>16}", cell(policy.estimate(measure))));
         let mean = policy.ratio(&all[0], |outcome| outcome.all.mean_s());
         let p99 = policy.ratio(&all[0], |outcome| outcome.all.quantile_s(0.99));
-        println!("{:>16}{:>16}", cell(mean), cell(p99));
+        let ratio = |it: RatioEstimate| {
+            format!("{} ({}-{})", short(it.mean), short(it.low), short(it.high))
+        };
+        println!("{:>22}{:>22}", ratio(mean), ratio(p99));
     }
     println!("\nmean s (p99 s) by decade of bytes");
     for policy in all {

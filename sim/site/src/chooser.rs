@@ -3,10 +3,7 @@
 //! It counts its own requests and the bytes that were announced by the heads of responses and have not arrived; where there
 //! are others, reports of the nodes add what those have sent there, by the rules of `skep_policy::Work`.
 
-use skep_policy::{
-    AttemptEnd, ClusterView, NodeView, Object, Policy, SLOW_START_PERMILLE_FULL, UnknownPolicy,
-    Work,
-};
+use skep_policy::{AttemptEnd, ClusterView, NodeView, Policy, ServedObject, UnknownPolicy, Work};
 use skep_units::{NodeId, Now, stable_hash};
 use skep_wire::message::NodeLoad;
 
@@ -42,19 +39,19 @@ impl Chooser {
         cluster: &SimulatedCluster,
     ) -> Result<Self, UnknownPolicy> {
         let policy = skep_policy::build(policy, seed)?;
-        let node = |(number, node): (u32, &crate::SimulatedNode)| NodeView {
-            id: NodeId(number),
-            name_hash: stable_hash(format!("n{number}").as_bytes(), 0),
-            weight: node.weight,
-            eligible: true,
-            slow_start_permille: SLOW_START_PERMILLE_FULL,
-            connections: 0,
-            outstanding_requests: 0,
-            outstanding_bytes: 0,
-            // As of a live dispatcher, which knows neither.
-            link_bytes_per_s: 0,
-            fetch_bytes_per_s: 0,
-            memory_bytes: node.memory_bytes / cluster.choosers as u64,
+        let node = |(number, node): (u32, &crate::SimulatedNode)| {
+            let name_hash = stable_hash(format!("n{number}").as_bytes(), 0);
+            let memory_bytes = node.memory_bytes / cluster.workers as u64;
+            let idle = NodeView::idle(NodeId(number), name_hash, node.weight);
+            match cluster.tells_rates {
+                true => NodeView {
+                    memory_bytes,
+                    link_bytes_per_s: node.link_bytes_per_s,
+                    fetch_bytes_per_s: cluster.fetch_bytes_per_s(node),
+                    ..idle
+                },
+                false => NodeView { memory_bytes, ..idle },
+            }
         };
         let nodes: Vec<NodeView> = (0..).zip(&cluster.nodes).map(node).collect();
         let own = vec![OwnLoad::default(); nodes.len()];
@@ -64,7 +61,7 @@ impl Chooser {
                 nodes,
                 version: 1,
                 now: Now(0),
-                is_cooperative: cluster.is_cooperative,
+                has_cluster_cache: cluster.has_cluster_cache,
             },
             own,
         })
@@ -97,7 +94,13 @@ impl Chooser {
     }
 
     /// The head of a response arrived.
-    pub(crate) fn head(&mut self, now_ns: u64, path_hash: u64, object: Object, latency_ns: u64) {
+    pub(crate) fn head(
+        &mut self,
+        now_ns: u64,
+        path_hash: u64,
+        object: ServedObject,
+        latency_ns: u64,
+    ) {
         let end = AttemptEnd::Answered { latency_us: latency_ns / NS_PER_US };
         self.policy.finished(Now(now_ns / NS_PER_MS), object.node, end);
         self.policy.learned(path_hash, object);

@@ -13,13 +13,15 @@ pub struct SimulatedCluster {
     /// Time to the first byte of a fetch, in microseconds.
     pub fetch_latency_us: u64,
     /// Whether nodes ask each other for what they do not have.
-    pub is_cooperative: bool,
+    pub has_cluster_cache: bool,
     /// Time to the first byte from another node's memory, in microseconds.
     pub peer_latency_us: u64,
     /// Bytes to other nodes, and a part of those to clients, over which a node refuses other nodes.
     pub peer_bytes_max: u64,
+    /// Whether policies are told the rates of links and disks, which live dispatchers do not know.
+    pub tells_rates: bool,
     /// Dispatchers, or workers of one, each with a policy of its own.
-    pub choosers: usize,
+    pub workers: usize,
 }
 
 /// A node.
@@ -64,16 +66,25 @@ impl SimulatedCluster {
             nodes: weights.iter().map(node).collect(),
             source: FetchSource::OwnDisk,
             fetch_latency_us: DISK_LATENCY_US,
-            is_cooperative: false,
+            has_cluster_cache: false,
+            tells_rates: false,
             peer_latency_us: PEER_LATENCY_US,
             peer_bytes_max: PEER_BYTES_MAX,
-            choosers: 1,
+            workers: 1,
         }
     }
 
     /// Bytes per second of all links.
     pub fn link_bytes_per_s(&self) -> u64 {
         self.nodes.iter().map(|node| node.link_bytes_per_s).sum()
+    }
+
+    /// Bytes per second that a node may fetch where all fetch at once.
+    pub(crate) fn fetch_bytes_per_s(&self, node: &SimulatedNode) -> u64 {
+        match self.source {
+            FetchSource::OwnDisk => node.disk_bytes_per_s,
+            FetchSource::SharedOrigin { bytes_per_s } => bytes_per_s / self.nodes.len() as u64,
+        }
     }
 }
 

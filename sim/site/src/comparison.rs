@@ -4,7 +4,7 @@ use skep_policy::UnknownPolicy;
 
 use crate::cluster::SimulatedCluster;
 use crate::outcome::RunOutcome;
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, RatioEstimate};
 use crate::workload::SiteKind;
 use crate::world::{OfferedLoad, SiteRun};
 
@@ -60,8 +60,8 @@ impl PolicyOutcomes {
     }
 
     /// A measure over that of another policy, by pairs of the same seed.
-    pub fn ratio(&self, base: &Self, measure: impl Fn(&RunOutcome) -> f64) -> Estimate {
+    pub fn ratio(&self, base: &Self, measure: impl Fn(&RunOutcome) -> f64) -> RatioEstimate {
         let pairs = self.outcomes.iter().zip(&base.outcomes);
-        Estimate::of_ratios(pairs.map(|(own, base)| (measure(own), measure(base))))
+        RatioEstimate::of(pairs.map(|(own, base)| (measure(own), measure(base))))
     }
 }

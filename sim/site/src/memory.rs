@@ -17,15 +17,15 @@ pub(crate) type SegmentNumber = u32;
 type Holders = SmallVec<[u32; 4]>;
 
 pub(crate) struct Memories {
-    of_nodes: Vec<S3Fifo<SegmentNumber, CachedBytes, FixedState>>,
+    of_nodes: Vec<S3Fifo<SegmentNumber, CachedSegment, FixedState>>,
     /// By segment; kept only where nodes ask each other.
     holders: Option<Vec<Holders>>,
-    evicted: Vec<(SegmentNumber, CachedBytes)>,
+    evicted: Vec<(SegmentNumber, CachedSegment)>,
 }
 
 /// A segment in memory.
 #[derive(Debug)]
-struct CachedBytes {
+struct CachedSegment {
     bytes: u32,
     frequency: Cell<u8>,
 }
@@ -35,12 +35,12 @@ impl Memories {
     pub(crate) fn new(
         capacities: impl Iterator<Item = u64>,
         segments: u32,
-        is_cooperative: bool,
+        has_cluster_cache: bool,
     ) -> Self {
         let new = |bytes| S3Fifo::with_hasher(bytes, FixedState::default());
         Self {
             of_nodes: capacities.map(new).collect(),
-            holders: is_cooperative.then(|| vec![Holders::new(); segments as usize]),
+            holders: has_cluster_cache.then(|| vec![Holders::new(); segments as usize]),
             evicted: Vec::new(),
         }
     }
@@ -58,7 +58,7 @@ impl Memories {
 
     /// Brings a segment into a node's memory, if that is large enough.
     pub(crate) fn insert(&mut self, node: u32, segment: SegmentNumber, bytes: u64) {
-        let cached = CachedBytes { bytes: bytes as u32, frequency: Cell::new(0) };
+        let cached = CachedSegment { bytes: bytes as u32, frequency: Cell::new(0) };
         let memory = &mut self.of_nodes[node as usize];
         let inserted = memory.insert(segment, cached, &mut self.evicted).is_ok();
         let Some(holders) = &mut self.holders else { return self.evicted.clear() };
@@ -78,7 +78,7 @@ impl Memories {
     }
 }
 
-impl CacheEntry for CachedBytes {
+impl CacheEntry for CachedSegment {
     fn bytes(&self) -> u64 {
         self.bytes.into()
     }

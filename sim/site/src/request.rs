@@ -18,7 +18,7 @@ pub(crate) struct Request {
     pub(crate) sent: u32,
     /// Segments that were found in memory, or are fetched.
     pub(crate) looked_up: u32,
-    pub(crate) sending: Sending,
+    pub(crate) sending: SendState,
     /// The segment that is fetched for it.
     pub(crate) fetching: Option<u32>,
     /// The segment after the last one that came from disk or origin for it.
@@ -30,7 +30,7 @@ pub(crate) struct Request {
 
 /// What its node sends for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sending {
+pub(crate) enum SendState {
     Nothing,
     /// Up to this segment, since this virtual time of the link.
     Until(u32, f64),
@@ -62,7 +62,7 @@ impl Request {
             is_announced: false,
             sent: 0,
             looked_up: 0,
-            sending: Sending::Nothing,
+            sending: SendState::Nothing,
             fetching: None,
             continues_at: None,
             pending: SmallVec::new(),

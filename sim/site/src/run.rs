@@ -15,7 +15,7 @@ impl SiteRun<'_> {
         world.start();
         let (mut ended, mut last) = (Vec::new(), 0);
         while let Some((now, event)) = world.events.pop() {
-            world.happen(now, event, &mut ended);
+            world.handle_event(now, event, &mut ended);
             last = now;
         }
         world.outcome.totals.link_bytes = world.link_bytes(last);
@@ -37,7 +37,7 @@ impl World<'_> {
         }
     }
 
-    fn happen(&mut self, now: u64, event: Event, ended: &mut Vec<Transfer>) {
+    fn handle_event(&mut self, now: u64, event: Event, ended: &mut Vec<Transfer>) {
         match event {
             Event::Arrival => self.arrive(now),
             Event::Client(client) => self.ask(now, client),

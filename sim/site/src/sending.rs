@@ -4,18 +4,18 @@
 //! next one begins when both have ended. A request has one fetch of its own at a time, so that a large object has no more of a
 //! disk than a small one; what continues a fetch comes without another latency.
 
-use skep_policy::Object;
+use skep_policy::ServedObject;
 use skep_units::NodeId;
 
-use crate::fetches::WantedSegment;
+use crate::fetch_table::WantedSegment;
 use crate::limits::SEGMENTS_AHEAD;
-use crate::request::{Pending, Sending};
+use crate::request::{Pending, SendState};
 use crate::world::{Event, OfferedLoad, Transfer, World};
 
 impl World<'_> {
     /// Sends what can be sent, and fetches ahead.
     pub(crate) fn advance(&mut self, now: u64, id: u32) {
-        if !matches!(self.requests[id as usize].sending, Sending::Nothing) {
+        if !matches!(self.requests[id as usize].sending, SendState::Nothing) {
             return;
         }
         let segments = self.run.site.objects[self.requests[id as usize].object as usize].segments();
@@ -40,8 +40,8 @@ impl World<'_> {
             let request = &self.requests[id as usize];
             let segments = self.run.site.objects[request.object as usize].segments();
             let end = match request.sending {
-                Sending::Nothing => request.sent + 1,
-                Sending::Until(end, _) | Sending::Ahead(end) => end,
+                SendState::Nothing => request.sent + 1,
+                SendState::Until(end, _) | SendState::Ahead(end) => end,
             };
             let is_ahead = request.looked_up >= (end + SEGMENTS_AHEAD).min(segments);
             if is_ahead || request.fetching.is_some() {
@@ -68,8 +68,8 @@ impl World<'_> {
         request.pending.retain(|pending| pending.segment != segment);
         request.fetching = request.fetching.filter(|fetching| *fetching != segment);
         match request.sending {
-            Sending::Ahead(end) if end == segment + 1 => self.sent(now, id, end),
-            Sending::Nothing if request.sent == segment => self.advance(now, id),
+            SendState::Ahead(end) if end == segment + 1 => self.sent(now, id, end),
+            SendState::Nothing if request.sent == segment => self.advance(now, id),
             _ => self.look_ahead(now, id),
         }
     }
@@ -77,13 +77,13 @@ impl World<'_> {
     /// A link has sent what it had to.
     pub(crate) fn send_ended(&mut self, now: u64, id: u32) {
         let request = &self.requests[id as usize];
-        let Sending::Until(end, started) = request.sending else { unreachable!("it is sending") };
+        let SendState::Until(end, started) = request.sending else { unreachable!("it is sending") };
         let object = &self.run.site.objects[request.object as usize];
         let bytes = object.bytes_of(request.sent..end);
         self.outcome.totals.sent_bytes += bytes;
         self.choosers[request.chooser as usize].send_ended(request.node, started, bytes);
         match request.is_pending(end - 1) {
-            true => self.requests[id as usize].sending = Sending::Ahead(end),
+            true => self.requests[id as usize].sending = SendState::Ahead(end),
             false => self.sent(now, id, end),
         }
     }
@@ -128,7 +128,7 @@ impl World<'_> {
             return;
         }
         let object = &self.run.site.objects[request.object as usize];
-        let said = Object { node: NodeId(request.node), bytes: object.bytes };
+        let said = ServedObject { node: NodeId(request.node), bytes: object.bytes };
         let chooser = &mut self.choosers[request.chooser as usize];
         chooser.head(now, object.url_hash, said, now - request.began_ns);
     }
@@ -140,14 +140,14 @@ impl World<'_> {
         let chooser = request.chooser as usize;
         self.transfer(now, node as usize, bytes, Transfer::Send(id));
         let started = self.rates[node as usize].virtual_bytes(now);
-        self.requests[id as usize].sending = Sending::Until(end, started);
+        self.requests[id as usize].sending = SendState::Until(end, started);
         self.choosers[chooser].send_started(node, started);
     }
 
     /// All up to a segment has been sent.
     fn sent(&mut self, now: u64, id: u32, end: u32) {
         let request = &mut self.requests[id as usize];
-        (request.sent, request.sending) = (end, Sending::Nothing);
+        (request.sent, request.sending) = (end, SendState::Nothing);
         let object = &self.run.site.objects[request.object as usize];
         if end < object.segments() {
             return self.advance(now, id);

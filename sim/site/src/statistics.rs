@@ -1,21 +1,13 @@
 //! Means over seeds with their confidence intervals.
 
+use skep_units::student_t_975;
+
 /// The mean of some values with the half-width of its 95 % confidence interval; infinite for a single value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub mean: f64,
     pub half_width: f64,
 }
-
-/// Student's t for 95 %, two-sided, by degrees of freedom from 1.
-const STUDENT_T: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-];
-
-/// Of more degrees of freedom than the table has: a little wide.
-const STUDENT_T_BEYOND: f64 = 2.042;
 
 impl Estimate {
     /// Of these values, of which there is one at least. Values that are no numbers are left out.
@@ -31,15 +23,25 @@ impl Estimate {
         }
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let error = (squares / (count - 1) as f64 / count as f64).sqrt();
-        let t = STUDENT_T.get(count - 2).copied().unwrap_or(STUDENT_T_BEYOND);
-        Self { mean, half_width: t * error }
+        Self { mean, half_width: student_t_975(count - 1) * error }
     }
+}
 
-    /// The ratio of two measures of the same seeds, paired: the geometric mean, and its interval's half-width.
-    pub fn of_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        let logs = Self::of(pairs.into_iter().map(|(value, base)| (value / base).ln()));
-        let mean = logs.mean.exp();
-        Self { mean, half_width: mean * (logs.half_width.exp() - 1.0) }
+/// A ratio of measures of the same seeds, paired: the geometric mean with its 95 % confidence interval, which is that of the
+/// logarithms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RatioEstimate {
+    pub mean: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl RatioEstimate {
+    /// Of these values over their bases, of which there is one pair at least.
+    pub fn of(pairs: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let logs = Estimate::of(pairs.into_iter().map(|(value, base)| (value / base).ln()));
+        let Estimate { mean, half_width } = logs;
+        Self { mean: mean.exp(), low: (mean - half_width).exp(), high: (mean + half_width).exp() }
     }
 }
 
@@ -54,8 +56,11 @@ mod tests {
         assert_eq!(seen.mean, 6.0);
         assert!((seen.half_width - 4.303 * 2.0 / 3f64.sqrt()).abs() < 1e-9);
         assert_eq!(Estimate::of([3.0]), Estimate { mean: 3.0, half_width: f64::INFINITY });
-        let ratio = Estimate::of_ratios([(2.0, 1.0), (20.0, 10.0), (0.2, 0.1)]);
-        assert!((ratio.mean - 2.0).abs() < 1e-9 && ratio.half_width.abs() < 1e-9);
+        let ratio = RatioEstimate::of([(2.0, 1.0), (20.0, 10.0), (0.2, 0.1)]);
+        assert!([ratio.mean, ratio.low, ratio.high].iter().all(|it| (it - 2.0).abs() < 1e-9));
+        let ratio = RatioEstimate::of([(1.0, 1.0), (4.0, 1.0), (2.0, 1.0)]);
+        assert!((ratio.mean - 2.0).abs() < 1e-9 && (ratio.low * ratio.high - 4.0).abs() < 1e-9);
+        assert!((ratio.high - 2.0 * 2f64.powf(4.303 / 3f64.sqrt())).abs() < 1e-6);
     }
 
     #[test]

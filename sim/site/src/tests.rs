@@ -59,13 +59,13 @@ impl Setup {
 
 #[test]
 fn every_request_ends_with_its_bytes_under_every_policy_and_kind_of_cluster() {
-    for (is_cooperative, choosers, clients) in
+    for (has_cluster_cache, choosers, clients) in
         [(false, 1, None), (true, 1, None), (true, 3, Some(20)), (false, 3, Some(20))]
     {
         for policy in skep_policy::names() {
             let mut setup = Setup::data_intensive(0.1);
-            setup.cluster.is_cooperative = is_cooperative;
-            setup.cluster.choosers = choosers;
+            setup.cluster.has_cluster_cache = has_cluster_cache;
+            setup.cluster.workers = choosers;
             setup.load = clients.map_or(setup.load, |clients| OfferedLoad::Closed { clients });
             let outcome = setup.under(policy);
             let totals = outcome.totals;
@@ -76,7 +76,7 @@ fn every_request_ends_with_its_bytes_under_every_policy_and_kind_of_cluster() {
             assert_eq!(outcome.all.count(), 1_500, "{policy}: the warm-up is left out");
             let classes: u64 = outcome.classes.iter().map(|class| class.count()).sum();
             assert_eq!(classes, 1_500, "{policy}");
-            assert!(is_cooperative || totals.peer_bytes == 0, "{policy}");
+            assert!(has_cluster_cache || totals.peer_bytes == 0, "{policy}");
             assert!(outcome.bytes.peer <= totals.peer_bytes, "{policy}");
             assert!(outcome.bytes.total() < totals.asked_bytes, "{policy}");
             assert!(outcome.bytes.fetched <= totals.fetched_bytes, "{policy}");
@@ -87,8 +87,8 @@ fn every_request_ends_with_its_bytes_under_every_policy_and_kind_of_cluster() {
 #[test]
 fn a_seed_gives_the_same_outcome_again_and_another_one_does_not() {
     let mut setup = Setup::data_intensive(0.1);
-    setup.cluster.is_cooperative = true;
-    setup.cluster.choosers = 2;
+    setup.cluster.has_cluster_cache = true;
+    setup.cluster.workers = 2;
     for policy in ["power-of-two", "lard-r", "prequal"] {
         setup.seed = 1;
         let first = setup.under(policy);
@@ -101,7 +101,7 @@ fn a_seed_gives_the_same_outcome_again_and_another_one_does_not() {
 #[test]
 fn policies_are_asked_the_same_by_the_same_seed() {
     let mut setup = Setup::data_intensive(0.1);
-    setup.cluster.is_cooperative = true;
+    setup.cluster.has_cluster_cache = true;
     let asked = |policy| setup.under(policy).totals.asked_bytes;
     assert_eq!(asked("random"), asked("lard"));
 }
@@ -165,14 +165,14 @@ fn a_large_response_from_disk_is_as_fast_as_the_disk() {
 #[test]
 fn misses_at_the_same_time_are_fetched_once() {
     let bytes = 21 * 4 * MIB + 5;
-    for (nodes, is_cooperative, copies) in [(1, false, 1), (4, false, 4), (4, true, 1)] {
+    for (nodes, has_cluster_cache, copies) in [(1, false, 1), (4, false, 4), (4, true, 1)] {
         let mut setup = Setup::of_sizes(&[bytes], nodes);
         setup.load = OfferedLoad::Closed { clients: 12 };
         setup.requests = 12;
-        setup.cluster.is_cooperative = is_cooperative;
+        setup.cluster.has_cluster_cache = has_cluster_cache;
         let totals = setup.under("round-robin").totals;
         let all = (totals.fetched_bytes, totals.fetches, totals.peer_bytes);
-        let from_peers = if is_cooperative { 3 * bytes } else { 0 };
+        let from_peers = if has_cluster_cache { 3 * bytes } else { 0 };
         assert_eq!(all, (copies * bytes, copies * 22, from_peers), "{nodes} nodes");
         assert!(totals.joined > 0);
     }
@@ -223,7 +223,7 @@ fn reports_tell_dispatchers_what_the_others_do() {
     setup.load = OfferedLoad::Open { link_share: 0.7 };
     let mean = |choosers, policy| {
         let mut setup = Setup { site: setup.site.clone(), cluster: setup.cluster.clone(), ..setup };
-        setup.cluster.choosers = choosers;
+        setup.cluster.workers = choosers;
         setup.under(policy).all.mean_s()
     };
     let (one, eight, blind) = (mean(1, "least-bytes"), mean(8, "least-bytes"), mean(8, "random"));

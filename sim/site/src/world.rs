@@ -7,12 +7,12 @@ use slab::Slab;
 use crate::chooser::Chooser;
 use crate::cluster::{FetchSource, SimulatedCluster};
 use crate::events::EventQueue;
-use crate::fetches::Fetches;
+use crate::fetch_table::Fetches;
 use crate::limits::NS_PER_S;
 use crate::memory::Memories;
 use crate::outcome::RunOutcome;
+use crate::processor_sharing::ProcessorSharing;
 use crate::request::Request;
-use crate::shared_rate::SharedRate;
 use crate::workload::SiteWorkload;
 
 /// How requests come.
@@ -68,7 +68,7 @@ pub(crate) struct World<'a> {
     pub(crate) events: EventQueue<Event>,
     pub(crate) memories: Memories,
     /// The links of the nodes, then their disks or the origin.
-    pub(crate) rates: Vec<SharedRate<Transfer>>,
+    pub(crate) rates: Vec<ProcessorSharing<Transfer>>,
     pub(crate) choosers: Vec<Chooser>,
     pub(crate) requests: Slab<Request>,
     pub(crate) fetches: Fetches,
@@ -105,9 +105,9 @@ impl<'a> World<'a> {
         Ok(Self {
             run,
             events: EventQueue::default(),
-            memories: Memories::new(capacities, site.segments, cluster.is_cooperative),
-            rates: links.chain(sources).map(SharedRate::new).collect(),
-            choosers: (0..cluster.choosers).map(chooser).collect::<Result<_, _>>()?,
+            memories: Memories::new(capacities, site.segments, cluster.has_cluster_cache),
+            rates: links.chain(sources).map(ProcessorSharing::new).collect(),
+            choosers: (0..cluster.workers).map(chooser).collect::<Result<_, _>>()?,
             requests: Slab::new(),
             fetches: Fetches::new(cluster.nodes.len()),
             outcome: RunOutcome::new(),

@@ -1,12 +1,12 @@
 //! Nodes fetch segments: from another node's memory, or from disk or origin, once for all that ask meanwhile.
 //!
-//! **Invariant:** a node has at most one fetch of a segment; with cooperation so has the cluster from disk or origin, unless
+//! **Invariant:** a node has at most one fetch of a segment; with a cluster cache so has the cluster from disk or origin, unless
 //! nodes that hold it refuse.
 
 use smallvec::SmallVec;
 
 use crate::cluster::FetchSource;
-use crate::fetches::{Fetch, FetchFrom, FoundFetch, WantedSegment};
+use crate::fetch_table::{Fetch, FetchFrom, FoundFetch, WantedSegment};
 use crate::limits::{CLIENT_BYTES_PART, NS_PER_US};
 use crate::memory::SegmentNumber;
 use crate::world::{Event, Transfer, World};
@@ -106,7 +106,7 @@ impl World<'_> {
 
     /// The less loaded of two nodes that have a segment, else one that is fetching it, else disk or origin.
     fn find_source(&mut self, now: u64, node: u32, segment: SegmentNumber) -> FetchFrom {
-        if !self.run.cluster.is_cooperative {
+        if !self.run.cluster.has_cluster_cache {
             return FetchFrom::Source;
         }
         let count = self.memories.holders(segment).len() as u64;

@@ -4,7 +4,7 @@
 //! virtual time reaches its value at the start plus its bytes, so an arrival or an end costs O(log n), and no
 //! other transfer is touched.
 //!
-//! **Invariant:** while there are transfers, [`SharedRate::wake_at`] is not later than the next end.
+//! **Invariant:** while there are transfers, [`ProcessorSharing::wake_at`] is not later than the next end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use crate::limits::{BYTES_EPSILON, NS_PER_S};
 
 /// A rate shared by transfers, each with a value of type `T` that says whose it is.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedRate<T> {
+pub(crate) struct ProcessorSharing<T> {
     bytes_per_ns: f64,
     /// Bytes that each transfer got since the resource was idle, at `updated_ns`.
     virtual_bytes: f64,
@@ -27,7 +27,7 @@ pub(crate) struct SharedRate<T> {
     wake_at: u64,
 }
 
-impl<T: Copy + Ord> SharedRate<T> {
+impl<T: Copy + Ord> ProcessorSharing<T> {
     /// A resource of this rate, idle.
     pub(crate) fn new(bytes_per_s: u64) -> Self {
         assert!(bytes_per_s > 0, "a resource has a rate");
@@ -117,7 +117,7 @@ mod tests {
 
     /// Ends of transfers that start at the given times, in milliseconds; the rate is 1000 bytes a second.
     fn ends(starts: &[(u64, u64)]) -> Vec<(usize, u64)> {
-        let mut link = SharedRate::new(1000);
+        let mut link = ProcessorSharing::new(1000);
         let mut events = EventQueue::default();
         for (number, (at_ms, _)) in starts.iter().enumerate() {
             events.schedule(at_ms * 1_000_000, Some(number));
@@ -147,7 +147,7 @@ mod tests {
     /// Mean response time over mean service time, of Poisson arrivals.
     fn mean_over_service(load: f64, service: impl Fn(&mut Rng) -> f64) -> f64 {
         const BYTES_PER_S: u64 = 1_000_000_000;
-        let (mut link, mut rng) = (SharedRate::new(BYTES_PER_S), Rng::new(7));
+        let (mut link, mut rng) = (ProcessorSharing::new(BYTES_PER_S), Rng::new(7));
         let mut events = EventQueue::default();
         let (mean, count) = (100_000.0, 400_000);
         let mut began = Vec::with_capacity(count);
