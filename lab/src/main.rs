@@ -18,7 +18,8 @@ use skep_testbed::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
 use experiments::{
-    Experiment, Failure, HandoffOptions, LargeOptions, Options, OriginOptions, VerifyOptions,
+    Experiment, Failure, HandoffOptions, LargeOptions, Options, OriginOptions, PoliciesOptions,
+    VerifyOptions,
 };
 
 /// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
@@ -67,6 +68,8 @@ enum Command {
     Large(LargeOptions),
     /// Experiment: connections move to the nodes that answer them
     Handoff(HandoffOptions),
+    /// Experiment: all policies side by side on simulated sites; needs no root
+    Policies(PoliciesOptions),
     /// Experiment: replies compared byte for byte while nodes come and go and objects change
     Verify(VerifyOptions),
     /// Serve as the experiments' origin, slow on purpose
@@ -118,6 +121,7 @@ fn main() -> ExitCode {
         Command::Churn(options) => experiments::run(Experiment::Churn, &options),
         Command::Large(options) => experiments::run_large(&options),
         Command::Handoff(options) => experiments::run_handoff(&options),
+        Command::Policies(options) => experiments::run_policies(&options),
         Command::Verify(options) => experiments::run_verify(&options),
         Command::Origin(options) => experiments::serve_origin(&options),
     };

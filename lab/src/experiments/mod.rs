@@ -12,6 +12,7 @@
 //! - `large`: a file larger than a node's memory.
 //! - `handoff`: what it costs to move connections to the nodes that answer them.
 //! - `verify`: the same with objects that change, for as many replies as wanted.
+//! - `policies`: all policies on simulated sites; no bed.
 //!
 //! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
 //! caches begin empty; the same objects are asked for in the same order.
@@ -26,6 +27,7 @@ mod machine;
 mod origin;
 mod page;
 mod plot;
+mod policies;
 mod regimes;
 mod rows;
 mod settings;
@@ -42,6 +44,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use handoff::{HandoffOptions, run as run_handoff};
 pub(crate) use large::{LargeOptions, run as run_large};
+pub(crate) use policies::{PoliciesOptions, run as run_policies};
 use rows::Row;
 use settings::Settings;
 pub(crate) use verify::{VerifyOptions, run as run_verify};

@@ -39,9 +39,8 @@ impl Kernels {
 impl TcpCounters {
     fn of(machine: &Machine) -> Result<Self, Failure> {
         let text = machine.run(|| fs::read_to_string("/proc/thread-self/net/snmp"))??;
-        let of = |name| {
-            value(&text, name).ok_or_else(|| format!("no TcpCounters {name} in /proc/net/snmp"))
-        };
+        let of =
+            |name| value(&text, name).ok_or_else(|| format!("no Tcp {name} in /proc/net/snmp"));
         Ok(Self {
             resets_seen: of("EstabResets")?,
             resets_sent: of("OutRsts")?,

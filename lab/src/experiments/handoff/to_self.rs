@@ -123,7 +123,7 @@ fn measure_pair(
     let cell = |way| ToSelfCell { is_linked, per_connection, clients, way, samples: Vec::new() };
     let mut cells = WAYS.map(cell);
     for _ in 0..plan.pick(3, 1) {
-        // Whatever the first one leaves is not always the same one's.
+        // The order alternates, so that what the first run leaves behind does not always affect the same one.
         cells.reverse();
         for cell in &mut cells {
             let sample = load.run(bed, cell.way)?;

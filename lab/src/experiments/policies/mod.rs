@@ -1,0 +1,125 @@
+//! Policies side by side on simulated sites: mean and 99 % of response times, and ratios paired by seed.
+//!
+//! No bed and no root: the clusters are those of `skep-site-sim`, under a virtual clock.
+
+mod cells;
+mod page;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use clap::Args;
+use serde::Serialize;
+use skep_site_sim::{Estimate, PolicyOutcomes, RatioEstimate, SIZE_CLASSES};
+
+use super::Failure;
+use super::machine::Machine;
+use cells::{CELLS, Cell, Shown};
+
+/// The policy that ratios are to.
+const BASE: &str = "transfer-time";
+
+/// Policies side by side on simulated sites
+#[derive(Debug, Args)]
+pub(crate) struct PoliciesOptions {
+    /// Fewer requests and seeds: does it all still run?
+    #[arg(long)]
+    quick: bool,
+    /// Folder of the page and its plots; printed without it
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// What is written as JSON.
+#[derive(Serialize)]
+struct Results {
+    machine: Machine,
+    cells: Vec<CellFigures>,
+}
+
+#[derive(Serialize)]
+struct CellFigures {
+    name: &'static str,
+    /// How the page shows it.
+    #[serde(skip)]
+    shown: Shown,
+    policies: Vec<PolicyFigures>,
+}
+
+/// Of one policy in one cell. Pairs are a mean over seeds and half of its 95 % interval.
+#[derive(Clone, Serialize)]
+struct PolicyFigures {
+    policy: String,
+    mean_s: [f64; 2],
+    p50_s: [f64; 2],
+    p99_s: [f64; 2],
+    /// The mean response time over that of [`BASE`], paired by seed: geometric mean, and the ends of its 95 % interval.
+    ratio: [f64; 3],
+    p99_ratio: [f64; 3],
+    /// Bytes from the node's own memory, over all.
+    memory_share: [f64; 2],
+    /// What was used of the links' rates.
+    link_share: [f64; 2],
+    /// The same of the busiest link alone.
+    busiest_link_share: [f64; 2],
+    /// Mean response times by decade of the object's bytes; `null`: nobody asked for such.
+    mean_s_by_decade: Vec<Option<f64>>,
+}
+
+pub(crate) fn run(options: &PoliciesOptions) -> Result<(), Failure> {
+    // Which Skep does not matter: what is measured is compiled in.
+    let machine = Machine::describe(&super::default_skep());
+    let cells = CELLS.iter().map(|cell| figures(cell, options.quick));
+    let results = Results { machine, cells: cells.collect::<Result<_, _>>()? };
+    page::page(&results).finish(options.out.as_deref(), &results, &[])
+}
+
+fn figures(cell: &Cell, is_quick: bool) -> Result<CellFigures, Failure> {
+    eprintln!("skep-lab: {}", cell.name);
+    let outcomes = outcomes(cell, is_quick)?;
+    let base = outcomes.iter().find(|it| it.policy == BASE).ok_or("no such policy")?;
+    let policies = outcomes.iter().map(|it| policy_figures(it, base)).collect();
+    Ok(CellFigures { name: cell.name, shown: cell.shown(), policies })
+}
+
+/// Of all policies, in the order of their table: two at a time.
+fn outcomes(cell: &Cell, is_quick: bool) -> Result<Vec<PolicyOutcomes>, Failure> {
+    let experiment = cell.experiment(is_quick);
+    let left: Mutex<VecDeque<&str>> = Mutex::new(skep_policy::names().collect());
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let work = || std::iter::from_fn(next).map(|name| experiment.run(name)).collect();
+    let done: Vec<Result<Vec<PolicyOutcomes>, _>> = thread::scope(|scope| {
+        let workers = [(); 2].map(|()| scope.spawn(work));
+        workers.into_iter().filter_map(|worker| worker.join().ok()).collect()
+    });
+    let mut all = Vec::new();
+    for outcomes in done {
+        all.extend(outcomes.map_err(|error| error.to_string())?);
+    }
+    let place = |name: &str| skep_policy::names().position(|it| it == name);
+    all.sort_by_key(|outcomes| place(&outcomes.policy));
+    Ok(all)
+}
+
+fn policy_figures(policy: &PolicyOutcomes, base: &PolicyOutcomes) -> PolicyFigures {
+    let pair = |it: Estimate| [it.mean, it.half_width];
+    let ratio = |it: RatioEstimate| [it.mean, it.low, it.high];
+    let decade = |decade: usize| {
+        let mean = policy.estimate(|outcome| outcome.classes[decade].mean_s()).mean;
+        mean.is_finite().then_some(mean)
+    };
+    PolicyFigures {
+        policy: policy.policy.clone(),
+        mean_s: pair(policy.estimate(|outcome| outcome.all.mean_s())),
+        p50_s: pair(policy.estimate(|outcome| outcome.all.quantile_s(0.5))),
+        p99_s: pair(policy.estimate(|outcome| outcome.all.quantile_s(0.99))),
+        ratio: ratio(policy.ratio(base, |outcome| outcome.all.mean_s())),
+        p99_ratio: ratio(policy.ratio(base, |outcome| outcome.all.quantile_s(0.99))),
+        memory_share: pair(policy.estimate(|it| it.bytes.share(it.bytes.memory))),
+        link_share: pair(policy.estimate(|outcome| outcome.link_use)),
+        busiest_link_share: pair(policy.estimate(|it| it.link_use * it.busiest_over_mean)),
+        mean_s_by_decade: (0..SIZE_CLASSES).map(decade).collect(),
+    }
+}
