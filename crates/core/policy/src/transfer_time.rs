@@ -64,8 +64,8 @@ struct CandidateCost<'a> {
     node: &'a NodeView,
     cost_us: f64,
     has_object: bool,
-    /// Decides between equal costs, the same on all machines.
-    preference: u64,
+    /// Decides between equal costs.
+    preference: f64,
 }
 
 impl TransferTime {
@@ -83,11 +83,11 @@ impl TransferTime {
     ) -> Option<NodeId> {
         let nodes = model.view.nodes.iter().enumerate();
         let nodes = nodes.filter(|(_, node)| node.is_candidate(exclude));
-        let preference = |node: &NodeView| stable_hash(&node.name_hash.to_le_bytes(), hash);
         let holders = nodes.clone().filter(|(at, _)| self.holdings.has(*at, object));
         let sending = holders.map(|(_, node)| model.sending(node));
         let holder = sending.min_by(|a, b| a.end_us().total_cmp(&b.end_us()));
-        let preferred = nodes.clone().min_by_key(|(_, node)| preference(node));
+        let preferred =
+            nodes.clone().min_by(|a, b| preference(hash, a.1).total_cmp(&preference(hash, b.1)));
         let presumed = preferred.filter(|_| holder.is_none()).map(|(at, _)| at);
         let costs = nodes.map(|(at, node)| {
             let has_object = presumed == Some(at) || self.holdings.has(at, object);
@@ -95,7 +95,7 @@ impl TransferTime {
                 true => model.sending(node).cost_us(),
                 false => model.with_fetch_us(node, holder, self.holdings.is_full(at)),
             };
-            CandidateCost { node, cost_us, has_object, preference: preference(node) }
+            CandidateCost { node, cost_us, has_object, preference: preference(hash, node) }
         });
         let cheapest = costs.clone().min_by(CandidateCost::order)?;
         let kept = costs.filter(|cost| cost.has_object).min_by(CandidateCost::order);
@@ -204,8 +204,16 @@ impl Sending {
     }
 }
 
+/// How little an object prefers a node, the same in all instances: weighted rendezvous hashing (Schindelhauer, Schomaker,
+/// "Weighted distributed hash tables", SPAA 2005), so that each node has a share of the objects by its weight.
+fn preference(url_hash: u64, node: &NodeView) -> f64 {
+    let hash = stable_hash(&node.name_hash.to_le_bytes(), url_hash);
+    let unit = (hash as f64 + 1.0) / 2f64.powi(64);
+    -unit.ln() / node.weight_at_least_one() as f64
+}
+
 impl CandidateCost<'_> {
     fn order(&self, other: &Self) -> Ordering {
-        self.cost_us.total_cmp(&other.cost_us).then(self.preference.cmp(&other.preference))
+        self.cost_us.total_cmp(&other.cost_us).then(self.preference.total_cmp(&other.preference))
     }
 }

@@ -95,6 +95,16 @@ fn an_object_stays_with_a_node_that_has_it_until_that_is_clearly_dearer() {
     assert_eq!(scene.ask(8 * MB), second);
 }
 
+#[test]
+fn nodes_have_objects_by_their_weights() {
+    let mut scene = Scene::new("transfer-time", 4);
+    scene.view.nodes[2].weight = 3;
+    let mut counts = [0; 4];
+    (0..6_000).for_each(|n| counts[scene.ask_nth(KB, n)] += 1);
+    let is_near = |(count, share): (u32, u32)| count.abs_diff(share) < share / 8;
+    assert!(counts.into_iter().zip([1_000, 1_000, 3_000, 1_000]).all(is_near), "{counts:?}");
+}
+
 /// Workers do not tell each other where they have sent what.
 #[test]
 fn instances_agree_on_the_node_of_an_object() {
