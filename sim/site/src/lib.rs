@@ -37,6 +37,7 @@ pub use cluster::{FetchSource, SimulatedCluster, SimulatedNode};
 pub use comparison::{Experiment, PolicyOutcomes};
 pub use limits::SIZE_CLASSES;
 pub use outcome::{BytesBySource, ResponseTimes, RunOutcome, RunTotals};
+pub use skep_policy::names as policy_names;
 pub use statistics::{Estimate, RatioEstimate};
 pub use workload::{Popularity, SiteKind, SiteWorkload, SizeStatistics};
 pub use world::{OfferedLoad, SiteRun};

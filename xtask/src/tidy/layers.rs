@@ -176,12 +176,14 @@ const LAYERS: &[Layer] = &[
     // It judges what Skep sends, so nothing of Skep may help it.
     Layer { folder: "testclient", may_use: &[], banned: OUTERMOST },
     // It measures what carries the messages of handoffs by itself, beside TCP: by the product's socket and its times.
+    // And it compares policies on simulated sites.
     Layer {
         folder: "lab",
         may_use: &[
             "crates/base",
             "crates/core/handoff",
             "crates/edge/peer",
+            "sim/site",
             "testbed",
             "testclient",
         ],

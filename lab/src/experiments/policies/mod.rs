@@ -87,7 +87,7 @@ fn figures(cell: &Cell, is_quick: bool) -> Result<CellFigures, Failure> {
 /// Of all policies, in the order of their table: two at a time.
 fn outcomes(cell: &Cell, is_quick: bool) -> Result<Vec<PolicyOutcomes>, Failure> {
     let experiment = cell.experiment(is_quick);
-    let left: Mutex<VecDeque<&str>> = Mutex::new(skep_policy::names().collect());
+    let left: Mutex<VecDeque<&str>> = Mutex::new(skep_site_sim::policy_names().collect());
     let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let work = || std::iter::from_fn(next).map(|name| experiment.run(name)).collect();
     let done: Vec<Result<Vec<PolicyOutcomes>, _>> = thread::scope(|scope| {
@@ -98,7 +98,7 @@ fn outcomes(cell: &Cell, is_quick: bool) -> Result<Vec<PolicyOutcomes>, Failure>
     for outcomes in done {
         all.extend(outcomes.map_err(|error| error.to_string())?);
     }
-    let place = |name: &str| skep_policy::names().position(|it| it == name);
+    let place = |name: &str| skep_site_sim::policy_names().position(|it| it == name);
     all.sort_by_key(|outcomes| place(&outcomes.policy));
     Ok(all)
 }
@@ -135,7 +135,7 @@ mod tests {
         let cell = figures(&CELLS[0], true).unwrap();
         let policies = &cell.policies;
         let names: Vec<String> = policies.iter().map(|it| it.policy.clone()).collect();
-        assert!(skep_policy::names().eq(names.iter().map(String::as_str)), "{names:?}");
+        assert!(skep_site_sim::policy_names().eq(names.iter().map(String::as_str)), "{names:?}");
         assert!(policies.iter().all(|it| it.mean_s[0] > 0.0 && it.ratio[1] <= it.ratio[2]));
         let base = policies.iter().find(|it| it.policy == BASE).unwrap();
         assert_eq!(base.ratio, [1.0; 3]);

@@ -23,7 +23,7 @@ const PLOTTED: [&str; 7] = [
 pub(super) fn page(results: &Results) -> Page {
     let mut page = Page::new("policies");
     page.add("# Policies, simulated\n");
-    let about = include_str!("about.md");
+    let about = include_str!("about.txt");
     page.add(&about.replace("MACHINE", &results.machine.date));
     results.cells.chunks(BESIDE).for_each(|cells| add_table(&mut page, cells));
     page.add("## By size\n");
