@@ -1,6 +1,6 @@
 //! `idlest-half`: turns among the half of the nodes with the fewest unanswered requests.
 //!
-//! One of the schemes that Awesome Web Server tried (design of the load balancer): its balancer tells the dispatcher now
+//! A scheme that Summers and Thompson tried ("Awesome Web Server", CMU 15-418, 2012): their balancer tells the dispatcher now
 //! and then which half that is. Here it is determined anew when each node of the half has had a turn.
 
 use skep_units::{NodeId, Rng};

@@ -233,8 +233,8 @@ const TABLE: &[PolicyInfo] = &[
         name: "idlest-half",
         about: "turns among the half of the nodes with the fewest unanswered requests",
         goes_by: "load and turns",
-        source: "Awesome Web Server (2013)",
-        details: "The half of the nodes with the fewest unanswered requests take turns; which half that is, is determined anew when each of them has had one. Its author found it slightly worse than `least-outstanding`.",
+        source: "Summers, Thompson, Awesome Web Server, CMU 15-418, 2012",
+        details: "The half of the nodes with the fewest unanswered requests take turns; which half that is, is determined anew when each of them has had one. Its authors found it slightly worse than `least-outstanding`.",
         make: |name, seed| Box::new(IdlestHalf::new(name, Rng::new(seed))),
         ..PLAIN
     },
