@@ -1,19 +1,29 @@
 //! `skep probe`: run, report, export.
 
+mod printer;
+mod stop;
+
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail};
 use skep_probe::{
-    ExportError, ExportFormat, LIST_BYTES_MAX, ProbePlan, ProbeSample, ProbeUrl, export_samples,
-    run_probe, write_report,
+    ExportError, ExportFormat, LIST_BYTES_MAX, ProbeOutcome, ProbePlan, ProbeSample, ProbeUrl,
+    export_samples, run_probe, write_report,
 };
+use tokio::sync::oneshot;
 
+use self::printer::{PrintEnd, Printer};
 use super::print;
 use crate::arguments::{ProbeCommand, ProbeRunArgs};
 use crate::show;
-use crate::signals::{Signals, Wish};
+
+/// How long a run that a signal has ended waits for somebody to read what it prints, in milliseconds:
+/// a terminal takes it at once.
+const PRINT_WAIT_MS: u64 = 2_000;
 
 pub(crate) fn probe(command: ProbeCommand) -> anyhow::Result<()> {
     match command {
@@ -26,30 +36,59 @@ pub(crate) fn probe(command: ProbeCommand) -> anyhow::Result<()> {
 fn run(args: ProbeRunArgs) -> anyhow::Result<()> {
     let json = args.json;
     let plan = plan(args)?;
+    stop::with_signals(move |stop| run_until(&plan, json, stop))
+}
+
+fn run_until(plan: &ProbePlan, json: bool, stop: oneshot::Receiver<()>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let result = runtime.block_on(async {
-        let stop = until_stopped(Signals::listen()?);
-        if !json {
-            print(&show::probe_head())?;
-        }
-        let summary = run_probe(&plan, stop, |sample| print_sample(sample, json)).await?;
-        anyhow::Ok(summary)
-    });
+    let (fail, failed) = oneshot::channel::<()>();
+    let mut printer = Printer::begin(io::stdout(), || drop(fail))?;
+    if !json {
+        printer.print(show::probe_head());
+    }
+    let is_stopped = Arc::new(AtomicBool::new(false));
+    let stopped = until_stopped(stop, failed, Arc::clone(&is_stopped));
+    let result = runtime.block_on(run_probe(plan, stopped, |it| printer.print(line(it, json))));
     // A lookup that hangs is not waited for.
     runtime.shutdown_background();
-    let summary = result?;
-    match json {
-        true => print(&format!("{}\n", show::probe_summary_json(&summary))),
-        false => print(&show::probe_summary(summary, &plan.out)),
+    let mut outcome = result?;
+    let wait_ms_max = is_stopped.load(Ordering::Relaxed).then_some(PRINT_WAIT_MS);
+    let end = printer.end(last_words(&mut outcome, &plan.out, json), wait_ms_max);
+    match (outcome.fault, end) {
+        (Some(fault), _) => Err(fault.into()),
+        (None, PrintEnd::Failed(error)) => Err(error).context("cannot write the samples"),
+        (None, PrintEnd::Written { dropped: 0 }) => Ok(()),
+        (None, PrintEnd::Written { dropped }) => {
+            eprintln!("skep: {dropped} lines were not printed: nobody read the others in time");
+            Ok(())
+        }
+        (None, PrintEnd::Blocked) => {
+            eprintln!("skep: not all lines were printed: nobody read them");
+            Ok(())
+        }
+    }
+}
+
+/// Until a signal, which is noted, or until nothing can be printed any more.
+async fn until_stopped(
+    stop: oneshot::Receiver<()>,
+    failed: oneshot::Receiver<()>,
+    is_stopped: Arc<AtomicBool>,
+) {
+    tokio::select! {
+        _ = stop => is_stopped.store(true, Ordering::Relaxed),
+        _ = failed => {}
     }
 }
 
 fn plan(args: ProbeRunArgs) -> anyhow::Result<ProbePlan> {
-    let mut urls = args.urls;
-    if let Some(path) = &args.list {
-        let text = read_list(path)?;
-        urls.extend(ProbeUrl::parse_list(&text).with_context(|| path.display().to_string())?);
-    }
+    let urls = match &args.list {
+        Some(path) => {
+            let list = read_list(path)?;
+            ProbeUrl::gather(args.urls, &list).with_context(|| path.display().to_string())?
+        }
+        None => ProbeUrl::gather(args.urls, "")?,
+    };
     Ok(ProbePlan {
         urls,
         label: args.label,
@@ -72,19 +111,19 @@ fn read_list(path: &Path) -> anyhow::Result<String> {
     String::from_utf8(text).with_context(|| format!("{}: expected one URL a line", path.display()))
 }
 
-/// Until Ctrl-C or SIGTERM; there is nothing to reload.
-async fn until_stopped(mut signals: Signals) {
-    while signals.next().await == Wish::Reload {}
-}
-
-fn print_sample(sample: &ProbeSample, json: bool) -> io::Result<()> {
-    let line = match json {
+fn line(sample: &ProbeSample, json: bool) -> String {
+    match json {
         true => format!("{}\n", show::json(&sample.to_json().to_string())),
         false => show::probe_sample(sample),
-    };
-    let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes())?;
-    out.flush()
+    }
+}
+
+/// What a run says at its end, be that early or not.
+fn last_words(outcome: &mut ProbeOutcome, out: &Path, json: bool) -> String {
+    match json {
+        true => format!("{}\n", show::json(&show::probe_summary_json(outcome))),
+        false => show::probe_summary(outcome, out),
+    }
 }
 
 fn report(files: &[PathBuf], out: &Path) -> anyhow::Result<()> {

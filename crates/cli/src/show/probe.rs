@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use skep_probe::{ProbePhase, ProbeSample, ProbeSummary, UrlSummary};
+use skep_probe::{ProbeOutcome, ProbePhase, ProbeSample, UrlSummary};
 
 use super::number::{latency, plural};
 use super::table::{Align, Table, cut};
@@ -18,6 +18,9 @@ const ANSWER: usize = 9;
 
 /// Columns before the URL: the time of day, seven times, the answer, and the spaces before both.
 const BEFORE_URL: usize = 8 + 7 * TIME + 1 + ANSWER + 1;
+
+/// Columns before what a failure has to say.
+const FAILURE_INDENT: usize = 4;
 
 /// The names above [`probe_sample`]'s columns.
 pub(crate) fn probe_head() -> String {
@@ -36,7 +39,7 @@ pub(crate) fn probe_sample(sample: &ProbeSample) -> String {
     }
     let status = sample.status.map_or("-".to_owned(), |status| status.to_string());
     let answer = match &sample.failure {
-        Some((word, _)) if word != "status" => word.clone(),
+        Some(failure) if failure.kind != "status" => harmless_text(&failure.kind),
         _ => status,
     };
     let url = end_of(&sample.url, COLUMNS - BEFORE_URL);
@@ -45,7 +48,7 @@ pub(crate) fn probe_sample(sample: &ProbeSample) -> String {
 }
 
 /// What a run has measured: a row for each URL, then what has failed.
-pub(crate) fn probe_summary(mut summary: ProbeSummary, out_file: &Path) -> String {
+pub(crate) fn probe_summary(outcome: &mut ProbeOutcome, out_file: &Path) -> String {
     let columns = [
         ("URL", Align::Left),
         ("COUNT", Align::Right),
@@ -56,44 +59,66 @@ pub(crate) fn probe_summary(mut summary: ProbeSummary, out_file: &Path) -> Strin
     ];
     let mut table = Table::new(&columns);
     let (mut samples, mut failures) = (0, String::new());
-    for url in &mut summary.urls {
+    for url in &mut outcome.summary.urls {
         samples += url.samples;
         table.row(summary_row(url));
-        for (word, count) in &url.failures {
-            let _ = writeln!(
-                failures,
-                "  {} failed {word}: {}",
-                plural(*count, "sample"),
-                harmless_text(&url.url)
-            );
-        }
+        failures.push_str(&failure_lines(url));
     }
     let mut out = format!("\n{}{failures}", table.text(COLUMNS, |_| ""));
-    let skipped = match summary.turns_skipped {
-        0 => String::new(),
-        turns => {
-            format!(", {} skipped: a turn took longer than the interval", plural(turns, "turn"))
+    let stored = plural(samples - outcome.samples_lost, "sample");
+    let _ = write!(out, "{stored} in {}", out_file.display());
+    match outcome.samples_lost {
+        0 => {}
+        lost => {
+            let _ = write!(out, ", {} not stored", plural(lost, "sample"));
         }
-    };
-    let _ = writeln!(out, "{} in {}{skipped}", plural(samples, "sample"), out_file.display());
+    }
+    match outcome.summary.turns_skipped {
+        0 => {}
+        turns => {
+            let turns = plural(turns, "turn");
+            let _ = write!(out, ", {turns} skipped: the one before had not ended in time");
+        }
+    }
+    out + "\n"
+}
+
+/// How often a URL has failed by each kind, and what the latest of them had to say.
+fn failure_lines(url: &UrlSummary) -> String {
+    let mut out = String::new();
+    for (kind, failures) in &url.failures {
+        let (count, kind) = (plural(failures.samples, "sample"), harmless_text(kind));
+        let _ = writeln!(out, "  {count} failed {kind}: {}", harmless_text(&url.url));
+        let text: Vec<char> = harmless_text(&failures.latest_text).chars().collect();
+        for part in text.chunks(COLUMNS - FAILURE_INDENT) {
+            let part: String = part.iter().collect();
+            let _ = writeln!(out, "{:FAILURE_INDENT$}{}", "", part.trim());
+        }
+    }
     out
 }
 
 /// The same for programs.
-pub(crate) fn probe_summary_json(summary: &ProbeSummary) -> String {
+pub(crate) fn probe_summary_json(outcome: &ProbeOutcome) -> String {
     let url = |url: &UrlSummary| {
         let mut times = url.total.clone();
+        let failures = url.failures.iter().map(|(kind, it)| {
+            (kind.clone(), json!({ "samples": it.samples, "latest_text": it.latest_text }))
+        });
         json!({
             "url": url.url,
             "samples": url.samples,
             "failed": url.failed(),
+            "failures": failures.collect::<serde_json::Map<_, _>>(),
             "mean_us": times.mean_us(),
             "p50_us": times.quantile_us(0.5),
             "p99_us": times.quantile_us(0.99),
         })
     };
-    let urls: Value = summary.urls.iter().map(url).collect();
-    json!({ "summary": { "turns_skipped": summary.turns_skipped, "urls": urls } }).to_string()
+    let urls: Value = outcome.summary.urls.iter().map(url).collect();
+    let (skipped, lost) = (outcome.summary.turns_skipped, outcome.samples_lost);
+    json!({ "summary": { "turns_skipped": skipped, "samples_lost": lost, "urls": urls } })
+        .to_string()
 }
 
 fn summary_row(url: &mut UrlSummary) -> [String; 6] {
@@ -153,7 +178,13 @@ fn harmless_text(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use skep_probe::{FailureCount, ProbeFailure, ProbeSummary};
+
     use super::*;
+
+    fn failure(kind: &str) -> Option<ProbeFailure> {
+        Some(ProbeFailure { kind: kind.to_owned(), text: String::new() })
+    }
 
     fn sample() -> ProbeSample {
         ProbeSample {
@@ -191,7 +222,7 @@ mod tests {
         let failed = ProbeSample {
             url: "http://a/".to_owned(),
             total_us: 90,
-            failure: Some(("refused".to_owned(), "the connection was refused".to_owned())),
+            failure: failure("refused"),
             ..ProbeSample::default()
         };
         let line = probe_sample(&failed);
@@ -199,8 +230,8 @@ mod tests {
             line,
             "00:00:00     -     -     -     -     -     -  0.09 refused   http://a/\n"
         );
-        let status = (Some(503), Some(("status".to_owned(), String::new())));
-        let line = probe_sample(&ProbeSample { status: status.0, failure: status.1, ..failed });
+        let status = ProbeSample { status: Some(503), failure: failure("status"), ..failed };
+        let line = probe_sample(&status);
         assert!(line.contains(" 503       http"), "{line}");
     }
 
@@ -217,5 +248,30 @@ mod tests {
         ] {
             assert_eq!(ms(us), text);
         }
+    }
+
+    #[test]
+    fn a_summary_says_what_failed_how_and_what_is_not_stored() {
+        let latest_text = format!("TLS: \u{202e}{}", "name ".repeat(20));
+        let mut url = UrlSummary::default();
+        url.url = "http://a/".to_owned();
+        url.samples = 3;
+        url.failures.insert("tls".to_owned(), FailureCount { samples: 2, latest_text });
+        let mut summary = ProbeSummary::default();
+        summary.urls.push(url);
+        summary.turns_skipped = 4;
+        let mut outcome = ProbeOutcome { summary, samples_lost: 1, fault: None };
+        let text = probe_summary(&mut outcome, Path::new("a.db"));
+        assert!(text.contains("  2 samples failed tls: http://a/\n    TLS: name name"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS + 20), "{text}");
+        assert!(!text.contains('\u{202e}'), "{text}");
+        let last = "2 samples in a.db, 1 sample not stored, 4 turns skipped: the one before had not ended in time\n";
+        assert!(text.ends_with(last), "{text}");
+        let json: Value = serde_json::from_str(&probe_summary_json(&outcome)).unwrap_or_default();
+        let failures = &json["summary"]["urls"][0]["failures"]["tls"];
+        assert_eq!(
+            (&failures["samples"], &json["summary"]["samples_lost"]),
+            (&2.into(), &1.into())
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Samples in a file of SQLite: one transaction for each turn.
+//! Samples in a file of SQLite.
 //!
 //! The file says whose it is (`application_id`) and which tables it has (`user_version`), so that a
 //! file of another program, or of a later build, is refused and never changed.
@@ -6,11 +6,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Statement, params};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Statement, TransactionBehavior,
+    params,
+};
 
+use crate::database_error::ProbeDatabaseError;
+use crate::database_file::{Header, connect, connect_to_read, error_code, fault};
 use crate::limits::DATABASE_WAIT_MS;
 use crate::plan::ProbePlan;
-use crate::sample::{ProbePhase, ProbeSample};
+use crate::sample::{ProbeFailure, ProbePhase, ProbeSample};
 
 /// Marks files of the probe: `SkPr`.
 const APPLICATION_ID: i32 = 0x536b_5072;
@@ -32,99 +37,54 @@ CREATE TABLE url (
     id INTEGER PRIMARY KEY,
     url TEXT NOT NULL UNIQUE
 ) STRICT;
-CREATE TABLE sample (
-    id INTEGER PRIMARY KEY,
-    run INTEGER NOT NULL REFERENCES run,
-    url INTEGER NOT NULL REFERENCES url,
-    turn INTEGER NOT NULL,
-    at_unix_ms INTEGER NOT NULL,
-    since_begin_ms INTEGER NOT NULL,
-    lookup_us INTEGER,
-    redirect_connect_us INTEGER,
-    redirect_us INTEGER,
-    connect_us INTEGER,
-    tls_us INTEGER,
-    first_byte_us INTEGER,
-    data_us INTEGER,
-    total_us INTEGER NOT NULL,
-    status INTEGER,
-    body_bytes INTEGER NOT NULL,
-    redirects INTEGER NOT NULL,
-    node TEXT,
-    failure TEXT,
-    failure_text TEXT
-) STRICT;
 ";
 
-const INSERT: &str = "INSERT INTO sample (run, url, turn, at_unix_ms, since_begin_ms, lookup_us, \
-    redirect_connect_us, redirect_us, connect_us, tls_us, first_byte_us, data_us, total_us, status, \
-    body_bytes, redirects, node, failure, failure_text) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+/// Columns of a sample behind its run and its URL, in the order of [`insert_sample`] and
+/// [`read_sample`].
+const COLUMNS: [(&str, &str); 17] = [
+    ("turn", "INTEGER NOT NULL"),
+    ("at_unix_ms", "INTEGER NOT NULL"),
+    ("since_begin_ms", "INTEGER NOT NULL"),
+    ("lookup_us", "INTEGER"),
+    ("redirect_connect_us", "INTEGER"),
+    ("redirect_us", "INTEGER"),
+    ("connect_us", "INTEGER"),
+    ("tls_us", "INTEGER"),
+    ("first_byte_us", "INTEGER"),
+    ("data_us", "INTEGER"),
+    ("total_us", "INTEGER NOT NULL"),
+    ("status", "INTEGER"),
+    ("body_bytes", "INTEGER NOT NULL"),
+    ("redirects", "INTEGER NOT NULL"),
+    ("node", "TEXT"),
+    ("failure", "TEXT"),
+    ("failure_text", "TEXT"),
+];
 
-const SELECT: &str = "SELECT run.label, url.url, turn, at_unix_ms, since_begin_ms, lookup_us, \
-    redirect_connect_us, redirect_us, connect_us, tls_us, first_byte_us, data_us, total_us, status, \
-    body_bytes, redirects, node, failure, failure_text \
-    FROM sample JOIN run ON run.id = sample.run JOIN url ON url.id = sample.url ORDER BY sample.id";
+fn sample_table() -> String {
+    let columns: String =
+        COLUMNS.iter().map(|(name, kind)| format!(",\n    {name} {kind}")).collect();
+    format!(
+        "CREATE TABLE sample (\n    id INTEGER PRIMARY KEY,\n    run INTEGER NOT NULL REFERENCES run,\n    \
+         url INTEGER NOT NULL REFERENCES url{columns}\n) STRICT;"
+    )
+}
 
-/// A file of samples cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ProbeDatabaseError {
-    /// There is none.
-    #[error("{}: no such file: expected one that `skep probe run --out` has written", path.display())]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It is something else.
-    #[error(
-        "{}: expected samples of `skep probe run`, found {found}: name another file", path.display()
-    )]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// What it is.
-        found: String,
-    },
-    /// A later build has written it.
-    #[error(
-        "{}: expected tables of version {SCHEMA_VERSION} or earlier, found {found}: use the skep that has written it", path.display()
-    )]
-    Later {
-        /// The file.
-        path: PathBuf,
-        /// Version of its tables.
-        found: i32,
-    },
-    /// It cannot be created or opened.
-    #[error("{}: cannot open it ({why}): expected a folder that exists and can be written to", path.display())]
-    Closed {
-        /// The file.
-        path: PathBuf,
-        /// SQLite's words.
-        why: String,
-    },
-    /// There is no room.
-    #[error(
-        "{}: the disk is full: the samples until the last turn are stored; free some space, or name another file with --out", path.display()
-    )]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It has no samples.
-    #[error("{}: expected samples, found none: the run has ended before its first", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Anything else.
-    #[error("{}: {why}", path.display())]
-    Other {
-        /// The file.
-        path: PathBuf,
-        /// SQLite's words.
-        why: String,
-    },
+fn insert() -> String {
+    let values = ", ?".repeat(COLUMNS.len());
+    format!("INSERT INTO sample (run, url, {}) VALUES (?, ?{values})", column_names())
+}
+
+fn select() -> String {
+    format!(
+        "SELECT run.label, url.url, {} FROM sample JOIN run ON run.id = sample.run \
+         JOIN url ON url.id = sample.url ORDER BY sample.id",
+        column_names()
+    )
+}
+
+fn column_names() -> String {
+    COLUMNS.map(|(name, _)| name).join(", ")
 }
 
 /// A file of samples that a run writes to.
@@ -138,14 +98,22 @@ impl SampleWriter {
     /// Opens the plan's file, or creates it, and begins a run in it.
     pub(crate) fn open(plan: &ProbePlan, begun_unix_ms: u64) -> Result<Self, ProbeDatabaseError> {
         let path = &plan.out;
+        if path == Path::new(":memory:") {
+            let why = "it would keep nothing".to_owned();
+            return Err(ProbeDatabaseError::CannotOpen { path: path.clone(), why });
+        }
+        // Before SQLite: it changes files of others even by reading them, if they have a log.
+        if let Some(header) = Header::read(path)? {
+            check_header(path, &header)?;
+        }
         let fault = |error| fault(path, error);
-        let mut connection = Connection::open(path).map_err(fault)?;
+        let mut connection = connect(path, OpenFlags::default()).map_err(fault)?;
         connection.busy_timeout(Duration::from_millis(DATABASE_WAIT_MS)).map_err(fault)?;
-        let transaction = connection
-            .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
-            .map_err(fault)?;
+        let transaction =
+            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
         if is_fresh(&transaction).map_err(fault)? {
             transaction.execute_batch(SCHEMA).map_err(fault)?;
+            transaction.execute_batch(&sample_table()).map_err(fault)?;
             transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(fault)?;
             transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(fault)?;
         }
@@ -169,19 +137,36 @@ impl SampleWriter {
         Ok(Self { path: path.clone(), connection, run })
     }
 
-    /// Stores what a turn has measured: all of it, or nothing.
+    /// Stores `samples`: all of them, or none. A lock of another process is waited for so long.
     pub(crate) fn store(
         &mut self,
         samples: &[ProbeSample],
         turns_skipped: u64,
+        wait_ms: u64,
     ) -> Result<(), ProbeDatabaseError> {
         let path = self.path.clone();
-        self.try_store(samples, turns_skipped).map_err(|error| fault(&path, error))
+        self.try_store(samples, turns_skipped, wait_ms).map_err(|error| fault(&path, error))
     }
 
-    fn try_store(&mut self, samples: &[ProbeSample], turns_skipped: u64) -> rusqlite::Result<()> {
-        let transaction = self.connection.transaction()?;
-        let mut insert = transaction.prepare(INSERT)?;
+    /// Ends the run: the last of several leaves one file without a log, which can be copied and read
+    /// where nothing can be written.
+    pub(crate) fn close(&self) {
+        // Other runs and readers may have the file; the samples are safe in any case.
+        let _ = self.connection.busy_timeout(Duration::ZERO);
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let _ = self.connection.pragma_update(None, "journal_mode", "DELETE");
+    }
+
+    fn try_store(
+        &mut self,
+        samples: &[ProbeSample],
+        turns_skipped: u64,
+        wait_ms: u64,
+    ) -> rusqlite::Result<()> {
+        self.connection.busy_timeout(Duration::from_millis(wait_ms))?;
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut insert = transaction.prepare(&insert())?;
         for sample in samples {
             let url = url_id(&transaction, &sample.url)?;
             insert_sample(&mut insert, self.run, url, sample)?;
@@ -204,15 +189,31 @@ impl SampleReader {
         if !path.exists() {
             return Err(ProbeDatabaseError::Missing { path: path.to_owned() });
         }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let fault = |error| fault(path, error);
-        let connection = Connection::open_with_flags(path, flags).map_err(fault)?;
-        connection.busy_timeout(Duration::from_millis(DATABASE_WAIT_MS)).map_err(fault)?;
-        if is_fresh(&connection).map_err(fault)? {
+        let Some(header) = Header::read(path)? else {
             return Err(ProbeDatabaseError::Empty { path: path.to_owned() });
-        }
+        };
+        check_header(path, &header)?;
+        let fault = |error| match error_code(&error) {
+            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                ProbeDatabaseError::CannotRead { path: path.to_owned(), why: error.to_string() }
+            }
+            _ => fault(path, error),
+        };
+        let connection = connect_to_read(path).map_err(fault)?;
+        connection.busy_timeout(Duration::from_millis(DATABASE_WAIT_MS)).map_err(fault)?;
         check_owner(path, &connection)?;
         Ok(Self { path: path.to_owned(), connection })
+    }
+
+    /// Turns that did not take place, by label.
+    pub(crate) fn turns_skipped(&self) -> Result<Vec<(String, u64)>, ProbeDatabaseError> {
+        let read = || {
+            let by_label = "SELECT label, sum(turns_skipped) FROM run GROUP BY label";
+            let mut select = self.connection.prepare(by_label)?;
+            let rows = select.query_map([], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))?;
+            rows.collect::<rusqlite::Result<_>>()
+        };
+        read().map_err(|error| fault(&self.path, error))
     }
 
     /// Calls `each` with the label and the sample of each row, in the order in which they were stored.
@@ -221,7 +222,7 @@ impl SampleReader {
         mut each: impl FnMut(String, ProbeSample) -> Result<(), E>,
     ) -> Result<(), E> {
         let fault = |error| E::from(fault(&self.path, error));
-        let mut select = self.connection.prepare(SELECT).map_err(fault)?;
+        let mut select = self.connection.prepare(&select()).map_err(fault)?;
         let mut rows = select.query([]).map_err(fault)?;
         let mut is_empty = true;
         while let Some(row) = rows.next().map_err(fault)? {
@@ -263,17 +264,28 @@ fn is_fresh(connection: &Connection) -> rusqlite::Result<bool> {
         && pragma(connection, "user_version")? == 0)
 }
 
+/// What the file says of itself, before SQLite opens it.
+fn check_header(path: &Path, header: &Header) -> Result<(), ProbeDatabaseError> {
+    check_ids(path, header.application_id, header.user_version)
+}
+
 fn check_owner(path: &Path, connection: &Connection) -> Result<(), ProbeDatabaseError> {
     let pragma = |name| pragma(connection, name).map_err(|error| fault(path, error));
-    if pragma("application_id")? != APPLICATION_ID {
+    check_ids(path, pragma("application_id")?, pragma("user_version")?)
+}
+
+fn check_ids(path: &Path, application: i32, version: i32) -> Result<(), ProbeDatabaseError> {
+    if application != APPLICATION_ID {
         let found = "a database of another program".to_owned();
         return Err(ProbeDatabaseError::Foreign { path: path.to_owned(), found });
     }
-    match pragma("user_version")? {
-        found if found > SCHEMA_VERSION => {
-            Err(ProbeDatabaseError::Later { path: path.to_owned(), found })
-        }
-        _ => Ok(()),
+    match version > SCHEMA_VERSION {
+        true => Err(ProbeDatabaseError::NewerSchema {
+            path: path.to_owned(),
+            found: version,
+            newest: SCHEMA_VERSION,
+        }),
+        false => Ok(()),
     }
 }
 
@@ -312,12 +324,12 @@ fn insert_sample(
         whole(sample.body_bytes),
         sample.redirects,
         sample.node,
-        sample.failure.as_ref().map(|failure| &failure.0),
-        sample.failure.as_ref().map(|failure| &failure.1),
+        sample.failure.as_ref().map(|failure| &failure.kind),
+        sample.failure.as_ref().map(|failure| &failure.text),
     ])
 }
 
-/// A row of [`SELECT`].
+/// A row of [`select`].
 fn read_sample(row: &Row<'_>) -> rusqlite::Result<(String, ProbeSample)> {
     let number = |at: usize| row.get(at).map(unsigned);
     let mut sample = ProbeSample {
@@ -336,8 +348,8 @@ fn read_sample(row: &Row<'_>) -> rusqlite::Result<(String, ProbeSample)> {
         let us: Option<i64> = row.get(at)?;
         sample.phases_us[phase as usize] = us.map(unsigned);
     }
-    let (word, text): (Option<String>, Option<String>) = (row.get(17)?, row.get(18)?);
-    sample.failure = word.map(|word| (word, text.unwrap_or_default()));
+    let (kind, text): (Option<String>, Option<String>) = (row.get(17)?, row.get(18)?);
+    sample.failure = kind.map(|kind| ProbeFailure { kind, text: text.unwrap_or_default() });
     Ok((row.get(0)?, sample))
 }
 
@@ -348,22 +360,6 @@ fn whole(number: u64) -> i64 {
 
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
-}
-
-fn fault(path: &Path, error: rusqlite::Error) -> ProbeDatabaseError {
-    let path = path.to_owned();
-    let code = error.sqlite_error_code();
-    let why = error.to_string();
-    match code {
-        Some(ErrorCode::NotADatabase) => {
-            ProbeDatabaseError::Foreign { path, found: "a file that is no database".to_owned() }
-        }
-        Some(ErrorCode::DiskFull) => ProbeDatabaseError::Full { path },
-        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-            ProbeDatabaseError::Closed { path, why }
-        }
-        _ => ProbeDatabaseError::Other { path, why },
-    }
 }
 
 #[cfg(test)]
@@ -393,12 +389,12 @@ mod tests {
             };
             (0..count).map(sample).collect()
         };
-        writer.store(&samples(3), 0).unwrap();
+        writer.store(&samples(3), 0, 0).unwrap();
         // As on a disk without room for more pages.
         let pages: i64 =
             writer.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         writer.connection.pragma_update(None, "max_page_count", pages).unwrap();
-        let error = writer.store(&samples(10_000), 0).unwrap_err();
+        let error = writer.store(&samples(10_000), 0, 0).unwrap_err();
         assert!(matches!(error, ProbeDatabaseError::Full { .. }), "{error}");
         assert!(error.to_string().contains("the disk is full"), "{error}");
         let mut stored = 0;

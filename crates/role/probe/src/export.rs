@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::database::{ProbeDatabaseError, SampleReader};
+use crate::database::SampleReader;
+use crate::database_error::ProbeDatabaseError;
 use crate::sample::ProbeSample;
 
 /// How samples are written.
@@ -66,15 +67,20 @@ fn row(label: &str, sample: &ProbeSample) -> Value {
     row
 }
 
-/// A field of a row; nothing is an empty one.
+/// A field of a row; nothing is an empty one. A text that a spreadsheet would take as a formula, as
+/// servers may send, has an apostrophe before it.
 fn field(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) if text.contains([',', '"', '\r', '\n']) => {
-            format!("\"{}\"", text.replace('"', "\"\""))
+    let text = match value {
+        Value::Null => return String::new(),
+        Value::String(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => {
+            format!("'{text}")
         }
         Value::String(text) => text.clone(),
-        other => other.to_string(),
+        other => return other.to_string(),
+    };
+    match text.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
     }
 }
 
@@ -88,5 +94,21 @@ mod tests {
             assert_eq!(field(&Value::from(text)), quoted);
         }
         assert_eq!((field(&Value::Null), field(&Value::from(7))), (String::new(), "7".to_owned()));
+    }
+
+    #[test]
+    fn no_text_is_a_formula() {
+        for (text, quoted) in [
+            ("=HYPERLINK(\"x\",\"y\")", "\"'=HYPERLINK(\"\"x\"\",\"\"y\"\")\""),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@a", "'@a"),
+            ("\tx", "'\tx"),
+            ("\rx", "\"'\rx\""),
+            ("a=b", "a=b"),
+        ] {
+            assert_eq!(field(&Value::from(text)), quoted);
+        }
+        assert_eq!(field(&Value::from(-7)), "-7");
     }
 }

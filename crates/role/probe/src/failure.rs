@@ -3,7 +3,10 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use crate::limits::{FAILURE_CHARS_MAX, REDIRECTS_MAX};
+use crate::limits::{
+    FAILURE_CHARS_MAX, HEAD_BYTES_MAX, HEAD_FIELDS_MAX, INFORMATIONAL_MAX, REDIRECTS_MAX,
+};
+use crate::tls;
 
 /// Why a sample has no complete response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +23,8 @@ pub(crate) enum Failure {
     Tls(String),
     #[error("HTTP: {0}")]
     Http(String),
+    #[error("HTTP: more than {INFORMATIONAL_MAX} informational responses (1xx) and no other")]
+    TooManyInformational,
     #[error("redirect: {0}")]
     BadRedirect(String),
     #[error("more than {REDIRECTS_MAX} redirects")]
@@ -36,14 +41,14 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// One word, for columns and for counting.
-    pub(crate) fn word(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Lookup(_) => "dns",
             Self::Refused => "refused",
             Self::Unreachable(_) => "no-route",
             Self::Timeout(_) => "timeout",
             Self::Tls(_) => "tls",
-            Self::Http(_) => "http",
+            Self::Http(_) | Self::TooManyInformational => "http",
             Self::BadRedirect(_) => "redirect",
             Self::TooManyRedirects => "redirects",
             Self::Closed => "closed",
@@ -70,7 +75,7 @@ impl Failure {
             ErrorKind::UnexpectedEof => {
                 Self::Tls("the connection was closed in the handshake".to_owned())
             }
-            _ => Self::Tls(clean(&error.to_string())),
+            _ => Self::Tls(of_certificate(error)),
         }
     }
 
@@ -82,8 +87,20 @@ impl Failure {
             (Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), _) => Self::Reset,
             (_, Some(got)) if is_end() => Self::CutShort(got),
             (_, None) if is_end() => Self::Closed,
+            _ if error.is_parse_too_large() => Self::Http(format!(
+                "the head has more than {HEAD_BYTES_MAX} bytes or {HEAD_FIELDS_MAX} fields"
+            )),
             _ => Self::Http(clean(&with_sources(error))),
         }
+    }
+}
+
+/// What a handshake failed by.
+fn of_certificate(error: &io::Error) -> String {
+    let below = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    match below.is_some_and(tls::is_ca_as_server) {
+        true => "the server's certificate is that of a CA, and none of --ca".to_owned(),
+        false => clean(&error.to_string()),
     }
 }
 
@@ -110,7 +127,28 @@ fn with_sources(error: &dyn Error) -> String {
     text
 }
 
-/// One line without control characters, of a bounded length: part of it may come from the server.
+/// One line of a bounded length, of what is drawn where it stands: part of it may come from the server.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().filter(|it| !it.is_control()).take(FAILURE_CHARS_MAX).collect()
+    text.chars().filter(|it| is_drawn(*it)).take(FAILURE_CHARS_MAX).collect()
+}
+
+/// Whether a character neither commands a terminal nor hides or reorders what is around it.
+pub(crate) fn is_drawn(it: char) -> bool {
+    // The standard library escapes what is not printable; it escapes quotes for another reason, and
+    // what combines with a letter only where there is none before it.
+    matches!(it, '"' | '\'' | '\\') || String::from_iter(['a', it]).escape_debug().count() == 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_servers_are_one_harmless_line() {
+        assert_eq!(
+            clean("a\x1b[31m \u{202e}b\u{200b}\n'\"c\u{e9}\u{301}"),
+            "a[31m b'\"c\u{e9}\u{301}"
+        );
+        assert_eq!(clean(&"x".repeat(1_000)).len(), FAILURE_CHARS_MAX);
+    }
 }

@@ -1,20 +1,23 @@
 //! The probe: measures the response times of URLs at an interval, stores them, and reports on them.
 //!
 //! ```text
-//!   run.rs        turns (schedule.rs) --> measure.rs: one URL, its redirects, its phases (stamped.rs)
+//!   run.rs        turns (schedule.rs) --> measure.rs: one URL, its redirects, its phases (timed_stream.rs)
 //!     |                                      |
-//!   database.rs <------ sample.rs <----------+        one transaction for each turn
+//!   store.rs, database.rs <--- sample.rs <---+        one transaction for each turn, at least
 //!     |
 //!   report.rs, export.rs                              figures and a page; rows
 //! ```
 //!
 //! Invariants: durations are of the monotonic clock, stamps of the wall clock, and no schedule goes by
 //! the latter. The phases of a whole response are together its total. A target that is down is a sample
-//! and never an end. Nothing is measured while a turn is stored.
+//! and never an end. Nothing is measured while samples are stored.
+//! That another process has the file locked ends no run while there is room for the samples.
 
 #![forbid(unsafe_code)]
 
 mod database;
+mod database_error;
+mod database_file;
 mod export;
 mod failure;
 mod limits;
@@ -24,22 +27,23 @@ mod report;
 mod run;
 mod sample;
 mod schedule;
-mod stamped;
 mod statistics;
+mod store;
 mod summary;
-mod trust;
+mod timed_stream;
+mod tls;
 mod url;
 
-pub use database::ProbeDatabaseError;
+pub use database_error::ProbeDatabaseError;
 pub use export::{ExportError, ExportFormat, export_samples};
 pub use limits::{
     INTERVAL_MS_MAX, INTERVAL_MS_MIN, LABEL_CHARS_MAX, LIST_BYTES_MAX, TIMEOUT_MS_MAX,
 };
 pub use plan::ProbePlan;
 pub use report::{ProbeReport, ReportError, write_report};
-pub use run::{ProbeError, run_probe};
-pub use sample::{ProbePhase, ProbeSample};
+pub use run::{ProbeError, ProbeOutcome, run_probe};
+pub use sample::{ProbeFailure, ProbePhase, ProbeSample};
 pub use statistics::SampleTimes;
-pub use summary::{ProbeSummary, UrlSummary};
-pub use trust::CaError;
+pub use summary::{FailureCount, ProbeSummary, UrlSummary};
+pub use tls::CaError;
 pub use url::{ProbeUrl, ProbeUrlError};

@@ -4,7 +4,7 @@
 /// cluster redirects once, and the paper's phases are of a few.
 pub(crate) const REDIRECTS_MAX: u32 = 10;
 
-/// URLs of a run: each is measured in turn, and a turn is kept in memory until it is stored.
+/// URLs of a run: each is measured in turn, and a turn of more takes too long.
 pub(crate) const URLS_MAX: usize = 10_000;
 
 /// Bytes of a URL: what servers take as a request line.
@@ -15,6 +15,13 @@ pub const LIST_BYTES_MAX: u64 = 4 << 20;
 
 /// Bytes of a response's head: far more than a client needs, and little enough to be held.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Fields of a response's head: what the parser has room for.
+pub(crate) const HEAD_FIELDS_MAX: usize = 100;
+
+/// Informational responses (1xx) before the response: servers send one or two, and a flood of them
+/// would never end.
+pub(crate) const INFORMATIONAL_MAX: usize = 32;
 
 /// Shortest interval between two turns, in milliseconds: below it a probe is a load.
 pub const INTERVAL_MS_MIN: u64 = 100;
@@ -34,6 +41,18 @@ pub(crate) const NODE_CHARS_MAX: usize = 64;
 /// Characters of the text of a failure; part of it comes from the server.
 pub(crate) const FAILURE_CHARS_MAX: usize = 160;
 
-/// How long another process that writes to the file is waited for, in milliseconds: its
-/// transactions take milliseconds.
+/// How long another process that has the file locked is waited for, at the beginning and at the end
+/// of a run, in milliseconds: the transactions of others take milliseconds.
 pub(crate) const DATABASE_WAIT_MS: u64 = 5_000;
+
+/// The same between measurements, in milliseconds: the samples are kept, and turns must not be late.
+pub(crate) const DATABASE_WAIT_BRIEF_MS: u64 = 250;
+
+/// Samples that are kept while the file is locked: some tens of megabytes.
+pub(crate) const PENDING_SAMPLES_MAX: usize = 100_000;
+
+/// Samples of a turn that are stored before its end: what is lost at most if the process is killed.
+pub(crate) const STORE_SAMPLES_MAX: usize = 1_000;
+
+/// How long samples of a turn wait for its end until they are stored, in milliseconds.
+pub(crate) const STORE_INTERVAL_MS: u64 = 10_000;

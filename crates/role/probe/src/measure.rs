@@ -21,9 +21,9 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use crate::failure::{Failure, clean};
-use crate::limits::{HEAD_BYTES_MAX, NODE_CHARS_MAX, REDIRECTS_MAX};
-use crate::sample::{ProbePhase, ProbeSample};
-use crate::stamped::{Stamped, Stamps};
+use crate::limits::{HEAD_BYTES_MAX, HEAD_FIELDS_MAX, NODE_CHARS_MAX, REDIRECTS_MAX};
+use crate::sample::{ProbeFailure, ProbePhase, ProbeSample};
+use crate::timed_stream::{ArrivalTimes, TimedStream};
 use crate::url::ProbeUrl;
 
 /// The node that answered, where the config has it named.
@@ -69,13 +69,6 @@ enum Hop {
     Redirect(String),
 }
 
-/// The phases of a connection, in microseconds.
-struct Dialled {
-    lookup_us: u64,
-    connect_us: u64,
-    tls_us: u64,
-}
-
 impl<'a> Measuring<'a> {
     fn begin(prober: &'a Prober) -> Self {
         let begin = Instant::now();
@@ -97,70 +90,68 @@ impl<'a> Measuring<'a> {
         Ok(())
     }
 
-    /// Asks one server.
+    /// Asks one server. A phase that has ended is kept, whatever becomes of the next.
     async fn hop(&mut self, at: &ProbeUrl) -> Result<Hop, Failure> {
         self.awaited = "address";
         let addresses = look_up(at).await?;
-        let lookup_us = self.lap();
+        self.end_phase(ProbePhase::Lookup);
         self.awaited = "connection";
         let stream = connect(&addresses, self.remaining()).await?;
-        let connect_us = self.lap();
+        self.end_phase(ProbePhase::Connect);
         if !at.is_tls() {
-            return self.exchange(stream, at, Dialled { lookup_us, connect_us, tls_us: 0 }).await;
+            self.sample.set_phase(ProbePhase::Tls, 0);
+            return self.exchange(stream, at).await;
         }
         self.awaited = "TLS handshake";
         let name = ServerName::try_from(at.host().to_owned())
             .map_err(|_| Failure::Tls("the host is no name that a certificate can have".into()))?;
         let handshake = self.prober.tls.connect(name, stream).await;
         let stream = handshake.map_err(|error| Failure::of_tls(&error))?;
-        let tls_us = self.lap();
-        self.exchange(stream, at, Dialled { lookup_us, connect_us, tls_us }).await
+        self.end_phase(ProbePhase::Tls);
+        self.exchange(stream, at).await
     }
 
     /// Sends the request, and reads the response as far as it counts.
-    async fn exchange<T>(
-        &mut self,
-        stream: T,
-        at: &ProbeUrl,
-        dialled: Dialled,
-    ) -> Result<Hop, Failure>
+    async fn exchange<T>(&mut self, stream: T, at: &ProbeUrl) -> Result<Hop, Failure>
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         self.awaited = "response";
-        let stamps = Stamps::default();
-        let io = TokioIo::new(Stamped::new(stream, stamps.clone()));
-        let of_head = |error| Failure::of_exchange(&error, None);
-        let handshake = http1::Builder::new().max_buf_size(HEAD_BYTES_MAX).handshake(io).await;
-        let (mut sender, connection) = handshake.map_err(of_head)?;
+        let times = ArrivalTimes::default();
+        let io = TokioIo::new(TimedStream::new(stream, times.clone()));
+        let of_head = |error| match times.is_flooded() {
+            true => Failure::TooManyInformational,
+            false => Failure::of_exchange(&error, None),
+        };
+        let mut client = http1::Builder::new();
+        client.max_buf_size(HEAD_BYTES_MAX).max_headers(HEAD_FIELDS_MAX);
+        let (mut sender, connection) = client.handshake(io).await.map_err(of_head)?;
         // Ends with this exchange.
         let mut driver = JoinSet::new();
         driver.spawn(connection);
-        let answered = sender.send_request(request(at)?).await;
-        if answered.is_err() {
-            self.note_dialled(&dialled);
+        let mut request = request(at)?;
+        let informational = times.clone();
+        hyper::ext::on_informational(&mut request, move |_| informational.count_informational());
+        let response = sender.send_request(request).await.map_err(of_head)?;
+        times.end_heads();
+        if times.is_flooded() {
+            return Err(Failure::TooManyInformational);
         }
-        let response = answered.map_err(of_head)?;
-        let arrivals = stamps.arrivals();
         if let Some(location) = redirect(&response) {
-            let dialled_us = dialled.lookup_us + dialled.connect_us + dialled.tls_us;
-            self.sample.add_to_phase(ProbePhase::RedirectConnect, dialled_us);
-            let redirect_us = self.lap_at(arrivals.last);
-            self.sample.add_to_phase(ProbePhase::Redirect, redirect_us);
+            self.end_redirect(times.last());
             self.sample.status = Some(response.status().as_u16());
             return Ok(Hop::Redirect(location));
         }
-        self.note_dialled(&dialled);
-        let first_byte_us = self.lap_at(arrivals.first);
+        let first_byte_us = self.lap_at(times.first());
         self.sample.set_phase(ProbePhase::FirstByte, first_byte_us);
-        self.read_response(response, &stamps).await
+        self.read_response(response, &times).await
     }
 
     /// Reads a response that is no redirect to its end.
     async fn read_response(
         &mut self,
         response: Response<Incoming>,
-        stamps: &Stamps,
+        times: &ArrivalTimes,
     ) -> Result<Hop, Failure> {
         self.awaited = "end of the response";
         let status = response.status();
@@ -174,7 +165,7 @@ impl<'a> Measuring<'a> {
             let frame = frame.map_err(|error| Failure::of_exchange(&error, Some(got)))?;
             self.sample.body_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
         }
-        let data_us = self.lap_at(stamps.arrivals().last);
+        let data_us = self.lap_at(times.last());
         self.sample.set_phase(ProbePhase::Data, data_us);
         match status.is_success() {
             true => Ok(Hop::End),
@@ -182,16 +173,20 @@ impl<'a> Measuring<'a> {
         }
     }
 
-    /// The connection was that of the response.
-    fn note_dialled(&mut self, dialled: &Dialled) {
-        self.sample.set_phase(ProbePhase::Lookup, dialled.lookup_us);
-        self.sample.set_phase(ProbePhase::Connect, dialled.connect_us);
-        self.sample.set_phase(ProbePhase::Tls, dialled.tls_us);
+    /// The connection was that of a redirect, whose head ended at `end`.
+    fn end_redirect(&mut self, end: Option<Instant>) {
+        for phase in [ProbePhase::Lookup, ProbePhase::Connect, ProbePhase::Tls] {
+            let us = self.sample.take_phase(phase).unwrap_or(0);
+            self.sample.add_to_phase(ProbePhase::RedirectConnect, us);
+        }
+        let redirect_us = self.lap_at(end);
+        self.sample.add_to_phase(ProbePhase::Redirect, redirect_us);
     }
 
     /// Ends a phase now.
-    fn lap(&mut self) -> u64 {
-        self.lap_at(Some(Instant::now()))
+    fn end_phase(&mut self, phase: ProbePhase) {
+        let us = self.lap_at(Some(Instant::now()));
+        self.sample.set_phase(phase, us);
     }
 
     /// Ends a phase at `end`, or where the last one ended.
@@ -214,7 +209,8 @@ impl<'a> Measuring<'a> {
                 self.sample.add_to_phase(phase, 0);
             }
         }
-        self.sample.failure = failure.map(|it| (it.word().to_owned(), it.to_string()));
+        self.sample.failure =
+            failure.map(|it| ProbeFailure { kind: it.kind().to_owned(), text: it.to_string() });
         self.sample
     }
 }
@@ -269,12 +265,24 @@ fn redirect(response: &Response<Incoming>) -> Option<String> {
             | StatusCode::PERMANENT_REDIRECT
     );
     let location = response.headers().get(LOCATION).filter(|_| is_redirect)?;
-    Some(String::from_utf8_lossy(location.as_bytes()).into_owned())
+    Some(escaped(location.as_bytes()))
+}
+
+/// A `Location` as a URL: what a URL cannot have is escaped, as other clients do.
+fn escaped(location: &[u8]) -> String {
+    let mut out = String::with_capacity(location.len());
+    for byte in location {
+        match byte {
+            b'!'..=b'~' => out.push(char::from(*byte)),
+            other => out.push_str(&format!("%{other:02X}")),
+        }
+    }
+    out
 }
 
 fn node_of(fields: &HeaderMap) -> Option<String> {
-    let name = fields.get(NODE)?.to_str().ok()?;
-    Some(name.chars().take(NODE_CHARS_MAX).collect())
+    let name = String::from_utf8_lossy(fields.get(NODE)?.as_bytes()).into_owned();
+    Some(clean(&name).chars().take(NODE_CHARS_MAX).collect())
 }
 
 /// Whole microseconds.

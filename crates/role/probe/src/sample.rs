@@ -86,8 +86,17 @@ pub struct ProbeSample {
     pub redirects: u32,
     /// Who answered: `X-Skep-Node`, else the host that was redirected to.
     pub node: Option<String>,
-    /// What went wrong: a word, and a sentence.
-    pub failure: Option<(String, String)>,
+    /// What went wrong; `None`: the response is whole, with a status of success.
+    pub failure: Option<ProbeFailure>,
+}
+
+/// Why a sample has no response that counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProbeFailure {
+    /// One word, for counting.
+    pub kind: String,
+    /// A sentence; part of it may come from the server.
+    pub text: String,
 }
 
 impl ProbeSample {
@@ -98,6 +107,11 @@ impl ProbeSample {
 
     pub(crate) fn set_phase(&mut self, phase: ProbePhase, us: u64) {
         self.phases_us[phase as usize] = Some(us);
+    }
+
+    /// Microseconds of a phase, which the sample has no longer.
+    pub(crate) fn take_phase(&mut self, phase: ProbePhase) -> Option<u64> {
+        self.phases_us[phase as usize].take()
     }
 
     pub(crate) fn add_to_phase(&mut self, phase: ProbePhase, us: u64) {
@@ -120,8 +134,8 @@ impl ProbeSample {
         value["body_bytes"] = json!(self.body_bytes);
         value["redirects"] = json!(self.redirects);
         value["node"] = json!(self.node);
-        value["failure"] = json!(self.failure.as_ref().map(|failure| &failure.0));
-        value["failure_text"] = json!(self.failure.as_ref().map(|failure| &failure.1));
+        value["failure"] = json!(self.failure.as_ref().map(|failure| &failure.kind));
+        value["failure_text"] = json!(self.failure.as_ref().map(|failure| &failure.text));
         value
     }
 }

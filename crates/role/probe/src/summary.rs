@@ -12,6 +12,8 @@ pub struct ProbeSummary {
     pub urls: Vec<UrlSummary>,
     /// Turns that did not take place.
     pub turns_skipped: u64,
+    /// Whether phases and sizes do not count: runs go on for ever.
+    is_of_totals: bool,
     at: BTreeMap<String, usize>,
 }
 
@@ -22,8 +24,8 @@ pub struct UrlSummary {
     pub url: String,
     /// All samples.
     pub samples: u64,
-    /// Samples that failed, by word.
-    pub failures: BTreeMap<String, u64>,
+    /// Samples that failed, by kind.
+    pub failures: BTreeMap<String, FailureCount>,
     /// Each phase, by [`ProbePhase::ALL`].
     pub phases: [SampleTimes; ProbePhase::COUNT],
     /// All phases together.
@@ -31,7 +33,21 @@ pub struct UrlSummary {
     sizes: Vec<u64>,
 }
 
+/// Samples that failed in the same way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailureCount {
+    /// How many there are.
+    pub samples: u64,
+    /// What the latest has to say.
+    pub latest_text: String,
+}
+
 impl ProbeSummary {
+    /// One without phases and sizes.
+    pub(crate) fn of_totals() -> Self {
+        Self { is_of_totals: true, ..Self::default() }
+    }
+
     pub(crate) fn add(&mut self, sample: &ProbeSample) {
         let at = match self.at.get(&sample.url) {
             Some(at) => *at,
@@ -41,15 +57,21 @@ impl ProbeSummary {
                 self.urls.len() - 1
             }
         };
-        self.urls[at].add(sample);
+        self.urls[at].add(sample, self.is_of_totals);
     }
 }
 
 impl UrlSummary {
-    fn add(&mut self, sample: &ProbeSample) {
+    fn add(&mut self, sample: &ProbeSample, is_of_totals: bool) {
         self.samples += 1;
-        if let Some((word, _)) = &sample.failure {
-            *self.failures.entry(word.clone()).or_default() += 1;
+        if let Some(failure) = &sample.failure {
+            let count = self.failures.entry(failure.kind.clone()).or_default();
+            count.samples += 1;
+            count.latest_text.clone_from(&failure.text);
+            return;
+        }
+        self.total.add(sample.total_us);
+        if is_of_totals {
             return;
         }
         for (times, us) in self.phases.iter_mut().zip(sample.phases_us) {
@@ -57,13 +79,12 @@ impl UrlSummary {
                 times.add(us);
             }
         }
-        self.total.add(sample.total_us);
         self.sizes.push(sample.body_bytes);
     }
 
     /// Samples that failed.
     pub fn failed(&self) -> u64 {
-        self.failures.values().sum()
+        self.failures.values().map(|it| it.samples).sum()
     }
 
     /// Median size of the bodies; `None`: there was no whole one.

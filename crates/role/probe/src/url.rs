@@ -64,7 +64,7 @@ impl ProbeUrl {
             return Err(bad(format!("{} bytes, more than {URL_BYTES_MAX}", text.len())));
         }
         let Some((scheme, rest)) = text.split_once("://") else {
-            return Err(bad(format!("no scheme: write http://{}", shortened(text))));
+            return Err(bad(format!("no scheme: write http://{}", shortened(text).escape_debug())));
         };
         let is_tls = match scheme.to_ascii_lowercase().as_str() {
             "http" => false,
@@ -113,17 +113,22 @@ impl ProbeUrl {
         })
     }
 
-    /// Parses a list: one URL a line; empty lines and those that begin with `#` do not count.
+    /// The URLs of a run: `given`, then those of a list, one a line. Empty lines do not count, nor what
+    /// follows a `#` at the beginning of a line or behind a space.
     ///
     /// # Errors
-    /// A line is no URL, or there is none, or too many.
-    pub fn parse_list(text: &str) -> Result<Vec<Self>, ProbeUrlError> {
-        let lines = (1..).zip(text.lines().map(str::trim));
-        let urls = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        let parse = |(line, url): (usize, &str)| {
-            Self::parse(url).map_err(|error| ProbeUrlError::InList { line, error: Box::new(error) })
-        };
-        let urls: Vec<Self> = urls.map(parse).collect::<Result<_, _>>()?;
+    /// A line is no URL, or there is none in all, or too many.
+    pub fn gather(given: Vec<Self>, list: &str) -> Result<Vec<Self>, ProbeUrlError> {
+        let mut urls = given;
+        // A mark that some editors put at the beginning of a file.
+        let list = list.strip_prefix('\u{feff}').unwrap_or(list);
+        for (line, text) in (1..).zip(list.lines()) {
+            let url = without_comment(text).trim();
+            if !url.is_empty() {
+                let in_list = |error| ProbeUrlError::InList { line, error: Box::new(error) };
+                urls.push(Self::parse(url).map_err(in_list)?);
+            }
+        }
         match urls.len() {
             0 => Err(ProbeUrlError::NoneInList),
             found if found > URLS_MAX => Err(ProbeUrlError::TooMany { found }),
@@ -212,6 +217,13 @@ fn without_dots(reference: &str) -> String {
     format!("/{}{query}", kept.join("/"))
 }
 
+/// A `#` within a word is part of a URL.
+fn without_comment(line: &str) -> &str {
+    let begins =
+        |(at, _): &(usize, &str)| line[..*at].chars().next_back().is_none_or(char::is_whitespace);
+    line.match_indices('#').find(begins).map_or(line, |(at, _)| &line[..at])
+}
+
 /// Enough of `text` to tell it by.
 fn shortened(text: &str) -> String {
     let mut short: String = text.chars().take(80).collect();
@@ -252,6 +264,7 @@ mod tests {
         for (text, found) in [
             ("localhost:8080/x", "no scheme: write http://localhost:8080/x"),
             ("/x", "no scheme"),
+            ("a\u{202e}\x1b[31m", "write http://a\\u{202e}\\u{1b}[31m"),
             ("ftp://a/", "the scheme \"ftp\""),
             ("http://", "invalid"),
             ("http:///x", "invalid"),
@@ -272,16 +285,28 @@ mod tests {
 
     #[test]
     fn lists_have_comments_and_name_the_line_that_is_wrong() {
-        let urls = ProbeUrl::parse_list("# sizes\n\n http://a/1 \r\nhttp://a/2\n").unwrap();
-        assert_eq!(
-            urls.iter().map(ProbeUrl::as_str).collect::<Vec<_>>(),
-            ["http://a/1", "http://a/2"]
-        );
-        let error = ProbeUrl::parse_list("http://a/\ngopher://b/\n").unwrap_err().to_string();
+        let gathered = |given: &str, list: &str| {
+            let given = given.split_whitespace().map(|url| ProbeUrl::parse(url).unwrap());
+            ProbeUrl::gather(given.collect(), list)
+        };
+        let list = "\u{feff}# sizes\n\n http://a/1 \r\nhttp://a/2#x\t# two\n";
+        for (given, list, expected) in [
+            ("", list, "http://a/1 http://a/2#x"),
+            ("http://b/", list, "http://b/ http://a/1 http://a/2#x"),
+            ("http://b/", "# none\n", "http://b/"),
+            ("http://b/", "", "http://b/"),
+        ] {
+            let urls = gathered(given, list).unwrap();
+            let texts: Vec<_> = urls.iter().map(ProbeUrl::as_str).collect();
+            assert_eq!(texts.join(" "), expected, "{given} {list:?}");
+        }
+        let error = gathered("", "http://a/\ngopher://b/\n").unwrap_err().to_string();
         assert!(error.starts_with("line 2: ") && error.contains("gopher"), "{error}");
-        assert_eq!(ProbeUrl::parse_list("# nothing\n"), Err(ProbeUrlError::NoneInList));
-        let many = "http://a/\n".repeat(URLS_MAX + 1);
-        assert!(matches!(ProbeUrl::parse_list(&many), Err(ProbeUrlError::TooMany { .. })));
+        assert_eq!(gathered("", "# nothing\n"), Err(ProbeUrlError::NoneInList));
+        let many = "http://a/\n".repeat(URLS_MAX);
+        assert!(gathered("", &many).is_ok());
+        let found = URLS_MAX + 1;
+        assert_eq!(gathered("http://b/", &many), Err(ProbeUrlError::TooMany { found }));
     }
 
     /// Rows of RFC 3986, 5.4, and what servers send besides.

@@ -5,9 +5,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::sleep;
 
 use super::*;
-use crate::trust;
+use crate::tls;
 
-const DIALLED: Dialled = Dialled { lookup_us: 1, connect_us: 2, tls_us: 4 };
+/// Microseconds of the phases of each connection.
+const CONNECTION_US: [(ProbePhase, u64); 3] =
+    [(ProbePhase::Lookup, 1), (ProbePhase::Connect, 2), (ProbePhase::Tls, 4)];
 
 /// A server that sends each part after so many milliseconds, and then closes.
 async fn send(mut stream: DuplexStream, parts: &'static [(u64, &'static str)]) {
@@ -26,14 +28,17 @@ fn measured(servers: &[&'static [(u64, &'static str)]]) -> ProbeSample {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let prober = Prober::new(trust::connector(None, false).unwrap(), 1_000);
+        let prober = Prober::new(tls::connector(None, false).unwrap(), 1_000);
         let at = ProbeUrl::parse("http://a/").unwrap();
         let mut measuring = Measuring::begin(&prober);
         let mut failure = None;
         for parts in servers {
             let (ours, theirs) = duplex(64 * 1024);
             let server = tokio::spawn(send(theirs, parts));
-            failure = measuring.exchange(ours, &at, DIALLED).await.err();
+            for (phase, us) in CONNECTION_US {
+                measuring.sample.set_phase(phase, us);
+            }
+            failure = measuring.exchange(ours, &at).await.err();
             server.await.unwrap();
         }
         measuring.finish(&at, failure)
@@ -79,7 +84,26 @@ fn redirects_add_up_each_to_the_end_of_its_head() {
 #[test]
 fn a_body_that_is_cut_short_has_no_data_phase() {
     let sample = measured(&[&[(3, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab")]]);
-    assert_eq!(sample.failure.clone().unwrap_or_default().0, "cut-short");
+    assert_eq!(sample.failure.clone().unwrap_or_default().kind, "cut-short");
     assert_eq!((sample.phase_us(ProbePhase::FirstByte), sample.body_bytes), (Some(3_000), 2));
     assert_eq!(sample.phase_us(ProbePhase::Data), None);
+}
+
+/// As of servers that send early hints: the first byte is that of the response, and not of a hint.
+#[test]
+fn informational_responses_are_not_the_first_byte() {
+    const HINT: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    const EMPTY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let sample = measured(&[&[(1, HINT), (2, "HTTP/1.1 100 Continue\r\n\r\n"), (500, EMPTY)]]);
+    assert_phases(&sample, [1, 0, 0, 2, 4, 503_000, 0]);
+    // The response begins in the segment of the hint.
+    let sample = measured(&[&[
+        (5, "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 20"),
+        (30, "0 OK\r\nContent-Length: 1\r\n\r\n"),
+        (60, "x"),
+    ]]);
+    assert_phases(&sample, [1, 0, 0, 2, 4, 5_000, 90_000]);
+    // So it does with bare line ends, and behind an empty line.
+    let sample = measured(&[&[(5, "HTTP/1.1 103 E\n\n\r\n"), (30, EMPTY)]]);
+    assert_phases(&sample, [1, 0, 0, 2, 4, 35_000, 0]);
 }

@@ -3,17 +3,22 @@
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{Material, Series};
+use super::{ReportInput, Series};
+use crate::failure::is_drawn;
 use crate::sample::ProbePhase;
 use crate::statistics::SampleTimes;
 use crate::summary::UrlSummary;
 
+/// What a report begins with, and is known by.
+pub(super) const TITLE: &str = "# Response times\n";
+
 /// Writes the page.
-pub(super) fn page(material: Material, figures: &[(&str, &str)], notes: &[String]) -> String {
-    let mut out = "# Response times\n\n".to_owned();
+pub(super) fn page(input: ReportInput, figures: &[(&str, &str)], notes: &[String]) -> String {
+    let mut out = TITLE.to_owned();
     out.push_str(
-        "Means with intervals of confidence of 95 % (Student's t). Times are those of whole responses with a \
-         status of success; all others are failures.\n",
+        "\nMeans with intervals of confidence of 95 % (Student's t). Times are those of whole responses with a \
+         status of success; all others are failures. Failures and skipped turns have no times: where one label \
+         has more of them than another, its means are of easier requests, or of easier hours.\n",
     );
     for (file, title) in figures {
         let _ = write!(out, "\n![{title}]({file})\n");
@@ -24,19 +29,22 @@ pub(super) fn page(material: Material, figures: &[(&str, &str)], notes: &[String
     for note in notes {
         let _ = writeln!(out, "- {note}");
     }
-    by_size(&mut out, &material);
-    for (label, series) in material.labels {
+    by_size(&mut out, &input);
+    for (label, series) in input.labels {
         section(&mut out, &label, series);
     }
     out
 }
 
 /// Means by size and label, side by side: the points of the first figure.
-fn by_size(out: &mut String, material: &Material) {
-    out.push_str(
-        "\n## Mean by size, in ms\n\n| label | size | mean | 95 % |\n|---|---:|---:|---:|\n",
-    );
-    for (label, series) in &material.labels {
+fn by_size(out: &mut String, input: &ReportInput) {
+    out.push_str("\n## Mean by size, in ms\n\n");
+    if input.labels.values().all(|series| series.totals.is_empty()) {
+        out.push_str("No response was whole and of success: see the failures below.\n");
+        return;
+    }
+    out.push_str("| label | size | mean | 95 % |\n|---|---:|---:|---:|\n");
+    for (label, series) in &input.labels {
         for (size, mean, half) in series.by_size(|_| true) {
             let interval = if half > 0.0 { format!("± {half:.3}") } else { "-".to_owned() };
             let _ = writeln!(out, "| {} | {size} B | {mean:.3} | {interval} |", cell(label));
@@ -48,6 +56,13 @@ fn section(out: &mut String, label: &str, mut series: Series) {
     let samples: u64 = series.summary.urls.iter().map(|url| url.samples).sum();
     let failed: u64 = series.summary.urls.iter().map(UrlSummary::failed).sum();
     let _ = write!(out, "\n## {}\n\n{samples} samples, {failed} failed", cell(label));
+    match series.turns_skipped {
+        0 => {}
+        1 => out.push_str(", 1 turn skipped"),
+        turns => {
+            let _ = write!(out, ", {turns} turns skipped");
+        }
+    }
     if let Some((first, last)) = series.stamps_unix_ms {
         let _ = write!(out, "; {} to {}", date(first), date(last));
     }
@@ -64,9 +79,9 @@ fn section(out: &mut String, label: &str, mut series: Series) {
 fn row(out: &mut String, url: &mut UrlSummary) {
     let size = url.size_bytes().map_or("-".to_owned(), |size| format!("{size} B"));
     let failures: Vec<String> =
-        url.failures.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        url.failures.iter().map(|(kind, it)| format!("{} {}", it.samples, cell(kind))).collect();
     let failures = if failures.is_empty() { "0".to_owned() } else { failures.join(", ") };
-    let _ = write!(out, "| {} | {size} | {} | {failures} |", cell(&url.url), url.samples);
+    let _ = write!(out, "| {} | {size} | {} | {failures} |", code(&url.url), url.samples);
     let _ = write!(out, " {} |", times(&mut url.total));
     for phase in &mut url.phases {
         let _ = write!(out, " {} |", times(phase));
@@ -87,13 +102,22 @@ fn times(times: &mut SampleTimes) -> String {
 /// A text that ends no cell and begins no markup.
 fn cell(text: &str) -> String {
     let mut out = String::new();
-    for it in text.chars().filter(|it| !it.is_control()) {
-        if matches!(it, '|' | '\\' | '`' | '*' | '_' | '<' | '[' | ']' | '#') {
+    for it in text.chars().filter(|it| is_drawn(*it)) {
+        if matches!(it, '|' | '\\' | '`' | '*' | '_' | '<' | '[' | ']' | '#' | '~' | '&' | '!') {
             out.push('\\');
         }
         out.push(it);
     }
     out
+}
+
+/// A text in a code span, where nothing is markup but the bars of the table.
+fn code(text: &str) -> String {
+    let text: String = text.chars().filter(|it| is_drawn(*it)).collect();
+    let longest = text.split(|it| it != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{fence}{space}{}{space}{fence}", text.replace('|', "\\|"))
 }
 
 fn date(unix_ms: u64) -> String {
@@ -112,7 +136,18 @@ mod tests {
 
     #[test]
     fn labels_and_urls_break_no_table() {
-        assert_eq!(cell("a|b\n`c`"), "a\\|b\\`c\\`");
+        assert_eq!(cell("a|b\n`c`\u{202e}"), "a\\|b\\`c\\`");
+        assert_eq!(code("http://a_b_c/|x\x1b"), "`http://a_b_c/\\|x`");
+        assert_eq!(code("a``b`"), "``` a``b` ```");
+    }
+
+    #[test]
+    fn kinds_of_failures_of_any_file_are_no_markup() {
+        let mut url = UrlSummary::default();
+        url.failures.entry("<b>|".to_owned()).or_default().samples = 2;
+        let mut out = String::new();
+        row(&mut out, &mut url);
+        assert!(out.contains("| 2 \\<b>\\| |"), "{out}");
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use serde_json::Value;
-use skep_probe::{ExportFormat, ProbePlan, export_samples, write_report};
+use skep_probe::{ExportFormat, ProbePlan, ProbeSample, export_samples, write_report};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use super::server::Server;
-use super::{plan, run, run_until};
+use super::{outcome, plan, run, run_until};
 
 fn exported(path: &Path, format: ExportFormat) -> String {
     let mut out = Vec::new();
@@ -176,4 +176,112 @@ fn hours_of_light_and_heavy_load_have_figures_of_their_own() {
         names,
         ["report.md", "time-by-size.svg", "time-by-size-light.svg", "time-by-size-heavy.svg"]
     );
+}
+
+#[test]
+fn a_file_that_another_process_has_locked_for_a_while_ends_no_run() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let plan = ProbePlan { turns_max: Some(4), ..plan(folder.path(), &[server.url("/size/7")]) };
+    let mut other = None;
+    let (_, samples) = run_until(&plan, std::future::pending(), |sample| match sample.turn {
+        0 => {
+            let file = Connection::open(&plan.out).unwrap();
+            file.execute_batch("BEGIN IMMEDIATE").unwrap();
+            other = Some(file);
+        }
+        3 => other.take().unwrap().execute_batch("COMMIT").unwrap(),
+        _ => {}
+    })
+    .unwrap();
+    let rows: Vec<Value> = exported(&plan.out, ExportFormat::Json)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(
+        rows.iter().filter_map(|row| row["turn"].as_u64()).collect::<Vec<_>>(),
+        [0, 1, 2, 3]
+    );
+    assert_eq!(samples.len(), 4);
+}
+
+#[test]
+fn a_run_that_ends_early_still_says_what_it_has_measured() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let plan = ProbePlan { turns_max: None, ..plan(folder.path(), &[server.url("/size/7")]) };
+    let spoil = |sample: &ProbeSample| {
+        if sample.turn == 1 {
+            Connection::open(&plan.out).unwrap().execute_batch("DROP TABLE sample").unwrap();
+        }
+    };
+    let outcome = outcome(&plan, std::future::pending(), spoil).unwrap();
+    assert_eq!((outcome.summary.urls[0].samples, outcome.samples_lost), (2, 1));
+    let fault = outcome.fault.unwrap().to_string();
+    assert!(fault.contains("samples.db") && fault.contains("no such table"), "{fault}");
+}
+
+/// It can be copied, and read where nothing can be written.
+#[test]
+fn a_run_that_has_ended_leaves_one_file() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let plan = plan(folder.path(), &[server.url("/size/7")]);
+    run(&plan);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    let file = Connection::open(&plan.out).unwrap();
+    let mode: String = file.pragma_query_value(None, "journal_mode", |row| row.get(0)).unwrap();
+    assert_eq!(mode, "delete");
+}
+
+#[test]
+fn a_file_of_another_program_keeps_its_log() {
+    let folder = TempDir::new().unwrap();
+    let plan = plan(folder.path(), &["http://127.0.0.1:1/".to_owned()]);
+    let other = Connection::open(&plan.out).unwrap();
+    other.pragma_update(None, "journal_mode", "WAL").unwrap();
+    other.execute_batch("CREATE TABLE birds (name TEXT)").unwrap();
+    // As its program has left it when it was killed.
+    let copy = folder.path().join("copy.db");
+    for end in ["", "-wal"] {
+        let name = |path: &Path| format!("{}{end}", path.display());
+        fs::copy(name(&plan.out), name(&copy)).unwrap();
+    }
+    let files = || -> Vec<_> {
+        let names = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().path());
+        let mut files: Vec<_> = names.filter(|it| it.to_str().unwrap().contains("copy")).collect();
+        files.sort();
+        files.into_iter().map(|it| (fs::read(&it).unwrap(), it)).collect()
+    };
+    let before = files();
+    let copied = ProbePlan { out: copy.clone(), ..plan.clone() };
+    assert!(refusal(&copied).contains("another program"), "{}", refusal(&copied));
+    let error = export_samples(&copy, ExportFormat::Csv, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("another program"), "{error}");
+    assert_eq!(files(), before);
+}
+
+#[test]
+fn names_that_mean_something_to_sqlite_are_names_of_files() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let mut plan = plan(folder.path(), &[server.url("/size/7")]);
+    plan.out = ":memory:".into();
+    assert!(refusal(&plan).contains("it would keep nothing"), "{}", refusal(&plan));
+    // It would be a database in memory.
+    plan.out = "file:/no/such/folder/a.db?mode=memory".into();
+    let said = refusal(&plan);
+    assert!(said.contains("expected a folder"), "{said}");
+    plan.out = folder.path().join("file:a.db?mode=memory");
+    run(&plan);
+    assert!(plan.out.exists());
+}
+
+#[test]
+fn damaged_files_are_said_to_be_damaged() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let plan = plan(folder.path(), &[server.url("/size/7")]);
+    run(&plan);
+    let whole = fs::read(&plan.out).unwrap();
+    for length in [50, whole.len() / 2] {
+        fs::write(&plan.out, &whole[..length]).unwrap();
+        let error = export_samples(&plan.out, ExportFormat::Csv, &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("the file is damaged"), "{length}: {error}");
+    }
 }

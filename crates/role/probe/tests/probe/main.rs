@@ -10,7 +10,9 @@ mod tls;
 use std::future::{self, Future};
 use std::path::Path;
 
-use skep_probe::{ProbeError, ProbePlan, ProbeSample, ProbeSummary, ProbeUrl, run_probe};
+use skep_probe::{
+    ProbeError, ProbeOutcome, ProbePlan, ProbeSample, ProbeSummary, ProbeUrl, run_probe,
+};
 use tempfile::TempDir;
 
 /// Longest time for a response that comes, in milliseconds: it ends a test that hangs.
@@ -29,20 +31,30 @@ fn plan(folder: &Path, urls: &[String]) -> ProbePlan {
     }
 }
 
-/// Runs a plan until `stop`.
+/// Runs a plan until `stop`; its fault, if it has one, is the error.
 fn run_until(
     plan: &ProbePlan,
     stop: impl Future<Output = ()>,
     mut each: impl FnMut(&ProbeSample),
 ) -> Result<(ProbeSummary, Vec<ProbeSample>), ProbeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut samples = Vec::new();
-    let result = runtime.block_on(run_probe(plan, stop, |sample| {
+    let outcome = outcome(plan, stop, |sample| {
         each(sample);
         samples.push(sample.clone());
-        Ok(())
-    }));
-    result.map(|summary| (summary, samples))
+    })?;
+    match outcome.fault {
+        Some(fault) => Err(fault),
+        None => Ok((outcome.summary, samples)),
+    }
+}
+
+fn outcome(
+    plan: &ProbePlan,
+    stop: impl Future<Output = ()>,
+    each: impl FnMut(&ProbeSample),
+) -> Result<ProbeOutcome, ProbeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(run_probe(plan, stop, each))
 }
 
 /// Runs a plan to its end.
@@ -61,7 +73,7 @@ fn measure_within(url: &str, timeout_ms: u64) -> ProbeSample {
     run(&plan).remove(0)
 }
 
-/// The word of a sample's failure.
-fn word(sample: &ProbeSample) -> &str {
-    sample.failure.as_ref().map_or("none", |failure| &failure.0)
+/// The kind of a sample's failure.
+fn kind(sample: &ProbeSample) -> &str {
+    sample.failure.as_ref().map_or("none", |failure| &failure.kind)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use skep_probe::{ProbePhase, ProbeSample};
 
 use super::server::{DATA_MS, FIRST_BYTE_MS, Server, read_path, response};
-use super::{measure, word};
+use super::{kind, measure};
 
 /// What a redirect waits for, in milliseconds.
 const REDIRECT_MS: u64 = 20;
@@ -19,7 +19,7 @@ fn phase_us(sample: &ProbeSample, phase: ProbePhase) -> u64 {
 /// Asserts that the phases are together the total.
 #[track_caller]
 fn assert_whole(sample: &ProbeSample) {
-    assert_eq!(word(sample), "none", "{sample:?}");
+    assert_eq!(kind(sample), "none", "{sample:?}");
     let sum: u64 = ProbePhase::ALL.iter().map(|phase| phase_us(sample, *phase)).sum();
     assert_eq!(sum, sample.total_us, "{sample:?}");
 }
@@ -81,6 +81,6 @@ fn redirects_add_up_to_ten_and_no_further() {
     assert_whole(&sample);
     assert_eq!(sample.redirects, 10);
     let sample = measure(&server.url("/hops/11"));
-    assert_eq!((word(&sample), sample.redirects), ("redirects", 10));
+    assert_eq!((kind(&sample), sample.redirects), ("redirects", 10));
     assert_eq!(sample.phase_us(ProbePhase::FirstByte), None, "{sample:?}");
 }

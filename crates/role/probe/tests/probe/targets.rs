@@ -1,14 +1,15 @@
 //! Targets that are down, or answer what is no answer: each is a sample, and the run goes on.
 
 use std::future;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 
-use skep_probe::{ProbePhase, ProbePlan};
+use skep_probe::{ProbeFailure, ProbePhase, ProbePlan, ProbeSample};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
-use super::server::Server;
-use super::{measure, measure_within, plan, run, run_until, word};
+use super::server::{Server, response};
+use super::{PATIENCE_MS, kind, measure, measure_within, plan, run, run_until};
 
 /// Timeout of targets that never answer, in milliseconds: each costs it.
 const SHORT_MS: u64 = 100;
@@ -41,8 +42,8 @@ fn what_is_wrong_with_a_target_is_said_in_words() {
         ("/to/http://127.0.0.1:99999/", "redirect", "port", Some(302), 0),
     ] {
         let sample = measure(&server.url(path));
-        let (word, said) = sample.failure.clone().unwrap_or_default();
-        assert_eq!(word, expected, "{path}: {sample:?}");
+        let ProbeFailure { kind, text: said } = sample.failure.clone().unwrap_or_default();
+        assert_eq!(kind, expected, "{path}: {sample:?}");
         assert!(said.contains(text), "{path}: {said}");
         assert_eq!((sample.status, sample.body_bytes), (status, bytes), "{path}");
     }
@@ -52,22 +53,23 @@ fn what_is_wrong_with_a_target_is_said_in_words() {
 fn a_target_that_is_not_there_is_a_sample() {
     let (url, _socket) = refused();
     let sample = measure(&url);
-    assert_eq!((word(&sample), sample.status), ("refused", None));
-    assert!(ProbePhase::ALL.iter().all(|phase| sample.phase_us(*phase).is_none()), "{sample:?}");
+    assert_eq!((kind(&sample), sample.status), ("refused", None));
+    let ended = ProbePhase::ALL.map(|phase| sample.phase_us(phase).is_some());
+    assert_eq!(ended, [true, false, false, false, false, false, false], "{sample:?}");
     // A name with an empty label is one that no resolver is asked about.
-    assert_eq!(word(&measure("http://a..invalid/")), "dns");
+    assert_eq!(kind(&measure("http://a..invalid/")), "dns");
 }
 
 #[test]
 fn a_target_that_never_ends_takes_its_timeout_and_says_in_which_phase() {
     let server = Server::new();
     let silent = measure_within(&server.url("/silent"), SHORT_MS);
-    assert_eq!(word(&silent), "timeout", "{silent:?}");
+    assert_eq!(kind(&silent), "timeout", "{silent:?}");
     assert!(silent.total_us >= SHORT_MS * 1000, "{silent:?}");
     let half = measure_within(&server.url("/half"), LONG_MS);
-    let (word, said) = half.failure.clone().unwrap();
+    let ProbeFailure { kind, text: said } = half.failure.clone().unwrap();
     assert_eq!(
-        (word.as_str(), said.starts_with("no end of the response")),
+        (kind.as_str(), said.starts_with("no end of the response")),
         ("timeout", true),
         "{said}"
     );
@@ -82,7 +84,7 @@ fn a_turn_goes_on_after_a_target_that_is_down() {
     let (url, _socket) = refused();
     let urls = [url, server.url("/reset"), server.url("/size/5")];
     let samples = run(&ProbePlan { turns_max: Some(2), ..plan(folder.path(), &urls) });
-    let words: Vec<_> = samples.iter().map(|it| (it.turn, word(it))).collect();
+    let words: Vec<_> = samples.iter().map(|it| (it.turn, kind(it))).collect();
     let turn = |turn| [(turn, "refused"), (turn, "reset"), (turn, "none")];
     assert_eq!(words, [turn(0), turn(1)].concat());
 }
@@ -100,4 +102,98 @@ fn a_schedule_that_falls_behind_skips_turns_and_counts_them() {
     assert!(summary.turns_skipped >= 6, "three of each turn of 350 ms: {summary:?}");
     let begun_ms = samples[1].since_begin_ms;
     assert!(begun_ms >= 400, "turns begin at multiples of the interval: {begun_ms}");
+}
+
+/// Early hints, and the response later: as far as a server may go, and further.
+#[test]
+fn informational_responses_are_passed_over_up_to_a_bound() {
+    let server = Server::answering(|stream, path| {
+        let hints = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(path[1..].parse().unwrap());
+        let _ = stream.write_all(hints.as_bytes());
+        let _ = stream.write_all(&response("200 OK", "", 7));
+    });
+    let sample = measure(&server.url("/32"));
+    assert_eq!((kind(&sample), sample.body_bytes), ("none", 7), "{sample:?}");
+    let sample = measure(&server.url("/33"));
+    let ProbeFailure { kind, text } = sample.failure.clone().unwrap();
+    assert_eq!(kind, "http", "{sample:?}");
+    assert!(text.contains("more than 32 informational responses"), "{text}");
+}
+
+#[test]
+fn a_flood_of_informational_responses_ends_at_once() {
+    let server = Server::answering(|stream, _| {
+        let hints = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(1_000);
+        while stream.write_all(&hints).is_ok() {}
+    });
+    let sample = measure_within(&server.url("/"), PATIENCE_MS);
+    assert_eq!(kind(&sample), "http", "{sample:?}");
+    assert!(sample.total_us < PATIENCE_MS * 1000, "{sample:?}");
+}
+
+#[test]
+fn phases_that_have_ended_are_kept_whatever_fails_after_them() {
+    let ended = |sample: &ProbeSample| ProbePhase::ALL.map(|it| sample.phase_us(it).is_some());
+    let server = Server::new();
+    for path in ["/closed", "/garbage"] {
+        let sample = measure(&server.url(path));
+        assert_eq!(ended(&sample), [true, false, false, true, true, false, false], "{sample:?}");
+    }
+    let silent = measure_within(&server.url("/silent"), SHORT_MS);
+    assert_eq!(ended(&silent), [true, false, false, true, true, false, false], "{silent:?}");
+    // A handshake that never ends.
+    let mute = Server::accepting(|mut stream| {
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let mute = measure_within(&format!("https://{}/", mute.address()), SHORT_MS);
+    assert_eq!(kind(&mute), "timeout", "{mute:?}");
+    assert_eq!(ended(&mute), [true, false, false, true, false, false, false], "{mute:?}");
+    // The connection of a redirect is not that of the response.
+    let (url, _socket) = refused();
+    let led = measure(&server.url(&format!("/to/{url}")));
+    assert_eq!((kind(&led), led.redirects), ("refused", 1), "{led:?}");
+    assert_eq!(ended(&led), [true, true, true, false, false, false, false], "{led:?}");
+}
+
+#[test]
+fn heads_with_too_many_fields_are_said_to_be_too_large() {
+    let server = Server::answering(|stream, path| {
+        let fields = "X-Field: 1\r\n".repeat(path[1..].parse().unwrap());
+        let _ = stream.write_all(&response("200 OK", &fields, 7));
+    });
+    // With `Content-Length` there are a hundred.
+    assert_eq!(kind(&measure(&server.url("/99"))), "none");
+    let sample = measure(&server.url("/100"));
+    let ProbeFailure { kind, text } = sample.failure.clone().unwrap();
+    assert_eq!(kind, "http", "{sample:?}");
+    assert!(text.contains("more than 65536 bytes or 100 fields"), "{text}");
+}
+
+#[test]
+fn locations_that_are_no_urls_are_escaped() {
+    let server = Server::answering(|stream, path| {
+        let whole = match path {
+            "/" => response("302 Found", "Location: /a b\u{e9}?c d\r\n", 0),
+            "/a%20b%C3%A9?c%20d" => response("200 OK", "", 7),
+            _ => response("404 Not Found", "", 0),
+        };
+        let _ = stream.write_all(&whole);
+    });
+    let sample = measure(&server.url("/"));
+    assert_eq!((kind(&sample), sample.redirects), ("none", 1), "{sample:?}");
+}
+
+/// What servers say of themselves is drawn on terminals and read by others.
+#[test]
+fn texts_of_servers_are_harmless() {
+    let server = Server::answering(|stream, path| {
+        let whole = match path {
+            "/node" => response("200 OK", "X-Skep-Node: a\u{202e}b\r\n", 7),
+            _ => response("302 Found", "Location: \u{202e}x:\r\n", 0),
+        };
+        let _ = stream.write_all(&whole);
+    });
+    assert_eq!(measure(&server.url("/node")).node.as_deref(), Some("ab"));
+    let text = measure(&server.url("/")).failure.unwrap().text;
+    assert!(text.is_ascii() && !text.contains('\u{1b}'), "{text}");
 }

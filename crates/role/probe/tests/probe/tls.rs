@@ -7,14 +7,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine as _;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use skep_probe::{ProbePhase, ProbePlan, ProbeSample};
+use skep_probe::{ProbeFailure, ProbePhase, ProbePlan, ProbeSample};
 use tempfile::TempDir;
 
 use super::server::{Server, read_path, response};
-use super::{plan, run, run_until, word};
+use super::{kind, plan, run, run_until};
+
+/// A server with a certificate that has signed itself and is that of a CA, as `openssl req -x509` makes
+/// them, and the file with it; the certificate ends in that year.
+fn self_signed(folder: &Path, name: &str, last_year: i32) -> (Server, PathBuf) {
+    let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.not_before = date_time_ymd(2000, 1, 1);
+    params.not_after = date_time_ymd(last_year, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap().der().clone();
+    let file = folder.join(format!("{name}-{last_year}.pem"));
+    write_pem(&file, &certificate);
+    (tls_server(certificate, &key), file)
+}
 
 /// A certificate authority that was made up.
 struct Ca {
@@ -32,10 +46,8 @@ impl Ca {
     }
 
     fn write(&self, folder: &Path, name: &str) -> PathBuf {
-        let text = base64::engine::general_purpose::STANDARD.encode(&self.certificate);
         let path = folder.join(name);
-        let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
-        fs::write(&path, pem).unwrap();
+        write_pem(&path, &self.certificate);
         path
     }
 
@@ -44,13 +56,23 @@ impl Ca {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
-        let config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
-            .unwrap();
-        let config = Arc::new(config);
-        Server::accepting(move |stream| serve(stream, Arc::clone(&config)))
+        tls_server(certificate, &key)
     }
+}
+
+fn write_pem(path: &Path, certificate: &CertificateDer<'_>) {
+    let text = base64::engine::general_purpose::STANDARD.encode(certificate);
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+    fs::write(path, pem).unwrap();
+}
+
+fn tls_server(certificate: CertificateDer<'static>, key: &KeyPair) -> Server {
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
+        .unwrap();
+    let config = Arc::new(config);
+    Server::accepting(move |stream| serve(stream, Arc::clone(&config)))
 }
 
 fn serve(stream: TcpStream, config: Arc<ServerConfig>) {
@@ -74,7 +96,7 @@ fn a_server_of_the_named_ca_is_measured_and_tls_is_a_phase() {
     let (folder, ca) = (TempDir::new().unwrap(), Ca::new());
     let (server, file) = (ca.server("127.0.0.1"), ca.write(folder.path(), "ca.pem"));
     let sample = measure(format!("https://{}/x", server.address()), Some(file));
-    assert_eq!((word(&sample), sample.body_bytes), ("none", 1234), "{sample:?}");
+    assert_eq!((kind(&sample), sample.body_bytes), ("none", 1234), "{sample:?}");
     assert_eq!(sample.node.as_deref(), Some("tls-1"));
     assert!(sample.phase_us(ProbePhase::Tls).unwrap() > 0, "{sample:?}");
     let sum: u64 = sample.phases_us.iter().flatten().sum();
@@ -88,7 +110,7 @@ fn a_redirect_may_lead_from_http_to_https() {
     let dispatcher = Server::new();
     let url = dispatcher.url(&format!("/to/https://{}/x", server.address()));
     let sample = measure(url, Some(file));
-    assert_eq!((word(&sample), sample.redirects), ("none", 1), "{sample:?}");
+    assert_eq!((kind(&sample), sample.redirects), ("none", 1), "{sample:?}");
     assert!(sample.phase_us(ProbePhase::Tls).unwrap() > 0, "{sample:?}");
 }
 
@@ -107,8 +129,8 @@ fn servers_that_cannot_be_verified_are_a_failure_of_tls() {
         (plain.address(), &files[0], "TLS: "),
     ] {
         let sample = measure(format!("https://{address}/"), Some(file.clone()));
-        let (word, said) = sample.failure.clone().unwrap_or_default();
-        assert_eq!(word, "tls", "{sample:?}");
+        let ProbeFailure { kind, text: said } = sample.failure.clone().unwrap_or_default();
+        assert_eq!(kind, "tls", "{sample:?}");
         assert!(said.contains(text), "{said}");
         assert_eq!(sample.phase_us(ProbePhase::FirstByte), None);
     }
@@ -133,5 +155,27 @@ fn a_file_without_certificates_is_named_before_anything_is_measured() {
             "{error}"
         );
         assert!(!plan.out.exists());
+    }
+}
+
+#[test]
+fn a_server_may_present_the_named_certificate_itself() {
+    let folder = TempDir::new().unwrap();
+    let (server, file) = self_signed(folder.path(), "127.0.0.1", 4000);
+    let sample = measure(format!("https://{}/", server.address()), Some(file.clone()));
+    assert_eq!((kind(&sample), sample.body_bytes), ("none", 1234), "{sample:?}");
+    // Name and dates count, and it must be the very certificate.
+    let (expired, expired_file) = self_signed(folder.path(), "127.0.0.1", 2001);
+    let (stranger, stranger_file) = self_signed(folder.path(), "example.org", 4000);
+    for (address, file, said) in [
+        (expired.address(), expired_file, "certificate expired"),
+        (stranger.address(), stranger_file.clone(), "not valid for name"),
+        (stranger.address(), file, "the server's certificate is that of a CA, and none of --ca"),
+        (server.address(), stranger_file, "is that of a CA, and none of --ca"),
+    ] {
+        let sample = measure(format!("https://{address}/"), Some(file));
+        let ProbeFailure { kind, text } = sample.failure.clone().unwrap_or_default();
+        assert_eq!(kind, "tls", "{sample:?}");
+        assert!(text.contains(said), "{text}");
     }
 }

@@ -1,0 +1,126 @@
+//! Standard output behind a thread: whoever reads it may stop to, as a pager does, and nothing else
+//! waits for that.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+/// Texts that wait to be written: what is measured in some minutes at the shortest interval.
+const TEXTS_MAX: usize = 1_024;
+
+/// What writes texts, one after the other.
+pub(super) struct Printer {
+    texts: SyncSender<String>,
+    ended: Receiver<io::Result<()>>,
+    dropped: u64,
+}
+
+/// What became of the texts.
+#[derive(Debug)]
+pub(super) enum PrintEnd {
+    /// All were written but so many, for which there was no room.
+    Written { dropped: u64 },
+    /// Nobody has read the rest.
+    Blocked,
+    /// Nothing can be written any more.
+    Failed(io::Error),
+}
+
+impl Printer {
+    /// Begins to write to `out`; calls `failed` as soon as it cannot.
+    pub(super) fn begin(
+        mut out: impl Write + Send + 'static,
+        failed: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        let (texts, queue) = sync_channel::<String>(TEXTS_MAX);
+        let (end, ended) = sync_channel(1);
+        thread::Builder::new().name("probe-print".to_owned()).spawn(move || {
+            let mut write =
+                |text: String| out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            let result = queue.iter().try_for_each(&mut write);
+            if result.is_err() {
+                failed();
+            }
+            // Nobody waits for the end of a printer that is dropped.
+            let _ = end.send(result);
+        })?;
+        Ok(Self { texts, ended, dropped: 0 })
+    }
+
+    /// Writes a text when its turn comes; one for which there is no room is dropped, and counted.
+    pub(super) fn print(&mut self, text: String) {
+        if let Err(TrySendError::Full(_)) = self.texts.try_send(text) {
+            self.dropped += 1;
+        }
+    }
+
+    /// Writes the last text, and waits until all are written; with `wait_ms_max`, no longer than that.
+    pub(super) fn end(self, last: String, wait_ms_max: Option<u64>) -> PrintEnd {
+        let Self { texts, ended, dropped } = self;
+        // A failure is that of the thread, below.
+        let is_queued = match wait_ms_max {
+            None => texts.send(last).is_ok(),
+            Some(_) => !matches!(texts.try_send(last), Err(TrySendError::Full(_))),
+        };
+        drop(texts);
+        let wait = Duration::from_millis(wait_ms_max.unwrap_or(u64::MAX));
+        match ended.recv_timeout(wait) {
+            Ok(Err(error)) => PrintEnd::Failed(error),
+            Ok(Ok(())) => PrintEnd::Written { dropped: dropped + u64::from(!is_queued) },
+            Err(RecvTimeoutError::Timeout) => PrintEnd::Blocked,
+            Err(RecvTimeoutError::Disconnected) => {
+                panic!("the thread that prints says how it ends")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn an_output_that_nobody_reads_holds_nothing_up() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut printer = Printer::begin(ours, || ()).unwrap();
+        let line = format!("{}\n", "x".repeat(1_023));
+        // More than the socket and the queue have room for.
+        while printer.dropped < 3 {
+            printer.print(line.clone());
+        }
+        assert!(matches!(printer.end("last\n".to_owned(), Some(10)), PrintEnd::Blocked));
+        drop(theirs);
+    }
+
+    #[test]
+    fn what_was_queued_is_written_before_the_end() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let mut printer = Printer::begin(ours, || ()).unwrap();
+        printer.print("a\n".to_owned());
+        let end = printer.end("b\n".to_owned(), None);
+        assert!(matches!(end, PrintEnd::Written { dropped: 0 }), "{end:?}");
+        let mut text = String::new();
+        theirs.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "a\nb\n");
+    }
+
+    #[test]
+    fn a_reader_that_has_left_is_told_at_once() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let (tell, told) = sync_channel(1);
+        let mut printer = Printer::begin(ours, move || tell.send(()).unwrap()).unwrap();
+        printer.print("a\n".to_owned());
+        told.recv().unwrap();
+        let end = printer.end("b\n".to_owned(), None);
+        assert!(
+            matches!(&end, PrintEnd::Failed(error) if error.kind() == io::ErrorKind::BrokenPipe)
+        );
+    }
+}

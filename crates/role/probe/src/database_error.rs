@@ -1,0 +1,98 @@
+//! What may be wrong with a file of samples, in sentences for people.
+
+use std::path::PathBuf;
+
+/// A file of samples cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeDatabaseError {
+    /// There is none.
+    #[error("{}: no such file: expected one that `skep probe run --out` has written", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is something else.
+    #[error(
+        "{}: expected samples of `skep probe run`, found {found}: name another file", path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// A later build has written it.
+    #[error(
+        "{}: expected tables of version {newest} or earlier, found {found}: use the skep that has written it", path.display()
+    )]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// Version of its tables.
+        found: i32,
+        /// The version that this build has.
+        newest: i32,
+    },
+    /// It cannot be created or opened to write to it.
+    #[error("{}: cannot open it ({why}): expected a folder that exists and can be written to", path.display())]
+    CannotOpen {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        why: String,
+    },
+    /// It cannot be read.
+    #[error("{}: cannot read it ({why}): expected a file that may be read", path.display())]
+    CannotRead {
+        /// The file.
+        path: PathBuf,
+        /// The words of SQLite, or of the system.
+        why: String,
+    },
+    /// Another process writes, or has begun to, and does not end.
+    #[error(
+        "{}: another process has it locked: a backup, or an open transaction of sqlite3? `fuser` names it; end it, or name another file", path.display()
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no room.
+    #[error(
+        "{}: the disk is full: free some space, or name another file with --out", path.display()
+    )]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The disk refuses. SQLite names some calls so that fail for want of room.
+    #[error("{}: cannot read or write it ({why}): is the disk full, or broken?", path.display())]
+    Disk {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        why: String,
+    },
+    /// Part of it is missing, or was overwritten.
+    #[error("{}: the file is damaged ({why}): was it copied in part? `sqlite3 FILE .recover` may save samples", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It has no samples.
+    #[error("{}: expected samples, found none: the run has ended before its first", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Anything else.
+    #[error("{}: {why}", path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        why: String,
+    },
+}

@@ -1,0 +1,133 @@
+//! What lies below the tables: the file's header, how SQLite opens it, and what its errors mean.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::database_error::ProbeDatabaseError;
+
+/// Bytes of the header of SQLite's files, and what they begin with.
+const HEADER_BYTES: usize = 100;
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Where the header has its numbers, in bytes from the beginning (sqlite.org/fileformat.html, 1.3).
+const USER_VERSION_AT: usize = 60;
+const APPLICATION_ID_AT: usize = 68;
+
+/// What a file says of itself.
+pub(crate) struct Header {
+    pub(crate) application_id: i32,
+    pub(crate) user_version: i32,
+}
+
+impl Header {
+    /// Reads it without SQLite; `None`: the file is empty, or not there.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, ProbeDatabaseError> {
+        let mut bytes = Vec::new();
+        let read = File::open(path)
+            .and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut bytes));
+        match read {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(unreadable(path, &error)),
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+        }
+        let path = path.to_owned();
+        if bytes.iter().zip(MAGIC).any(|(byte, expected)| byte != expected) {
+            let found = "a file that is no database".to_owned();
+            return Err(ProbeDatabaseError::Foreign { path, found });
+        }
+        let number = |at: usize| Some(i32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+        match (bytes.len(), number(APPLICATION_ID_AT), number(USER_VERSION_AT)) {
+            (HEADER_BYTES, Some(application_id), Some(user_version)) => {
+                Ok(Some(Self { application_id, user_version }))
+            }
+            (length, ..) => {
+                Err(ProbeDatabaseError::Corrupt { path, why: format!("it has {length} bytes") })
+            }
+        }
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> ProbeDatabaseError {
+    let (path, why) = (path.to_owned(), error.to_string());
+    match error.kind() {
+        // A folder, or one on the way to the file that is none.
+        ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
+            ProbeDatabaseError::CannotOpen { path, why }
+        }
+        _ => ProbeDatabaseError::CannotRead { path, why },
+    }
+}
+
+/// Opens a file by its name, whatever that looks like.
+pub(crate) fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    // SQLite takes `file:...` and `:memory:` for more than names, but no path with a folder.
+    Connection::open_with_flags(Path::new(".").join(path), flags - OpenFlags::SQLITE_OPEN_URI)
+}
+
+/// Opens a file of which nothing is changed, not even where nothing can be: a file of WAL mode can
+/// be read there only if it has no log, and is said to stay as it is.
+pub(crate) fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = connect(path, flags)?;
+    let first = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
+    let is_refused = first.as_ref().err().and_then(error_code) == Some(ErrorCode::CannotOpen);
+    if is_refused && !has_log(path) {
+        return Connection::open_with_flags(
+            immutable_uri(path),
+            flags | OpenFlags::SQLITE_OPEN_URI,
+        );
+    }
+    first.map(|()| connection)
+}
+
+fn has_log(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    PathBuf::from(log).metadata().is_ok_and(|log| log.len() > 0)
+}
+
+fn immutable_uri(path: &Path) -> String {
+    use std::fmt::Write as _;
+    let mut uri = "file:".to_owned();
+    for byte in Path::new(".").join(path).as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => {
+                uri.push(char::from(*byte));
+            }
+            other => {
+                let _ = write!(uri, "%{other:02x}");
+            }
+        }
+    }
+    uri + "?immutable=1"
+}
+
+pub(crate) fn error_code(error: &rusqlite::Error) -> Option<ErrorCode> {
+    error.sqlite_error_code()
+}
+
+/// An error of SQLite in this file's terms.
+pub(crate) fn fault(path: &Path, error: rusqlite::Error) -> ProbeDatabaseError {
+    let path = path.to_owned();
+    let code = error_code(&error);
+    let why = error.to_string();
+    match code {
+        Some(ErrorCode::NotADatabase) => {
+            ProbeDatabaseError::Foreign { path, found: "a file that is no database".to_owned() }
+        }
+        Some(ErrorCode::DiskFull) => ProbeDatabaseError::Full { path },
+        Some(ErrorCode::SystemIoFailure) => ProbeDatabaseError::Disk { path, why },
+        Some(ErrorCode::DatabaseCorrupt) => ProbeDatabaseError::Corrupt { path, why },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            ProbeDatabaseError::Locked { path }
+        }
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            ProbeDatabaseError::CannotOpen { path, why }
+        }
+        _ => ProbeDatabaseError::Other { path, why },
+    }
+}
