@@ -227,7 +227,7 @@ impl ReportInput {
     fn figure(&self, spec: &FigureSpec) -> Figure {
         let lines = self.labels.iter().enumerate().map(|(at, (label, series))| Line {
             name: label.clone(),
-            colour: at,
+            number: at,
             points: series.by_size(|hour| (spec.counts)(&self.hours, hour)),
         });
         Figure { title: spec.title.to_owned(), lines: lines.collect() }

@@ -4,13 +4,35 @@ use std::ops::Range;
 
 use plotters::prelude::*;
 
-/// Width and height, in pixels, and the width of the names beside the lines.
-const SIZE: (u32, u32) = (940, 420);
-const NAMES_WIDTH: u32 = 220;
+/// Width of the chart and least height of the figure, in pixels.
+const CHART_WIDTH: u32 = 720;
+const HEIGHT_MIN: u32 = 420;
+
+/// Names beside the chart, in pixels: where the first is, how high each, and how wide its mark is.
+const NAMES_TOP: u32 = 50;
+const NAME_HEIGHT: u32 = 24;
+const NAME_MARK_WIDTH: u32 = 40;
+
+/// Widest of ordinary letters in [`FONT`], and any other character, in pixels.
+const LETTER_WIDTH: u32 = 10;
+const OTHER_WIDTH: u32 = 15;
+
+/// Numbers on the axis of sizes, at most: so that they do not touch.
+const SIZES_MAX: usize = 10;
+
 const FONT: (&str, u32) = ("sans-serif", 14);
 
 /// Pixels of the ends of an interval, to each side.
 const CAP: u32 = 4;
+
+/// Corners of marks, in pixels from the point: a disc, a square, triangles that stand and hang, a rhomb.
+const MARKS: [&[(i32, i32)]; 5] = [
+    &[(4, 2), (2, 4), (-2, 4), (-4, 2), (-4, -2), (-2, -4), (2, -4), (4, -2)],
+    &[(4, 4), (-4, 4), (-4, -4), (4, -4)],
+    &[(0, -6), (5, 4), (-5, 4)],
+    &[(0, 6), (5, -4), (-5, -4)],
+    &[(0, -6), (6, 0), (0, 6), (-6, 0)],
+];
 
 /// Okabe and Ito's colours, which people tell apart, without the yellow that white swallows.
 const COLOURS: [RGBColor; 6] = [
@@ -31,8 +53,8 @@ pub(super) struct Figure {
 /// One label.
 pub(super) struct Line {
     pub(super) name: String,
-    /// Its colour's number, the same in all figures.
-    pub(super) colour: usize,
+    /// Number of its colour and its mark, the same in all figures.
+    pub(super) number: usize,
     /// Size in bytes, mean and half the width of its interval in milliseconds.
     pub(super) points: Vec<(u64, f64, f64)>,
 }
@@ -50,16 +72,17 @@ impl Figure {
     }
 
     fn draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
+        let (width, height) = self.size();
+        let root = SVGBackend::with_string(text, (width, height)).into_drawing_area();
         root.fill(&WHITE)?;
-        let (area, names) = root.split_horizontally(SIZE.0 - NAMES_WIDTH);
+        let (area, names) = root.split_horizontally(CHART_WIDTH);
         let (x, y) = self.ranges();
         let mut chart = ChartBuilder::on(&area)
             .caption(&self.title, ("sans-serif", 18))
             .margin(10)
             .x_label_area_size(40)
-            .y_label_area_size(60)
-            .build_cartesian_2d(x.log_scale().base(2.0), y)?;
+            .y_label_area_size(100)
+            .build_cartesian_2d(x.log_scale().base(2.0).with_key_points(self.sizes()), y)?;
         chart
             .configure_mesh()
             .x_desc("size")
@@ -70,20 +93,52 @@ impl Figure {
             .y_label_formatter(&|it| number(*it))
             .draw()?;
         for line in &self.lines {
-            let points = line.points.iter().map(|(size, mean, _)| (axis(*size), *mean));
-            chart.draw_series(LineSeries::new(points, line.style()).point_size(3))?;
+            let points = || line.points.iter().map(|(size, mean, _)| (axis(*size), *mean));
+            chart.draw_series(LineSeries::new(points(), line.style()))?;
+            chart.draw_series(points().map(|at| {
+                EmptyElement::at(at) + Polygon::new(line.mark(), line.style().filled())
+            }))?;
             let bars = line.points.iter().filter(|(_, _, half)| *half > 0.0);
             chart.draw_series(bars.map(|(size, mean, half)| {
-                let ends = (mean - half, *mean, mean + half);
+                // No time is below zero.
+                let ends = ((mean - half).max(0.0), *mean, mean + half);
                 ErrorBar::new_vertical(axis(*size), ends.0, ends.1, ends.2, line.style(), CAP * 2)
             }))?;
         }
-        for (at, line) in (0..).map(|number: i32| 50 + 24 * number).zip(&self.lines) {
-            names.draw(&PathElement::new([(0, at), (18, at)], line.style()))?;
-            names.draw(&Text::new(line.name.clone(), (24, at - 7), FONT))?;
+        for (at, line) in (NAMES_TOP..).step_by(NAME_HEIGHT as usize).zip(&self.lines) {
+            let at = i32::try_from(at)?;
+            names.draw(&PathElement::new([(4, at), (28, at)], line.style()))?;
+            let mark = Polygon::new(line.mark(), line.style().filled());
+            names.draw(&(EmptyElement::at((16, at)) + mark))?;
+            names.draw(&Text::new(line.name.clone(), (36, at - 7), FONT))?;
         }
         root.present()?;
         Ok(())
+    }
+
+    /// Width and height, in pixels, with room for all names.
+    fn size(&self) -> (u32, u32) {
+        let letter = |it: char| if it.is_ascii() { LETTER_WIDTH } else { OTHER_WIDTH };
+        let widths = self.lines.iter().map(|line| line.name.chars().map(letter).sum::<u32>());
+        let names = u32::try_from(self.lines.len()).unwrap_or(u32::MAX);
+        let height = NAMES_TOP.saturating_add(names.saturating_mul(NAME_HEIGHT));
+        (CHART_WIDTH + NAME_MARK_WIDTH + widths.max().unwrap_or(0), height.max(HEIGHT_MIN))
+    }
+
+    /// Sizes with a number on the axis: those that were measured, without those that are too near.
+    fn sizes(&self) -> Vec<f64> {
+        let points = self.lines.iter().flat_map(|line| &line.points);
+        let mut sizes: Vec<f64> = points.map(|point| axis(point.0)).collect();
+        sizes.sort_unstable_by(f64::total_cmp);
+        let (x, _) = self.ranges();
+        let apart = (x.end / x.start).powf(1.0 / SIZES_MAX as f64);
+        let mut kept: Vec<f64> = Vec::new();
+        for size in sizes {
+            if kept.last().is_none_or(|last| size / last >= apart) {
+                kept.push(size);
+            }
+        }
+        kept
     }
 
     /// All points with their intervals; half a power of two beside the smallest and the largest size.
@@ -92,14 +147,18 @@ impl Figure {
         let sizes = || points().map(|point| axis(point.0));
         let (least, most) = (sizes().fold(f64::MAX, f64::min), sizes().fold(1.0, f64::max));
         let top = points().map(|(_, mean, half)| mean + half).fold(f64::MIN_POSITIVE, f64::max);
-        let bottom = points().map(|(_, mean, half)| mean - half).fold(0.0, f64::min);
-        (least.min(most) / 1.41..most * 1.41, bottom..top * 1.1)
+        (least.min(most) / 1.41..most * 1.41, 0.0..top * 1.1)
     }
 }
 
 impl Line {
     fn style(&self) -> ShapeStyle {
-        COLOURS[self.colour % COLOURS.len()].stroke_width(2)
+        COLOURS[self.number % COLOURS.len()].stroke_width(2)
+    }
+
+    /// The mark of its points: behind the last colour the first comes again, with another mark.
+    fn mark(&self) -> &'static [(i32, i32)] {
+        MARKS[self.number / COLOURS.len() % MARKS.len()]
     }
 }
 
@@ -128,15 +187,56 @@ fn number(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    fn figure(names: &[&str], points: &[(u64, f64, f64)]) -> Figure {
+        let line = |(number, name): (usize, &&str)| Line {
+            name: (*name).to_owned(),
+            number,
+            points: points.to_vec(),
+        };
+        Figure { title: "T".to_owned(), lines: names.iter().enumerate().map(line).collect() }
+    }
 
     #[test]
     fn a_figure_has_its_labels_and_stands_for_any_points() {
         for points in [vec![(0, 0.0, 0.0)], vec![(50, 1.0, 0.0), (1 << 20, 90.0, 100.0)]] {
-            let line = Line { name: "lard & <co>".to_owned(), colour: 9, points };
-            let svg = Figure { title: "T".to_owned(), lines: vec![line] }.svg().unwrap_or_default();
+            let svg = figure(&["lard & <co>"], &points).svg().unwrap_or_default();
             assert!(svg.contains("lard &amp; &lt;co&gt;") && svg.ends_with("</svg>\n"), "{svg}");
         }
         assert!(Figure { title: String::new(), lines: Vec::new() }.is_empty());
+    }
+
+    #[test]
+    fn there_is_room_for_all_names_and_no_two_lines_look_the_same() {
+        let long = "w".repeat(40);
+        let names: Vec<&str> = (0..30).map(|_| long.as_str()).collect();
+        let figure = figure(&names, &[(50, 1.0, 0.0)]);
+        let (width, height) = figure.size();
+        assert!(width >= CHART_WIDTH + NAME_MARK_WIDTH + 400, "{width}");
+        assert!(height >= NAMES_TOP + 30 * NAME_HEIGHT, "{height}");
+        let svg = figure.svg().unwrap_or_default();
+        assert_eq!(svg.matches(long.as_str()).count(), 30);
+        let looks: BTreeSet<_> = figure
+            .lines
+            .iter()
+            .map(|line| (line.number % COLOURS.len(), line.mark().to_vec()))
+            .collect();
+        assert_eq!(looks.len(), 30);
+    }
+
+    #[test]
+    fn the_axes_begin_at_zero_and_name_the_sizes_that_were_measured() {
+        let few = figure(&["a"], &[(50, 1.0, 9.0), (100_000, 2.0, 0.0)]);
+        assert_eq!(few.ranges().1.start, 0.0);
+        assert_eq!(few.sizes(), [50.0, 100_000.0]);
+        let svg = few.svg().unwrap_or_default();
+        assert!(svg.contains("50 B") && svg.contains("97.7 KiB") && !svg.contains("\n-"), "{svg}");
+        assert_eq!(figure(&["a"], &[(7, 1.0, 0.0)]).sizes(), [7.0]);
+        let many: Vec<_> = (1..1_000).map(|size| (size, 1.0, 0.0)).collect();
+        let sizes = figure(&["a"], &many).sizes();
+        assert!((4..=SIZES_MAX + 1).contains(&sizes.len()), "{sizes:?}");
     }
 }

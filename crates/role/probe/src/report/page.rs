@@ -55,13 +55,9 @@ fn by_size(out: &mut String, input: &ReportInput) {
 fn section(out: &mut String, label: &str, mut series: Series) {
     let samples: u64 = series.summary.urls.iter().map(|url| url.samples).sum();
     let failed: u64 = series.summary.urls.iter().map(UrlSummary::failed).sum();
-    let _ = write!(out, "\n## {}\n\n{samples} samples, {failed} failed", cell(label));
-    match series.turns_skipped {
-        0 => {}
-        1 => out.push_str(", 1 turn skipped"),
-        turns => {
-            let _ = write!(out, ", {turns} turns skipped");
-        }
+    let _ = write!(out, "\n## {}\n\n{}, {failed} failed", cell(label), counted(samples, "sample"));
+    if series.turns_skipped > 0 {
+        let _ = write!(out, ", {} skipped", counted(series.turns_skipped, "turn"));
     }
     if let Some((first, last)) = series.stamps_unix_ms {
         let _ = write!(out, "; {} to {}", date(first), date(last));
@@ -74,6 +70,11 @@ fn section(out: &mut String, label: &str, mut series: Series) {
     for url in &mut series.summary.urls {
         row(out, url);
     }
+}
+
+fn counted(count: u64, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
 }
 
 fn row(out: &mut String, url: &mut UrlSummary) {

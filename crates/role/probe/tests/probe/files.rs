@@ -285,3 +285,59 @@ fn damaged_files_are_said_to_be_damaged() {
         assert!(error.to_string().contains("the file is damaged"), "{length}: {error}");
     }
 }
+
+#[test]
+fn a_report_says_what_its_times_leave_out_and_counts_no_file_twice() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let plan = plan(folder.path(), &[server.url("/size/50")]);
+    run(&plan);
+    let file = Connection::open(&plan.out).unwrap();
+    file.execute("UPDATE run SET turns_skipped = 5", []).unwrap();
+    drop(file);
+    let [link, empty] = ["link.db", "empty.db"].map(|name| folder.path().join(name));
+    std::os::unix::fs::symlink(&plan.out, &link).unwrap();
+    fs::write(&empty, "").unwrap();
+    let out = folder.path().join("report");
+    let report = write_report(&[plan.out.clone(), link, empty.clone()], &out).unwrap();
+    let notes = report.notes.join("\n");
+    assert!(notes.contains("link.db: named twice, counted once"), "{notes}");
+    assert!(notes.contains("empty.db: skipped, it has no samples"), "{notes}");
+    let page = fs::read_to_string(out.join("report.md")).unwrap();
+    assert!(page.contains("1 sample, 0 failed, 5 turns skipped"), "{page}");
+    assert!(page.contains("Failures and skipped turns have no times"), "{page}");
+    assert!(write_report(&[empty], &out).unwrap_err().to_string().contains("found none"));
+}
+
+#[test]
+fn a_report_of_a_target_that_was_only_down_says_so() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let plan = plan(folder.path(), &[server.url("/closed")]);
+    run(&plan);
+    let out = folder.path().join("report");
+    let report = write_report(&[plan.out], &out).unwrap();
+    assert_eq!(report.files, [out.join("report.md")]);
+    let page = fs::read_to_string(out.join("report.md")).unwrap();
+    assert!(page.contains("No response was whole and of success"), "{page}");
+    assert!(page.contains("| 1 closed |"), "{page}");
+}
+
+#[test]
+fn a_report_replaces_an_earlier_one_and_nothing_else() {
+    let (server, folder) = (Server::new(), TempDir::new().unwrap());
+    let plan = plan(folder.path(), &[server.url("/size/50")]);
+    run(&plan);
+    let out = folder.path().join("report");
+    let files = [plan.out];
+    write_report(&files, &out).unwrap();
+    // Of a report with loads; the next has none.
+    fs::write(out.join("time-by-size-light.svg"), "an earlier figure").unwrap();
+    fs::write(out.join("mine.svg"), "a drawing").unwrap();
+    write_report(&files, &out).unwrap();
+    assert!(!out.join("time-by-size-light.svg").exists() && out.join("mine.svg").exists());
+    fs::write(out.join("report.md"), "# My notes\n").unwrap();
+    fs::write(out.join("time-by-size.svg"), "my drawing").unwrap();
+    let error = write_report(&files, &out).unwrap_err().to_string();
+    assert!(error.contains("expected an earlier report"), "{error}");
+    assert_eq!(fs::read_to_string(out.join("report.md")).unwrap(), "# My notes\n");
+    assert_eq!(fs::read_to_string(out.join("time-by-size.svg")).unwrap(), "my drawing");
+}
