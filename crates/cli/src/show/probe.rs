@@ -77,7 +77,7 @@ pub(crate) fn probe_summary(outcome: &mut ProbeOutcome, out_file: &Path) -> Stri
         0 => {}
         turns => {
             let turns = plural(turns, "turn");
-            let _ = write!(out, ", {turns} skipped: the one before had not ended in time");
+            let _ = write!(out, ", {turns} skipped: their time passed before they could begin");
         }
     }
     out + "\n"
@@ -265,7 +265,7 @@ mod tests {
         assert!(text.contains("  2 samples failed tls: http://a/\n    TLS: name name"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS + 20), "{text}");
         assert!(!text.contains('\u{202e}'), "{text}");
-        let last = "2 samples in a.db, 1 sample not stored, 4 turns skipped: the one before had not ended in time\n";
+        let last = "2 samples in a.db, 1 sample not stored, 4 turns skipped: their time passed before they could begin\n";
         assert!(text.ends_with(last), "{text}");
         let json: Value = serde_json::from_str(&probe_summary_json(&outcome)).unwrap_or_default();
         let failures = &json["summary"]["urls"][0]["failures"]["tls"];
