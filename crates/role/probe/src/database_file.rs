@@ -75,13 +75,15 @@ pub(crate) fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
     let connection = connect(path, flags)?;
     let first = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     let is_refused = first.as_ref().err().and_then(error_code) == Some(ErrorCode::CannotOpen);
-    if is_refused && !has_log(path) {
-        return Connection::open_with_flags(
-            immutable_uri(path),
-            flags | OpenFlags::SQLITE_OPEN_URI,
-        );
+    match is_refused && !has_log(path) {
+        true => connect_immutable(path),
+        false => first.map(|()| connection),
     }
-    first.map(|()| connection)
+}
+
+fn connect_immutable(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(immutable_uri(path), flags | OpenFlags::SQLITE_OPEN_URI)
 }
 
 fn has_log(path: &Path) -> bool {
@@ -129,5 +131,30 @@ pub(crate) fn fault(path: &Path, error: rusqlite::Error) -> ProbeDatabaseError {
             ProbeDatabaseError::CannotOpen { path, why }
         }
         _ => ProbeDatabaseError::Other { path, why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// Permissions do not hold for root, who tests: what they lead to is tested here.
+    #[test]
+    fn a_file_of_wal_mode_can_be_read_where_nothing_can_be_written() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("a?b%25 c#d.db");
+        let file = connect(&path, OpenFlags::default()).unwrap();
+        file.pragma_update(None, "journal_mode", "WAL").unwrap();
+        file.execute_batch("CREATE TABLE sample (id INTEGER)").unwrap();
+        assert!(has_log(&path));
+        drop(file);
+        assert!(!has_log(&path));
+        let file = connect_immutable(&path).unwrap();
+        file.query_row("SELECT count(*) FROM sample", [], |_| Ok(())).unwrap();
+        assert!(file.execute_batch("DROP TABLE sample").is_err());
+        // Not even the index of the log, which readers write.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }
