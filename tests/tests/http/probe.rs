@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use skep_tests::{PATIENCE, Site, Skep, poll_until, run_to_end};
+use skep_tests::{PATIENCE, Site, Skep, holds_within, poll_until, run_to_end};
 
 /// Sizes of the files of a site, as in the paper but fewer.
 const SIZES: [usize; 3] = [50, 6_400, 1_000_000];
@@ -169,4 +170,33 @@ fn https_needs_certificates_to_verify_by_and_http_does_not() {
     );
     let measured = probe(&format!("http://{}/50.bin", node.address()));
     assert!(measured.code == Some(0) && measured.stdout.contains(" 200 "), "{measured:?}");
+}
+
+/// As behind `| less`: nobody reads what the run prints. The first signal ends it in good order, or the second one at once.
+#[test]
+fn an_output_that_nobody_reads_keeps_no_process() {
+    let (site, folder) = (site(), Folder::new());
+    let skep = Skep::serve(site.root(), &[]);
+    let url = format!("http://{}/50.bin", skep.address());
+    fs::write(folder.path("list"), format!("{url}\n").repeat(2_000)).unwrap();
+    let (list, out) = (folder.path("list"), folder.path("a.db"));
+    let mut run = Command::new(Skep::binary())
+        .args(["probe", "run", "--list", text(&list), "--out", text(&out), "--interval", "1s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _unread = run.stdout.take().unwrap();
+    poll_until(PATIENCE, "samples are stored", || {
+        let export = run_to_end(&["probe", "export", text(&out), "--csv"]);
+        export.code == Some(0) && export.stdout.lines().count() > 500
+    });
+    for _ in 0..2 {
+        let id = Pid::from_child(&run);
+        kill_process(id, Signal::INT).unwrap();
+        if holds_within(Duration::from_secs(10), || run.try_wait().unwrap().is_some()) {
+            break;
+        }
+    }
+    poll_until(PATIENCE, "it has ended", || run.try_wait().unwrap().is_some());
 }
