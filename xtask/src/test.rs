@@ -1,10 +1,11 @@
-//! `cargo xtask test`: all tests of the workspace, with the seconds that each executable takes.
+//! `cargo xtask test`: all tests of the workspace, with the seconds that each executable takes, and those of CPU time.
 //!
 //! `cargo test` runs one executable after the other. Much of their time goes in waiting for timers
 //! and peers, so two run at a time.
 //!
 //! One that passed, and of whose inputs none has changed, does not run again (`passed`).
 
+mod cpu;
 mod passed;
 
 use std::collections::VecDeque;
@@ -33,6 +34,10 @@ const LANES: usize = 2;
 
 /// Tests at a time in one executable: they wait for sockets and timers more than they compute.
 const THREADS: &str = "6";
+
+/// The test target whose tests wait for a bed each, of which there are few. As many threads as wait at most for one
+/// that has all beds, or the right to thousands of connections: else nobody is left who could use the free ones.
+const BEDS: (&str, &str) = ("direct", "16");
 
 /// So many of the slowest are listed at the end.
 const LISTED_MAX: usize = 12;
@@ -83,6 +88,12 @@ impl Executable {
         waiting.or_else(busy).unwrap_or((1, 0))
     }
 
+    /// So many of its tests run at a time.
+    fn threads(&self) -> &'static str {
+        let has_beds = self.is_test_target && self.target == BEDS.0;
+        if has_beds { BEDS.1 } else { THREADS }
+    }
+
     fn name(&self) -> String {
         match self.is_test_target {
             true => format!("{} {}", self.package, self.target),
@@ -96,6 +107,8 @@ impl Executable {
 struct TestOutcome {
     name: String,
     seconds: f64,
+    /// Of all its processes.
+    cpu_seconds: f64,
     status: ExitStatus,
     counts: Counts,
     failures: Vec<String>,
@@ -184,22 +197,25 @@ fn run_one(root: &Path, one: &Executable) -> Result<TestOutcome> {
     let log = one.file.with_extension("log");
     println!("     Running {} ({}, log in {})", one.name(), one.file.display(), log.display());
     let (mut said, begun) = (new_file(&log)?, Instant::now());
-    let status = Command::new(root.join("xtask/runner.sh"))
+    let mut child = Command::new(root.join("xtask/runner.sh"))
         .arg(&one.file)
         .current_dir(&one.folder)
         .env("CARGO_MANIFEST_DIR", &one.folder)
-        .env("RUST_TEST_THREADS", THREADS)
+        .env("RUST_TEST_THREADS", one.threads())
         .stdout(said.try_clone().context("a file's second handle")?)
         .stderr(said.try_clone().context("a file's second handle")?)
-        .status()
+        .spawn()
         .with_context(|| one.name())?;
+    let cpu_seconds = cpu::seconds_of_ended(&child);
+    let status = child.wait().with_context(|| one.name())?;
     let seconds = begun.elapsed().as_secs_f64();
     let text = text_of(&mut said)?;
     // One call for all: what two lanes say does not mix.
-    let all = format!("\n     {} took {seconds:.1} s\n{text}", one.name());
+    let name = one.name();
+    let all = format!("\n     {name} took {seconds:.1} s, {cpu_seconds:.1} of CPU time\n{text}");
     std::io::stdout().lock().write_all(all.as_bytes()).context("standard output")?;
     let (counts, failures) = (counts(&text), failures(&text));
-    Ok(TestOutcome { name: one.name(), seconds, status, counts, failures })
+    Ok(TestOutcome { name, seconds, cpu_seconds, status, counts, failures })
 }
 
 /// An empty file, beside the executable: who waits for a test can read what it says so far.
@@ -244,9 +260,13 @@ fn failures(text: &str) -> Vec<String> {
 
 fn summarise(mut outcomes: Vec<TestOutcome>, known: &[Executable]) -> Result<()> {
     outcomes.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-    println!("\nseconds of the slowest of {} executables:", outcomes.len());
-    for outcome in outcomes.iter().take(LISTED_MAX) {
-        println!("{:>8.1}  {}", outcome.seconds, outcome.name);
+    let all: f64 = outcomes.iter().map(|it| it.cpu_seconds).sum();
+    println!(
+        "\nseconds of the slowest of {} executables, and of CPU ({all:.0} in all):",
+        outcomes.len()
+    );
+    for TestOutcome { name, seconds, cpu_seconds, .. } in outcomes.iter().take(LISTED_MAX) {
+        println!("{seconds:>8.1} {cpu_seconds:>8.1}  {name}");
     }
     let sum = |of: fn(&Counts) -> u64| outcomes.iter().map(|it| of(&it.counts)).sum::<u64>();
     let (passed, failed, ignored) =
