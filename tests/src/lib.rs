@@ -48,6 +48,7 @@ pub mod liar;
 mod load;
 mod loads;
 mod node;
+mod node_folder;
 pub mod origin;
 mod port;
 pub mod privileges;

@@ -1,45 +1,10 @@
 //! A node with a config of its own: for what `skep serve` has no option for.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::port::FreePort;
+use crate::node_folder::NodeFolder;
 use crate::process::{Finished, Skep, run_to_end};
-use crate::site::Site;
-
-/// What a test of one configured node owns besides the process.
-#[derive(Debug)]
-pub(crate) struct NodeFolder {
-    folder: Site,
-    /// Held so that no other test takes it.
-    port: FreePort,
-}
-
-impl NodeFolder {
-    pub(crate) fn new() -> Self {
-        Self { folder: Site::new(), port: FreePort::claim() }
-    }
-
-    pub(crate) fn config(&self) -> PathBuf {
-        self.folder.path("skep.toml")
-    }
-
-    /// Writes the config in one step: a reload never reads half of it.
-    pub(crate) fn write(&self, root: &Path, settings: &str) {
-        self.write_site(&format!("root = \"{}\"\n{settings}", root.display()));
-    }
-
-    fn write_site(&self, settings: &str) {
-        let (folder, address) = (self.folder.root().display(), self.port.address());
-        let text = format!(
-            "state_dir = \"{folder}\"\n\
-             [admin]\nlisten = \"off\"\n\
-             [[node]]\nname = \"n1\"\naddress = \"{address}\"\n\
-             [[site]]\n{settings}\n"
-        );
-        self.folder.replace("skep.toml", text);
-    }
-}
 
 impl Skep {
     /// `skep run` of a config with one node, `n1`, and one site of `root`.
@@ -54,7 +19,7 @@ impl Skep {
     pub fn node_of(settings: &str) -> Self {
         let folder = NodeFolder::new();
         folder.write_site(settings);
-        let address = folder.port.address();
+        let address = folder.address();
         let mut skep = Self::run(&folder.config(), &["--as", "n1"], address);
         skep.folder = Some(folder);
         skep

@@ -17,7 +17,7 @@ use rustix::process::{
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use skep_testclient::RawClient;
 
-use crate::node::NodeFolder;
+use crate::node_folder::NodeFolder;
 use crate::wait::{PATIENCE, poll_until};
 
 /// Output kept of one process, in bytes; the rest is read and thrown away.

@@ -100,7 +100,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
     pub(crate) nodes: u16,
-    /// How a request gets to a node: proxy, redirect, or direct (needs root:
+    /// How a request gets to a node: proxy, redirect, direct or handoff (the last two need root:
     /// machines are network namespaces)
     #[arg(long, value_name = "MODE", default_value = "proxy", value_parser = dispatch)]
     pub(crate) dispatch: DispatchMode,

@@ -222,7 +222,7 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
         let sample = |(kind, answers): (_, u64)| (labels([("kind", kind)]), answers as f64);
         answers(&own.view().counters).map(sample).to_vec()
     };
-    let help = "Answers of the coordinator, and what went wrong, by kind.";
+    let help = "Coordinator answers and errors, by kind.";
     registry.register_samples("skep_coordinator_answers_total", help, Box::new(read));
 }
 

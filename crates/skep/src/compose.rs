@@ -288,7 +288,7 @@ fn responders(
 fn register_tasks(registry: &Registry, workers: &Workers) {
     let handles = workers.handles().to_vec();
     let tasks = move || handles.iter().map(WorkerHandle::tasks).sum::<usize>() as f64;
-    let help = "Tasks of all workers: one for each connection, and what runs behind replies.";
+    let help = "Tasks of all workers: one per connection, plus background tasks.";
     registry.register("skep_tasks", &[], help, Box::new(tasks));
 }
 

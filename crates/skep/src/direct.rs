@@ -125,7 +125,7 @@ impl DirectDispatch {
                 load,
                 on_drained: Box::new(|is_drained| {
                     let what = if is_drained { "no new connections" } else { "new connections" };
-                    tracing::info!("the dispatcher sends {what} to this node");
+                    tracing::info!("this node serves {what}");
                 }),
                 on_guard_gone: Box::new(end_without_guard),
                 watchdog: Arc::clone(&watchdog),
@@ -356,8 +356,6 @@ fn warn_if_open(path: &Path) {
     let open = std::fs::metadata(path).is_ok_and(|it| it.permissions().mode() & 0o007 != 0);
     if open {
         let path = path.display();
-        tracing::warn!(
-            "everybody on this machine can read the cluster's key {path}: chmod o= {path}"
-        );
+        tracing::warn!("the cluster key {path} is readable by all users: chmod o= {path}");
     }
 }

@@ -95,7 +95,7 @@ fn register_tables(registry: &Registry, direct: &Arc<Direct>) {
 
 fn register_heartbeats(registry: &Registry, direct: &Arc<Direct>) {
     let own = Arc::clone(direct);
-    let help = "Longest time between two heartbeats of another machine's process that came here.";
+    let help = "Longest interval between two received heartbeats of a peer process.";
     let read = move || {
         let sample = |(peer, gap_ms): &(Name, u64)| {
             (vec![("peer".to_owned(), peer.to_string())], *gap_ms as f64 / 1_000.0)
@@ -107,7 +107,7 @@ fn register_heartbeats(registry: &Registry, direct: &Arc<Direct>) {
 
 pub(crate) fn register_store(registry: &Registry, direct: &Arc<Direct>) {
     let own = Arc::clone(direct);
-    let help = "Endpoints of the store that dispatchers share that answer.";
+    let help = "Responding endpoints of the shared store.";
     let read = move || own.status().store_answering.unwrap_or(0) as f64;
     registry.register("skep_direct_store_endpoints_answering", &[], help, Box::new(read));
 }

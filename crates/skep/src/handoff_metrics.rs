@@ -20,7 +20,7 @@ pub(crate) fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCount
     let help = "Moved connections whose new node was told to the active dispatcher, by outcome.";
     register(registry, "skep_handoff_flows_told_total", help, counters, told);
     let own = Arc::clone(counters);
-    let help = "Authentic messages of other nodes about handoffs that made no sense.";
+    let help = "Authenticated handoff messages that were malformed.";
     let read = move || own.malformed_messages() as f64;
     registry.register("skep_handoff_messages_malformed_total", &[], help, Box::new(read));
     let own = Arc::clone(counters);

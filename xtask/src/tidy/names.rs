@@ -44,6 +44,16 @@ const TABLE: &[Refused] = &[
     refused(&["fills_elsewhere", "ClusterPlaced"], "prefers_remote_fill, ClusterRemoteFill"),
     refused(&["Front", "Fronts"], "WorkerIndex"),
     refused(&["Whence", "Handed"], "ObjectSource, PeerHead"),
+    refused(&["Beat", "Beats"], "Heartbeat"),
+    refused(&["Keeper"], "TablePublisher"),
+    Refused {
+        names: &["Lane"],
+        instead: "WorkerBalancer",
+        but_below: &["fuzz/"], // one of the servers that are compared
+    },
+    refused(&["heir", "heirs"], "successor"),
+    refused(&["last_copy", "last_copies"], "sole_replica"),
+    refused(&["standing", "standings"], "health, ReplicaStatus"),
 ];
 
 /// Finds refused names in code, tests too.

@@ -30,7 +30,7 @@ use skep_console::ApiResponse;
 
 use crate::show;
 
-/// How often what a command waits for is looked at, in milliseconds.
+/// Poll interval of commands that wait, in milliseconds.
 const WAIT_POLL_MS: u64 = 50;
 
 /// Writes `text` to standard output.
@@ -39,8 +39,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the answer")
 }
 
-/// Writes an answer of the API as it came: what servers have sent is in it, so with escapes for what is no
-/// text.
+/// Writes an API response verbatim. It contains data from servers, so non-text bytes are escaped.
 fn print_json(answer: &ApiResponse) -> anyhow::Result<()> {
     print(&format!("{}\n", show::json(answer.text().trim_end())))
 }

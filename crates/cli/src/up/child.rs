@@ -67,17 +67,17 @@ pub(super) struct Nest {
 /// ends with the process, and then drops `orders`.
 pub(super) fn keep(nest: &Rc<Nest>, name: &str, orders: watch::Receiver<Order>) {
     let (nest, name) = (Rc::clone(nest), name.into());
-    tokio::task::spawn_local(Keeper { nest, name, orders, pause_ms: RESTART_MS }.run());
+    tokio::task::spawn_local(ChildRunner { nest, name, orders, pause_ms: RESTART_MS }.run());
 }
 
-struct Keeper {
+struct ChildRunner {
     nest: Rc<Nest>,
     name: Rc<str>,
     orders: watch::Receiver<Order>,
     pause_ms: u64,
 }
 
-impl Keeper {
+impl ChildRunner {
     async fn run(mut self) {
         while *self.orders.borrow() == Order::Run {
             let started = Instant::now();

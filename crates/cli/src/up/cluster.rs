@@ -223,7 +223,7 @@ impl Crew {
     }
 
     async fn gone(&self) {
-        // A keeper holds its receiver for as long as it has a process.
+        // A runner holds its receiver for as long as it has a process.
         self.orders.closed().await;
     }
 }

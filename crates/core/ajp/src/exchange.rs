@@ -53,7 +53,7 @@ enum Place {
     Type(usize),
     /// At the length of a chunk in a packet of that payload.
     ChunkLength(usize),
-    /// So much of a chunk is left, and then padding.
+    /// Inside a chunk, with so many bytes left before the padding.
     Data {
         left: usize,
         padding: usize,

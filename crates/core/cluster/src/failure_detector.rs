@@ -118,8 +118,8 @@ impl FailureDetector {
         true
     }
 
-    /// Advances the time; returns the nodes that are dead now. Just after a pause none is: who was
-    /// silent before it may be heard again.
+    /// Advances the time; returns the nodes that are dead now. None is declared dead just after a pause: a
+    /// node that was silent before may send again.
     pub fn tick(&mut self, now: Now) -> Vec<Name> {
         let (listened, silence_ms) = (self.listened(now), self.silence_ms());
         let mut dead = Vec::new();

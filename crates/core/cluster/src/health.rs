@@ -78,7 +78,7 @@ pub enum HealthState {
     Drained,
 }
 
-/// Why a node went down. Holds the failure that tipped the scale.
+/// Why a node went down. Holds the failure that crossed the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DownReason {
     /// `fall` checks failed.
@@ -328,7 +328,7 @@ impl NodeHealth {
         self.check_invariants();
     }
 
-    /// Is it out for what requests met, and not for what checks did?
+    /// Whether failed requests, not failed checks, took the node out.
     pub(crate) fn is_ejected(&self) -> bool {
         let Health::Down { reason, .. } = self.health else { return false };
         matches!(reason, DownReason::Refused | DownReason::Requests(_))

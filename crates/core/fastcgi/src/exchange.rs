@@ -208,8 +208,8 @@ impl FcgiExchange {
         record::head(STDIN, 0)
     }
 
-    /// Takes bytes that arrived. Call again with those that were not consumed, be it none, while
-    /// there are events. Receive also while the body is sent: an application may answer first.
+    /// Takes bytes that arrived. Call again with the unconsumed bytes, even if there are none, until it
+    /// returns no event. Receive also while the body is sent: an application may answer first.
     ///
     /// # Errors
     /// What was expected and what found; close the connection. What was passed on of a body is

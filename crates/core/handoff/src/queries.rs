@@ -1,5 +1,5 @@
-//! Queries to the active dispatcher: who should answer this request? An answer that does not come in time
-//! is none, and the node that has the connection answers.
+//! Queries to the active dispatcher: who should answer this request? A late answer is ignored, and the node that
+//! has the connection answers.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ struct Pending {
     retry: Retry,
 }
 
-/// As many queries wait as may.
+/// The maximum number of queries is waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{QUERIES_MAX} queries wait for an answer")]
 pub struct QueriesFull;

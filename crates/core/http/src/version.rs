@@ -2,7 +2,6 @@
 
 /// Version of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is the version of that name")]
 pub enum Version {
     Http10,
     Http11,

@@ -61,7 +61,7 @@ fn candidates(choices: usize, members: &[ServiceMember]) -> Vec<[NodeIndex; CHOI
         permutation::fill(&mut table, &claims, choice as u64, is_new);
         for (row, &position) in table.iter().enumerate() {
             candidates[row][choice] = match position {
-                // Who might have had it came by before the others were gone.
+                // The nodes that could own it were visited before the others left.
                 FREE => leftover(&candidates[row][..choice], &members, row),
                 position => members[usize::from(position)].index,
             };

@@ -1,5 +1,4 @@
-//! What is remembered of URLs, in bounded memory: of the few that share a row the one that was used least
-//! recently is forgotten first.
+//! A bounded map from URLs to values: each row holds a few, and evicts the least recently used.
 
 use crate::limits::{URLS_MAX, URLS_PER_ROW};
 

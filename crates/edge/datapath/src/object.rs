@@ -181,8 +181,8 @@ pub(crate) fn prepare(
     let misfits = place.unpin_misfits(&compiled.parse()?, sizes)?;
     for (name, _) in &misfits {
         tracing::warn!(
-            "the pinned map {} has another shape than this version or these settings want: \
-             it begins anew",
+            "the pinned map {} differs in size or version from the current settings: it is \
+             recreated empty",
             place.pins.join(name).display()
         );
     }

@@ -74,7 +74,7 @@ impl SocketSwitch {
         }
     }
 
-    /// Turns repair mode on. What the socket was doing is done.
+    /// Turns repair mode on. Pending work of the socket has completed.
     ///
     /// # Errors
     /// [`SocketError::NotEstablished`] if the peer has closed meanwhile: repair mode is off again.

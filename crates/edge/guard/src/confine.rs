@@ -161,7 +161,7 @@ const DENIED: &[i64] = &[
     libc::SYS_unshare,
     // Files without their names, and so without the checks on the way.
     libc::SYS_open_by_handle_at,
-    // The kernel itself, and what of it is attacked most.
+    // The kernel itself, and its most attacked interfaces.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,

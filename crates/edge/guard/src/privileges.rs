@@ -95,7 +95,7 @@ fn bound(kept: CapabilitySet) -> io::Result<()> {
         // Not in the set, or not known to this kernel: nothing to give up.
         if capability_is_in_bounding_set(capability).unwrap_or(false) {
             match remove_capability_from_bounding_set(capability) {
-                // Who may not do this has nothing to lose by it.
+                // A process without this right has no such privilege to drop.
                 Err(rustix::io::Errno::PERM) | Ok(()) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -112,7 +112,7 @@ impl<T: Transport> Sealed<T> {
         self.transmit(address, &datagram)
     }
 
-    /// Verifies a datagram, and answers it if it is a hello. `None` without a body to read: that is counted.
+    /// Verifies a datagram, and answers it if it is a hello. `None` if there is no valid body; the failure is counted.
     pub(crate) fn open<'a>(&mut self, now: Now, datagram: &'a [u8]) -> Option<OpenedBody<'a>> {
         let opened = match self.endpoint.open(now, datagram) {
             Ok(OpenedDatagram::Live { from, stamp, body }) => {
@@ -141,7 +141,7 @@ impl<T: Transport> Sealed<T> {
         if let Some(answer) = self.endpoint.take_answer()
             && let Some(&address) = self.peers.get(&answer.to)
         {
-            // A hello that stays without answer is said again.
+            // An unanswered hello is sent again.
             let _ = self.transmit(address, &answer.datagram);
         }
     }

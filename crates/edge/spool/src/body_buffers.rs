@@ -208,7 +208,7 @@ pub(crate) fn open_unnamed(folder: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?))
 }
 
-/// Who waits for room, and what will bring some.
+/// The waiters for room, and the transfers that will free it.
 #[derive(Debug, Default)]
 struct Waits {
     writes_in_progress: usize,

@@ -314,6 +314,7 @@ counter_table! {
         FetchErrorsOrigin fetch_errors_origin = "origin";
         FetchErrorsPeer fetch_errors_peer = "peer";
         FetchErrorsMemory fetch_errors_memory = "memory";
+        FetchErrorsLost fetch_errors_lost = "lost";
         FetchErrorsAbandoned fetch_errors_abandoned = "abandoned";
     }
     "skep_replies_cut_total" "Replies cut short because the rest could not be fetched, by where that failed." by "cause" {
@@ -321,6 +322,7 @@ counter_table! {
         RepliesCutOrigin replies_cut_origin = "origin";
         RepliesCutPeer replies_cut_peer = "peer";
         RepliesCutMemory replies_cut_memory = "memory";
+        RepliesCutLost replies_cut_lost = "lost";
         RepliesCutAbandoned replies_cut_abandoned = "abandoned";
     }
     "skep_upstream_requests_total" "Requests sent to nodes, retries included." {

@@ -170,7 +170,7 @@ impl Pool {
             slot.idle.borrow_mut().retain(|idle| {
                 now_ms.saturating_sub(idle.since_ms) < limits.idle_ms && !idle.conn.is_stale()
             });
-            // Who waits for a connection holds its slot.
+            // A waiter holds a reference to its slot.
             slot.open() > 0 || Rc::strong_count(slot) > 1
         });
     }

@@ -64,8 +64,9 @@ impl Voice for Steered {
         let Received { from, stamp, at, message } = received;
         match message {
             Message::Dispatcher(beat) => {
-                // It has lost its memory: without the histories it would take connections of earlier
-                // memberships for nobody's, and other dispatchers' machines for strangers.
+                // It has lost its memory: without the histories it would find no owner for
+                // connections of earlier memberships, and report other dispatchers' machines as
+                // address conflicts.
                 let is_new = matches!(beat.stage, Stage::Joining | Stage::Leaving);
                 let asks = is_new && beat.table < self.table.version;
                 let now = now();

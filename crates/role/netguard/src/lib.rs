@@ -216,7 +216,7 @@ impl Netguard {
     /// them: until then packets are better steered by the last table than by nobody.
     fn release_if_abandoned(&mut self) {
         if let Err(error) = self.release_abandoned() {
-            tracing::error!(%error, "the virtual addresses of a silent dispatcher stay");
+            tracing::error!(%error, "cannot release the virtual addresses of a silent dispatcher");
         }
     }
 

@@ -95,7 +95,7 @@ impl NodeSide {
                 ..MachineState::default()
             })
         })?;
-        // A program that is gone is loaded anew.
+        // A missing program is loaded again.
         if state.is_attached {
             state.changed_maps = self.program.changed(Instant::now())?;
         }

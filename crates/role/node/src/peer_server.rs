@@ -59,8 +59,8 @@ impl PeerServer {
             return Err(PeerRefusal::Overloaded);
         }
         let found = match (self.store.find(name), origin) {
-            // Who asks for what is on this disk must not wait for what this node
-            // gets from others: they may wait for who asks.
+            // Requests for files on this disk must not wait for fetches from other nodes, which may
+            // wait for the requester.
             (Some(segment), Some(_)) if is_here && !segment.grows_from_here() => None,
             (Some(segment), _) => Some(segment).filter(|segment| segment.may_serve(peer.peer())),
             (None, Some(origin)) if origin.has_lease && !self.accepts(bytes) => {
@@ -168,7 +168,7 @@ impl PeerServer {
         if taken != Ok(true) {
             return PeerReply::Refused(PeerRefusal::NotWanted);
         }
-        // Before who offered it says that it has it no more.
+        // Before the offering node reports that it dropped the replica.
         self.cluster.tell_changes().await;
         PeerReply::Taken
     }

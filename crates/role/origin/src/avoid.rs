@@ -33,14 +33,14 @@ impl OriginHealth {
 }
 
 /// The place of the origin to ask, other than those in `tried`.
-pub(crate) fn pick(standings: &[OriginHealth], tried: &[usize], now_ms: u64) -> Option<usize> {
-    let left = standings.iter().enumerate().filter(|(place, _)| !tried.contains(place));
-    let rank = |standing: &OriginHealth| match standing.is_avoided(now_ms) {
-        true => standing.avoid_until_ms,
+pub(crate) fn pick(origins: &[OriginHealth], tried: &[usize], now_ms: u64) -> Option<usize> {
+    let left = origins.iter().enumerate().filter(|(place, _)| !tried.contains(place));
+    let rank = |health: &OriginHealth| match health.is_avoided(now_ms) {
+        true => health.avoid_until_ms,
         false => 0,
     };
     // Of equals the first.
-    left.min_by_key(|(_, standing)| rank(standing)).map(|(place, _)| place)
+    left.min_by_key(|(_, health)| rank(health)).map(|(place, _)| place)
 }
 
 #[cfg(test)]
@@ -49,33 +49,33 @@ mod tests {
 
     #[test]
     fn the_first_that_is_well_is_asked() {
-        let mut standings = [OriginHealth::default(); 3];
-        assert_eq!(pick(&standings, &[], 0), Some(0));
-        standings[0].fail(0, 100, 1_000);
-        assert_eq!(pick(&standings, &[], 99), Some(1));
-        assert_eq!(pick(&standings, &[1], 99), Some(2));
-        assert_eq!(pick(&standings, &[1, 2], 99), Some(0), "a doubtful one before none");
-        assert_eq!(pick(&standings, &[0, 1, 2], 99), None);
-        assert_eq!(pick(&standings, &[], 100), Some(0));
-        standings[1].fail(100, 100, 1_000);
-        standings[2].fail(50, 100, 1_000);
-        standings[0].fail(100, 100, 1_000);
-        assert_eq!(pick(&standings, &[], 120), Some(2), "its time ends first");
+        let mut origins = [OriginHealth::default(); 3];
+        assert_eq!(pick(&origins, &[], 0), Some(0));
+        origins[0].fail(0, 100, 1_000);
+        assert_eq!(pick(&origins, &[], 99), Some(1));
+        assert_eq!(pick(&origins, &[1], 99), Some(2));
+        assert_eq!(pick(&origins, &[1, 2], 99), Some(0), "a doubtful one before none");
+        assert_eq!(pick(&origins, &[0, 1, 2], 99), None);
+        assert_eq!(pick(&origins, &[], 100), Some(0));
+        origins[1].fail(100, 100, 1_000);
+        origins[2].fail(50, 100, 1_000);
+        origins[0].fail(100, 100, 1_000);
+        assert_eq!(pick(&origins, &[], 120), Some(2), "its time ends first");
     }
 
     #[test]
     fn avoidance_doubles_up_to_a_bound_and_is_forgiven() {
-        let mut standing = OriginHealth::default();
+        let mut health = OriginHealth::default();
         let mut now_ms = 0;
         for expected_ms in [100, 200, 400, 500, 500] {
-            standing.fail(now_ms, 100, 500);
-            standing.fail(now_ms + 1, 100, 500);
-            assert!(standing.is_avoided(now_ms + expected_ms - 1));
+            health.fail(now_ms, 100, 500);
+            health.fail(now_ms + 1, 100, 500);
+            assert!(health.is_avoided(now_ms + expected_ms - 1));
             now_ms += expected_ms;
-            assert!(!standing.is_avoided(now_ms));
+            assert!(!health.is_avoided(now_ms));
         }
-        standing.succeed();
-        standing.fail(now_ms, 100, 500);
-        assert!(!standing.is_avoided(now_ms + 100));
+        health.succeed();
+        health.fail(now_ms, 100, 500);
+        assert!(!health.is_avoided(now_ms + 100));
     }
 }

@@ -27,7 +27,7 @@ pub struct Origins {
     /// In the order of preference; at least one.
     origins: Vec<Origin>,
     /// One for each origin.
-    standings: RefCell<Vec<OriginHealth>>,
+    health: RefCell<Vec<OriginHealth>>,
 }
 
 struct Origin {
@@ -62,7 +62,7 @@ impl Origins {
             pool: Pool::new(worker, pool),
             limits,
             counters: Arc::default(),
-            standings: RefCell::new(vec![OriginHealth::default(); urls.len()]),
+            health: RefCell::new(vec![OriginHealth::default(); urls.len()]),
             origins: urls.into_iter().map(origin).collect(),
         })
     }
@@ -84,7 +84,7 @@ impl Origins {
     fn avoid(&self, place: usize) {
         let OriginLimits { avoid_ms, avoid_ms_max, .. } = self.limits;
         let now_ms = self.worker.now_ms();
-        self.standings.borrow_mut()[place].fail(now_ms, avoid_ms, avoid_ms_max);
+        self.health.borrow_mut()[place].fail(now_ms, avoid_ms, avoid_ms_max);
     }
 
     pub(crate) fn error(&self, place: usize, fault: Fault) -> OriginError {

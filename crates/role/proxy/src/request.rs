@@ -378,7 +378,7 @@ impl Trip<'_, '_, '_, '_, '_> {
     ) -> Result<(), ExchangeError> {
         in_flight.become_tunnel();
         self.group.counters().inc(Counter::Upgrades);
-        // Without a client nobody has offered to switch.
+        // Without a client there is no upgrade to accept.
         let Some(exchange) = self.recipient.client() else { return Ok(()) };
         exchange.reply.flush().await?;
         let early = exchange.body.take_rest();
@@ -500,7 +500,7 @@ impl Trip<'_, '_, '_, '_, '_> {
             return Err(ExchangeError::ReplyCutShort(cause.reason()));
         }
         let refusal = Refusal::Failed(cause);
-        // A member that is late may be at work: its twin would be late too. One
+        // A member that is late may be at work: a retry would be late, too. One
         // that answers nonsense would do so again.
         if cause != Cause::Broken || !self.may_resend() || !self.may_retry(target) {
             return Ok(Step::Stop(refusal));
@@ -535,14 +535,14 @@ impl Trip<'_, '_, '_, '_, '_> {
     }
 
     /// The member of the request's session does not answer any more.
-    fn lost_session(&self, heir: &PickedMember) {
+    fn lost_session(&self, successor: &PickedMember) {
         let group = self.group.group();
         group.count_lost_session();
-        if heir.member().may_tell(self.group.now()) {
+        if successor.member().may_tell(self.group.now()) {
             let GroupWords { group: word, member } = group.words;
-            let (group, heir) = (group.name(), heir.name());
+            let (group, successor) = (group.name(), successor.name());
             tracing::info!(
-                "{word} {group}: {member} {heir} continues a session of another {member}"
+                "{word} {group}: {member} {successor} continues a session of another {member}"
             );
         }
     }

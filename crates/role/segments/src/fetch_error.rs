@@ -36,6 +36,10 @@ pub enum FetchError {
     /// No memory may be taken for the bytes now.
     #[error("no memory for a reply")]
     NoMemory,
+    /// The bytes were received once, are in no memory any more, and cannot be asked for again: those of
+    /// a stored response of a pool, or of a compressed variant.
+    #[error("the bytes are in no memory any more")]
+    Lost,
     /// The fill ended early: its worker did.
     #[error("the fill ended early")]
     Abandoned,
@@ -51,7 +55,11 @@ impl FetchError {
             Self::File(DiskError::WouldBlock | DiskError::Failed(_)) => 500,
             Self::Origin { status, .. } | Self::OriginStatus(status) => status,
             Self::Peer => 502,
-            Self::OriginChanged | Self::NodeAway | Self::NoMemory | Self::Abandoned => 503,
+            Self::OriginChanged
+            | Self::NodeAway
+            | Self::NoMemory
+            | Self::Lost
+            | Self::Abandoned => 503,
         }
     }
 
@@ -80,6 +88,7 @@ impl FetchError {
             Self::Peer => "peer",
             Self::NodeAway => "node-away",
             Self::NoMemory => "no-memory",
+            Self::Lost => "lost",
             Self::Abandoned => "abandoned",
         };
         format!("Cache-Status: skep; fwd=miss; detail={detail}\r\n").into()
@@ -94,6 +103,7 @@ impl FetchError {
             }
             Self::Peer | Self::NodeAway => Counter::FetchErrorsPeer,
             Self::NoMemory => Counter::FetchErrorsMemory,
+            Self::Lost => Counter::FetchErrorsLost,
             Self::Abandoned => Counter::FetchErrorsAbandoned,
         }
     }
@@ -115,6 +125,7 @@ impl FetchError {
                 (Counter::RepliesCutPeer, "the node that has the bytes does not answer")
             }
             Self::NoMemory => (Counter::RepliesCutMemory, "no memory for the rest of a reply"),
+            Self::Lost => (Counter::RepliesCutLost, "the rest of a reply is in no memory any more"),
             Self::Abandoned => (Counter::RepliesCutAbandoned, "the fill of the rest ended early"),
         }
     }
@@ -176,5 +187,24 @@ mod tests {
         assert_eq!(of(FetchError::Peer), (502, line("detail=peer")));
         assert_eq!(of(FetchError::NodeAway), (503, line("detail=node-away")));
         assert_eq!(of(FetchError::NoMemory), (503, line("detail=no-memory")));
+        assert_eq!(of(FetchError::Lost), (503, line("detail=lost")));
+    }
+
+    #[test]
+    fn the_page_explains_each_detail() {
+        let page = include_str!("../../../../docs/operate/troubleshooting.md");
+        let mut errors = vec![FetchError::OriginStatus(500), FetchError::OriginChanged];
+        errors.extend([FetchError::Peer, FetchError::NodeAway, FetchError::NoMemory]);
+        errors.extend([FetchError::Lost, FetchError::Abandoned]);
+        errors.extend(
+            [DiskError::Changed, DiskError::Exhausted, DiskError::Failed(5)].map(Into::into),
+        );
+        for error in errors {
+            let status = String::from_utf8(error.cache_status()).unwrap();
+            let detail = status.trim_end().rsplit_once("detail=").unwrap().1;
+            let cell = format!("`{detail}`");
+            let first = |line: &str| line.split('|').nth(1).is_some_and(|it| it.contains(&cell));
+            assert!(page.lines().any(first), "no row of {detail}");
+        }
     }
 }

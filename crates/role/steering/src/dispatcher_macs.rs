@@ -3,8 +3,8 @@
 use skep_wire::message::Mac;
 
 /// Devices of the dispatchers that were heard, and those that earlier tables name, for as many as were not.
-/// Without the latter, a table of a dispatcher that has just started would make a stranger of one whose process
-/// is paused or dead, and it would give way to that one's machine for as long as it answers for the addresses.
+/// Without the latter, a table of a dispatcher that has just started would treat the machine of a paused or dead
+/// dispatcher as an address conflict, and yield to it for as long as it answers for the addresses.
 pub(crate) fn dispatcher_macs(heard: Vec<Mac>, unheard: usize, earlier: &[Mac]) -> Vec<Mac> {
     let of_unheard = earlier.iter().filter(|mac| !heard.contains(mac)).take(unheard);
     let mut macs: Vec<Mac> = of_unheard.copied().chain(heard.iter().copied()).collect();

@@ -257,7 +257,7 @@ impl DirectLoop {
     /// that has just started, with no active dispatcher before it, learns from nodes which earlier
     /// flows they have.
     fn hear_table(&mut self, table: Table, from: PeerId) {
-        // One that gives way to a stranger may learn that it is none.
+        // A dispatcher in an address conflict may learn from the table that the other machine belongs to the cluster.
         let is_new = matches!(self.failover.stage(), Stage::Joining | Stage::Leaving);
         let is_from_node = is_new && self.nodes().any(|node| node == from);
         if !(is_from_node || self.others.contains_key(&from)) {

@@ -65,7 +65,7 @@ impl FlowStreams {
 
     pub(crate) fn begin(&mut self, flows: &[Flow]) {
         self.sources.values_mut().for_each(|source| source.source.begin(flows));
-        // Who takes nothing gets a new dump when it is heard again.
+        // A standby that stops reading gets a new dump when it sends again.
         self.sources.retain(|_, source| !source.source.is_hopeless());
     }
 

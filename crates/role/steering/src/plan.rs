@@ -221,8 +221,8 @@ fn place(places: &mut HashMap<Name, usize>, name: &Name) -> usize {
     place
 }
 
-/// Whether all nodes that stay fail their checks. It is rather this machine that is cut off then:
-/// all of them count as open, as nodes refuse for themselves.
+/// Whether all nodes that stay fail their checks. This machine is probably cut off then, so all nodes count as
+/// open; nodes refuse requests themselves.
 fn are_all_shut(nodes: impl IntoIterator<Item = Openness>) -> bool {
     let stays = |it: &Openness| !matches!(it, Openness::Closing | Openness::Leaving);
     nodes.into_iter().filter(stays).all(|openness| openness == Openness::Shut)

@@ -11,7 +11,7 @@ use crate::running::Running;
 /// Requests that are shown: the oldest, which are of interest.
 const REQUESTS_MAX: usize = 1_000;
 
-/// How long workers are waited for: one that is so late says nothing.
+/// How long workers are waited for: a later answer is ignored.
 const WORKERS: Duration = Duration::from_secs(1);
 
 pub(super) fn requests(running: &Running) -> Vec<RequestStatus> {

@@ -36,8 +36,9 @@ impl Failover {
         self.drain()
     }
 
-    /// Which machines are of the cluster, as far as is known now: one of them that was taken for a
-    /// stranger is given way to no longer. That a dispatcher's process is paused or dead does not keep
+    /// Which machines are of the cluster, as far as is known now: an address conflict ends when the other
+    /// machine turns out to belong to the cluster. That a dispatcher's process is paused or dead does not
+    /// keep
     /// its machine from answering for the addresses.
     pub fn end_conflict(&mut self, is_known: impl Fn(Mac) -> bool) {
         let peers = &self.peers;

@@ -34,7 +34,7 @@ pub(super) enum Follows {
     Nobody { since: Now },
 }
 
-/// An active dispatcher, by its own beats or by hearsay.
+/// An active dispatcher, known from its own heartbeats or from witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) id: PeerId,
@@ -47,7 +47,7 @@ impl State {
         Self::Standby { since, follows, flows_synced: false }
     }
 
-    /// The active one other than this.
+    /// The active dispatcher, if it is not this one.
     pub(super) fn followed(&self) -> Option<Seen> {
         match *self {
             Self::Standby { follows: Follows::Active(seen), .. } => Some(seen),

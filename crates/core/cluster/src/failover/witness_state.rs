@@ -23,7 +23,7 @@ struct Heard {
 
 impl WitnessState {
     /// A dispatcher's beat came at `arrived`. Beats must be authentic and fresh. False if it
-    /// came after a later one, or is from one dispatcher more than can be.
+    /// came after a later one, or exceeds the number of dispatchers that a cluster can have.
     pub fn heard(
         &mut self,
         arrived: Now,

@@ -272,7 +272,7 @@ fn drop_holder(
     if !left.is_empty() {
         account.shared_bytes -= bytes;
     }
-    // Whoever has had it longest among the others has it for them from now on.
+    // The oldest remaining replica becomes the primary one.
     let not_redundant = if was_first { left.first() } else { Some(&holder) };
     if let Some(&holder) = not_redundant {
         accounts[usize::from(holder)].redundant_bytes -= bytes;

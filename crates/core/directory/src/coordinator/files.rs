@@ -29,7 +29,7 @@ pub(crate) struct Files {
     refused: u64,
 }
 
-/// Who has a file.
+/// The holders of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum FoundFile {
     /// These linked nodes, at least one.

@@ -10,7 +10,7 @@
 //! one coordinator. A node that is linked with none keeps what it has for [`SLOTS_KEPT_MS`], and then
 //! has its share.
 //!
-//! Who gets how much is [`division`], and who of those that cannot have equal parts, [`turns`]. Neither can
+//! [`division`] assigns slots to nodes; [`turns`] rotates the slots that cannot be divided evenly. Neither can
 //! make the slots in use more than there are: that is for the ledger alone.
 //!
 //! [`SLOTS_KEPT_MS`]: crate::limits::SLOTS_KEPT_MS

@@ -408,8 +408,8 @@ impl World {
         if self.machines[self.active].is_alive && self.machines[self.active].core.stage().0 {
             return Ok(());
         }
-        let Some(heir) = self.machines.iter().position(|it| it.is_alive) else { return Ok(()) };
-        self.begin_term(heir);
-        self.deliver(heir)
+        let Some(next) = self.machines.iter().position(|it| it.is_alive) else { return Ok(()) };
+        self.begin_term(next);
+        self.deliver(next)
     }
 }

@@ -81,18 +81,18 @@ fn a_dead_node_moves_no_key_of_another_and_spreads_its_own() {
     for name in ["maglev-address", "maglev-url"] {
         let (mut policy, alive, mut dead) = (made(name), view(8), view(8));
         dead.nodes[3].eligible = false;
-        let mut heirs: HashMap<NodeId, u32> = HashMap::new();
+        let mut successors: HashMap<NodeId, u32> = HashMap::new();
         for n in 0..40_000 {
             let before = pick(&mut *policy, &alive, n, &[]).unwrap();
             let after = pick(&mut *policy, &dead, n, &[]).unwrap();
             if before == NodeId(3) {
-                *heirs.entry(after).or_default() += 1;
+                *successors.entry(after).or_default() += 1;
             } else {
                 assert_eq!(before, after);
             }
         }
-        assert_eq!(heirs.len(), 7);
-        let (most, sum) = (heirs.values().max().unwrap(), heirs.values().sum::<u32>());
+        assert_eq!(successors.len(), 7);
+        let (most, sum) = (successors.values().max().unwrap(), successors.values().sum::<u32>());
         assert!(most * 7 <= sum * 5 / 4, "the heaviest heir takes {most} of {sum}");
     }
 }

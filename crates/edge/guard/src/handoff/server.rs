@@ -154,7 +154,7 @@ impl HandoffListener {
             return Ok(None);
         }
         if clients >= HANDOFF_CLIENTS_MAX {
-            tracing::warn!(process, "netguard has {clients} clients for handoffs: no more");
+            tracing::warn!(process, "netguard refused a handoff client: {clients} are connected");
             return Ok(None);
         }
         Ok(Some(socket))
@@ -235,10 +235,13 @@ fn part_from(client: ClientNumber, error: &io::Error) {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {}
         io::ErrorKind::WouldBlock => {
-            tracing::warn!(client, "a client takes no results of its orders: disconnected");
+            tracing::warn!(
+                client,
+                "disconnected a client that does not read the results of its orders"
+            );
         }
         io::ErrorKind::InvalidData => {
-            tracing::warn!(client, "a client sends what is no batch of orders: disconnected");
+            tracing::warn!(client, "disconnected a client that sent an invalid batch of orders");
         }
         _ => tracing::warn!(client, %error, "a client is disconnected"),
     }

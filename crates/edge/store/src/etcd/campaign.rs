@@ -9,7 +9,6 @@
 //! the request was sent, less a margin. So its term ends before the next one starts, if clocks run
 //! at the same rate. A process that was suspended for longer finds its view expired when it reads
 //! it.
-//! stopped for longer finds its view outdated when it looks at it.
 
 use std::time::Duration;
 
@@ -191,7 +190,7 @@ impl Candidate {
         let deadline = Instant::now() + Duration::from_millis(RESIGN_TIMEOUT_MS);
         let revoked = etcd.call::<_, Empty>(REVOKE, LeaseRequest { id }, deadline).await;
         if let Err(error) = revoked {
-            tracing::warn!(%error, "the lease could not be given back; it runs out by itself");
+            tracing::warn!(%error, "cannot revoke the lease; it will expire");
         }
     }
 }

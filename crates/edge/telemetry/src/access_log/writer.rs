@@ -119,7 +119,7 @@ impl WriterThread {
     /// Waits for the thread's end, with a timeout.
     pub(super) fn join(self) {
         if self.ended.recv_timeout(LOG_SHUTDOWN_WAIT) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!(log = self.name, "access log is stuck; leaving without its last lines");
+            tracing::warn!(log = self.name, "the access log is blocked; its last lines are lost");
             return;
         }
         // A panic there has shown itself on stderr; at shutdown it changes nothing.

@@ -59,7 +59,7 @@ impl ArrivalQueue {
                     tokio::task::spawn_local(Rc::clone(&engine).take_over(conn, arrival));
                 }
                 // It is closed, which the client sees.
-                Err(error) => tracing::warn!(%error, %client, "a connection that came is lost"),
+                Err(error) => tracing::warn!(%error, %client, "a received connection was lost"),
             }
         }
     }

@@ -104,7 +104,7 @@ impl Incoming {
         let arrival = Arrival { received: info.read_ahead, moves: info.moves, accepted_by };
         let arrived = ArrivedConnection { socket, client, permit, arrival };
         if self.workers.give(arrived).is_err() {
-            tracing::warn!(%client, "a connection that came is closed: no worker has room for it");
+            tracing::warn!(%client, "closed a received connection: no worker has room for it");
         }
     }
 

@@ -322,7 +322,7 @@ impl Handoffs {
     /// blocked is not put back: it may lead to the donor, which may lead here.
     fn end(&mut self, id: SocketId, held: Held) {
         if let Err(error) = self.try_end(id, held) {
-            tracing::warn!(client = %id.client, server = %id.server, %error, "a connection that was being handed off is not given up");
+            tracing::warn!(client = %id.client, server = %id.server, %error, "cannot abort a handoff");
         }
     }
 
@@ -364,7 +364,7 @@ impl Handoffs {
             Ok(blocked) => {
                 blocked.into_iter().for_each(|id| self.held.insert_orphan(id));
             }
-            Err(error) => tracing::warn!(%error, "blocked connections stay so for a while"),
+            Err(error) => tracing::warn!(%error, "cannot unblock connections yet"),
         }
     }
 
@@ -378,7 +378,10 @@ impl Handoffs {
         let [blocked_max, idle_max] = [BLOCKED_MS_MAX, IDLE_MOVE_MS].map(Duration::from_millis);
         match moves.expire(blocked_max, idle_max) {
             Ok(expired) if expired.blocked > 0 => {
-                tracing::warn!(connections = expired.blocked, "connections were blocked by nobody");
+                tracing::warn!(
+                    connections = expired.blocked,
+                    "unblocked connections that no process owns"
+                );
             }
             Ok(expired) => tracing::debug!(?expired, "old moves are forgotten"),
             Err(error) => tracing::warn!(%error, "old moves are not forgotten"),
@@ -417,7 +420,7 @@ impl ServeHandoffs for Handoffs {
         }
         for (id, held) in self.held.take_old() {
             if held.client.is_some() {
-                tracing::warn!(client = %id.client, "the handoff of a connection has no end: it is given up");
+                tracing::warn!(client = %id.client, "a handoff did not finish in time: aborted");
             }
             self.end(id, held);
         }

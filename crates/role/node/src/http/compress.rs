@@ -104,8 +104,8 @@ pub(crate) fn slot_of(coding: Encoding) -> usize {
     }
 }
 
-/// Whether another site's page has the browser ask: whoever wrote that decides what a response repeats
-/// (BREACH). Browsers say so themselves (Fetch Metadata).
+/// Whether the request is cross-site: its author controls what the response repeats (BREACH). Browsers say so
+/// themselves (Fetch Metadata).
 pub(crate) fn is_cross_site(request: &RequestHead<'_, '_>) -> bool {
     request.fields.get("sec-fetch-site").is_some_and(|site| {
         !["same-origin", "same-site", "none"].iter().any(|own| site == own.as_bytes())
@@ -133,7 +133,7 @@ enum Skipped {
     Useless,
     Busy,
     Memory,
-    /// The plain bytes were not to be had.
+    /// The plain bytes could not be fetched.
     Source,
 }
 
@@ -223,7 +223,7 @@ impl CompressionTask {
         let Resource { route, variants, .. } = &*self.resource;
         let plain = &variants.plain;
         let mut stream = self.stream(plain);
-        // Who sends slowly holds no place.
+        // A slow source does not occupy a compressor.
         let mut first = Some(stream.whole_segment(0).await?);
         let mut place = self.compressor.enter().await?;
         let level = match (&route.compression, place.is_hurried) {

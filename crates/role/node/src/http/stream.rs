@@ -318,7 +318,7 @@ impl ObjectStream<'_> {
         let bytes = match self.in_memory(index).await? {
             Some(segment) => copy(reply, &segment, wanted).await?,
             None if self.upstream.is_origin() => self.piece_of_origin(reply, part).await?,
-            None if self.upstream.is_memories() => return Err(FetchError::OriginChanged.into()),
+            None if self.upstream.is_memories() => return Err(FetchError::Lost.into()),
             None => self.piece_of_file(reply, wanted).await?,
         };
         let began_ms = monotonic_ms();
@@ -483,11 +483,11 @@ impl ObjectStream<'_> {
                     Some(peer_client) => drop(peer_client.fill(filler, segment)),
                     None => {
                         resource.retire(self.store);
-                        filler.fail(FetchError::OriginChanged);
+                        filler.fail(FetchError::Lost);
                     }
                 }
             }
-            Upstream::Compressed(None) => filler.fail(FetchError::OriginChanged),
+            Upstream::Compressed(None) => filler.fail(FetchError::Lost),
             Upstream::Compressed(Some(peer_client)) => {
                 drop(peer_client.fill(filler, CompressedSegment::elsewhere()));
             }

@@ -213,7 +213,9 @@ impl Agents {
             (None, Some(error)) => {
                 tracing::warn!("pool {pool}: no status of server {server}: {error}");
             }
-            (Some(_), None) => tracing::info!("pool {pool}: server {server} says its status again"),
+            (Some(_), None) => {
+                tracing::info!("pool {pool}: server {server} reports its status again")
+            }
             _ => {}
         }
         asked.error = error;

@@ -381,7 +381,7 @@ impl Route {
 
     /// The head name of the file or folder at `relative` in a partitioned folder.
     pub(crate) fn part_head_name(&self, relative: &[u8]) -> SegmentName {
-        // Who has a file is not cached, so it is not purged.
+        // File locations are not cached, so there is nothing to purge.
         ObjectName::head(self.key(), relative, PART_HEAD, PurgeStamp::NONE)
     }
 }

@@ -292,7 +292,7 @@ impl<O: SegmentOrigin> Running<O> {
     /// fill; and what to ask that node for.
     fn remote_fill(&self) -> Option<(PeerNode, PeerRequest)> {
         let (room, bytes) = (self.filler.store().room(), self.segment().len());
-        // Who fills for others is where it is to be.
+        // A remote fill must stay on the node that was chosen for it.
         if self.is_for_peer || !prefers_remote_fill(room, bytes) {
             return None;
         }

@@ -77,7 +77,9 @@ impl PeerClient {
                         self.cluster.tell_not_there(name, home);
                     }
                     // It may be well; others may have it, too.
-                    Err(error) => tracing::debug!(%error, "a node does not say what it has"),
+                    Err(error) => {
+                        tracing::debug!(%error, "a node did not answer whether it has a file")
+                    }
                 }
             }
         }

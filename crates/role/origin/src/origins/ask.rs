@@ -150,7 +150,7 @@ impl Origins {
     }
 
     fn pick(&self, tried: &[usize]) -> Option<usize> {
-        avoid::pick(&self.standings.borrow(), tried, self.worker.now_ms())
+        avoid::pick(&self.health.borrow(), tried, self.worker.now_ms())
     }
 
     /// The origin to ask after this failure of `place`; `None`: the failure is final.
@@ -178,7 +178,7 @@ impl Origins {
                     self.avoid(place);
                 }
             }
-            Ok(_) => self.standings.borrow_mut()[place].succeed(),
+            Ok(_) => self.health.borrow_mut()[place].succeed(),
         }
     }
 }

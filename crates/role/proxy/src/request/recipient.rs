@@ -1,4 +1,4 @@
-//! Who gets a response: a client; or a cache that sees it first, and may take it or copy it for all
+//! The recipient of a response: a client, or a cache that sees it first, and may take it or copy it for all
 //! who wait for it. A cache may ask without any client.
 //!
 //! ```text

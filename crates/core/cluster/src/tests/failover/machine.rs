@@ -21,7 +21,7 @@ fn a_newcomer_claims_no_address_that_is_in_conflict() {
 }
 
 #[test]
-fn a_stranger_that_turns_out_to_be_of_the_cluster_is_given_way_to_no_longer() {
+fn an_address_conflict_ends_when_the_machine_turns_out_to_be_of_the_cluster() {
     let ours = AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, 99] };
     // By its heartbeat: it is dead soon after.
     let mut bench = Bench::new(settings(0, 200), 0);

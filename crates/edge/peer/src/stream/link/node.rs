@@ -118,7 +118,7 @@ async fn keep<C>(hub: NodeHub<C>, settings: Rc<LinkSettings>, target: LinkTarget
 
 async fn run<C>(hub: &NodeHub<C>, settings: &LinkSettings, target: &LinkTarget, stream: TcpStream) {
     let Ok((link, line)) = hub.borrow_mut().begin(&target.name) else {
-        tracing::warn!(target = %target.name, "more coordinators than links may be");
+        tracing::warn!(target = %target.name, "too many coordinators: the excess ones are not linked");
         return;
     };
     hub.borrow_mut().tell(LinkEvent::Up { link, peer: target.name.clone() });

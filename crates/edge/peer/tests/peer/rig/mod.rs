@@ -87,7 +87,7 @@ impl SharedBytes for Kept {
     }
 }
 
-pub struct Keeper {
+pub struct MemoryHandler {
     heap: Arc<Kept>,
     file: Arc<Kept>,
     pub sources: Rc<Sources>,
@@ -100,7 +100,7 @@ pub struct Sources {
     pub fewer: Notify,
 }
 
-impl Keeper {
+impl MemoryHandler {
     fn new() -> Self {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(content(), 100).unwrap();
@@ -160,7 +160,7 @@ impl ChunkSource for Source {
     }
 }
 
-impl PeerHandler for Keeper {
+impl PeerHandler for MemoryHandler {
     type Source = Source;
 
     async fn answer(&self, peer: &Name, request: PeerRequest) -> PeerAnswer<Source> {
@@ -214,9 +214,9 @@ pub fn on_worker<F: Future<Output = ()>>(test: impl FnOnce(Rig) -> F + Send + 's
 impl Rig {
     fn new(worker: &Rc<Worker>) -> Self {
         let (asking, answering) = (Arc::default(), Arc::default());
-        let keeper = Keeper::new();
-        let sources = Rc::clone(&keeper.sources);
-        let service = PeerService::new(keeper, &identity("b"), &answering);
+        let handler = MemoryHandler::new();
+        let sources = Rc::clone(&handler.sources);
+        let service = PeerService::new(handler, &identity("b"), &answering);
         let (listener, address) = listener();
         listener.set_nonblocking(true).unwrap();
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();

@@ -27,13 +27,13 @@ impl CompressedSegment {
 impl SegmentOrigin for CompressedSegment {
     async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
         let bytes = self.0.borrow();
-        let Some(bytes) = &*bytes else { return Err(FetchError::OriginChanged) };
+        let Some(bytes) = &*bytes else { return Err(FetchError::Lost) };
         loop {
             let (at, more) = (segment.filled() as usize, segment.next_chunk_bytes());
             if more == 0 {
                 return Ok(());
             }
-            let chunk = bytes.get(at..at + more).ok_or(FetchError::OriginChanged)?;
+            let chunk = bytes.get(at..at + more).ok_or(FetchError::Lost)?;
             segment.publish(chunk).map_err(|_| FetchError::NoMemory)?;
         }
     }

@@ -166,7 +166,7 @@ impl SegmentOrigin for PoolSegment {
             };
             let Some(chunk) = next else {
                 self.resource.retire(&self.store);
-                return Err(FetchError::OriginChanged);
+                return Err(FetchError::Lost);
             };
             segment.publish(&chunk).map_err(|_| FetchError::NoMemory)?;
         }

@@ -19,7 +19,7 @@ use crate::peers::{HeadLease, HeadSought, PeerClient};
 pub(crate) enum PoolSought {
     /// One has it. It may be for requests with other fields.
     Found(Arc<Resource>),
-    /// It may not be stored, says one that has asked.
+    /// A node that asked reports that the response may not be stored.
     NotStored,
     /// This node is to ask.
     Ask(Errand),

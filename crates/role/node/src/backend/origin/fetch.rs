@@ -121,7 +121,7 @@ pub(super) async fn run_flight(
     flight: HeadFlight,
 ) -> HeadOutcome<Box<Passed>> {
     let Some(origin) = route.origin() else {
-        return HeadOutcome::Failed(FetchError::OriginChanged);
+        return HeadOutcome::Failed(FetchError::Lost);
     };
     let target = flight.target().to_vec();
     let lease = match seek(remotes, route, origin, &flight).await {

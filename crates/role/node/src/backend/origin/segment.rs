@@ -104,12 +104,12 @@ impl Remotes {
         resource: &Arc<Resource>,
         range: std::ops::Range<u64>,
     ) -> Result<(Body, PassPermit), FetchError> {
-        let origin = resource.route.origin().ok_or(FetchError::OriginChanged)?;
+        let origin = resource.route.origin().ok_or(FetchError::Lost)?;
         let place = self.pass_place(&resource.route, origin).await;
         let place = place.ok_or(fetch_error(FaultKind::Busy))?;
         let opened = RemoteSegment::new(self, resource, 0).open(range).await;
         let body = opened.map_err(|error| {
-            tracing::debug!(%error, "no bytes to pass by the cache");
+            tracing::debug!(%error, "cannot fetch bytes past the cache");
             FetchError::from(&error)
         })?;
         Ok((body, place))

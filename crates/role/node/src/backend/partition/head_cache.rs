@@ -98,7 +98,7 @@ impl PartHeadCache {
                 return outcome;
             }
         }
-        Err(FetchError::Peer)
+        Err(FetchError::Abandoned)
     }
 
     fn look(self: &Arc<Self>, name: SegmentName) -> PartLookup {

@@ -79,7 +79,7 @@ impl SlowRequest<'_> {
                 SendOutcome::Failed(error) => return self.failed(request, exchange, error).await,
             }
         }
-        self.failed(request, exchange, FetchError::OriginChanged).await
+        self.failed(request, exchange, FetchError::Lost).await
     }
 
     /// One look-up, and what follows of it; `None`: look up again.

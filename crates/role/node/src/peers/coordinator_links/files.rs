@@ -65,7 +65,7 @@ impl Announcement {
     ) {
         while !self.is_told() && outbox.queued_bytes(link) < INVENTORY_QUEUE_BYTES_MAX {
             let rest = self.untold.len().saturating_sub(HELD_PER_MESSAGE_MAX);
-            // What has gone since must not be told behind the change that says so.
+            // An announcement must not follow the change that revoked it.
             let added = announced.still(&self.untold.split_off(rest));
             let (removed, is_complete) = (Vec::new(), false);
             let part = ToCoordinator::Announce { added, removed, is_complete };
