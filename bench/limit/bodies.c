@@ -12,6 +12,7 @@
  *     sendfile         sendfile from FILE
  *     sendfile-memfd   sendfile from a memfd holding the body, 4 KiB pages
  *     sendfile-collapse  the same after MADV_COLLAPSE into 2 MiB folios
+ *     sendfile-split   the same, and then split into folios of up to 64 KiB by holes
  *     sendfile-hugetlb   the same on a MFD_HUGETLB memfd (needs vm.nr_hugepages)
  *     splice-thp       vmsplice huge-page memory into a pipe, splice to the socket
  *     splice-gift      the same with SPLICE_F_GIFT
@@ -117,8 +118,10 @@ static void load_body(const char *mode, const char *path) {
         body_fd = fd;
         return;
     }
-    body = source == MEMFD ? map_memfd(room, !strcmp(mode, "sendfile-hugetlb"), !strcmp(mode, "sendfile-collapse"))
+    body = source == MEMFD ? map_memfd(room, !strcmp(mode, "sendfile-hugetlb"), !strcmp(mode, "sendfile-collapse") || !strcmp(mode, "sendfile-split"))
                            : map_anonymous(room, strcmp(mode, "write") && strcmp(mode, "splice-shared-4k"));
+    for (size_t at = 0; !strcmp(mode, "sendfile-split") && at < room; at += 128 << 10)
+        must(fallocate(body_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, 4096) == 0, "fallocate");
     for (size_t at = 0; at < body_bytes;) {
         ssize_t n = read(fd, body + at, body_bytes - at);
         must(n > 0, path);

@@ -40,6 +40,7 @@ const WAYS: &[Way] = &[
     ("sendfile, file in the page cache", LARGE, &["sendfile"], 4),
     ("sendfile, memfd of 4 KiB pages", LARGE, &["sendfile-memfd"], 4),
     ("sendfile, memfd of huge pages (MADV_COLLAPSE)", LARGE, &["sendfile-collapse"], 4),
+    ("sendfile, memfd of huge pages, split into folios of 64 KiB", LARGE, &["sendfile-split"], 4),
     ("a pipe for each, vmsplice and splice, huge pages", LARGE, &["splice-thp"], 4),
     ("the same with SPLICE_F_GIFT", LARGE, &["splice-gift"], 4),
     ("one pipe for all, vmsplice and splice, huge pages", LARGE, &["splice-shared"], 4),

@@ -47,6 +47,7 @@ mod heartbeat_gaps;
 pub mod liar;
 mod load;
 mod loads;
+mod memory_group;
 mod node;
 mod node_folder;
 pub mod origin;
@@ -67,6 +68,7 @@ mod unread;
 mod wait;
 
 pub use load::{Load, LoadReport, RunningLoad};
+pub use memory_group::MemoryGroup;
 pub use port::FreePort;
 pub use process::{Finished, Skep, run_to_end};
 pub use site::{NOBODY, Site, server};

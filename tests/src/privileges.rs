@@ -86,14 +86,19 @@ pub fn assert_has_nothing(thread: &Thread, line: &str) {
     assert_eq!(thread.seccomp, FILTERED, "seccomp of {} in {line}", thread.name);
 }
 
-/// Asserts that every thread of a process has what netguard needs and nothing else.
+/// What netguard has beside those where connections are handed off: CAP_NET_BIND_SERVICE.
+pub const HANDOFFS: u64 = 1 << 10;
+
+/// Asserts that every thread of a process has what netguard needs, `beside` the usual, and
+/// nothing else.
 #[track_caller]
-pub fn assert_guards(pid: Pid) {
+pub fn assert_guards(pid: Pid, beside: u64) {
     let line = command_line(pid);
     let all = threads(pid);
     assert!(!all.is_empty(), "{line}: no thread");
     for thread in &all {
-        let kept = [0, NETGUARD, NETGUARD, NETGUARD, 0];
+        let own = NETGUARD | beside;
+        let kept = [0, own, own, own, 0];
         assert_eq!(thread.capabilities, kept, "capabilities of {} in {line}", thread.name);
         assert!(thread.no_new_privs, "no_new_privs of {} in {line}", thread.name);
         assert_eq!(thread.seccomp, FILTERED, "seccomp of {} in {line}", thread.name);

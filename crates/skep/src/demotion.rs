@@ -89,7 +89,7 @@ fn confine_to(config: &Config, roles: &Roles) {
         [confine::deny_calls(confine::Bpf::Denied), confine::write_only_below(&writable)]
     {
         if let Err(error) = confined {
-            tracing::info!("{error}; continuing without this restriction");
+            tracing::warn!("{error}; continuing without this restriction");
         }
     }
 }

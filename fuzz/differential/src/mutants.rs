@@ -220,3 +220,15 @@ fn bent(root: &Path) -> io::Result<BTreeMap<String, String>> {
     }
     Ok(bent)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// The long form alone would find out, a day later.
+    #[test]
+    fn the_place_of_every_known_bug_is_there() {
+        bent(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+    }
+}

@@ -210,3 +210,12 @@ fn clients_that_stall_or_leave_at_every_byte_leave_nothing_at_a_node() {
 fn clients_that_stall_or_leave_at_every_byte_leave_nothing_at_a_dispatcher() {
     stall(&Victim::dispatcher(server(), BRISK));
 }
+
+#[test]
+fn clients_that_stall_or_leave_leave_nothing_at_an_application() {
+    let victim = Victim::application(server(), BRISK);
+    stall_sending(&victim, 20);
+    let before = victim.rest("the first round");
+    stall_sending(&victim, 10);
+    victim.assert_rests(&before, "clients that stall as they send");
+}

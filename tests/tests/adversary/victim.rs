@@ -51,7 +51,7 @@ pub(crate) struct Rest {
     tasks: u64,
     /// What is open, but for memory files: the cache has more of them as it fills.
     open: Vec<String>,
-    resident_bytes: u64,
+    taken_bytes: u64,
 }
 
 /// See the module.
@@ -163,7 +163,7 @@ impl Victim {
         Rest {
             tasks: self.metric("skep_tasks").expect("a gauge"),
             open: self.skep.open_but_memory(),
-            resident_bytes: self.skep.rss_bytes(),
+            taken_bytes: self.skep.memory_bytes(),
         }
     }
 
@@ -201,13 +201,18 @@ const HELD: &[&str] = &[
     "skep_node_outstanding_requests{service=\"web\",node=\"n1\"}",
     "skep_node_outstanding_bytes{service=\"web\",node=\"n1\"}",
     "skep_node_tunnels{service=\"web\",node=\"n1\"}",
+    "skep_pool_server_outstanding_requests{pool=\"app\",server=\"s1\"}",
+    "skep_pool_server_tunnels{pool=\"app\",server=\"s1\"}",
+    "skep_pool_queued_requests{pool=\"app\"}",
+    "skep_spool_memory_bytes",
+    "skep_spool_file_bytes",
 ];
 
 impl Rest {
     fn is_within(&self, before: &Self) -> bool {
         self.tasks <= before.tasks
             && self.open.len() <= before.open.len()
-            && self.resident_bytes <= before.resident_bytes + MEMORY_SLACK
+            && self.taken_bytes <= before.taken_bytes + MEMORY_SLACK
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::content::version;
@@ -102,4 +103,29 @@ fn an_origin_that_hangs_makes_no_node_late() {
     }
     assert_never_out(&cluster);
     RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
+}
+
+/// A check that took as long as its interval is followed by the next one at once.
+#[test]
+fn a_node_that_hangs_is_out_after_as_many_intervals_as_promised() {
+    const INTERVAL_MS: u32 = 50;
+    const FALL: u32 = 20;
+    let site = Site::new();
+    let health = format!(
+        "root = \"{}\"\ncontent = \"shared\"\n[service.health]\ninterval_ms = \"{INTERVAL_MS}ms\"\n\
+         timeout_ms = \"{INTERVAL_MS}ms\"\nfall = {FALL}\n",
+        site.root().display()
+    );
+    let cluster = CacheCluster::start_of(1, 2, site, &health, "");
+    cluster.wait_up();
+    let node = cluster.daemon("node-2");
+    node.pause();
+    let start = Instant::now();
+    poll_until(PATIENCE, "it is down", || {
+        cluster.daemon(GATE).stderr_text().contains("up -> down (checks failed")
+    });
+    // Half as much again for a busy machine.
+    let promised = Duration::from_millis(u64::from(INTERVAL_MS * (FALL + 1)));
+    assert!(start.elapsed() < promised * 3 / 2, "{:?}", start.elapsed());
+    node.resume();
 }

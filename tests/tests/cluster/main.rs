@@ -13,6 +13,7 @@ mod large;
 mod limits;
 mod loads;
 mod lost_parts;
+mod memory;
 mod parts;
 mod pool_cache;
 mod pool_refresh;

@@ -49,6 +49,32 @@ fn steady_readers_get_every_byte_through_a_dispatcher() {
     read_all(cluster.outer("dispatcher-1"), 6, 2 * MIB as u64 / 3);
 }
 
+/// `cargo test -p skep-tests --test cluster -- --ignored slow::with_default`; 35 minutes at 4 KiB/s.
+#[test]
+#[ignore = "takes 35 minutes"]
+fn with_default_settings_steady_readers_get_every_byte() {
+    if !root_or_skip() {
+        return;
+    }
+    const BYTES: usize = 8 * MIB;
+    let topology = Topology { clients: 1, dispatchers: 1, nodes: 1, ..Topology::default() };
+    let (bed, site) = (Bed::new(&topology).unwrap(), Site::new().with_large("large", BYTES));
+    let lines = format!("root = \"{}\"\ncontent = \"shared\"\n", site.root().display());
+    let cluster = CacheCluster::start_on(bed, site, &lines, "");
+    let client = cluster.machine("client-1");
+    let whole = content::version(1, BYTES);
+    let read =
+        |address, rate| client.run(|| Steady::get(address, "/large", rate).0.read(BYTES)).unwrap();
+    thread::scope(|scope| {
+        for address in ["node-1", "dispatcher-1"].map(|server| cluster.outer(server)) {
+            for rate_kib_s in [32, 4] {
+                let (read, whole) = (&read, &whole);
+                scope.spawn(move || assert_same(&read(address, rate_kib_s * 1024), whole));
+            }
+        }
+    });
+}
+
 #[test]
 fn who_takes_nothing_is_cut_off_by_the_dispatcher_and_not_by_the_node() {
     let cluster = CacheCluster::start(1, 1, site(), STRICT);

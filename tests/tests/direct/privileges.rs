@@ -7,23 +7,24 @@ use std::path::Path;
 
 use rustix::process::Pid;
 use skep_tests::direct::{DirectCluster, SHORT, Setup, root_or_skip};
-use skep_tests::privileges::{assert_guards, assert_serves, command_line, family};
+use skep_tests::privileges::{HANDOFFS, assert_guards, assert_serves, command_line, family};
 use skep_tests::{Finished, PATIENCE, Site, Skep, poll_until, server};
 
 const DISPATCHER: &str = "dispatcher-1";
 const NODE: &str = "node-1";
 
 /// Asserts of all `skep run` and `skep netguard` of a family that they have what they
-/// need, and says how many of each there are.
+/// need under a dispatch mode, and says how many of each there are.
 #[track_caller]
-fn assert_all(family: &[Pid]) -> (usize, usize) {
+fn assert_all(family: &[Pid], dispatch: &str) -> (usize, usize) {
     let of = |word: &str| {
         let is_it = |pid: &&Pid| command_line(**pid).contains(word);
         family.iter().filter(is_it).copied().collect::<Vec<_>>()
     };
     let (servers, guards) = (of(" run "), of(" netguard "));
     servers.iter().for_each(|pid| assert_serves(*pid, &[]));
-    guards.iter().for_each(|pid| assert_guards(*pid));
+    let beside = if dispatch == "handoff" { HANDOFFS } else { 0 };
+    guards.iter().for_each(|pid| assert_guards(*pid, beside));
     (servers.len(), guards.len())
 }
 
@@ -31,7 +32,7 @@ fn assert_all(family: &[Pid]) -> (usize, usize) {
 fn every_thread_of_every_process_has_what_it_needs_and_no_more() {
     let Some(cluster) = DirectCluster::start(Setup::of(2, 2)) else { return };
     for name in [DISPATCHER, "dispatcher-2", NODE, "node-2"] {
-        assert_eq!(assert_all(&family(cluster.daemon(name).pid())), (1, 1), "{name}");
+        assert_eq!(assert_all(&family(cluster.daemon(name).pid()), "direct"), (1, 1), "{name}");
         // Root's priority for heartbeats is there all the same.
         assert!(cluster.log(name).contains("real time"), "{}", cluster.log(name));
     }
@@ -39,6 +40,15 @@ fn every_thread_of_every_process_has_what_it_needs_and_no_more() {
     assert_eq!((state.uid(), state.mode() & 0o777), (server(), 0o750));
     let guard = fs::metadata(cluster.path("guard")).unwrap();
     assert_eq!((guard.uid(), guard.mode() & 0o022), (0, 0));
+}
+
+#[test]
+fn so_it_has_where_connections_are_handed_off() {
+    let setup = Setup { dispatch: "handoff".into(), ..Setup::of(1, 1) };
+    let Some(cluster) = DirectCluster::start(setup) else { return };
+    for name in [DISPATCHER, NODE] {
+        assert_eq!(assert_all(&family(cluster.daemon(name).pid()), "handoff"), (1, 1), "{name}");
+    }
 }
 
 #[test]
@@ -53,7 +63,7 @@ fn so_has_all_that_skep_up_starts() {
     let start = || Skep::start(&[&["up", dir], &direct[..]].concat());
     let skep = start();
     poll_until(PATIENCE, "the cluster is ready", || skep.stdout_text().contains("ready on"));
-    assert_eq!(assert_all(&family(skep.pid())), (4, 4));
+    assert_eq!(assert_all(&family(skep.pid()), "direct"), (4, 4));
     skep.signal(rustix::process::Signal::TERM);
     assert_eq!(skep.finish().code, Some(0));
 
@@ -169,7 +179,7 @@ fn netguard_beside_it_takes_orders_of_the_configured_user_and_of_no_other() {
     let mut guard = machine.command(Skep::binary());
     let guard = Skep::start_command(guard.args(["netguard", "--config", config, "--as", NODE]));
     poll_until(PATIENCE, "netguard listens", || guard.stdout_text().contains("netguard ready"));
-    assert_guards(guard.pid());
+    assert_guards(guard.pid(), 0);
     let run_as = |user: &str| {
         let ids = [format!("--reuid={user}"), format!("--regid={group}")];
         let ambient = ["--inh-caps=+net_bind_service", "--ambient-caps=+net_bind_service"];

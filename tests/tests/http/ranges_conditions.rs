@@ -191,7 +191,8 @@ fn a_range_with_if_range_holds_for_the_same_version_only() {
         (etag.as_str(), 206),
         ("\"other\"", 200),
         (weak.as_str(), 200),
-        (MODIFIED, 206),
+        // RFC 9110 8.8.2.2: a file may have been written twice within the second that its date names.
+        (MODIFIED, 200),
         (BEFORE, 200),
         (AFTER, 200),
         ("rubbish", 200),

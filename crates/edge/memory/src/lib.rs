@@ -1,8 +1,10 @@
-//! Memory files, on huge pages if the kernel supports them.
+//! Memory files, in large folios if the kernel supports them.
 //!
 //! `sendfile` passes the pages of a memory file to a socket uncopied. The remaining cost is one
-//! reference per page; with 2 MiB pages a 541 KB body takes a few instead of 133
-//! (`skep-bench bodies` measures it).
+//! reference per folio: a 541 KB body takes a few dozen folios of up to 64 KiB instead of 133
+//! pages (`skep-bench bodies` measures it). Larger folios would cost memory: a socket that holds
+//! one byte of a folio keeps all of it, for as long as its client does not acknowledge it, even
+//! when the file is gone.
 //!
 //! The only unsafe code of the node: a mapping is created, advised and removed within one function,
 //! and no reference into it ever exists.
@@ -10,32 +12,72 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::ptr;
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 /// Size and alignment of a huge page, in bytes (x86-64 and arm64 with 4 KiB
 /// base pages).
-pub const HUGE_PAGE_BYTES: u64 = 2 * 1024 * 1024;
+const HUGE_PAGE_BYTES: u64 = 2 * 1024 * 1024;
+
+/// A base page, in bytes.
+const PAGE_BYTES: u64 = 4 * 1024;
+
+/// Distance of the pages that are punched out of a huge one, in bytes. Folios are aligned to their
+/// size, a power of two: between two such pages there is room for half of this.
+const HOLES_EVERY_BYTES: u64 = 2 * FOLIO_BYTES_MAX;
+
+/// The largest folio of a memory file, in bytes: what one byte in the queue of a socket keeps.
+pub const FOLIO_BYTES_MAX: u64 = 64 * 1024;
 
 /// `MADV_COLLAPSE` of Linux 6.1; independent of the system's settings of transparent huge pages,
 /// and unprivileged.
 const MADV_COLLAPSE: i32 = 25;
 
-/// A memory file of `bytes` bytes, all zero, private to this process. Its memory is allocated as it
-/// is written.
+/// A memory file of `bytes` bytes, all zero, private to this process. If its length is a multiple
+/// of 2 MiB, it has folios of up to [`FOLIO_BYTES_MAX`] where the kernel can make them, and its
+/// memory is allocated now; otherwise it has base pages, allocated as they are written.
 pub fn memory_file(bytes: u64) -> io::Result<File> {
+    if bytes > 0 && bytes.is_multiple_of(HUGE_PAGE_BYTES) {
+        let file = empty_file(bytes)?;
+        if collapse(&file, bytes).and_then(|()| split(&file, bytes)).is_ok() {
+            return Ok(file);
+        }
+        // It works as well on base pages, a little dearer. That file may have huge ones.
+    }
+    empty_file(bytes)
+}
+
+fn empty_file(bytes: u64) -> io::Result<File> {
     let file = File::from(memfd_create(c"skep-segments", MemfdFlags::CLOEXEC)?);
     rustix::fs::ftruncate(&file, bytes)?;
     Ok(file)
 }
 
-/// Moves `file`, whose length is a multiple of [`HUGE_PAGE_BYTES`], to huge pages. Call it before
-/// the file is filled, since empty pages are cheap to replace. Allocates all of its memory now.
-/// After an error the file remains usable.
+/// Splits the huge pages of `file`, which is empty and not mapped, by punching pages out of them.
+/// What is around a hole stays in folios as large as it has room for (since Linux 6.16; older
+/// kernels leave base pages).
+///
+/// # Errors
+/// Some huge page may be left. The kernel says so: from a folio that it cannot split it takes
+/// no memory back.
+fn split(file: &File, bytes: u64) -> io::Result<()> {
+    for at in (0..bytes).step_by(HOLES_EVERY_BYTES as usize) {
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(file, punch, at, PAGE_BYTES)?;
+    }
+    let holes_bytes = bytes / HOLES_EVERY_BYTES * PAGE_BYTES;
+    match file.metadata()?.blocks() * 512 <= bytes - holes_bytes {
+        true => Ok(()),
+        false => Err(io::ErrorKind::ResourceBusy.into()),
+    }
+}
+
+/// Moves `file`, whose length is a multiple of [`HUGE_PAGE_BYTES`], to huge pages, while it is
+/// empty: such pages are cheap to replace. Allocates all of its memory.
 #[expect(unsafe_code, reason = "see the module; each call is justified in place")]
-pub fn use_huge_pages(file: &File, bytes: u64) -> io::Result<()> {
-    assert!(bytes > 0 && bytes.is_multiple_of(HUGE_PAGE_BYTES), "{bytes} bytes");
+fn collapse(file: &File, bytes: u64) -> io::Result<()> {
     let len = bytes as usize;
     let huge = HUGE_PAGE_BYTES as usize;
     let (reserve, anonymous) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -74,18 +116,36 @@ pub fn use_huge_pages(file: &File, bytes: u64) -> io::Result<()> {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use std::net::{TcpListener, TcpStream};
     use std::os::unix::fs::FileExt;
 
     #[test]
-    fn bytes_stay_what_they_are_on_either_kind_of_page() {
-        let bytes = 2 * HUGE_PAGE_BYTES;
-        let file = memory_file(bytes).unwrap();
-        let huge = use_huge_pages(&file, bytes);
-        eprintln!("huge pages: {huge:?}");
-        file.write_all_at(b"hello", HUGE_PAGE_BYTES - 2).unwrap();
-        let mut read = [0; 7];
-        file.read_exact_at(&mut read, HUGE_PAGE_BYTES - 3).unwrap();
-        assert_eq!(&read, b"\0hello\0");
-        assert_eq!(file.metadata().unwrap().len(), bytes);
+    fn bytes_stay_what_they_are_in_either_kind_of_folio() {
+        for bytes in [2 * HUGE_PAGE_BYTES, 2 * HUGE_PAGE_BYTES - 1] {
+            let file = memory_file(bytes).unwrap();
+            file.write_all_at(b"hello", HUGE_PAGE_BYTES - 2).unwrap();
+            let mut read = [0; 7];
+            file.read_exact_at(&mut read, HUGE_PAGE_BYTES - 3).unwrap();
+            assert_eq!(&read, b"\0hello\0");
+            assert_eq!(file.metadata().unwrap().len(), bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_not_split_is_found_out() {
+        let file = empty_file(HUGE_PAGE_BYTES).unwrap();
+        if collapse(&file, HUGE_PAGE_BYTES).is_err() {
+            return eprintln!("skipped: no huge pages to be had");
+        }
+        // A reference from the queue of a socket forbids it.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut at = HUGE_PAGE_BYTES / 2;
+        assert_eq!(rustix::fs::sendfile(&sender, &file, Some(&mut at), 1), Ok(1));
+        assert!(split(&file, HUGE_PAGE_BYTES).is_err());
+        // Nor is one of those handed out.
+        let file = memory_file(HUGE_PAGE_BYTES).unwrap();
+        let holes_bytes = HUGE_PAGE_BYTES / HOLES_EVERY_BYTES * PAGE_BYTES;
+        assert!(file.metadata().unwrap().blocks() * 512 <= HUGE_PAGE_BYTES - holes_bytes);
     }
 }

@@ -438,3 +438,52 @@ async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
 fn reborrow<'a>(cx: &Context<'a>) -> Context<'a> {
     Context::from_waker(cx.waker())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use std::sync::mpsc;
+
+    use crate::admission::{Admission, AdmissionLimits};
+    use crate::listen;
+    use crate::worker::Workers;
+
+    fn unsent_bytes_max(socket: impl AsFd) -> u32 {
+        SockRef::from(&socket.as_fd()).tcp_notsent_lowat().unwrap()
+    }
+
+    /// What a slow reader costs in the kernel, however its connection came.
+    #[test]
+    fn unsent_bytes_are_bounded_on_every_connection() {
+        let group = listen::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let (address, listener) = (group.address(), group.into_sockets().remove(0));
+        let workers = Workers::start(1).unwrap();
+        let (tell, told) = mpsc::sync_channel(1);
+        let admission = Admission::new(AdmissionLimits {
+            connections_max: 8,
+            per_address_max: 8,
+            ipv6_prefix_bits: 64,
+        });
+        let job = move |worker: &Rc<Worker>| {
+            let worker = Rc::clone(worker);
+            tokio::task::spawn_local(async move {
+                let connected = Conn::connect(&worker, address, 10_000).await.unwrap();
+                listener.set_nonblocking(true).unwrap();
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                let (accepted, _) = listener.accept().await.unwrap();
+                // One that no listener of ours has prepared.
+                let strange = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                let _client = std::net::TcpStream::connect(strange.local_addr().unwrap()).unwrap();
+                let (socket, peer) = strange.accept().unwrap();
+                let permit = admission.admit(peer.ip()).unwrap();
+                let taken = Conn::taken_over(&worker, socket.into(), peer, permit).unwrap();
+                let all = [&connected as &dyn AsFd, &accepted, &taken];
+                tell.send(all.map(|socket| unsent_bytes_max(socket.as_fd()))).unwrap();
+            });
+        };
+        assert!(workers.handles()[0].run(job));
+        assert_eq!(told.recv().unwrap(), [UNSENT_BYTES_MAX; 3]);
+        workers.stop();
+    }
+}

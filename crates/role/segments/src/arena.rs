@@ -1,4 +1,4 @@
-//! The memory of larger segments: regions, each a memory file on huge pages, filled from
+//! The memory of larger segments: regions, each a memory file in large folios, filled from
 //! front to back.
 //!
 //! ```text
@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use skep_memory::{HUGE_PAGE_BYTES, memory_file, use_huge_pages};
+use skep_memory::memory_file;
 use skep_wire::cache::SegmentName;
 
 use crate::limits::{REGION_BYTES, REGION_SHARE_MAX};
@@ -99,10 +99,6 @@ pub struct Region {
 impl Region {
     fn new(bytes: u32, ledger: &Arc<Ledger>) -> io::Result<Self> {
         let file = memory_file(u64::from(bytes))?;
-        if u64::from(bytes).is_multiple_of(HUGE_PAGE_BYTES) {
-            // Without huge pages it works as well, a little dearer.
-            let _ = use_huge_pages(&file, u64::from(bytes));
-        }
         ledger.all_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
         ledger.region_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
         let (live_bytes, keys) = (AtomicU32::new(0), Mutex::default());

@@ -10,7 +10,7 @@ pub const CHUNK_BYTES: usize = 256 * 1024;
 /// (`docs/benchmarks.md`, "How large bodies are sent").
 pub(crate) const PLACED_BYTES_MIN: u32 = 8 * 1024;
 
-/// Size of a memory file that segments share: two huge pages, so that little is
+/// Size of a memory file that segments share: so large that little is
 /// lost at its end, and as large as the largest segment.
 pub(crate) const REGION_BYTES: u32 = 4 * 1024 * 1024;
 

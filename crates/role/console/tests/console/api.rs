@@ -222,6 +222,22 @@ fn connections_at_rest_make_room_and_other_doors_stay_open() {
 }
 
 #[test]
+fn requests_that_never_end_leave_room_for_others() {
+    const HALF_SENT: usize = 300;
+    let at = Under::test(None);
+    let held = (0..HALF_SENT).map(|_| {
+        let mut stream = std::net::TcpStream::connect(at.api()).unwrap();
+        // Those that are over are closed, the oldest first.
+        let _ = stream.write_all(b"GET /api/v1/st");
+        stream
+    });
+    let _held: Vec<_> = held.collect();
+    for _ in 0..3 {
+        assert_eq!(send(&at, "GET", "/api/v1/status", "").status, 200);
+    }
+}
+
+#[test]
 fn the_socket_is_for_owner_and_group_and_goes_with_the_console() {
     let at = Under::test(None);
     let mode = std::fs::metadata(at.socket()).unwrap().permissions().mode();

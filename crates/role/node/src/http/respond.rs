@@ -69,7 +69,9 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
         Precondition::Failed => return ResponsePlan::Failed,
         Precondition::Proceed => {}
     }
-    let made_unix = object.made_unix_s().unwrap_or(now_unix);
+    // A file has no `Date` that a client could compare: it may have been written twice within the
+    // second that it got. Its tag is what tells.
+    let made_unix = object.made_unix_s().unwrap_or(0);
     let for_ranges = object.range_validators();
     match range::ranges(request, &for_ranges, made_unix, object.bytes(), RANGES_MAX) {
         RangeVerdict::Whole => ResponsePlan::Whole,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use skep_serve::{Worker, WorkerHandle};
 use skep_units::{NodeId, Now};
+use tokio::sync::Notify;
 
 use crate::limits::HOUSEKEEPING_MS;
 use crate::members::group::Group;
@@ -26,20 +27,25 @@ impl Group {
 }
 
 async fn watch(worker: Rc<Worker>, group: Weak<Group>) {
+    // A check that took as long as its interval is followed by the next one at once.
+    let ended = Rc::new(Notify::new());
     while let Some(alive) = group.upgrade() {
         let round = alive.begin_round();
         for due in round.due {
-            tokio::task::spawn_local(check(Rc::clone(&worker), Arc::clone(&alive), due));
+            let (worker, ended) = (Rc::clone(&worker), Rc::clone(&ended));
+            tokio::task::spawn_local(check(worker, Arc::clone(&alive), due, ended));
         }
         drop(alive);
-        tokio::time::sleep(Duration::from_millis(round.pause_ms)).await;
+        let pause = Duration::from_millis(round.pause_ms);
+        let _ = tokio::time::timeout(pause, ended.notified()).await;
     }
 }
 
-async fn check(worker: Rc<Worker>, group: Arc<Group>, due: Due) {
+async fn check(worker: Rc<Worker>, group: Arc<Group>, due: Due, ended: Rc<Notify>) {
     let is_busy = || due.member.load.requests.now() > 0;
     let verdict = probe(&worker, due.member.address, &due.settings, is_busy).await;
     group.change(|state, now| state.on_check(now, due.id, verdict));
+    ended.notify_one();
 }
 
 /// A check that is due.

@@ -50,7 +50,7 @@ impl SlowRequest<'_> {
         if request.method == Method::Head || is_current_there() {
             return None;
         }
-        let variant = self.variant(exchange, resource, coding).await?;
+        let variant = self.variant(request, exchange, resource, coding).await?;
         Some(Selected::Compressed(slot_of(coding), variant))
     }
 
@@ -67,6 +67,7 @@ impl SlowRequest<'_> {
     /// The variant in `coding`, which is made if need be.
     async fn variant(
         &self,
+        request: &RequestHead<'_, '_>,
         exchange: &Exchange<'_>,
         resource: &Arc<Resource>,
         coding: Encoding,
@@ -78,7 +79,7 @@ impl SlowRequest<'_> {
             FoundVariant::Wait(waiter) => waiter,
             FoundVariant::Lead(flight) => {
                 let waiter = flight.waiter();
-                let task = self.compression(exchange, resource, coding);
+                let task = self.compression(request, exchange, resource, coding);
                 tokio::task::spawn_local(task.run(flight));
                 waiter
             }
@@ -95,6 +96,7 @@ impl SlowRequest<'_> {
 
     fn compression(
         &self,
+        request: &RequestHead<'_, '_>,
         exchange: &Exchange<'_>,
         resource: &Arc<Resource>,
         coding: Encoding,
@@ -109,7 +111,7 @@ impl SlowRequest<'_> {
             pins: Arc::clone(&node.pins),
             peer_client: self.handler.peer_client.as_ref().map(Rc::clone),
             remotes: Rc::clone(&self.remotes),
-            address: exchange.conn().peer().ip(),
+            address: self.client(request, exchange),
         }
     }
 
