@@ -14,6 +14,12 @@ address = '127.0.0.1:8001'
 name = 'web'
 listen = '127.0.0.1:8000'
 [service.health]
+[[service.arm]]
+name = 'a'
+policy = 'random'
+[[service.arm]]
+name = 'b'
+policy = 'random'
 [[site]]
 root = '/srv'
 [[site.route]]
