@@ -60,8 +60,10 @@ pub(crate) enum Command {
     Netguard(NetguardArgs),
 }
 
+mod compare;
 mod probe;
 
+pub(crate) use compare::{CompareAction, CompareArgs};
 pub(crate) use probe::{ProbeCommand, ProbeRunArgs};
 
 /// Serve a directory: one node, no config file
@@ -322,6 +324,8 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         target: Target,
     },
+    /// Compare policies of a service by an A/B test: each is an arm, with clients of its own
+    Compare(CompareArgs),
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,7 @@
 //! The management API's access to this process: `Control` over [`Running`], and the addresses of
 //! its console.
 
+mod comparison;
 mod explain;
 mod pools;
 mod purge;
@@ -15,10 +16,10 @@ use std::time::UNIX_EPOCH;
 use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained, NewArm,
     NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
-    NodeState, NodeStatus, ProcessStatus, Purged, Reloaded, RequestStatus, Role, ServerTest,
-    ServiceStatus, Token, Traffic, TrafficSeries,
+    NodeState, NodeStatus, PolicyComparison, ProcessStatus, Purged, Reloaded, RequestStatus, Role,
+    ServerTest, ServiceStatus, Token, Traffic, TrafficSeries,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
@@ -150,6 +151,21 @@ impl Control for Management {
 
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError> {
         self.service(service)?.group().set_policy(policy).map_err(refusal)
+    }
+
+    fn start_comparison(&self, service: &str, arms: &[NewArm]) -> Result<(), ControlError> {
+        let arms = arms.iter().map(comparison::spec).collect();
+        self.service(service)?.group().start_comparison(arms).map_err(refusal)
+    }
+
+    fn stop_comparison(&self, service: &str) -> Result<PolicyComparison, ControlError> {
+        let counted = self.service(service)?.group().stop_comparison().map_err(refusal)?;
+        Ok(comparison::shown(service, &counted))
+    }
+
+    fn comparison(&self, service: &str) -> Result<PolicyComparison, ControlError> {
+        let counted = self.service(service)?.group().comparison_status().map_err(refusal)?;
+        Ok(comparison::shown(service, &counted))
     }
 
     fn pools_of_nodes(&self) -> Vec<NodePools> {
@@ -307,9 +323,14 @@ pub(crate) fn refusal(error: GroupControlError) -> ControlError {
             let did_you_mean = unknown.did_you_mean.map(str::to_owned);
             ControlError::Invalid { what, did_you_mean }
         }
+        GroupControlError::NotComparing { .. } => {
+            ControlError::NotFound { what, did_you_mean: None }
+        }
         GroupControlError::LastMember { .. } => ControlError::Conflict { what },
         GroupControlError::BadPublicAddress(_)
         | GroupControlError::BadAddress(_)
+        | GroupControlError::Arms(_)
+        | GroupControlError::NoComparison { .. }
         | GroupControlError::UnfitPolicy { .. } => {
             ControlError::Invalid { what, did_you_mean: None }
         }

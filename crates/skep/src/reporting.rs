@@ -25,6 +25,8 @@ use crate::roles::Roles;
 pub(crate) struct Reporting {
     /// The loads that this process received.
     loads: Arc<NodeLoads>,
+    /// They read the loads, and their A/B tests are told of to other dispatchers.
+    dispatchers: Vec<Arc<Dispatcher>>,
     receiver: Option<Arc<LoadReceiver>>,
     reporter: Option<Arc<Reporter>>,
     /// Watches the threads of heartbeats and reports.
@@ -39,7 +41,8 @@ impl Reporting {
         watchdog: Arc<Watchdog>,
     ) -> Self {
         let loads = NodeLoads::new(config, dispatchers);
-        Self { loads, receiver: None, reporter: None, watchdog }
+        let dispatchers = dispatchers.to_vec();
+        Self { loads, dispatchers, receiver: None, reporter: None, watchdog }
     }
 
     /// The reports from now on.
@@ -96,7 +99,8 @@ impl Reporting {
         let Some(key) = key.filter(|_| is_told) else { return Ok(()) };
         let own = roles.own_dispatcher(config).filter(|it| it.address.is_some());
         if let Some(dispatcher) = own {
-            let receiver = LoadReceiver::start(config, &dispatcher.name, key, &self.loads);
+            let receiver =
+                LoadReceiver::start(config, &dispatcher.name, key, &self.loads, &self.dispatchers);
             self.receiver = Some(Arc::new(receiver.context("cannot hear nodes' loads")?));
         }
         if let (Some(node), Some(name)) = (node, &roles.node) {

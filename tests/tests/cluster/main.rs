@@ -4,6 +4,7 @@
 mod cache;
 mod churn;
 mod commands;
+mod comparison;
 mod compression;
 mod explain;
 mod faults;

@@ -28,6 +28,7 @@ pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
     faults.extend(placed);
 }
 
+mod arms;
 mod client_networks;
 mod pools;
 mod sites;
@@ -99,6 +100,9 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["dispatcher.name"], dispatchers_are_few),
     (&["dispatcher.name"], dispatchers_have_numbers_of_their_own),
     (&["node.name", "service.nodes"], services_know_their_nodes),
+    (&["service.arm"], arms::are_a_test),
+    (&["service.arm", "service.dispatch"], arms::are_chosen_by_a_dispatcher),
+    (&["service.arm", "service.nodes", "node.name"], arms::know_their_nodes),
     (&["node.address", "dispatcher.name"], dispatchers_can_reach_nodes),
     (
         &["node.name", "node.address", "node.public_address", "service.dispatch", "service.nodes"],

@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arms;
 mod check;
 mod clients;
 mod compress;
@@ -40,6 +41,7 @@ mod value;
 mod words;
 mod write;
 
+pub use arms::ArmConfig;
 pub use clients::{ClientNetworkConfig, LimitsConfig, TimeoutsConfig};
 pub use compress::CompressConfig;
 pub use config::changes_needing_restart;

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use skep_units::{GIB, MIB, WEIGHT_MAX};
 
+use crate::arms::ArmConfig;
 use crate::clients::{ClientNetworkConfig, LimitsConfig, TimeoutsConfig};
 use crate::compress::CompressConfig;
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
@@ -316,6 +317,8 @@ table! {
     tables {
         /// How nodes are watched.
         health: HealthConfig, live;
+        /// Policies that are compared.
+        arms: Vec<ArmConfig>, live;
     }
 }
 

@@ -26,3 +26,6 @@ pub const SLOT_SERVERS_MAX: usize = 1_024;
 
 /// Longest path of a Unix socket, in bytes: the kernel's `sun_path` without its NUL (unix(7)).
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Arms of one A/B test: to tell more of them apart, more clients are needed than most sites have.
+pub const ARMS_MAX: usize = 8;

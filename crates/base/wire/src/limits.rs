@@ -51,6 +51,9 @@ pub const ADDRESSES_MAX: usize = 16;
 /// Flows in one batch: with IPv6 addresses they still fill a datagram.
 pub const FLOWS_PER_BATCH_MAX: usize = 48;
 
+/// Clients with their arms in one message: with ten bytes for a hash and one for an arm they fill a datagram.
+pub const CLIENTS_PER_MESSAGE_MAX: usize = 110;
+
 /// Largest weight of a node in a table.
 pub const WEIGHT_MAX: u32 = 65_535;
 

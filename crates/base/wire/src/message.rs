@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use skep_units::EPOCH_MAX;
 
 use crate::delta::TableDelta;
+pub use crate::limits::CLIENTS_PER_MESSAGE_MAX;
 use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX};
 pub use crate::machine::{Mac, Name, NameTooLong};
 use crate::seal::PeerId;
@@ -33,6 +34,8 @@ pub enum Message {
     TableDelta(TableDelta),
     /// Of the active dispatcher: the work of all nodes, for nodes that decide which of them answers.
     Loads(LoadDigest),
+    /// Of a dispatcher: arms of clients in an A/B test of policies, for the other dispatchers.
+    ArmClients(ArmClients),
 }
 
 /// The stage of a dispatcher.
@@ -166,6 +169,28 @@ pub struct FlowBatch {
     pub flows: Vec<Flow>,
 }
 
+/// Some clients of an A/B test of policies with their arms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmClients {
+    /// Which test: a hash of its service and arms.
+    pub test: u64,
+    /// Clients that the sender knows.
+    pub known: u32,
+    /// A hash of all of them, with their arms.
+    pub digest: u64,
+    /// At most [`CLIENTS_PER_MESSAGE_MAX`].
+    pub clients: Vec<ArmClient>,
+}
+
+/// A client and its arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmClient {
+    /// A hash of its address.
+    pub client: u64,
+    /// Place of its arm among those of the test.
+    pub arm: u8,
+}
+
 /// All batches of a dump up to a number have been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowsTaken {
@@ -209,6 +234,8 @@ impl Message {
                     && beat.load.is_sound()
             }
             Self::Load(load) => load.is_sound(),
+            // What arms there are, the receiver knows.
+            Self::ArmClients(told) => told.clients.len() <= CLIENTS_PER_MESSAGE_MAX,
             Self::Loads(digest) => {
                 digest.nodes.len() <= NODES_MAX && digest.nodes.iter().all(|it| is_index(it.node))
             }

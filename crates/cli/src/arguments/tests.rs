@@ -89,6 +89,32 @@ fn wrong_values_are_refused_with_what_was_expected() {
 }
 
 #[test]
+fn arms_are_read_and_wrong_ones_are_answered_with_what_there_is() {
+    let line = "skep policy compare web start --arm a=lard*3:n1,n2 --arm b=random:n3";
+    let Command::Policy(PolicyCommand::Compare(compare)) = parse(line).unwrap() else {
+        panic!("no comparison")
+    };
+    let [a, b] = compare.arms.as_slice() else { panic!("{:?}", compare.arms) };
+    assert_eq!((a.name.as_str(), a.policy.as_str(), a.weight), ("a", "lard", Some(3)));
+    assert_eq!((a.nodes.as_slice(), b.weight), (&["n1".to_owned(), "n2".to_owned()][..], None));
+    parse("skep policy compare web --json").unwrap();
+    parse("skep policy compare web stop").unwrap();
+    for (arm, told) in [
+        ("lard", "expected NAME=POLICY"),
+        ("=lard", "an arm needs a name"),
+        ("a=lrad", "did you mean \"lard\"?; known: random, round-robin"),
+        ("a=lard*0", "weight 0: a whole number from 1 to 256"),
+        ("a=lard*many", "weight many"),
+        ("a=lard:", "an empty group of nodes"),
+        ("a=lard:n1,,n2", "an empty group of nodes"),
+    ] {
+        assert_refused(&format!("skep policy compare web start --arm {arm}"), &[told]);
+    }
+    assert_refused("skep policy compare web start", &["--arm"]);
+    assert_refused("skep policy compare web begin", &["show, start, stop"]);
+}
+
+#[test]
 fn a_group_without_a_command_shows_its_help() {
     for line in ["skep", "skep node", "skep service", "skep config"] {
         let error = parse(line).unwrap_err();

@@ -1,11 +1,12 @@
 //! `skep policy`: list, show, set.
 
+use anyhow::bail;
 use serde_json::{Value, json};
-use skep_console::NewPolicy;
+use skep_console::{ApiClient, ApiResponse, NewComparison, NewPolicy, PolicyComparison};
 use skep_policy::{PolicyInfo, policies};
 
 use super::{print, print_json};
-use crate::arguments::PolicyCommand;
+use crate::arguments::{CompareAction, CompareArgs, PolicyCommand};
 use crate::show;
 
 pub(crate) fn policy(command: PolicyCommand) -> anyhow::Result<()> {
@@ -30,7 +31,38 @@ pub(crate) fn policy(command: PolicyCommand) -> anyhow::Result<()> {
                 false => print(&format!("{service}: policy {policy}\n")),
             }
         }
+        PolicyCommand::Compare(args) => compare(args),
     }
+}
+
+fn compare(args: CompareArgs) -> anyhow::Result<()> {
+    let CompareArgs { service, action, arms, json, target } = args;
+    if action != CompareAction::Start && !arms.is_empty() {
+        bail!("--arm is for `skep policy compare {service} start`");
+    }
+    let client = target.find()?.client;
+    let answer = ask(&client, &service, action, NewComparison { arms })?;
+    match json {
+        true => print_json(&answer),
+        false => {
+            let shown: PolicyComparison = client.decode(&answer)?;
+            print(&show::comparison(&shown))
+        }
+    }
+}
+
+fn ask(
+    client: &ApiClient,
+    service: &str,
+    action: CompareAction,
+    new: NewComparison,
+) -> anyhow::Result<ApiResponse> {
+    let path = format!("/api/v1/services/{}/comparison", show::encode(service));
+    Ok(match action {
+        CompareAction::Show => client.get(&path)?,
+        CompareAction::Start => client.put_json(&path, &new)?,
+        CompareAction::Stop => client.delete(&path)?,
+    })
 }
 
 fn print_value(value: &Value) -> anyhow::Result<()> {

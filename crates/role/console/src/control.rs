@@ -1,8 +1,8 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
 use crate::model::{
-    Explained, NewExplain, NewNode, NewServer, NewServerTest, NodePools, ProcessStatus, Purged,
-    Reloaded, RequestStatus, ServerTest, TrafficSeries,
+    Explained, NewArm, NewExplain, NewNode, NewServer, NewServerTest, NodePools, PolicyComparison,
+    ProcessStatus, Purged, Reloaded, RequestStatus, ServerTest, TrafficSeries,
 };
 
 /// A running process, as its operator sees it.
@@ -60,6 +60,24 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// An unknown service or policy.
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError>;
+
+    /// Compares policies of a service by an A/B test, in place of the one that goes on.
+    ///
+    /// # Errors
+    /// An unknown service, policy or node; arms that are no test.
+    fn start_comparison(&self, service: &str, arms: &[NewArm]) -> Result<(), ControlError>;
+
+    /// Ends the A/B test of a service, and says what it has counted.
+    ///
+    /// # Errors
+    /// An unknown service, or one without a test.
+    fn stop_comparison(&self, service: &str) -> Result<PolicyComparison, ControlError>;
+
+    /// The A/B test of a service.
+    ///
+    /// # Errors
+    /// An unknown service, or one without a test.
+    fn comparison(&self, service: &str) -> Result<PolicyComparison, ControlError>;
 
     /// The pools of all nodes of the cluster, as far as this process can ask them: on a thread of its own.
     fn pools_of_nodes(&self) -> Vec<NodePools>;

@@ -1,5 +1,6 @@
 //! The request and response types of the API; their docs are the API's docs.
 
+mod comparison;
 mod explain;
 mod pools;
 mod series;
@@ -11,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
 use utoipa::ToSchema;
 
+pub use comparison::{
+    ArmTimes, ComparedArm, NewArm, NewComparison, PolicyComparison, TimeDifference,
+};
 pub use explain::{
     CacheExplanation, CacheReason, CacheVerdict, ExplainOutcome, Explained, ExplainedNode,
     JudgedResponse, KeptVariant, NewExplain,

@@ -36,6 +36,10 @@ pub(crate) fn api(control: Shared, door: Door) -> Router {
         .route("/api/v1/series", get(read::series))
         .route("/api/v1/services", get(read::services))
         .route("/api/v1/services/{name}/policy", put(change::set_policy))
+        .route(
+            "/api/v1/services/{name}/comparison",
+            get(read::comparison).put(change::start_comparison).delete(change::stop_comparison),
+        )
         .route("/api/v1/nodes", get(read::nodes).post(change::add_node))
         .route("/api/v1/nodes/{name}", delete(change::remove_node))
         .route("/api/v1/nodes/{name}/drain", post(change::drain_node))

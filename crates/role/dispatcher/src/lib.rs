@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arm_metrics;
 mod http;
 mod limits;
 mod loads;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use skep_cluster::{HealthSettings, MembershipSettings};
+use skep_comparison::ArmSpec;
 use skep_config::{
-    Config, DIRECT_POLICY_NAMES, DispatchMode, HealthConfig, POLICY_NAMES, ServiceConfig,
+    ArmConfig, Config, DIRECT_POLICY_NAMES, DispatchMode, HealthConfig, POLICY_NAMES, ServiceConfig,
 };
 use skep_proxy::{
     CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, Groups, LoadMeasure, MemberMetric,
@@ -17,6 +18,7 @@ use skep_serve::Workers;
 use skep_telemetry::Registry;
 use skep_upstream::PoolLimits;
 
+use crate::arm_metrics::register_arms;
 use crate::limits::TUNNEL_IDLE_MS;
 
 /// The words of operators for a service and what is behind it.
@@ -147,6 +149,7 @@ impl Dispatcher {
 pub fn register_metrics(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
     let groups: Vec<Weak<Group>> =
         dispatchers.iter().map(|dispatcher| Arc::downgrade(dispatcher.group())).collect();
+    register_arms(registry, &groups);
     let groups: Groups = Arc::new(move || groups.iter().filter_map(Weak::upgrade).collect());
     register_members(registry, METRICS, ["service", "node"], &groups);
 }
@@ -192,6 +195,14 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
             }
             false => (POLICY_NAMES, ""),
         },
+        arms: service.arms.iter().map(arm).collect(),
+        no_comparison: match service.dispatch {
+            DispatchMode::Proxy | DispatchMode::Redirect => None,
+            DispatchMode::Direct => {
+                Some("since it is direct, where packet programs choose the node")
+            }
+            DispatchMode::Handoff => Some("since under handoff each node chooses for itself"),
+        },
         // Nodes of a cluster have the same settings, and each worker of a dispatcher sends them its share.
         memory_bytes: config.cache.size_bytes_max / Workers::count(config.machine.threads) as u64,
         // With a key they have a cluster cache.
@@ -227,6 +238,15 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
         },
         report_interval_ms: config.report_interval_ms(),
         retry_after_line: format!("Retry-After: {retry_after_s}\r\n").into_bytes().into(),
+    }
+}
+
+fn arm(arm: &ArmConfig) -> ArmSpec {
+    ArmSpec {
+        name: arm.name.clone(),
+        policy: arm.policy.clone(),
+        weight: arm.weight,
+        nodes: arm.nodes.clone(),
     }
 }
 

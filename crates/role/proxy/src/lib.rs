@@ -19,7 +19,7 @@
 //!
 //! Invariants:
 //! - A request takes no lock and, in steady state, waits only for its client, its member, and its
-//!   turn.
+//!   turn. In an A/B test the first request of a client at a worker takes one, for the time of a look-up.
 //! - A request that a member may have acted on is never sent again unless its method is idempotent;
 //!   retries are charged to a budget.
 //! - A connection to a member is reused only after its reply was read to the end and no byte
@@ -30,14 +30,17 @@
 
 #![forbid(unsafe_code)]
 
+mod chooser;
 mod limits;
 mod members;
 mod request;
+mod worker_arms;
 mod worker_balancer;
 mod worker_group;
 
 pub use members::candidates::{Candidate, Openness};
 pub use members::cause::CAUSES;
+pub use members::comparison::{ArmStatus, Comparison, ComparisonStatus};
 pub use members::control::GroupControlError;
 pub use members::group::Group;
 pub use members::metrics::{Groups, MemberMetric, register_failures, register_members};

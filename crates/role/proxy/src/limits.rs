@@ -72,3 +72,7 @@ pub(crate) const TEST_STDERR_LINES_MAX: usize = 20;
 
 /// Bytes of a path that operators see of each request in flight: they are kept in place.
 pub(crate) const SHOWN_PATH_BYTES_MAX: usize = 96;
+
+/// Clients whose arms in an A/B test a worker remembers, a power of two, in 24 KB: those that are active at a time, so
+/// that most requests need no lock.
+pub(crate) const RECENT_CLIENTS: usize = 1 << 10;

@@ -42,6 +42,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use skep_cluster::Failure;
+use skep_comparison::ArmEvent;
 use skep_engine::{Exchange, ExchangeError, tunnel};
 use skep_http::forward::{Forward, takes_trailers, upgrade_of};
 use skep_http::{BodyFraming, RequestHead};
@@ -57,6 +58,7 @@ use crate::members::probe::failure_of;
 use crate::members::protocol::MemberProtocol;
 use crate::members::session::Session;
 use crate::members::settings::{GroupSettings, GroupWords};
+use crate::worker_arms::ArmOfRequest;
 use crate::worker_balancer::PickedMember;
 use crate::worker_group::WorkerGroup;
 use asked::Asked;
@@ -162,8 +164,12 @@ impl WorkerGroup {
             retries: 0,
             would_wait: false,
             began,
+            arm: None,
         };
-        trip.run().await?;
+        if let Err(error) = trip.run().await {
+            trip.count_failure(&error);
+            return Err(error);
+        }
         drop(trip);
         // The place at the member is free.
         Ok(recipient.send_rest().await?)
@@ -192,6 +198,8 @@ struct Trip<'a, 'r, 'c, 'h, 'b> {
     /// The member of its session has no room, and it must not wait for it.
     would_wait: bool,
     began: Instant,
+    /// In an A/B test, of the last member that was tried.
+    arm: Option<ArmOfRequest>,
 }
 
 /// Runs an attempt to its end: with when the member's first byte arrived.
@@ -238,6 +246,7 @@ impl Trip<'_, '_, '_, '_, '_> {
         let mut refusal = Refusal::NoMember;
         loop {
             let Some(in_flight) = self.admit().await? else { break };
+            self.arm = in_flight.target().arm().cloned();
             self.adopt_settings(in_flight.target().member().is_draining())?;
             if !self.tried.is_empty() {
                 self.group.counters().inc(Counter::UpstreamRetries);
@@ -252,6 +261,17 @@ impl Trip<'_, '_, '_, '_, '_> {
             }
         }
         Err(ForwardError::Refused(self.refused(refusal)))
+    }
+
+    /// In an A/B test: counts a request that got no whole response, if that was not its client's doing.
+    fn count_failure(&self, error: &ForwardError) {
+        let is_ours = match error {
+            ForwardError::Refused(_) => true,
+            ForwardError::Exchange(error) => matches!(error, ExchangeError::ReplyCutShort(_)),
+        };
+        if let Some(arm) = self.arm.as_ref().filter(|_| is_ours) {
+            arm.count(&ArmEvent::Failed);
+        }
     }
 
     /// Application servers are asked under the settings under which the member was picked, just now.
@@ -355,6 +375,7 @@ impl Trip<'_, '_, '_, '_, '_> {
             return Err((fault, is_silent));
         }
         in_flight.succeed();
+        in_flight.count_in_arm(self.began);
         self.succeeded(in_flight.target());
         match behind {
             AfterResponse::Idle => lease.give_back(self.group.connections()),

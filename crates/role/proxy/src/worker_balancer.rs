@@ -3,7 +3,6 @@
 //! The only shared data are the members' counters; each pick copies them into the policy's view. For
 //! the number of members in one group, that copy is cheaper than any scheme to avoid it.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -12,30 +11,29 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Cache};
 use skep_cluster::RetryBudget;
 use skep_http::RequestHead;
-use skep_http::path::{self, Path, Reading};
-use skep_policy::{
-    AttemptEnd, ClusterView, NodeView, Policy, PolicyInfo, RequestKey, ServedObject, policies,
-};
+use skep_policy::{AttemptEnd, ServedObject};
 use skep_units::{NodeId, Now};
 use skep_upstream::Pool;
 
+use crate::chooser::{Chooser, Chosen};
 use crate::members::member::SharedMember;
 use crate::members::published::{Entry, Published};
 use crate::members::session::{Session, highest_random_weight};
 use crate::members::settings::GroupSettings;
+use crate::worker_arms::{ArmOfRequest, WorkerArms};
 
 /// Selects the members for the requests of one worker: by its own instance of the policy, its own
 /// view of the members, and its own budget of retries.
 pub(crate) struct WorkerBalancer {
     latest: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
-    /// The published state for which `view`, `policy` and `budget` were made.
+    /// The published state for which `chooser`, `arms` and `budget` were made.
     in_force: Rc<InForce>,
     connections: Rc<Pool>,
     seed: u64,
-    policy: Box<dyn Policy>,
-    content_aware: bool,
-    learns_sizes: bool,
-    view: ClusterView,
+    /// That of the group.
+    chooser: Chooser,
+    /// Those of an A/B test.
+    arms: Option<WorkerArms>,
     budget: RetryBudget,
     /// Scratch: a host in lower case.
     host: Vec<u8>,
@@ -52,6 +50,8 @@ pub struct PickedMember {
     index: usize,
     /// Of the request, if the policy is to learn the size of its object.
     url_hash: Option<u64>,
+    /// In an A/B test, unless the request's session chose.
+    arm: Option<ArmOfRequest>,
 }
 
 impl WorkerBalancer {
@@ -65,17 +65,15 @@ impl WorkerBalancer {
         let settings = &published.settings;
         let mut balancer = Self {
             latest,
-            policy: build(&settings.policy, seed),
-            content_aware: info_of(&settings.policy).content_aware,
-            learns_sizes: info_of(&settings.policy).learns_sizes,
-            view: ClusterView::default(),
+            chooser: Chooser::new(&settings.policy, seed),
+            arms: None,
             budget: RetryBudget::new(settings.retry_budget),
             host: Vec::new(),
             in_force: Rc::new(InForce(published)),
             connections,
             seed,
         };
-        balancer.rebuild_view();
+        balancer.follow();
         balancer
     }
 
@@ -100,22 +98,18 @@ impl WorkerBalancer {
         now: Now,
     ) -> Option<PickedMember> {
         self.sync();
-        self.view.now = now;
-        let interval_ms = self.in_force.settings.report_interval_ms;
-        for (view, entry) in self.view.nodes.iter_mut().zip(&self.in_force.members) {
-            entry.member.refresh(view, now, interval_ms);
-        }
         let by_hash = || session.hash.and_then(|hash| self.index_by_hash(hash, exclude));
-        let (index, url_hash) = match self.index_of(session, exclude).or_else(by_hash) {
+        let (chosen, arm) = match self.index_of(session, exclude).or_else(by_hash) {
             // It waits for its member.
             Some(index) if !self.in_force.members[index].member.can_begin() => return None,
             Some(index) => {
-                self.policy.started(self.view.nodes[index].id);
-                (index, None)
+                self.chooser.started(self.in_force.members[index].member.id);
+                (Chosen { index, url_hash: None }, None)
             }
-            None => self.pick_by_policy(request, client, exclude)?,
+            None => self.pick_by_policy((request, client), exclude, now)?,
         };
-        Some(PickedMember { in_force: Rc::clone(&self.in_force), index, url_hash })
+        let Chosen { index, url_hash } = chosen;
+        Some(PickedMember { in_force: Rc::clone(&self.in_force), index, url_hash, arm })
     }
 
     /// The member that the session has, if it may go there.
@@ -133,47 +127,48 @@ impl WorkerBalancer {
         highest_random_weight(hash, open.map(|(index, member)| (index, member.name_hash)))
     }
 
+    /// As the policy of the client's arm has it, in an A/B test; else, and where none of the arm's members may take the
+    /// request, as the group's policy has it.
     fn pick_by_policy(
         &mut self,
-        request: &RequestHead<'_, '_>,
-        client: SocketAddr,
+        (request, client): (&RequestHead<'_, '_>, SocketAddr),
         exclude: &[NodeId],
-    ) -> Option<(usize, Option<u64>)> {
-        let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
-        if self.content_aware {
-            if host.iter().any(u8::is_ascii_uppercase) {
-                self.host.clear();
-                request.authority.write_lower(&mut self.host);
-                host = &self.host;
+        now: Now,
+    ) -> Option<(Chosen, Option<ArmOfRequest>)> {
+        let (of, host) = (&**self.in_force, &mut self.host);
+        let asked = (request, client);
+        let mut arm = self.arms.as_mut().map(|arms| arms.of(client.ip()));
+        if let (Some(arms), Some(own)) = (&mut self.arms, &mut arm) {
+            if let Some(chosen) = arms.chooser(own.arm).choose(asked, of, exclude, now, host) {
+                return Some((chosen, arm));
             }
-            // What can't be normalised is the member's to refuse.
-            path = path::read(request.path, Reading::Origins).map_or(path, Path::into_place);
+            own.has_strayed = true;
         }
-        let key = RequestKey {
-            client: client.ip(),
-            client_port: client.port(),
-            host,
-            path: &path,
-            query: request.query,
-        };
-        let id = self.policy.pick(&key, &self.view, exclude).node()?;
-        self.policy.started(id);
-        let url_hash = self.learns_sizes.then(|| key.url_hash());
-        let index = self.view.nodes.iter().position(|node| node.id == id)?;
-        Some((index, url_hash))
+        let chosen = self.chooser.choose(asked, of, exclude, now, host)?;
+        Some((chosen, arm))
     }
 
     /// Reports the size of a picked member's object to the policy.
     pub(crate) fn learned(&mut self, picked: &PickedMember, bytes: u64) {
-        if let Some(url_hash) = picked.url_hash {
+        if let (Some(url_hash), Some(chooser)) = (picked.url_hash, self.chooser_of(picked)) {
             let object = ServedObject { node: picked.member().id, bytes };
-            self.policy.learned(url_hash, object);
+            chooser.learned(url_hash, object);
         }
     }
 
     /// Reports the end of an attempt to the policy.
-    pub(crate) fn finished(&mut self, now: Now, node: NodeId, end: AttemptEnd) {
-        self.policy.finished(now, node, end);
+    pub(crate) fn finished(&mut self, now: Now, picked: &PickedMember, end: AttemptEnd) {
+        if let Some(chooser) = self.chooser_of(picked) {
+            chooser.finished(now, picked.member().id, end);
+        }
+    }
+
+    /// What chose a member, unless it is gone.
+    fn chooser_of(&mut self, picked: &PickedMember) -> Option<&mut Chooser> {
+        match &picked.arm {
+            Some(arm) if !arm.has_strayed => self.arms.as_mut()?.chooser_of(arm),
+            _ => Some(&mut self.chooser),
+        }
     }
 
     /// A client's request arrived.
@@ -210,9 +205,7 @@ impl WorkerBalancer {
     fn adopt(&mut self, latest: Arc<Published>) {
         let (old, new) = (&self.in_force.settings, &latest.settings);
         if old.policy != new.policy {
-            self.policy = build(&new.policy, self.seed);
-            self.content_aware = info_of(&new.policy).content_aware;
-            self.learns_sizes = info_of(&new.policy).learns_sizes;
+            self.chooser = Chooser::new(&new.policy, self.seed);
         }
         if old.retry_budget != new.retry_budget {
             self.budget = RetryBudget::new(new.retry_budget);
@@ -227,20 +220,21 @@ impl WorkerBalancer {
             }
         }
         self.in_force = Rc::new(InForce(latest));
-        self.rebuild_view();
+        self.follow();
     }
 
-    fn rebuild_view(&mut self) {
-        let memory_bytes = self.in_force.settings.memory_bytes;
-        self.view.version = self.in_force.members_version;
-        self.view.has_cluster_cache = self.in_force.settings.have_cluster_cache;
-        self.view.nodes.clear();
-        self.view.nodes.extend(self.in_force.members.iter().map(|entry| NodeView {
-            eligible: false,
-            slow_start_permille: 1,
-            memory_bytes,
-            ..NodeView::idle(entry.member.id, entry.member.name_hash, entry.weight)
-        }));
+    /// The policies choose among the members in force, by the A/B test in force.
+    fn follow(&mut self) {
+        let published = &**self.in_force;
+        self.chooser.follow(published, &[]);
+        match &published.comparison {
+            None => self.arms = None,
+            Some(now) if self.arms.as_ref().is_some_and(|arms| arms.is_of(now)) => {}
+            Some(now) => self.arms = Some(WorkerArms::new(now, self.seed)),
+        }
+        if let Some(arms) = &mut self.arms {
+            arms.follow(published);
+        }
     }
 }
 
@@ -283,6 +277,11 @@ impl PickedMember {
         &self.in_force.members[self.index]
     }
 
+    /// The arm of an A/B test that chose it, or should have.
+    pub(crate) fn arm(&self) -> Option<&ArmOfRequest> {
+        self.arm.as_ref()
+    }
+
     /// The settings the member was picked under.
     pub(crate) fn settings(&self) -> &GroupSettings {
         &self.in_force.settings
@@ -295,15 +294,4 @@ impl Deref for InForce {
     fn deref(&self) -> &Published {
         &self.0
     }
-}
-
-fn build(policy: &str, seed: u64) -> Box<dyn Policy> {
-    #[expect(clippy::expect_used, reason = "config and control take no other names")]
-    skep_policy::build(policy, seed).expect("a policy in force has a known name")
-}
-
-fn info_of(policy: &str) -> &'static PolicyInfo {
-    let info = policies().iter().find(|info| info.name == policy);
-    #[expect(clippy::expect_used, reason = "config and control take no other names")]
-    info.expect("a policy in force has a known name")
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use skep_comparison::ArmEvent;
 use skep_engine::{Context, Reply};
 use skep_http::RequestHead;
 use skep_policy::AttemptEnd;
@@ -60,7 +61,10 @@ impl WorkerGroup {
         let target = self.pick(request, client, &Session::default(), &[])?;
         target.member().totals.requests.fetch_add(1, Relaxed);
         target.member().reported.sent_on();
-        self.finished(target.member().id, AttemptEnd::Inconclusive);
+        self.finished(&target, AttemptEnd::Inconclusive);
+        if let Some(arm) = target.arm() {
+            arm.count(&ArmEvent::Redirected);
+        }
         Some(target)
     }
 
@@ -72,9 +76,9 @@ impl WorkerGroup {
     }
 
     /// Tells the policy how an attempt ended, or how fast its member was.
-    pub(crate) fn finished(&self, member: NodeId, end: AttemptEnd) {
+    pub(crate) fn finished(&self, picked: &PickedMember, end: AttemptEnd) {
         let now = self.now();
-        self.balancer().finished(now, member, end);
+        self.balancer().finished(now, picked, end);
     }
 
     /// Tells the policy how large the object of a picked member's response is.

@@ -273,6 +273,52 @@ fn an_empty_file_lacks_a_node_and_a_site() {
 }
 
 #[test]
+fn arms_are_two_or_more_with_names_and_groups_of_their_own() {
+    let arm = |name: &str, lines: &str| {
+        format!("[[service.arm]]\nname = '{name}'\npolicy = 'random'\n{lines}")
+    };
+    let nodes = "nodes = ['one']\n";
+    let two = arm("a", "weight = 3\n") + &arm("b", "");
+    let config = Config::parse("skep.toml", &format!("{CLUSTER}{two}")).unwrap();
+    assert_eq!(config.services[0].arms.iter().map(|arm| arm.weight).collect::<Vec<_>>(), [3, 1]);
+    for (lines, told) in [
+        (arm("a", ""), "Contradiction service.arm / 2 to 8 [[service.arm]], or none / 1 / -"),
+        (
+            arm("a", "") + &arm("a", ""),
+            "Duplicate service.arm.name / each arm with a name of its own",
+        ),
+        (
+            arm("a", nodes) + &arm("b", ""),
+            "service.arm.nodes / all arms with nodes of their own, or none",
+        ),
+        (
+            arm("a", nodes) + &arm("b", nodes),
+            "groups that have no node in common / \"one\", which arm \"a\" has",
+        ),
+        (
+            arm("a", "nodes = ['onne']\n") + &arm("b", nodes),
+            "the name of a node of this service / \"onne\" / did you mean `one`?",
+        ),
+        (arm("a", "weight = 0\n") + &arm("b", ""), "service.arm.weight"),
+        (two.replace("random", "randon"), "did you mean"),
+    ] {
+        let told_all = refused(&format!("{CLUSTER}{lines}"));
+        let all: Vec<String> = told_all
+            .errors
+            .iter()
+            .map(|e| {
+                let hint = e.hint.as_deref().unwrap_or("-");
+                format!("{:?} {} / {} / {} / {hint}", e.kind, e.setting, e.expected, e.found)
+            })
+            .collect();
+        assert!(all.iter().any(|it| it.contains(told)), "{all:?} / {told}");
+    }
+    let redirected = CLUSTER.replace("name = 'web'", "name = 'web'\ndispatch = 'handoff'");
+    let text = refused(&format!("{redirected}{two}")).to_string();
+    assert!(text.contains("arms only with dispatch"), "{text}");
+}
+
+#[test]
 fn direct_dispatch_says_what_it_needs() {
     let cluster = |key: &str, dispatcher: &str, listen: &str, policy: &str| {
         format!(

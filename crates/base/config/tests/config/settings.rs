@@ -10,10 +10,19 @@ name = 'gate'
 [[node]]
 name = 'one'
 address = '127.0.0.1:8001'
+[[node]]
+name = 'two'
+address = '127.0.0.1:8002'
 [[service]]
 name = 'web'
 listen = '127.0.0.1:8000'
 [service.health]
+[[service.arm]]
+name = 'a'
+policy = 'random'
+[[service.arm]]
+name = 'b'
+policy = 'random'
 [[site]]
 root = '/srv'
 [[site.route]]
@@ -42,6 +51,11 @@ fn with(path: &str, value: &str) -> String {
     // What goes to a pool needs one.
     let to_pool = format!("{root}pool = 'app'\n");
     let base = if root.is_empty() { BASE.to_owned() } else { BASE.replace(root, &to_pool) };
+    // Where one arm has a group, so has the other.
+    let base = match path == "service.arm.nodes" && value != "[]" {
+        true => base.replace("name = 'b'\n", "name = 'b'\nnodes = 'two'\n"),
+        false => base,
+    };
     let mut document: DocumentMut = base.parse().unwrap();
     let mut table: &mut Table = document.as_table_mut();
     let (tables, key) = path.rsplit_once('.').unwrap_or(("", path));

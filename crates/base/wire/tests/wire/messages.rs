@@ -9,8 +9,8 @@ use skep_wire::limits::{
     MESSAGE_BYTES_MAX, NAME_BYTES_MAX, WEIGHT_MAX,
 };
 use skep_wire::message::{
-    DispatcherBeat, FlowBatch, FlowsTaken, Hears, Message, Name, NameTooLong, NodeBeat, NodeLoad,
-    NotAMessage, Stage,
+    ArmClient, ArmClients, CLIENTS_PER_MESSAGE_MAX, DispatcherBeat, FlowBatch, FlowsTaken, Hears,
+    Message, Name, NameTooLong, NodeBeat, NodeLoad, NotAMessage, Stage,
 };
 use skep_wire::parts::{PART_BYTES, Reassembler, split};
 use skep_wire::seal::{Endpoint, Key, PeerId};
@@ -139,7 +139,13 @@ fn all() -> Vec<Message> {
         Message::FlowsTaken(FlowsTaken { dump: 1, number: 2 }),
         Message::Load(NodeLoad::default()),
         Message::Load(heaviest()),
+        Message::ArmClients(arm_clients(CLIENTS_PER_MESSAGE_MAX)),
     ]
+}
+
+fn arm_clients(count: usize) -> ArmClients {
+    let clients = vec![ArmClient { client: u64::MAX, arm: 7 }; count];
+    ArmClients { test: u64::MAX, known: u32::MAX, digest: u64::MAX, clients }
 }
 
 #[test]
@@ -180,9 +186,11 @@ fn a_load_is_one_small_datagram() {
 
 #[test]
 fn beats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
-    for message in
-        [Message::Dispatcher(dispatcher_beat()), Message::Flows(flows(FLOWS_PER_BATCH_MAX))]
-    {
+    for message in [
+        Message::Dispatcher(dispatcher_beat()),
+        Message::Flows(flows(FLOWS_PER_BATCH_MAX)),
+        Message::ArmClients(arm_clients(CLIENTS_PER_MESSAGE_MAX)),
+    ] {
         assert!(message.encode().len() <= PART_BYTES, "{message:?}");
     }
     let addresses = vec!["2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap(); ADDRESSES_MAX];

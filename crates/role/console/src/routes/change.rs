@@ -8,8 +8,9 @@ use axum::extract::State;
 use super::{Body, Name, OfService, Params, Removal, ServerName, ServerRemoval, Shared, beside};
 use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS, SERVER_TEST_MS, SERVER_TEST_MS_MAX};
 use crate::model::{
-    Explained, NewExplain, NewNode, NewPolicy, NewPurge, NewServer, NewServerTest, NewWeight,
-    NodeStatus, Purged, Reloaded, ServerStatus, ServerTest, ServiceStatus,
+    Explained, NewComparison, NewExplain, NewNode, NewPolicy, NewPurge, NewServer, NewServerTest,
+    NewWeight, NodeStatus, PolicyComparison, Purged, Reloaded, ServerStatus, ServerTest,
+    ServiceStatus,
 };
 use crate::problem::{Problem, ProblemKind};
 
@@ -131,6 +132,42 @@ pub(crate) async fn set_policy(
     control.set_policy(&name, &new.policy)?;
     let services = control.status().services.into_iter();
     Ok(Json(services.filter(|service| service.name == name).collect()))
+}
+
+/// Compares policies of a service by an A/B test, from the next request on, in place of the one that goes on. It stays
+/// until it is stopped, or the config file names other arms.
+#[utoipa::path(
+    put, path = "/api/v1/services/{name}/comparison", tag = "services", request_body = NewComparison,
+    params(("name" = String, Path, description = "Name of the service")),
+    responses(
+        (status = 200, description = "The test", body = PolicyComparison),
+        (status = 404, description = "No such service or node", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "No such policy, or no test", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn start_comparison(
+    State(control): State<Shared>,
+    Name(name): Name,
+    Body(new): Body<NewComparison>,
+) -> Result<Json<PolicyComparison>, Problem> {
+    control.start_comparison(&name, &new.arms)?;
+    Ok(Json(control.comparison(&name)?))
+}
+
+/// Ends the A/B test of a service: all clients go by its policy, from the next request on.
+#[utoipa::path(
+    delete, path = "/api/v1/services/{name}/comparison", tag = "services",
+    params(("name" = String, Path, description = "Name of the service")),
+    responses(
+        (status = 200, description = "What it has counted", body = PolicyComparison),
+        (status = 404, description = "No such service, or no test", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn stop_comparison(
+    State(control): State<Shared>,
+    Name(name): Name,
+) -> Result<Json<PolicyComparison>, Problem> {
+    Ok(Json(control.stop_comparison(&name)?))
 }
 
 /// Adds a server to a pool, for this process's node. It gets requests after its first good check, and stays

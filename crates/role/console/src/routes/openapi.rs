@@ -48,7 +48,7 @@ pub(crate) async fn openapi() -> Response {
     paths(
         read::status, read::series, read::requests, read::services, read::nodes, read::config, read::metrics, openapi,
         change::add_node, change::remove_node, change::drain_node, change::resume_node,
-        change::set_weight, change::set_policy, change::purge, change::reload, change::explain,
+        change::set_weight, change::set_policy, read::comparison, change::start_comparison, change::stop_comparison, change::purge, change::reload, change::explain,
         read::pools, read::pools_of_nodes, change::add_server, change::remove_server,
         change::drain_server, change::resume_server, change::test_server,
     ),

@@ -6,10 +6,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use skep_telemetry::METRICS_CONTENT_TYPE;
 
-use super::{Params, SeriesParams, Shared, beside, text};
+use super::{Name, Params, SeriesParams, Shared, beside, text};
 use crate::limits::SERIES_STEP_S;
 use crate::model::{
-    NodePools, NodeStatus, PoolStatus, ProcessStatus, RequestStatus, ServiceStatus, TrafficSeries,
+    NodePools, NodeStatus, PolicyComparison, PoolStatus, ProcessStatus, RequestStatus,
+    ServiceStatus, TrafficSeries,
 };
 use crate::problem::Problem;
 
@@ -55,6 +56,22 @@ pub(crate) async fn series(
 )]
 pub(crate) async fn services(State(control): State<Shared>) -> Json<Vec<ServiceStatus>> {
     Json(control.status().services)
+}
+
+/// The A/B test of a service: what its arms have counted, and whether they differ.
+#[utoipa::path(
+    get, path = "/api/v1/services/{name}/comparison", tag = "services",
+    params(("name" = String, Path, description = "Name of the service")),
+    responses(
+        (status = 200, description = "The test", body = PolicyComparison),
+        (status = 404, description = "No such service, or no test", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn comparison(
+    State(control): State<Shared>,
+    Name(name): Name,
+) -> Result<Json<PolicyComparison>, Problem> {
+    Ok(Json(control.comparison(&name)?))
 }
 
 /// The nodes of all services. One that is behind two services is there twice.

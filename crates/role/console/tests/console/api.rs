@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::common::{Fake, Reply, TOKEN, Under, over_socket, over_tcp, request};
 use skep_console::{
-    ApiClient, ApiClientError, ConsoleConfig, ConsoleError, NewNode, NewPolicy, NewWeight,
-    NodeState, NodeStatus, Reloaded, ServiceStatus, Token,
+    ApiClient, ApiClientError, ConsoleConfig, ConsoleError, NewArm, NewComparison, NewNode,
+    NewPolicy, NewWeight, NodeState, NodeStatus, PolicyComparison, Reloaded, ServiceStatus, Token,
 };
 use tokio::net::TcpSocket;
 
@@ -64,6 +64,25 @@ fn the_client_does_all_that_the_api_can() {
             "reload",
         ]
     );
+}
+
+#[test]
+fn policies_are_compared_and_no_more() {
+    let at = Under::test(None);
+    let client = ApiClient::socket(&at.socket());
+    let arm = |name: &str| NewArm {
+        name: name.into(),
+        policy: "random".into(),
+        weight: None,
+        nodes: Vec::new(),
+    };
+    let path = "/api/v1/services/web/comparison";
+    let new = NewComparison { arms: vec![arm("a"), arm("b")] };
+    for answer in [client.put_json(path, &new), client.get(path), client.delete(path)] {
+        let shown: PolicyComparison = client.decode(&answer.unwrap()).unwrap();
+        assert_eq!(shown.service, "web");
+    }
+    assert_eq!(at.fake.calls(), ["compare a=random b=random in web", "compare no more in web"]);
 }
 
 #[test]

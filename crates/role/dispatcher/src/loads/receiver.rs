@@ -1,5 +1,5 @@
 //! Receives the loads of nodes where no heartbeats carry them: a socket, and a thread that waits
-//! for nothing else.
+//! for nothing else. On the same socket dispatchers tell each other of the clients of A/B tests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use skep_config::Config;
+use skep_comparison::limits::SWEEP_MS as TELL_MS;
+use skep_config::{Config, DispatcherConfig};
 use skep_peer::{
     BindError, Counts, Received, Socket, SocketSettings, Waker, spawn_heartbeat_thread,
 };
@@ -20,6 +21,7 @@ use skep_wire::seal::{Key, PeerId};
 
 use crate::limits::LOAD_RECEIVER_WAIT_MS;
 use crate::loads::node_loads::NodeLoads;
+use crate::service::Dispatcher;
 
 /// Receives the load reports of nodes, on a thread of its own, until it is dropped.
 pub struct LoadReceiver {
@@ -44,6 +46,8 @@ pub enum LoadReceiverError {
 struct Shared {
     /// The nodes to receive from, replaced by a reload.
     nodes: ArcSwap<Nodes>,
+    /// The services whose A/B tests are told of to the other dispatchers.
+    services: Vec<Arc<Dispatcher>>,
     stop: AtomicBool,
 }
 
@@ -60,9 +64,10 @@ impl LoadReceiver {
         name: &str,
         key: &Key,
         loads: &Arc<NodeLoads>,
+        services: &[Arc<Dispatcher>],
     ) -> Result<Self, LoadReceiverError> {
         let address = config.dispatcher(name).and_then(|dispatcher| dispatcher.address);
-        let socket = Socket::bind(&SocketSettings {
+        let mut socket = Socket::bind(&SocketSettings {
             address: address.ok_or_else(|| LoadReceiverError::NoSuchDispatcher(name.to_owned()))?,
             key: key.clone(),
             cluster: config.cluster.clone(),
@@ -70,16 +75,20 @@ impl LoadReceiver {
             clock: now,
         })?;
         let address = socket.address()?;
+        let others = others(config, name);
+        others.iter().for_each(|(other, _, address)| socket.set_peer(other, *address));
+        let others: Vec<PeerId> = others.into_iter().map(|(_, peer, _)| peer).collect();
         let (counts, waker) = (socket.counts(), socket.waker());
         let shared = Arc::new(Shared {
             nodes: ArcSwap::from_pointee(nodes(config)),
+            services: services.to_vec(),
             stop: AtomicBool::new(false),
         });
         let (heard, loads) = (Arc::clone(&shared), Arc::clone(loads));
         // Loads that wait behind work would be stale just when they matter.
         spawn_heartbeat_thread("skep-load-recv", move |priority| {
             tracing::debug!("load reports are received with {priority}");
-            listen(socket, &heard, &loads);
+            listen(socket, &heard, &loads, &others);
         })?;
         Ok(Self { address, shared, counts, waker })
     }
@@ -108,8 +117,8 @@ impl Drop for LoadReceiver {
     }
 }
 
-fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads) {
-    let wait = Duration::from_millis(LOAD_RECEIVER_WAIT_MS);
+fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads, others: &[PeerId]) {
+    let mut told_at = now();
     let mut nodes = Arc::<Nodes>::default();
     while !shared.stop.load(Ordering::Relaxed) {
         let latest = shared.nodes.load_full();
@@ -120,9 +129,17 @@ fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads) {
             }
             nodes = latest;
         }
+        let wait = Duration::from_millis(tell_clients(&mut socket, shared, others, &mut told_at));
         match socket.receive(wait) {
             Ok(Some(Received { from, stamp, message, .. })) => match (nodes.get(&from), message) {
                 (Some((name, _)), Message::Load(load)) => loads.hear(name, Some(stamp), load),
+                (_, Message::ArmClients(told)) if others.contains(&from) => {
+                    let tests = shared.services.iter().filter_map(|it| it.group().comparison());
+                    for test in tests {
+                        // One that is not of this test says nothing.
+                        test.hear(now(), from, &told);
+                    }
+                }
                 _ => loads.ignore(),
             },
             Ok(None) => {}
@@ -132,6 +149,31 @@ fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads) {
             }
         }
     }
+}
+
+/// Tells the other dispatchers of the clients of A/B tests, if it is time. Returns the time to the next, in milliseconds.
+fn tell_clients(socket: &mut Socket, shared: &Shared, others: &[PeerId], told_at: &mut Now) -> u64 {
+    let tests = || shared.services.iter().filter_map(|it| it.group().comparison());
+    if others.is_empty() || tests().next().is_none() {
+        return LOAD_RECEIVER_WAIT_MS;
+    }
+    let now = now();
+    let left_ms = TELL_MS.saturating_sub(now.since_ms(*told_at));
+    if left_ms > 0 {
+        return left_ms;
+    }
+    *told_at = now;
+    for told in tests().flat_map(|test| test.tell(now)) {
+        socket.send_all(others.iter().copied(), &Message::ArmClients(told));
+    }
+    TELL_MS
+}
+
+/// The other dispatchers that can be told of something.
+fn others(config: &Config, own: &str) -> Vec<(String, PeerId, SocketAddr)> {
+    let others = config.dispatchers.iter().filter(|it| it.name != own);
+    let other = |it: &DispatcherConfig| Some((it.name.clone(), PeerId::of(&it.name), it.address?));
+    others.filter_map(other).collect()
 }
 
 fn nodes(config: &Config) -> Nodes {

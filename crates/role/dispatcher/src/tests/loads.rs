@@ -45,7 +45,7 @@ impl Hearing {
         let dispatcher = Dispatcher::new(&config, "web", 1).unwrap();
         let loads = NodeLoads::new(&config, &[Arc::clone(&dispatcher)]);
         let new = loads.follow();
-        let receiver = LoadReceiver::start(&config, "gate", &key(), &loads).unwrap();
+        let receiver = LoadReceiver::start(&config, "gate", &key(), &loads, &[]).unwrap();
         agents.iter_mut().for_each(|agent| agent.set_peer("gate", receiver.address()));
         Self { config, dispatcher, loads, new, receiver, agents }
     }

@@ -465,6 +465,8 @@ fn settings(
         protocol,
         policy: pool.policy.clone(),
         policies: (POLICY_NAMES, ""),
+        arms: Vec::new(),
+        no_comparison: Some("since a pool has no A/B tests"),
         memory_bytes: 0,
         have_cluster_cache: false,
         loads: LoadMeasure::Counted,

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use skep_cluster::{Member, MembershipError};
+use skep_comparison::{ArmSpec, Arms, ArmsError};
 use skep_http::Host;
 use skep_policy::UnknownPolicy;
 use skep_units::{NodeId, Now, ServerAddress};
 
+use crate::members::comparison::{Comparison, ComparisonStatus};
 use crate::members::group::Group;
 use crate::members::settings::{GroupSettings, GroupWords, MemberSpec};
 use crate::members::state::GroupState;
@@ -54,6 +56,15 @@ pub enum GroupControlError {
         why: &'static str,
         known: &'static [&'static str],
     },
+    /// Arms that are no A/B test.
+    #[error(transparent)]
+    Arms(#[from] ArmsError),
+    /// A group whose policies cannot be compared.
+    #[error("policies of {} {group} can't be compared, {why}", words.group)]
+    NoComparison { words: &'static GroupWords, group: String, why: &'static str },
+    /// A group whose policies are not compared.
+    #[error("no policies of {} {group} are being compared", words.group)]
+    NotComparing { words: &'static GroupWords, group: String },
     /// A group that is to keep one.
     #[error(
         "\"{name}\" is the last {} of {} {group}, which would answer 503 without it: add another \
@@ -198,14 +209,8 @@ impl Group {
     /// # Errors
     /// An unknown name.
     pub fn set_policy(&self, policy: &str) -> Result<(), GroupControlError> {
-        skep_policy::build(policy, 0)?;
         self.change(|state, _| {
-            let (known, why) = state.settings.policies;
-            if !known.contains(&policy) {
-                let (group, policy) = (state.name.to_string(), policy.to_owned());
-                let words = state.words;
-                return Err(GroupControlError::UnfitPolicy { words, group, policy, why, known });
-            }
+            check_policy(state, policy)?;
             if state.settings.policy != policy {
                 let was = &state.settings.policy;
                 tracing::info!("{} {}: policy {was} -> {policy}", state.words.group, state.name);
@@ -219,6 +224,67 @@ impl Group {
             }
             Ok(())
         })
+    }
+
+    /// Compares policies by an A/B test, from the next request on, in place of the one that goes on. Clients of one with
+    /// the same arms stay, and counts begin anew. It stays until the config file names other arms.
+    ///
+    /// # Errors
+    /// Arms that are no test; an unknown policy or member.
+    pub fn start_comparison(&self, arms: Vec<ArmSpec>) -> Result<(), GroupControlError> {
+        self.change(|state, now| {
+            if let Some(why) = state.settings.no_comparison {
+                let (words, group) = (state.words, state.name.to_string());
+                return Err(GroupControlError::NoComparison { words, group, why });
+            }
+            for arm in &arms {
+                check_policy(state, &arm.policy)?;
+            }
+            let arms = Arms::new(&state.name, arms)?;
+            for node in arms.list().iter().flat_map(|arm| &arm.nodes) {
+                if state.membership.find(node).is_none() {
+                    return Err(unknown(state, node));
+                }
+            }
+            state.begin_comparison(arms, now);
+            Ok(())
+        })
+    }
+
+    /// Ends the A/B test: all clients go by the group's policy, from the next request on.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn stop_comparison(&self) -> Result<ComparisonStatus, GroupControlError> {
+        self.change(|state, now| {
+            let Some(comparison) = state.comparison.take() else {
+                return Err(not_comparing(state));
+            };
+            tracing::info!(
+                "{} {}: no policies are compared any more",
+                state.words.group,
+                state.name
+            );
+            state.unpublished = true;
+            state.revision += 1;
+            Ok(comparison.status(now))
+        })
+    }
+
+    /// What the A/B test has counted that goes on.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn comparison_status(&self) -> Result<ComparisonStatus, GroupControlError> {
+        self.change(|state, now| match &state.comparison {
+            Some(comparison) => Ok(comparison.status(now)),
+            None => Err(not_comparing(state)),
+        })
+    }
+
+    /// The A/B test that goes on.
+    pub fn comparison(&self) -> Option<Arc<Comparison>> {
+        self.published().load().comparison.clone()
     }
 
     /// Without a time it is a command, which counts from now on.
@@ -274,6 +340,34 @@ impl Group {
             Ok(())
         })
     }
+}
+
+impl GroupState {
+    /// The A/B test with these arms goes on from now on.
+    pub(crate) fn begin_comparison(&mut self, arms: Arms, now: Now) {
+        let (group, name) = (self.words.group, &self.name);
+        let told = arms.list().iter().map(|arm| format!("{} ({})", arm.name, arm.policy));
+        let told = told.collect::<Vec<_>>().join(", ");
+        tracing::info!("{group} {name}: policies are compared: {told}");
+        let comparison = Comparison::new(arms, now, self.comparison.as_deref());
+        self.comparison = Some(Arc::new(comparison));
+        self.unpublished = true;
+        self.revision += 1;
+    }
+}
+
+fn not_comparing(state: &GroupState) -> GroupControlError {
+    GroupControlError::NotComparing { words: state.words, group: state.name.to_string() }
+}
+
+fn check_policy(state: &GroupState, policy: &str) -> Result<(), GroupControlError> {
+    skep_policy::build(policy, 0)?;
+    let (known, why) = state.settings.policies;
+    if known.contains(&policy) {
+        return Ok(());
+    }
+    let (group, policy) = (state.name.to_string(), policy.to_owned());
+    Err(GroupControlError::UnfitPolicy { words: state.words, group, policy, why, known })
 }
 
 fn remove(

@@ -10,6 +10,7 @@
 pub(crate) mod candidates;
 pub(crate) mod cause;
 pub(crate) mod checks;
+pub(crate) mod comparison;
 pub(crate) mod conn_io;
 pub(crate) mod control;
 pub(crate) mod gateway_probe;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::members::comparison::Comparison;
 use crate::members::member::SharedMember;
 use crate::members::settings::GroupSettings;
 
@@ -16,6 +17,8 @@ pub(crate) struct Published {
     pub(crate) members_version: u64,
     pub(crate) settings: Arc<GroupSettings>,
     pub(crate) members: Vec<Entry>,
+    /// The A/B test that goes on.
+    pub(crate) comparison: Option<Arc<Comparison>>,
 }
 
 /// A member and its values that only change with a new [`Published`].

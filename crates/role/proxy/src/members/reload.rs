@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use skep_comparison::{ArmSpec, Arms};
 use skep_units::{NodeId, Now};
 
 use crate::limits::RELOAD_REMOVE_MS;
@@ -15,7 +16,7 @@ use crate::members::status::MemberSource;
 impl GroupState {
     /// Applies what a config says of the group.
     pub(crate) fn adopt(&mut self, spec: GroupSpec, now: Now) {
-        self.adopt_settings(spec.settings);
+        self.adopt_settings(spec.settings, now);
         let filed = spec.members;
         self.removed.retain(|name| filed.iter().any(|member| member.name == *name));
         self.make_room(&filed, now);
@@ -27,7 +28,7 @@ impl GroupState {
         self.revision += 1;
     }
 
-    fn adopt_settings(&mut self, mut settings: GroupSettings) {
+    fn adopt_settings(&mut self, mut settings: GroupSettings, now: Now) {
         let policy_filed = std::mem::replace(&mut self.policy_filed, settings.policy.clone());
         if policy_filed == settings.policy {
             settings.policy.clone_from(&self.settings.policy);
@@ -35,7 +36,28 @@ impl GroupState {
         if settings.membership != self.settings.membership {
             self.membership.set_settings(settings.membership);
         }
+        let arms = settings.arms.clone();
         self.settings = Arc::new(settings);
+        if self.arms_filed != arms {
+            self.arms_filed.clone_from(&arms);
+            self.adopt_arms(arms, now);
+        }
+        // Where clients' packets are steered, nobody chooses by arms.
+        if self.settings.no_comparison.is_some() {
+            self.comparison = None;
+        }
+    }
+
+    fn adopt_arms(&mut self, arms: Vec<ArmSpec>, now: Now) {
+        if arms.is_empty() {
+            self.comparison = None;
+            return;
+        }
+        // The config was checked.
+        match Arms::new(&self.name, arms) {
+            Ok(arms) => self.begin_comparison(arms, now),
+            Err(error) => tracing::error!("{} {}: {error}", self.words.group, self.name),
+        }
     }
 
     /// A worker may have `connections` at a member, at least.

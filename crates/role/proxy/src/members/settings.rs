@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use skep_cluster::{MembershipSettings, RetryBudgetSettings};
+use skep_comparison::ArmSpec;
 use skep_spool::BodyBuffers;
 use skep_units::ServerAddress;
 use skep_upstream::PoolLimits;
@@ -52,6 +53,10 @@ pub struct GroupSettings {
     pub policy: String,
     /// The policies that there can be, and why no other.
     pub policies: (&'static [&'static str], &'static str),
+    /// The arms of an A/B test of policies; empty: there is none.
+    pub arms: Vec<ArmSpec>,
+    /// Why there can be no A/B test, if so.
+    pub no_comparison: Option<&'static str>,
     /// Bytes of memory that each member has for what one worker sends there; 0: not known.
     pub memory_bytes: u64,
     /// Whether members fetch from each other's memory what they do not have.

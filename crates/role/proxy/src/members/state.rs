@@ -11,9 +11,11 @@ use std::sync::{Arc, Weak};
 use skep_cluster::{
     Change, Failure, HealthState, Member, Membership, MembershipError, MembershipEvent,
 };
+use skep_comparison::ArmSpec;
 use skep_units::{NodeId, Now, ServerAddress};
 use skep_wire::message::Name;
 
+use crate::members::comparison::Comparison;
 use crate::members::member::{Load, SharedMember};
 use crate::members::node_reports::NodeReports;
 use crate::members::published::{Entry, Published};
@@ -32,6 +34,11 @@ pub(crate) struct GroupState {
     /// The policy that the config file named last. A policy chosen at run time
     /// stays until the file names another.
     pub(crate) policy_filed: String,
+    /// The arms that the config file named last. A test that was started or stopped at run time stays so until the file
+    /// names other arms.
+    pub(crate) arms_filed: Vec<ArmSpec>,
+    /// The A/B test that goes on.
+    pub(crate) comparison: Option<Arc<Comparison>>,
     /// Members of the file that were removed at run time: a reload does not add them again, unless
     /// the file had dropped them in between.
     pub(crate) removed: BTreeSet<String>,
@@ -85,6 +92,8 @@ impl GroupState {
             membership: Membership::new(settings.membership),
             details: BTreeMap::new(),
             policy_filed: settings.policy.clone(),
+            arms_filed: Vec::new(),
+            comparison: None,
             settings: Arc::new(settings),
             removed: BTreeSet::new(),
             unpublished: true,
@@ -270,6 +279,7 @@ impl GroupState {
             members_version: self.membership.version(),
             settings: Arc::clone(&self.settings),
             members: entries.collect(),
+            comparison: self.comparison.clone(),
         }
     }
 

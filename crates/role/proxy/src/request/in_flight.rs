@@ -5,6 +5,8 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use skep_comparison::{ArmEvent, ArmSample};
+use skep_http::ResponseHead;
 use skep_policy::AttemptEnd;
 use skep_upstream::Pool;
 
@@ -27,8 +29,18 @@ pub(super) struct InFlight {
     /// Whether the policy knows how fast the member was.
     is_judged: bool,
     outcome: Outcome,
+    /// Of the response, once its head is there.
+    answered: Option<Answered>,
     /// For operators who look.
     entry: Option<TableEntry>,
+}
+
+/// The head of a response.
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    at: Instant,
+    status: u16,
+    is_hit: Option<bool>,
 }
 
 /// How an attempt ended.
@@ -48,14 +60,25 @@ impl InFlight {
         began: Instant,
     ) -> Option<Self> {
         if !target.member().try_begin() {
-            group.finished(target.member().id, AttemptEnd::Inconclusive);
+            group.finished(&target, AttemptEnd::Inconclusive);
             return None;
         }
         let outcome = Outcome::Abandoned;
         let group = Rc::clone(group);
         let (owed, received, entry) = (0, 0, None);
-        let (is_tunnel, is_judged) = (false, false);
-        Some(Self { group, target, began, owed, received, is_tunnel, is_judged, outcome, entry })
+        let (is_tunnel, is_judged, answered) = (false, false, None);
+        Some(Self {
+            group,
+            target,
+            began,
+            owed,
+            received,
+            is_tunnel,
+            is_judged,
+            outcome,
+            answered,
+            entry,
+        })
     }
 
     /// Lets operators see the method and path of a client's request.
@@ -113,6 +136,29 @@ impl InFlight {
         });
     }
 
+    /// In an A/B test: notes the head of the response.
+    pub(super) fn note_head(&mut self, head: &ResponseHead<'_, '_>) {
+        if self.target.arm().is_some() {
+            let says_hit = |field: &[u8]| field.windows(5).any(|part| part == b"; hit");
+            let is_hit = head.fields.get("cache-status").map(says_hit);
+            self.answered = Some(Answered { at: Instant::now(), status: head.status, is_hit });
+        }
+    }
+
+    /// Counts the response, now that it is whole, for the arm of an A/B test. The request came at `came`.
+    pub(super) fn count_in_arm(&self, came: Instant) {
+        let (Some(arm), Some(answered)) = (self.target.arm(), self.answered) else { return };
+        if answered.status >= 500 {
+            return arm.count(&ArmEvent::Failed);
+        }
+        arm.count(&ArmEvent::Answered(ArmSample {
+            first_byte_us: answered.at.duration_since(came).as_micros() as u64,
+            total_us: came.elapsed().as_micros() as u64,
+            bytes: self.received,
+            is_hit: answered.is_hit,
+        }));
+    }
+
     /// The object that was asked for has so many bytes.
     pub(super) fn object_is(&self, bytes: u64) {
         self.group.learned(&self.target, bytes);
@@ -121,7 +167,7 @@ impl InFlight {
     /// Once: what comes later is the client's speed as well.
     fn judge(&mut self, end: AttemptEnd) {
         if !std::mem::replace(&mut self.is_judged, true) {
-            self.group.finished(self.target.member().id, end);
+            self.group.finished(&self.target, end);
         }
     }
 

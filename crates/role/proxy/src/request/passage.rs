@@ -61,6 +61,7 @@ impl Passage {
         let buffering = in_flight.target().settings().buffering.as_ref();
         reply.client_body().allow(head, buffering, asked.rules, is_event_stream);
         in_flight.head_arrived(head.status, asked.has_body);
+        in_flight.note_head(head);
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);
             // Of others it is not the object, or not all of it.

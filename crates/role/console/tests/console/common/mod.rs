@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained,
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained, NewArm,
     NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
-    NodeState, NodeStatus, PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded,
-    RequestStatus, Role, ServerStatus, ServerTest, ServiceStatus, Token, Traffic, TrafficSeries,
+    NodeState, NodeStatus, PolicyComparison, PoolStatus, ProcessStatus, PurgeOutcome, Purged,
+    PurgedNode, Reloaded, RequestStatus, Role, ServerStatus, ServerTest, ServiceStatus, Token,
+    Traffic, TrafficSeries,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 
@@ -259,6 +260,23 @@ impl Control for Fake {
         }
         policy.clone_into(&mut self.policy.lock().unwrap());
         Ok(())
+    }
+
+    fn start_comparison(&self, service: &str, arms: &[NewArm]) -> Result<(), ControlError> {
+        let arms = arms.iter().map(|arm| format!("{}={}", arm.name, arm.policy));
+        let arms = arms.collect::<Vec<_>>().join(" ");
+        self.calls.lock().unwrap().push(format!("compare {arms} in {service}"));
+        Ok(())
+    }
+
+    fn stop_comparison(&self, service: &str) -> Result<PolicyComparison, ControlError> {
+        self.calls.lock().unwrap().push(format!("compare no more in {service}"));
+        self.comparison(service)
+    }
+
+    fn comparison(&self, service: &str) -> Result<PolicyComparison, ControlError> {
+        let service = service.to_owned();
+        Ok(PolicyComparison { service, counted_ms: 1, table_full: false, arms: Vec::new() })
     }
 
     fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError> {

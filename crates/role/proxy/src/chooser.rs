@@ -1,0 +1,135 @@
+//! One policy of a worker, with its view of the members that it may choose from.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use skep_http::RequestHead;
+use skep_http::path::{self, Path, Reading};
+use skep_policy::{
+    AttemptEnd, ClusterView, NodeView, Policy, PolicyInfo, RequestKey, ServedObject, policies,
+};
+use skep_units::{NodeId, Now};
+
+use crate::members::published::Published;
+
+/// See the module.
+pub(crate) struct Chooser {
+    policy: Box<dyn Policy>,
+    content_aware: bool,
+    learns_sizes: bool,
+    view: ClusterView,
+    /// Positions of the view's nodes among the members.
+    members: Vec<usize>,
+}
+
+/// What a policy has chosen.
+pub(crate) struct Chosen {
+    /// Position among the members.
+    pub(crate) index: usize,
+    /// Of the request, if the policy is to learn the size of its object.
+    pub(crate) url_hash: Option<u64>,
+}
+
+impl Chooser {
+    /// The policy called `policy`, among members that [`Self::follow`] says.
+    pub(crate) fn new(policy: &str, seed: u64) -> Self {
+        Self {
+            policy: build(policy, seed),
+            content_aware: info_of(policy).content_aware,
+            learns_sizes: info_of(policy).learns_sizes,
+            view: ClusterView::default(),
+            members: Vec::new(),
+        }
+    }
+
+    /// Chooses from now on among the members of these names; empty: all.
+    pub(crate) fn follow(&mut self, published: &Published, names: &[String]) {
+        let is_in = |name: &str| names.is_empty() || names.iter().any(|it| it == name);
+        let members = published.members.iter().enumerate();
+        self.members = members
+            .filter(|(_, entry)| is_in(&entry.member.name))
+            .map(|(index, _)| index)
+            .collect();
+        let memory_bytes = published.settings.memory_bytes;
+        self.view.version = published.members_version;
+        self.view.has_cluster_cache = published.settings.have_cluster_cache;
+        let node = |index: &usize| {
+            let entry = &published.members[*index];
+            NodeView {
+                eligible: false,
+                slow_start_permille: 1,
+                memory_bytes,
+                ..NodeView::idle(entry.member.id, entry.member.name_hash, entry.weight)
+            }
+        };
+        self.view.nodes = self.members.iter().map(node).collect();
+    }
+
+    /// Chooses for `request`; `host` is scratch. `published` is what it follows.
+    pub(crate) fn choose(
+        &mut self,
+        (request, client): (&RequestHead<'_, '_>, SocketAddr),
+        published: &Published,
+        exclude: &[NodeId],
+        now: Now,
+        scratch: &mut Vec<u8>,
+    ) -> Option<Chosen> {
+        self.refresh(published, now);
+        let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
+        if self.content_aware {
+            if host.iter().any(u8::is_ascii_uppercase) {
+                scratch.clear();
+                request.authority.write_lower(scratch);
+                host = scratch;
+            }
+            // What can't be normalised is the member's to refuse.
+            path = path::read(request.path, Reading::Origins).map_or(path, Path::into_place);
+        }
+        let key = RequestKey {
+            client: client.ip(),
+            client_port: client.port(),
+            host,
+            path: &path,
+            query: request.query,
+        };
+        let id = self.policy.pick(&key, &self.view, exclude).node()?;
+        self.policy.started(id);
+        let url_hash = self.learns_sizes.then(|| key.url_hash());
+        let at = self.view.nodes.iter().position(|node| node.id == id)?;
+        Some(Chosen { index: self.members[at], url_hash })
+    }
+
+    /// A request was sent to a member that it did not choose.
+    pub(crate) fn started(&mut self, node: NodeId) {
+        self.policy.started(node);
+    }
+
+    /// Reports the size of an object to the policy.
+    pub(crate) fn learned(&mut self, url_hash: u64, object: ServedObject) {
+        self.policy.learned(url_hash, object);
+    }
+
+    /// Reports the end of an attempt to the policy.
+    pub(crate) fn finished(&mut self, now: Now, node: NodeId, end: AttemptEnd) {
+        self.policy.finished(now, node, end);
+    }
+
+    fn refresh(&mut self, published: &Published, now: Now) {
+        self.view.now = now;
+        let interval_ms = published.settings.report_interval_ms;
+        for (view, index) in self.view.nodes.iter_mut().zip(&self.members) {
+            published.members[*index].member.refresh(view, now, interval_ms);
+        }
+    }
+}
+
+fn build(policy: &str, seed: u64) -> Box<dyn Policy> {
+    #[expect(clippy::expect_used, reason = "config and control take no other names")]
+    skep_policy::build(policy, seed).expect("a policy in force has a known name")
+}
+
+fn info_of(policy: &str) -> &'static PolicyInfo {
+    let info = policies().iter().find(|info| info.name == policy);
+    #[expect(clippy::expect_used, reason = "config and control take no other names")]
+    info.expect("a policy in force has a known name")
+}

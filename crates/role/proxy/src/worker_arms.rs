@@ -1,0 +1,99 @@
+//! A worker's share of an A/B test: a policy for each arm, the clients seen lately, and the counts.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_comparison::{ArmEvent, ClientId};
+
+use crate::chooser::Chooser;
+use crate::limits::RECENT_CLIENTS;
+use crate::members::comparison::{ArmCounts, Comparison};
+use crate::members::published::Published;
+
+/// See the module.
+pub(crate) struct WorkerArms {
+    share: Rc<ArmShare>,
+    choosers: Vec<Chooser>,
+    /// Of clients seen lately, so that a known client needs no lock: each has one place.
+    recent: Box<[Option<(ClientId, u8)>]>,
+    /// That of the comparison when `recent` was last emptied.
+    revision: u64,
+}
+
+/// What requests of arms hold on to.
+pub(crate) struct ArmShare {
+    comparison: Arc<Comparison>,
+    counts: Arc<ArmCounts>,
+}
+
+/// The arm of one request.
+#[derive(Clone)]
+pub(crate) struct ArmOfRequest {
+    share: Rc<ArmShare>,
+    client: ClientId,
+    pub(crate) arm: usize,
+    /// None of the arm's members could take it.
+    pub(crate) has_strayed: bool,
+}
+
+impl WorkerArms {
+    pub(crate) fn new(comparison: &Arc<Comparison>, seed: u64) -> Self {
+        let (comparison, counts) = (Arc::clone(comparison), comparison.new_counts());
+        let choosers =
+            comparison.arms().list().iter().map(|arm| Chooser::new(&arm.policy, seed)).collect();
+        Self {
+            revision: comparison.revision(),
+            share: Rc::new(ArmShare { comparison, counts }),
+            choosers,
+            recent: vec![None; RECENT_CLIENTS].into(),
+        }
+    }
+
+    pub(crate) fn is_of(&self, comparison: &Arc<Comparison>) -> bool {
+        Arc::ptr_eq(&self.share.comparison, comparison)
+    }
+
+    /// Each arm chooses from now on among its members of `published`.
+    pub(crate) fn follow(&mut self, published: &Published) {
+        let arms = self.share.comparison.arms().list().iter();
+        arms.zip(&mut self.choosers).for_each(|(arm, it)| it.follow(published, &arm.nodes));
+    }
+
+    /// The arm of a request of the client at `address`.
+    pub(crate) fn of(&mut self, address: IpAddr) -> ArmOfRequest {
+        let comparison = &self.share.comparison;
+        let revision = comparison.revision();
+        if std::mem::replace(&mut self.revision, revision) != revision {
+            self.recent.fill(None);
+        }
+        let client = ClientId::new(address, comparison.arms().id());
+        let place = &mut self.recent[client.0 as usize % RECENT_CLIENTS];
+        let arm = match *place {
+            Some((known, arm)) if known == client => arm.into(),
+            _ => {
+                let arm = comparison.arm_of(client);
+                *place = Some((client, arm as u8));
+                arm
+            }
+        };
+        ArmOfRequest { share: Rc::clone(&self.share), client, arm, has_strayed: false }
+    }
+
+    pub(crate) fn chooser(&mut self, arm: usize) -> &mut Chooser {
+        &mut self.choosers[arm]
+    }
+
+    /// The policy that chose for a request, unless it is that of an earlier test.
+    pub(crate) fn chooser_of(&mut self, request: &ArmOfRequest) -> Option<&mut Chooser> {
+        Rc::ptr_eq(&self.share, &request.share).then(|| &mut self.choosers[request.arm])
+    }
+}
+
+impl ArmOfRequest {
+    /// Counts what became of the request.
+    pub(crate) fn count(&self, event: &ArmEvent) {
+        let event = if self.has_strayed { &ArmEvent::Strayed } else { event };
+        self.share.counts.count(self.arm, self.client, event);
+    }
+}
