@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::database::SampleReader;
-use crate::database_error::ProbeDatabaseError;
 use crate::sample::ProbeSample;
+use skep_database::DatabaseError;
 
 /// How samples are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum ExportFormat {
 pub enum ExportError {
     /// The file.
     #[error(transparent)]
-    Database(#[from] ProbeDatabaseError),
+    Database(#[from] DatabaseError),
     /// The output.
     #[error("cannot write the samples: {0}")]
     Output(#[from] io::Error),

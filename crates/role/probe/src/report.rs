@@ -11,10 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::database::SampleReader;
-use crate::database_error::ProbeDatabaseError;
 use crate::sample::ProbeSample;
 use crate::statistics::SampleTimes;
 use crate::summary::ProbeSummary;
+use skep_database::DatabaseError;
 
 use figure::{Figure, Line};
 use hours::Hours;
@@ -24,7 +24,7 @@ use hours::Hours;
 pub enum ReportError {
     /// A file of samples cannot be read.
     #[error(transparent)]
-    Database(#[from] ProbeDatabaseError),
+    Database(#[from] DatabaseError),
     /// The report cannot be written.
     #[error("cannot write {}: {error}: expected a folder that can be written to", path.display())]
     Unwritable {
@@ -172,7 +172,7 @@ impl ReportInput {
                 continue;
             }
             match input.add_file(path) {
-                Err(ReportError::Database(error @ ProbeDatabaseError::Empty { .. })) => {
+                Err(ReportError::Database(error @ DatabaseError::Empty { .. })) => {
                     input.notes.push(format!("{}: skipped, it has no samples", path.display()));
                     empty = Some(error);
                 }
@@ -197,10 +197,12 @@ impl ReportInput {
                 series.turns_skipped += turns;
             }
         }
-        for (hour, load) in reader.loads_by_hour()? {
-            self.hours.add(hour, load);
-        }
-        Ok(())
+        reader.for_each_recorded(|row| {
+            if let Some(load) = row.node.load1.filter(|_| row.is_node) {
+                self.hours.add(row.at_unix_ms / hours::HOUR_MS, load);
+            }
+            Ok(())
+        })
     }
 
     /// Writes a figure; `false`: it would be empty, and a note may say why.

@@ -35,7 +35,7 @@ impl Hours {
     pub(super) fn why_not_split(&self) -> Option<&'static str> {
         match (self.median, self.loads.len()) {
             (Some(_), _) => None,
-            (None, 0) => Some("the files have no loads of nodes (table node_load)"),
+            (None, 0) => Some("the files have no samples of recorders"),
             (None, _) => Some("all hours with loads of nodes had the same"),
         }
     }

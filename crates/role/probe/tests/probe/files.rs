@@ -98,11 +98,11 @@ fn a_file_of_a_later_build_is_refused() {
     let plan = plan(folder.path(), &[server.url("/size/1")]);
     run(&plan);
     let file = Connection::open(&plan.out).unwrap();
-    file.pragma_update(None, "user_version", 2).unwrap();
+    file.pragma_update(None, "user_version", 3).unwrap();
     drop(file);
-    assert!(refusal(&plan).contains("version 1 or earlier, found 2"), "{}", refusal(&plan));
+    assert!(refusal(&plan).contains("version 2 or earlier, found 3"), "{}", refusal(&plan));
     let error = export_samples(&plan.out, ExportFormat::Csv, &mut Vec::new()).unwrap_err();
-    assert!(error.to_string().contains("found 2"), "{error}");
+    assert!(error.to_string().contains("found 3"), "{error}");
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_report_compares_labels_of_several_files() {
     let out = folder.path().join("a/report");
     let report = write_report(&files, &out).unwrap();
     assert_eq!(report.files, [out.join("report.md"), out.join("time-by-size.svg")]);
-    assert!(report.notes[0].contains("no loads of nodes"), "{:?}", report.notes);
+    assert!(report.notes[0].contains("no samples of recorders"), "{:?}", report.notes);
     let svg = fs::read_to_string(out.join("time-by-size.svg")).unwrap();
     assert!(svg.contains("lard") && svg.contains("round-robin"), "both have a line");
     let page = fs::read_to_string(out.join("report.md")).unwrap();
@@ -163,9 +163,10 @@ fn hours_of_light_and_heavy_load_have_figures_of_their_own() {
     run(&plan);
     let file = Connection::open(&plan.out).unwrap();
     file.execute_batch(
-        "CREATE TABLE node_load (at_unix_ms INTEGER, node TEXT, load1 REAL);
-         UPDATE sample SET at_unix_ms = turn * 3600000;
-         INSERT INTO node_load VALUES (1, 'a', 0.5), (3600001, 'a', 7.5);",
+        "UPDATE sample SET at_unix_ms = turn * 3600000;
+         INSERT INTO recording VALUES (1, 'a', NULL, 1, 0, 60000, '0');
+         INSERT INTO node_sample (recording, at_unix_ms, interval_ms, load1)
+         VALUES (1, 1, 60000, 0.5), (1, 3600001, 60000, 7.5);",
     )
     .unwrap();
     drop(file);
