@@ -133,6 +133,24 @@ pub fn fault(path: &Path, error: rusqlite::Error) -> DatabaseError {
     }
 }
 
+/// Renames a damaged file that says that it is ours to `FILE.damaged`, in place of an earlier one, so that a new file can
+/// begin. Whether it did.
+pub(crate) fn set_aside(path: &Path, application_id: i32) -> bool {
+    let is_own = Header::read(path);
+    let is_own = is_own.is_ok_and(|it| it.is_some_and(|it| it.application_id == application_id));
+    let beside = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let is_done = is_own && std::fs::rename(path, beside(".damaged")).is_ok();
+    if is_done {
+        // They are of the file that is gone.
+        let _ = (std::fs::remove_file(beside("-wal")), std::fs::remove_file(beside("-shm")));
+    }
+    is_done
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]

@@ -23,4 +23,4 @@ pub use error::DatabaseError;
 pub use file::{error_code, fault};
 pub use recorded::{RecordedRow, RecordedSample, Recording, RecordingInfo, read_recorded};
 pub use rusqlite::Connection;
-pub use schema::{open_to_read, open_to_write};
+pub use schema::{open_to_read, open_to_write, set_damaged_aside};

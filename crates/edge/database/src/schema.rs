@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::columns;
 use crate::error::DatabaseError;
-use crate::file::{Header, connect, connect_to_read, error_code, fault};
+use crate::file::{Header, connect, connect_to_read, error_code, fault, set_aside};
 use crate::limits::LOG_BYTES_MAX;
 
 /// Marks files of ours: `SkPr`.
@@ -115,6 +115,11 @@ pub fn open_to_read(path: &Path, wait_ms: u64) -> Result<Connection, DatabaseErr
     connection.busy_timeout(Duration::from_millis(wait_ms)).map_err(fault)?;
     check_owner(path, &connection)?;
     Ok(connection)
+}
+
+/// Renames a damaged file of ours to `FILE.damaged`, in place of an earlier one, so that a new one can begin. Whether it did.
+pub fn set_damaged_aside(path: &Path) -> bool {
+    set_aside(path, APPLICATION_ID)
 }
 
 /// Makes the tables that are not there yet.

@@ -32,9 +32,9 @@ mod timed_stream;
 mod tls;
 mod url;
 
-pub use export::{ExportError, ExportFormat, export_samples};
+pub use export::{ExportError, ExportFormat, export_recorded, export_samples};
 pub use limits::{
-    INTERVAL_MS_MAX, INTERVAL_MS_MIN, LABEL_CHARS_MAX, LIST_BYTES_MAX, TIMEOUT_MS_MAX,
+    INTERVAL_MS_MAX, INTERVAL_MS_MIN, LABEL_CHARS_MAX, LIST_BYTES_MAX, STEP_MS_MAX, TIMEOUT_MS_MAX,
 };
 pub use plan::ProbePlan;
 pub use report::{ProbeReport, ReportError, write_report};
