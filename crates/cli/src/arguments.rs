@@ -127,6 +127,12 @@ pub(crate) struct UpArgs {
     /// standard output, or `off`
     #[arg(long, value_name = "PATH|-|off", default_value = "off")]
     pub(crate) access_log: String,
+    /// Database that all processes record to what they and this machine do [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Time that one sample of it is about
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration)]
+    pub(crate) record_interval: u64,
     /// Address of the management API over TCP, or `off`; by default
     /// 127.0.0.1:7070 if that is free
     #[arg(long, value_name = "ADDR:PORT|off", value_parser = admin)]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use skep_agent::Recorder;
 use skep_cli::{Signals, Wish, announce};
 use skep_config::Config;
 use skep_console::ConsoleHandle;
@@ -31,6 +32,7 @@ use crate::demotion::demote;
 use crate::direct::{DirectDispatch, cluster_key, config_of_node};
 use crate::failure;
 use crate::logging::{self, MessageQueue};
+use crate::recording;
 use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::running::{Parts, Running, Shared};
@@ -76,6 +78,7 @@ pub(crate) struct Process {
     running: Arc<Running>,
     workers: Workers,
     access_log: AccessLog,
+    recorder: Option<Recorder>,
     /// Until the very end: it shows the drain.
     _console: Option<ConsoleHandle>,
     /// The last: it writes what the others have said.
@@ -158,6 +161,7 @@ impl Process {
             skep_node::register_pools(&registry, node);
         }
         skep_dispatcher::register_metrics(&registry, &dispatchers);
+        let recorder = recording::start(&config, &roles, node.as_ref(), &registry)?;
         let parts = Parts { node, dispatchers, direct_dispatch, cluster_cache, reporting };
         let addresses = addresses(&responders);
         let running = Arc::new(Running::new(config, roles, file, addresses, parts, shared));
@@ -166,7 +170,7 @@ impl Process {
         running.series.start(counted.0, counted.1, &workers.handles()[0]);
         let console = start_console(console, &running)?;
         serve(&running, &workers, responders);
-        Ok(Self { running, workers, access_log, _console: console, _messages: messages })
+        Ok(Self { running, workers, access_log, recorder, _console: console, _messages: messages })
     }
 
     /// The handle for other threads (the management API).
@@ -199,6 +203,9 @@ impl Process {
         })?;
         self.workers.stop();
         self.access_log.shutdown();
+        if let Some(recorder) = self.recorder {
+            recorder.end();
+        }
         failure::outcome()
     }
 

@@ -65,6 +65,9 @@ fn check_access(config: &Config, roles: &Roles, file: Option<&Path>) -> Result<(
     if let Some(spool) = spool(config, roles) {
         access::check("the folder `spool.folder`", spool, Need::Fill)?;
     }
+    if let Some(folder) = recorder_folder(config) {
+        access::check("the folder of `recorder.file`", folder, Need::Fill)?;
+    }
     let Some(file) = file else { return Ok(()) };
     access::check("the config", file, Need::Read)?;
     let needs_state =
@@ -85,6 +88,7 @@ fn confine_to(config: &Config, roles: &Roles) {
     if let AccessLogTarget::File(path) = &config.log.access {
         writable.extend(path.parent());
     }
+    writable.extend(recorder_folder(config));
     for confined in
         [confine::deny_calls(confine::Bpf::Denied), confine::write_only_below(&writable)]
     {
@@ -97,6 +101,11 @@ fn confine_to(config: &Config, roles: &Roles) {
 /// The folder of the spool, if this process has one.
 fn spool<'c>(config: &'c Config, roles: &Roles) -> Option<&'c Path> {
     config.spool.folder.as_deref().filter(|_| roles.node.is_some())
+}
+
+/// The folder of the recorder's file, in which SQLite has a log as well.
+fn recorder_folder(config: &Config) -> Option<&Path> {
+    config.recorder.file.as_deref()?.parent()
 }
 
 /// Makes the missing folders that this process will write to, and gives them to `user`.

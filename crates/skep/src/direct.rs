@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use skep_agent::{Agent, AgentParts};
-use skep_config::Config;
+use skep_config::{Config, DispatchMode};
 use skep_console::{ControlError, DirectPeer, DirectStatus, NodeBehind, PacketCount};
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_guard::HandoffGuard;
@@ -314,12 +314,15 @@ fn packets(counters: &PacketCounters) -> Vec<PacketCount> {
     met.map(count).collect()
 }
 
-/// The config as a node reads it: in direct dispatch the node names itself in responses, as no
-/// dispatcher sees them.
+/// The config as a node reads it: the node names itself in responses that no dispatcher sees, which
+/// are all but those of `proxy`.
 pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
     let mut config = config.clone();
-    let is_named = config.steered_services().any(|(_, service)| service.node_header);
-    if let Some(name) = roles.node.as_ref().filter(|_| is_named) {
+    let is_named = |name: &String| {
+        let mut unseen = config.services.iter().filter(|it| it.dispatch != DispatchMode::Proxy);
+        unseen.any(|it| it.node_header && config.nodes_of(it).any(|(_, node)| node.name == *name))
+    };
+    if let Some(name) = roles.node.as_ref().filter(|name| is_named(name)) {
         for site in &mut config.sites {
             site.headers.push(("X-Skep-Node".to_owned(), name.clone()));
         }

@@ -19,6 +19,7 @@ mod handoff_metrics;
 mod load;
 mod logging;
 mod netguard;
+mod recording;
 mod reporting;
 mod roles;
 mod run;

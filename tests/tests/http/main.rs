@@ -33,6 +33,7 @@ mod pools;
 mod privileges;
 mod probe;
 mod ranges_conditions;
+mod recorder;
 mod rewritten;
 mod room;
 mod route_conditions;

@@ -80,7 +80,11 @@ fn redirects_of_a_dispatcher_are_measured_and_nodes_named() {
     let report = folder.path("report");
     let written = run_to_end(&["probe", "report", text(&out), "--out", text(&report)]);
     assert_eq!((written.code, written.stderr.as_str()), (Some(0), ""));
-    assert!(written.stdout.contains("skipped, the files have no loads"), "{}", written.stdout);
+    assert!(
+        written.stdout.contains("skipped, the files have no samples of recorders"),
+        "{}",
+        written.stdout
+    );
     let page = fs::read_to_string(report.join("report.md")).unwrap();
     assert!(page.contains("6 samples, 0 failed") && page.contains("| round-robin | 1000000 B |"));
     let csv = run_to_end(&["probe", "export", text(&out), "--csv"]);

@@ -78,6 +78,7 @@ impl Config {
         self.admin.socket.iter_mut().for_each(resolve);
         self.key_file.iter_mut().for_each(resolve);
         self.spool.folder.iter_mut().for_each(resolve);
+        self.recorder.file.iter_mut().for_each(resolve);
         self.admin.token_file.iter_mut().for_each(resolve);
         let secrets = self.pools.iter_mut().filter_map(|pool| pool.ajp.secret_file.as_mut());
         secrets.for_each(resolve);

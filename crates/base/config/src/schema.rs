@@ -16,6 +16,7 @@ use crate::compress::CompressConfig;
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
 use crate::number::Unit;
 use crate::pools::{ForwardConfig, PoolConfig};
+use crate::recorder::RecorderConfig;
 use crate::replies::ReplyConfig;
 use crate::response_cache::ResponseCacheConfig;
 use crate::section::{Section, Setting, TableDoc};
@@ -104,6 +105,8 @@ table! {
         timeouts: TimeoutsConfig, live;
         /// What a process writes down.
         log: LogConfig, live;
+        /// A history of each process and its machine.
+        recorder: RecorderConfig, restart;
         /// Metrics for Prometheus.
         metrics: MetricsConfig, live;
         /// The management API.

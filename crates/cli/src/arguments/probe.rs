@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use skep_probe::{INTERVAL_MS_MAX, INTERVAL_MS_MIN, LABEL_CHARS_MAX, ProbeUrl, TIMEOUT_MS_MAX};
+use skep_probe::{
+    INTERVAL_MS_MAX, INTERVAL_MS_MIN, LABEL_CHARS_MAX, ProbeUrl, STEP_MS_MAX, TIMEOUT_MS_MAX,
+};
 
 use super::{duration, time_up_to};
 
@@ -19,6 +21,9 @@ pub(crate) enum ProbeCommand {
         /// Folder to write to; created if it is not there
         #[arg(long, value_name = "DIR", default_value = "skep-probe-report")]
         out: PathBuf,
+        /// Length of the times that are of light or of heavy load, and of the steps of figures over time
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = step)]
+        step: u64,
     },
     /// Print the samples of a file
     Export {
@@ -30,6 +35,9 @@ pub(crate) enum ProbeCommand {
         /// As JSON, one object a line
         #[arg(long, conflicts_with = "csv")]
         json: bool,
+        /// Those of recorders, in place of those of probes
+        #[arg(long)]
+        recorded: bool,
     },
 }
 
@@ -74,6 +82,10 @@ fn interval(text: &str) -> Result<u64, String> {
         true => Ok(interval_ms),
         false => Err("expected 100ms to 24h".to_owned()),
     }
+}
+
+fn step(text: &str) -> Result<u64, String> {
+    time_up_to(text, STEP_MS_MAX)
 }
 
 fn timeout(text: &str) -> Result<u64, String> {

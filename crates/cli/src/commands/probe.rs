@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, bail};
 use skep_probe::{
     ExportError, ExportFormat, LIST_BYTES_MAX, ProbeOutcome, ProbePlan, ProbeSample, ProbeUrl,
-    export_samples, run_probe, write_report,
+    export_recorded, export_samples, run_probe, write_report,
 };
 use tokio::sync::oneshot;
 
@@ -28,8 +28,8 @@ const PRINT_WAIT_MS: u64 = 2_000;
 pub(crate) fn probe(command: ProbeCommand) -> anyhow::Result<()> {
     match command {
         ProbeCommand::Run(args) => run(args),
-        ProbeCommand::Report { files, out } => report(&files, &out),
-        ProbeCommand::Export { file, csv: _, json } => export(&file, json),
+        ProbeCommand::Report { files, out, step } => report(&files, &out, step),
+        ProbeCommand::Export { file, csv: _, json, recorded } => export(&file, json, recorded),
     }
 }
 
@@ -126,8 +126,8 @@ fn last_words(outcome: &mut ProbeOutcome, out: &Path, json: bool) -> String {
     }
 }
 
-fn report(files: &[PathBuf], out: &Path) -> anyhow::Result<()> {
-    let report = write_report(files, out)?;
+fn report(files: &[PathBuf], out: &Path, step_ms: u64) -> anyhow::Result<()> {
+    let report = write_report(files, out, step_ms)?;
     let mut text = String::new();
     for file in report.files {
         text.push_str(&format!("wrote {}\n", file.display()));
@@ -138,10 +138,11 @@ fn report(files: &[PathBuf], out: &Path) -> anyhow::Result<()> {
     print(&text)
 }
 
-fn export(file: &Path, json: bool) -> anyhow::Result<()> {
+fn export(file: &Path, json: bool, recorded: bool) -> anyhow::Result<()> {
     let format = if json { ExportFormat::Json } else { ExportFormat::Csv };
     let mut out = BufWriter::new(io::stdout().lock());
-    match export_samples(file, format, &mut out) {
+    let export = if recorded { export_recorded } else { export_samples };
+    match export(file, format, &mut out) {
         // `head` has seen enough.
         Err(ExportError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => Ok(result?),

@@ -29,6 +29,8 @@ const OPTIONS: &[(&str, &str)] = &[
     ("machine.threads", "--threads"),
     ("cache.size_bytes_max", "--cache-size"),
     ("log.access", "--access-log"),
+    ("recorder.file", "--record"),
+    ("recorder.interval_ms", "--record-interval"),
     ("site.root", "DIR"),
     ("service.listen", "--listen"),
     ("admin.listen", "--admin"),
@@ -155,6 +157,8 @@ fn config(
     config.timeouts.drain_ms = DRAIN_MS;
     config.admin.listen = admin;
     config.log.level = if args.verbose { Level::Info } else { Level::Warn };
+    config.recorder.interval_ms = args.record_interval;
+    config.recorder.file = args.record.as_deref().map(absolute).transpose()?;
     config.log.access = match args.access_log.as_str() {
         "off" => AccessLogTarget::Off,
         "-" => AccessLogTarget::Stdout,

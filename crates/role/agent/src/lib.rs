@@ -7,6 +7,8 @@
 //!   dispatchers --Table-----------> Report --tables--> Obey --orders--> netguard
 //! ```
 //!
+//! The [`Recorder`] of each process writes what it and its machine do to a file.
+//!
 //! Invariants: the table with the latest version counts, whichever dispatcher sent it. The
 //! reporting thread waits only for datagrams.
 
@@ -14,6 +16,7 @@
 
 mod limits;
 mod obey;
+mod recorder;
 mod report;
 mod reporter;
 mod steered;
@@ -43,6 +46,10 @@ use skep_wire::table::{Table, TableVersion};
 
 use limits::{OBEY_STALL_S_MAX, TABLES_WAITING_MAX};
 use obey::{Obey, ServiceAddresses, Told};
+pub use recorder::{
+    CacheBytes, RECORDER_FAULTS, Recorder, RecorderCounts, RecorderParts, ServerCounters,
+    ServerFigures, ServerGauges,
+};
 use report::Report;
 pub use reporter::{Reporter, ReporterParts};
 use steered::Steered;

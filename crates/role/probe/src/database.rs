@@ -1,74 +1,38 @@
-//! Samples in a file of SQLite.
-//!
-//! The file says whose it is (`application_id`) and which tables it has (`user_version`), so that a
-//! file of another program, or of a later build, is refused and never changed.
+//! The probe's rows in a file of SQLite (`edge/database`, which recorders add to as well).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Statement, TransactionBehavior,
-    params,
+use rusqlite::{Connection, Row, Statement, TransactionBehavior, params};
+use skep_database::{
+    DatabaseError, RecordedRow, fault, open_to_read, open_to_write, read_recorded, unsigned, whole,
 };
 
-use crate::database_error::ProbeDatabaseError;
-use crate::database_file::{Header, connect, connect_to_read, error_code, fault};
 use crate::limits::DATABASE_WAIT_MS;
 use crate::plan::ProbePlan;
 use crate::sample::{ProbeFailure, ProbePhase, ProbeSample};
 
-/// Marks files of the probe: `SkPr`.
-const APPLICATION_ID: i32 = 0x536b_5072;
-
-/// Version of the tables below; counted up by each change of them.
-const SCHEMA_VERSION: i32 = 1;
-
-const SCHEMA: &str = "
-CREATE TABLE run (
-    id INTEGER PRIMARY KEY,
-    label TEXT NOT NULL,
-    begun_unix_ms INTEGER NOT NULL,
-    interval_ms INTEGER NOT NULL,
-    timeout_ms INTEGER NOT NULL,
-    turns_skipped INTEGER NOT NULL DEFAULT 0,
-    version TEXT NOT NULL
-) STRICT;
-CREATE TABLE url (
-    id INTEGER PRIMARY KEY,
-    url TEXT NOT NULL UNIQUE
-) STRICT;
-";
-
 /// Columns of a sample behind its run and its URL, in the order of [`insert_sample`] and
 /// [`read_sample`].
-const COLUMNS: [(&str, &str); 17] = [
-    ("turn", "INTEGER NOT NULL"),
-    ("at_unix_ms", "INTEGER NOT NULL"),
-    ("since_begin_ms", "INTEGER NOT NULL"),
-    ("lookup_us", "INTEGER"),
-    ("redirect_connect_us", "INTEGER"),
-    ("redirect_us", "INTEGER"),
-    ("connect_us", "INTEGER"),
-    ("tls_us", "INTEGER"),
-    ("first_byte_us", "INTEGER"),
-    ("data_us", "INTEGER"),
-    ("total_us", "INTEGER NOT NULL"),
-    ("status", "INTEGER"),
-    ("body_bytes", "INTEGER NOT NULL"),
-    ("redirects", "INTEGER NOT NULL"),
-    ("node", "TEXT"),
-    ("failure", "TEXT"),
-    ("failure_text", "TEXT"),
+const COLUMNS: [&str; 17] = [
+    "turn",
+    "at_unix_ms",
+    "since_begin_ms",
+    "lookup_us",
+    "redirect_connect_us",
+    "redirect_us",
+    "connect_us",
+    "tls_us",
+    "first_byte_us",
+    "data_us",
+    "total_us",
+    "status",
+    "body_bytes",
+    "redirects",
+    "node",
+    "failure",
+    "failure_text",
 ];
-
-fn sample_table() -> String {
-    let columns: String =
-        COLUMNS.iter().map(|(name, kind)| format!(",\n    {name} {kind}")).collect();
-    format!(
-        "CREATE TABLE sample (\n    id INTEGER PRIMARY KEY,\n    run INTEGER NOT NULL REFERENCES run,\n    \
-         url INTEGER NOT NULL REFERENCES url{columns}\n) STRICT;"
-    )
-}
 
 fn insert() -> String {
     let values = ", ?".repeat(COLUMNS.len());
@@ -84,7 +48,7 @@ fn select() -> String {
 }
 
 fn column_names() -> String {
-    COLUMNS.map(|(name, _)| name).join(", ")
+    COLUMNS.join(", ")
 }
 
 /// A file of samples that a run writes to.
@@ -96,28 +60,10 @@ pub(crate) struct SampleWriter {
 
 impl SampleWriter {
     /// Opens the plan's file, or creates it, and begins a run in it.
-    pub(crate) fn open(plan: &ProbePlan, begun_unix_ms: u64) -> Result<Self, ProbeDatabaseError> {
+    pub(crate) fn open(plan: &ProbePlan, begun_unix_ms: u64) -> Result<Self, DatabaseError> {
         let path = &plan.out;
-        if path == Path::new(":memory:") {
-            let why = "it would keep nothing".to_owned();
-            return Err(ProbeDatabaseError::CannotOpen { path: path.clone(), why });
-        }
-        // Before SQLite: it changes files of others even by reading them, if they have a log.
-        if let Some(header) = Header::read(path)? {
-            check_header(path, &header)?;
-        }
         let fault = |error| fault(path, error);
-        let mut connection = connect(path, OpenFlags::default()).map_err(fault)?;
-        connection.busy_timeout(Duration::from_millis(DATABASE_WAIT_MS)).map_err(fault)?;
-        let transaction =
-            connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fault)?;
-        if is_fresh(&transaction).map_err(fault)? {
-            transaction.execute_batch(SCHEMA).map_err(fault)?;
-            transaction.execute_batch(&sample_table()).map_err(fault)?;
-            transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(fault)?;
-            transaction.pragma_update(None, "user_version", SCHEMA_VERSION).map_err(fault)?;
-        }
-        check_owner(path, &transaction)?;
+        let connection = open_to_write(path, DATABASE_WAIT_MS)?;
         let insert = "INSERT INTO run (label, begun_unix_ms, interval_ms, timeout_ms, version) \
                       VALUES (?1, ?2, ?3, ?4, ?5)";
         let version = env!("CARGO_PKG_VERSION");
@@ -128,12 +74,8 @@ impl SampleWriter {
             whole(plan.timeout_ms),
             version
         ];
-        transaction.execute(insert, values).map_err(fault)?;
-        let run = transaction.last_insert_rowid();
-        transaction.commit().map_err(fault)?;
-        // Readers do not wait for the run, nor the run for them.
-        connection.pragma_update(None, "journal_mode", "WAL").map_err(fault)?;
-        connection.pragma_update(None, "synchronous", "NORMAL").map_err(fault)?;
+        connection.execute(insert, values).map_err(fault)?;
+        let run = connection.last_insert_rowid();
         Ok(Self { path: path.clone(), connection, run })
     }
 
@@ -143,7 +85,7 @@ impl SampleWriter {
         samples: &[ProbeSample],
         turns_skipped: u64,
         wait_ms: u64,
-    ) -> Result<(), ProbeDatabaseError> {
+    ) -> Result<(), DatabaseError> {
         let path = self.path.clone();
         self.try_store(samples, turns_skipped, wait_ms).map_err(|error| fault(&path, error))
     }
@@ -185,28 +127,13 @@ pub(crate) struct SampleReader {
 }
 
 impl SampleReader {
-    pub(crate) fn open(path: &Path) -> Result<Self, ProbeDatabaseError> {
-        if !path.exists() {
-            return Err(ProbeDatabaseError::Missing { path: path.to_owned() });
-        }
-        let Some(header) = Header::read(path)? else {
-            return Err(ProbeDatabaseError::Empty { path: path.to_owned() });
-        };
-        check_header(path, &header)?;
-        let fault = |error| match error_code(&error) {
-            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-                ProbeDatabaseError::CannotRead { path: path.to_owned(), why: error.to_string() }
-            }
-            _ => fault(path, error),
-        };
-        let connection = connect_to_read(path).map_err(fault)?;
-        connection.busy_timeout(Duration::from_millis(DATABASE_WAIT_MS)).map_err(fault)?;
-        check_owner(path, &connection)?;
+    pub(crate) fn open(path: &Path) -> Result<Self, DatabaseError> {
+        let connection = open_to_read(path, DATABASE_WAIT_MS)?;
         Ok(Self { path: path.to_owned(), connection })
     }
 
     /// Turns that did not take place, by label.
-    pub(crate) fn turns_skipped(&self) -> Result<Vec<(String, u64)>, ProbeDatabaseError> {
+    pub(crate) fn turns_skipped(&self) -> Result<Vec<(String, u64)>, DatabaseError> {
         let read = || {
             let by_label = "SELECT label, sum(turns_skipped) FROM run GROUP BY label";
             let mut select = self.connection.prepare(by_label)?;
@@ -217,7 +144,7 @@ impl SampleReader {
     }
 
     /// Calls `each` with the label and the sample of each row, in the order in which they were stored.
-    pub(crate) fn for_each<E: From<ProbeDatabaseError>>(
+    pub(crate) fn for_each<E: From<DatabaseError>>(
         &self,
         mut each: impl FnMut(String, ProbeSample) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -231,66 +158,18 @@ impl SampleReader {
             each(label, sample)?;
         }
         match is_empty {
-            true => Err(ProbeDatabaseError::Empty { path: self.path.clone() }.into()),
+            true => Err(DatabaseError::Empty { path: self.path.clone() }.into()),
             false => Ok(()),
         }
     }
 
-    /// Mean load of the nodes in each hour since 1970, if a recorder has written any.
-    pub(crate) fn loads_by_hour(&self) -> Result<Vec<(u64, f64)>, ProbeDatabaseError> {
-        self.try_loads_by_hour().map_err(|error| fault(&self.path, error))
+    /// Calls `each` with what recorders have written, if any have.
+    pub(crate) fn for_each_recorded<E: From<DatabaseError>>(
+        &self,
+        each: impl FnMut(RecordedRow) -> Result<(), E>,
+    ) -> Result<(), E> {
+        read_recorded(&self.path, &self.connection, each)
     }
-
-    /// The recorder's table is `node_load (at_unix_ms, node, load1)`: see the docs of the probe.
-    fn try_loads_by_hour(&self) -> rusqlite::Result<Vec<(u64, f64)>> {
-        let named = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'node_load'";
-        if self.connection.query_row(named, [], |_| Ok(())).optional()?.is_none() {
-            return Ok(Vec::new());
-        }
-        let by_hour = "SELECT at_unix_ms / 3600000 AS hour, avg(load1) FROM node_load \
-                       WHERE load1 IS NOT NULL GROUP BY hour ORDER BY hour";
-        let mut select = self.connection.prepare(by_hour)?;
-        let rows = select.query_map([], |row| Ok((unsigned(row.get(0)?), row.get(1)?)))?;
-        rows.collect()
-    }
-}
-
-/// Whether nothing was written yet.
-fn is_fresh(connection: &Connection) -> rusqlite::Result<bool> {
-    let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
-    Ok(tables == 0
-        && pragma(connection, "application_id")? == 0
-        && pragma(connection, "user_version")? == 0)
-}
-
-/// What the file says of itself, before SQLite opens it.
-fn check_header(path: &Path, header: &Header) -> Result<(), ProbeDatabaseError> {
-    check_ids(path, header.application_id, header.user_version)
-}
-
-fn check_owner(path: &Path, connection: &Connection) -> Result<(), ProbeDatabaseError> {
-    let pragma = |name| pragma(connection, name).map_err(|error| fault(path, error));
-    check_ids(path, pragma("application_id")?, pragma("user_version")?)
-}
-
-fn check_ids(path: &Path, application: i32, version: i32) -> Result<(), ProbeDatabaseError> {
-    if application != APPLICATION_ID {
-        let found = "a database of another program".to_owned();
-        return Err(ProbeDatabaseError::Foreign { path: path.to_owned(), found });
-    }
-    match version > SCHEMA_VERSION {
-        true => Err(ProbeDatabaseError::NewerSchema {
-            path: path.to_owned(),
-            found: version,
-            newest: SCHEMA_VERSION,
-        }),
-        false => Ok(()),
-    }
-}
-
-fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i32> {
-    connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
 fn url_id(connection: &Connection, url: &str) -> rusqlite::Result<i64> {
@@ -353,15 +232,6 @@ fn read_sample(row: &Row<'_>) -> rusqlite::Result<(String, ProbeSample)> {
     Ok((row.get(0)?, sample))
 }
 
-/// SQLite's integers are signed.
-fn whole(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -395,10 +265,10 @@ mod tests {
             writer.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         writer.connection.pragma_update(None, "max_page_count", pages).unwrap();
         let error = writer.store(&samples(10_000), 0, 0).unwrap_err();
-        assert!(matches!(error, ProbeDatabaseError::Full { .. }), "{error}");
+        assert!(matches!(error, DatabaseError::Full { .. }), "{error}");
         assert!(error.to_string().contains("the disk is full"), "{error}");
         let mut stored = 0;
-        let count = |_, _| -> Result<(), ProbeDatabaseError> {
+        let count = |_, _| -> Result<(), DatabaseError> {
             stored += 1;
             Ok(())
         };

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::database::SampleReader;
-use crate::database_error::ProbeDatabaseError;
 use crate::sample::ProbeSample;
+use skep_database::{ColumnValue, DatabaseError, DiskUse, NicUse, NodeSample, RecordedRow};
 
 /// How samples are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum ExportFormat {
 pub enum ExportError {
     /// The file.
     #[error(transparent)]
-    Database(#[from] ProbeDatabaseError),
+    Database(#[from] DatabaseError),
     /// The output.
     #[error("cannot write the samples: {0}")]
     Output(#[from] io::Error),
@@ -38,25 +38,75 @@ pub fn export_samples(
     format: ExportFormat,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
-    let reader = SampleReader::open(path)?;
-    let mut is_first = true;
-    reader.for_each(|label, sample| -> Result<(), ExportError> {
-        let row = row(&label, &sample);
-        match format {
-            ExportFormat::Json => writeln!(out, "{row}")?,
+    let mut rows = Rows { format, out, is_first: true };
+    SampleReader::open(path)?.for_each(|label, sample| rows.write(&row(&label, &sample)))?;
+    Ok(rows.out.flush()?)
+}
+
+/// The same of the samples of recorders, with the sums of their disks and network devices.
+///
+/// # Errors
+/// It has none or is something else, or `out` takes no more.
+pub fn export_recorded(
+    path: &Path,
+    format: ExportFormat,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let mut rows = Rows { format, out, is_first: true };
+    SampleReader::open(path)?.for_each_recorded(|row| rows.write(&recorded_row(&row)))?;
+    match rows.is_first {
+        true => Err(DatabaseError::Empty { path: path.to_owned() }.into()),
+        false => Ok(rows.out.flush()?),
+    }
+}
+
+/// Rows on their way to an output.
+struct Rows<'a> {
+    format: ExportFormat,
+    out: &'a mut dyn Write,
+    is_first: bool,
+}
+
+impl Rows<'_> {
+    fn write(&mut self, row: &Value) -> Result<(), ExportError> {
+        let is_first = std::mem::take(&mut self.is_first);
+        match self.format {
+            ExportFormat::Json => writeln!(self.out, "{row}")?,
             ExportFormat::Csv => {
                 let columns = row.as_object().into_iter().flatten();
-                if std::mem::take(&mut is_first) {
+                if is_first {
                     let names: Vec<&str> = columns.clone().map(|(name, _)| name.as_str()).collect();
-                    write!(out, "{}\r\n", names.join(","))?;
+                    write!(self.out, "{}\r\n", names.join(","))?;
                 }
                 let fields: Vec<String> = columns.map(|(_, value)| field(value)).collect();
-                write!(out, "{}\r\n", fields.join(","))?;
+                write!(self.out, "{}\r\n", fields.join(","))?;
             }
         }
         Ok(())
-    })?;
-    Ok(out.flush()?)
+    }
+}
+
+fn recorded_row(row: &RecordedRow) -> Value {
+    let mut object = serde_json::json!({
+        "name": row.name,
+        "authority": row.authority,
+        "is_node": row.is_node,
+        "at_unix_ms": row.at_unix_ms,
+        "interval_ms": row.interval_ms,
+    });
+    let mut add = |prefix: &str, columns: &[&str], values: Vec<ColumnValue>| {
+        for (name, value) in columns.iter().zip(values) {
+            object[format!("{prefix}{name}")] = match value {
+                ColumnValue::Whole(number) => number.into(),
+                ColumnValue::Real(number) => number.into(),
+                ColumnValue::Missing => Value::Null,
+            };
+        }
+    };
+    add("", NodeSample::COLUMNS, row.node.values());
+    add("disk_", DiskUse::COLUMNS, row.disks.values());
+    add("network_", NicUse::COLUMNS, row.nics.values());
+    object
 }
 
 fn row(label: &str, sample: &ProbeSample) -> Value {

@@ -16,8 +16,6 @@
 #![forbid(unsafe_code)]
 
 mod database;
-mod database_error;
-mod database_file;
 mod export;
 mod failure;
 mod limits;
@@ -34,15 +32,15 @@ mod timed_stream;
 mod tls;
 mod url;
 
-pub use database_error::ProbeDatabaseError;
-pub use export::{ExportError, ExportFormat, export_samples};
+pub use export::{ExportError, ExportFormat, export_recorded, export_samples};
 pub use limits::{
-    INTERVAL_MS_MAX, INTERVAL_MS_MIN, LABEL_CHARS_MAX, LIST_BYTES_MAX, TIMEOUT_MS_MAX,
+    INTERVAL_MS_MAX, INTERVAL_MS_MIN, LABEL_CHARS_MAX, LIST_BYTES_MAX, STEP_MS_MAX, TIMEOUT_MS_MAX,
 };
 pub use plan::ProbePlan;
 pub use report::{ProbeReport, ReportError, write_report};
 pub use run::{ProbeError, ProbeOutcome, run_probe};
 pub use sample::{ProbeFailure, ProbePhase, ProbeSample};
+pub use skep_database::DatabaseError;
 pub use statistics::SampleTimes;
 pub use summary::{FailureCount, ProbeSummary, UrlSummary};
 pub use tls::CaError;

@@ -32,6 +32,9 @@ pub const INTERVAL_MS_MAX: u64 = 86_400_000;
 /// Longest time for one sample, in milliseconds: ten minutes, for the largest objects on slow links.
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
 
+/// Longest step of a report, in milliseconds: a week.
+pub const STEP_MS_MAX: u64 = 7 * 86_400_000;
+
 /// Characters of a label: what fits beside a figure.
 pub const LABEL_CHARS_MAX: usize = 40;
 

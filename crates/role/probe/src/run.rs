@@ -5,7 +5,6 @@ use std::pin::{Pin, pin};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::database::SampleWriter;
-use crate::database_error::ProbeDatabaseError;
 use crate::measure::Prober;
 use crate::plan::ProbePlan;
 use crate::sample::ProbeSample;
@@ -14,6 +13,7 @@ use crate::store::SampleStore;
 use crate::summary::ProbeSummary;
 use crate::tls::{self, CaError};
 use crate::url::ProbeUrl;
+use skep_database::DatabaseError;
 
 /// A run cannot begin, or has ended early.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum ProbeError {
     Trust(#[from] CaError),
     /// Samples cannot be stored.
     #[error(transparent)]
-    Database(#[from] ProbeDatabaseError),
+    Database(#[from] DatabaseError),
 }
 
 /// What a run has come to.
@@ -89,7 +89,7 @@ impl<F: FnMut(&ProbeSample)> Run<'_, F> {
     async fn turns(
         &mut self,
         mut stop: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<(), ProbeDatabaseError> {
+    ) -> Result<(), DatabaseError> {
         let mut turn = 0;
         while self.plan.turns_max.is_none_or(|max| turn < max) {
             tokio::select! {
@@ -111,7 +111,7 @@ impl<F: FnMut(&ProbeSample)> Run<'_, F> {
         &mut self,
         turn: u64,
         mut stop: Pin<&mut impl Future<Output = ()>>,
-    ) -> Result<TurnEnd, ProbeDatabaseError> {
+    ) -> Result<TurnEnd, DatabaseError> {
         for url in &self.plan.urls {
             let at_unix_ms = unix_ms();
             let since_begin_ms =

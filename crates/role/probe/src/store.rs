@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::database::SampleWriter;
-use crate::database_error::ProbeDatabaseError;
 use crate::limits::{
     DATABASE_WAIT_BRIEF_MS, DATABASE_WAIT_MS, PENDING_SAMPLES_MAX, STORE_INTERVAL_MS,
     STORE_SAMPLES_MAX,
 };
 use crate::sample::ProbeSample;
+use skep_database::DatabaseError;
 
 /// Samples that are not in the file yet, and what stores them.
 pub(crate) struct SampleStore {
@@ -27,12 +27,12 @@ pub(crate) struct SampleStore {
 
 impl SampleStore {
     /// Begins the thread that stores; it ends with the store.
-    pub(crate) fn begin(path: PathBuf, writer: SampleWriter) -> Result<Self, ProbeDatabaseError> {
+    pub(crate) fn begin(path: PathBuf, writer: SampleWriter) -> Result<Self, DatabaseError> {
         // One is stored at a time.
         let (jobs, taken) = mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("probe-store".to_owned());
         let begun = thread.spawn(move || store_all(writer, &taken));
-        begun.map_err(|error| ProbeDatabaseError::Other { path, why: error.to_string() })?;
+        begun.map_err(|error| DatabaseError::Other { path, why: error.to_string() })?;
         Ok(Self { jobs, pending: Vec::new(), tried_at: Instant::now(), since_tried: 0 })
     }
 
@@ -53,17 +53,15 @@ impl SampleStore {
     }
 
     /// Stores what there is. That the file is locked is an error only once too much would be kept.
-    pub(crate) async fn store(&mut self, turns_skipped: u64) -> Result<(), ProbeDatabaseError> {
+    pub(crate) async fn store(&mut self, turns_skipped: u64) -> Result<(), DatabaseError> {
         match self.attempt(turns_skipped, DATABASE_WAIT_BRIEF_MS, false).await {
-            Err(ProbeDatabaseError::Locked { .. }) if self.pending.len() < PENDING_SAMPLES_MAX => {
-                Ok(())
-            }
+            Err(DatabaseError::Locked { .. }) if self.pending.len() < PENDING_SAMPLES_MAX => Ok(()),
             result => result,
         }
     }
 
     /// Stores what there is, for the last time, and closes the file.
-    pub(crate) async fn finish(&mut self, turns_skipped: u64) -> Result<(), ProbeDatabaseError> {
+    pub(crate) async fn finish(&mut self, turns_skipped: u64) -> Result<(), DatabaseError> {
         self.attempt(turns_skipped, DATABASE_WAIT_MS, true).await
     }
 
@@ -72,7 +70,7 @@ impl SampleStore {
         turns_skipped: u64,
         wait_ms: u64,
         is_last: bool,
-    ) -> Result<(), ProbeDatabaseError> {
+    ) -> Result<(), DatabaseError> {
         let (reply, stored) = oneshot::channel();
         let samples = std::mem::take(&mut self.pending);
         let job = StoreJob { samples, turns_skipped, wait_ms, is_last, reply };
@@ -93,7 +91,7 @@ struct StoreJob {
     wait_ms: u64,
     is_last: bool,
     /// Gets the samples back.
-    reply: oneshot::Sender<(Vec<ProbeSample>, Result<(), ProbeDatabaseError>)>,
+    reply: oneshot::Sender<(Vec<ProbeSample>, Result<(), DatabaseError>)>,
 }
 
 fn store_all(mut writer: SampleWriter, jobs: &mpsc::Receiver<StoreJob>) {
@@ -155,7 +153,7 @@ mod tests {
                 store.push(ProbeSample::default());
             }
             let error = store.store(0).await.unwrap_err();
-            assert!(matches!(error, ProbeDatabaseError::Locked { .. }), "{error}");
+            assert!(matches!(error, DatabaseError::Locked { .. }), "{error}");
             assert!(error.to_string().contains("samples.db: another process"), "{error}");
             other.execute_batch("COMMIT").unwrap();
             store.finish(0).await.unwrap();

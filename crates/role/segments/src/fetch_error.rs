@@ -197,7 +197,7 @@ mod tests {
         errors.extend([FetchError::Peer, FetchError::NodeAway, FetchError::NoMemory]);
         errors.extend([FetchError::Lost, FetchError::Abandoned]);
         errors.extend(
-            [DiskError::Changed, DiskError::Exhausted, DiskError::Failed(5)].map(Into::into),
+            [DiskError::Changed, DiskError::Exhausted, DiskError::Failed(5)].map(FetchError::from),
         );
         for error in errors {
             let status = String::from_utf8(error.cache_status()).unwrap();

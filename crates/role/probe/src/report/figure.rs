@@ -1,7 +1,10 @@
-//! A figure as SVG: mean response time over size, with intervals of confidence.
+//! A figure as SVG: mean response time over size, with intervals of confidence, or a value of nodes over time.
 
 use std::ops::Range;
 
+use plotters::chart::ChartContext;
+use plotters::coord::ranged1d::ValueFormatter;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 /// Width of the chart and least height of the figure, in pixels.
@@ -44,10 +47,20 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
-/// Mean response time over size.
+/// Means over something.
 pub(super) struct Figure {
     pub(super) title: String,
+    pub(super) axis: Axis,
     pub(super) lines: Vec<Line>,
+}
+
+/// What lies to the right.
+#[derive(Clone, Copy)]
+pub(super) enum Axis {
+    /// Bytes, by powers of two; response times in milliseconds above.
+    Size,
+    /// Hours; points that are further apart than a step are not joined.
+    Hours { y_label: &'static str, step_hours: f64 },
 }
 
 /// One label.
@@ -55,8 +68,8 @@ pub(super) struct Line {
     pub(super) name: String,
     /// Number of its colour and its mark, the same in all figures.
     pub(super) number: usize,
-    /// Size in bytes, mean and half the width of its interval in milliseconds.
-    pub(super) points: Vec<(u64, f64, f64)>,
+    /// Place on the axis, mean, and half the width of its interval.
+    pub(super) points: Vec<(f64, f64, f64)>,
 }
 
 impl Figure {
@@ -77,33 +90,20 @@ impl Figure {
         root.fill(&WHITE)?;
         let (area, names) = root.split_horizontally(CHART_WIDTH);
         let (x, y) = self.ranges();
-        let mut chart = ChartBuilder::on(&area)
-            .caption(&self.title, ("sans-serif", 18))
-            .margin(10)
-            .x_label_area_size(40)
-            .y_label_area_size(100)
-            .build_cartesian_2d(x.log_scale().base(2.0).with_key_points(self.sizes()), y)?;
-        chart
-            .configure_mesh()
-            .x_desc("size")
-            .y_desc("mean response time in ms, interval of 95 %")
-            .label_style(FONT)
-            .light_line_style(WHITE)
-            .x_label_formatter(&|it| size(*it))
-            .y_label_formatter(&|it| number(*it))
-            .draw()?;
-        for line in &self.lines {
-            let points = || line.points.iter().map(|(size, mean, _)| (axis(*size), *mean));
-            chart.draw_series(LineSeries::new(points(), line.style()))?;
-            chart.draw_series(points().map(|at| {
-                EmptyElement::at(at) + Polygon::new(line.mark(), line.style().filled())
-            }))?;
-            let bars = line.points.iter().filter(|(_, _, half)| *half > 0.0);
-            chart.draw_series(bars.map(|(size, mean, half)| {
-                // No time is below zero.
-                let ends = ((mean - half).max(0.0), *mean, mean + half);
-                ErrorBar::new_vertical(axis(*size), ends.0, ends.1, ends.2, line.style(), CAP * 2)
-            }))?;
+        let mut builder = ChartBuilder::on(&area);
+        builder.caption(&self.title, ("sans-serif", 18)).margin(10);
+        builder.x_label_area_size(40).y_label_area_size(100);
+        match self.axis {
+            Axis::Size => {
+                let x = x.log_scale().base(2.0).with_key_points(self.sizes());
+                let chart = builder.build_cartesian_2d(x, y)?;
+                let y_label = "mean response time in ms, interval of 95 %";
+                self.draw_lines(chart, "size", y_label, size)?;
+            }
+            Axis::Hours { y_label, .. } => {
+                let chart = builder.build_cartesian_2d(x, y)?;
+                self.draw_lines(chart, "hours", y_label, number)?;
+            }
         }
         for (at, line) in (NAMES_TOP..).step_by(NAME_HEIGHT as usize).zip(&self.lines) {
             let at = i32::try_from(at)?;
@@ -113,6 +113,42 @@ impl Figure {
             names.draw(&Text::new(line.name.clone(), (36, at - 7), FONT))?;
         }
         root.present()?;
+        Ok(())
+    }
+
+    fn draw_lines<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
+        &self,
+        mut chart: ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, RangedCoordf64>>,
+        x_label: &str,
+        y_label: &str,
+        place: fn(f64) -> String,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        chart
+            .configure_mesh()
+            .x_desc(x_label)
+            .y_desc(y_label)
+            .label_style(FONT)
+            .light_line_style(WHITE)
+            .x_label_formatter(&|it| place(*it))
+            .y_label_formatter(&|it| number(*it))
+            .draw()?;
+        for line in &self.lines {
+            let at = |x: f64| self.axis.at(x);
+            for run in line.points.chunk_by(|one, next| self.axis.joins(one.0, next.0)) {
+                let points = run.iter().map(|(x, mean, _)| (at(*x), *mean));
+                chart.draw_series(LineSeries::new(points, line.style()))?;
+            }
+            let points = line.points.iter().map(|(x, mean, _)| (at(*x), *mean));
+            chart.draw_series(points.map(|at| {
+                EmptyElement::at(at) + Polygon::new(line.mark(), line.style().filled())
+            }))?;
+            let bars = line.points.iter().filter(|(_, _, half)| *half > 0.0);
+            chart.draw_series(bars.map(|(x, mean, half)| {
+                // No time is below zero.
+                let ends = ((mean - half).max(0.0), *mean, mean + half);
+                ErrorBar::new_vertical(at(*x), ends.0, ends.1, ends.2, line.style(), CAP * 2)
+            }))?;
+        }
         Ok(())
     }
 
@@ -128,7 +164,7 @@ impl Figure {
     /// Sizes with a number on the axis: those that were measured, without those that are too near.
     fn sizes(&self) -> Vec<f64> {
         let points = self.lines.iter().flat_map(|line| &line.points);
-        let mut sizes: Vec<f64> = points.map(|point| axis(point.0)).collect();
+        let mut sizes: Vec<f64> = points.map(|point| self.axis.at(point.0)).collect();
         sizes.sort_unstable_by(f64::total_cmp);
         let (x, _) = self.ranges();
         let apart = (x.end / x.start).powf(1.0 / SIZES_MAX as f64);
@@ -141,13 +177,45 @@ impl Figure {
         kept
     }
 
-    /// All points with their intervals; half a power of two beside the smallest and the largest size.
+    /// All points with their intervals, and some room: half a power of two beside the smallest and the largest size, or
+    /// a step.
     fn ranges(&self) -> (Range<f64>, Range<f64>) {
         let points = || self.lines.iter().flat_map(|line| &line.points);
-        let sizes = || points().map(|point| axis(point.0));
-        let (least, most) = (sizes().fold(f64::MAX, f64::min), sizes().fold(1.0, f64::max));
+        let places = || points().map(|point| self.axis.at(point.0));
+        let (least, most) =
+            (places().fold(f64::MAX, f64::min), places().fold(self.axis.least(), f64::max));
+        let least = least.min(most);
         let top = points().map(|(_, mean, half)| mean + half).fold(f64::MIN_POSITIVE, f64::max);
-        (least.min(most) / 1.41..most * 1.41, 0.0..top * 1.1)
+        let x = match self.axis {
+            Axis::Size => least / 1.41..most * 1.41,
+            Axis::Hours { step_hours, .. } => least - step_hours..most + step_hours,
+        };
+        (x, 0.0..top * 1.1)
+    }
+}
+
+impl Axis {
+    /// A place on it; there is no zero on a logarithmic one.
+    fn at(self, x: f64) -> f64 {
+        match self {
+            Self::Size => x.max(1.0),
+            Self::Hours { .. } => x,
+        }
+    }
+
+    fn least(self) -> f64 {
+        match self {
+            Self::Size => 1.0,
+            Self::Hours { .. } => 0.0,
+        }
+    }
+
+    /// Whether a line goes from one point to the next.
+    fn joins(self, one: f64, next: f64) -> bool {
+        match self {
+            Self::Size => true,
+            Self::Hours { step_hours, .. } => next - one < step_hours * 1.5,
+        }
     }
 }
 
@@ -160,11 +228,6 @@ impl Line {
     fn mark(&self) -> &'static [(i32, i32)] {
         MARKS[self.number / COLOURS.len() % MARKS.len()]
     }
-}
-
-/// A size on a logarithmic axis, where there is no zero.
-fn axis(size_bytes: u64) -> f64 {
-    size_bytes.max(1) as f64
 }
 
 /// A size with its unit, as the axis shows it.
@@ -192,12 +255,17 @@ mod tests {
     use super::*;
 
     fn figure(names: &[&str], points: &[(u64, f64, f64)]) -> Figure {
+        let points: Vec<_> = points.iter().map(|(x, y, half)| (*x as f64, *y, *half)).collect();
         let line = |(number, name): (usize, &&str)| Line {
             name: (*name).to_owned(),
             number,
-            points: points.to_vec(),
+            points: points.clone(),
         };
-        Figure { title: "T".to_owned(), lines: names.iter().enumerate().map(line).collect() }
+        Figure {
+            title: "T".to_owned(),
+            axis: Axis::Size,
+            lines: names.iter().enumerate().map(line).collect(),
+        }
     }
 
     #[test]
@@ -206,7 +274,7 @@ mod tests {
             let svg = figure(&["lard & <co>"], &points).svg().unwrap_or_default();
             assert!(svg.contains("lard &amp; &lt;co&gt;") && svg.ends_with("</svg>\n"), "{svg}");
         }
-        assert!(Figure { title: String::new(), lines: Vec::new() }.is_empty());
+        assert!(Figure { title: String::new(), axis: Axis::Size, lines: Vec::new() }.is_empty());
     }
 
     #[test]
@@ -238,5 +306,20 @@ mod tests {
         let many: Vec<_> = (1..1_000).map(|size| (size, 1.0, 0.0)).collect();
         let sizes = figure(&["a"], &many).sizes();
         assert!((4..=SIZES_MAX + 1).contains(&sizes.len()), "{sizes:?}");
+    }
+
+    #[test]
+    fn values_over_time_are_joined_where_no_step_is_missing() {
+        let axis = Axis::Hours { y_label: "hits & more", step_hours: 0.5 };
+        let points = vec![(0.0, 10.0, 0.0), (0.5, 20.0, 0.0), (2.0, 30.0, 0.0)];
+        let lines = vec![Line { name: "a".to_owned(), number: 0, points }];
+        let figure = Figure { title: "T".to_owned(), axis, lines };
+        assert_eq!(figure.ranges().0, -0.5..2.5);
+        let svg = figure.svg().unwrap_or_default();
+        assert!(svg.contains("hits &amp; more") && svg.contains("hours"), "{svg}");
+        let line = &figure.lines[0];
+        let runs: Vec<usize> =
+            line.points.chunk_by(|one, next| axis.joins(one.0, next.0)).map(<[_]>::len).collect();
+        assert_eq!(runs, [2, 1]);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{ReportInput, Series};
+use super::{ReportInput, Series, Times};
 use crate::failure::is_drawn;
 use crate::sample::ProbePhase;
 use crate::statistics::SampleTimes;
@@ -18,7 +18,7 @@ pub(super) fn page(input: ReportInput, figures: &[(&str, &str)], notes: &[String
     out.push_str(
         "\nMeans with intervals of confidence of 95 % (Student's t). Times are those of whole responses with a \
          status of success; all others are failures. Failures and skipped turns have no times: where one label \
-         has more of them than another, its means are of easier requests, or of easier hours.\n",
+         has more of them than another, its means are of easier requests, or of easier times.\n",
     );
     for (file, title) in figures {
         let _ = write!(out, "\n![{title}]({file})\n");
@@ -30,6 +30,7 @@ pub(super) fn page(input: ReportInput, figures: &[(&str, &str)], notes: &[String
         let _ = writeln!(out, "- {note}");
     }
     by_size(&mut out, &input);
+    nodes(&mut out, &input);
     for (label, series) in input.labels {
         section(&mut out, &label, series);
     }
@@ -49,6 +50,31 @@ fn by_size(out: &mut String, input: &ReportInput) {
             let interval = if half > 0.0 { format!("± {half:.3}") } else { "-".to_owned() };
             let _ = writeln!(out, "| {} | {size} B | {mean:.3} | {interval} |", cell(label));
         }
+    }
+}
+
+/// What the nodes of each label did, in the mean of a node, at times of light and of heavy load.
+fn nodes(out: &mut String, input: &ReportInput) {
+    let times = [("all", Times::All), ("light", Times::Light), ("heavy", Times::Heavy)];
+    let mut rows = String::new();
+    let mut head = String::new();
+    for label in input.labels.keys() {
+        for (word, which) in times {
+            let Some(used) = input.used(label, which) else { continue };
+            let _ = write!(rows, "| {} | {word} |", cell(label));
+            head = String::from("| label | load |");
+            for (name, value) in used.figures() {
+                let _ = write!(head, " {name} |");
+                let value = value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+                let _ = write!(rows, " {value} |");
+            }
+            rows.push('\n');
+        }
+    }
+    if !rows.is_empty() {
+        let columns = head.matches('|').count() - 3;
+        let line = format!("|---|---|{}", "---:|".repeat(columns));
+        let _ = write!(out, "\n## Nodes\n\nIn the mean of a node.\n\n{head}\n{line}\n{rows}");
     }
 }
 

@@ -12,6 +12,9 @@ use tokio::sync::oneshot;
 use super::server::Server;
 use super::{outcome, plan, run, run_until};
 
+/// An hour, as the command has it.
+const STEP_MS: u64 = 3_600_000;
+
 fn exported(path: &Path, format: ExportFormat) -> String {
     let mut out = Vec::new();
     export_samples(path, format, &mut out).unwrap();
@@ -98,11 +101,11 @@ fn a_file_of_a_later_build_is_refused() {
     let plan = plan(folder.path(), &[server.url("/size/1")]);
     run(&plan);
     let file = Connection::open(&plan.out).unwrap();
-    file.pragma_update(None, "user_version", 2).unwrap();
+    file.pragma_update(None, "user_version", 3).unwrap();
     drop(file);
-    assert!(refusal(&plan).contains("version 1 or earlier, found 2"), "{}", refusal(&plan));
+    assert!(refusal(&plan).contains("version 2 or earlier, found 3"), "{}", refusal(&plan));
     let error = export_samples(&plan.out, ExportFormat::Csv, &mut Vec::new()).unwrap_err();
-    assert!(error.to_string().contains("found 2"), "{error}");
+    assert!(error.to_string().contains("found 3"), "{error}");
 }
 
 #[test]
@@ -110,7 +113,9 @@ fn reports_need_samples() {
     let folder = TempDir::new().unwrap();
     let plan = plan(folder.path(), &["http://127.0.0.1:1/".to_owned()]);
     let report = |path: &Path| {
-        write_report(&[path.to_owned()], &folder.path().join("report")).unwrap_err().to_string()
+        write_report(&[path.to_owned()], &folder.path().join("report"), STEP_MS)
+            .unwrap_err()
+            .to_string()
     };
     assert!(report(&plan.out).contains("no such file"), "{}", report(&plan.out));
     fs::write(folder.path().join("empty"), "").unwrap();
@@ -139,9 +144,9 @@ fn a_report_compares_labels_of_several_files() {
     run(&robin);
     let files = [lard.out.clone(), robin.out];
     let out = folder.path().join("a/report");
-    let report = write_report(&files, &out).unwrap();
+    let report = write_report(&files, &out, STEP_MS).unwrap();
     assert_eq!(report.files, [out.join("report.md"), out.join("time-by-size.svg")]);
-    assert!(report.notes[0].contains("no loads of nodes"), "{:?}", report.notes);
+    assert!(report.notes[0].contains("no samples of recorders"), "{:?}", report.notes);
     let svg = fs::read_to_string(out.join("time-by-size.svg")).unwrap();
     assert!(svg.contains("lard") && svg.contains("round-robin"), "both have a line");
     let page = fs::read_to_string(out.join("report.md")).unwrap();
@@ -163,19 +168,24 @@ fn hours_of_light_and_heavy_load_have_figures_of_their_own() {
     run(&plan);
     let file = Connection::open(&plan.out).unwrap();
     file.execute_batch(
-        "CREATE TABLE node_load (at_unix_ms INTEGER, node TEXT, load1 REAL);
-         UPDATE sample SET at_unix_ms = turn * 3600000;
-         INSERT INTO node_load VALUES (1, 'a', 0.5), (3600001, 'a', 7.5);",
+        "UPDATE sample SET at_unix_ms = turn * 3600000;
+         INSERT INTO recording VALUES (1, 'a', NULL, 1, 0, 60000, '0');
+         INSERT INTO node_sample
+           (recording, at_unix_ms, interval_ms, requests_in_flight_mean, cache_hits, cache_lookups)
+         VALUES (1, 1, 60000, 0.5, 8, 10), (1, 3600001, 60000, 7.5, 3, 10);",
     )
     .unwrap();
     drop(file);
-    let report = write_report(&[plan.out], &folder.path().join("r")).unwrap();
+    let report = write_report(&[plan.out], &folder.path().join("r"), STEP_MS).unwrap();
     assert_eq!(report.notes, [""; 0]);
     let names: Vec<_> = report.files.iter().filter_map(|it| it.file_name()?.to_str()).collect();
-    assert_eq!(
-        names,
-        ["report.md", "time-by-size.svg", "time-by-size-light.svg", "time-by-size-heavy.svg"]
-    );
+    let times = ["time-by-size.svg", "time-by-size-light.svg", "time-by-size-heavy.svg"];
+    let nodes = ["hits-light.svg", "hits-heavy.svg", "load-light.svg", "load-heavy.svg"];
+    assert_eq!(names, [&["report.md"][..], &times, &nodes].concat());
+    let page = fs::read_to_string(folder.path().join("r/report.md")).unwrap();
+    assert!(page.contains("| test | light | 80.00 | 0.50 |"), "{page}");
+    assert!(page.contains("| test | heavy | 30.00 | 7.50 |"), "{page}");
+    assert!(page.contains("| test | all | 55.00 | 4.00 |"), "{page}");
 }
 
 #[test]
@@ -298,14 +308,14 @@ fn a_report_says_what_its_times_leave_out_and_counts_no_file_twice() {
     std::os::unix::fs::symlink(&plan.out, &link).unwrap();
     fs::write(&empty, "").unwrap();
     let out = folder.path().join("report");
-    let report = write_report(&[plan.out.clone(), link, empty.clone()], &out).unwrap();
+    let report = write_report(&[plan.out.clone(), link, empty.clone()], &out, STEP_MS).unwrap();
     let notes = report.notes.join("\n");
     assert!(notes.contains("link.db: named twice, counted once"), "{notes}");
     assert!(notes.contains("empty.db: skipped, it has no samples"), "{notes}");
     let page = fs::read_to_string(out.join("report.md")).unwrap();
     assert!(page.contains("1 sample, 0 failed, 5 turns skipped"), "{page}");
     assert!(page.contains("Failures and skipped turns have no times"), "{page}");
-    assert!(write_report(&[empty], &out).unwrap_err().to_string().contains("found none"));
+    assert!(write_report(&[empty], &out, STEP_MS).unwrap_err().to_string().contains("found none"));
 }
 
 #[test]
@@ -314,7 +324,7 @@ fn a_report_of_a_target_that_was_only_down_says_so() {
     let plan = plan(folder.path(), &[server.url("/closed")]);
     run(&plan);
     let out = folder.path().join("report");
-    let report = write_report(&[plan.out], &out).unwrap();
+    let report = write_report(&[plan.out], &out, STEP_MS).unwrap();
     assert_eq!(report.files, [out.join("report.md")]);
     let page = fs::read_to_string(out.join("report.md")).unwrap();
     assert!(page.contains("No response was whole and of success"), "{page}");
@@ -328,15 +338,15 @@ fn a_report_replaces_an_earlier_one_and_nothing_else() {
     run(&plan);
     let out = folder.path().join("report");
     let files = [plan.out];
-    write_report(&files, &out).unwrap();
+    write_report(&files, &out, STEP_MS).unwrap();
     // Of a report with loads; the next has none.
     fs::write(out.join("time-by-size-light.svg"), "an earlier figure").unwrap();
     fs::write(out.join("mine.svg"), "a drawing").unwrap();
-    write_report(&files, &out).unwrap();
+    write_report(&files, &out, STEP_MS).unwrap();
     assert!(!out.join("time-by-size-light.svg").exists() && out.join("mine.svg").exists());
     fs::write(out.join("report.md"), "# My notes\n").unwrap();
     fs::write(out.join("time-by-size.svg"), "my drawing").unwrap();
-    let error = write_report(&files, &out).unwrap_err().to_string();
+    let error = write_report(&files, &out, STEP_MS).unwrap_err().to_string();
     assert!(error.contains("expected an earlier report"), "{error}");
     assert_eq!(fs::read_to_string(out.join("report.md")).unwrap(), "# My notes\n");
     assert_eq!(fs::read_to_string(out.join("time-by-size.svg")).unwrap(), "my drawing");

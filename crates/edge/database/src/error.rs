@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 /// A file of samples cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum ProbeDatabaseError {
+pub enum DatabaseError {
     /// There is none.
-    #[error("{}: no such file: expected one that `skep probe run --out` has written", path.display())]
+    #[error("{}: no such file: expected one that `skep probe run --out` or a recorder has written", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
     },
     /// It is something else.
     #[error(
-        "{}: expected samples of `skep probe run`, found {found}: name another file", path.display()
+        "{}: expected samples of `skep probe run` or of a recorder, found {found}: name another file", path.display()
     )]
     Foreign {
         /// The file.
@@ -59,7 +59,7 @@ pub enum ProbeDatabaseError {
     },
     /// There is no room.
     #[error(
-        "{}: the disk is full: free some space, or name another file with --out", path.display()
+        "{}: the disk is full: free some space, or name another file", path.display()
     )]
     Full {
         /// The file.
@@ -81,8 +81,18 @@ pub enum ProbeDatabaseError {
         /// What is wrong with it.
         why: String,
     },
+    /// It is as large as it may be, and not by what its writer may delete.
+    #[error(
+        "{}: expected less than {bytes_max} bytes of others in it, found more: `recorder.size_bytes_max` leaves no room", path.display()
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// What it may have.
+        bytes_max: u64,
+    },
     /// It has no samples.
-    #[error("{}: expected samples, found none: the run has ended before its first", path.display())]
+    #[error("{}: expected samples, found none: whoever wrote it has ended before the first", path.display())]
     Empty {
         /// The file.
         path: PathBuf,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::database_error::ProbeDatabaseError;
+use crate::error::DatabaseError;
 
 /// Bytes of the header of SQLite's files, and what they begin with.
 const HEADER_BYTES: usize = 100;
@@ -24,7 +24,7 @@ pub(crate) struct Header {
 
 impl Header {
     /// Reads it without SQLite; `None`: the file is empty, or not there.
-    pub(crate) fn read(path: &Path) -> Result<Option<Self>, ProbeDatabaseError> {
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, DatabaseError> {
         let mut bytes = Vec::new();
         let read = File::open(path)
             .and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut bytes));
@@ -37,7 +37,7 @@ impl Header {
         let path = path.to_owned();
         if bytes.iter().zip(MAGIC).any(|(byte, expected)| byte != expected) {
             let found = "a file that is no database".to_owned();
-            return Err(ProbeDatabaseError::Foreign { path, found });
+            return Err(DatabaseError::Foreign { path, found });
         }
         let number = |at: usize| Some(i32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
         match (bytes.len(), number(APPLICATION_ID_AT), number(USER_VERSION_AT)) {
@@ -45,20 +45,20 @@ impl Header {
                 Ok(Some(Self { application_id, user_version }))
             }
             (length, ..) => {
-                Err(ProbeDatabaseError::Corrupt { path, why: format!("it has {length} bytes") })
+                Err(DatabaseError::Corrupt { path, why: format!("it has {length} bytes") })
             }
         }
     }
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> ProbeDatabaseError {
+fn unreadable(path: &Path, error: &io::Error) -> DatabaseError {
     let (path, why) = (path.to_owned(), error.to_string());
     match error.kind() {
         // A folder, or one on the way to the file that is none.
         ErrorKind::IsADirectory | ErrorKind::NotADirectory => {
-            ProbeDatabaseError::CannotOpen { path, why }
+            DatabaseError::CannotOpen { path, why }
         }
-        _ => ProbeDatabaseError::CannotRead { path, why },
+        _ => DatabaseError::CannotRead { path, why },
     }
 }
 
@@ -108,30 +108,47 @@ fn immutable_uri(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-pub(crate) fn error_code(error: &rusqlite::Error) -> Option<ErrorCode> {
+/// SQLite's own code.
+pub fn error_code(error: &rusqlite::Error) -> Option<ErrorCode> {
     error.sqlite_error_code()
 }
 
 /// An error of SQLite in this file's terms.
-pub(crate) fn fault(path: &Path, error: rusqlite::Error) -> ProbeDatabaseError {
+pub fn fault(path: &Path, error: rusqlite::Error) -> DatabaseError {
     let path = path.to_owned();
     let code = error_code(&error);
     let why = error.to_string();
     match code {
         Some(ErrorCode::NotADatabase) => {
-            ProbeDatabaseError::Foreign { path, found: "a file that is no database".to_owned() }
+            DatabaseError::Foreign { path, found: "a file that is no database".to_owned() }
         }
-        Some(ErrorCode::DiskFull) => ProbeDatabaseError::Full { path },
-        Some(ErrorCode::SystemIoFailure) => ProbeDatabaseError::Disk { path, why },
-        Some(ErrorCode::DatabaseCorrupt) => ProbeDatabaseError::Corrupt { path, why },
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            ProbeDatabaseError::Locked { path }
-        }
+        Some(ErrorCode::DiskFull) => DatabaseError::Full { path },
+        Some(ErrorCode::SystemIoFailure) => DatabaseError::Disk { path, why },
+        Some(ErrorCode::DatabaseCorrupt) => DatabaseError::Corrupt { path, why },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => DatabaseError::Locked { path },
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-            ProbeDatabaseError::CannotOpen { path, why }
+            DatabaseError::CannotOpen { path, why }
         }
-        _ => ProbeDatabaseError::Other { path, why },
+        _ => DatabaseError::Other { path, why },
     }
+}
+
+/// Renames a damaged file that says that it is ours to `FILE.damaged`, in place of an earlier one, so that a new file can
+/// begin. Whether it did.
+pub(crate) fn set_aside(path: &Path, application_id: i32) -> bool {
+    let is_own = Header::read(path);
+    let is_own = is_own.is_ok_and(|it| it.is_some_and(|it| it.application_id == application_id));
+    let beside = |ending: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let is_done = is_own && std::fs::rename(path, beside(".damaged")).is_ok();
+    if is_done {
+        // They are of the file that is gone.
+        let _ = (std::fs::remove_file(beside("-wal")), std::fs::remove_file(beside("-shm")));
+    }
+    is_done
 }
 
 #[cfg(test)]

@@ -1,0 +1,98 @@
+//! The recorder of this process: what it asks of the process, and its metrics.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use skep_agent::{
+    CacheBytes, RECORDER_FAULTS, Recorder, RecorderCounts, RecorderParts, ServerCounters,
+    ServerFigures, ServerGauges,
+};
+use skep_config::{Config, NodeConfig};
+use skep_node::Node;
+use skep_telemetry::{CoreGauge, Registry};
+
+use crate::roles::Roles;
+
+/// Starts to record, if the config says where to.
+pub(crate) fn start(
+    config: &Config,
+    roles: &Roles,
+    node: Option<&Arc<Node>>,
+    registry: &Arc<Registry>,
+) -> anyhow::Result<Option<Recorder>> {
+    let figures = Figures { registry: Arc::clone(registry), node: node.cloned() };
+    let parts = RecorderParts {
+        name: roles.name.clone(),
+        authority: roles.own_node(config).map(NodeConfig::client_authority),
+        is_node: node.is_some(),
+        figures: Box::new(figures),
+    };
+    let recorder = Recorder::start(&config.recorder, parts).context("cannot start a thread")?;
+    if let Some(recorder) = &recorder {
+        register(registry, recorder.counts());
+    }
+    Ok(recorder)
+}
+
+struct Figures {
+    registry: Arc<Registry>,
+    node: Option<Arc<Node>>,
+}
+
+impl ServerFigures for Figures {
+    fn counters(&mut self) -> ServerCounters {
+        let totals = self.registry.totals();
+        ServerCounters {
+            connections_accepted: totals.connections_accepted,
+            requests: totals.requests,
+            responses_5xx: totals.responses_5xx,
+            redirects: totals.redirects,
+            received_bytes: totals.received_bytes,
+            sent_bytes: totals.sent_bytes,
+            peer_sent_bytes: totals.peer_sent_bytes,
+            cache_lookups: totals.cache_lookups(),
+            cache_hits: totals.cache_hits(),
+            peer_hits: totals.cache_peer_hit,
+            peer_filled_bytes: totals.cluster_peer_bytes,
+            origin_filled_bytes: totals.cluster_origin_bytes,
+        }
+    }
+
+    fn gauges(&mut self) -> ServerGauges {
+        let cluster = self.node.as_ref().and_then(|node| node.cluster());
+        let sending_bytes = cluster.map_or(0, |cluster| cluster.sending_bytes());
+        ServerGauges {
+            connections: self.registry.gauge(CoreGauge::ConnectionsOpen),
+            requests_in_flight: self.registry.gauge(CoreGauge::RequestsInFlight),
+            bytes_outstanding: self.registry.gauge(CoreGauge::BytesOutstanding) + sending_bytes,
+        }
+    }
+
+    fn cache(&mut self) -> Option<CacheBytes> {
+        let stats = self.node.as_ref()?.store_stats();
+        Some(CacheBytes { stored_bytes: stats.indexed_bytes, file_bytes: stats.file_bytes })
+    }
+}
+
+fn register(registry: &Registry, counts: &Arc<RecorderCounts>) {
+    let name = "skep_recorder_samples_total";
+    let help = "Samples of the recorder, by fate.";
+    for (fate, read) in [
+        ("stored", RecorderCounts::stored as fn(&RecorderCounts) -> u64),
+        ("dropped", RecorderCounts::dropped),
+    ] {
+        let counts = Arc::clone(counts);
+        registry.register(name, &[("fate", fate)], help, Box::new(move || read(&counts) as f64));
+    }
+    let waiting = Arc::clone(counts);
+    let help = "Samples of the recorder that wait for its file.";
+    let read = move || waiting.waiting() as f64;
+    registry.register("skep_recorder_samples_waiting", &[], help, Box::new(read));
+    let help =
+        "Attempts of the recorder to store samples that failed, by what is wrong with its file.";
+    for &fault in RECORDER_FAULTS {
+        let counts = Arc::clone(counts);
+        let read = move || counts.faults(fault) as f64;
+        registry.register("skep_recorder_faults_total", &[("kind", fault)], help, Box::new(read));
+    }
+}
