@@ -11,11 +11,12 @@
 //!            left that no other node has
 //! ```
 //!
-//! - Target tracking: load is what nodes have outstanding, counted in nodes' worth (`targets`).
+//! - Target tracking: load is what nodes have outstanding, counted in nodes' worth (`targets`). Each tick is a sample, and a
+//!   decision goes by the mean since the last one: what is outstanding at a moment varies by chance.
 //! - Hysteresis: nodes are started above `1 + tolerance` times what those that are on should have, and drained if fewer
 //!   would have at most `1 - tolerance` times that. So the load must change by more than both together until one
 //!   follows the other.
-//! - Scale-out is at once; scale-in goes by the highest load of a stabilisation window, as in Kubernetes' Horizontal Pod
+//! - Scale-out is at the next decision; scale-in goes by the highest load of a stabilisation window, as in Kubernetes' Horizontal Pod
 //!   Autoscaler.
 //! - A start that fails is repeated; then the node is marked failed for a while, and another one is started.
 //!
@@ -35,7 +36,7 @@ use std::collections::BTreeMap;
 use skep_units::{NodeId, Now};
 
 use node::ElasticNode;
-use target::LoadWindow;
+use target::{LoadMean, LoadWindow};
 use watched_clock::WatchedClock;
 
 pub use settings::{
@@ -43,12 +44,14 @@ pub use settings::{
     PowerOrder, PowerState, StartFault,
 };
 
-/// Decides which nodes are on. To be ticked at least every `interval_ms`.
+/// Decides which nodes are on. To be ticked some times in `interval_ms`.
 #[derive(Clone, Debug)]
 pub struct Elasticity {
     settings: ElasticitySettings,
     clock: WatchedClock,
     nodes: BTreeMap<NodeId, ElasticNode>,
+    /// Since the last decision.
+    mean: LoadMean,
     window: LoadWindow,
     /// When it decides next, by its own clock.
     decides_at_ms: u64,
@@ -67,6 +70,7 @@ impl Elasticity {
             settings,
             clock: WatchedClock::default(),
             nodes: BTreeMap::new(),
+            mean: LoadMean::default(),
             window: LoadWindow::default(),
             decides_at_ms: 0,
             is_short: false,
@@ -102,9 +106,11 @@ impl Elasticity {
                 None => _ = self.nodes.insert(node.id, ElasticNode::new(node)),
             }
         }
+        self.repeat_starts(clock_ms, &mut step);
+        self.mean.add(settings.targets.load_permille(seen));
         if clock_ms >= self.decides_at_ms {
             self.decides_at_ms = clock_ms + settings.interval_ms;
-            self.window.add(clock_ms, settings.targets.load_permille(seen), &settings);
+            self.window.add(clock_ms, self.mean.take(), &settings);
             self.decide(clock_ms, &mut step);
         }
         self.check_invariants();
@@ -118,6 +124,21 @@ impl Elasticity {
 
     fn serving(&self) -> usize {
         self.nodes.values().filter(|node| node.serves()).count()
+    }
+
+    /// Nodes that are on, or are to be.
+    fn on(&self) -> usize {
+        self.nodes.values().filter(|node| node.serves() || node.is_starting()).count()
+    }
+
+    fn repeat_starts(&mut self, clock_ms: u64, step: &mut ElasticityStep) {
+        let mut on = self.on();
+        for (id, node) in &mut self.nodes {
+            let is_too_many = on > self.settings.nodes_max;
+            let order = node.repeat_start(clock_ms, &self.settings, *id, is_too_many);
+            on -= usize::from(matches!(order, Some(PowerOrder::Stop(_))));
+            step.orders.extend(order);
+        }
     }
 
     fn decide(&mut self, clock_ms: u64, step: &mut ElasticityStep) {
@@ -139,8 +160,7 @@ impl Elasticity {
 
     /// Starts up to so many nodes. Returns whether there are too few.
     fn start(&mut self, clock_ms: u64, missing: usize, step: &mut ElasticityStep) -> bool {
-        let on = self.nodes.values().filter(|node| node.serves() || node.is_starting()).count();
-        let room = self.settings.nodes_max.saturating_sub(on);
+        let room = self.settings.nodes_max.saturating_sub(self.on());
         let settings = self.settings;
         let mut candidates: Vec<_> = self
             .nodes

@@ -1,5 +1,7 @@
 //! One node: from off to active and back, with attempts and their timeouts.
 
+use skep_units::NodeId;
+
 use super::settings::{
     ElasticitySettings, ElasticityStep, NodeObservation, Observed, PowerEvent, PowerOrder,
     PowerState, StartFault,
@@ -176,12 +178,6 @@ impl ElasticNode {
             return;
         }
         let fault = match attempt.ends {
-            AttemptEnds::RepeatedAt(due_ms) if clock_ms >= due_ms => {
-                let attempt = attempt.next(clock_ms + settings.start_timeout_ms);
-                self.phase = Phase::Starting { began_ms, attempt };
-                step.orders.push(PowerOrder::Start(node));
-                return;
-            }
             AttemptEnds::RepeatedAt(_) => return,
             AttemptEnds::At(_) if seen.order_failed => StartFault::OrderFailed,
             AttemptEnds::At(_) if seen.observed == Observed::Lost => StartFault::Lost,
@@ -198,6 +194,28 @@ impl ElasticNode {
             // Of a machine that may have come half-way.
             step.orders.push(PowerOrder::Stop(node));
         }
+    }
+
+    /// Repeats a start that is due; one node too many is let go instead. Returns the order.
+    pub(super) fn repeat_start(
+        &mut self,
+        clock_ms: u64,
+        settings: &ElasticitySettings,
+        id: NodeId,
+        is_too_many: bool,
+    ) -> Option<PowerOrder> {
+        let Phase::Starting { began_ms, attempt } = self.phase else { return None };
+        let is_due = |due_ms| clock_ms >= due_ms;
+        if !matches!(attempt.ends, AttemptEnds::RepeatedAt(due_ms) if is_due(due_ms)) {
+            return None;
+        }
+        if is_too_many {
+            self.phase = Phase::Off;
+            return Some(PowerOrder::Stop(id));
+        }
+        let attempt = attempt.next(clock_ms + settings.start_timeout_ms);
+        self.phase = Phase::Starting { began_ms, attempt };
+        Some(PowerOrder::Start(id))
     }
 
     fn active(&mut self, was_lost: bool, seen: &NodeObservation, step: &mut ElasticityStep) {

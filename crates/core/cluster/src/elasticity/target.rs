@@ -1,4 +1,4 @@
-//! Target tracking: how many nodes the load is worth, with hysteresis and windows.
+//! Target tracking: how many nodes the load is worth, by its mean, with hysteresis and windows.
 
 use std::collections::VecDeque;
 
@@ -19,6 +19,26 @@ impl LoadTargets {
             target => load.saturating_mul(PERMILLE) / target,
         };
         share(requests, self.requests).max(share(bytes, self.bytes))
+    }
+}
+
+/// The mean of some loads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LoadMean {
+    sum: u64,
+    count: u64,
+}
+
+impl LoadMean {
+    pub(super) fn add(&mut self, load_permille: u64) {
+        self.sum = self.sum.saturating_add(load_permille);
+        self.count += 1;
+    }
+
+    /// Of all since the last call, of which there is one at least.
+    pub(super) fn take(&mut self) -> u64 {
+        let Self { sum, count } = std::mem::take(self);
+        sum / count.max(1)
     }
 }
 
