@@ -29,6 +29,7 @@ mod limits;
 mod memory;
 mod outcome;
 mod power;
+mod power_table;
 mod processor_sharing;
 mod request;
 mod run;

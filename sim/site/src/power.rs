@@ -3,100 +3,12 @@
 //! **Invariant:** a node is stopped only if it has no request, nobody fetches from it, and all that no other node has was
 //! handed over, as far as others have room.
 
-use std::collections::VecDeque;
-
-use skep_cluster::elasticity::{Elasticity, NodeObservation, Observed, PowerOrder};
+use skep_cluster::elasticity::{NodeObservation, Observed, PowerOrder};
 use skep_units::{NodeId, Now};
 
-use crate::elastic::{ElasticOutcome, NodeCount, SimulatedElasticity};
-use crate::limits::{ELASTIC_SAMPLES, NS_PER_MS, NS_PER_S};
-use crate::memory::SegmentNumber;
+use crate::limits::NS_PER_MS;
+use crate::power_table::SimulatedPower;
 use crate::world::{Event, Transfer, World};
-
-/// The power of all nodes.
-pub(crate) struct Power {
-    elastic: SimulatedElasticity,
-    controller: Elasticity,
-    nodes: Vec<SimulatedPower>,
-    on_ns: u64,
-    outcome: ElasticOutcome,
-    is_over: bool,
-}
-
-#[derive(Clone, Debug)]
-enum SimulatedPower {
-    Off,
-    /// Since then.
-    Booting(u64),
-    On {
-        since_ns: u64,
-        served_ns: u64,
-    },
-    Draining {
-        since_ns: u64,
-        /// What is to be handed over.
-        left: VecDeque<(SegmentNumber, u64)>,
-        /// What is on its way, to that node.
-        moving: Option<(SegmentNumber, u64, u32)>,
-    },
-}
-
-impl Power {
-    pub(crate) fn new(elastic: SimulatedElasticity, nodes: usize) -> Self {
-        let node = |number| match number < elastic.on_first {
-            true => SimulatedPower::On { since_ns: 0, served_ns: 0 },
-            false => SimulatedPower::Off,
-        };
-        let nodes: Vec<_> = (0..nodes).map(node).collect();
-        Self {
-            elastic,
-            controller: Elasticity::new(elastic.settings),
-            nodes,
-            on_ns: 0,
-            outcome: ElasticOutcome::default(),
-            is_over: false,
-        }
-    }
-
-    fn tick_ns(&self) -> u64 {
-        self.elastic.settings.interval_ms * NS_PER_MS / ELASTIC_SAMPLES
-    }
-
-    /// Nodes that get requests.
-    fn serving(&self) -> impl Iterator<Item = u32> {
-        let serves = |(_, node): &(u32, &SimulatedPower)| matches!(node, SimulatedPower::On { .. });
-        (0..).zip(&self.nodes).filter(serves).map(|(node, _)| node)
-    }
-
-    fn note_count(&mut self, now: u64) {
-        let nodes = self.serving().count();
-        if self.outcome.counts.last().is_none_or(|last| last.nodes != nodes) {
-            self.outcome.counts.push(NodeCount { at_ms: now / NS_PER_MS, nodes });
-        }
-    }
-
-    /// The end of what is measured.
-    fn end(&mut self, now: u64) {
-        if std::mem::replace(&mut self.is_over, true) {
-            return;
-        }
-        let left = self.nodes.iter().filter_map(SimulatedPower::since_ns);
-        let on_ns = self.on_ns + left.map(|since| now - since).sum::<u64>();
-        self.outcome.node_s = on_ns as f64 / NS_PER_S as f64;
-        self.outcome.run_s = now as f64 / NS_PER_S as f64;
-    }
-}
-
-impl SimulatedPower {
-    fn since_ns(&self) -> Option<u64> {
-        match *self {
-            Self::Off => None,
-            Self::Booting(since_ns)
-            | Self::On { since_ns, .. }
-            | Self::Draining { since_ns, .. } => Some(since_ns),
-        }
-    }
-}
 
 impl World<'_> {
     pub(crate) fn start_elasticity(&mut self) {

@@ -11,7 +11,7 @@ use crate::fetch_table::Fetches;
 use crate::limits::NS_PER_S;
 use crate::memory::Memories;
 use crate::outcome::RunOutcome;
-use crate::power::Power;
+use crate::power_table::Power;
 use crate::processor_sharing::ProcessorSharing;
 use crate::request::Request;
 use crate::workload::SiteWorkload;

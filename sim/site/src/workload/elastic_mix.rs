@@ -39,22 +39,25 @@ impl ElasticMix {
     fn large_share(self) -> f64 {
         match self {
             Self::CacheFriendly => 0.8,
-            Self::CacheUnfriendly => 0.02,
+            Self::CacheUnfriendly => 0.0005,
         }
     }
 
-    /// The site, where processors are `scale` times as fast as usual.
+    /// The site, where all rates are `scale` times the usual ones: so many times as many small files, and computations that take
+    /// as much longer.
     pub fn workload(self, scale: f64) -> SiteWorkload {
-        let small = (0..SMALL_FILES as u64).map(|number| SMALL_BYTES + number * SMALL_STEP_BYTES);
+        let files = (SMALL_FILES as f64 * scale).max(1.0) as usize;
+        let step_bytes = (SMALL_STEP_BYTES as f64 / scale) as u64;
+        let small = (0..files as u64).map(|number| SMALL_BYTES + number * step_bytes);
         let computed = std::iter::repeat_n(COMPUTED_BYTES, STRINGS).flatten();
         let large: Vec<u64> = LARGE_BYTES.into_iter().chain(computed).collect();
         let large_weight = self.large_share() / large.len() as f64;
-        let small_weight = (1.0 - self.large_share()) / SMALL_FILES as f64;
-        let weights = std::iter::repeat_n(small_weight, SMALL_FILES)
+        let small_weight = (1.0 - self.large_share()) / files as f64;
+        let weights = std::iter::repeat_n(small_weight, files)
             .chain(std::iter::repeat_n(large_weight, large.len()));
         let sizes: Vec<u64> = small.chain(large).collect();
         let mut site = SiteWorkload::new(&sizes, Popularity::of(weights.collect()));
-        let first_computed = SMALL_FILES + LARGE_BYTES.len();
+        let first_computed = files + LARGE_BYTES.len();
         for object in &mut site.objects[first_computed..] {
             object.compute_ns = (COMPUTE_NS as f64 / scale) as u64;
         }
@@ -72,6 +75,6 @@ mod tests {
             [ElasticMix::CacheFriendly, ElasticMix::CacheUnfriendly].map(|it| it.workload(1.0));
         assert_eq!(sites[0].bytes(), sites[1].bytes());
         assert_eq!(sites[0].objects.iter().filter(|it| it.compute_ns > 0).count(), 9);
-        assert!(sites[0].mean_bytes() > 20.0 * sites[1].mean_bytes());
+        assert!(sites[0].mean_bytes() > 30.0 * sites[1].mean_bytes());
     }
 }

@@ -158,6 +158,9 @@ impl ElasticitySettings {
 }
 
 impl PowerState {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Off, Self::Starting, Self::Active, Self::Draining];
+
     /// As it is shown.
     pub fn word(self) -> &'static str {
         match self {
