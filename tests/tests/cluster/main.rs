@@ -5,6 +5,7 @@ mod cache;
 mod churn;
 mod commands;
 mod compression;
+mod elastic;
 mod explain;
 mod faults;
 mod fills;

@@ -12,6 +12,7 @@ use skep_units::{GIB, MIB, WEIGHT_MAX};
 
 use crate::clients::{ClientNetworkConfig, LimitsConfig, TimeoutsConfig};
 use crate::compress::CompressConfig;
+use crate::elastic::ElasticConfig;
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
 use crate::number::Unit;
 use crate::pools::{ForwardConfig, PoolConfig};
@@ -316,6 +317,8 @@ table! {
     tables {
         /// How nodes are watched.
         health: HealthConfig, live;
+        /// Whether nodes come and go with the load.
+        elastic: ElasticConfig, live;
     }
 }
 
