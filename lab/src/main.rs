@@ -18,8 +18,8 @@ use skep_testbed::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
 use experiments::{
-    Experiment, Failure, HandoffOptions, LargeOptions, Options, OriginOptions, PoliciesOptions,
-    VerifyOptions,
+    ElasticOptions, Experiment, Failure, HandoffOptions, LargeOptions, Options, OriginOptions,
+    PoliciesOptions, VerifyOptions,
 };
 
 /// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
@@ -70,6 +70,8 @@ enum Command {
     Handoff(HandoffOptions),
     /// Experiment: all policies side by side on simulated sites; needs no root
     Policies(PoliciesOptions),
+    /// Experiment: nodes started and stopped by a ramp of clients, simulated; needs no root
+    Elastic(ElasticOptions),
     /// Experiment: replies compared byte for byte while nodes come and go and objects change
     Verify(VerifyOptions),
     /// Serve as the experiments' origin, slow on purpose
@@ -122,6 +124,7 @@ fn main() -> ExitCode {
         Command::Large(options) => experiments::run_large(&options),
         Command::Handoff(options) => experiments::run_handoff(&options),
         Command::Policies(options) => experiments::run_policies(&options),
+        Command::Elastic(options) => experiments::run_elastic(&options),
         Command::Verify(options) => experiments::run_verify(&options),
         Command::Origin(options) => experiments::serve_origin(&options),
     };

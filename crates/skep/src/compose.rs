@@ -154,7 +154,7 @@ impl Process {
         let workers = Workers::start(threads)?;
         register_tasks(&registry, &workers);
         for dispatcher in &dispatchers {
-            dispatcher.group().start_checks(&workers.handles()[0]);
+            dispatcher.watch_nodes(&workers.handles()[0]);
         }
         if let Some(node) = &node {
             node.start_checks(&workers.handles()[0]);

@@ -12,6 +12,7 @@
 //! - `large`: a file larger than a node's memory.
 //! - `handoff`: what it costs to move connections to the nodes that answer them.
 //! - `verify`: the same with objects that change, for as many replies as wanted.
+//! - `elastic`: nodes started and stopped by the load, simulated; no bed.
 //! - `policies`: all policies on simulated sites; no bed.
 //!
 //! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
@@ -20,6 +21,7 @@
 mod cell;
 mod churn;
 mod data;
+mod elastic;
 mod handoff;
 mod large;
 mod limits;
@@ -42,6 +44,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub(crate) use elastic::{ElasticOptions, run as run_elastic};
 pub(crate) use handoff::{HandoffOptions, run as run_handoff};
 pub(crate) use large::{LargeOptions, run as run_large};
 pub(crate) use policies::{PoliciesOptions, run as run_policies};

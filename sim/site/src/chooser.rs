@@ -84,7 +84,7 @@ impl Chooser {
         let request = request_key(client, path);
         let picked = self.policy.pick(&request, &self.view, &[]).node();
         #[expect(clippy::expect_used, reason = "an invariant of policies")]
-        let id = picked.expect("all nodes are eligible");
+        let id = picked.expect("a node is always eligible");
         self.policy.started(id);
         let own = &mut self.own[id.0 as usize];
         own.requests += 1;
@@ -147,6 +147,13 @@ impl Chooser {
         self.refresh(node);
         self.view.nodes[node as usize].outstanding_bytes =
             now.bytes + self.own[node as usize].beyond.bytes;
+    }
+
+    /// Whether a node gets requests, and which share of its part, in thousandths.
+    pub(crate) fn set_share(&mut self, node: u32, permille: Option<u16>) {
+        let view = &mut self.view.nodes[node as usize];
+        view.eligible = permille.is_some();
+        view.slow_start_permille = permille.unwrap_or(1);
     }
 
     fn refresh(&mut self, node: u32) {

@@ -1,5 +1,6 @@
 //! The simulated cluster, as a run is given it.
 
+use crate::elastic::SimulatedElasticity;
 use crate::limits::{
     DISK_BYTES_PER_S, DISK_LATENCY_US, LINK_BYTES_PER_S, NS_PER_US, PEER_BYTES_MAX,
     PEER_LATENCY_US, REQUEST_US,
@@ -22,6 +23,10 @@ pub struct SimulatedCluster {
     pub tells_rates: bool,
     /// Dispatchers, or workers of one, each with a policy of its own.
     pub workers: usize,
+    /// What a client takes of a node's link at most, in bytes per second.
+    pub client_bytes_per_s: Option<u64>,
+    /// Whether nodes are started and stopped; else all are on.
+    pub elasticity: Option<SimulatedElasticity>,
 }
 
 /// A node.
@@ -71,6 +76,8 @@ impl SimulatedCluster {
             peer_latency_us: PEER_LATENCY_US,
             peer_bytes_max: PEER_BYTES_MAX,
             workers: 1,
+            client_bytes_per_s: None,
+            elasticity: None,
         }
     }
 

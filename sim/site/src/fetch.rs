@@ -98,6 +98,13 @@ impl World<'_> {
             }
             FetchFrom::Source => {
                 self.fetches.leaders.insert(fetch.wanted.segment, id);
+                let WantedSegment { node, compute_ns, .. } = fetch.wanted;
+                if compute_ns > 0 {
+                    let processor = &mut self.processors_ns[node as usize];
+                    *processor = now.max(*processor) + compute_ns;
+                    let at = *processor;
+                    return self.events.schedule(at, Event::FetchArrives(id));
+                }
                 if fetch.wanted.is_continued { 0 } else { cluster.fetch_latency_us }
             }
         };

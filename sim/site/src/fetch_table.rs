@@ -37,6 +37,8 @@ pub(crate) struct WantedSegment {
     pub(crate) bytes: u64,
     /// The same request has just got the segment before it from disk or origin.
     pub(crate) is_continued: bool,
+    /// Processor time, in nanoseconds, if the source is a computation at the node.
+    pub(crate) compute_ns: u64,
 }
 
 /// Where a fetch gets its bytes.

@@ -6,10 +6,12 @@
 //! - processors: requests in order of arrival, a fixed time each;
 //! - nodes: a response is sent segment by segment while the next ones are fetched; concurrent misses of a segment share a
 //!   fetch; with a cluster cache a segment comes from another node's memory before disk or origin;
+//! - elasticity: nodes are started and stopped by the controller that runs live (`skep_cluster::elasticity`); one that starts
+//!   has nothing in memory, and one that drains first hands over what no other node has;
 //! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
-//! - clients: an open loop of Poisson arrivals or a closed loop, on objects with published sizes.
+//! - clients: an open loop of Poisson arrivals, a closed loop, or a ramp of clients; each may take no more than a rate.
 //!
-//! Not modelled: TCP, the rates of clients, links towards nodes, the dispatcher's link and processor, failures.
+//! Not modelled: TCP, links towards nodes, the dispatcher's link and processor, failures.
 //!
 //! **Invariants:** a seed gives the same outcome in every run of a program; every request ends, and as many bytes are sent as
 //! were asked for.
@@ -19,12 +21,15 @@
 mod chooser;
 mod cluster;
 mod comparison;
+mod elastic;
 mod events;
 mod fetch;
 mod fetch_table;
 mod limits;
 mod memory;
 mod outcome;
+mod power;
+mod power_table;
 mod processor_sharing;
 mod request;
 mod run;
@@ -35,12 +40,14 @@ mod world;
 
 pub use cluster::{FetchSource, SimulatedCluster, SimulatedNode};
 pub use comparison::{Experiment, PolicyOutcomes};
+pub use elastic::{ElasticOutcome, NodeCount, SimulatedElasticity};
 pub use limits::SIZE_CLASSES;
 pub use outcome::{BytesBySource, ResponseTimes, RunOutcome, RunTotals};
+pub use skep_cluster::elasticity::{ElasticitySettings, LoadTargets};
 pub use skep_policy::names as policy_names;
 pub use statistics::{Estimate, RatioEstimate};
-pub use workload::{Popularity, SiteKind, SiteWorkload, SizeStatistics};
-pub use world::{OfferedLoad, SiteRun};
+pub use workload::{ElasticMix, Popularity, SiteKind, SiteWorkload, SizeStatistics};
+pub use world::{ClientRamp, OfferedLoad, SiteRun};
 
 #[cfg(test)]
 mod tests;

@@ -37,3 +37,6 @@ pub(crate) const RESPONSE_DIGITS: u8 = 3;
 
 /// Size classes of responses: decades of bytes, the last one open.
 pub const SIZE_CLASSES: usize = 10;
+
+/// Looks of elasticity's controller between two decisions: as live.
+pub(crate) const ELASTIC_SAMPLES: u64 = 10;

@@ -61,6 +61,41 @@ impl Memories {
         let cached = CachedSegment { bytes: bytes as u32, frequency: Cell::new(0) };
         let memory = &mut self.of_nodes[node as usize];
         let inserted = memory.insert(segment, cached, &mut self.evicted).is_ok();
+        self.forget_evicted(node);
+        let Some(holders) = &mut self.holders else { return };
+        if inserted {
+            let holders = &mut holders[segment as usize];
+            holders.push(node);
+            self.of_nodes[node as usize].set_redundant(&segment, holders.len() > 1);
+        }
+    }
+
+    /// Empties a node's memory.
+    pub(crate) fn clear(&mut self, node: u32) {
+        self.of_nodes[node as usize].retain(|_, _| false, &mut self.evicted);
+        self.forget_evicted(node);
+    }
+
+    /// What no other node has, with its bytes, the most often asked for first.
+    pub(crate) fn sole(&self, node: u32) -> Vec<(SegmentNumber, u64)> {
+        let Some(holders) = &self.holders else { return Vec::new() };
+        let all = self.of_nodes[node as usize].iter();
+        let mut sole: Vec<_> =
+            all.filter(|(segment, _)| holders[**segment as usize].len() == 1).collect();
+        sole.sort_by_key(|(_, cached)| std::cmp::Reverse(cached.frequency()));
+        sole.into_iter().map(|(segment, cached)| (*segment, cached.bytes())).collect()
+    }
+
+    /// Of these nodes the one with most room for what another one hands over, if it has room for so many bytes.
+    pub(crate) fn roomiest(&self, nodes: impl Iterator<Item = u32>, bytes: u64) -> Option<u32> {
+        let room = |node: u32| {
+            let memory = &self.of_nodes[node as usize];
+            memory.capacity_bytes() - memory.bytes() + memory.dispensable_bytes()
+        };
+        nodes.filter(|node| room(*node) >= bytes).max_by_key(|node| room(*node))
+    }
+
+    fn forget_evicted(&mut self, node: u32) {
         let Some(holders) = &mut self.holders else { return self.evicted.clear() };
         for (left, _) in self.evicted.drain(..) {
             let holders = &mut holders[left as usize];
@@ -69,11 +104,6 @@ impl Memories {
             if let (true, Some(&oldest)) = (was_oldest, holders.first()) {
                 self.of_nodes[oldest as usize].set_redundant(&left, false);
             }
-        }
-        if inserted {
-            let holders = &mut holders[segment as usize];
-            holders.push(node);
-            self.of_nodes[node as usize].set_redundant(&segment, holders.len() > 1);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 
+use crate::elastic::ElasticOutcome;
 use crate::limits::{RESPONSE_DIGITS, SIZE_CLASSES};
 
 /// The measured part of a run; what belongs to the warm-up is not in it.
@@ -22,6 +23,8 @@ pub struct RunOutcome {
     pub requests_per_s: f64,
     /// Of all requests, warm-up included.
     pub totals: RunTotals,
+    /// What elasticity did, where there is any.
+    pub elastic: Option<ElasticOutcome>,
 }
 
 /// Sums over a whole run, which must agree with each other.
@@ -74,6 +77,7 @@ impl RunOutcome {
             in_progress_most: 0,
             requests_per_s: f64::NAN,
             totals: RunTotals::default(),
+            elastic: None,
         }
     }
 

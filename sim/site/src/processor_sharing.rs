@@ -1,4 +1,4 @@
-//! A link or a disk that shares its rate equally among its transfers (processor sharing).
+//! A link or a disk that shares its rate equally among its transfers (processor sharing); a transfer may have a bound of its own.
 //!
 //! Kept by virtual time: the bytes that each transfer has got since the resource was idle last. A transfer ends when
 //! virtual time reaches its value at the start plus its bytes, so an arrival or an end costs O(log n), and no
@@ -15,11 +15,13 @@ use crate::limits::{BYTES_EPSILON, NS_PER_S};
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessorSharing<T> {
     bytes_per_ns: f64,
+    /// What one transfer takes at most.
+    transfer_bytes_per_ns: f64,
     /// Bytes that each transfer got since the resource was idle, at `updated_ns`.
     virtual_bytes: f64,
     updated_ns: u64,
-    /// For how long it has been busy until then.
-    busy_ns: u64,
+    /// For how long it would have been busy until then, at its full rate.
+    busy_ns: f64,
     /// Ends in virtual bytes (as bits, which order as the numbers do: none is negative), in order of arrival where equal.
     ends: BinaryHeap<Reverse<(u64, u64, T)>>,
     arrivals: u64,
@@ -33,13 +35,21 @@ impl<T: Copy + Ord> ProcessorSharing<T> {
         assert!(bytes_per_s > 0, "a resource has a rate");
         Self {
             bytes_per_ns: bytes_per_s as f64 / NS_PER_S as f64,
+            transfer_bytes_per_ns: f64::INFINITY,
             virtual_bytes: 0.0,
             updated_ns: 0,
-            busy_ns: 0,
+            busy_ns: 0.0,
             ends: BinaryHeap::new(),
             arrivals: 0,
             wake_at: u64::MAX,
         }
+    }
+
+    /// The same with a bound of each transfer's rate; `None`: there is none.
+    pub(crate) fn with_transfer_max(mut self, bytes_per_s: Option<u64>) -> Self {
+        let bytes_per_ns = |bytes_per_s| bytes_per_s as f64 / NS_PER_S as f64;
+        self.transfer_bytes_per_ns = bytes_per_s.map_or(f64::INFINITY, bytes_per_ns);
+        self
     }
 
     /// Starts a transfer. Returns when to call [`wake`](Self::wake), if that is sooner than asked for before.
@@ -75,23 +85,34 @@ impl<T: Copy + Ord> ProcessorSharing<T> {
             0 => 0.0,
             transfers => {
                 let passed_ns = (now_ns - self.updated_ns) as f64;
-                self.virtual_bytes + passed_ns * self.bytes_per_ns / transfers as f64
+                self.virtual_bytes + passed_ns * self.rate_of_each(transfers)
             }
         }
     }
 
-    /// For how long it has been busy so far.
+    /// For how long it would have been busy so far, at its full rate.
     pub(crate) fn busy_ns(&self, now_ns: u64) -> u64 {
-        match self.ends.is_empty() {
-            true => self.busy_ns,
-            false => self.busy_ns + now_ns - self.updated_ns,
+        self.busy_until(now_ns) as u64
+    }
+
+    fn busy_until(&self, now_ns: u64) -> f64 {
+        let transfers = self.ends.len();
+        if transfers == 0 {
+            return self.busy_ns;
         }
+        let used = self.rate_of_each(transfers) * transfers as f64 / self.bytes_per_ns;
+        self.busy_ns + (now_ns - self.updated_ns) as f64 * used.min(1.0)
+    }
+
+    /// Bytes per nanosecond of each of so many transfers.
+    fn rate_of_each(&self, transfers: usize) -> f64 {
+        (self.bytes_per_ns / transfers as f64).min(self.transfer_bytes_per_ns)
     }
 
     fn advance(&mut self, now_ns: u64) {
         // Begins at 0 again after each idle time, so that it stays precise.
         self.virtual_bytes = self.virtual_bytes(now_ns);
-        self.busy_ns = self.busy_ns(now_ns);
+        self.busy_ns = self.busy_until(now_ns);
         self.updated_ns = now_ns;
     }
 
@@ -99,7 +120,7 @@ impl<T: Copy + Ord> ProcessorSharing<T> {
     fn sooner(&mut self, now_ns: u64) -> Option<u64> {
         let Reverse((end, _, _)) = self.ends.peek()?;
         let left = (f64::from_bits(*end) - self.virtual_bytes).max(0.0);
-        let wait_ns = (left * self.ends.len() as f64 / self.bytes_per_ns).ceil().max(1.0);
+        let wait_ns = (left / self.rate_of_each(self.ends.len())).ceil().max(1.0);
         let at = now_ns + wait_ns as u64;
         (at < self.wake_at).then(|| {
             self.wake_at = at;
@@ -142,6 +163,25 @@ mod tests {
         assert_eq!(ends(&[(0, 1000), (500, 100)]), [(1, 700), (0, 1100)], "a short one passes");
         assert_eq!(ends(&[(0, 100), (5000, 100)]), [(0, 100), (1, 5100)], "idle between");
         assert_eq!(ends(&[(0, 300), (0, 600)]), [(0, 600), (1, 900)], "the rest is faster");
+    }
+
+    #[test]
+    fn a_transfer_takes_no_more_than_its_bound() {
+        let mut link = ProcessorSharing::new(1000).with_transfer_max(Some(400));
+        let (mut now, mut ended) = (0, Vec::new());
+        let mut next = link.start(0, 400, 'a');
+        for (transfer, bytes) in [('b', 800), ('c', 1_000)] {
+            next = link.start(0, bytes, transfer).or(next);
+        }
+        let mut ends = Vec::new();
+        while let Some(at) = next {
+            now = at;
+            next = link.wake(now, &mut ended);
+            ends.extend(ended.drain(..).map(|transfer| (transfer, now / 1_000_000)));
+        }
+        // A third each, then 400 a second for both, and for the last one alone.
+        assert_eq!(ends, [('a', 1_200), ('b', 2_200), ('c', 2_700)]);
+        assert_eq!(link.busy_ns(now) / 1_000_000, 1_200 + 800 + 200);
     }
 
     /// Mean response time over mean service time, of Poisson arrivals.

@@ -31,7 +31,11 @@ impl World<'_> {
             OfferedLoad::Closed { clients } => {
                 (0..clients).for_each(|client| self.events.schedule(0, Event::Client(client)));
             }
+            OfferedLoad::Ramp(ramp) => (0..ramp.clients).for_each(|client| {
+                self.events.schedule(ramp.begins_ms(client) * NS_PER_MS, Event::Client(client));
+            }),
         }
+        self.start_elasticity();
         if self.choosers.len() > 1 {
             self.events.schedule(REPORT_INTERVAL_MS * NS_PER_MS, Event::Report);
         }
@@ -50,10 +54,13 @@ impl World<'_> {
                     match transfer {
                         Transfer::Send(request) => self.send_ended(now, request),
                         Transfer::Fetch(fetch) => self.fetch_ended(now, fetch),
+                        Transfer::HandOver(node) => self.handed_over(now, node),
                     }
                 }
             }
             Event::Report => self.report(now),
+            Event::Elasticity => self.tick_elasticity(now),
+            Event::Booted(node) => self.booted(now, node),
         }
     }
 
@@ -69,7 +76,7 @@ impl World<'_> {
 
     /// A client asks for an object, unless all requests have been made.
     fn ask(&mut self, now: u64, client: u32) {
-        if self.asked == self.run.requests {
+        if self.has_ended(now, client) {
             return;
         }
         let number = self.asked;
@@ -95,6 +102,24 @@ impl World<'_> {
         }
     }
 
+    /// Whether a client asks no more.
+    fn has_ended(&self, now: u64, client: u32) -> bool {
+        match self.run.load {
+            OfferedLoad::Ramp(ramp) => now >= (ramp.begins_ms(client) + ramp.client_ms) * NS_PER_MS,
+            OfferedLoad::Open { .. } | OfferedLoad::Closed { .. } => {
+                self.asked == self.run.requests
+            }
+        }
+    }
+
+    /// Whether any client will ask.
+    pub(crate) fn is_going_on(&self, now: u64) -> bool {
+        match self.run.load {
+            OfferedLoad::Ramp(ramp) => now < ramp.ends_ms() * NS_PER_MS,
+            OfferedLoad::Open { .. } | OfferedLoad::Closed { .. } => self.asked < self.run.requests,
+        }
+    }
+
     fn report(&mut self, now: u64) {
         for node in 0..self.run.cluster.nodes.len() as u32 {
             let virtual_bytes = self.rates[node as usize].virtual_bytes(now);
@@ -109,7 +134,7 @@ impl World<'_> {
                 chooser.report(node, &load, virtual_bytes);
             }
         }
-        if self.asked < self.run.requests {
+        if self.is_going_on(now) {
             self.events.schedule(now + REPORT_INTERVAL_MS * NS_PER_MS, Event::Report);
         }
     }

@@ -111,7 +111,13 @@ impl World<'_> {
             return true;
         }
         let is_continued = request.continues_at == Some(segment);
-        let wanted = WantedSegment { node, segment: number, bytes, is_continued };
+        let wanted = WantedSegment {
+            node,
+            segment: number,
+            bytes,
+            is_continued,
+            compute_ns: object.compute_ns,
+        };
         let found = self.fetch(now, wanted, (id, segment));
         let request = &mut self.requests[id as usize];
         request.fetching = (!found.is_joined).then_some(segment);
@@ -159,7 +165,7 @@ impl World<'_> {
         if request.is_measured {
             self.outcome.record(object.bytes, now - request.began_ns, request.bytes);
         }
-        if let OfferedLoad::Closed { .. } = self.run.load {
+        if let OfferedLoad::Closed { .. } | OfferedLoad::Ramp(_) = self.run.load {
             self.events.schedule(now, Event::Client(request.client));
         }
     }

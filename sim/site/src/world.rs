@@ -5,12 +5,13 @@ use skep_units::Rng;
 use slab::Slab;
 
 use crate::chooser::Chooser;
-use crate::cluster::{FetchSource, SimulatedCluster};
+use crate::cluster::{FetchSource, SimulatedCluster, SimulatedNode};
 use crate::events::EventQueue;
 use crate::fetch_table::Fetches;
 use crate::limits::NS_PER_S;
 use crate::memory::Memories;
 use crate::outcome::RunOutcome;
+use crate::power_table::Power;
 use crate::processor_sharing::ProcessorSharing;
 use crate::request::Request;
 use crate::workload::SiteWorkload;
@@ -22,6 +23,32 @@ pub enum OfferedLoad {
     Open { link_share: f64 },
     /// From so many clients, each with its next request when the last reply has ended.
     Closed { clients: u32 },
+    /// The same of clients that come and go; the number of requests follows from it.
+    Ramp(ClientRamp),
+}
+
+/// Clients that come some at a time, and run for a while each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientRamp {
+    pub clients: u32,
+    /// So many come at a time,
+    pub batch_clients: u32,
+    /// every so many milliseconds.
+    pub batch_interval_ms: u64,
+    /// How long each asks, in milliseconds.
+    pub client_ms: u64,
+}
+
+impl ClientRamp {
+    /// When a client comes, in milliseconds.
+    pub(crate) fn begins_ms(&self, client: u32) -> u64 {
+        u64::from(client / self.batch_clients) * self.batch_interval_ms
+    }
+
+    /// When the last one leaves, in milliseconds.
+    pub fn ends_ms(&self) -> u64 {
+        self.begins_ms(self.clients - 1) + self.client_ms
+    }
 }
 
 /// What to run.
@@ -51,6 +78,10 @@ pub(crate) enum Event {
     Wake(u32),
     /// Nodes report their loads.
     Report,
+    /// The controller of elasticity looks.
+    Elasticity,
+    /// A node that was started serves.
+    Booted(u32),
 }
 
 /// A transfer over a link, or from a disk or the origin.
@@ -60,6 +91,8 @@ pub(crate) enum Transfer {
     Send(u32),
     /// This fetch.
     Fetch(u32),
+    /// What this node hands over before it is stopped.
+    HandOver(u32),
 }
 
 /// The state of a run.
@@ -83,6 +116,8 @@ pub(crate) struct World<'a> {
     pub(crate) asked: u64,
     /// Busy times of the links, and the time itself, at the first measured arrival.
     pub(crate) warm: (u64, Vec<u64>),
+    /// Where nodes are started and stopped.
+    pub(crate) power: Option<Power>,
 }
 
 impl SiteRun<'_> {
@@ -95,7 +130,11 @@ impl<'a> World<'a> {
     /// At rest.
     pub(crate) fn new(run: SiteRun<'a>, policy: &str) -> Result<Self, UnknownPolicy> {
         let SiteRun { site, cluster, seed, .. } = run;
-        let links = cluster.nodes.iter().map(|node| node.link_bytes_per_s);
+        let link = |node: &SimulatedNode| {
+            ProcessorSharing::new(node.link_bytes_per_s)
+                .with_transfer_max(cluster.client_bytes_per_s)
+        };
+        let links = cluster.nodes.iter().map(link);
         let sources: Vec<u64> = match cluster.source {
             FetchSource::OwnDisk => cluster.nodes.iter().map(|it| it.disk_bytes_per_s).collect(),
             FetchSource::SharedOrigin { bytes_per_s } => vec![bytes_per_s],
@@ -106,7 +145,7 @@ impl<'a> World<'a> {
             run,
             events: EventQueue::default(),
             memories: Memories::new(capacities, site.segments, cluster.has_cluster_cache),
-            rates: links.chain(sources).map(ProcessorSharing::new).collect(),
+            rates: links.chain(sources.into_iter().map(ProcessorSharing::new)).collect(),
             choosers: (0..cluster.workers).map(chooser).collect::<Result<_, _>>()?,
             requests: Slab::new(),
             fetches: Fetches::new(cluster.nodes.len()),
@@ -117,6 +156,7 @@ impl<'a> World<'a> {
             arrival_gap_ns: arrival_gap_ns(&run),
             asked: 0,
             warm: (0, vec![0; cluster.nodes.len()]),
+            power: cluster.elasticity.map(|it| Power::new(it, cluster.nodes.len())),
         })
     }
 
@@ -139,6 +179,6 @@ fn arrival_gap_ns(run: &SiteRun<'_>) -> f64 {
             let bytes_per_s = run.cluster.link_bytes_per_s() as f64 * link_share;
             run.site.mean_bytes() / bytes_per_s * NS_PER_S as f64
         }
-        OfferedLoad::Closed { .. } => 0.0,
+        OfferedLoad::Closed { .. } | OfferedLoad::Ramp(_) => 0.0,
     }
 }

@@ -6,6 +6,7 @@ mod churn;
 mod commands;
 mod comparison;
 mod compression;
+mod elastic;
 mod explain;
 mod faults;
 mod fills;

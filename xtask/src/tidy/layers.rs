@@ -190,10 +190,10 @@ const LAYERS: &[Layer] = &[
         ],
         banned: &[],
     },
-    // It runs the policies and the cache together, as roles do.
+    // It runs the policies, the cache and elasticity together, as roles do.
     Layer {
         folder: "sim/site",
-        may_use: &["crates/base", "crates/core/cache", "crates/core/policy"],
+        may_use: &["crates/base", "crates/core/cache", "crates/core/cluster", "crates/core/policy"],
         banned: IMPURE,
     },
     Layer { folder: "sim", may_use: &["crates/base"], banned: IMPURE },

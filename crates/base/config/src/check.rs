@@ -129,6 +129,7 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["admin.listen", "admin.token_file"], open_admin_needs_token),
     (&["service.upstream_idle_ms", "timeouts.idle_ms"], dispatcher_closes_first),
     (&["service.health.timeout_ms", "service.health.interval_ms"], checks_do_not_overlap),
+    (&["service.elastic", "service.dispatch"], elasticity_is_possible),
     (&["site.hosts"], sites::hosts_are_unique),
     (&["site"], sites::one_answer_for_folders),
     (&["site.redirect.from", "site.redirect.to"], sites::redirects_lead_elsewhere),
@@ -506,6 +507,26 @@ fn checks_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
             let at = [Key("service"), Nth(i), Key("health"), Key("timeout_ms")];
             let expected = format!("at most interval_ms ({})", ms(health.interval_ms));
             clashes.push(Conflict::new(&at, expected, ms(health.timeout_ms)));
+        }
+    }
+}
+
+fn elasticity_is_possible(config: &Config, clashes: &mut Vec<Conflict>) {
+    for (i, service) in config.services.iter().enumerate().filter(|(_, it)| it.elastic.enabled) {
+        let elastic = &service.elastic;
+        let at = |name| [Key("service"), Nth(i), Key("elastic"), Key(name)];
+        if elastic.target_requests == 0 && elastic.target_bytes_max == 0 {
+            let expected = "target_requests or target_bytes_max of more than 0".to_owned();
+            clashes.push(Conflict::new(&at("enabled"), expected, "neither".to_owned()));
+        }
+        if elastic.nodes_min > elastic.nodes_max {
+            let expected = format!("at most nodes_max ({})", elastic.nodes_max);
+            clashes.push(Conflict::new(&at("nodes_min"), expected, elastic.nodes_min.to_string()));
+        }
+        if service.dispatch != DispatchMode::Proxy {
+            let expected = "proxy, with elasticity".to_owned();
+            let dispatch = [Key("service"), Nth(i), Key("dispatch")];
+            clashes.push(Conflict::new(&dispatch, expected, service.dispatch.word().to_owned()));
         }
     }
 }

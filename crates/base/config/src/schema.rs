@@ -13,6 +13,7 @@ use skep_units::{GIB, MIB, WEIGHT_MAX};
 use crate::arms::ArmConfig;
 use crate::clients::{ClientNetworkConfig, LimitsConfig, TimeoutsConfig};
 use crate::compress::CompressConfig;
+use crate::elastic::ElasticConfig;
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
 use crate::number::Unit;
 use crate::pools::{ForwardConfig, PoolConfig};
@@ -322,6 +323,8 @@ table! {
         health: HealthConfig, live;
         /// Policies that are compared.
         arms: Vec<ArmConfig>, live;
+        /// Whether nodes come and go with the load.
+        elastic: ElasticConfig, live;
     }
 }
 

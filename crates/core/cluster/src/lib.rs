@@ -3,6 +3,7 @@
 //! - [`NodeHealth`]: one node: joining, up, down, draining, drained.
 //! - [`Membership`]: the table of nodes: add, remove, drain, resume, weights.
 //! - [`RetryBudget`]: how many retries the traffic may cost.
+//! - [`elasticity`]: how many nodes are on.
 //!
 //! And of dispatchers in direct dispatch:
 //!
@@ -22,6 +23,7 @@
 
 mod arrivals;
 mod budget;
+pub mod elasticity;
 mod epoch;
 pub mod failover;
 pub mod failure_detector;
@@ -44,7 +46,7 @@ pub use health::{
     CheckResult, DownReason, Failure, HealthSettings, HealthState, NodeHealth, RequestOutcome,
     Transition,
 };
-pub use limits::{NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
+pub use limits::{ELASTIC_TOLERANCE_PERMILLE_MAX, NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
 pub use membership::{
     Change, Member, MemberView, Membership, MembershipError, MembershipEvent, MembershipSettings,
 };

@@ -147,3 +147,11 @@ pub(crate) const LAST_TABLE_MS_MAX: u64 = 2 * HANDOVER_MS_MAX;
 
 /// How often it sends its last table meanwhile, in milliseconds, as datagrams may be lost.
 pub(crate) const LAST_TABLE_RESEND_MS: u64 = 200;
+
+/// Largest tolerance of elasticity, in thousandths: with half of the target or more, a load could be halved and nothing would
+/// follow.
+pub const ELASTIC_TOLERANCE_PERMILLE_MAX: u32 = 500;
+
+/// How often the pause between two attempts to start or stop a node doubles, at most: then it is as long as a machine needs to
+/// boot.
+pub(crate) const ELASTIC_RETRY_DOUBLINGS_MAX: u32 = 4;

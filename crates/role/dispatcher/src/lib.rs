@@ -4,12 +4,13 @@
 //! how clients get to them. One [`DispatcherHandler`] per worker: answers requests, in `redirect`
 //! mode with the address of a node, in `proxy` mode with the response of a node.
 //!
-//! `http` is the request path, `loads` the reports of nodes, `service` the rest. `http` and `loads`
-//! use `service`; `service` uses neither.
+//! `http` is the request path, `loads` the reports of nodes, `elastic` how many nodes get requests, `service` the rest. `http`
+//! and `loads` use `service`; `service` uses neither.
 
 #![forbid(unsafe_code)]
 
 mod arm_metrics;
+mod elastic;
 mod http;
 mod limits;
 mod loads;

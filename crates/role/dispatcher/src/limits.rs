@@ -8,3 +8,12 @@ pub(crate) const TUNNEL_IDLE_MS: u64 = 3_600_000;
 /// How often the thread that receives loads wakes up without a datagram, in milliseconds; it is
 /// also woken when there is something to do.
 pub(crate) const LOAD_RECEIVER_WAIT_MS: u64 = 1000;
+
+/// Looks of elasticity between two decisions: their mean is what a decision goes by.
+pub(crate) const ELASTIC_SAMPLES: u64 = 10;
+
+/// Time between two looks whether elasticity was turned on, in milliseconds.
+pub(crate) const ELASTIC_OFF_LOOK_MS: u64 = 1_000;
+
+/// Time between two attempts to start a node, in milliseconds; doubled each time.
+pub(crate) const ELASTIC_RETRY_PAUSE_MS: u64 = 1_000;

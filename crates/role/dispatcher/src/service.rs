@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
+use skep_cluster::elasticity::PowerState;
 use skep_cluster::{HealthSettings, MembershipSettings};
 use skep_comparison::ArmSpec;
 use skep_config::{
@@ -14,11 +15,12 @@ use skep_proxy::{
     CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, Groups, LoadMeasure, MemberMetric,
     MemberProtocol, MemberSpec, MemberStatus, QueueSettings, register_members, retry_budget,
 };
-use skep_serve::Workers;
+use skep_serve::{WorkerHandle, Workers};
 use skep_telemetry::Registry;
 use skep_upstream::PoolLimits;
 
 use crate::arm_metrics::register_arms;
+use crate::elastic::{self, ServiceElasticity};
 use crate::limits::TUNNEL_IDLE_MS;
 
 /// The words of operators for a service and what is behind it.
@@ -63,6 +65,7 @@ pub struct NoSuchService(pub String);
 /// Sends a service's requests to its nodes. Shared by all threads.
 pub struct Dispatcher {
     group: Arc<Group>,
+    elasticity: Arc<ServiceElasticity>,
     settings: Arc<ArcSwap<DispatchSettings>>,
 }
 
@@ -100,7 +103,8 @@ impl Dispatcher {
         let service = find(config, name).ok_or_else(|| NoSuchService(name.to_owned()))?;
         let settings = Arc::new(ArcSwap::from_pointee(DispatchSettings::of(service)));
         let group = Group::new(name, &WORDS, spec(config, service), seed);
-        Ok(Arc::new(Self { group, settings }))
+        let elasticity = Arc::new(ServiceElasticity::new(&service.elastic));
+        Ok(Arc::new(Self { group, elasticity, settings }))
     }
 
     /// Its nodes.
@@ -124,6 +128,13 @@ impl Dispatcher {
         };
         self.group.reload(spec(config, service));
         self.settings.store(Arc::new(DispatchSettings::of(service)));
+        self.elasticity.reload(&service.elastic);
+    }
+
+    /// Starts to watch the nodes, and to drain and resume them by the load where that is wanted, on `worker`. Call it once.
+    /// False: that worker is gone.
+    pub fn watch_nodes(&self, worker: &WorkerHandle) -> bool {
+        self.group.start_checks(worker) && elastic::start(&self.elasticity, &self.group, worker)
     }
 
     /// The service at this moment.
@@ -134,8 +145,24 @@ impl Dispatcher {
             listen: settings.listen.clone(),
             dispatch: settings.dispatch.word().to_owned(),
             policy: self.group.policy(),
-            nodes: self.group.members(),
+            nodes: self.nodes(),
         }
+    }
+
+    /// The nodes, with the states of elasticity as reasons.
+    fn nodes(&self) -> Vec<MemberStatus> {
+        let mut nodes = self.group.members();
+        for node in &mut nodes {
+            let Some(state) = self.elasticity.state_of(&node.name) else { continue };
+            let failed = if self.elasticity.is_failed(&node.name) { ", failed" } else { "" };
+            if state != PowerState::Active || !failed.is_empty() {
+                let word = state.word();
+                let reason = node.reason.take().map(|reason| format!("; {reason}"));
+                let reason = reason.unwrap_or_default();
+                node.reason = Some(format!("elasticity: {word}{failed}{reason}"));
+            }
+        }
+        nodes
     }
 
     pub(crate) fn settings(&self) -> &Arc<ArcSwap<DispatchSettings>> {
@@ -152,6 +179,40 @@ pub fn register_metrics(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
     register_arms(registry, &groups);
     let groups: Groups = Arc::new(move || groups.iter().filter_map(Weak::upgrade).collect());
     register_members(registry, METRICS, ["service", "node"], &groups);
+    register_elasticity(registry, dispatchers);
+}
+
+fn register_elasticity(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
+    let labels = |service: &str, (name, value): (&str, &str)| {
+        [("service", service), (name, value)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .to_vec()
+    };
+    let all: Vec<_> = dispatchers
+        .iter()
+        .map(|dispatcher| (dispatcher.name().to_owned(), Arc::clone(&dispatcher.elasticity)))
+        .collect();
+    let own = all.clone();
+    let read = move || {
+        let of = |(service, elastic): &(String, Arc<ServiceElasticity>)| {
+            PowerState::ALL.map(|state| {
+                (labels(service, ("state", state.word())), elastic.nodes_in(state) as f64)
+            })
+        };
+        own.iter().flat_map(of).collect()
+    };
+    let help = "Nodes of a service in each state of elasticity; none where it is off.";
+    registry.register_samples("skep_elastic_nodes", help, Box::new(read));
+    let read = move || {
+        let of = |(service, elastic): &(String, Arc<ServiceElasticity>)| {
+            let counts = elastic.counts();
+            [("start", counts.starts), ("drain", counts.drains), ("trouble", counts.troubles)]
+                .map(|(kind, count)| (labels(service, ("kind", kind)), count as f64))
+        };
+        all.iter().flat_map(of).collect()
+    };
+    let help = "What elasticity did: nodes started and drained, and events that an operator should look at.";
+    registry.register_samples("skep_elastic_events_total", help, Box::new(read));
 }
 
 impl DispatchSettings {

@@ -1,5 +1,6 @@
 //! What clients ask for: the objects of a site and their popularity.
 
+mod elastic_mix;
 mod popularity;
 mod sizes;
 
@@ -8,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use skep_policy::RequestKey;
 use skep_units::{Rng, SEGMENT_BYTES};
 
+pub use elastic_mix::ElasticMix;
 pub use popularity::Popularity;
 pub use sizes::SizeStatistics;
 
@@ -38,6 +40,8 @@ pub(crate) struct SiteObject {
     pub(crate) url_hash: u64,
     pub(crate) bytes: u64,
     pub(crate) segment_first: u32,
+    /// Processor time that it takes to make it, if that is not read but computed.
+    pub(crate) compute_ns: u64,
 }
 
 /// WebBench's classes: bytes, and the share of files and of requests (whose published sum is 0.999).
@@ -152,7 +156,7 @@ impl SiteObject {
     fn new(number: usize, bytes: u64, segment_first: u32) -> Self {
         let path: Box<[u8]> = format!("/{number}").into_bytes().into();
         let url_hash = request_key(0, &path).url_hash();
-        Self { path, url_hash, bytes, segment_first }
+        Self { path, url_hash, bytes, segment_first, compute_ns: 0 }
     }
 
     pub(crate) fn segments(&self) -> u32 {

@@ -22,7 +22,7 @@ impl Popularity {
     }
 
     /// By weights that need not add up to 1.
-    fn of(weights: Vec<f64>) -> Self {
+    pub(crate) fn of(weights: Vec<f64>) -> Self {
         assert!(!weights.is_empty(), "there is something to ask for");
         let sum: f64 = weights.iter().sum();
         let shares: Vec<f64> = weights.into_iter().map(|weight| weight / sum).collect();

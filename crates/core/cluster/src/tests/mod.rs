@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod budget;
+mod elasticity;
 mod failover;
 mod flows;
 mod handover;

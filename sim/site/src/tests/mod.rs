@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod elastic;
+
 use skep_units::{MIB, Rng};
 
 use crate::limits::{DISK_BYTES_PER_S, DISK_LATENCY_US, LINK_BYTES_PER_S, REQUEST_US};

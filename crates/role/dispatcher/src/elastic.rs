@@ -1,0 +1,255 @@
+//! Elasticity of a service: asks the controller (`skep_cluster::elasticity`) some times in each of its intervals how many
+//! nodes are to get requests, and drains and resumes them.
+//!
+//! A node is `off` when it was drained by this and has no request left. It keeps its process and its memory.
+//! **Invariant:** what an operator has drained is not resumed here, and what an operator resumes counts as active.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use skep_cluster::elasticity::{
+    Elasticity, ElasticitySettings, LoadTargets, NodeObservation, Observed, PowerEvent, PowerOrder,
+    PowerState,
+};
+use skep_config::ElasticConfig;
+use skep_proxy::{Group, MemberStatus};
+use skep_serve::{WorkerHandle, monotonic_ms};
+use skep_units::{NodeId, Now};
+
+use crate::limits::{ELASTIC_OFF_LOOK_MS, ELASTIC_RETRY_PAUSE_MS, ELASTIC_SAMPLES};
+
+/// The elasticity of one service.
+pub(crate) struct ServiceElasticity {
+    state: Mutex<ElasticityState>,
+}
+
+/// See [`ServiceElasticity`].
+struct ElasticityState {
+    /// As the config has them, if it is on.
+    config: ElasticConfig,
+    controller: Option<Elasticity>,
+    /// Numbers of nodes by name, in the order in which they were first seen.
+    ids: BTreeMap<String, NodeId>,
+    /// Nodes that were drained here.
+    drained: BTreeSet<String>,
+    /// Of these, those that are off.
+    off: BTreeSet<String>,
+    counts: ElasticCounts,
+}
+
+/// What elasticity has done since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ElasticCounts {
+    pub(crate) starts: u64,
+    pub(crate) drains: u64,
+    pub(crate) troubles: u64,
+}
+
+impl ServiceElasticity {
+    pub(crate) fn new(config: &ElasticConfig) -> Self {
+        let state = ElasticityState {
+            config: config.clone(),
+            controller: None,
+            ids: BTreeMap::new(),
+            drained: BTreeSet::new(),
+            off: BTreeSet::new(),
+            counts: ElasticCounts::default(),
+        };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// Settings were reloaded.
+    pub(crate) fn reload(&self, config: &ElasticConfig) {
+        let mut state = self.lock();
+        state.config = config.clone();
+        if let Some(controller) = &mut state.controller {
+            controller.set_settings(settings(config));
+        }
+    }
+
+    /// The state of a node, if elasticity is on.
+    pub(crate) fn state_of(&self, node: &str) -> Option<PowerState> {
+        let state = self.lock();
+        state.controller.as_ref()?.state(*state.ids.get(node)?)
+    }
+
+    /// Whether a node could not be started lately.
+    pub(crate) fn is_failed(&self, node: &str) -> bool {
+        let state = self.lock();
+        let id = state.ids.get(node);
+        id.is_some_and(|id| state.controller.as_ref().is_some_and(|it| it.is_failed(*id)))
+    }
+
+    pub(crate) fn counts(&self) -> ElasticCounts {
+        self.lock().counts
+    }
+
+    /// Nodes in a state; 0 where elasticity is off.
+    pub(crate) fn nodes_in(&self, wanted: PowerState) -> usize {
+        let state = self.lock();
+        let Some(controller) = &state.controller else { return 0 };
+        state.ids.values().filter(|id| controller.state(**id) == Some(wanted)).count()
+    }
+
+    /// Looks at the nodes and does what is to be done. Returns the time to the next look.
+    pub(crate) fn tick(&self, now: Now, group: &Group) -> Duration {
+        let mut state = self.lock();
+        if !state.config.enabled {
+            state.end(group);
+            return Duration::from_millis(ELASTIC_OFF_LOOK_MS);
+        }
+        state.tick(now, group);
+        Duration::from_millis(state.config.interval_ms / ELASTIC_SAMPLES)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, ElasticityState> {
+        // What a panic left is put right by the next look.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ElasticityState {
+    fn tick(&mut self, now: Now, group: &Group) {
+        let members = group.members();
+        self.drained.retain(|name| {
+            // One that is up was resumed by an operator.
+            let found = members.iter().find(|member| member.name == *name);
+            found.is_some_and(|member| member.state != "up")
+        });
+        self.off.retain(|name| self.drained.contains(name));
+        let seen: Vec<NodeObservation> = members.iter().map(|it| self.observe(it)).collect();
+        let config = &self.config;
+        let controller = self.controller.get_or_insert_with(|| Elasticity::new(settings(config)));
+        let step = controller.tick(now, &seen);
+        for order in step.orders {
+            self.carry_out(order, group);
+        }
+        for event in step.events {
+            self.log(event, group.name());
+        }
+    }
+
+    /// What the controller is told of a node.
+    fn observe(&mut self, member: &MemberStatus) -> NodeObservation {
+        let next = NodeId(self.ids.len() as u32);
+        let id = *self.ids.entry(member.name.clone()).or_insert(next);
+        let is_ours = self.drained.contains(&member.name);
+        let observed = match member.state.as_str() {
+            "up" => Observed::Ready,
+            _ if self.off.contains(&member.name) => Observed::Off,
+            "draining" | "drained" => Observed::Ready,
+            "joining" => Observed::Silent,
+            _ => Observed::Lost,
+        };
+        NodeObservation {
+            id,
+            observed,
+            is_held: member.state == "removing" || (is_drained(member) && !is_ours),
+            is_idle: member.state == "drained",
+            order_failed: false,
+            requests: member.outstanding_requests.into(),
+            bytes: member.outstanding_bytes,
+        }
+    }
+
+    fn carry_out(&mut self, order: PowerOrder, group: &Group) {
+        let (PowerOrder::Start(id) | PowerOrder::Drain(id) | PowerOrder::Stop(id)) = order;
+        let Some(name) = self.name_of(id) else { return };
+        let done = match order {
+            PowerOrder::Start(_) => {
+                self.counts.starts += 1;
+                self.drained.remove(&name);
+                self.off.remove(&name);
+                group.resume(&name)
+            }
+            PowerOrder::Drain(_) => {
+                self.counts.drains += 1;
+                self.drained.insert(name.clone());
+                group.drain(&name)
+            }
+            PowerOrder::Stop(_) => {
+                // One that was given up serves when it comes after all.
+                if self.drained.contains(&name) {
+                    self.off.insert(name);
+                }
+                Ok(())
+            }
+        };
+        if let Err(error) = done {
+            // It was removed meanwhile.
+            tracing::debug!("service {}: elasticity: {error}", group.name());
+        }
+    }
+
+    fn log(&mut self, event: PowerEvent, service: &str) {
+        let node = event.node().and_then(|id| self.name_of(id));
+        let of = node.map_or_else(String::new, |name| format!(" node {name}:"));
+        if event.is_trouble() {
+            self.counts.troubles += 1;
+            tracing::warn!("service {service}: elasticity:{of} {event}");
+        } else {
+            tracing::info!("service {service}: elasticity:{of} {event}");
+        }
+    }
+
+    fn name_of(&self, id: NodeId) -> Option<String> {
+        self.ids.iter().find(|(_, known)| **known == id).map(|(name, _)| name.clone())
+    }
+
+    /// All nodes get requests again.
+    fn end(&mut self, group: &Group) {
+        if self.controller.take().is_none() {
+            return;
+        }
+        for name in std::mem::take(&mut self.drained) {
+            // One that is gone needs none.
+            let _ = group.resume(&name);
+        }
+        self.off.clear();
+        tracing::info!("service {}: elasticity is off, all nodes get requests", group.name());
+    }
+}
+
+/// Runs on `worker` until `group` is gone.
+pub(crate) fn start(
+    elasticity: &Arc<ServiceElasticity>,
+    group: &Arc<Group>,
+    worker: &WorkerHandle,
+) -> bool {
+    let (elasticity, group): (_, Weak<Group>) = (Arc::clone(elasticity), Arc::downgrade(group));
+    worker.run(move |_| {
+        tokio::task::spawn_local(async move {
+            while let Some(alive) = group.upgrade() {
+                let pause = elasticity.tick(Now(monotonic_ms()), &alive);
+                drop(alive);
+                tokio::time::sleep(pause).await;
+            }
+        });
+    })
+}
+
+fn is_drained(member: &MemberStatus) -> bool {
+    matches!(member.state.as_str(), "draining" | "drained")
+}
+
+fn settings(config: &ElasticConfig) -> ElasticitySettings {
+    ElasticitySettings {
+        nodes_min: config.nodes_min as usize,
+        nodes_max: config.nodes_max as usize,
+        targets: LoadTargets { requests: config.target_requests, bytes: config.target_bytes_max },
+        tolerance_permille: config.tolerance_percent * 10,
+        interval_ms: config.interval_ms,
+        scale_out_window_ms: config.scale_out_window_ms,
+        scale_in_window_ms: config.scale_in_window_ms,
+        step_out_nodes_max: config.step_out_nodes_max as usize,
+        step_in_nodes_max: config.step_in_nodes_max as usize,
+        start_timeout_ms: config.start_timeout_ms,
+        attempts_max: config.attempts_max,
+        retry_pause_ms: ELASTIC_RETRY_PAUSE_MS,
+        failed_hold_ms: config.failed_hold_ms,
+        drain_timeout_ms: config.drain_timeout_ms,
+        // A drain is carried out at once.
+        stop_timeout_ms: config.interval_ms,
+    }
+}

@@ -1,0 +1,129 @@
+//! Elasticity: nodes come and go with the load, and no request notices.
+
+use std::net::SocketAddr;
+
+use skep_tests::cache::CacheCluster;
+use skep_tests::{PATIENCE, RawClient, Site, Skep, poll_until};
+
+const GATE: &str = "dispatcher-1";
+
+/// More than all buffers between a node's memory and a client hold.
+const BIG_BYTES: usize = 64 << 20;
+
+/// One request for each node, and windows as short as they can be.
+const ELASTIC: &str = "[service.health]\ninterval_ms = \"1s\"\ntimeout_ms = \"1s\"\nfall = 10\n\
+    [service.elastic]\nenabled = true\ntarget_requests = 1\ninterval_ms = 100\n\
+    scale_out_window_ms = 0\nscale_in_window_ms = 300\nstep_in_nodes_max = 3\n";
+
+fn cluster(elastic: &str) -> CacheCluster {
+    let site = Site::new().with("small", "small").with_large("big", BIG_BYTES);
+    let lines = format!("root = \"{}\"\ncontent = \"shared\"\n{elastic}", site.root().display());
+    CacheCluster::start_of(1, 4, site, &lines, "")
+}
+
+/// Nodes in a state of elasticity, by the metrics.
+fn nodes(cluster: &CacheCluster, state: &str) -> usize {
+    let metric = format!("skep_elastic_nodes{{service=\"web\",state=\"{state}\"}} ");
+    let metrics = cluster.metrics(GATE);
+    let line = metrics.lines().find_map(|line| line.strip_prefix(&metric));
+    line.map_or(0, |value| value.parse::<f64>().unwrap() as usize)
+}
+
+#[track_caller]
+fn wait(cluster: &CacheCluster, state: &str, count: usize) {
+    poll_until(PATIENCE, &format!("{count} nodes are {state}"), || nodes(cluster, state) == count);
+}
+
+/// A client that has asked for much and reads nothing of it.
+fn waiting(address: SocketAddr) -> RawClient {
+    let mut client = RawClient::connect(address);
+    client.send_request("GET", "/big", &[("Connection", "close")]);
+    client
+}
+
+#[test]
+fn nodes_come_with_the_load_and_go_with_it_and_no_request_fails() {
+    let cluster = cluster(ELASTIC);
+    wait(&cluster, "active", 1);
+    wait(&cluster, "off", 3);
+    let address = cluster.outer(GATE);
+    let mut clients: Vec<RawClient> = (0..4).map(|_| waiting(address)).collect();
+    wait(&cluster, "active", 4);
+    for _ in 0..20 {
+        RawClient::connect(address).get("/small").assert_status(200);
+    }
+    // Those that are on nodes which drain end as well.
+    for mut client in clients.drain(..) {
+        client.try_head().unwrap().assert_status(200);
+        assert_eq!(client.read_to_close().len(), BIG_BYTES);
+    }
+    wait(&cluster, "off", 3);
+    RawClient::connect(address).get("/small").assert_status(200);
+    let said = cluster.skep(GATE, &["node", "list"]).stdout;
+    assert!(said.contains("elasticity: off"), "{said}");
+    assert!(cluster.states(GATE).iter().filter(|state| *state == "drained").count() == 3);
+}
+
+#[test]
+fn what_an_operator_drains_and_resumes_stands() {
+    let cluster = cluster(ELASTIC);
+    wait(&cluster, "off", 3);
+    // The one that serves: another one takes its place.
+    let drained = cluster.skep(GATE, &["node", "drain", "node-1"]);
+    assert_eq!(drained.code, Some(0), "{}", drained.stderr);
+    poll_until(PATIENCE, "another node serves", || {
+        cluster.states(GATE).iter().filter(|state| *state == "up").count() == 1
+    });
+    RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
+    assert_eq!(cluster.states(GATE)[0], "drained", "the operator's");
+    // Resumed by hand, those that elasticity drained serve, and go again.
+    let resumed = cluster.skep(GATE, &["node", "resume", "node-1"]);
+    assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
+    wait(&cluster, "off", 3);
+}
+
+#[test]
+fn a_node_that_is_dead_when_it_is_wanted_is_marked_and_another_one_serves() {
+    let fast = "start_timeout_ms = 300\nattempts_max = 1\n";
+    let mut cluster = cluster(&format!("{ELASTIC}{fast}"));
+    wait(&cluster, "off", 3);
+    cluster.kill("node-2");
+    let address = cluster.outer(GATE);
+    let _clients: Vec<RawClient> = (0..2).map(|_| waiting(address)).collect();
+    poll_until(PATIENCE, "two nodes serve", || {
+        cluster.states(GATE).iter().filter(|state| *state == "up").count() >= 2
+            && said(cluster.daemon(GATE)).contains("node node-2")
+    });
+    RawClient::connect(address).get("/small").assert_status(200);
+}
+
+fn said(gate: &Skep) -> String {
+    let text = gate.stderr_text();
+    text.lines()
+        .filter(|line| line.contains("elasticity"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_by_name() {
+    let site = Site::new().with("small", "small");
+    for (wrong, expected) in [
+        ("enabled = true\n", "target_requests or target_bytes_max"),
+        ("enabled = true\ntarget_requests = 1\nnodes_min = 3\nnodes_max = 2\n", "nodes_max (2)"),
+        ("tolerance_percent = 60\n", "tolerance_percent"),
+    ] {
+        let text = format!(
+            "[[dispatcher]]\nname = \"gate\"\n[[node]]\nname = \"comb\"\naddress = \"127.0.0.1:8081\"\n\
+             [[service]]\nname = \"web\"\nlisten = [\"127.0.0.1:8080\"]\n[service.elastic]\n{wrong}\
+             [[site]]\nroot = \"{}\"\n",
+            site.root().display()
+        );
+        let file = site.path("skep.toml");
+        std::fs::write(&file, text).unwrap();
+        let checked = skep_tests::run_to_end(&["config", "check", file.to_str().unwrap()]);
+        assert_ne!(checked.code, Some(0), "{wrong}");
+        let said = checked.stdout + &checked.stderr;
+        assert!(said.contains(expected), "{said}");
+    }
+}
