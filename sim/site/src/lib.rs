@@ -38,8 +38,9 @@ pub use comparison::{Experiment, PolicyOutcomes};
 pub use limits::SIZE_CLASSES;
 pub use outcome::{BytesBySource, ResponseTimes, RunOutcome, RunTotals};
 pub use skep_policy::names as policy_names;
+pub use skep_workload::{Popularity, SizeStatistics};
 pub use statistics::{Estimate, RatioEstimate};
-pub use workload::{Popularity, SiteKind, SiteWorkload, SizeStatistics};
+pub use workload::{SiteKind, SiteWorkload};
 pub use world::{OfferedLoad, SiteRun};
 
 #[cfg(test)]

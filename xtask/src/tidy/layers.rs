@@ -182,6 +182,7 @@ const LAYERS: &[Layer] = &[
         may_use: &[
             "crates/base",
             "crates/core/handoff",
+            "crates/core/workload",
             "crates/edge/peer",
             "sim/site",
             "testbed",
@@ -192,7 +193,12 @@ const LAYERS: &[Layer] = &[
     // It runs the policies and the cache together, as roles do.
     Layer {
         folder: "sim/site",
-        may_use: &["crates/base", "crates/core/cache", "crates/core/policy"],
+        may_use: &[
+            "crates/base",
+            "crates/core/cache",
+            "crates/core/policy",
+            "crates/core/workload",
+        ],
         banned: IMPURE,
     },
     Layer { folder: "sim", may_use: &["crates/base"], banned: IMPURE },
