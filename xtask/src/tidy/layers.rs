@@ -139,6 +139,12 @@ const LAYERS: &[Layer] = &[
         may_use: &["crates/base"],
         banned: &["anyhow", "axum", "clap", "crossterm", "ratatui", "utoipa"],
     },
+    // Another client: of the same URLs, and redirects that lead to them.
+    Layer {
+        folder: "crates/role/load",
+        may_use: &["crates/base", "crates/core/workload", "crates/role/probe"],
+        banned: &["anyhow", "axum", "clap", "crossterm", "ratatui", "utoipa"],
+    },
     Layer {
         folder: "crates/role",
         may_use: &["crates/base", "crates/core", "crates/edge", "crates/role/engine"],
