@@ -10,6 +10,7 @@ use skep_console::{
     NodeState, NodeStatus, ProcessStatus, ServiceStatus,
 };
 
+mod bench;
 mod harmless;
 mod number;
 mod policies;
@@ -18,6 +19,7 @@ mod probe;
 mod series;
 mod table;
 
+pub(crate) use bench::{bench_data, bench_pace, bench_progress, bench_report};
 pub(crate) use harmless::json;
 use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
