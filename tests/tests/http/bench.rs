@@ -1,6 +1,7 @@
 //! `skep bench` against Skep: each workload, what it notices, and what it refuses.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -19,6 +20,8 @@ const SCALE: &str = "0.002";
 impl Bench {
     fn of(workload: &str) -> Self {
         let folder = tempfile::TempDir::new().unwrap();
+        // Started as root, a node serves as another user.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let root = folder.path().join("site");
         let site = root.to_str().unwrap();
         let ended = run_to_end(&["bench", "data", workload, site, "--scale", SCALE]);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use skep_load::{
-    LoadPace, LoadPlan, LoadReport, LoadSubject, LoadTally, ProcessShare, Workload, check_target,
+    BenchReport, LoadPace, LoadPlan, LoadSubject, LoadTally, ProcessShare, Workload, check_target,
     plot_load, run_load, write_data,
 };
 use tokio::sync::oneshot;
@@ -125,7 +125,7 @@ fn plan(args: &BenchRunArgs) -> anyhow::Result<LoadPlan> {
 
 fn report(args: &BenchRunArgs, plan: &LoadPlan, tally: LoadTally) -> anyhow::Result<()> {
     let workload = args.workload.kind().map_or("portal", skep_load::WorkloadKind::name);
-    let report = LoadReport {
+    let report = BenchReport {
         workload: workload.to_owned(),
         url: plan.url.to_string(),
         pace: show::bench_pace(plan),
@@ -146,7 +146,7 @@ fn report(args: &BenchRunArgs, plan: &LoadPlan, tally: LoadTally) -> anyhow::Res
     }
 }
 
-fn write_plot(report: &LoadReport, file: &Path) -> anyhow::Result<()> {
+fn write_plot(report: &BenchReport, file: &Path) -> anyhow::Result<()> {
     let svg = plot_load(report)?;
     std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))
 }

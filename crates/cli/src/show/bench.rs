@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use skep_load::{LoadPace, LoadPlan, LoadProgress, LoadReport, WrittenData};
+use skep_load::{BenchReport, LoadPace, LoadPlan, LoadProgress, WrittenData};
 
 use super::number::{bytes, count, duration, latency, plural, rate};
 use super::table::{Align, Table};
@@ -39,7 +39,7 @@ pub(crate) fn bench_progress(progress: LoadProgress) -> String {
 }
 
 /// What came of a run.
-pub(crate) fn bench_report(report: &LoadReport) -> String {
+pub(crate) fn bench_report(report: &BenchReport) -> String {
     let tally = &report.tally;
     let mut out = format!("{} at {}\n", report.workload, report.url);
     let stopped = if tally.is_stopped { ", ended early" } else { "" };
@@ -77,7 +77,7 @@ fn harmless_text(text: &str) -> String {
     text.chars().filter(|it| harmless::is_harmless(*it)).collect()
 }
 
-fn times(report: &LoadReport) -> String {
+fn times(report: &BenchReport) -> String {
     let columns = [
         ("LATENCY", Align::Left),
         ("MEAN", Align::Right),

@@ -33,7 +33,7 @@ pub use data::{DataError, WrittenData, write_data};
 pub use limits::{CLIENTS_MAX, DURATION_MS_MAX, PROCESSES_MAX, RATE_MAX, REQUEST_MS_MAX};
 pub use plan::{LoadPace, LoadPlan, LoadSubject, ProcessShare};
 pub use plot::{LoadPlotError, plot_load};
-pub use report::LoadReport;
+pub use report::BenchReport;
 pub use run::{LoadError, LoadProgress, check_target, run_load};
 pub use skep_workload::{ClientRamp, SCALE_MAX, Workload, WorkloadError, WorkloadKind};
 pub use tally::{LoadTally, SecondTally};

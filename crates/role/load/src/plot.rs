@@ -3,8 +3,8 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-use crate::report::LoadReport;
-use crate::tally::Times;
+use crate::report::BenchReport;
+use crate::tally::LatencyTimes;
 
 /// Width and height of each of the two charts, in pixels.
 const SIZE: (u32, u32) = (760, 340);
@@ -32,13 +32,13 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 ///
 /// # Errors
 /// The library cannot.
-pub fn plot_load(report: &LoadReport) -> Result<String, LoadPlotError> {
+pub fn plot_load(report: &BenchReport) -> Result<String, LoadPlotError> {
     let mut text = String::new();
     draw(report, &mut text).map_err(|error| LoadPlotError(error.to_string()))?;
     Ok(text)
 }
 
-fn draw(report: &LoadReport, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+fn draw(report: &BenchReport, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
     let root = SVGBackend::with_string(text, (SIZE.0, 2 * SIZE.1)).into_drawing_area();
     root.fill(&WHITE)?;
     let (above, below) = root.split_vertically(SIZE.1);
@@ -48,7 +48,7 @@ fn draw(report: &LoadReport, text: &mut String) -> Result<(), Box<dyn std::error
     Ok(())
 }
 
-fn draw_latencies(report: &LoadReport, area: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
+fn draw_latencies(report: &BenchReport, area: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
     let (total, first) = (&report.tally.total_us, &report.tally.first_byte_us);
     let top_ms = (total.quantile_us(1.0) as f64 / 1e3).max(0.1);
     let least_ms = (first.quantile_us(0.0) as f64 / 1e3).clamp(0.001, top_ms / 10.0);
@@ -84,7 +84,7 @@ fn draw_latencies(report: &LoadReport, area: &Area<'_>) -> Result<(), Box<dyn st
 }
 
 /// By nines: 1 is the 90th percentile, 2 the 99th. None beyond the last value.
-fn points(times: &Times) -> impl Iterator<Item = (f64, f64)> {
+fn points(times: &LatencyTimes) -> impl Iterator<Item = (f64, f64)> {
     let count = times.count() as f64;
     let nines = (0..=NINES * POINTS).map(|at| f64::from(at) / f64::from(POINTS));
     nines
@@ -98,7 +98,7 @@ fn percentile(nines: f64) -> String {
     format!("{share:.digits$} %")
 }
 
-fn draw_seconds(report: &LoadReport, area: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
+fn draw_seconds(report: &BenchReport, area: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
     let seconds = &report.tally.seconds;
     let end = seconds.len().max(2) as f64;
     let most = |value: fn(&crate::SecondTally) -> u64| seconds.iter().map(value).max().unwrap_or(0);
@@ -160,7 +160,7 @@ mod tests {
                 tally.second(number as usize % 7).succeeded += 1;
             }
             let (workload, url, pace) = ("w <&>".to_owned(), String::new(), String::new());
-            let report = LoadReport { workload, url, pace, tally };
+            let report = BenchReport { workload, url, pace, tally };
             let svg = plot_load(&report).unwrap();
             assert!(svg.contains("w &lt;&amp;&gt;: latency") && svg.ends_with("</svg>\n"), "{svg}");
         }

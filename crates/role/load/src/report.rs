@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::tally::{LoadTally, Times};
+use crate::tally::{LatencyTimes, LoadTally};
 
 /// What came of a load.
 #[derive(Clone, Debug)]
-pub struct LoadReport {
+pub struct BenchReport {
     /// Name of the workload.
     pub workload: String,
     pub url: String,
@@ -15,7 +15,7 @@ pub struct LoadReport {
     pub tally: LoadTally,
 }
 
-impl LoadReport {
+impl BenchReport {
     /// Right answers in a second of the window.
     pub fn per_second(&self) -> f64 {
         self.tally.succeeded as f64 * 1e3 / self.tally.measured_ms.max(1) as f64
@@ -57,7 +57,7 @@ impl LoadReport {
     }
 }
 
-fn times(times: &Times) -> Value {
+fn times(times: &LatencyTimes) -> Value {
     json!({
         "mean": times.mean_us(),
         "p50": times.quantile_us(0.5),

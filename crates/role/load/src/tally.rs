@@ -31,11 +31,11 @@ pub struct LoadTally {
     /// Length of the window, in milliseconds.
     pub measured_ms: u64,
     /// From the beginning of a request, planned or not, to the end of the body.
-    pub total_us: Times,
+    pub total_us: LatencyTimes,
     /// The same to the response's head.
-    pub first_byte_us: Times,
+    pub first_byte_us: LatencyTimes,
     /// How late planned requests began.
-    pub late_us: Times,
+    pub late_us: LatencyTimes,
     /// Of the whole run, warm-up included, by when answers ended.
     pub seconds: Vec<SecondTally>,
     /// Whether it was ended before its time.
@@ -50,9 +50,9 @@ pub struct SecondTally {
     pub bytes: u64,
 }
 
-/// Times in microseconds; between processes they go as values with their counts.
+/// LatencyTimes in microseconds; between processes they go as values with their counts.
 #[derive(Clone, Debug)]
-pub struct Times(pub(crate) Histogram<u64>);
+pub struct LatencyTimes(pub(crate) Histogram<u64>);
 
 /// A right answer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -136,7 +136,7 @@ impl LoadTally {
     }
 }
 
-impl Times {
+impl LatencyTimes {
     /// Three digits of values up to an hour, which it grows to as it needs.
     fn record(&mut self, us: u64) {
         // One that grows has room for every value.
@@ -163,7 +163,7 @@ impl Times {
     }
 }
 
-impl Default for Times {
+impl Default for LatencyTimes {
     fn default() -> Self {
         #[expect(clippy::expect_used, reason = "3 is a number of digits that it takes")]
         let times = Histogram::new(3).expect("three significant digits");
@@ -171,14 +171,14 @@ impl Default for Times {
     }
 }
 
-impl Serialize for Times {
+impl Serialize for LatencyTimes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let values = self.0.iter_recorded();
         serializer.collect_seq(values.map(|it| (it.value_iterated_to(), it.count_at_value())))
     }
 }
 
-impl<'de> Deserialize<'de> for Times {
+impl<'de> Deserialize<'de> for LatencyTimes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut times = Self::default();
         for (value, count) in Vec::<(u64, u64)>::deserialize(deserializer)? {
