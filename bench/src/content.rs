@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use skep_units::Rng;
+use skep_workload::{WEBBENCH_CLASSES, WEBBENCH_PARTS};
 
 use crate::limits::{MIX_REPLICAS, MIX_REQUESTS, SEED};
 
@@ -20,21 +21,6 @@ pub(crate) const LARGE: (&str, usize) = ("/541k.bin", 541_761);
 
 /// A download that lasts; in direct dispatch alone.
 pub(crate) const HUGE: (&str, usize) = ("/16m.bin", 16 * 1024 * 1024);
-
-/// WebBench's classes: bytes, and probability in 1/1000. They add up to 999, as
-/// published (`workloads.md`).
-const MIX: [(usize, u64); 10] = [
-    (223, 200),
-    (735, 80),
-    (1522, 120),
-    (2895, 200),
-    (6040, 150),
-    (11_426, 170),
-    (22_132, 70),
-    (41_518, 8),
-    (87_360, 1),
-    (541_761, 1),
-];
 
 /// Writes all files below `root`.
 pub(crate) fn write_files(root: &Path) -> Result<()> {
@@ -58,7 +44,10 @@ pub(crate) fn write(root: &Path, files: impl IntoIterator<Item = (String, usize)
 pub(crate) fn all_files() -> Vec<(String, usize)> {
     let single = [SMALL, MEDIUM, LARGE].map(|(path, bytes)| (path.to_owned(), bytes));
     let mix = (0..MIX_REPLICAS).flat_map(|replica| {
-        MIX.iter().enumerate().map(move |(class, &(bytes, _))| (mix_path(replica, class), bytes))
+        let file = move |(class, &(bytes, _)): (usize, &(u64, u64))| {
+            (mix_path(replica, class), bytes as usize)
+        };
+        WEBBENCH_CLASSES.iter().enumerate().map(file)
     });
     single.into_iter().chain(mix).collect()
 }
@@ -76,14 +65,14 @@ pub(crate) fn mix_requests() -> String {
 }
 
 fn draw_class(rng: &mut Rng) -> usize {
-    let mut left = rng.below(MIX.iter().map(|(_, weight)| weight).sum());
-    for (class, &(_, weight)) in MIX.iter().enumerate() {
+    let mut left = rng.below(WEBBENCH_PARTS);
+    for (class, &(_, weight)) in WEBBENCH_CLASSES.iter().enumerate() {
         if left < weight {
             return class;
         }
         left -= weight;
     }
-    unreachable!("the number drawn is below the sum of the weights")
+    unreachable!("the number drawn is below the sum of the shares")
 }
 
 fn mix_path(replica: u64, class: usize) -> String {
@@ -110,8 +99,8 @@ mod tests {
             let name = format!("/{}.bin", class + 1);
             list.lines().filter(|path| path.ends_with(&name)).count() as f64 / MIX_REQUESTS as f64
         };
-        for (class, &(_, weight)) in MIX.iter().enumerate() {
-            let wanted = weight as f64 / 999.0;
+        for (class, &(_, weight)) in WEBBENCH_CLASSES.iter().enumerate() {
+            let wanted = weight as f64 / 1_000.0;
             assert!((share(class) - wanted).abs() < 0.005, "class {class}: {}", share(class));
         }
     }

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::process::{Pid, Signal};
-use skep_lab::load::{Downloads, Pattern, Requests, Target};
+use skep_lab::load::{Downloads, Pattern, Requests, Target, write_pattern};
 use skep_testbed::{Bed, Machine, Topology};
 use skep_testclient::{HOST, RawClient, request_bytes};
 
@@ -170,7 +170,7 @@ impl DirectCluster {
         let site = folder.path("site");
         std::fs::create_dir(&site).expect("the folder is ours");
         for (path, len) in [SHORT, LONG] {
-            PATTERN.write(&site.join(&path[1..]), len).expect("the folder is ours");
+            write_pattern(PATTERN, &site.join(&path[1..]), len).expect("the folder is ours");
         }
         let (daemons, setup) = (RefCell::default(), RefCell::new(setup));
         let cluster = Self { daemons, setup, folder, bed: Arc::clone(bed), _turn: None };

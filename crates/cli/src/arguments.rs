@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Check, show or explain config files
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Load a site with a workload of the literature, every body checked
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Measure the response times of URLs from this machine, and report on them
     #[command(subcommand)]
     Probe(ProbeCommand),
@@ -60,9 +63,11 @@ pub(crate) enum Command {
     Netguard(NetguardArgs),
 }
 
+mod bench;
 mod compare;
 mod probe;
 
+pub(crate) use bench::{BenchCommand, BenchDataArgs, BenchHttp, BenchRunArgs, BenchWorkload};
 pub(crate) use compare::{CompareAction, CompareArgs};
 pub(crate) use probe::{ProbeCommand, ProbeRunArgs};
 

@@ -60,6 +60,7 @@ pub fn run() -> anyhow::Result<Option<Job>> {
         Command::Cache(command) => commands::cache(command),
         Command::Reload(args) => commands::reload(&args),
         Command::Config(command) => commands::config(command),
+        Command::Bench(command) => commands::bench(command),
         Command::Probe(command) => commands::probe(command),
     }?;
     Ok(None)

@@ -10,6 +10,7 @@ use skep_console::{
     NodeState, NodeStatus, ProcessStatus, ServiceStatus,
 };
 
+mod bench;
 mod comparison;
 mod harmless;
 mod number;
@@ -19,6 +20,7 @@ mod probe;
 mod series;
 mod table;
 
+pub(crate) use bench::{bench_data, bench_pace, bench_progress, bench_report};
 pub(crate) use comparison::comparison;
 pub(crate) use harmless::json;
 use number::age;

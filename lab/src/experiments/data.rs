@@ -9,24 +9,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use skep_lab::load::MixObject;
 use skep_units::Rng;
+use skep_workload::{WEBBENCH_CLASSES, WEBBENCH_PARTS};
 
 use super::origin::Object;
-
-/// WebBench's classes: bytes, and probability in 1/1000. They add up to 999,
-/// as published.
-const CLASSES: [(u64, u64); 10] = [
-    (223, 200),
-    (735, 80),
-    (1522, 120),
-    (2895, 200),
-    (6040, 150),
-    (11_426, 170),
-    (22_132, 70),
-    (41_518, 8),
-    (87_360, 1),
-    (541_761, 1),
-];
-const PARTS: u64 = 999;
 
 /// Seed of orders.
 const SEED: u64 = 2001;
@@ -59,13 +44,13 @@ pub(crate) struct DataSet {
 impl DataSet {
     /// About so many bytes, at least an object of each class.
     pub(crate) fn of_bytes(bytes: u64) -> Self {
-        let mean_parts: u64 = CLASSES.iter().map(|(bytes, parts)| bytes * parts).sum();
-        let count = bytes * PARTS / mean_parts;
+        let mean_parts: u64 = WEBBENCH_CLASSES.iter().map(|(bytes, parts)| bytes * parts).sum();
+        let count = bytes * WEBBENCH_PARTS / mean_parts;
         let of_class = |&(bytes, parts): &(u64, u64)| {
-            let count = (count * parts).div_ceil(PARTS).max(1);
+            let count = (count * parts).div_ceil(WEBBENCH_PARTS).max(1);
             std::iter::repeat_n(bytes, count as usize)
         };
-        let sizes = CLASSES.iter().flat_map(of_class);
+        let sizes = WEBBENCH_CLASSES.iter().flat_map(of_class);
         let object = |(bytes, id)| Object { id, bytes, period_ms: 0 };
         Self { objects: sizes.zip(0..).map(object).collect() }
     }
@@ -154,8 +139,11 @@ mod tests {
             let of_class = data.objects.iter().filter(|object| object.bytes == bytes).count();
             of_class as f64 / data.count() as f64
         };
-        for (bytes, parts) in CLASSES {
-            assert!((share(bytes) - parts as f64 / PARTS as f64).abs() < 0.001, "class {bytes}");
+        for (bytes, parts) in WEBBENCH_CLASSES {
+            assert!(
+                (share(bytes) - parts as f64 / WEBBENCH_PARTS as f64).abs() < 0.001,
+                "class {bytes}"
+            );
         }
     }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use skep_lab::load::{Downloads, PartReaders, Report, Running, Target};
+use skep_lab::load::{Downloads, PartReaders, Report, Running, Target, write_pattern};
 
 use super::cell::pause;
 use super::data::DataSet;
@@ -180,7 +180,7 @@ fn start_beside(
     let folder = stage.folder(&name);
     let (dir, root) = (folder.display(), folder.join("files"));
     fs::create_dir_all(&root)?;
-    file.issue().pattern.write(&root.join("film"), file.bytes)?;
+    write_pattern(file.issue().pattern, &root.join("film"), file.bytes)?;
     let text = NGINX
         .replace("@DIR@", &dir.to_string())
         .replace("@PORT@", &PORTS[0].to_string())

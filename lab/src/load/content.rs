@@ -5,8 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use skep_units::stable_hash;
-
-use super::pattern::Pattern;
+use skep_workload::Pattern;
 
 /// Objects grow by up to so many bytes less one, so that lengths tell versions
 /// apart, too.

@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use skep_workload::Pattern;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
 use super::http::{Body, Connection};
-use super::pattern::Pattern;
 use super::report::{Failure, Tally};
 use super::watch::{Watch, us};
 use super::{Load, Target};

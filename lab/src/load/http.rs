@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use skep_testclient::{Framing, parse_head, request_bytes};
+use skep_workload::Pattern;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::Target;
-use super::pattern::Pattern;
 use super::report::Failure;
 use crate::limits::HEAD_BYTES_MAX;
 

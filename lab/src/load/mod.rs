@@ -34,9 +34,10 @@ pub use content::{Changing, Content, Issue, unix_ms};
 pub use downloads::Downloads;
 pub use mix::{Mix, MixObject, MixReport, MixRunning, Second, Sources};
 pub use parts::PartReaders;
-pub use pattern::Pattern;
+pub use pattern::write_pattern;
 pub use report::{Report, Times};
 pub use requests::Requests;
+pub use skep_workload::Pattern;
 pub use watch::Progress;
 
 use crate::limits::IN_FLIGHT_MAX;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use skep_units::Rng;
+use skep_workload::Pattern;
 use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout};
 
 use super::http::{Body, Connection};
-use super::pattern::Pattern;
 use super::report::{Failure, Tally};
 use super::watch::{Watch, us};
 use super::{Load, Target};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use skep_workload::Pattern;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, interval, timeout};
 
 use super::http::{Body, Connection};
-use super::pattern::Pattern;
 use super::report::{Failure, Tally};
 use super::watch::{Watch, us};
 use super::{Load, Target};

@@ -22,6 +22,7 @@ mod chooser;
 mod cluster;
 mod comparison;
 mod elastic;
+mod elastic_mix;
 mod events;
 mod fetch;
 mod fetch_table;
@@ -41,13 +42,15 @@ mod world;
 pub use cluster::{FetchSource, SimulatedCluster, SimulatedNode};
 pub use comparison::{Experiment, PolicyOutcomes};
 pub use elastic::{ElasticOutcome, NodeCount, SimulatedElasticity};
+pub use elastic_mix::ElasticMix;
 pub use limits::SIZE_CLASSES;
 pub use outcome::{BytesBySource, ResponseTimes, RunOutcome, RunTotals};
 pub use skep_cluster::elasticity::{ElasticitySettings, LoadTargets};
 pub use skep_policy::names as policy_names;
+pub use skep_workload::{Popularity, SizeStatistics};
 pub use statistics::{Estimate, RatioEstimate};
-pub use workload::{ElasticMix, Popularity, SiteKind, SiteWorkload, SizeStatistics};
-pub use world::{ClientRamp, OfferedLoad, SiteRun};
+pub use workload::{SiteKind, SiteWorkload};
+pub use world::{OfferedLoad, SimulatedRamp, SiteRun};
 
 #[cfg(test)]
 mod tests;

@@ -24,12 +24,12 @@ pub enum OfferedLoad {
     /// From so many clients, each with its next request when the last reply has ended.
     Closed { clients: u32 },
     /// The same of clients that come and go; the number of requests follows from it.
-    Ramp(ClientRamp),
+    Ramp(SimulatedRamp),
 }
 
 /// Clients that come some at a time, and run for a while each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientRamp {
+pub struct SimulatedRamp {
     pub clients: u32,
     /// So many come at a time,
     pub batch_clients: u32,
@@ -39,7 +39,7 @@ pub struct ClientRamp {
     pub client_ms: u64,
 }
 
-impl ClientRamp {
+impl SimulatedRamp {
     /// When a client comes, in milliseconds.
     pub(crate) fn begins_ms(&self, client: u32) -> u64 {
         u64::from(client / self.batch_clients) * self.batch_interval_ms

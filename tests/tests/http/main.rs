@@ -1,6 +1,7 @@
 //! What one node and its origins answer, and the command line: `cargo test -p skep-tests --test http`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod bench;
 mod cli;
 mod compression;
 mod compression_streams;

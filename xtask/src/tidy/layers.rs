@@ -140,6 +140,12 @@ const LAYERS: &[Layer] = &[
         may_use: &["crates/base", "crates/edge/database"],
         banned: &["anyhow", "axum", "clap", "crossterm", "ratatui", "utoipa"],
     },
+    // Another client: of the same URLs, and redirects that lead to them.
+    Layer {
+        folder: "crates/role/load",
+        may_use: &["crates/base", "crates/core/workload", "crates/role/probe"],
+        banned: &["anyhow", "axum", "clap", "crossterm", "ratatui", "utoipa"],
+    },
     Layer {
         folder: "crates/role",
         may_use: &["crates/base", "crates/core", "crates/edge", "crates/role/engine"],
@@ -183,6 +189,7 @@ const LAYERS: &[Layer] = &[
         may_use: &[
             "crates/base",
             "crates/core/handoff",
+            "crates/core/workload",
             "crates/edge/peer",
             "sim/site",
             "testbed",
@@ -193,7 +200,13 @@ const LAYERS: &[Layer] = &[
     // It runs the policies, the cache and elasticity together, as roles do.
     Layer {
         folder: "sim/site",
-        may_use: &["crates/base", "crates/core/cache", "crates/core/cluster", "crates/core/policy"],
+        may_use: &[
+            "crates/base",
+            "crates/core/cache",
+            "crates/core/cluster",
+            "crates/core/policy",
+            "crates/core/workload",
+        ],
         banned: IMPURE,
     },
     Layer { folder: "sim", may_use: &["crates/base"], banned: IMPURE },

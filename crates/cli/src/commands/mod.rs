@@ -1,5 +1,6 @@
-//! One file per command; all but `config`, `policy list`, `policy show` and `probe` query running processes.
+//! One file per command; all but `config`, `policy list`, `policy show`, `bench` and `probe` query running processes.
 
+mod bench;
 mod cache;
 mod config;
 mod node;
@@ -11,7 +12,9 @@ mod reload;
 mod removal;
 mod service;
 mod status;
+mod stop;
 
+pub(crate) use bench::bench;
 pub(crate) use cache::cache;
 pub(crate) use config::config;
 pub(crate) use node::node;

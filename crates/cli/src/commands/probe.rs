@@ -1,7 +1,6 @@
 //! `skep probe`: run, report, export.
 
 mod printer;
-mod stop;
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
@@ -17,7 +16,7 @@ use skep_probe::{
 use tokio::sync::oneshot;
 
 use self::printer::{PrintEnd, Printer};
-use super::print;
+use super::{print, stop};
 use crate::arguments::{ProbeCommand, ProbeRunArgs};
 use crate::show;
 
@@ -36,7 +35,7 @@ pub(crate) fn probe(command: ProbeCommand) -> anyhow::Result<()> {
 fn run(args: ProbeRunArgs) -> anyhow::Result<()> {
     let json = args.json;
     let plan = plan(args)?;
-    stop::with_signals(move |stop| run_until(&plan, json, stop))
+    stop::with_signals("probe-run", move |stop| run_until(&plan, json, stop))
 }
 
 fn run_until(plan: &ProbePlan, json: bool, stop: oneshot::Receiver<()>) -> anyhow::Result<()> {

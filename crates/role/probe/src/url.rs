@@ -137,7 +137,10 @@ impl ProbeUrl {
     }
 
     /// Where a `Location` leads from here (RFC 3986, 5.2).
-    pub(crate) fn join(&self, location: &str) -> Result<Self, ProbeUrlError> {
+    ///
+    /// # Errors
+    /// To nothing that can be measured.
+    pub fn join(&self, location: &str) -> Result<Self, ProbeUrlError> {
         let scheme = if self.is_tls { "https" } else { "http" };
         let here = self.path.split('?').next().unwrap_or_default();
         let has_scheme = location.split(['/', '?', '#']).next().is_some_and(|it| it.contains(':'));
@@ -167,21 +170,23 @@ impl ProbeUrl {
         self.is_tls
     }
 
-    pub(crate) fn host(&self) -> &str {
+    /// Name or address, without the brackets of an IPv6 address.
+    pub fn host(&self) -> &str {
         &self.host
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// That of the scheme, where none is given.
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// Host and port, as a `Host` field has them.
-    pub(crate) fn authority(&self) -> &str {
+    pub fn authority(&self) -> &str {
         &self.authority
     }
 
     /// Path and query.
-    pub(crate) fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         &self.path
     }
 }

@@ -1,16 +1,16 @@
 //! The cells of the experiment: a mix, a configuration and a number of workers each; and the constant loads of the sweep.
 
 use skep_site_sim::{
-    ClientRamp, ElasticMix, ElasticitySettings, LoadTargets, OfferedLoad, SimulatedCluster,
-    SimulatedElasticity, SimulatedNode, SiteWorkload,
+    ElasticMix, ElasticitySettings, LoadTargets, OfferedLoad, SimulatedCluster,
+    SimulatedElasticity, SimulatedNode, SimulatedRamp, SiteWorkload,
 };
 
 /// Workers, from one to this.
 pub(super) const WORKERS_MAX: usize = 8;
 
 /// The paper's ramp.
-pub(super) const RAMP: ClientRamp =
-    ClientRamp { clients: 48, batch_clients: 3, batch_interval_ms: 5_000, client_ms: 100_000 };
+pub(super) const RAMP: SimulatedRamp =
+    SimulatedRamp { clients: 48, batch_clients: 3, batch_interval_ms: 5_000, client_ms: 100_000 };
 
 /// Requests that a worker should have outstanding: three quarters of those that fill its link.
 const TARGET_REQUESTS: u64 = 3;

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use skep_lab::load::write_pattern;
 use skep_testbed::{Bed, Frames, Machine, Topology};
 use skep_testclient::RawClient;
 
@@ -262,7 +263,7 @@ fn write_files(root: PathBuf, objects: &[Object]) -> Result<(), Failure> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        object.issue().pattern.write(&path, object.bytes)?;
+        write_pattern(object.issue().pattern, &path, object.bytes)?;
     }
     Ok(())
 }

@@ -3,12 +3,12 @@
 use skep_cluster::elasticity::{ElasticitySettings, LoadTargets};
 
 use crate::{
-    ClientRamp, ElasticMix, ElasticOutcome, OfferedLoad, RunOutcome, SimulatedCluster,
-    SimulatedElasticity, SimulatedNode, SiteRun,
+    ElasticMix, ElasticOutcome, OfferedLoad, RunOutcome, SimulatedCluster, SimulatedElasticity,
+    SimulatedNode, SimulatedRamp, SiteRun,
 };
 
-const RAMP: ClientRamp =
-    ClientRamp { clients: 12, batch_clients: 3, batch_interval_ms: 5_000, client_ms: 20_000 };
+const RAMP: SimulatedRamp =
+    SimulatedRamp { clients: 12, batch_clients: 3, batch_interval_ms: 5_000, client_ms: 20_000 };
 
 fn elasticity(nodes_max: usize) -> SimulatedElasticity {
     SimulatedElasticity {

@@ -1,17 +1,10 @@
 //! What clients ask for: the objects of a site and their popularity.
 
-mod elastic_mix;
-mod popularity;
-mod sizes;
-
 use std::net::{IpAddr, Ipv4Addr};
 
 use skep_policy::RequestKey;
 use skep_units::{Rng, SEGMENT_BYTES};
-
-pub use elastic_mix::ElasticMix;
-pub use popularity::Popularity;
-pub use sizes::SizeStatistics;
+use skep_workload::{Popularity, WorkloadKind};
 
 /// A kind of site, with the statistics of a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,29 +37,6 @@ pub(crate) struct SiteObject {
     pub(crate) compute_ns: u64,
 }
 
-/// WebBench's classes: bytes, and the share of files and of requests (whose published sum is 0.999).
-const WEBBENCH: [(u64, f64); 10] = [
-    (223, 0.2),
-    (735, 0.08),
-    (1_522, 0.12),
-    (2_895, 0.2),
-    (6_040, 0.15),
-    (11_426, 0.17),
-    (22_132, 0.07),
-    (41_518, 0.008),
-    (87_360, 0.001),
-    (541_761, 0.001),
-];
-
-/// Bytes of WebBench's data set: 20 replicas.
-const WEBBENCH_BYTES: f64 = 1.2e9;
-
-const WORLD_CUP: SizeStatistics =
-    SizeStatistics { files: 17_332, min: 64, median: 3_714, mean: 11_786.0, max: 3_100_000 };
-
-const DATA_INTENSIVE: SizeStatistics =
-    SizeStatistics { files: 532, min: 50, median: 106_779, mean: 85.96e6, max: 2_027_000_000 };
-
 impl SiteKind {
     /// By its name.
     pub fn named(name: &str) -> Option<Self> {
@@ -94,24 +64,15 @@ impl SiteKind {
 
     /// The site with so many times as many files, of the same sizes.
     pub fn workload(self, scale: f64, zipf_exponent: f64, seed: u64) -> SiteWorkload {
-        let scaled = |site: SizeStatistics| {
-            let files = (site.files as f64 * scale).round().max(3.0) as usize;
-            SizeStatistics { files, ..site }.sizes()
+        let kind = match self {
+            Self::WorldCup => WorkloadKind::WorldCup,
+            Self::DataIntensive => WorkloadKind::DataIntensive,
+            Self::WebBench => WorkloadKind::WebBench,
         };
-        let sizes = match self {
-            Self::WorldCup => scaled(WORLD_CUP),
-            Self::DataIntensive => scaled(DATA_INTENSIVE),
-            Self::WebBench => webbench(scale),
-        };
+        let sizes = kind.sizes(scale);
         let popularity = Popularity::zipf(sizes.len(), zipf_exponent, &mut Rng::new(seed));
         SiteWorkload::new(&sizes, popularity)
     }
-}
-
-fn webbench(scale: f64) -> Vec<u64> {
-    let mean: f64 = WEBBENCH.iter().map(|(bytes, share)| *bytes as f64 * share).sum();
-    let files = |share: f64| (WEBBENCH_BYTES * scale / mean * share).round() as usize;
-    WEBBENCH.iter().flat_map(|(bytes, share)| std::iter::repeat_n(*bytes, files(*share))).collect()
 }
 
 impl SiteWorkload {

@@ -1,7 +1,9 @@
 //! The site of the elastic ramp, after Summers and Thompson, "Awesome Web Server" (paper 002): HTML files, images of several
 //! sizes, and three computations on each of three long strings. The paper gives no sizes; these are ours.
 
-use super::{Popularity, SiteWorkload};
+use skep_workload::Popularity;
+
+use crate::workload::SiteWorkload;
 
 /// Which of the files are preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl ElasticMix {
         let weights = std::iter::repeat_n(small_weight, files)
             .chain(std::iter::repeat_n(large_weight, large.len()));
         let sizes: Vec<u64> = small.chain(large).collect();
-        let mut site = SiteWorkload::new(&sizes, Popularity::of(weights.collect()));
+        let mut site = SiteWorkload::new(&sizes, Popularity::weighted(weights.collect()));
         let first_computed = files + LARGE_BYTES.len();
         for object in &mut site.objects[first_computed..] {
             object.compute_ns = (COMPUTE_NS as f64 / scale) as u64;

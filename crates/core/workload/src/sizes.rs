@@ -25,10 +25,34 @@ impl SizeStatistics {
     /// # Panics
     /// If there are fewer than three files, or no sizes have these statistics.
     pub fn sizes(&self) -> Vec<u64> {
-        assert!(self.files >= 3 && self.min >= 1, "statistics of files that are not empty");
+        assert!(self.is_feasible(), "no sizes have these statistics: {self:?}");
+        let exponent = self.exponent();
+        (0..self.files).map(|rank| self.size(rank, exponent).round() as u64).collect()
+    }
+
+    /// Sizes of so many files of such a site: with the same statistics where there are such sizes, else at even quantiles, so
+    /// that the few largest files, which have most of the bytes, may be missing.
+    ///
+    /// # Panics
+    /// As [`SizeStatistics::sizes`].
+    pub fn sizes_of(&self, files: usize) -> Vec<u64> {
+        let scaled = Self { files, ..*self };
+        if scaled.is_feasible() {
+            return scaled.sizes();
+        }
+        let all = self.sizes();
+        (0..files).map(|at| all[(2 * at + 1) * all.len() / (2 * files)]).collect()
+    }
+
+    fn is_feasible(&self) -> bool {
+        let (low, high) = EXPONENTS;
+        let is_within = || self.mean_with(low) >= self.mean && self.mean_with(high) <= self.mean;
+        self.files >= 3 && self.min >= 1 && is_within()
+    }
+
+    /// The exponent that gives the mean.
+    fn exponent(&self) -> f64 {
         let (mut low, mut high) = EXPONENTS;
-        let is_feasible = self.mean_with(low) >= self.mean && self.mean_with(high) <= self.mean;
-        assert!(is_feasible, "no sizes have these statistics: {self:?}");
         for _ in 0..BISECTIONS {
             let middle = (low * high).sqrt();
             match self.mean_with(middle) > self.mean {
@@ -36,7 +60,7 @@ impl SizeStatistics {
                 false => high = middle,
             }
         }
-        (0..self.files).map(|rank| self.size(rank, high).round() as u64).collect()
+        high
     }
 
     fn mean_with(&self, exponent: f64) -> f64 {
@@ -87,5 +111,24 @@ mod tests {
             let mean = sizes.iter().sum::<u64>() as f64 / sizes.len() as f64;
             assert!((mean / wanted.mean - 1.0).abs() < 1e-4, "{mean} for {wanted:?}");
         }
+    }
+
+    #[test]
+    fn few_files_have_no_more_than_their_part_of_the_bytes() {
+        let site = SizeStatistics {
+            files: 17_332,
+            min: 64,
+            median: 3_714,
+            mean: 11_786.0,
+            max: 3_100_000,
+        };
+        for files in [17, 173, 1_000] {
+            let sizes = site.sizes_of(files);
+            let mean = sizes.iter().sum::<u64>() as f64 / files as f64;
+            assert_eq!(sizes.len(), files);
+            assert!((1_000.0..16_000.0).contains(&mean), "{files}: {mean}");
+        }
+        let sizes = site.sizes_of(173);
+        assert!((3_000..4_500).contains(&sizes[86]), "{}", sizes[86]);
     }
 }

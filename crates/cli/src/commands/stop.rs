@@ -8,9 +8,10 @@ use tokio::sync::oneshot;
 
 use crate::signals::{Signals, Wish};
 
-/// Calls `work` in a thread, with what hears of the first SIGINT or SIGTERM, and returns what it
+/// Calls `work` in a thread of that name, with what hears of the first SIGINT or SIGTERM, and returns what it
 /// returns. It is not waited for after the second, or after the first once it hears no more.
 pub(super) fn with_signals(
+    name: &str,
     work: impl FnOnce(oneshot::Receiver<()>) -> anyhow::Result<()> + Send + 'static,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -18,13 +19,13 @@ pub(super) fn with_signals(
         let signals = Signals::listen()?;
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let thread = thread::Builder::new().name("probe-run".to_owned());
+        let thread = thread::Builder::new().name(name.to_owned());
         // Nobody receives it behind the second signal.
         thread.spawn(move || end.send(work(stopped)).ok()).context("cannot begin the run")?;
         tokio::select! {
             result = ended => result.context("the run has panicked")?,
             () = until_second(signals, stop) => {
-                bail!("ended by a signal before all was stored and printed")
+                bail!("ended by a signal before all was told")
             }
         }
     })
@@ -57,7 +58,7 @@ mod tests {
     fn a_run_that_waits_for_ever_is_left_at_the_second_signal_or_once_it_hears_none() {
         let signal = |signal| kill_process(getpid(), signal).unwrap();
         let (release, released) = sync_channel::<()>(0);
-        let result = with_signals(move |stopped| {
+        let result = with_signals("run", move |stopped| {
             signal(Signal::TERM);
             stopped.blocking_recv()?;
             signal(Signal::INT);
@@ -68,7 +69,7 @@ mod tests {
         drop(release);
 
         let (release, released) = sync_channel::<()>(0);
-        let result = with_signals(move |stopped| {
+        let result = with_signals("run", move |stopped| {
             drop(stopped);
             signal(Signal::TERM);
             Ok(released.recv()?)
@@ -76,7 +77,7 @@ mod tests {
         assert!(result.unwrap_err().to_string().contains("ended by a signal"));
         drop(release);
 
-        with_signals(move |stopped| {
+        with_signals("run", move |stopped| {
             signal(Signal::INT);
             Ok(stopped.blocking_recv()?)
         })

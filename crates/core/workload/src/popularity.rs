@@ -18,11 +18,14 @@ impl Popularity {
         for last in (1..objects).rev() {
             ranks.swap(last, rng.below(last as u64 + 1) as usize);
         }
-        Self::of(ranks.into_iter().map(|rank| (rank as f64).powf(-exponent)).collect())
+        Self::weighted(ranks.into_iter().map(|rank| (rank as f64).powf(-exponent)).collect())
     }
 
     /// By weights that need not add up to 1.
-    pub(crate) fn of(weights: Vec<f64>) -> Self {
+    ///
+    /// # Panics
+    /// There are none.
+    pub fn weighted(weights: Vec<f64>) -> Self {
         assert!(!weights.is_empty(), "there is something to ask for");
         let sum: f64 = weights.iter().sum();
         let shares: Vec<f64> = weights.into_iter().map(|weight| weight / sum).collect();

@@ -1,0 +1,179 @@
+//! Arguments of `skep bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use skep_load::{
+    CLIENTS_MAX, DURATION_MS_MAX, PROCESSES_MAX, ProcessShare, RATE_MAX, REQUEST_MS_MAX, SCALE_MAX,
+    WorkloadKind,
+};
+use skep_probe::ProbeUrl;
+
+use super::{duration, time_up_to};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Write the files of a workload into a folder, to be served
+    Data(BenchDataArgs),
+    /// Ask a site for a workload, check every body, and report latencies and throughput
+    Run(Box<BenchRunArgs>),
+}
+
+/// A workload of the literature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchWorkload {
+    /// WebBench's mix: ten classes of files, 1.2 GB, all alike; 110 clients
+    #[value(name = "webbench")]
+    WebBench,
+    /// SURGE: 10,000 files, 187 MB, every fifth request for one of them; 200 clients, HTTP/1.0
+    Surge,
+    /// World Cup 1998: 17,332 files, 204 MB, Zipf 0.8; 32 clients
+    WorldCup,
+    /// A data-intensive site: 532 files of 50 B to 2 GB, 45.7 GB, Zipf 0.8; 32 clients
+    DataIntensive,
+    /// The elastic ramp: 48 clients, three more every 5 s, each for 100 s; mostly few large files
+    ElasticRamp,
+    /// The same ramp and files, mostly many small ones
+    ElasticRampUnfriendly,
+    /// A page of an application, which is the URL itself; 50 clients, 500 requests, a connection each
+    Portal,
+}
+
+/// The files of a workload.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct BenchFiles {
+    /// Times as many files; their sizes stay
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = scale)]
+    pub(crate) scale: f64,
+    /// What contents, popularity and arrivals follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchDataArgs {
+    /// Whose files
+    pub(crate) workload: BenchWorkload,
+    /// Folder to write to: empty, not there yet, or written by this command before
+    pub(crate) dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) files: BenchFiles,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchRunArgs {
+    /// What to ask for
+    pub(crate) workload: BenchWorkload,
+    /// The site that has the files of `skep bench data`: http://HOST[:PORT][/PATH]
+    #[arg(value_parser = url)]
+    pub(crate) url: ProbeUrl,
+    #[command(flatten)]
+    pub(crate) files: BenchFiles,
+    /// Clients, each with one request at a time; with --rate, requests at a time at most [default: the workload's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
+    pub(crate) clients: Option<u32>,
+    /// Open loop: so many requests a second, planned ahead, whatever becomes of them; latencies count from the plan
+    #[arg(long, value_name = "N", conflicts_with = "think", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
+    /// Mean pause of a client between an answer and its next request
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    pub(crate) think: u64,
+    /// Length of the run; an elastic ramp is scaled to it [default: 30s; the ramp's 175s]
+    #[arg(long, value_name = "TIME", value_parser = run_time)]
+    pub(crate) duration: Option<u64>,
+    /// What is not measured at the beginning [default: 5s; of ramps and portal 0s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) warm_up: Option<u64>,
+    /// What is not measured at the end
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    pub(crate) cool_down: u64,
+    /// End after so many requests
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) requests: Option<u64>,
+    /// Processes that share the load, one core each
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(PROCESSES_MAX)))]
+    pub(crate) processes: u16,
+    /// Version of HTTP [default: 1.1; of surge 1.0]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) http: Option<BenchHttp>,
+    /// Requests on one connection [default: no bound with HTTP/1.1; 1 with HTTP/1.0 and portal]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) per_connection: Option<u64>,
+    /// Longest time for a request, redirects included
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
+    pub(crate) timeout: u64,
+    /// Of portal: a body that is another one than the first is a failure
+    #[arg(long)]
+    pub(crate) same_bodies: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw latency by percentile and throughput over time, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// The part of a process: INDEX/PROCESSES
+    #[arg(long, hide = true, value_parser = share)]
+    pub(crate) share: Option<ProcessShare>,
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchHttp {
+    #[value(name = "1.0")]
+    Http10,
+    #[value(name = "1.1")]
+    Http11,
+}
+
+impl BenchWorkload {
+    /// The one with files; `None`: the page of an application.
+    pub(crate) fn kind(self) -> Option<WorkloadKind> {
+        match self {
+            Self::WebBench => Some(WorkloadKind::WebBench),
+            Self::Surge => Some(WorkloadKind::Surge),
+            Self::WorldCup => Some(WorkloadKind::WorldCup),
+            Self::DataIntensive => Some(WorkloadKind::DataIntensive),
+            Self::ElasticRamp => Some(WorkloadKind::ElasticRamp),
+            Self::ElasticRampUnfriendly => Some(WorkloadKind::ElasticRampUnfriendly),
+            Self::Portal => None,
+        }
+    }
+}
+
+fn url(text: &str) -> Result<ProbeUrl, String> {
+    let url = ProbeUrl::parse(text).map_err(|error| error.to_string())?;
+    match url.is_tls() {
+        false => Ok(url),
+        true => Err("expected http: https is not supported yet".to_owned()),
+    }
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    number(text, SCALE_MAX)
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    number(text, RATE_MAX)
+}
+
+fn number(text: &str, max: f64) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok().filter(|it| *it > 0.0 && *it <= max);
+    number.ok_or_else(|| format!("expected a number above 0 and up to {max}"))
+}
+
+fn run_time(text: &str) -> Result<u64, String> {
+    time_up_to(text, DURATION_MS_MAX)
+}
+
+fn timeout(text: &str) -> Result<u64, String> {
+    time_up_to(text, REQUEST_MS_MAX)
+}
+
+fn share(text: &str) -> Result<ProcessShare, String> {
+    let parsed = text.split_once('/').and_then(|(index, processes)| {
+        let share = ProcessShare { index: index.parse().ok()?, processes: processes.parse().ok()? };
+        (share.index < share.processes).then_some(share)
+    });
+    parsed.ok_or_else(|| "expected INDEX/PROCESSES".to_owned())
+}

@@ -1,0 +1,34 @@
+//! Workloads: which files a site has, how often each is asked for, and what is in them. One definition for the
+//! simulator, the lab and the load generator.
+//!
+//! ```text
+//!   kind.rs: WorkloadKind --+-- webbench.rs, surge.rs, elastic_ramp.rs, sizes.rs      bytes of files
+//!                           +-- popularity.rs                                         which one is next
+//!                           +-- pattern.rs                                            what is in it
+//!   access_log.rs: a line of the combined format        what a site was really asked for
+//! ```
+//!
+//! Invariants: a kind, a scale and a seed give the same files, contents and requests on every machine; scale changes the
+//! number of files and never their sizes. No line of a log makes the parser panic.
+
+#![forbid(unsafe_code)]
+
+mod access_log;
+mod elastic_ramp;
+mod kind;
+mod limits;
+mod pattern;
+mod popularity;
+mod sizes;
+mod surge;
+mod webbench;
+
+pub use access_log::{LogLineError, LoggedLine};
+pub use elastic_ramp::ClientRamp;
+pub use kind::{ClientHabits, Workload, WorkloadError, WorkloadKind};
+pub use limits::{FILES_MAX, SCALE_MAX};
+pub use pattern::Pattern;
+pub use popularity::Popularity;
+pub use sizes::SizeStatistics;
+pub use surge::{surge_shares, surge_sizes};
+pub use webbench::{WEBBENCH_CLASSES, WEBBENCH_PARTS};
