@@ -2,13 +2,13 @@
 //! SQLite, on a thread of its own.
 //!
 //! ```text
-//!   /proc, figures of the server --> sampler.rs: differences, means --> keeper.rs: samples that wait, the file, its faults
+//!   /proc, figures of the server --> sampler.rs: differences, means --> sample_writer.rs: samples that wait, the file, its faults
 //! ```
 //!
 //! Invariants: nothing that serves waits for this thread or for its disk; whatever is wrong with the
 //! file is an event and a count; what waits for it is bounded; intervals go by the monotonic clock.
 
-mod keeper;
+mod sample_writer;
 mod sampler;
 
 use std::io;
@@ -23,8 +23,8 @@ use skep_machine::{MachineCounters, PROC};
 use skep_serve::boottime_ms;
 
 use crate::limits::{RECORDER_END_WAIT_MS, RECORDER_LOOK_MS_MIN, RECORDER_LOOKS};
-use keeper::Keeper;
-pub use keeper::{RECORDER_FAULTS, RecorderCounts};
+use sample_writer::SampleWriter;
+pub use sample_writer::{RECORDER_FAULTS, RecorderCounts};
 use sampler::Sampler;
 
 /// What a process knows of what it serves. Asked on the recorder's thread.
@@ -110,7 +110,7 @@ impl Recorder {
         let shared = Arc::clone(&counts);
         let (interval_ms, figures) = (config.interval_ms, parts.figures);
         std::thread::Builder::new().name("skep-recorder".into()).spawn(move || {
-            run(Keeper::new(path, info, shared), interval_ms, figures, &stopped);
+            run(SampleWriter::new(path, info, shared), interval_ms, figures, &stopped);
             let _ = end.send(());
         })?;
         Ok(Some(Self { counts, stop: Some(stop), ended }))
@@ -133,7 +133,7 @@ impl Recorder {
 
 /// The thread, until `stopped` has lost its other end.
 fn run(
-    mut keeper: Keeper,
+    mut writer: SampleWriter,
     interval_ms: u64,
     mut figures: Box<dyn ServerFigures>,
     stopped: &Receiver<()>,
@@ -143,7 +143,7 @@ fn run(
     let mut sampler = Sampler::begin(begin_ms, MachineCounters::read(proc), figures.counters());
     let mut due_ms = begin_ms + interval_ms;
     let look_ms = (interval_ms / RECORDER_LOOKS).max(RECORDER_LOOK_MS_MIN);
-    keeper.flush();
+    writer.flush();
     loop {
         let now_ms = boottime_ms();
         let wait_ms = due_ms.saturating_sub(now_ms).min(look_ms).max(1);
@@ -159,10 +159,10 @@ fn run(
         let machine = MachineCounters::read(proc);
         let taken = sampler.take(now_ms, unix_ms(), machine, figures.counters(), figures.cache());
         if let Some(sample) = taken {
-            keeper.keep(sample);
+            writer.keep(sample);
         }
         if is_last {
-            return keeper.close();
+            return writer.close();
         }
         // After a pause the intervals lie as before; what it covers is in one sample.
         due_ms += (now_ms - due_ms) / interval_ms * interval_ms + interval_ms;

@@ -25,7 +25,7 @@ use crate::totals::Totals;
 /// What happens at a time.
 enum Event {
     Tick(Id, u64),
-    Beat(Id, u64),
+    Heartbeat(Id, u64),
     Arrive {
         from: Id,
         to: Id,
@@ -174,7 +174,7 @@ impl World {
         }
         for node in self.scenario.dispatchers..self.scenario.dispatchers + self.scenario.nodes {
             let at = self.rng.below(NODE_INTERVAL_MS);
-            self.schedule(at, Event::Beat(node, 1));
+            self.schedule(at, Event::Heartbeat(node, 1));
         }
         if self.scenario.has_store {
             (0..self.scenario.dispatchers).for_each(|id| self.schedule(0, Event::Store(id)));
@@ -188,7 +188,7 @@ impl World {
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Tick(id, life) => self.tick(id, life),
-            Event::Beat(id, life) => self.node_beat(id, life),
+            Event::Heartbeat(id, life) => self.node_beat(id, life),
             Event::Arrive { from, to, said } => self.arrive(from, to, said),
             Event::Wake(id) => self.wake(id),
             Event::Fault(fault) => self.befall(&fault),
@@ -465,7 +465,7 @@ impl World {
             }
         }
         let jitter_ms = self.rng.below(8);
-        self.schedule(at + NODE_INTERVAL_MS - 4 + jitter_ms, Event::Beat(id, life));
+        self.schedule(at + NODE_INTERVAL_MS - 4 + jitter_ms, Event::Heartbeat(id, life));
         Ok(())
     }
 

@@ -89,7 +89,7 @@ impl World {
             Some(node) if !self.nodes[node].body.is_alive || self.nodes[node].is_leaving => {
                 self.nodes[node].restart(at);
                 let life = self.nodes[node].body.life;
-                self.schedule(at + 1, Event::Beat(id, life));
+                self.schedule(at + 1, Event::Heartbeat(id, life));
             }
             _ => {}
         }

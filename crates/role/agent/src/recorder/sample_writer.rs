@@ -45,7 +45,7 @@ impl RecorderCounts {
 }
 
 /// See the module.
-pub(super) struct Keeper {
+pub(super) struct SampleWriter {
     path: PathBuf,
     info: RecordingInfo,
     /// None before the file was first opened, and after a fault.
@@ -56,7 +56,7 @@ pub(super) struct Keeper {
     counts: Arc<RecorderCounts>,
 }
 
-impl Keeper {
+impl SampleWriter {
     pub(super) fn new(path: PathBuf, info: RecordingInfo, counts: Arc<RecorderCounts>) -> Self {
         let (recording, waiting, fault) = (None, VecDeque::new(), None);
         Self { path, info, recording, waiting, fault, counts }
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    fn keeper(path: &Path) -> Keeper {
+    fn writer(path: &Path) -> SampleWriter {
         let info = RecordingInfo {
             name: "n1".to_owned(),
             interval_ms: 1000,
@@ -183,7 +183,7 @@ mod tests {
             size_bytes_max: 1 << 30,
             ..RecordingInfo::default()
         };
-        Keeper::new(path.to_owned(), info, Arc::default())
+        SampleWriter::new(path.to_owned(), info, Arc::default())
     }
 
     fn sample(at_unix_ms: u64) -> RecordedSample {
@@ -201,22 +201,22 @@ mod tests {
         stamps
     }
 
-    fn counted(keeper: &Keeper, word: &str) -> (u64, u64, u64) {
-        (keeper.counts.stored(), keeper.counts.waiting(), keeper.counts.faults(word))
+    fn counted(writer: &SampleWriter, word: &str) -> (u64, u64, u64) {
+        (writer.counts.stored(), writer.counts.waiting(), writer.counts.faults(word))
     }
 
     #[test]
     fn samples_wait_for_a_folder_that_is_not_there_yet_and_the_oldest_go_first() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("later/a.db");
-        let mut keeper = keeper(&path);
+        let mut writer = writer(&path);
         let many = RECORDER_WAITING_MAX as u64;
-        (0..many + 2).for_each(|at| keeper.keep(sample(at)));
-        assert_eq!(counted(&keeper, "other"), (0, many, many + 2));
-        assert_eq!(keeper.counts.dropped(), 2);
+        (0..many + 2).for_each(|at| writer.keep(sample(at)));
+        assert_eq!(counted(&writer, "other"), (0, many, many + 2));
+        assert_eq!(writer.counts.dropped(), 2);
         std::fs::create_dir(folder.path().join("later")).unwrap();
-        keeper.keep(sample(many + 2));
-        assert_eq!((keeper.counts.stored(), keeper.counts.waiting()), (many, 0));
+        writer.keep(sample(many + 2));
+        assert_eq!((writer.counts.stored(), writer.counts.waiting()), (many, 0));
         assert_eq!(stamps(&path)[0], 3);
     }
 
@@ -224,14 +224,14 @@ mod tests {
     fn a_damaged_file_is_kept_and_a_new_one_begins() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("a.db");
-        let mut keeper = keeper(&path);
-        keeper.keep(sample(1));
-        keeper.recording.take().unwrap().close();
+        let mut writer = writer(&path);
+        writer.keep(sample(1));
+        writer.recording.take().unwrap().close();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         let length = path.metadata().unwrap().len();
         file.write_all_at(&vec![0xa5; (length - 100) as usize], 100).unwrap();
-        keeper.keep(sample(2));
-        assert_eq!(counted(&keeper, "damaged"), (2, 0, 1));
+        writer.keep(sample(2));
+        assert_eq!(counted(&writer, "damaged"), (2, 0, 1));
         assert_eq!(stamps(&path), [2]);
         assert_eq!(folder.path().join("a.db.damaged").metadata().unwrap().len(), length);
     }
@@ -241,13 +241,13 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("notes");
         std::fs::write(&path, "no database ".repeat(100)).unwrap();
-        let mut keeper = keeper(&path);
-        keeper.keep(sample(1));
-        assert_eq!(counted(&keeper, "foreign"), (0, 1, 1));
+        let mut writer = writer(&path);
+        writer.keep(sample(1));
+        assert_eq!(counted(&writer, "foreign"), (0, 1, 1));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         // It goes away.
         std::fs::remove_file(&path).unwrap();
-        keeper.keep(sample(2));
+        writer.keep(sample(2));
         assert_eq!(stamps(&path), [1, 2]);
     }
 
@@ -255,10 +255,10 @@ mod tests {
     fn a_file_that_was_moved_away_has_a_successor() {
         let folder = TempDir::new().unwrap();
         let (path, old) = (folder.path().join("a.db"), folder.path().join("old.db"));
-        let mut keeper = keeper(&path);
-        keeper.keep(sample(1));
+        let mut writer = writer(&path);
+        writer.keep(sample(1));
         std::fs::rename(&path, &old).unwrap();
-        keeper.keep(sample(2));
-        assert_eq!((stamps(&path), keeper.counts.stored()), (vec![2], 2));
+        writer.keep(sample(2));
+        assert_eq!((stamps(&path), writer.counts.stored()), (vec![2], 2));
     }
 }
