@@ -35,10 +35,6 @@ const LANES: usize = 2;
 /// Tests at a time in one executable: they wait for sockets and timers more than they compute.
 const THREADS: &str = "6";
 
-/// The test target whose tests wait for a bed each, of which there are few. As many threads as wait at most for one
-/// that has all beds, or the right to thousands of connections: else nobody is left who could use the free ones.
-const BEDS: (&str, &str) = ("direct", "16");
-
 /// So many of the slowest are listed at the end.
 const LISTED_MAX: usize = 12;
 
@@ -86,12 +82,6 @@ impl Executable {
         let waiting = WAITING.iter().position(is_it).map(|at| (0, at));
         let busy = || BUSY.iter().position(is_it).map(|at| (2, at));
         waiting.or_else(busy).unwrap_or((1, 0))
-    }
-
-    /// So many of its tests run at a time.
-    fn threads(&self) -> &'static str {
-        let has_beds = self.is_test_target && self.target == BEDS.0;
-        if has_beds { BEDS.1 } else { THREADS }
     }
 
     fn name(&self) -> String {
@@ -201,7 +191,7 @@ fn run_one(root: &Path, one: &Executable) -> Result<TestOutcome> {
         .arg(&one.file)
         .current_dir(&one.folder)
         .env("CARGO_MANIFEST_DIR", &one.folder)
-        .env("RUST_TEST_THREADS", one.threads())
+        .env("RUST_TEST_THREADS", THREADS)
         .stdout(said.try_clone().context("a file's second handle")?)
         .stderr(said.try_clone().context("a file's second handle")?)
         .spawn()

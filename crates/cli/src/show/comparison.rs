@@ -119,7 +119,7 @@ fn differences(arms: &[ComparedArm]) -> String {
 
 fn difference(of: Option<TimeDifference>) -> String {
     let Some(of) = of else {
-        return "too few clients to say: two of each arm are needed, and dozens tell more".into();
+        return "too few clients to say: at least two of each arm, better dozens".into();
     };
     let ms = |us: f64| us / 1e3;
     let verdict = match of.significant {

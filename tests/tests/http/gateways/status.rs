@@ -227,7 +227,7 @@ fn a_server_that_says_nothing_of_use_serves_on() {
     // Once for each time that it begins, not for each question.
     let log = skep.stderr_text();
     assert_eq!(log.matches("no status of server s1").count(), 1, "{log}");
-    until_logged(&skep, "server s1 says its status again");
+    until_logged(&skep, "server s1 reports its status again");
 }
 
 #[test]

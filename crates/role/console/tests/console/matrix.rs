@@ -15,6 +15,9 @@ fn routes() -> Vec<(String, String, &'static str)> {
                 ("post", "servers") => r#"{"name":"node-1","address":"127.0.0.1:1"}"#,
                 ("put", "weight") => r#"{"weight":2}"#,
                 ("put", "policy") => r#"{"policy":"random"}"#,
+                ("put", "comparison") => {
+                    r#"{"arms":[{"name":"a","policy":"random"},{"name":"b","policy":"random"}]}"#
+                }
                 ("post", "test") => "{}",
                 ("post", "purge") => r#"{"what":["/a"]}"#,
                 ("post", "explain") => r#"{"url":"http://a/"}"#,
