@@ -94,7 +94,13 @@ fn plan(args: &BenchRunArgs) -> anyhow::Result<LoadPlan> {
     let has_warm_up = ramp.is_none() && kind.is_some();
     let warm_up_ms = args.warm_up.unwrap_or(if has_warm_up { WARM_UP_MS } else { 0 });
     if warm_up_ms + args.cool_down >= duration_ms {
-        bail!("--warm-up and --cool-down leave nothing of --duration to measure");
+        bail!(
+            "--warm-up ({} s) and --cool-down ({} s) leave nothing of --duration ({} s) to measure: \
+             a longer duration, or --warm-up 0s",
+            warm_up_ms as f64 / 1e3,
+            args.cool_down as f64 / 1e3,
+            duration_ms as f64 / 1e3
+        );
     }
     let is_http10 = match args.http {
         Some(version) => version == BenchHttp::Http10,

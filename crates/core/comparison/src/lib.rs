@@ -11,9 +11,8 @@
 //! ```
 //!
 //! Invariants:
-//! - Clients of the table are divided among the arms in proportion to weights, within one client of each (two, with three or more arms of
-//!   different weights), while all
-//!   come from one dispatcher.
+//! - Clients of the table are divided among the arms in proportion to weights, within one client of each (two, with three
+//!   or more arms of different weights), while all come from one dispatcher.
 //! - A client never changes its arm, unless two dispatchers gave it different ones before they heard of each other:
 //!   then both keep the same one of these.
 //! - The table never has more than [`limits::CLIENTS_MAX`] clients of its own, and
