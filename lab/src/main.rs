@@ -18,8 +18,8 @@ use skep_testbed::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
 use experiments::{
-    ElasticOptions, Experiment, Failure, HandoffOptions, LargeOptions, Options, OriginOptions,
-    PoliciesOptions, VerifyOptions,
+    Experiment, Failure, HandoffOptions, LargeOptions, Options, OriginOptions, SimulationOptions,
+    VerifyOptions,
 };
 
 /// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
@@ -69,9 +69,9 @@ enum Command {
     /// Experiment: connections move to the nodes that answer them
     Handoff(HandoffOptions),
     /// Experiment: all policies side by side on simulated sites; needs no root
-    Policies(PoliciesOptions),
+    Policies(SimulationOptions),
     /// Experiment: nodes started and stopped by a ramp of clients, simulated; needs no root
-    Elastic(ElasticOptions),
+    Elastic(SimulationOptions),
     /// Experiment: replies compared byte for byte while nodes come and go and objects change
     Verify(VerifyOptions),
     /// Serve as the experiments' origin, slow on purpose

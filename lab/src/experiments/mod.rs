@@ -44,10 +44,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-pub(crate) use elastic::{ElasticOptions, run as run_elastic};
+pub(crate) use elastic::run as run_elastic;
 pub(crate) use handoff::{HandoffOptions, run as run_handoff};
 pub(crate) use large::{LargeOptions, run as run_large};
-pub(crate) use policies::{PoliciesOptions, run as run_policies};
+pub(crate) use policies::run as run_policies;
 use rows::Row;
 use settings::Settings;
 pub(crate) use verify::{VerifyOptions, run as run_verify};
@@ -70,6 +70,17 @@ pub(crate) struct Options {
     /// The Skep binary
     #[arg(long, default_value_os_t = default_skep())]
     skep: PathBuf,
+}
+
+/// How an experiment with simulated sites runs.
+#[derive(Debug, Args)]
+pub(crate) struct SimulationOptions {
+    /// Fewer and shorter runs: does it all still run?
+    #[arg(long)]
+    quick: bool,
+    /// Folder of the page and its plots; printed without it
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 /// An origin that is slow on purpose: paths are /BYTES/ID; SIGTERM prints what it was asked for

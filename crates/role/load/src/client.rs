@@ -11,17 +11,17 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, CONNECTION, HOST, HeaderValue, LOCATION, SET_COOKIE, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, HOST, HeaderValue, SET_COOKIE, USER_AGENT,
 };
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::{Request, Response, Version};
 use hyper_util::rt::TokioIo;
-use skep_probe::ProbeUrl;
+use skep_probe::{ProbeUrl, clean, redirect};
 use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::{Instant, timeout};
 
 use crate::body_check::BodyCheck;
-use crate::failure::{RequestFailure, clean};
+use crate::failure::RequestFailure;
 use crate::limits::{HEAD_BYTES_MAX, HEAD_FIELDS_MAX, KEPT_CONNECTIONS_MAX, REDIRECTS_MAX};
 use crate::tally::Answer;
 
@@ -206,7 +206,7 @@ impl LoadClient {
     ) -> Result<Hop, RequestFailure> {
         let first_byte_us = micros(from);
         let status = response.status();
-        let location = location(&response);
+        let location = redirect(&response);
         let sets_cookie = response.headers().contains_key(SET_COOKIE);
         let is_right = status.is_success();
         let mut body = response.into_body();
@@ -257,20 +257,6 @@ fn request(
         .header(CONNECTION, HeaderValue::from_static(connection))
         .body(Empty::new())
         .map_err(|error| RequestFailure::Http(clean(&error.to_string())))
-}
-
-/// Where a redirect leads.
-fn location(response: &Response<Incoming>) -> Option<String> {
-    let is_redirect = matches!(
-        response.status(),
-        StatusCode::MOVED_PERMANENTLY
-            | StatusCode::FOUND
-            | StatusCode::SEE_OTHER
-            | StatusCode::TEMPORARY_REDIRECT
-            | StatusCode::PERMANENT_REDIRECT
-    );
-    let location = response.headers().get(LOCATION).filter(|_| is_redirect)?;
-    Some(String::from_utf8_lossy(location.as_bytes()).into_owned())
 }
 
 fn micros(from: Instant) -> u64 {

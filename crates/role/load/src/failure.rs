@@ -1,9 +1,10 @@
 //! Why a request has no right answer.
 
-use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use crate::limits::{FAILURE_CHARS_MAX, REDIRECTS_MAX};
+use skep_probe::{clean, io_kind};
+
+use crate::limits::REDIRECTS_MAX;
 
 /// Why a request has no right answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,20 +81,4 @@ impl RequestFailure {
             _ => Self::Http(clean(&error.to_string())),
         }
     }
-}
-
-fn io_kind(error: &hyper::Error) -> Option<ErrorKind> {
-    let mut below = error.source();
-    while let Some(error) = below {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error.kind());
-        }
-        below = error.source();
-    }
-    None
-}
-
-/// One line of a bounded length: part of it may come from the server.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().filter(|it| !it.is_control()).take(FAILURE_CHARS_MAX).collect()
 }

@@ -28,9 +28,6 @@ pub(crate) const HEAD_FIELDS_MAX: usize = 100;
 /// Failures that are told in words; further ones are counted.
 pub(crate) const EXAMPLES_MAX: usize = 5;
 
-/// Characters of the text of a failure; part of it comes from the server.
-pub(crate) const FAILURE_CHARS_MAX: usize = 200;
-
 /// Pause of a client of the closed loop after a failure, in milliseconds: it must not spin.
 pub(crate) const PAUSE_MS: u64 = 20;
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use skep_probe::clean;
 
-use crate::failure::{RequestFailure, clean};
+use crate::failure::RequestFailure;
 use crate::limits::{EXAMPLES_MAX, LATE_US};
 
 /// What came of a load, or of a part of it.

@@ -241,15 +241,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_said_and_what_was_stored_stays() {
         let folder = tempfile::TempDir::new().unwrap();
-        let plan = ProbePlan {
-            urls: Vec::new(),
-            label: "test".to_owned(),
-            interval_ms: 1,
-            timeout_ms: 1,
-            turns_max: None,
-            ca: None,
-            out: folder.path().join("samples.db"),
-        };
+        let plan = ProbePlan::empty(folder.path());
         let mut writer = SampleWriter::open(&plan, 0).unwrap();
         let samples = |count: u64| -> Vec<ProbeSample> {
             let sample = |turn| ProbeSample {

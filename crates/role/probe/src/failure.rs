@@ -3,9 +3,8 @@
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-use crate::limits::{
-    FAILURE_CHARS_MAX, HEAD_BYTES_MAX, HEAD_FIELDS_MAX, INFORMATIONAL_MAX, REDIRECTS_MAX,
-};
+use crate::http_client::{clean, io_kind};
+use crate::limits::{HEAD_BYTES_MAX, HEAD_FIELDS_MAX, INFORMATIONAL_MAX, REDIRECTS_MAX};
 use crate::tls;
 
 /// Why a sample has no complete response.
@@ -104,18 +103,6 @@ fn of_certificate(error: &io::Error) -> String {
     }
 }
 
-/// The kind of the input/output error below `error`.
-fn io_kind(error: &hyper::Error) -> Option<ErrorKind> {
-    let mut below = error.source();
-    while let Some(error) = below {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error.kind());
-        }
-        below = error.source();
-    }
-    None
-}
-
 /// An error and what it comes from.
 fn with_sources(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -125,30 +112,4 @@ fn with_sources(error: &dyn Error) -> String {
         below = error.source();
     }
     text
-}
-
-/// One line of a bounded length, of what is drawn where it stands: part of it may come from the server.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars().filter(|it| is_drawn(*it)).take(FAILURE_CHARS_MAX).collect()
-}
-
-/// Whether a character neither commands a terminal nor hides or reorders what is around it.
-pub(crate) fn is_drawn(it: char) -> bool {
-    // The standard library escapes what is not printable; it escapes quotes for another reason, and
-    // what combines with a letter only where there is none before it.
-    matches!(it, '"' | '\'' | '\\') || String::from_iter(['a', it]).escape_debug().count() == 2
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_of_servers_are_one_harmless_line() {
-        assert_eq!(
-            clean("a\x1b[31m \u{202e}b\u{200b}\n'\"c\u{e9}\u{301}"),
-            "a[31m b'\"c\u{e9}\u{301}"
-        );
-        assert_eq!(clean(&"x".repeat(1_000)).len(), FAILURE_CHARS_MAX);
-    }
 }

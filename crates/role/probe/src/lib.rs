@@ -18,6 +18,7 @@
 mod database;
 mod export;
 mod failure;
+mod http_client;
 mod limits;
 mod measure;
 mod plan;
@@ -33,6 +34,7 @@ mod tls;
 mod url;
 
 pub use export::{ExportError, ExportFormat, export_recorded, export_samples};
+pub use http_client::{clean, io_kind, redirect};
 pub use limits::{
     INTERVAL_MS_MAX, INTERVAL_MS_MIN, LABEL_CHARS_MAX, LIST_BYTES_MAX, STEP_MS_MAX, TIMEOUT_MS_MAX,
 };

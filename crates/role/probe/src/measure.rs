@@ -8,10 +8,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, CONNECTION, HOST, HeaderMap, HeaderName, LOCATION, USER_AGENT,
-};
-use hyper::{Request, Response, StatusCode};
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, CONNECTION, HOST, HeaderMap, HeaderName, USER_AGENT};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,7 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use crate::failure::{Failure, clean};
+use crate::failure::Failure;
+use crate::http_client::{clean, redirect};
 use crate::limits::{HEAD_BYTES_MAX, HEAD_FIELDS_MAX, NODE_CHARS_MAX, REDIRECTS_MAX};
 use crate::sample::{ProbeFailure, ProbePhase, ProbeSample};
 use crate::timed_stream::{ArrivalTimes, TimedStream};
@@ -252,32 +251,6 @@ fn request(at: &ProbeUrl) -> Result<Request<Empty<Bytes>>, Failure> {
         .header(CONNECTION, "close")
         .body(Empty::new())
         .map_err(|error| Failure::Http(clean(&error.to_string())))
-}
-
-/// Where a redirect leads; other responses, and redirects without a place, are for the reader.
-fn redirect(response: &Response<Incoming>) -> Option<String> {
-    let is_redirect = matches!(
-        response.status(),
-        StatusCode::MOVED_PERMANENTLY
-            | StatusCode::FOUND
-            | StatusCode::SEE_OTHER
-            | StatusCode::TEMPORARY_REDIRECT
-            | StatusCode::PERMANENT_REDIRECT
-    );
-    let location = response.headers().get(LOCATION).filter(|_| is_redirect)?;
-    Some(escaped(location.as_bytes()))
-}
-
-/// A `Location` as a URL: what a URL cannot have is escaped, as other clients do.
-fn escaped(location: &[u8]) -> String {
-    let mut out = String::with_capacity(location.len());
-    for byte in location {
-        match byte {
-            b'!'..=b'~' => out.push(char::from(*byte)),
-            other => out.push_str(&format!("%{other:02X}")),
-        }
-    }
-    out
 }
 
 fn node_of(fields: &HeaderMap) -> Option<String> {

@@ -22,3 +22,19 @@ pub struct ProbePlan {
     /// File of samples.
     pub out: PathBuf,
 }
+
+#[cfg(test)]
+impl ProbePlan {
+    /// A plan that measures nothing, for tests of the file.
+    pub(crate) fn empty(folder: &std::path::Path) -> Self {
+        Self {
+            urls: Vec::new(),
+            label: "test".to_owned(),
+            interval_ms: 1,
+            timeout_ms: 1,
+            turns_max: None,
+            ca: None,
+            out: folder.join("samples.db"),
+        }
+    }
+}

@@ -118,15 +118,7 @@ mod tests {
     use crate::plan::ProbePlan;
 
     fn store(folder: &Path) -> SampleStore {
-        let plan = ProbePlan {
-            urls: Vec::new(),
-            label: "test".to_owned(),
-            interval_ms: 1,
-            timeout_ms: 1,
-            turns_max: None,
-            ca: None,
-            out: folder.join("samples.db"),
-        };
+        let plan = ProbePlan::empty(folder);
         SampleStore::begin(plan.out.clone(), SampleWriter::open(&plan, 0).unwrap()).unwrap()
     }
 

@@ -6,17 +6,14 @@
 mod cells;
 mod page;
 
-use std::path::PathBuf;
-
-use clap::Args;
 use serde::Serialize;
 use skep_site_sim::{
     ElasticMix, Estimate, NodeCount, OfferedLoad, RatioEstimate, RunOutcome, SimulatedCluster,
     SiteRun, SiteWorkload,
 };
 
-use super::Failure;
 use super::machine::Machine;
+use super::{Failure, SimulationOptions};
 use cells::{CONFIGURATIONS, Configuration, MIXES, RAMP, WORKERS_MAX};
 
 /// What paper 002 chose by.
@@ -28,17 +25,6 @@ const SWEEP_SETTLES_S: f64 = 30.0;
 
 /// Seeds of the sweep, at most.
 const SWEEP_SEEDS_MAX: u64 = 3;
-
-/// Elasticity on a ramp of clients, simulated
-#[derive(Debug, Args)]
-pub(crate) struct ElasticOptions {
-    /// Fewer seeds and loads: does it all still run?
-    #[arg(long)]
-    quick: bool,
-    /// Folder of the page and its plots; printed without it
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-}
 
 /// What is written as JSON.
 #[derive(Serialize)]
@@ -117,7 +103,7 @@ impl Scope {
     }
 }
 
-pub(crate) fn run(options: &ElasticOptions) -> Result<(), Failure> {
+pub(crate) fn run(options: &SimulationOptions) -> Result<(), Failure> {
     let results = measure(&Scope::new(options.quick))?;
     page::page(&results).finish(options.out.as_deref(), &results, &[])
 }

@@ -6,31 +6,18 @@ mod cells;
 mod page;
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use clap::Args;
 use serde::Serialize;
 use skep_site_sim::{Estimate, PolicyOutcomes, RatioEstimate, SIZE_CLASSES};
 
-use super::Failure;
 use super::machine::Machine;
+use super::{Failure, SimulationOptions};
 use cells::{CELLS, Cell, Shown};
 
 /// The policy that ratios are to.
 const BASE: &str = "transfer-time";
-
-/// Policies side by side on simulated sites
-#[derive(Debug, Args)]
-pub(crate) struct PoliciesOptions {
-    /// Fewer requests and seeds: does it all still run?
-    #[arg(long)]
-    quick: bool,
-    /// Folder of the page and its plots; printed without it
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-}
 
 /// What is written as JSON.
 #[derive(Serialize)]
@@ -68,7 +55,7 @@ struct PolicyFigures {
     mean_s_by_decade: Vec<Option<f64>>,
 }
 
-pub(crate) fn run(options: &PoliciesOptions) -> Result<(), Failure> {
+pub(crate) fn run(options: &SimulationOptions) -> Result<(), Failure> {
     // Which Skep does not matter: what is measured is compiled in.
     let machine = Machine::describe(&super::default_skep());
     let cells = CELLS.iter().map(|cell| figures(cell, options.quick));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{ReportInput, Series, Times};
-use crate::failure::is_drawn;
+use crate::http_client::is_drawn;
 use crate::sample::ProbePhase;
 use crate::statistics::SampleTimes;
 use crate::summary::UrlSummary;
