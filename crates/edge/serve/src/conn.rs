@@ -19,7 +19,8 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::admission::Permit;
 use crate::deadline::{TimeoutCause, Timer};
 use crate::limits::{
-    BACKLOG_RETRY_MS, LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_TURN_BYTES_MAX, UNSENT_BYTES_MAX,
+    BACKLOG_RETRY_MS, COPIED_BYTES_MAX, LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_TURN_BYTES_MAX,
+    UNSENT_BYTES_MAX,
 };
 use crate::output::{Output, Piece};
 use crate::pace::{Pace, PaceVerdict, Progress, Taken};
@@ -351,10 +352,7 @@ impl Conn {
                 Ok(rustix::net::send(socket, one, SendFlags::NOSIGNAL | more)?)
             }
             Piece::Memory { slices, .. } => Ok(rustix::io::writev(socket, slices)?),
-            Piece::File { file, offset, bytes } => {
-                let mut offset = offset;
-                Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), bytes)?)
-            }
+            Piece::File { file, offset, bytes } => send_file(socket, file, offset, bytes),
         });
         if let (Stream::Unix(_, taken), Ok(bytes)) = (socket, &written) {
             taken.set(taken.get() + *bytes as u64);
@@ -439,10 +437,27 @@ fn reborrow<'a>(cx: &Context<'a>) -> Context<'a> {
     Context::from_waker(cx.waker())
 }
 
+/// Sends bytes of a memory file, without a copy unless they are few.
+fn send_file(
+    socket: impl AsFd,
+    file: BorrowedFd<'_>,
+    mut offset: u64,
+    bytes: usize,
+) -> io::Result<usize> {
+    if bytes >= COPIED_BYTES_MAX {
+        return Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), bytes)?);
+    }
+    let mut copy = [0; COPIED_BYTES_MAX];
+    let read = rustix::io::pread(file, &mut copy[..bytes], offset)?;
+    Ok(rustix::net::send(socket, &copy[..read], SendFlags::NOSIGNAL)?)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::fs::FileExt;
     use std::sync::mpsc;
 
     use crate::admission::{Admission, AdmissionLimits};
@@ -451,6 +466,23 @@ mod tests {
 
     fn unsent_bytes_max(socket: impl AsFd) -> u32 {
         SockRef::from(&socket.as_fd()).tcp_notsent_lowat().unwrap()
+    }
+
+    /// Pages in the queue of a socket are those of the file: what is written there afterwards would arrive.
+    #[test]
+    fn few_bytes_of_a_file_are_copied_and_hold_no_page_of_it() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[b'a'; COPIED_BYTES_MAX]).unwrap();
+        let few = COPIED_BYTES_MAX - 1;
+        assert_eq!(send_file(&socket, file.as_fd(), 1, few).unwrap(), few);
+        file.write_all_at(&[b'b'; COPIED_BYTES_MAX], 0).unwrap();
+        let mut received = vec![0; few];
+        client.read_exact(&mut received).unwrap();
+        assert!(received.iter().all(|byte| *byte == b'a'));
+        assert_eq!(send_file(&socket, file.as_fd(), 1, few + 1).unwrap(), few, "to its end");
     }
 
     /// What a slow reader costs in the kernel, however its connection came.

@@ -13,6 +13,10 @@ pub const REPLY_PARTS_MAX: usize = 64;
 /// enough that 64 readers of huge files share.
 pub(crate) const SEND_TURN_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes of a memory file from which on they are sent without a copy. A socket keeps an allocation of up to 64 KiB for
+/// each run of bytes in its queue: with this many or more, a queue of 128 KiB has few.
+pub(crate) const COPIED_BYTES_MAX: usize = 8 * 1024;
+
 /// Connections waiting in the kernel for `accept`, per worker and listener.
 /// The kernel clips it to `net.core.somaxconn` (4096 by default).
 pub(crate) const BACKLOG_MAX: i32 = 4096;
