@@ -98,7 +98,7 @@ impl Control for Management {
     }
 
     fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
-        self.each_with(service, name, |nodes| nodes.drain(name))?;
+        self.each_with(service, name, |dispatcher| dispatcher.drain(name))?;
         // Packets are steered by a copy of what was just changed.
         let is_steered = |dispatcher: &Arc<Dispatcher>| {
             let status = dispatcher.status();
@@ -113,7 +113,7 @@ impl Control for Management {
     }
 
     fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
-        self.each_with(service, name, |nodes| nodes.resume(name))
+        self.each_with(service, name, |dispatcher| dispatcher.group().resume(name))
     }
 
     fn add_node(&self, node: &NewNode) -> Result<(), ControlError> {
@@ -137,7 +137,7 @@ impl Control for Management {
         name: &str,
         timeout_ms: u64,
     ) -> Result<(), ControlError> {
-        self.each_with(service, name, |nodes| nodes.remove(name, timeout_ms))
+        self.each_with(service, name, |dispatcher| dispatcher.group().remove(name, timeout_ms))
     }
 
     fn set_weight(
@@ -146,7 +146,7 @@ impl Control for Management {
         name: &str,
         weight: u32,
     ) -> Result<(), ControlError> {
-        self.each_with(service, name, |nodes| nodes.set_weight(name, weight))
+        self.each_with(service, name, |dispatcher| dispatcher.group().set_weight(name, weight))
     }
 
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError> {
@@ -250,10 +250,10 @@ impl Management {
         &self,
         service: Option<&str>,
         name: &str,
-        job: impl Fn(&Group) -> Result<(), GroupControlError>,
+        job: impl Fn(&Dispatcher) -> Result<(), GroupControlError>,
     ) -> Result<(), ControlError> {
         if let Some(service) = service {
-            return job(self.service(service)?.group()).map_err(refusal);
+            return job(self.service(service)?).map_err(refusal);
         }
         let has_it = |dispatcher: &&Arc<Dispatcher>| {
             dispatcher.status().nodes.iter().any(|node| node.name == name)
@@ -262,10 +262,9 @@ impl Management {
         if !all.iter().any(|dispatcher| has_it(&dispatcher)) {
             // The first one's refusal says which nodes there are.
             let first = all.first().ok_or_else(no_dispatcher)?;
-            return job(first.group()).map_err(refusal);
+            return job(first).map_err(refusal);
         }
-        let having = all.iter().filter(has_it).map(|dispatcher| dispatcher.group());
-        having.map(|nodes| job(nodes)).try_for_each(|done| done.map_err(refusal))
+        all.iter().filter(has_it).try_for_each(|dispatcher| job(dispatcher).map_err(refusal))
     }
 
     fn service(&self, name: &str) -> Result<&Arc<Dispatcher>, ControlError> {

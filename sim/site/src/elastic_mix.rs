@@ -1,4 +1,4 @@
-//! The site of the elastic ramp, after Summers and Thompson, "Awesome Web Server" (paper 002): HTML files, images of several
+//! The site of the elastic ramp, after Summers and Thompson, "Awesome Web Server": HTML files, images of several
 //! sizes, and three computations on each of three long strings. The paper gives no sizes; these are ours.
 
 use skep_workload::Popularity;

@@ -75,11 +75,56 @@ fn what_an_operator_drains_and_resumes_stands() {
         cluster.states(GATE).iter().filter(|state| *state == "up").count() == 1
     });
     RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
-    assert_eq!(cluster.states(GATE)[0], "drained", "the operator's");
+    cluster.wait_state(GATE, "node-1", "drained");
     // Resumed by hand, those that elasticity drained serve, and go again.
     let resumed = cluster.skep(GATE, &["node", "resume", "node-1"]);
     assert_eq!(resumed.code, Some(0), "{}", resumed.stderr);
     wait(&cluster, "off", 3);
+}
+
+#[test]
+fn a_node_that_is_off_is_the_operators_once_it_is_drained() {
+    let cluster = cluster(ELASTIC);
+    wait(&cluster, "off", 3);
+    let drained = cluster.skep(GATE, &["node", "drain", "node-2"]);
+    assert_eq!(drained.code, Some(0), "{}", drained.stderr);
+    let address = cluster.outer(GATE);
+    let _clients: Vec<RawClient> = (0..4).map(|_| waiting(address)).collect();
+    poll_until(PATIENCE, "all others serve", || {
+        cluster.states(GATE).iter().filter(|state| *state == "up").count() == 3
+    });
+    assert_eq!(cluster.states(GATE)[1], "drained", "the operator's");
+}
+
+#[test]
+fn another_node_serves_at_once_when_the_only_one_is_gone() {
+    // No decision comes before the end of the test.
+    let slow = ELASTIC.replace("interval_ms = 100\n", "interval_ms = 600000\n");
+    let slow = slow.replace("scale_in_window_ms = 300\n", "scale_in_window_ms = 0\n");
+    let mut cluster = cluster(ELASTIC);
+    wait(&cluster, "off", 3);
+    cluster.reconfigure(GATE, |config| config.replace(ELASTIC, &slow));
+    assert_eq!(cluster.skep(GATE, &["reload"]).code, Some(0));
+    cluster.kill("node-1");
+    poll_until(PATIENCE, "another node serves", || {
+        cluster.states(GATE)[1..].iter().any(|state| state == "up")
+    });
+    RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
+}
+
+#[test]
+fn a_reload_without_its_section_resumes_all_nodes() {
+    let cluster = cluster(ELASTIC);
+    wait(&cluster, "off", 3);
+    cluster.reconfigure(GATE, |config| {
+        let (before, behind) = config.split_once("[service.elastic]").unwrap();
+        let behind = behind.split_once("step_in_nodes_max = 3\n").unwrap().1;
+        format!("{before}{behind}")
+    });
+    let reloaded = cluster.skep(GATE, &["reload"]);
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.stderr);
+    poll_until(PATIENCE, "all serve", || cluster.states(GATE).iter().all(|state| state == "up"));
+    RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
 }
 
 #[test]

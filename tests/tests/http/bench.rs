@@ -154,7 +154,11 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (vec!["run", "surge", "https://127.0.0.1"], 2, "https is not supported yet"),
         (vec!["run", "specweb", &url], 2, "data-intensive"),
         (vec!["run", "surge", &url, "--rate", "0"], 2, "expected a number above 0"),
-        (vec!["run", "surge", &url, "--duration", "1s"], 1, "leave nothing of --duration"),
+        (
+            vec!["run", "surge", &url, "--duration", "1s", "--warm-up", "1s"],
+            1,
+            "leave nothing of --duration",
+        ),
         (vec!["data", "data-intensive", new, "--scale", "1000"], 1, "choose a smaller --scale"),
         (vec!["data", "surge", "/etc"], 1, "expected an empty folder"),
         (vec!["data", "portal", new], 1, "portal has no files"),

@@ -137,7 +137,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (vec!["run", url, "--out", &path("notes")], 1, vec!["no database", "name another file"]),
         (vec!["run", url, "--ca", &path("notes"), "--out", &db], 1, vec!["PEM", "found none"]),
         (vec!["report", &db], 1, vec!["no such file", "skep probe run"]),
-        (vec!["report", &path("empty.db")], 1, vec!["expected samples, found none"]),
+        (vec!["report", &path("empty.db")], 1, vec!["expected samples of a probe, found none"]),
         (vec!["export", &path("notes")], 1, vec!["expected samples of `skep probe run`"]),
     ] {
         let ended = run_to_end(&[&["probe"], &line[..]].concat());

@@ -81,7 +81,7 @@ pub(crate) struct BenchRunArgs {
     /// Length of the run; an elastic ramp is scaled to it [default: 30s; the ramp's 175s]
     #[arg(long, value_name = "TIME", value_parser = run_time)]
     pub(crate) duration: Option<u64>,
-    /// What is not measured at the beginning [default: 5s; of ramps and portal 0s]
+    /// What is not measured at the beginning [default: 5s, a quarter of --duration at most; of ramps and portal 0s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) warm_up: Option<u64>,
     /// What is not measured at the end

@@ -15,7 +15,7 @@ pub(crate) enum ProbeCommand {
     Run(ProbeRunArgs),
     /// Write figures and a page about what was measured
     Report {
-        /// Files that `skep probe run` has written
+        /// Files that `skep probe run` and recorders have written
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Folder to write to; created if it is not there

@@ -92,7 +92,10 @@ fn plan(args: &BenchRunArgs) -> anyhow::Result<LoadPlan> {
     let duration_ms = args.duration.unwrap_or(usual_ms);
     let ramp = ramp.map(|ramp| ramp.within_ms(clients, duration_ms));
     let has_warm_up = ramp.is_none() && kind.is_some();
-    let warm_up_ms = args.warm_up.unwrap_or(if has_warm_up { WARM_UP_MS } else { 0 });
+    let warm_up_ms = args.warm_up.unwrap_or(match has_warm_up {
+        true => WARM_UP_MS.min(duration_ms / 4),
+        false => 0,
+    });
     if warm_up_ms + args.cool_down >= duration_ms {
         bail!(
             "--warm-up ({} s) and --cool-down ({} s) leave nothing of --duration ({} s) to measure: \

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use skep_load::{BenchReport, LoadPace, LoadPlan, LoadProgress, WrittenData};
 
-use super::number::{bytes, count, duration, latency, plural, rate};
+use super::number::{age, bytes, count, latency, plural, rate};
 use super::table::{Align, Table};
 use super::{COLUMNS, harmless};
 
@@ -43,7 +43,7 @@ pub(crate) fn bench_report(report: &BenchReport) -> String {
     let tally = &report.tally;
     let mut out = format!("{} at {}\n", report.workload, report.url);
     let stopped = if tally.is_stopped { ", ended early" } else { "" };
-    let measured = duration(tally.measured_ms);
+    let measured = age(tally.measured_ms);
     let _ = writeln!(out, "{}, {measured} measured{stopped}\n", report.pace);
     let (requests, failed) = (count(tally.requests()), count(tally.failed()));
     let per_second = rate(report.per_second());

@@ -1,6 +1,6 @@
 //! A/B tests of dispatch policies: two or more policies at once, each with clients of its own.
 //!
-//! As in paper 003 of Lo, Tseng and Yang: a client that is new gets an *arm* in turn, one that is known stays, by a
+//! As Lo, Tseng and Yang compared policies: a client that is new gets an *arm* in turn, one that is known stays, by a
 //! table of client addresses, the *host table*. Here the table is bounded, and what it learns is told to other
 //! dispatchers, so that clients stay with them, too.
 //!

@@ -12,8 +12,9 @@ pub const ARM_NAME_BYTES_MAX: usize = skep_units::NAME_BYTES_MAX;
 /// address divides them evenly.
 pub const CLIENTS_MAX: usize = 1 << 16;
 
-/// Clients of a table with those that other dispatchers have told: tables that are full at different clients still
-/// become the same.
+/// Clients of a table with those that other dispatchers have told: tables that were full while they differed by up to so
+/// many still become the same. Such that differ by more do not: a client that only one of them has goes by its hash at
+/// the other.
 pub const MERGED_CLIENTS_MAX: usize = CLIENTS_MAX + CLIENTS_MAX / 4;
 
 /// New clients that wait to be told to other dispatchers; of more, the comparison of digests makes up for it.
@@ -41,6 +42,9 @@ pub const SETTLE_MS: u64 = 300;
 /// second.
 pub const SWEEP_MESSAGES: usize = 5;
 pub const SWEEP_MS: u64 = 50;
+
+/// Time between two passes over a full table, in milliseconds: those of dispatchers that were filled apart may never agree.
+pub const FULL_PAUSE_MS: u64 = 60_000;
 
 /// Time after which a dispatcher that tells nothing is gone, in milliseconds.
 pub const SILENT_MS: u64 = 4 * BEAT_MS;

@@ -12,7 +12,7 @@ use skep_wire::seal::PeerId;
 
 use crate::client::ClientId;
 use crate::host_table::{HostTable, TableDigest};
-use crate::limits::{BEAT_MS, SETTLE_MS, SILENT_MS, SWEEP_MESSAGES, SWEEP_MS};
+use crate::limits::{BEAT_MS, FULL_PAUSE_MS, SETTLE_MS, SILENT_MS, SWEEP_MESSAGES, SWEEP_MS};
 
 /// See the module. Of one test at one dispatcher.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct TableSync {
     differs_since: Option<Now>,
     /// Where the table is told on from.
     last_swept: Option<ClientId>,
-    swept_at: Now,
+    swept_at: Option<Now>,
     told_at: Option<Now>,
 }
 
@@ -42,7 +42,7 @@ impl TableSync {
             others: BTreeMap::new(),
             differs_since: None,
             last_swept: None,
-            swept_at: Now(0),
+            swept_at: None,
             told_at: None,
         }
     }
@@ -111,10 +111,14 @@ impl TableSync {
             return;
         }
         let since = *self.differs_since.get_or_insert(now);
-        if now.since_ms(since) < SETTLE_MS || now.since_ms(self.swept_at) < SWEEP_MS {
+        // Tables that were filled apart may never agree.
+        let is_between_passes = table.is_full() && self.last_swept.is_none();
+        let pause_ms = if is_between_passes { FULL_PAUSE_MS } else { SWEEP_MS };
+        let is_early = self.swept_at.is_some_and(|at| now.since_ms(at) < pause_ms);
+        if now.since_ms(since) < SETTLE_MS || is_early {
             return;
         }
-        self.swept_at = now;
+        self.swept_at = Some(now);
         for _ in 0..SWEEP_MESSAGES {
             let piece = table.behind(self.last_swept, CLIENTS_PER_MESSAGE_MAX);
             self.last_swept = piece.last().map(|(client, _)| *client);
@@ -186,6 +190,21 @@ mod tests {
         assert_eq!(pair[1].table.clients(), [125, 125]);
         // Both agree: beats only.
         assert!(run(&mut pair, 1_050, 10_000, 0) <= 22);
+    }
+
+    #[test]
+    fn full_tables_that_cannot_agree_are_told_once_a_minute() {
+        let mut pair = [Dispatcher::new("gate-1"), Dispatcher::new("gate-2")];
+        pair[0].serve(0..65_536);
+        pair[1].serve(1 << 32..(1 << 32) + 65_536);
+        // What is new is told first, and one pass over each.
+        run(&mut pair, 1_000, 20_000, 0);
+        assert!(pair.iter().all(|it| it.table.is_full()));
+        assert_ne!(pair[0].table.digest(), pair[1].table.digest());
+        let passes = 2 * 2 * (81_920 / CLIENTS_PER_MESSAGE_MAX + 1);
+        let beats = 2 * 61;
+        let sent = run(&mut pair, 30_000, 60_000, 0);
+        assert!(sent <= passes + beats, "{sent} messages in a minute");
     }
 
     #[test]

@@ -5,15 +5,13 @@
 //!   kind.rs: WorkloadKind --+-- webbench.rs, surge.rs, elastic_ramp.rs, sizes.rs      bytes of files
 //!                           +-- popularity.rs                                         which one is next
 //!                           +-- pattern.rs                                            what is in it
-//!   access_log.rs: a line of the combined format        what a site was really asked for
 //! ```
 //!
 //! Invariants: a kind, a scale and a seed give the same files, contents and requests on every machine; scale changes the
-//! number of files and never their sizes. No line of a log makes the parser panic.
+//! number of files and never their sizes.
 
 #![forbid(unsafe_code)]
 
-mod access_log;
 mod elastic_ramp;
 mod kind;
 mod limits;
@@ -23,7 +21,6 @@ mod sizes;
 mod surge;
 mod webbench;
 
-pub use access_log::{LogLineError, LoggedLine};
 pub use elastic_ramp::ClientRamp;
 pub use kind::{ClientHabits, Workload, WorkloadError, WorkloadKind};
 pub use limits::{FILES_MAX, SCALE_MAX};

@@ -8,6 +8,3 @@ pub const FILES_MAX: usize = 10_000_000;
 
 /// Files of one folder: what tools still list at once.
 pub(crate) const FILES_PER_FOLDER: usize = 1_000;
-
-/// Bytes of a line of a log: what servers take as a request line, with three fields as long beside it.
-pub(crate) const LOG_LINE_BYTES_MAX: usize = 32 * 1024;

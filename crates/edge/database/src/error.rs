@@ -92,7 +92,7 @@ pub enum DatabaseError {
         bytes_max: u64,
     },
     /// It has no samples.
-    #[error("{}: expected samples, found none: whoever wrote it has ended before the first", path.display())]
+    #[error("{}: expected samples of a probe, found none (`skep probe export --recorded` has those of recorders)", path.display())]
     Empty {
         /// The file.
         path: PathBuf,

@@ -136,8 +136,11 @@ pub fn fault(path: &Path, error: rusqlite::Error) -> DatabaseError {
 /// Renames a damaged file that says that it is ours to `FILE.damaged`, in place of an earlier one, so that a new file can
 /// begin. Whether it did.
 pub(crate) fn set_aside(path: &Path, application_id: i32) -> bool {
-    let is_own = Header::read(path);
-    let is_own = is_own.is_ok_and(|it| it.is_some_and(|it| it.application_id == application_id));
+    let is_own = match Header::read(path) {
+        Ok(header) => header.is_some_and(|it| it.application_id == application_id),
+        // Cut within its header: a file of SQLite that can be nobody's any more.
+        Err(error) => matches!(error, DatabaseError::Corrupt { .. }),
+    };
     let beside = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(ending);

@@ -102,6 +102,8 @@ impl Recording {
     pub fn store(&mut self, samples: &[RecordedSample], wait_ms: u64) -> Result<(), DatabaseError> {
         let path = self.path.clone();
         let has_room = self.try_store(samples, wait_ms).map_err(|error| fault(&path, error))?;
+        // So that a file which is moved away has its samples. What fails is done next time.
+        let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         let bytes_max = self.info.size_bytes_max;
         if has_room { Ok(()) } else { Err(DatabaseError::TooLarge { path, bytes_max }) }
     }
@@ -265,7 +267,11 @@ pub fn read_recorded<E: From<DatabaseError>>(
 fn select() -> String {
     let sums = |table: &str, columns: &[&str]| -> String {
         let sum = |column: &&str| {
-            format!(", (SELECT sum({column}) FROM {table} WHERE sample = node_sample.id)")
+            // `sum` of integers fails where it overflows; a damaged row must not hide all others.
+            format!(
+                ", (SELECT CASE WHEN count({column}) > 0 THEN CAST(total({column}) AS INTEGER) END \
+                 FROM {table} WHERE sample = node_sample.id)"
+            )
         };
         columns.iter().map(sum).collect()
     };

@@ -39,7 +39,7 @@ pub(crate) const LOG_SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 pub(crate) const SERIES_FINE_STEP_S: u64 = 10;
 /// See [`SERIES_FINE_STEP_S`].
 pub(crate) const SERIES_FINE_POINTS: usize = 360;
-/// A coarse step of a series, in seconds, and how many are kept: 30 hours, the graph of paper 001. With
+/// A coarse step of a series, in seconds, and how many are kept: 30 hours, the graph of JASPer's status page. With
 /// both, a series of 5 counts takes some 100 KiB.
 pub(crate) const SERIES_COARSE_STEP_S: u64 = 60;
 /// See [`SERIES_COARSE_STEP_S`].

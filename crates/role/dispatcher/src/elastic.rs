@@ -17,7 +17,9 @@ use skep_proxy::{Group, MemberStatus};
 use skep_serve::{WorkerHandle, monotonic_ms};
 use skep_units::{NodeId, Now};
 
-use crate::limits::{ELASTIC_OFF_LOOK_MS, ELASTIC_RETRY_PAUSE_MS, ELASTIC_SAMPLES};
+use crate::limits::{
+    ELASTIC_LOOK_MS_MAX, ELASTIC_OFF_LOOK_MS, ELASTIC_RETRY_PAUSE_MS, ELASTIC_SAMPLES,
+};
 
 /// The elasticity of one service.
 pub(crate) struct ServiceElasticity {
@@ -63,9 +65,17 @@ impl ServiceElasticity {
     pub(crate) fn reload(&self, config: &ElasticConfig) {
         let mut state = self.lock();
         state.config = config.clone();
-        if let Some(controller) = &mut state.controller {
+        // Where it is off now the next look ends it; its settings need not make sense.
+        if let Some(controller) = state.controller.as_mut().filter(|_| config.enabled) {
             controller.set_settings(settings(config));
         }
+    }
+
+    /// An operator drains a node: whatever elasticity did with it, it is not resumed here any more.
+    pub(crate) fn hold(&self, node: &str) {
+        let mut state = self.lock();
+        state.drained.remove(node);
+        state.off.remove(node);
     }
 
     /// The state of a node, if elasticity is on.
@@ -100,7 +110,8 @@ impl ServiceElasticity {
             return Duration::from_millis(ELASTIC_OFF_LOOK_MS);
         }
         state.tick(now, group);
-        Duration::from_millis(state.config.interval_ms / ELASTIC_SAMPLES)
+        let pause_ms = state.config.interval_ms / ELASTIC_SAMPLES;
+        Duration::from_millis(pause_ms.min(ELASTIC_LOOK_MS_MAX))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ElasticityState> {

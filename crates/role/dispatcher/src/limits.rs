@@ -9,8 +9,11 @@ pub(crate) const TUNNEL_IDLE_MS: u64 = 3_600_000;
 /// also woken when there is something to do.
 pub(crate) const LOAD_RECEIVER_WAIT_MS: u64 = 1000;
 
-/// Looks of elasticity between two decisions: their mean is what a decision goes by.
+/// Looks of elasticity between two decisions, at least: their mean is what a decision goes by.
 pub(crate) const ELASTIC_SAMPLES: u64 = 10;
+
+/// Longest time between two looks of elasticity, in milliseconds: so late it sees that fewer nodes serve than must.
+pub(crate) const ELASTIC_LOOK_MS_MAX: u64 = 200;
 
 /// Time between two looks whether elasticity was turned on, in milliseconds.
 pub(crate) const ELASTIC_OFF_LOOK_MS: u64 = 1_000;

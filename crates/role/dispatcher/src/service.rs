@@ -12,8 +12,9 @@ use skep_config::{
     ArmConfig, Config, DIRECT_POLICY_NAMES, DispatchMode, HealthConfig, POLICY_NAMES, ServiceConfig,
 };
 use skep_proxy::{
-    CheckSettings, Group, GroupSettings, GroupSpec, GroupWords, Groups, LoadMeasure, MemberMetric,
-    MemberProtocol, MemberSpec, MemberStatus, QueueSettings, register_members, retry_budget,
+    CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords, Groups,
+    LoadMeasure, MemberMetric, MemberProtocol, MemberSpec, MemberStatus, QueueSettings,
+    register_members, retry_budget,
 };
 use skep_serve::{WorkerHandle, Workers};
 use skep_telemetry::Registry;
@@ -137,6 +138,15 @@ impl Dispatcher {
         self.group.start_checks(worker) && elastic::start(&self.elasticity, &self.group, worker)
     }
 
+    /// Drains a node for an operator: elasticity does not resume it.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn drain(&self, node: &str) -> Result<(), GroupControlError> {
+        self.elasticity.hold(node);
+        self.group.drain(node)
+    }
+
     /// The service at this moment.
     pub fn status(&self) -> ServiceStatus {
         let settings = self.settings.load();
@@ -155,7 +165,9 @@ impl Dispatcher {
         for node in &mut nodes {
             let Some(state) = self.elasticity.state_of(&node.name) else { continue };
             let failed = if self.elasticity.is_failed(&node.name) { ", failed" } else { "" };
-            if state != PowerState::Active || !failed.is_empty() {
+            // One that was resumed by hand is up before elasticity has looked.
+            let is_up = node.state == "up" || state == PowerState::Active;
+            if !is_up || !failed.is_empty() {
                 let word = state.word();
                 let reason = node.reason.take().map(|reason| format!("; {reason}"));
                 let reason = reason.unwrap_or_default();

@@ -22,7 +22,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::body_check::BodyCheck;
 use crate::failure::RequestFailure;
-use crate::limits::{HEAD_BYTES_MAX, HEAD_FIELDS_MAX, KEPT_CONNECTIONS_MAX, REDIRECTS_MAX};
+use crate::limits::{
+    ADDRESSES_MAX, HEAD_BYTES_MAX, HEAD_FIELDS_MAX, KEPT_CONNECTIONS_MAX, REDIRECTS_MAX,
+};
 use crate::tally::Answer;
 
 /// What the clients of a process have in common.
@@ -150,13 +152,18 @@ impl LoadClient {
     }
 
     async fn connect(&self, at: &ProbeUrl) -> Result<Connection, RequestFailure> {
-        let known = self.settings.addresses.borrow().get(at.authority()).cloned();
+        let name = at.authority().to_ascii_lowercase();
+        let known = self.settings.addresses.borrow().get(&name).cloned();
         let addresses = match known {
             Some(addresses) => addresses,
             None => {
                 let addresses = look_up(at).await?;
                 let mut all = self.settings.addresses.borrow_mut();
-                all.insert(at.authority().to_owned(), addresses.clone());
+                // A server may lead to ever more names.
+                if all.len() >= ADDRESSES_MAX {
+                    all.clear();
+                }
+                all.insert(name, addresses.clone());
                 addresses
             }
         };

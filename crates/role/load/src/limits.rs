@@ -21,6 +21,9 @@ pub(crate) const REDIRECTS_MAX: u32 = 10;
 /// Connections that a client keeps, one for each server that it was redirected to.
 pub(crate) const KEPT_CONNECTIONS_MAX: usize = 16;
 
+/// Names whose addresses are kept: more than any cluster has nodes.
+pub(crate) const ADDRESSES_MAX: usize = 1_024;
+
 /// Bytes of a response's head, and its fields: far more than a client needs.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub(crate) const HEAD_FIELDS_MAX: usize = 100;

@@ -16,7 +16,7 @@ use super::machine::Machine;
 use super::{Failure, SimulationOptions};
 use cells::{CONFIGURATIONS, Configuration, MIXES, RAMP, WORKERS_MAX};
 
-/// What paper 002 chose by.
+/// What Summers and Thompson chose by.
 const POLICY: &str = "least-outstanding";
 
 /// Length of a run of the sweep, and the part of it in which the number of nodes may settle, in seconds.

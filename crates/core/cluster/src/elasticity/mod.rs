@@ -1,4 +1,4 @@
-//! Elasticity: how many nodes are on, by the load that they have (paper 002's idea, with what keeps it from flapping).
+//! Elasticity: how many nodes are on, by the load that they have (after Summers and Thompson, "Awesome Web Server", with what keeps it from flapping).
 //!
 //! ```text
 //!              Start                  checks are good
@@ -112,6 +112,10 @@ impl Elasticity {
             self.decides_at_ms = clock_ms + settings.interval_ms;
             self.window.add(clock_ms, self.mean.take(), &settings);
             self.decide(clock_ms, &mut step);
+        } else {
+            // Nodes that are lost are not waited for.
+            let missing = self.settings.nodes_min.saturating_sub(self.counted());
+            self.start(clock_ms, missing, &mut step);
         }
         self.check_invariants();
         step

@@ -241,10 +241,7 @@ impl fmt::Display for PowerEvent {
                 f.write_str("lost while it drained, with what only it had in memory")
             }
             Self::Short { wanted, counted } => {
-                write!(
-                    f,
-                    "{wanted} nodes are wanted, {counted} are on, and no other can be started"
-                )
+                write!(f, "nodes wanted: {wanted}, on: {counted}; no other can be started")
             }
         }
     }

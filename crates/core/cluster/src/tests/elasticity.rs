@@ -292,6 +292,24 @@ fn a_node_that_dies_is_replaced_and_one_that_dies_while_it_drains_is_let_go() {
 }
 
 #[test]
+fn fewer_nodes_than_must_serve_do_not_wait_for_a_decision() {
+    let mut world = World::new(ElasticitySettings { interval_ms: 60_000, ..settings(3) }, 3, 1);
+    world.tick(1_000);
+    for lost in [0, 1] {
+        match lost {
+            0 => world.node(0).observed = Observed::Lost,
+            // An operator's.
+            _ => world.node(1).is_held = true,
+        }
+        let step = world.tick(1_000);
+        assert_eq!(step.orders, [PowerOrder::Start(NodeId(lost + 1))]);
+        assert_eq!(world.tick(100).orders, [], "it is on its way");
+        (0..5).for_each(|_| _ = world.tick(100));
+        assert_eq!(world.serving(), 1);
+    }
+}
+
+#[test]
 fn a_node_that_cannot_be_stopped_serves_again() {
     let mut elasticity = Elasticity::new(settings(2));
     let seen = |is_idle| {

@@ -79,6 +79,20 @@ fn what_was_stored_comes_back_with_the_sums_of_devices() {
 }
 
 #[test]
+fn sums_that_overflow_hide_no_other_row() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("a.db");
+    let mut recording = Recording::open(&path, &info("n1"), 0).unwrap();
+    let mut damaged = sample(7);
+    for (_, disk) in &mut damaged.disks {
+        disk.reads = Some(i64::MAX as u64);
+    }
+    recording.store(&[damaged, sample(8)], 0).unwrap();
+    let rows = rows(&path);
+    assert_eq!((rows[0].disks.reads, rows[1].disks.reads), (Some(i64::MAX as u64), Some(6)));
+}
+
+#[test]
 fn recorders_share_a_file_and_a_restart_goes_on() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("a.db");

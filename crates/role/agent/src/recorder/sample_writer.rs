@@ -237,6 +237,19 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_cut_within_its_header_is_kept_and_a_new_one_begins() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("a.db");
+        let mut first = writer(&path);
+        first.keep(sample(1));
+        first.close();
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(50).unwrap();
+        writer(&path).keep(sample(2));
+        assert_eq!(stamps(&path), [2]);
+        assert_eq!(folder.path().join("a.db.damaged").metadata().unwrap().len(), 50);
+    }
+
+    #[test]
     fn files_of_others_are_left_alone() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("notes");
@@ -252,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_moved_away_has_a_successor() {
+    fn a_file_that_was_moved_away_has_its_samples_and_a_successor() {
         let folder = TempDir::new().unwrap();
         let (path, old) = (folder.path().join("a.db"), folder.path().join("old.db"));
         let mut writer = writer(&path);
@@ -260,5 +273,6 @@ mod tests {
         std::fs::rename(&path, &old).unwrap();
         writer.keep(sample(2));
         assert_eq!((stamps(&path), writer.counts.stored()), (vec![2], 2));
+        assert_eq!(stamps(&old), [1]);
     }
 }

@@ -119,13 +119,19 @@ fn reports_need_samples() {
     };
     assert!(report(&plan.out).contains("no such file"), "{}", report(&plan.out));
     fs::write(folder.path().join("empty"), "").unwrap();
-    assert!(report(&folder.path().join("empty")).contains("expected samples, found none"));
+    assert!(
+        report(&folder.path().join("empty")).contains("expected samples of a probe, found none")
+    );
     // Stopped before the first sample.
     run_until(&plan, std::future::ready(()), |_| {}).ok();
     let rows = Connection::open(&plan.out).unwrap();
     rows.execute("DELETE FROM sample", []).unwrap();
     drop(rows);
-    assert!(report(&plan.out).contains("expected samples, found none"), "{}", report(&plan.out));
+    assert!(
+        report(&plan.out).contains("expected samples of a probe, found none"),
+        "{}",
+        report(&plan.out)
+    );
     assert!(!folder.path().join("report").exists(), "nothing is written in vain");
 }
 
