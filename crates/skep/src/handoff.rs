@@ -149,7 +149,7 @@ pub(crate) fn dispatcher_parts(
     key: &Key,
     guard: &mut HandoffGuard,
     seed: u64,
-) -> anyhow::Result<skep_steering::HandoffParts> {
+) -> anyhow::Result<skep_steering::LccpServerParts> {
     let own = config.dispatcher(name).and_then(|it| it.address);
     let own = own.context("the dispatcher has no address")?;
     let port = config.handoff.port;
@@ -169,7 +169,7 @@ pub(crate) fn dispatcher_parts(
         chooser.pick(key.host(), target, *socket, skep_agent::now())
     };
     let (table, digest, decide) = (nodes.table, nodes.digest, Box::new(decide));
-    Ok(skep_steering::HandoffParts { socket, decide, table, digest, port })
+    Ok(skep_steering::LccpServerParts { socket, decide, table, digest, port })
 }
 
 /// Addresses of those of the services that hand off.

@@ -32,8 +32,8 @@ use crate::clock::now;
 use crate::epoch_writer::EpochWriter;
 use crate::event_loop::{DirectLoop, Other};
 use crate::flow_streams::FlowStreams;
-use crate::handoff_listener::{HandoffListener, HandoffParts};
 use crate::heartbeats::HeartbeatTurns;
+use crate::lccp_server::{LccpServer, LccpServerParts};
 use crate::limits::{
     EXECUTOR_STALL_S_MAX, JOBS_MAX, LCCP_STALL_S_MAX, LOOP_STALL_S_MAX, NEWS_MAX, ORDER_MS,
     ORDER_POLL_MS, PLANNER_STALL_S_MAX,
@@ -74,7 +74,7 @@ pub struct DirectParts {
     /// A store that several dispatchers share, if there is one.
     pub shared_store: Option<Store>,
     /// Where nodes hand connections off.
-    pub handoffs: Option<HandoffParts>,
+    pub handoffs: Option<LccpServerParts>,
 }
 
 /// Direct dispatch cannot begin.
@@ -134,7 +134,7 @@ impl Direct {
         let own_view = handoffs.as_ref().map(|(it, _)| it.own_view());
         let listener = handoffs.map(|(it, agents)| {
             let jobs = Arc::clone(&jobs);
-            HandoffListener::new(it, agents, Arc::clone(&shared), jobs, Arc::clone(&stop))
+            LccpServer::new(it, agents, Arc::clone(&shared), jobs, Arc::clone(&stop))
         });
         let direct_loop = DirectLoop {
             socket,
@@ -334,7 +334,7 @@ fn spawn(
     Ok(vec![direct_loop, executor, planner])
 }
 
-fn spawn_listener(listener: Option<HandoffListener>, watchdog: &Watchdog) -> io::Result<()> {
+fn spawn_listener(listener: Option<LccpServer>, watchdog: &Watchdog) -> io::Result<()> {
     let Some(listener) = listener else { return Ok(()) };
     let pulse = watchdog.watch("skep-lccp", LCCP_STALL_S_MAX);
     std::thread::Builder::new().name("skep-lccp".into()).spawn(move || listener.run(&pulse))?;

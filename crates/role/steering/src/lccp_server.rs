@@ -32,7 +32,7 @@ use crate::status::Shared;
 pub type Decide = Box<dyn FnMut(&SocketId, &QueryKey) -> Option<NodeIndex> + Send>;
 
 /// What a dispatcher needs to hear of handoffs.
-pub struct HandoffParts {
+pub struct LccpServerParts {
     pub socket: LccpSocket,
     pub decide: Decide,
     /// What `decide` knows: kept up to date.
@@ -43,7 +43,7 @@ pub struct HandoffParts {
 }
 
 /// See the module.
-pub(crate) struct HandoffListener {
+pub(crate) struct LccpServer {
     socket: LccpSocket,
     decide: Decide,
     /// Agents of the nodes in the config, by name.
@@ -58,23 +58,23 @@ pub(crate) struct HandoffListener {
     stop: Arc<AtomicBool>,
 }
 
-impl HandoffParts {
+impl LccpServerParts {
     /// What nodes are told is kept there, too.
     pub(crate) fn own_view(&self) -> OwnView {
         OwnView { table: Arc::clone(&self.table), digest: Arc::clone(&self.digest) }
     }
 }
 
-impl HandoffListener {
+impl LccpServer {
     /// `agents` are those of the nodes in the config, by name.
     pub(crate) fn new(
-        parts: HandoffParts,
+        parts: LccpServerParts,
         agents: BTreeMap<Name, SocketAddr>,
         shared: Arc<Shared>,
         jobs: Arc<Queue<Job>>,
         stop: Arc<AtomicBool>,
     ) -> Self {
-        let HandoffParts { socket, decide, port, .. } = parts;
+        let LccpServerParts { socket, decide, port, .. } = parts;
         let (table, moved) = (Arc::default(), MovedFlows::default());
         Self { socket, decide, agents, port, table, moved, shared, jobs, stop }
     }
