@@ -65,7 +65,7 @@ pub(crate) enum Told {
     /// The [`CoordinatorStage`] has changed.
     Stage,
     /// Where nodes' loads are read from now on.
-    Loads(LoadSource),
+    Loads(NodeLoadReader),
     /// Purge this, and report the result.
     Purge(PurgeOrder, SyncSender<PurgeReport>),
     /// These nodes serve clients.
@@ -97,7 +97,7 @@ impl CoordinatorStage {
 }
 
 /// The nodes that have reported since the last call, and the bytes that each has to send.
-pub type LoadSource = Box<dyn FnMut() -> Vec<(Name, u64)> + Send>;
+pub type NodeLoadReader = Box<dyn FnMut() -> Vec<(Name, u64)> + Send>;
 
 impl Coordination {
     /// Accepts links of nodes at `listener`; on standby until activated. Nodes report their load
@@ -226,7 +226,7 @@ impl Coordination {
     ///
     /// # Errors
     /// If its thread has ended.
-    pub fn follow_loads(&self, source: LoadSource) -> Result<(), NoCoordinator> {
+    pub fn follow_loads(&self, source: NodeLoadReader) -> Result<(), NoCoordinator> {
         self.teller.tell(Told::Loads(source)).map_err(|_| NoCoordinator)
     }
 
@@ -256,7 +256,7 @@ struct CoordinatorServer {
     /// Links that have said hello.
     links: HashMap<LinkId, NodeLinkId>,
     members: HashMap<NodeLinkId, LinkId>,
-    loads: Option<LoadSource>,
+    loads: Option<NodeLoadReader>,
     shown: Arc<ArcSwap<CacheView>>,
     ticks: u32,
 }

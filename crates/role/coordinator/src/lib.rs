@@ -22,7 +22,7 @@ mod purge_text;
 mod purging;
 mod questions;
 
-pub use coordination::{CacheView, Coordination, CoordinatorStage, LoadSource, NoCoordinator};
+pub use coordination::{CacheView, Coordination, CoordinatorStage, NoCoordinator, NodeLoadReader};
 pub use purge_text::{PurgeTextError, parse_purge};
 pub use purging::PurgeCounts;
 pub use questions::{NodeAnswer, NodeAnswers};
