@@ -40,7 +40,7 @@ use crate::limits::{
 };
 use crate::load_digests::LoadDigests;
 use crate::netguard_executor::NetguardExecutor;
-use crate::node_view::NodeView;
+use crate::node_observations::NodeObservations;
 use crate::packet_path::{Desired, PacketPath, PathState, PathWishes, Setup};
 use crate::plan::{Plans, networks};
 use crate::planner::Planner;
@@ -160,7 +160,7 @@ impl Direct {
             wishes: PathWishes::new(Arc::clone(&desired)),
             path: PathState::default(),
             table_queue: TableQueue::default(),
-            node_view: NodeView::default(),
+            node_observations: NodeObservations::default(),
             followed: None,
             sink: FlowSink::default(),
             streams: FlowStreams::new(wall_clock_ms()),

@@ -32,7 +32,7 @@ use crate::limits::PATIENCE_AT_START_MS;
 use crate::load_digests::LoadDigests;
 use crate::load_orders::load_orders;
 use crate::netguard_executor::{Job, News, conflicts};
-use crate::node_view::NodeView;
+use crate::node_observations::NodeObservations;
 use crate::packet_path::{PathState, PathWishes};
 use crate::planner::{DrainOrder, PlanView};
 use crate::queue::Queue;
@@ -69,7 +69,7 @@ pub(crate) struct DirectLoop {
     pub(crate) wishes: PathWishes,
     pub(crate) path: PathState,
     pub(crate) table_queue: TableQueue,
-    pub(crate) node_view: NodeView,
+    pub(crate) node_observations: NodeObservations,
     /// The active dispatcher whose flows are in the sink.
     pub(crate) followed: Option<PeerId>,
     pub(crate) sink: FlowSink,
@@ -157,7 +157,7 @@ impl DirectLoop {
         self.want_announcement(now);
         self.stream(now);
         let told = self.publisher.table().version;
-        self.node_view.tick(now, (&self.failover, self.publisher.detector()), told);
+        self.node_observations.tick(now, (&self.failover, self.publisher.detector()), told);
         self.show(now);
     }
 
@@ -317,7 +317,7 @@ impl DirectLoop {
         let outputs = self.failover.conflict(now(), conflict, is_known);
         self.carry_out(outputs);
         if let Some(node) = node {
-            self.node_view.answers(now(), node, conflict.address);
+            self.node_observations.answers(now(), node, conflict.address);
         }
     }
 
@@ -498,8 +498,8 @@ impl DirectLoop {
             table: Arc::clone(self.publisher.table()),
             applied: self.path.applied,
             has_addresses: self.path.has_addresses,
-            nodes_behind: self.node_view.behind(),
-            heartbeat_gaps: self.node_view.heartbeat_gaps(),
+            nodes_behind: self.node_observations.behind(),
+            heartbeat_gaps: self.node_observations.heartbeat_gaps(),
             trouble: self.trouble(),
             expectations: self.expectations(),
         });
@@ -508,7 +508,7 @@ impl DirectLoop {
     /// What is wrong beyond the orders to netguard and this machine, in sentences.
     fn trouble(&self) -> Vec<String> {
         let of_disk = self.epoch_writer.trouble().map(|trouble| trouble.to_string());
-        of_disk.into_iter().chain(self.node_view.trouble()).collect()
+        of_disk.into_iter().chain(self.node_observations.trouble()).collect()
     }
 
     /// The hosts expected on the segment, for the check of this machine.

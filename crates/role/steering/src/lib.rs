@@ -29,7 +29,7 @@ mod limits;
 mod load_digests;
 mod load_orders;
 mod netguard_executor;
-mod node_view;
+mod node_observations;
 mod packet_path;
 mod plan;
 mod planner;

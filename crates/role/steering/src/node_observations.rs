@@ -14,7 +14,7 @@ use crate::limits::{ANSWERING_MS, NODE_LOOK_MS};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct NodeView {
+pub(crate) struct NodeObservations {
     /// Nodes that answer ARP for a virtual address, and when they were seen to.
     answering: BTreeMap<Name, (IpAddr, Now)>,
     /// By node: the tables of this term that it has not applied yet.
@@ -23,7 +23,7 @@ pub(crate) struct NodeView {
     look_at: Now,
 }
 
-impl NodeView {
+impl NodeObservations {
     /// A node answers ARP for the virtual address `vip`; logged when that begins.
     pub(crate) fn answers(&mut self, now: Now, node: Name, vip: IpAddr) {
         let sentence = sentence(&node, vip);
