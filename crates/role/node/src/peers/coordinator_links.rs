@@ -22,7 +22,7 @@ use skep_wire::cache::{
 };
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 
-use super::{ClusterParts, ClusterView, Command, Explain, FileHolders, SharedParts};
+use super::{ClusterParts, Command, Explain, FileHolders, PeerView, SharedParts};
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
@@ -45,7 +45,7 @@ pub(super) struct CoordinatorLinks {
     slots: Slots,
     pools: Arc<Pools>,
     pause: StallDetector,
-    view: Arc<ArcSwap<ClusterView>>,
+    view: Arc<ArcSwap<PeerView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
     pub(super) links: HashMap<LinkId, Coordinator>,
     asks: Questions<ResolvedAnswer<PeerNode>>,
@@ -67,7 +67,7 @@ impl CoordinatorLinks {
     pub(super) fn new(
         parts: ClusterParts,
         shared: SharedParts,
-        view: &Arc<ArcSwap<ClusterView>>,
+        view: &Arc<ArcSwap<PeerView>>,
         roomiest: &Arc<ArcSwapOption<PeerNode>>,
     ) -> Self {
         let SharedParts { store, announced, purges, pools, explain } = shared;
@@ -183,7 +183,7 @@ impl CoordinatorLinks {
         // Whoever answers knows best; without one any will do.
         if self.active().is_none_or(|active| active == link) {
             let is_linked = self.active().is_some();
-            self.view.store(Arc::new(ClusterView { rendezvous, peers, is_linked }));
+            self.view.store(Arc::new(PeerView { rendezvous, peers, is_linked }));
         }
     }
 
@@ -192,7 +192,7 @@ impl CoordinatorLinks {
         let is_linked = self.active().is_some();
         let known = self.view.load();
         let (rendezvous, peers) = (known.rendezvous.clone(), known.peers.clone());
-        self.view.store(Arc::new(ClusterView { rendezvous, peers, is_linked }));
+        self.view.store(Arc::new(PeerView { rendezvous, peers, is_linked }));
     }
 
     /// The link to the active dispatcher's coordinator, that of the latest epoch if there are

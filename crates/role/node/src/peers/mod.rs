@@ -73,7 +73,7 @@ pub(crate) type Explain = dyn Fn(&ExplainRequest) -> Option<Explanation> + Send;
 
 /// The nodes as they were last known; used while no coordinator answers.
 #[derive(Default)]
-pub(crate) struct ClusterView {
+pub(crate) struct PeerView {
     /// All, this one included.
     rendezvous: Option<RendezvousHash<PeerNode>>,
     /// The same.
@@ -91,7 +91,7 @@ pub struct Cluster {
     teller: CommandSender<Command>,
     identity: Identity,
     me: PeerId,
-    view: Arc<ArcSwap<ClusterView>>,
+    view: Arc<ArcSwap<PeerView>>,
     /// The nodes of the config.
     configured: ArcSwap<Vec<PeerNode>>,
     /// The files that this node announces on its disk.
@@ -149,7 +149,7 @@ impl Cluster {
         parts: ClusterParts,
         shared: SharedParts,
     ) -> std::io::Result<Arc<Self>> {
-        let view = Arc::<ArcSwap<ClusterView>>::default();
+        let view = Arc::<ArcSwap<PeerView>>::default();
         let identity = parts.identity.clone();
         let roomiest = Arc::<ArcSwapOption<PeerNode>>::default();
         let announced = Arc::clone(&shared.announced);
