@@ -47,13 +47,13 @@ pub(super) struct CoordinatorLinks {
     pause: StallDetector,
     view: Arc<ArcSwap<PeerView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
-    pub(super) links: HashMap<LinkId, Coordinator>,
+    pub(super) links: HashMap<LinkId, CoordinatorLink>,
     asks: Questions<ResolvedAnswer<PeerNode>>,
     file_asks: Questions<FileHolders>,
 }
 
 /// The state of the coordinator at the other end of a link.
-pub(super) struct Coordinator {
+pub(super) struct CoordinatorLink {
     /// Its epoch if it answers.
     active_in: Option<u64>,
     members: HashMap<MemberId, PeerNode>,
@@ -113,7 +113,7 @@ impl CoordinatorLinks {
         // What has changed so far is in the inventory; what changes from here on is to
         // be told behind its first part.
         self.tell_changes(outbox);
-        let coordinator = Coordinator {
+        let coordinator = CoordinatorLink {
             active_in: None,
             members: HashMap::new(),
             announcement: Announcement::new(&self.announced),
@@ -315,7 +315,7 @@ impl CoordinatorLinks {
     /// Continues to send inventories, behind the announcement of files. Not all at once: the
     /// capacity of links is limited, and other messages, above all purges, must not wait.
     fn tell_inventories(&mut self, outbox: &mut Outbox<ToCoordinator>) {
-        let is_due = |coordinator: &Coordinator| coordinator.announcement.is_told();
+        let is_due = |coordinator: &CoordinatorLink| coordinator.announcement.is_told();
         let due = self.links.iter().filter(|(_, coordinator)| is_due(coordinator));
         let links: Vec<_> = due.map(|(&link, _)| link).collect();
         for link in links {
