@@ -22,7 +22,7 @@ use crate::members::conn_io::{self, read_more};
 use crate::members::probe_request::probe_request;
 use crate::members::protocol::{AjpSpec, MemberProtocol};
 use crate::members::settings::GroupSettings;
-use crate::members::state::ProbeOutcome;
+use crate::members::state::CheckOutcome;
 
 /// A check in progress.
 pub(super) struct Asking<'a> {
@@ -52,12 +52,12 @@ impl<'a> Asking<'a> {
     }
 
     /// The verdict. Not bounded in time.
-    pub(super) async fn ask(&mut self) -> Result<ProbeOutcome, UpstreamError> {
+    pub(super) async fn ask(&mut self) -> Result<CheckOutcome, UpstreamError> {
         let timeout_ms = self.settings.membership.health.timeout_ms;
         let connected = Conn::connect(self.worker, self.address, timeout_ms).await;
         let conn = match connected.map_err(UpstreamError::from) {
             Err(UpstreamError::ConnectTimeout) => {
-                return Ok(ProbeOutcome::Bad(Failure::TimedOut));
+                return Ok(CheckOutcome::Bad(Failure::TimedOut));
             }
             connected => connected?,
         };
@@ -66,7 +66,7 @@ impl<'a> Asking<'a> {
             MemberProtocol::Ajp(spec) => self.ask_by_ajp(&conn, spec).await?,
             MemberProtocol::Http | MemberProtocol::Fcgi(_) => self.ask_by_fcgi(&conn).await?,
         };
-        Ok(asked.map_or_else(ProbeOutcome::Bad, |()| ProbeOutcome::Good))
+        Ok(asked.map_or_else(CheckOutcome::Bad, |()| CheckOutcome::Good))
     }
 
     async fn ask_by_fcgi(&self, conn: &Conn) -> Asked {

@@ -18,7 +18,7 @@ use crate::members::conn_io::{read_more, send};
 use crate::members::gateway_probe::Asking;
 use crate::members::protocol::MemberProtocol;
 use crate::members::settings::GroupSettings;
-use crate::members::state::ProbeOutcome;
+use crate::members::state::CheckOutcome;
 
 /// Checks the member at `address`, which `is_busy` with requests of this process. `None`: the check
 /// could not be made, for lack of local resources, or because it waits for its turn there.
@@ -27,7 +27,7 @@ pub(crate) async fn probe(
     address: ServerAddress,
     settings: &GroupSettings,
     is_busy: impl Fn() -> bool,
-) -> Option<ProbeOutcome> {
+) -> Option<CheckOutcome> {
     let timeout_ms = settings.membership.health.timeout_ms;
     // Sharper than a connection's deadline: late checks add up to a late verdict.
     let limit = Duration::from_millis(timeout_ms);
@@ -38,16 +38,16 @@ pub(crate) async fn probe(
             MemberProtocol::Fcgi(_) | MemberProtocol::Ajp(_) => asking.ask().await,
         }
     });
-    let asked = asked.await.unwrap_or(Ok(ProbeOutcome::Bad(Failure::TimedOut)));
+    let asked = asked.await.unwrap_or(Ok(CheckOutcome::Bad(Failure::TimedOut)));
     match asked {
         // All workers of an application are in use, as clients may keep them: it is not down.
-        Ok(ProbeOutcome::Bad(Failure::TimedOut)) if asking.waits_for_worker() && is_busy() => None,
+        Ok(CheckOutcome::Bad(Failure::TimedOut)) if asking.waits_for_worker() && is_busy() => None,
         Ok(verdict) => Some(verdict),
         Err(error) if !error.blames_node() => {
             tracing::warn!("{address} can't be checked: {error}");
             None
         }
-        Err(error) => Some(ProbeOutcome::Bad(failure_of(&error))),
+        Err(error) => Some(CheckOutcome::Bad(failure_of(&error))),
     }
 }
 
@@ -69,11 +69,11 @@ async fn ask(
     worker: &Rc<Worker>,
     address: ServerAddress,
     settings: &GroupSettings,
-) -> Result<ProbeOutcome, UpstreamError> {
+) -> Result<CheckOutcome, UpstreamError> {
     let timeout_ms = settings.membership.health.timeout_ms;
     let deadline_ms = worker.now_ms() + timeout_ms;
     let conn = Conn::connect(worker, address, timeout_ms).await?;
-    let Some(path) = &settings.check.path else { return Ok(ProbeOutcome::Good) };
+    let Some(path) = &settings.check.path else { return Ok(CheckOutcome::Good) };
     conn.timer().set(deadline_ms, TimeoutCause::Response);
     let mut output = Output::default();
     let host = settings.check.host.clone().unwrap_or_else(|| host_of(address));
@@ -112,16 +112,16 @@ pub(crate) fn host_of(address: ServerAddress) -> String {
 }
 
 /// The verdict at the end of the response.
-fn at_end(received: &[u8], settings: &GroupSettings) -> ProbeOutcome {
-    judge(received, settings, true).unwrap_or(ProbeOutcome::Bad(match received {
+fn at_end(received: &[u8], settings: &GroupSettings) -> CheckOutcome {
+    judge(received, settings, true).unwrap_or(CheckOutcome::Bad(match received {
         [] => Failure::Reset,
         _ => Failure::Malformed,
     }))
 }
 
 /// The verdict on the bytes so far; `None`: more are needed.
-fn judge(received: &[u8], settings: &GroupSettings, is_all: bool) -> Option<ProbeOutcome> {
-    let malformed = Some(ProbeOutcome::Bad(Failure::Malformed));
+fn judge(received: &[u8], settings: &GroupSettings, is_all: bool) -> Option<CheckOutcome> {
+    let malformed = Some(CheckOutcome::Bad(Failure::Malformed));
     let mut rest = received;
     for _ in 0..=INTERIM_RESPONSES_MAX {
         let len = match HeadScanner::response().scan(rest, &NODE_RESPONSE_HEAD) {
@@ -135,16 +135,16 @@ fn judge(received: &[u8], settings: &GroupSettings, is_all: bool) -> Option<Prob
             Err(_) => return malformed,
             Ok(response) if response.status < 200 => rest = body,
             Ok(response) if response.status == settings.check.status => {
-                return Some(ProbeOutcome::Good);
+                return Some(CheckOutcome::Good);
             }
             Ok(response) if response.status == 503 && bows_out(body) => {
-                return Some(ProbeOutcome::BowsOut);
+                return Some(CheckOutcome::BowsOut);
             }
             // The body may still say it.
             Ok(response) if response.status == 503 && !is_all && may_go_on(&response, body) => {
                 return None;
             }
-            Ok(response) => return Some(ProbeOutcome::Bad(Failure::Status(response.status))),
+            Ok(response) => return Some(CheckOutcome::Bad(Failure::Status(response.status))),
         }
     }
     malformed

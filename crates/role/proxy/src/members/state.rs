@@ -74,7 +74,7 @@ pub(crate) struct Details {
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProbeOutcome {
+pub(crate) enum CheckOutcome {
     /// It answers as expected.
     Good,
     /// It is alive and wants no more requests.
@@ -179,14 +179,14 @@ impl GroupState {
     }
 
     /// Records the result of a check of `id`; `None`: it could not be made.
-    pub(crate) fn on_check(&mut self, now: Now, id: NodeId, verdict: Option<ProbeOutcome>) {
+    pub(crate) fn on_check(&mut self, now: Now, id: NodeId, verdict: Option<CheckOutcome>) {
         let Some(details) = self.details.get_mut(&id) else { return };
         details.is_checking = false;
         let Some(verdict) = verdict else { return };
-        if details.bows_out != (verdict == ProbeOutcome::BowsOut) {
+        if details.bows_out != (verdict == CheckOutcome::BowsOut) {
             // A node that bowed out and then is gone has not come back.
-            let is_back = verdict == ProbeOutcome::Good;
-            if verdict == ProbeOutcome::BowsOut || is_back {
+            let is_back = verdict == CheckOutcome::Good;
+            if verdict == CheckOutcome::BowsOut || is_back {
                 details.bows_out = !is_back;
                 self.revision += 1;
                 details.since = now;
@@ -196,8 +196,8 @@ impl GroupState {
             }
         }
         let result = match verdict {
-            ProbeOutcome::Good | ProbeOutcome::BowsOut => Ok(()),
-            ProbeOutcome::Bad(failure) => Err(failure),
+            CheckOutcome::Good | CheckOutcome::BowsOut => Ok(()),
+            CheckOutcome::Bad(failure) => Err(failure),
         };
         let event = self.membership.on_check(now, id, result);
         self.note(event);

@@ -3,7 +3,7 @@
 use skep_policy::Work;
 
 use crate::members::group::Group;
-use crate::members::state::ProbeOutcome;
+use crate::members::state::CheckOutcome;
 
 #[doc(hidden)]
 impl Group {
@@ -13,7 +13,7 @@ impl Group {
             let ids: Vec<_> = state.membership.members().iter().map(|it| it.id()).collect();
             for id in ids {
                 for _ in 0..state.settings.membership.health.rise {
-                    state.on_check(now, id, Some(ProbeOutcome::Good));
+                    state.on_check(now, id, Some(CheckOutcome::Good));
                 }
             }
         });

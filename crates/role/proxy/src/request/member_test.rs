@@ -26,7 +26,7 @@ use crate::members::probe::{failure_of, host_of, probe, write_get};
 use crate::members::probe_request::probe_request;
 use crate::members::protocol::MemberProtocol;
 use crate::members::settings::{CheckSettings, GroupSettings};
-use crate::members::state::ProbeOutcome;
+use crate::members::state::CheckOutcome;
 use crate::request::gateway::codec::{GatewayCodec, GatewayEvent};
 
 /// What a member is sent.
@@ -282,7 +282,7 @@ impl<'a> Testing<'a> {
         let is_ajp = matches!(self.protocol, MemberProtocol::Ajp(_));
         if is_ajp && self.test.status == Some(403) {
             let outcome = probe(self.worker, self.address, settings, || false).await;
-            if let Some(ProbeOutcome::Bad(failure @ Failure::Secret)) = outcome {
+            if let Some(CheckOutcome::Bad(failure @ Failure::Secret)) = outcome {
                 return Err(format!("{failure}: all its requests get 403"));
             }
         }
@@ -293,9 +293,9 @@ impl<'a> Testing<'a> {
     async fn check(&mut self, settings: &GroupSettings) -> Result<(), String> {
         let outcome = probe(self.worker, self.address, settings, || false).await;
         let (said, result) = match outcome {
-            Some(ProbeOutcome::Good) => ("good".to_owned(), Ok(())),
-            Some(ProbeOutcome::BowsOut) => ("it drains".to_owned(), Ok(())),
-            Some(ProbeOutcome::Bad(failure)) => {
+            Some(CheckOutcome::Good) => ("good".to_owned(), Ok(())),
+            Some(CheckOutcome::BowsOut) => ("it drains".to_owned(), Ok(())),
+            Some(CheckOutcome::Bad(failure)) => {
                 (failure.to_string(), Err(format!("the check fails: {failure}")))
             }
             None => return Err("the check could not be made: see the log".to_owned()),
