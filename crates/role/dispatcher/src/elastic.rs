@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use skep_cluster::elasticity::{
-    Elasticity, ElasticitySettings, LoadTargets, NodeObservation, Observed, PowerEvent, PowerOrder,
-    PowerState,
+    Elasticity, ElasticitySettings, LifecycleState, LoadTargets, NodeObservation, Observed,
+    PowerEvent, PowerOrder,
 };
 use skep_config::ElasticConfig;
 use skep_proxy::{Group, MemberStatus};
@@ -79,7 +79,7 @@ impl ServiceElasticity {
     }
 
     /// The state of a node, if elasticity is on.
-    pub(crate) fn state_of(&self, node: &str) -> Option<PowerState> {
+    pub(crate) fn state_of(&self, node: &str) -> Option<LifecycleState> {
         let state = self.lock();
         state.controller.as_ref()?.state(*state.ids.get(node)?)
     }
@@ -96,7 +96,7 @@ impl ServiceElasticity {
     }
 
     /// Nodes in a state; 0 where elasticity is off.
-    pub(crate) fn nodes_in(&self, wanted: PowerState) -> usize {
+    pub(crate) fn nodes_in(&self, wanted: LifecycleState) -> usize {
         let state = self.lock();
         let Some(controller) = &state.controller else { return 0 };
         state.ids.values().filter(|id| controller.state(**id) == Some(wanted)).count()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
-use skep_cluster::elasticity::PowerState;
+use skep_cluster::elasticity::LifecycleState;
 use skep_cluster::{HealthSettings, MembershipSettings};
 use skep_comparison::ArmSpec;
 use skep_config::{
@@ -166,7 +166,7 @@ impl Dispatcher {
             let Some(state) = self.elasticity.state_of(&node.name) else { continue };
             let failed = if self.elasticity.is_failed(&node.name) { ", failed" } else { "" };
             // One that was resumed by hand is up before elasticity has looked.
-            let is_up = node.state == "up" || state == PowerState::Active;
+            let is_up = node.state == "up" || state == LifecycleState::Active;
             if !is_up || !failed.is_empty() {
                 let word = state.word();
                 let reason = node.reason.take().map(|reason| format!("; {reason}"));
@@ -207,7 +207,7 @@ fn register_elasticity(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
     let own = all.clone();
     let read = move || {
         let of = |(service, elastic): &(String, Arc<ServiceElasticity>)| {
-            PowerState::ALL.map(|state| {
+            LifecycleState::ALL.map(|state| {
                 (labels(service, ("state", state.word())), elastic.nodes_in(state) as f64)
             })
         };

@@ -40,8 +40,8 @@ use target::{LoadMean, LoadWindow};
 use watched_clock::WatchedClock;
 
 pub use settings::{
-    ElasticitySettings, ElasticityStep, LoadTargets, NodeObservation, Observed, PowerEvent,
-    PowerOrder, PowerState, StartFault,
+    ElasticitySettings, ElasticityStep, LifecycleState, LoadTargets, NodeObservation, Observed,
+    PowerEvent, PowerOrder, StartFault,
 };
 
 /// Decides which nodes are on. To be ticked some times in `interval_ms`.
@@ -84,7 +84,7 @@ impl Elasticity {
     }
 
     /// The state of a node; `None`: it was not observed yet.
-    pub fn state(&self, id: NodeId) -> Option<PowerState> {
+    pub fn state(&self, id: NodeId) -> Option<LifecycleState> {
         self.nodes.get(&id).map(ElasticNode::state)
     }
 

@@ -3,8 +3,8 @@
 use skep_units::NodeId;
 
 use super::settings::{
-    ElasticitySettings, ElasticityStep, NodeObservation, Observed, PowerEvent, PowerOrder,
-    PowerState, StartFault,
+    ElasticitySettings, ElasticityStep, LifecycleState, NodeObservation, Observed, PowerEvent,
+    PowerOrder, StartFault,
 };
 
 /// A node, by the clock of whoever watches it.
@@ -58,12 +58,12 @@ impl ElasticNode {
         Self { phase, is_held: seen.is_held, failed_until_ms: 0 }
     }
 
-    pub(super) fn state(&self) -> PowerState {
+    pub(super) fn state(&self) -> LifecycleState {
         match self.phase {
-            Phase::Off => PowerState::Off,
-            Phase::Starting { .. } => PowerState::Starting,
-            Phase::Active { .. } => PowerState::Active,
-            Phase::Draining { .. } | Phase::Stopping { .. } => PowerState::Draining,
+            Phase::Off => LifecycleState::Off,
+            Phase::Starting { .. } => LifecycleState::Starting,
+            Phase::Active { .. } => LifecycleState::Active,
+            Phase::Draining { .. } | Phase::Stopping { .. } => LifecycleState::Draining,
         }
     }
 

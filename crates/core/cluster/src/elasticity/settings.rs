@@ -80,7 +80,7 @@ pub enum Observed {
 
 /// The states of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PowerState {
+pub enum LifecycleState {
     Off,
     Starting,
     Active,
@@ -157,7 +157,7 @@ impl ElasticitySettings {
     }
 }
 
-impl PowerState {
+impl LifecycleState {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Off, Self::Starting, Self::Active, Self::Draining];
 

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use skep_units::{NodeId, Now, Rng};
 
 use crate::elasticity::{
-    Elasticity, ElasticitySettings, ElasticityStep, LoadTargets, NodeObservation, Observed,
-    PowerEvent, PowerOrder, PowerState, StartFault,
+    Elasticity, ElasticitySettings, ElasticityStep, LifecycleState, LoadTargets, NodeObservation,
+    Observed, PowerEvent, PowerOrder, StartFault,
 };
 
 /// Of a node in requests: load `n` of the tests is so many times `n`.
@@ -85,7 +85,7 @@ impl World {
         self.nodes.values().filter(serves).count()
     }
 
-    fn in_state(&self, state: PowerState) -> usize {
+    fn in_state(&self, state: LifecycleState) -> usize {
         self.nodes.keys().filter(|id| self.elasticity.state(**id) == Some(state)).count()
     }
 
@@ -157,15 +157,23 @@ fn load_starts_nodes_at_once_and_stops_them_after_the_window() {
     assert_eq!(step.orders, first, "the first ones, as many as a step has");
     assert_eq!(world.tick(1_000).orders, [PowerOrder::Start(NodeId(5))], "and the rest");
     world.run(10);
-    assert_eq!((world.serving(), world.in_state(PowerState::Active)), (6, 6));
+    assert_eq!((world.serving(), world.in_state(LifecycleState::Active)), (6, 6));
     world.load = TARGET;
     world.run(29);
     assert_eq!(world.serving(), 6, "the window has seen more");
     world.run(2);
-    assert_eq!(world.in_state(PowerState::Draining), 1, "one at a time");
-    assert_eq!(world.elasticity.state(NodeId(5)), Some(PowerState::Draining), "the last one first");
+    assert_eq!(world.in_state(LifecycleState::Draining), 1, "one at a time");
+    assert_eq!(
+        world.elasticity.state(NodeId(5)),
+        Some(LifecycleState::Draining),
+        "the last one first"
+    );
     world.run(20);
-    assert_eq!((world.serving(), world.in_state(PowerState::Off)), (2, 6), "with the tolerance");
+    assert_eq!(
+        (world.serving(), world.in_state(LifecycleState::Off)),
+        (2, 6),
+        "with the tolerance"
+    );
 }
 
 #[test]
@@ -203,7 +211,7 @@ fn a_decision_goes_by_the_mean_since_the_last_one() {
 fn a_draining_node_takes_requests_again_before_another_one_starts() {
     let mut world = World::new(settings(8), 8, 3);
     world.load = TARGET / 2;
-    while world.in_state(PowerState::Draining) == 0 {
+    while world.in_state(LifecycleState::Draining) == 0 {
         world.tick(1_000);
     }
     world.load = 6 * TARGET;
@@ -213,13 +221,13 @@ fn a_draining_node_takes_requests_again_before_another_one_starts() {
     let mut world = World::new(settings(8), 8, 3);
     let id = NodeId(2);
     world.load = TARGET / 2;
-    while world.elasticity.state(id) != Some(PowerState::Draining) {
+    while world.elasticity.state(id) != Some(LifecycleState::Draining) {
         world.tick(1_000);
     }
     world.node(2).is_draining = false;
     world.load = 6 * TARGET;
     assert_eq!(world.tick(1_000).orders[0], PowerOrder::Start(id));
-    assert_eq!(world.elasticity.state(id), Some(PowerState::Active));
+    assert_eq!(world.elasticity.state(id), Some(LifecycleState::Active));
 }
 
 #[test]
@@ -231,7 +239,7 @@ fn a_start_without_a_node_is_tried_again_then_another_one_starts_and_it_is_marke
     assert_eq!(world.serving(), 1);
     world.run(6);
     assert_eq!(world.serving(), 2, "the third one, once the second was late");
-    assert_eq!(world.elasticity.state(NodeId(1)), Some(PowerState::Starting), "tried again");
+    assert_eq!(world.elasticity.state(NodeId(1)), Some(LifecycleState::Starting), "tried again");
     world.run(20);
     let failed =
         PowerEvent::StartFailed { node: NodeId(1), attempts: 3, fault: StartFault::NotInTime };
@@ -274,7 +282,7 @@ fn a_node_that_dies_is_replaced_and_one_that_dies_while_it_drains_is_let_go() {
     world.run(3);
     world.node(1).observed = Observed::Lost;
     world.run(5);
-    assert_eq!(world.elasticity.state(NodeId(2)), Some(PowerState::Active), "in its place");
+    assert_eq!(world.elasticity.state(NodeId(2)), Some(LifecycleState::Active), "in its place");
     assert!(world.events.contains(&PowerEvent::Lost { node: NodeId(1) }));
     world.node(1).observed = Observed::Ready;
     world.run(2);
@@ -282,7 +290,7 @@ fn a_node_that_dies_is_replaced_and_one_that_dies_while_it_drains_is_let_go() {
 
     let mut world = World::new(settings(3), 3, 3);
     world.load = TARGET / 2;
-    while world.in_state(PowerState::Draining) == 0 {
+    while world.in_state(LifecycleState::Draining) == 0 {
         world.tick(1_000);
     }
     world.node(2).observed = Observed::Lost;
@@ -335,7 +343,7 @@ fn a_node_that_cannot_be_stopped_serves_again() {
     let stop = PowerOrder::Stop(node);
     assert_eq!(orders[..5], [PowerOrder::Drain(node), stop, stop, stop, PowerOrder::Start(node)]);
     assert_eq!(orders[5], PowerOrder::Drain(NodeId(0)), "the other one instead");
-    assert_eq!(elasticity.state(node), Some(PowerState::Active));
+    assert_eq!(elasticity.state(node), Some(LifecycleState::Active));
 }
 
 #[test]
@@ -347,7 +355,7 @@ fn an_operators_node_is_left_alone() {
     assert_eq!(world.events, [], "one serves, which is enough");
     world.load = 4 * TARGET;
     world.run(10);
-    assert_eq!(world.elasticity.state(NodeId(1)), Some(PowerState::Active), "as it was found");
+    assert_eq!(world.elasticity.state(NodeId(1)), Some(LifecycleState::Active), "as it was found");
     assert_eq!(world.serving(), 3, "the others");
 }
 
@@ -486,8 +494,8 @@ fn check_tick(world: &mut World, ms: u64, (nodes_min, nodes_max): (usize, usize)
         let node = &world.nodes[*id];
         !held.contains(id)
             && match world.elasticity.state(**id) {
-                Some(PowerState::Active) => node.observed == Observed::Ready,
-                Some(PowerState::Starting) => true,
+                Some(LifecycleState::Active) => node.observed == Observed::Ready,
+                Some(LifecycleState::Starting) => true,
                 _ => false,
             }
     };
