@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 /// Counts the changes of one thing.
 #[derive(Debug, Default)]
-pub(crate) struct Changes(Arc<AtomicU64>);
+pub(crate) struct ChangeCounter(Arc<AtomicU64>);
 
 /// A version of it. Once it has gone, no version is the current one.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct SeenVersion {
     seen: u64,
 }
 
-impl Changes {
+impl ChangeCounter {
     pub(crate) fn count(&self) {
         self.0.fetch_add(1, Ordering::Release);
     }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_version_ends_with_the_next_change_and_with_the_thing() {
-        let changes = Changes::default();
+        let changes = ChangeCounter::default();
         let first = changes.version();
         assert!(first.is_current());
         changes.count();

@@ -8,7 +8,7 @@ use skep_wire::cache::SegmentName;
 
 use crate::backend::head_slots::HeadSlot;
 use crate::limits::{VARIANTS_TOLD_MAX, VARIES_MAX};
-use crate::model::changes::{Changes, SeenVersion};
+use crate::model::changes::{ChangeCounter, SeenVersion};
 use crate::model::resource::Resource;
 
 /// A reply that says that no server answered.
@@ -40,13 +40,13 @@ pub(super) struct PoolSlot {
     /// No background refresh before this time, by the monotonic clock in milliseconds: the last one failed.
     pub(super) refreshes_paused_until_ms: u64,
     /// Of a primary name: responses that have come under its key.
-    changes: Changes,
+    changes: ChangeCounter,
 }
 
 impl HeadSlot for PoolSlot {
     fn empty(charge: Charge) -> Self {
         let (kept, before, mark, failed) = (None, None, None, None);
-        let (varies, variants, changes) = (Vec::new(), Vec::new(), Changes::default());
+        let (varies, variants, changes) = (Vec::new(), Vec::new(), ChangeCounter::default());
         let (refreshed, refreshes_paused_until_ms) = (None, 0);
         Self {
             charge,
