@@ -1,7 +1,7 @@
 //! Handoffs, for fuzzing, with structured seeds: LCCP messages, and what they carry.
 
 use skep_wire::handoff::fragments::{Assembly, cut};
-use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, QueryKey, RefuseCause};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand, MovedFlow, QueryKey, RefuseCause};
 use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow, WindowScales};
 use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
 use skep_wire::seal::BODY_BYTES_MAX;
@@ -11,7 +11,7 @@ pub fn lccp(data: &[u8]) {
     check_info(data);
     let Ok(message) = Lccp::decode(data) else { return };
     assert_eq!(message.encode(), data, "{message:?}");
-    if let Command::Offer(_, fragment) = &message.command {
+    if let LccpCommand::Offer(_, fragment) = &message.command {
         let mut assembly = Assembly::new(fragment.count);
         let whole = assembly.take(fragment);
         assert_eq!(whole.is_some(), fragment.count == 1, "{fragment:?}");
@@ -42,22 +42,22 @@ pub fn seeds() -> Vec<Vec<u8>> {
 
 fn messages(socket: SocketId, info: &[u8]) -> Vec<Vec<u8>> {
     let flow = MovedFlow { socket, node: 7, moves: 1 };
-    let offers = cut(info).into_iter().map(|fragment| Command::Offer(socket, fragment));
-    let query = QueryKey::new(b"example.org", b"/a?b").map(|key| Command::Query(socket, key));
+    let offers = cut(info).into_iter().map(|fragment| LccpCommand::Offer(socket, fragment));
+    let query = QueryKey::new(b"example.org", b"/a?b").map(|key| LccpCommand::Query(socket, key));
     let others = [
-        Command::Ready(socket),
-        Command::Refuse(socket, RefuseCause::Full),
-        Command::Go(socket),
-        Command::Done(socket),
-        Command::Gone(socket),
-        Command::Abort(socket),
-        Command::Aborted(socket),
-        Command::Moved(vec![flow; 3]),
-        Command::MovedTaken,
-        Command::Decision(socket, Some(7)),
+        LccpCommand::Ready(socket),
+        LccpCommand::Refuse(socket, RefuseCause::Full),
+        LccpCommand::Go(socket),
+        LccpCommand::Done(socket),
+        LccpCommand::Gone(socket),
+        LccpCommand::Abort(socket),
+        LccpCommand::Aborted(socket),
+        LccpCommand::Moved(vec![flow; 3]),
+        LccpCommand::MovedTaken,
+        LccpCommand::Decision(socket, Some(7)),
     ];
     let id = HandoffId { incarnation: 1_000, number: 7 };
-    let encode = |command: Command| Lccp { id, command }.encode();
+    let encode = |command: LccpCommand| Lccp { id, command }.encode();
     let encoded: Vec<_> = offers.chain(query).chain(others).map(encode).collect();
     assert!(encoded.iter().all(|bytes| bytes.len() <= BODY_BYTES_MAX));
     encoded

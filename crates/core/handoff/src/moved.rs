@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use skep_units::Now;
-use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand, MovedFlow};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::limits::MOVED_FLOWS_MAX;
 
@@ -111,7 +111,7 @@ impl MovedReports {
     /// A dispatcher has taken a report.
     pub fn heard(&mut self, message: &Lccp) {
         let HandoffId { incarnation, number } = message.id;
-        let is_ours = incarnation == self.incarnation && message.command == Command::MovedTaken;
+        let is_ours = incarnation == self.incarnation && message.command == LccpCommand::MovedTaken;
         let at = self.reports.iter().position(|report| report.number == number);
         if let Some(report) = at.filter(|_| is_ours).and_then(|at| self.reports.remove(at)) {
             self.counters.learned += report.flows.len() as u64;
@@ -132,7 +132,7 @@ impl MovedReports {
         let incarnation = self.incarnation;
         let message = |report: &Report| Lccp {
             id: HandoffId { incarnation, number: report.number },
-            command: Command::Moved(report.flows.clone()),
+            command: LccpCommand::Moved(report.flows.clone()),
         };
         self.reports.iter_mut().filter_map(|it| it.is_due(now).then(|| message(it))).collect()
     }

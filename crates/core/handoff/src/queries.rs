@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use skep_units::Now;
-use skep_wire::handoff::lccp::{Command, Lccp, QueryKey};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand, QueryKey};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::steer::NodeIndex;
 
@@ -74,7 +74,7 @@ impl DispatcherQueries {
     /// A dispatcher has answered: the number of a query that waits, and the node; `None` is any.
     pub fn heard(&mut self, message: &Lccp) -> Option<(u64, Option<NodeIndex>)> {
         let HandoffId { incarnation, number } = message.id;
-        let Command::Decision(socket, node) = &message.command else { return None };
+        let LccpCommand::Decision(socket, node) = &message.command else { return None };
         let is_its = |it: &Pending| incarnation == self.incarnation && it.socket == *socket;
         self.pending.get(&number).filter(|it| is_its(it))?;
         self.forget(number);
@@ -114,6 +114,6 @@ impl DispatcherQueries {
 
     fn message(&self, number: u64, pending: &Pending) -> Lccp {
         let id = HandoffId { incarnation: self.incarnation, number };
-        Lccp { id, command: Command::Query(pending.socket, pending.key.clone()) }
+        Lccp { id, command: LccpCommand::Query(pending.socket, pending.key.clone()) }
     }
 }

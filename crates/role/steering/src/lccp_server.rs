@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use skep_handoff::MovedFlows;
 use skep_peer::{LccpBatch, LccpReceived, LccpSocket, Pulse};
 use skep_units::Now;
-use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, QueryKey, Receptor};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand, MovedFlow, QueryKey, Receptor};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::message::{LoadDigest, Name, Stage};
 use skep_wire::seal::PeerId;
@@ -132,10 +132,10 @@ impl LccpServer {
             return;
         }
         match command {
-            Command::Moved(flows) => moved.push(Report { from, id, flows }),
-            Command::Query(socket, key) => {
+            LccpCommand::Moved(flows) => moved.push(Report { from, id, flows }),
+            LccpCommand::Query(socket, key) => {
                 let node = (self.decide)(&socket, &key);
-                self.send(from, id, Command::Decision(socket, node));
+                self.send(from, id, LccpCommand::Decision(socket, node));
             }
             _ => {}
         }
@@ -154,11 +154,11 @@ impl LccpServer {
             return;
         }
         for Report { from, id, .. } in moved {
-            self.send(from, id, Command::MovedTaken);
+            self.send(from, id, LccpCommand::MovedTaken);
         }
     }
 
-    fn send(&mut self, to: PeerId, id: HandoffId, command: Command) {
+    fn send(&mut self, to: PeerId, id: HandoffId, command: LccpCommand) {
         // What is lost is asked again.
         let _ = self.socket.send(to, &Lccp { id, command }.encode());
     }

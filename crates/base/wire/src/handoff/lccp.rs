@@ -41,12 +41,12 @@ pub enum Receptor {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lccp {
     pub id: HandoffId,
-    pub command: Command,
+    pub command: LccpCommand,
 }
 
 /// What a message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum LccpCommand {
     /// Donor to receiver: take this connection. It is frozen and blocked here.
     Offer(SocketId, Fragment),
     /// Receiver to donor: the connection is restored here, silent and blocked.
@@ -157,7 +157,7 @@ impl QueryKey {
     }
 }
 
-impl Command {
+impl LccpCommand {
     /// The part of a machine that it is for.
     pub fn receptor(&self) -> Receptor {
         match self {
@@ -306,7 +306,7 @@ impl Lccp {
         let (receptor, command, data) = (from.u32()?, from.u32()?, from.u32()?);
         let id = HandoffId { incarnation: from.u64()?, number: from.u64()? };
         let socket = from.socket()?;
-        let command = Command::read(command, data, socket, from)?;
+        let command = LccpCommand::read(command, data, socket, from)?;
         let is_known = id.number > 0 && command.receptor() as u32 == receptor;
         is_known.then_some(Self { id, command })
     }

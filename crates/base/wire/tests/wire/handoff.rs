@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use skep_units::Rng;
 use skep_wire::handoff::fragments::{Assembly, Fragment, cut};
 use skep_wire::handoff::lccp::{
-    Command, Lccp, MovedFlow, NotLccp, QueryKey, Receptor, RefuseCause,
+    Lccp, LccpCommand, MovedFlow, NotLccp, QueryKey, Receptor, RefuseCause,
 };
 use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow, WindowScales};
 use skep_wire::handoff::{HandoffId, HandoffInfo, NotAnInfo, SocketId};
@@ -50,7 +50,7 @@ fn info(received: usize, read_ahead: usize) -> HandoffInfo {
     HandoffInfo { tcp, read_ahead: vec![b'G'; read_ahead], moves: 1, accepted_by: 3 }
 }
 
-fn message(command: Command) -> Lccp {
+fn message(command: LccpCommand) -> Lccp {
     Lccp { id: HandoffId { incarnation: 0x0102_0304_0506, number: 9 }, command }
 }
 
@@ -60,25 +60,25 @@ fn key(host: usize, target: usize) -> QueryKey {
 
 fn all() -> Vec<Lccp> {
     let whole = cut(&info(HANDOFF_QUEUE_BYTES_MAX, 0).encode());
-    let offers = whole.into_iter().map(|fragment| Command::Offer(socket6(), fragment));
-    let refusals = RefuseCause::ALL.map(|cause| Command::Refuse(socket4(), cause));
+    let offers = whole.into_iter().map(|fragment| LccpCommand::Offer(socket6(), fragment));
+    let refusals = RefuseCause::ALL.map(|cause| LccpCommand::Refuse(socket4(), cause));
     let flow = MovedFlow { socket: socket6(), node: NODES_MAX as u16 - 1, moves: MOVES_MAX };
     let others = [
-        Command::Offer(socket4(), cut(&info(0, 400).encode()).remove(0)),
-        Command::Ready(socket6()),
-        Command::Go(socket4()),
-        Command::Done(socket4()),
-        Command::Gone(socket6()),
-        Command::Abort(socket4()),
-        Command::Aborted(socket6()),
-        Command::Moved(vec![flow; MOVED_FLOWS_MAX]),
-        Command::Moved(vec![MovedFlow { socket: socket4(), node: 0, moves: 1 }]),
-        Command::Moved(Vec::new()),
-        Command::MovedTaken,
-        Command::Query(socket6(), key(20, QUERY_BYTES_MAX - 20)),
-        Command::Query(socket4(), key(0, 1)),
-        Command::Decision(socket4(), Some(7)),
-        Command::Decision(socket6(), None),
+        LccpCommand::Offer(socket4(), cut(&info(0, 400).encode()).remove(0)),
+        LccpCommand::Ready(socket6()),
+        LccpCommand::Go(socket4()),
+        LccpCommand::Done(socket4()),
+        LccpCommand::Gone(socket6()),
+        LccpCommand::Abort(socket4()),
+        LccpCommand::Aborted(socket6()),
+        LccpCommand::Moved(vec![flow; MOVED_FLOWS_MAX]),
+        LccpCommand::Moved(vec![MovedFlow { socket: socket4(), node: 0, moves: 1 }]),
+        LccpCommand::Moved(Vec::new()),
+        LccpCommand::MovedTaken,
+        LccpCommand::Query(socket6(), key(20, QUERY_BYTES_MAX - 20)),
+        LccpCommand::Query(socket4(), key(0, 1)),
+        LccpCommand::Decision(socket4(), Some(7)),
+        LccpCommand::Decision(socket6(), None),
     ];
     offers.chain(refusals).chain(others).map(message).collect()
 }
@@ -99,7 +99,8 @@ fn a_message_cut_short_or_with_something_behind_it_is_another_or_none() {
         for end in 0..bytes.len() {
             let read = Lccp::decode(&bytes[..end]);
             // A shorter last fragment, or a shorter target, is one that there may be: the seal has the length.
-            let may_be_shorter = matches!(message.command, Command::Offer(..) | Command::Query(..));
+            let may_be_shorter =
+                matches!(message.command, LccpCommand::Offer(..) | LccpCommand::Query(..));
             assert!(read == Err(NotLccp) || may_be_shorter, "{end} bytes of {message:?}: {read:?}");
         }
         let mut longer = bytes;
@@ -115,25 +116,25 @@ fn layouts_are_pinned_because_machines_must_agree() {
         6, 5, 4, 3, 2, 1, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, // the handoff
     ];
     let socket = [4, 192, 168, 7, 9, 0x50, 0xc3, 192, 168, 7, 80, 80, 0];
-    assert_eq!(message(Command::Go(socket4())).encode(), [head.as_slice(), &socket].concat());
+    assert_eq!(message(LccpCommand::Go(socket4())).encode(), [head.as_slice(), &socket].concat());
     // Of IPv4 the socket id is the paper's 96 bits, after the family.
     assert_eq!(socket.len() * 8, 8 + 96);
-    let bytes = message(Command::Ready(socket6())).encode();
+    let bytes = message(LccpCommand::Ready(socket6())).encode();
     assert_eq!(bytes.len(), 28 + 37);
     assert_eq!(bytes[..8], [2, 0, 0, 0, 2, 0, 0, 0]);
     assert_eq!((bytes[28], bytes[29], bytes[44], &bytes[45..47]), (6, 0x20, 9, &[255, 255][..]));
 
     let numbers = [
-        (Command::Refuse(socket4(), RefuseCause::Late), [2, 3, 6]),
-        (Command::Done(socket4()), [2, 5, 0]),
-        (Command::Gone(socket4()), [2, 6, 0]),
-        (Command::Abort(socket4()), [1, 7, 0]),
-        (Command::Aborted(socket4()), [2, 8, 0]),
-        (Command::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }]), [3, 9, 1]),
-        (Command::MovedTaken, [4, 10, 0]),
-        (Command::Query(socket4(), key(3, 7)), [3, 11, 3]),
-        (Command::Decision(socket4(), Some(5)), [4, 12, 5]),
-        (Command::Decision(socket4(), None), [4, 12, 0xffff]),
+        (LccpCommand::Refuse(socket4(), RefuseCause::Late), [2, 3, 6]),
+        (LccpCommand::Done(socket4()), [2, 5, 0]),
+        (LccpCommand::Gone(socket4()), [2, 6, 0]),
+        (LccpCommand::Abort(socket4()), [1, 7, 0]),
+        (LccpCommand::Aborted(socket4()), [2, 8, 0]),
+        (LccpCommand::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }]), [3, 9, 1]),
+        (LccpCommand::MovedTaken, [4, 10, 0]),
+        (LccpCommand::Query(socket4(), key(3, 7)), [3, 11, 3]),
+        (LccpCommand::Decision(socket4(), Some(5)), [4, 12, 5]),
+        (LccpCommand::Decision(socket4(), None), [4, 12, 0xffff]),
     ];
     for (command, expected) in numbers {
         let bytes = message(command).encode();
@@ -141,9 +142,11 @@ fn layouts_are_pinned_because_machines_must_agree() {
         assert_eq!([number(0), number(4), number(8)], expected);
     }
     let moved =
-        message(Command::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }])).encode();
+        message(LccpCommand::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }]))
+            .encode();
     assert_eq!(moved[28..], [&[0][..], &socket, &[5, 0, 2]].concat());
-    let query = message(Command::Query(socket4(), QueryKey::new(b"h", b"/?a").unwrap())).encode();
+    let query =
+        message(LccpCommand::Query(socket4(), QueryKey::new(b"h", b"/?a").unwrap())).encode();
     assert_eq!(query[41..], *b"h/?a");
 }
 
@@ -191,16 +194,16 @@ fn information_beyond_the_bounds_is_none() {
 
 #[test]
 fn messages_beyond_the_bounds_are_none() {
-    let changed = |command: Command, at: usize, byte: u8| {
+    let changed = |command: LccpCommand, at: usize, byte: u8| {
         let mut bytes = message(command).encode();
         bytes[at] = byte;
         Lccp::decode(&bytes)
     };
-    let go = || Command::Go(socket4());
+    let go = || LccpCommand::Go(socket4());
     let fragment = |index, count, bytes: &[u8]| {
-        Command::Offer(socket4(), Fragment { index, count, bytes: bytes.into() })
+        LccpCommand::Offer(socket4(), Fragment { index, count, bytes: bytes.into() })
     };
-    let moved = || Command::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }]);
+    let moved = || LccpCommand::Moved(vec![MovedFlow { socket: socket4(), node: 5, moves: 2 }]);
     for (what, read) in [
         ("the receptor of another command", changed(go(), 0, Receptor::Donor as u8)),
         ("no command", changed(go(), 4, 0)),
@@ -208,9 +211,9 @@ fn messages_beyond_the_bounds_are_none() {
         ("data where there is none", changed(go(), 8, 1)),
         ("no number", changed(go(), 20, 0)),
         ("no family", changed(go(), 28, 5)),
-        ("an unknown cause", changed(Command::Refuse(socket4(), RefuseCause::Full), 8, 8)),
-        ("a node too high", changed(Command::Decision(socket4(), Some(1)), 9, 4)),
-        ("a host longer than the query", changed(Command::Query(socket4(), key(1, 1)), 8, 3)),
+        ("an unknown cause", changed(LccpCommand::Refuse(socket4(), RefuseCause::Full), 8, 8)),
+        ("a node too high", changed(LccpCommand::Decision(socket4(), Some(1)), 9, 4)),
+        ("a host longer than the query", changed(LccpCommand::Query(socket4(), key(1, 1)), 8, 3)),
         ("more flows than there are", changed(moved(), 8, 2)),
         ("a flow of no socket", changed(moved(), 29, 0)),
         ("a flow of a node too high", changed(moved(), 43, 4)),
@@ -240,7 +243,7 @@ fn a_connection_has_one_name() {
     assert_eq!(SocketId::new(socket4().client, socket6().server), None);
     // Who writes another name is not believed.
     let other = SocketId { client: mapped, server };
-    assert_eq!(Lccp::decode(&message(Command::Go(other)).encode()), Err(NotLccp));
+    assert_eq!(Lccp::decode(&message(LccpCommand::Go(other)).encode()), Err(NotLccp));
 }
 
 #[test]

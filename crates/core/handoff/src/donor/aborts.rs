@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use skep_units::Now;
-use skep_wire::handoff::lccp::{Command, Lccp};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::seal::PeerId;
 
@@ -48,7 +48,7 @@ impl Aborts {
         self.timers.set(id, Some(retry.next));
         self.repeated.insert(id, Abort { to, socket, retry });
         self.remember(now, id, to);
-        (to, Lccp { id, command: Command::Abort(socket) })
+        (to, Lccp { id, command: LccpCommand::Abort(socket) })
     }
 
     /// Takes note that this offer does not lead to a move.
@@ -83,7 +83,7 @@ impl Aborts {
                 continue;
             }
             if abort.retry.is_due(now) {
-                due.push((abort.to, Lccp { id, command: Command::Abort(abort.socket) }));
+                due.push((abort.to, Lccp { id, command: LccpCommand::Abort(abort.socket) }));
             }
             self.timers.set(id, Some(abort.retry.next));
         }

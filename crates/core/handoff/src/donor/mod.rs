@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use skep_units::Now;
 use skep_wire::handoff::fragments::{Fragment, cut};
-use skep_wire::handoff::lccp::{Command, Lccp};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand};
 use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
 use skep_wire::seal::PeerId;
 
@@ -175,25 +175,25 @@ impl Donor {
         let Lccp { id, command } = message;
         let is_its = |it: &&Move| it.to.peer == from && command.socket() == Some(&it.socket);
         match (command, self.moves.get(id).filter(is_its).map(|it| &it.state)) {
-            (Command::Ready(_), Some(_)) => self.ready(now, *id),
-            (Command::Ready(socket), None) => {
+            (LccpCommand::Ready(_), Some(_)) => self.ready(now, *id),
+            (LccpCommand::Ready(socket), None) => {
                 if self.aborts.is_aborted(*id, from) {
-                    self.send(from, *id, Command::Abort(*socket));
+                    self.send(from, *id, LccpCommand::Abort(*socket));
                 }
             }
-            (Command::Refuse(_, cause), Some(State::Offered { .. })) => {
+            (LccpCommand::Refuse(_, cause), Some(State::Offered { .. })) => {
                 self.stay(now, *id, StayCause::Refused(*cause), OfferState::Settled);
             }
-            (Command::Gone(_), Some(State::Offered { .. })) => {
+            (LccpCommand::Gone(_), Some(State::Offered { .. })) => {
                 self.stay(now, *id, StayCause::Gone, OfferState::Settled);
             }
-            (Command::Gone(_), Some(State::Committed { .. })) => self.reset(*id),
-            (Command::Done(_), Some(State::Committed { .. })) => {
+            (LccpCommand::Gone(_), Some(State::Committed { .. })) => self.reset(*id),
+            (LccpCommand::Done(_), Some(State::Committed { .. })) => {
                 self.end(now, *id, MoveOutcome::Moved)
             }
-            (Command::Aborted(_), _) => self.aborts.understood(*id, from),
+            (LccpCommand::Aborted(_), _) => self.aborts.understood(*id, from),
             // Late, or repeated: the move has gone on.
-            (Command::Refuse(..) | Command::Gone(_) | Command::Done(_), _) => {}
+            (LccpCommand::Refuse(..) | LccpCommand::Gone(_) | LccpCommand::Done(_), _) => {}
             _ => self.counters.unexpected += 1,
         }
         self.check_invariants();
@@ -255,7 +255,7 @@ impl Donor {
             State::Committed { retry } => {
                 if retry.is_due(now) {
                     self.counters.repeated += 1;
-                    self.send(to.peer, id, Command::Go(socket));
+                    self.send(to.peer, id, LccpCommand::Go(socket));
                 }
             }
             State::Freezing | State::Committing | State::Thawing { .. } | State::Resetting => {}
@@ -276,7 +276,7 @@ impl Donor {
                 self.actions.push_back(DonorAction::Redirect(id, socket, to.node));
             }
             State::Thawing { offer: OfferState::Aborted, .. } => {
-                self.send(to.peer, id, Command::Abort(socket));
+                self.send(to.peer, id, LccpCommand::Abort(socket));
             }
             // What there is to say is repeated anyway, or is not known yet.
             State::Freezing
@@ -310,7 +310,7 @@ impl Donor {
         let (socket, to) = (*socket, *to);
         let retry = Retry::new(now, RETRY_MS, RETRY_MS_MAX);
         self.set_state(id, State::Committed { retry });
-        self.send(to.peer, id, Command::Go(socket));
+        self.send(to.peer, id, LccpCommand::Go(socket));
     }
 
     /// The connection is to stay here.
@@ -362,12 +362,12 @@ impl Donor {
             return;
         };
         for fragment in fragments {
-            let command = Command::Offer(*socket, fragment.clone());
+            let command = LccpCommand::Offer(*socket, fragment.clone());
             self.actions.push_back(DonorAction::Send(to.peer, Lccp { id, command }));
         }
     }
 
-    fn send(&mut self, to: PeerId, id: HandoffId, command: Command) {
+    fn send(&mut self, to: PeerId, id: HandoffId, command: LccpCommand) {
         self.actions.push_back(DonorAction::Send(to, Lccp { id, command }));
     }
 

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use skep_units::Now;
 use skep_wire::handoff::fragments::{Assembly, Fragment};
-use skep_wire::handoff::lccp::{Command, Lccp, RefuseCause};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand, RefuseCause};
 use skep_wire::handoff::{HandoffInfo, SocketId};
 use skep_wire::seal::PeerId;
 
@@ -83,9 +83,9 @@ impl Receiver {
         let is_other = self.moves.get(key).is_some_and(|slot| Some(slot.socket) != socket);
         match &message.command {
             _ if is_other => self.counters.unexpected += 1,
-            Command::Offer(socket, fragment) => self.offer(now, key, *socket, fragment),
-            Command::Go(socket) => self.go(now, key, *socket),
-            Command::Abort(socket) => self.abort(now, key, *socket),
+            LccpCommand::Offer(socket, fragment) => self.offer(now, key, *socket, fragment),
+            LccpCommand::Go(socket) => self.go(now, key, *socket),
+            LccpCommand::Abort(socket) => self.abort(now, key, *socket),
             _ => self.counters.unexpected += 1,
         }
         self.check_invariants();
@@ -121,7 +121,7 @@ impl Receiver {
             None => {
                 let retry = Retry::new(now, READY_REPEAT_MS, READY_REPEAT_MS);
                 self.set_state(key, State::Ready { retry });
-                self.send(key, Command::Ready(socket));
+                self.send(key, LccpCommand::Ready(socket));
             }
         }
         self.check_invariants();
@@ -136,7 +136,7 @@ impl Receiver {
                 self.counters.served += 1;
                 self.end(now, key, Answer::Done);
                 self.actions.push_back(ReceiverAction::Serve(key, socket));
-                self.send(key, Command::Done(socket));
+                self.send(key, LccpCommand::Done(socket));
             }
             (State::Starting, OrderResult::Refused) => {
                 self.counters.not_started += 1;
@@ -189,11 +189,11 @@ impl Receiver {
                     self.offered(now, key, socket, since, &whole);
                 }
             }
-            Some(State::Ready { .. }) => self.send(key, Command::Ready(socket)),
+            Some(State::Ready { .. }) => self.send(key, LccpCommand::Ready(socket)),
             Some(&mut (State::Ended(answer) | State::Abandoned { answer })) => {
                 self.send(key, answer.command(socket));
             }
-            Some(State::Resetting) => self.send(key, Command::Gone(socket)),
+            Some(State::Resetting) => self.send(key, LccpCommand::Gone(socket)),
             // It will be answered.
             Some(State::Creating { .. } | State::Starting) => {}
         }
@@ -202,7 +202,7 @@ impl Receiver {
     fn first_offer(&mut self, now: Now, key: OfferKey, socket: SocketId, fragment: &Fragment) {
         if self.moves.is_forgotten(key) {
             self.counters.refused[RefuseCause::Late as usize - 1] += 1;
-            return self.send(key, Command::Refuse(socket, RefuseCause::Late));
+            return self.send(key, LccpCommand::Refuse(socket, RefuseCause::Late));
         }
         self.counters.offered += 1;
         let refusal = match () {
@@ -245,20 +245,20 @@ impl Receiver {
                 self.actions.push_back(ReceiverAction::Start(key, socket));
             }
             Some(State::Starting) => {}
-            Some(State::Ended(Answer::Done)) => self.send(key, Command::Done(socket)),
+            Some(State::Ended(Answer::Done)) => self.send(key, LccpCommand::Done(socket)),
             // The donor had READY of a process before this one, and its offer again came to this one.
             Some(State::Assembling { .. }) => {
                 self.counters.gone += 1;
                 self.end(now, key, Answer::Gone);
-                self.send(key, Command::Gone(socket));
+                self.send(key, LccpCommand::Gone(socket));
             }
             Some(State::Creating { .. }) => {
                 self.counters.gone += 1;
                 self.set_state(key, State::Abandoned { answer: Answer::Gone });
-                self.send(key, Command::Gone(socket));
+                self.send(key, LccpCommand::Gone(socket));
             }
             Some(State::Abandoned { .. } | State::Resetting | State::Ended(_)) => {
-                self.send(key, Command::Gone(socket));
+                self.send(key, LccpCommand::Gone(socket));
             }
             None => {
                 self.counters.gone += 1;
@@ -283,11 +283,11 @@ impl Receiver {
                 return self.counters.unexpected += 1;
             }
             Some(State::Abandoned { .. } | State::Resetting | State::Ended(_)) => {
-                return self.send(key, Command::Aborted(socket));
+                return self.send(key, LccpCommand::Aborted(socket));
             }
         }
         self.counters.aborted += 1;
-        self.send(key, Command::Aborted(socket));
+        self.send(key, LccpCommand::Aborted(socket));
     }
 
     /// The donor's earlier process is gone: no word of it will come.
@@ -321,7 +321,7 @@ impl Receiver {
             }
             State::Ready { retry } => {
                 if retry.is_due(now) {
-                    self.send(key, Command::Ready(socket));
+                    self.send(key, LccpCommand::Ready(socket));
                 }
             }
             State::Creating { .. }
@@ -340,7 +340,7 @@ impl Receiver {
     fn refuse(&mut self, now: Now, key: OfferKey, socket: SocketId, cause: RefuseCause) {
         self.counters.refused[cause as usize - 1] += 1;
         self.end(now, key, Answer::Refuse(cause));
-        self.send(key, Command::Refuse(socket, cause));
+        self.send(key, LccpCommand::Refuse(socket, cause));
     }
 
     /// A move that is not known ends before it has begun, so that no late offer of it is taken.
@@ -360,7 +360,7 @@ impl Receiver {
         self.moves.ended(now, key);
     }
 
-    fn send(&mut self, key: OfferKey, command: Command) {
+    fn send(&mut self, key: OfferKey, command: LccpCommand) {
         self.actions.push_back(ReceiverAction::Send(key.donor, Lccp { id: key.id, command }));
     }
 

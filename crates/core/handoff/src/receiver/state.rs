@@ -3,7 +3,7 @@
 use skep_units::Now;
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::fragments::Assembly;
-use skep_wire::handoff::lccp::{Command, RefuseCause};
+use skep_wire::handoff::lccp::{LccpCommand, RefuseCause};
 
 use crate::limits::UNDECIDED_MS;
 use crate::retry::Retry;
@@ -42,12 +42,12 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn command(self, socket: SocketId) -> Command {
+    pub(super) fn command(self, socket: SocketId) -> LccpCommand {
         match self {
-            Self::Refuse(cause) => Command::Refuse(socket, cause),
-            Self::Done => Command::Done(socket),
-            Self::Gone => Command::Gone(socket),
-            Self::Aborted => Command::Aborted(socket),
+            Self::Refuse(cause) => LccpCommand::Refuse(socket, cause),
+            Self::Done => LccpCommand::Done(socket),
+            Self::Gone => LccpCommand::Gone(socket),
+            Self::Aborted => LccpCommand::Aborted(socket),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use skep_units::Now;
 use skep_wire::handoff::HandoffId;
-use skep_wire::handoff::lccp::{Command, RefuseCause};
+use skep_wire::handoff::lccp::{LccpCommand, RefuseCause};
 use skep_wire::limits::HANDOFF_QUEUE_BYTES_MAX;
 use skep_wire::seal::PeerId;
 
@@ -46,7 +46,7 @@ fn offered() -> (Donor, HandoffId) {
 /// One that has ordered the redirect at 1.
 fn committing() -> (Donor, HandoffId) {
     let (mut donor, id) = offered();
-    donor.heard(Now(1), RECEIVER, &message(id, Command::Ready(socket(1))));
+    donor.heard(Now(1), RECEIVER, &message(id, LccpCommand::Ready(socket(1))));
     assert_eq!(said(&mut donor), ["redirect"]);
     (donor, id)
 }
@@ -62,7 +62,7 @@ fn committed() -> (Donor, HandoffId) {
 #[test]
 fn a_move_as_it_should_be() {
     let (mut donor, id) = committed();
-    donor.heard(Now(2), RECEIVER, &message(id, Command::Done(socket(1))));
+    donor.heard(Now(2), RECEIVER, &message(id, LccpCommand::Done(socket(1))));
     assert_eq!(said(&mut donor), ["release", "Moved"]);
     assert!(donor.is_idle() && donor.next_due().is_none());
     assert_eq!((donor.counters().begun, donor.counters().moved), (1, 1));
@@ -79,37 +79,37 @@ fn an_offer_is_repeated_and_taken_back_after_its_time() {
     let words: Vec<_> = sent.iter().map(|(at, word)| (*at, word.as_str())).collect();
     assert_eq!(words, [(5, "OFFER"), (15, "OFFER"), (35, "OFFER"), (51, "thaw"), (51, "ABORT")]);
     // READY comes all the same.
-    donor.heard(Now(52), RECEIVER, &message(id, Command::Ready(socket(1))));
+    donor.heard(Now(52), RECEIVER, &message(id, LccpCommand::Ready(socket(1))));
     assert_eq!(said(&mut donor), ["ABORT"]);
     donor.ordered(Now(53), id, OrderResult::Done);
     assert_eq!(said(&mut donor), ["Stays(Silent)"]);
     assert!(!donor.is_idle(), "the receiver has not understood");
     donor.tick(Now(56));
     assert_eq!(said(&mut donor), ["ABORT"]);
-    donor.heard(Now(57), PeerId(9), &message(id, Command::Aborted(socket(1))));
+    donor.heard(Now(57), PeerId(9), &message(id, LccpCommand::Aborted(socket(1))));
     assert!(!donor.is_idle(), "another has");
-    donor.heard(Now(57), RECEIVER, &message(id, Command::Aborted(socket(1))));
+    donor.heard(Now(57), RECEIVER, &message(id, LccpCommand::Aborted(socket(1))));
     assert!(donor.is_idle());
-    donor.heard(Now(90), RECEIVER, &message(id, Command::Ready(socket(1))));
+    donor.heard(Now(90), RECEIVER, &message(id, LccpCommand::Ready(socket(1))));
     assert_eq!(said(&mut donor), ["ABORT"], "a late offer was taken");
 }
 
 #[test]
 fn no_redirect_is_ordered_after_the_deadline() {
     let (mut donor, id) = offered();
-    donor.heard(Now(50), RECEIVER, &message(id, Command::Ready(socket(1))));
+    donor.heard(Now(50), RECEIVER, &message(id, LccpCommand::Ready(socket(1))));
     assert_eq!(said(&mut donor), ["redirect"], "just in time");
     let (mut donor, id) = offered();
-    donor.heard(Now(51), RECEIVER, &message(id, Command::Ready(socket(1))));
+    donor.heard(Now(51), RECEIVER, &message(id, LccpCommand::Ready(socket(1))));
     assert_eq!(said(&mut donor), ["thaw", "ABORT"]);
 }
 
 #[test]
 fn what_is_refused_stays() {
-    let refused = Command::Refuse(socket(1), RefuseCause::Full);
+    let refused = LccpCommand::Refuse(socket(1), RefuseCause::Full);
     for (command, cause) in [
         (refused, StayCause::Refused(RefuseCause::Full)),
-        (Command::Gone(socket(1)), StayCause::Gone),
+        (LccpCommand::Gone(socket(1)), StayCause::Gone),
     ] {
         let (mut donor, id) = offered();
         donor.heard(Now(1), RECEIVER, &message(id, command));
@@ -162,7 +162,7 @@ fn go_is_repeated_until_the_receiver_must_be_dead() {
 #[test]
 fn a_connection_that_the_receiver_does_not_know_is_closed() {
     let (mut donor, id) = committed();
-    donor.heard(Now(2), RECEIVER, &message(id, Command::Gone(socket(1))));
+    donor.heard(Now(2), RECEIVER, &message(id, LccpCommand::Gone(socket(1))));
     assert_eq!(said(&mut donor), ["reset"]);
 }
 
@@ -172,7 +172,7 @@ fn while_the_answer_to_a_redirect_is_awaited_nothing_is_said() {
         [(OrderResult::Done, vec!["GO"]), (OrderResult::Refused, vec!["thaw", "ABORT"])]
     {
         let (mut donor, id) = committing();
-        donor.heard(Now(4), RECEIVER, &message(id, Command::Ready(socket(1))));
+        donor.heard(Now(4), RECEIVER, &message(id, LccpCommand::Ready(socket(1))));
         donor.tick(Now(500));
         assert!(said(&mut donor).is_empty(), "it is not known yet");
         assert_eq!(donor.next_due(), None);
@@ -194,13 +194,13 @@ fn a_connection_that_cannot_be_thawed_is_closed() {
 #[test]
 fn messages_of_others_and_of_other_moves_change_nothing() {
     let (mut donor, id) = offered();
-    let ready = Command::Ready(socket(1));
+    let ready = LccpCommand::Ready(socket(1));
     donor.heard(Now(1), PeerId(9), &message(id, ready.clone()));
     donor.heard(Now(1), RECEIVER, &message(HandoffId { number: 7, ..id }, ready.clone()));
     donor.heard(Now(1), RECEIVER, &message(HandoffId { incarnation: 7, ..id }, ready));
-    donor.heard(Now(1), RECEIVER, &message(id, Command::Ready(socket(2))));
-    donor.heard(Now(1), RECEIVER, &message(id, Command::Done(socket(1))));
-    donor.heard(Now(1), RECEIVER, &message(id, Command::Go(socket(1))));
+    donor.heard(Now(1), RECEIVER, &message(id, LccpCommand::Ready(socket(2))));
+    donor.heard(Now(1), RECEIVER, &message(id, LccpCommand::Done(socket(1))));
+    donor.heard(Now(1), RECEIVER, &message(id, LccpCommand::Go(socket(1))));
     assert!(said(&mut donor).is_empty());
     assert_eq!(donor.counters().unexpected, 1);
 }

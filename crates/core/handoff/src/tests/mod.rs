@@ -5,7 +5,7 @@ mod donor;
 mod moved;
 mod receiver;
 
-use skep_wire::handoff::lccp::{Command, Lccp};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand};
 use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow};
 use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
 
@@ -39,21 +39,21 @@ fn info(received: usize) -> HandoffInfo {
     HandoffInfo { tcp, read_ahead: Vec::new(), moves: 1, accepted_by: 0 }
 }
 
-fn message(id: HandoffId, command: Command) -> Lccp {
+fn message(id: HandoffId, command: LccpCommand) -> Lccp {
     Lccp { id, command }
 }
 
 /// The numbers on the wire of what was sent.
-fn name(command: &Command) -> &'static str {
+fn name(command: &LccpCommand) -> &'static str {
     match command {
-        Command::Offer(..) => "OFFER",
-        Command::Ready(_) => "READY",
-        Command::Refuse(..) => "REFUSE",
-        Command::Go(_) => "GO",
-        Command::Done(_) => "DONE",
-        Command::Gone(_) => "GONE",
-        Command::Abort(_) => "ABORT",
-        Command::Aborted(_) => "ABORTED",
+        LccpCommand::Offer(..) => "OFFER",
+        LccpCommand::Ready(_) => "READY",
+        LccpCommand::Refuse(..) => "REFUSE",
+        LccpCommand::Go(_) => "GO",
+        LccpCommand::Done(_) => "DONE",
+        LccpCommand::Gone(_) => "GONE",
+        LccpCommand::Abort(_) => "ABORT",
+        LccpCommand::Aborted(_) => "ABORTED",
         _ => "another",
     }
 }

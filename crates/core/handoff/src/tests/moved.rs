@@ -2,7 +2,7 @@
 
 use skep_units::Now;
 use skep_wire::handoff::HandoffId;
-use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow, QueryKey};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand, MovedFlow, QueryKey};
 use skep_wire::limits::MOVED_FLOWS_MAX;
 
 use super::{message, socket};
@@ -15,14 +15,14 @@ fn flow(port: u16) -> MovedFlow {
 
 fn sizes(messages: &[Lccp]) -> Vec<usize> {
     let size = |message: &Lccp| match &message.command {
-        Command::Moved(flows) => flows.len(),
+        LccpCommand::Moved(flows) => flows.len(),
         _ => 0,
     };
     messages.iter().map(size).collect()
 }
 
 fn taken(of: &Lccp) -> Lccp {
-    message(of.id, Command::MovedTaken)
+    message(of.id, LccpCommand::MovedTaken)
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn flows_are_reported_together_and_soon() {
     reports.heard(&taken(&first[0]));
     reports.heard(&taken(&first[0]));
     let other = HandoffId { incarnation: 999, ..second[0].id };
-    reports.heard(&message(other, Command::MovedTaken));
+    reports.heard(&message(other, LccpCommand::MovedTaken));
     assert_eq!(reports.counters().learned, MOVED_FLOWS_MAX as u64);
     assert_eq!(sizes(&reports.due(Now(35))), [2], "again");
     reports.dispatcher_changed();
@@ -71,8 +71,8 @@ fn a_query_is_repeated_and_then_given_up() {
     let again = queries.tick(Now(5));
     assert_eq!(again.len(), 2);
     assert_eq!(again[0], QueryOutcome::Repeat(asked.clone()));
-    let decided = message(asked.id, Command::Decision(socket(1), Some(7)));
-    assert_eq!(queries.heard(&message(asked.id, Command::Decision(socket(2), Some(7)))), None);
+    let decided = message(asked.id, LccpCommand::Decision(socket(1), Some(7)));
+    assert_eq!(queries.heard(&message(asked.id, LccpCommand::Decision(socket(2), Some(7)))), None);
     assert_eq!(queries.heard(&decided), Some((first, Some(7))));
     assert_eq!(queries.heard(&decided), None, "once");
     assert_eq!(queries.tick(Now(15)).len(), 1);

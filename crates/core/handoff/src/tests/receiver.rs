@@ -2,7 +2,7 @@
 
 use skep_units::Now;
 use skep_wire::handoff::fragments::{Fragment, cut};
-use skep_wire::handoff::lccp::{Command, RefuseCause};
+use skep_wire::handoff::lccp::{LccpCommand, RefuseCause};
 use skep_wire::handoff::{HandoffId, SocketId};
 use skep_wire::seal::PeerId;
 
@@ -33,13 +33,18 @@ fn said(receiver: &mut Receiver) -> Vec<&'static str> {
     receiver.actions().map(word).collect()
 }
 
-fn hear(receiver: &mut Receiver, now: u64, id: HandoffId, command: Command) -> Vec<&'static str> {
+fn hear(
+    receiver: &mut Receiver,
+    now: u64,
+    id: HandoffId,
+    command: LccpCommand,
+) -> Vec<&'static str> {
     receiver.heard(Now(now), DONOR, &message(id, command));
     said(receiver)
 }
 
-fn offer(socket: SocketId) -> Command {
-    Command::Offer(socket, cut(&info(10).encode()).remove(0))
+fn offer(socket: SocketId) -> LccpCommand {
+    LccpCommand::Offer(socket, cut(&info(10).encode()).remove(0))
 }
 
 fn new() -> Receiver {
@@ -60,13 +65,13 @@ fn ready() -> Receiver {
 fn a_move_as_it_should_be_and_the_same_again() {
     let mut receiver = ready();
     assert_eq!(hear(&mut receiver, 2, id(1), offer(socket(1))), ["READY"]);
-    assert_eq!(hear(&mut receiver, 2, id(1), Command::Go(socket(1))), ["start"]);
-    assert!(hear(&mut receiver, 2, id(1), Command::Go(socket(1))).is_empty());
+    assert_eq!(hear(&mut receiver, 2, id(1), LccpCommand::Go(socket(1))), ["start"]);
+    assert!(hear(&mut receiver, 2, id(1), LccpCommand::Go(socket(1))).is_empty());
     receiver.ordered(Now(3), key(1), OrderResult::Done);
     assert_eq!(said(&mut receiver), ["serve", "DONE"]);
-    assert_eq!(hear(&mut receiver, 9, id(1), Command::Go(socket(1))), ["DONE"]);
+    assert_eq!(hear(&mut receiver, 9, id(1), LccpCommand::Go(socket(1))), ["DONE"]);
     assert_eq!(hear(&mut receiver, 9, id(1), offer(socket(1))), ["DONE"]);
-    assert!(hear(&mut receiver, 9, id(1), Command::Abort(socket(1))).is_empty());
+    assert!(hear(&mut receiver, 9, id(1), LccpCommand::Abort(socket(1))).is_empty());
     assert_eq!(receiver.counters().unexpected, 1);
     assert_eq!((receiver.counters().served, receiver.in_flight()), (1, 0));
 }
@@ -74,8 +79,11 @@ fn a_move_as_it_should_be_and_the_same_again() {
 #[test]
 fn on_abort_the_socket_is_closed_without_a_packet() {
     let mut receiver = ready();
-    assert_eq!(hear(&mut receiver, 2, id(1), Command::Abort(socket(1))), ["discard", "ABORTED"]);
-    assert_eq!(hear(&mut receiver, 3, id(1), Command::Abort(socket(1))), ["ABORTED"]);
+    assert_eq!(
+        hear(&mut receiver, 2, id(1), LccpCommand::Abort(socket(1))),
+        ["discard", "ABORTED"]
+    );
+    assert_eq!(hear(&mut receiver, 3, id(1), LccpCommand::Abort(socket(1))), ["ABORTED"]);
     assert_eq!(hear(&mut receiver, 3, id(1), offer(socket(1))), ["ABORTED"], "a late one");
     assert_eq!(receiver.in_flight(), 0);
 }
@@ -83,10 +91,10 @@ fn on_abort_the_socket_is_closed_without_a_packet() {
 #[test]
 fn an_abort_may_come_before_its_offer_and_while_the_socket_is_made() {
     let mut receiver = new();
-    assert_eq!(hear(&mut receiver, 0, id(1), Command::Abort(socket(1))), ["ABORTED"]);
+    assert_eq!(hear(&mut receiver, 0, id(1), LccpCommand::Abort(socket(1))), ["ABORTED"]);
     assert_eq!(hear(&mut receiver, 1, id(1), offer(socket(1))), ["ABORTED"]);
     assert_eq!(hear(&mut receiver, 2, id(2), offer(socket(1))), ["create"]);
-    assert_eq!(hear(&mut receiver, 2, id(2), Command::Abort(socket(1))), ["ABORTED"]);
+    assert_eq!(hear(&mut receiver, 2, id(2), LccpCommand::Abort(socket(1))), ["ABORTED"]);
     assert_eq!(hear(&mut receiver, 2, id(3), offer(socket(1))), ["REFUSE"], "busy");
     receiver.prepared(Now(3), key(2), Preparation::Restored);
     assert_eq!(said(&mut receiver), ["discard"]);
@@ -103,10 +111,10 @@ fn without_a_word_of_the_donor_the_client_gets_an_rst() {
     }
     let expected = (1..7).map(|at| (1 + 100 * at, "READY")).chain([(701, "reset")]);
     assert_eq!(sent, expected.collect::<Vec<_>>());
-    assert_eq!(hear(&mut receiver, 702, id(1), Command::Go(socket(1))), ["GONE"], "too late");
+    assert_eq!(hear(&mut receiver, 702, id(1), LccpCommand::Go(socket(1))), ["GONE"], "too late");
     receiver.ordered(Now(703), key(1), OrderResult::Done);
     assert_eq!(said(&mut receiver), ["closed"]);
-    assert_eq!(hear(&mut receiver, 725, id(1), Command::Go(socket(1))), ["GONE"]);
+    assert_eq!(hear(&mut receiver, 725, id(1), LccpCommand::Go(socket(1))), ["GONE"]);
 }
 
 #[test]
@@ -114,14 +122,14 @@ fn a_donor_that_has_started_again_will_not_say_a_word() {
     let mut receiver = ready();
     let next = HandoffId { incarnation: 2_000, number: 1 };
     assert_eq!(hear(&mut receiver, 9, next, offer(socket(2))), ["reset", "create"]);
-    assert!(hear(&mut receiver, 9, id(1), Command::Go(socket(1))).is_empty());
+    assert!(hear(&mut receiver, 9, id(1), LccpCommand::Go(socket(1))).is_empty());
     assert_eq!(receiver.counters().stale, 1);
 }
 
 #[test]
 fn a_connection_that_cannot_be_started_is_closed() {
     let mut receiver = ready();
-    hear(&mut receiver, 2, id(1), Command::Go(socket(1)));
+    hear(&mut receiver, 2, id(1), LccpCommand::Go(socket(1)));
     receiver.ordered(Now(24), key(1), OrderResult::Refused);
     assert_eq!(said(&mut receiver), ["reset"], "it can neither be served nor be left");
 }
@@ -129,11 +137,11 @@ fn a_connection_that_cannot_be_started_is_closed() {
 #[test]
 fn go_for_what_is_not_known_is_answered_with_gone_for_good() {
     let mut receiver = new();
-    assert_eq!(hear(&mut receiver, 0, id(1), Command::Go(socket(1))), ["GONE"]);
+    assert_eq!(hear(&mut receiver, 0, id(1), LccpCommand::Go(socket(1))), ["GONE"]);
     assert_eq!(hear(&mut receiver, 1, id(1), offer(socket(1))), ["GONE"]);
     assert_eq!(hear(&mut receiver, 2, id(2), offer(socket(1))), ["create"]);
     assert_eq!(
-        hear(&mut receiver, 2, id(2), Command::Go(socket(1))),
+        hear(&mut receiver, 2, id(2), LccpCommand::Go(socket(1))),
         ["GONE"],
         "of a process before"
     );
@@ -148,7 +156,7 @@ fn offers_are_refused_by_cause() {
         let actions: Vec<_> = receiver.actions().collect();
         match actions.as_slice() {
             [ReceiverAction::Send(_, message)] => match message.command {
-                Command::Refuse(_, cause) => Some(cause),
+                LccpCommand::Refuse(_, cause) => Some(cause),
                 _ => None,
             },
             _ => None,
@@ -174,7 +182,7 @@ fn offers_are_refused_by_cause() {
 
     let mut receiver = new();
     let garbage = Fragment { index: 0, count: 1, bytes: [7; 60].as_slice().into() };
-    assert_eq!(hear(&mut receiver, 0, id(1), Command::Offer(socket(1), garbage)), ["REFUSE"]);
+    assert_eq!(hear(&mut receiver, 0, id(1), LccpCommand::Offer(socket(1), garbage)), ["REFUSE"]);
     hear(&mut receiver, 0, id(2), offer(socket(1)));
     receiver.prepared(Now(51), key(2), Preparation::Restored);
     assert_eq!(said(&mut receiver), ["discard", "REFUSE"], "the donor has given up");
@@ -187,28 +195,28 @@ fn fragments_may_come_in_any_order_but_not_for_ever() {
     let mut receiver = new();
     let (last, first) = fragments.split_last().unwrap();
     for fragment in first.iter().rev() {
-        let command = Command::Offer(socket(1), fragment.clone());
+        let command = LccpCommand::Offer(socket(1), fragment.clone());
         assert!(hear(&mut receiver, 0, id(1), command).is_empty());
-        let command = Command::Offer(socket(2), fragment.clone());
+        let command = LccpCommand::Offer(socket(2), fragment.clone());
         assert!(hear(&mut receiver, 0, id(2), command).is_empty());
     }
-    let command = Command::Offer(socket(1), last.clone());
+    let command = LccpCommand::Offer(socket(1), last.clone());
     assert_eq!(hear(&mut receiver, 50, id(1), command), ["create"]);
     receiver.tick(Now(51));
     assert_eq!(said(&mut receiver), ["REFUSE"]);
-    let command = Command::Offer(socket(2), last.clone());
+    let command = LccpCommand::Offer(socket(2), last.clone());
     assert_eq!(hear(&mut receiver, 52, id(2), command), ["REFUSE"]);
 }
 
 #[test]
 fn what_was_forgotten_is_not_taken_however_late() {
     let mut receiver = ready();
-    hear(&mut receiver, 2, id(1), Command::Go(socket(1)));
+    hear(&mut receiver, 2, id(1), LccpCommand::Go(socket(1)));
     receiver.ordered(Now(3), key(1), OrderResult::Done);
     said(&mut receiver);
     let later = 3 + MEMORY_MS;
     receiver.tick(Now(later));
     assert_eq!(hear(&mut receiver, later, id(1), offer(socket(1))), ["REFUSE"]);
-    assert_eq!(hear(&mut receiver, later, id(1), Command::Go(socket(1))), ["GONE"]);
+    assert_eq!(hear(&mut receiver, later, id(1), LccpCommand::Go(socket(1))), ["GONE"]);
     assert_eq!(hear(&mut receiver, later, id(2), offer(socket(1))), ["create"]);
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use skep_handoff::limits::{RETRY_MS, RETRY_MS_MAX};
 use skep_wire::handoff::fragments::{Assembly, cut};
-use skep_wire::handoff::lccp::{Command, Lccp};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand};
 use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow, WindowScales};
 use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
 
@@ -210,11 +210,11 @@ impl Donor {
         let Some(exchange) = self.exchanges.get_mut(&number) else { return Ok(()) };
         let (place, now) = (exchange.place, Instant::now());
         match (&message.command, exchange.stage) {
-            (Command::Ready(_), Stage::Offered) => {
+            (LccpCommand::Ready(_), Stage::Offered) => {
                 exchange.commit(now);
                 self.say(number, place, Stage::Committed)
             }
-            (Command::Done(_), Stage::Committed) => self.ended(number, now),
+            (LccpCommand::Done(_), Stage::Committed) => self.ended(number, now),
             _ => Ok(()),
         }
     }
@@ -247,9 +247,9 @@ impl Donor {
         let commands = match stage {
             Stage::Offered => {
                 let fragments = cut(&self.info.encode()).into_iter();
-                fragments.map(|it| Command::Offer(self.socket, it)).collect()
+                fragments.map(|it| LccpCommand::Offer(self.socket, it)).collect()
             }
-            Stage::Committed => vec![Command::Go(self.socket)],
+            Stage::Committed => vec![LccpCommand::Go(self.socket)],
         };
         let mut messages = commands.into_iter().map(|command| Lccp { id, command });
         messages.try_for_each(|message| self.end.send(place, &message))
@@ -286,12 +286,12 @@ impl Exchange {
 /// What a receiver that has nothing else to do answers.
 pub(super) fn answer(message: &Lccp) -> Option<Lccp> {
     let command = match &message.command {
-        Command::Offer(socket, fragment) => {
+        LccpCommand::Offer(socket, fragment) => {
             let whole = Assembly::new(fragment.count).take(fragment)?;
             HandoffInfo::decode(&whole).ok()?;
-            Command::Ready(*socket)
+            LccpCommand::Ready(*socket)
         }
-        Command::Go(socket) => Command::Done(*socket),
+        LccpCommand::Go(socket) => LccpCommand::Done(*socket),
         _ => return None,
     };
     Some(Lccp { id: message.id, command })

@@ -4,7 +4,7 @@ use skep_handoff::{
     DonorAction, MoveOutcome, OfferKey, OrderResult, Preparation, ReceiverAction, StayCause,
 };
 use skep_units::Now;
-use skep_wire::handoff::lccp::{Command, Lccp, MovedFlow};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand, MovedFlow};
 use skep_wire::handoff::tcp::{TcpOptions, TcpState, TcpWindow};
 use skep_wire::handoff::{HandoffId, HandoffInfo, SocketId};
 
@@ -29,15 +29,15 @@ pub(crate) fn flow_of(socket: SocketId) -> Flow {
 }
 
 /// Of an action: its name in traps, and the other end if it is known.
-fn step(command: &Command) -> &'static str {
+fn step(command: &LccpCommand) -> &'static str {
     match command {
-        Command::Offer(..) => "OFFER",
-        Command::Ready(_) => "READY",
-        Command::Go(_) => "GO",
-        Command::Done(_) => "DONE",
-        Command::Abort(_) => "ABORT",
-        Command::Aborted(_) => "ABORTED",
-        Command::Gone(_) => "GONE",
+        LccpCommand::Offer(..) => "OFFER",
+        LccpCommand::Ready(_) => "READY",
+        LccpCommand::Go(_) => "GO",
+        LccpCommand::Done(_) => "DONE",
+        LccpCommand::Abort(_) => "ABORT",
+        LccpCommand::Aborted(_) => "ABORTED",
+        LccpCommand::Gone(_) => "GONE",
         _ => "another",
     }
 }
@@ -141,9 +141,9 @@ impl World {
     fn check_donors_word(&mut self, at: Id, message: &Lccp) {
         let is_committed = self.committed.contains(&(at, message.id));
         match message.command {
-            Command::Go(_) if !is_committed => self.violate("GO before the redirect"),
-            Command::Abort(_) if is_committed => self.violate("ABORT after the redirect"),
-            Command::Offer(..) => {
+            LccpCommand::Go(_) if !is_committed => self.violate("GO before the redirect"),
+            LccpCommand::Abort(_) if is_committed => self.violate("ABORT after the redirect"),
+            LccpCommand::Offer(..) => {
                 let now = self.now;
                 self.machines[at].process.offered_at.entry(message.id).or_insert(now);
             }
@@ -213,15 +213,15 @@ impl World {
     fn note_receivers_word(&mut self, at: Id, key: OfferKey, message: &Lccp) {
         let process = &mut self.machines[at].process;
         match message.command {
-            Command::Ready(_) => {
+            LccpCommand::Ready(_) => {
                 process.ready.insert(key);
             }
-            Command::Aborted(_)
+            LccpCommand::Aborted(_)
                 if process.ready.contains(&key) && !process.let_go.contains(&key) =>
             {
                 self.violate(format!("{key:?} is said to be aborted, and is kept"));
             }
-            Command::Aborted(_) | Command::Gone(_) | Command::Refuse(..) => {
+            LccpCommand::Aborted(_) | LccpCommand::Gone(_) | LccpCommand::Refuse(..) => {
                 self.totals.declined += 1;
                 process.declined.insert(key);
             }

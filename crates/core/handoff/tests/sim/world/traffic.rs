@@ -1,7 +1,7 @@
 //! Clients and their packets, and what serves them.
 
 use skep_handoff::MoveTarget;
-use skep_wire::handoff::lccp::{Command, Lccp};
+use skep_wire::handoff::lccp::{Lccp, LccpCommand};
 use skep_wire::seal::PeerId;
 
 use super::actions::{flow_of, socket};
@@ -125,12 +125,12 @@ impl World {
 
     /// The dispatcher learns where flows are.
     pub(crate) fn dispatcher_hears(&mut self, from: Id, message: &Lccp) {
-        if let Command::Moved(flows) = &message.command {
+        if let LccpCommand::Moved(flows) = &message.command {
             let now = self.now();
             for flow in self.learned.take(now, flows) {
                 self.clients[flow_of(flow.socket)].steered_to = usize::from(flow.node);
             }
-            let taken = Lccp { id: message.id, command: Command::MovedTaken };
+            let taken = Lccp { id: message.id, command: LccpCommand::MovedTaken };
             self.post(self.machines.len(), from, &taken);
         }
     }
