@@ -9,7 +9,7 @@ use skep_lab::load::{Mix, MixReport, MixRunning};
 
 use super::data::{DataSet, Popularity};
 use super::limits::{POLL_MS, WARM_UP_MS};
-use super::origin::Counts;
+use super::origin::OriginCounts;
 use super::page::percent;
 use super::rows::Row;
 use super::settings::Settings;
@@ -30,9 +30,9 @@ pub(crate) struct Cell {
     /// What clients have seen in the measured window.
     pub(crate) report: MixReport,
     /// What the origin was asked for in it.
-    pub(crate) origin: Counts,
+    pub(crate) origin: OriginCounts,
     /// What the origin was asked for from the beginning, warm-up included.
-    pub(crate) origin_in_all: Counts,
+    pub(crate) origin_in_all: OriginCounts,
     /// Bytes that each node sent in it, to clients and to other nodes.
     pub(crate) sent_bytes: Vec<u64>,
     /// Objects in a node's cache, where they are files that can be counted.

@@ -38,7 +38,7 @@ pub(crate) struct Speed {
 
 /// What an origin was asked for, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Counts {
+pub(crate) struct OriginCounts {
     /// Requests for objects.
     pub(crate) requests: u64,
     /// Bytes of bodies that were sent.
@@ -53,7 +53,7 @@ pub(crate) struct Counts {
     pub(crate) most: u64,
 }
 
-impl Counts {
+impl OriginCounts {
     /// What came between two looks; `unique` and `most` are those since the
     /// beginning.
     pub(crate) fn since(self, before: Self) -> Self {
@@ -140,7 +140,7 @@ pub(crate) fn run(address: SocketAddr, speed: Speed) -> io::Result<()> {
 /// What connections share.
 struct Origin {
     speed: Speed,
-    counts: Counts,
+    counts: OriginCounts,
     asked: HashMap<Object, u64>,
     /// When the last byte that was promised will have gone.
     busy_until: Instant,
@@ -293,7 +293,7 @@ async fn send(
 
 impl Origin {
     fn new(speed: Speed) -> Self {
-        let (counts, asked) = (Counts::default(), HashMap::new());
+        let (counts, asked) = (OriginCounts::default(), HashMap::new());
         Self { speed, counts, asked, busy_until: Instant::now() }
     }
 

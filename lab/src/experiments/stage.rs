@@ -21,7 +21,7 @@ use skep_testclient::{RawClient, request_bytes};
 
 use super::data::DataSet;
 use super::limits::{ASK_MS, POLL_MS, READY_MS};
-use super::origin::{Counts, Speed};
+use super::origin::{OriginCounts, Speed};
 use super::rows::{NODE_PORT, Names, Program, Row, node_name};
 use super::settings::Settings;
 use super::{Failure, interrupted};
@@ -143,7 +143,7 @@ impl Stage {
     }
 
     /// What the origin was asked for so far.
-    pub(super) fn origin_counts(&self) -> Result<Counts, Failure> {
+    pub(super) fn origin_counts(&self) -> Result<OriginCounts, Failure> {
         self.ask_origin("counts")
     }
 
@@ -300,7 +300,7 @@ impl Stage {
         format!("\n{name} said: {}", lines.join("\n"))
     }
 
-    fn ask_origin(&self, question: &str) -> Result<Counts, Failure> {
+    fn ask_origin(&self, question: &str) -> Result<OriginCounts, Failure> {
         let address = (self.names.origin, 80).into();
         let machine = self.bed.origin().ok_or("the bed has no origin")?;
         let body = machine.run(|| get(address, &format!("/.lab/{question}")))??;
