@@ -75,7 +75,7 @@ pub(super) struct Tally {
 }
 
 /// The donor of all exchanges.
-pub(super) struct Donor {
+pub(super) struct LccpDonor {
     end: Box<dyn DonorEnd>,
     meter: Meter,
     info: HandoffInfo,
@@ -108,7 +108,7 @@ enum Stage {
     Committed,
 }
 
-impl Donor {
+impl LccpDonor {
     pub(super) fn new(end: Box<dyn DonorEnd>, meter: Meter) -> Self {
         let (client, server) = (Ipv4Addr::new(198, 51, 100, 7), Ipv4Addr::new(203, 0, 113, 1));
         Self {
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn lost_messages_are_repeated_until_each_exchange_ends() {
-        let mut donor = Donor::new(Box::<Loopback>::default(), Meter::new("lo"));
+        let mut donor = LccpDonor::new(Box::<Loopback>::default(), Meter::new("lo"));
         let tally =
             donor.run(&Window { in_flight: 3, settle_ms: 0, window_ms: 50, ended_min: 9 }).unwrap();
         assert!(tally.ended > 0 && donor.exchanges.is_empty());

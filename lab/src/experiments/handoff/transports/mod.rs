@@ -22,7 +22,7 @@ use super::account::percent_of_cores;
 use super::load::spread;
 use super::metrics::Quantiles;
 use crate::experiments::{Failure, interrupted};
-use exchange::{Donor, DonorEnd, REQUEST_BYTES, Tally, Window};
+use exchange::{DonorEnd, LccpDonor, REQUEST_BYTES, Tally, Window};
 use meter::{Meter, THREADS};
 
 const CLUSTER: &str = "hive";
@@ -306,7 +306,7 @@ fn exchange<const N: usize>(
     let measuring = at_donor.spawn(THREADS[0], move || {
         // Ends the receiver, too.
         let _over = over;
-        let mut donor = Donor::new(end, Meter::new(device));
+        let mut donor = LccpDonor::new(end, Meter::new(device));
         donor.greet()?;
         windows.iter().map(|window| donor.run(window)).collect::<Result<Vec<_>, _>>()
     })?;
