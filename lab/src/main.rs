@@ -18,8 +18,8 @@ use skep_testbed::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
 use experiments::{
-    Experiment, Failure, HandoffOptions, LargeOptions, Options, OriginOptions, SimulationOptions,
-    VerifyOptions,
+    Failure, HandoffOptions, LargeOptions, Options, OriginOptions, SimulationOptions,
+    TestBedExperiment, VerifyOptions,
 };
 
 /// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
@@ -118,9 +118,9 @@ fn main() -> ExitCode {
         Command::Exec { bed, machine, command } => run_exec(bed, &machine, &command),
         Command::List { json } => run_list(json),
         Command::Clean => run_clean(),
-        Command::Table2(options) => experiments::run(Experiment::Table2, &options),
-        Command::Regimes(options) => experiments::run(Experiment::Regimes, &options),
-        Command::Churn(options) => experiments::run(Experiment::Churn, &options),
+        Command::Table2(options) => experiments::run(TestBedExperiment::Table2, &options),
+        Command::Regimes(options) => experiments::run(TestBedExperiment::Regimes, &options),
+        Command::Churn(options) => experiments::run(TestBedExperiment::Churn, &options),
         Command::Large(options) => experiments::run_large(&options),
         Command::Handoff(options) => experiments::run_handoff(&options),
         Command::Policies(options) => experiments::run_policies(&options),

@@ -99,14 +99,14 @@ pub(crate) struct OriginOptions {
 
 /// Which experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Experiment {
+pub(crate) enum TestBedExperiment {
     Table2,
     Regimes,
     Churn,
 }
 
 /// Runs an experiment and writes what came of it.
-pub(crate) fn run(experiment: Experiment, options: &Options) -> Result<(), Failure> {
+pub(crate) fn run(experiment: TestBedExperiment, options: &Options) -> Result<(), Failure> {
     prepare()?;
     let settings = Settings::new(options.skep.clone(), options.quick);
     let is_whole = !options.quick && options.rows.is_empty();
@@ -117,9 +117,9 @@ pub(crate) fn run(experiment: Experiment, options: &Options) -> Result<(), Failu
         settings,
     };
     match experiment {
-        Experiment::Table2 => table2::run(&run),
-        Experiment::Regimes => regimes::run(&run),
-        Experiment::Churn => churn::run(&run),
+        TestBedExperiment::Table2 => table2::run(&run),
+        TestBedExperiment::Regimes => regimes::run(&run),
+        TestBedExperiment::Churn => churn::run(&run),
     }
 }
 
