@@ -86,14 +86,14 @@ pub(crate) fn purged(route: &Route, purges: &Snapshot, target: &[u8], head: &Hea
 
 /// How long a resource may be used, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Freshness {
+pub(crate) struct ResourceFreshness {
     /// When the head was received.
     received_ms: u64,
     /// Counted from then.
     rules: skep_httpcache::Freshness,
 }
 
-impl Freshness {
+impl ResourceFreshness {
     /// The freshness of `head`, which was received just now.
     pub(crate) fn of(head: &Head, policy: &CachePolicy) -> Self {
         let since_ms = unix_ms().saturating_sub(head.meta.times.received_unix_ms);

@@ -14,7 +14,7 @@ use crate::disk::FileKind;
 use crate::disk::watch::Directory;
 use crate::limits::FORGOTTEN_SEGMENTS_MAX;
 use crate::model::compressed::CompressedVariants;
-use crate::model::freshness::{Freshness, LatestPurges, Remote};
+use crate::model::freshness::{LatestPurges, Remote, ResourceFreshness};
 use crate::model::object::{ObjectSource, Variants};
 use crate::model::purges::Snapshot;
 use crate::model::route::Route;
@@ -46,7 +46,7 @@ enum Validity {
     /// For a while after a check, or until its directory changes.
     Checked(Checks),
     /// As long as the origin allows.
-    Fresh(Freshness),
+    Fresh(ResourceFreshness),
     /// As long as the node that has it allows: until then, by the monotonic clock, in
     /// milliseconds.
     Until(AtomicU64),
@@ -126,7 +126,7 @@ impl Resource {
     pub(crate) fn of_origin(
         route: &Arc<Route>,
         variants: Variants,
-        freshness: Freshness,
+        freshness: ResourceFreshness,
         (purges, softly_purged): (&Snapshot, PurgeStamp),
     ) -> Self {
         let fresh = Validity::Fresh(freshness);
@@ -342,7 +342,7 @@ impl Resource {
 
     /// How long it may be used, if it is an origin's.
     #[inline]
-    pub(crate) fn freshness(&self) -> Option<Freshness> {
+    pub(crate) fn freshness(&self) -> Option<ResourceFreshness> {
         match &self.validity {
             Validity::Checked(_) | Validity::Until(_) => None,
             Validity::Fresh(freshness) => {

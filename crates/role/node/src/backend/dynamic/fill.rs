@@ -35,7 +35,7 @@ use super::response_copy::{CopyFull, ResponseCopy};
 use super::slot::Refusal;
 use crate::backend::origin::once;
 use crate::limits::{DISCARDED_BYTES_MAX, MARK_ERROR_MS, MARK_MS};
-use crate::model::freshness::{self, Freshness};
+use crate::model::freshness::{self, ResourceFreshness};
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
@@ -310,7 +310,7 @@ impl<'r> Fill<'r> {
         // It may have come from a node that knew more.
         let purged = freshness::purged(&plan.route, &plan.purges, &plan.key.target, &head)
             .max(kept.purges_before());
-        let freshness = Freshness::of(&head, &cache.policy);
+        let freshness = ResourceFreshness::of(&head, &cache.policy);
         let received = ReceivedHead {
             key: &plan.key,
             version: remote.version.to_vec(),
@@ -339,7 +339,7 @@ impl<'r> Fill<'r> {
         let (writer, queue) = BodyWriter::new(copied);
         let Some(cache) = self.cache() else { return writer };
         let plan = &self.plan;
-        let freshness = Freshness::of(&head, &cache.policy);
+        let freshness = ResourceFreshness::of(&head, &cache.policy);
         let purged = freshness::purged(&plan.route, &plan.purges, &plan.key.target, &head);
         let (key, version, is_from_peer) = (&plan.key, once(), false);
         let received = ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer };
@@ -442,7 +442,7 @@ impl<'r> Fill<'r> {
         received: &Head,
         cache: &PoolCache,
     ) -> Vec<u8> {
-        let freshness = Freshness::of(received, &cache.policy);
+        let freshness = ResourceFreshness::of(received, &cache.policy);
         let now_ms = monotonic_ms();
         let (rules, resident_ms) = freshness.rules(now_ms);
         let ttl_s = Some(rules.ttl_s(resident_ms));

@@ -11,7 +11,7 @@ use skep_httpcache::{RequestMeta, SecondaryKey, VaryNames, may_store};
 
 use super::received::{ReceivedHead, resource};
 use crate::backend::origin::{ReadHead, decode, encode};
-use crate::model::freshness::{self, Freshness, LatestPurges};
+use crate::model::freshness::{self, LatestPurges, ResourceFreshness};
 use crate::model::peer::PeerHead;
 use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::purges::Snapshot;
@@ -49,7 +49,8 @@ pub(super) fn read(
         return None;
     }
     let vary_key = vary_key_of(&head.meta.vary, vary_key)?;
-    let freshness = Freshness::of(&head, &cache.policy).handed_over(peer_head.fresh_ms, transit_ms);
+    let freshness =
+        ResourceFreshness::of(&head, &cache.policy).handed_over(peer_head.fresh_ms, transit_ms);
     let received = ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer: true };
     Some(resource(route, received, freshness, purges))
 }

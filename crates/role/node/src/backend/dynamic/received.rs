@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skep_httpcache::{SecondaryKey, TARGETED_FIELDS};
 use skep_origin::Head;
 
-use crate::model::freshness::{Freshness, LatestPurges, Remote};
+use crate::model::freshness::{LatestPurges, Remote, ResourceFreshness};
 use crate::model::object::{Object, Variants};
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::PoolKey;
@@ -32,7 +32,7 @@ pub(super) struct ReceivedHead<'k> {
 pub(super) fn resource(
     route: &Arc<Route>,
     received: ReceivedHead<'_>,
-    freshness: Freshness,
+    freshness: ResourceFreshness,
     purges: &Snapshot,
 ) -> Arc<Resource> {
     let ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer } = received;

@@ -17,7 +17,7 @@ use super::segment::RemoteSegment;
 use super::{kept, peer_head};
 use crate::limits::{ATTEMPTS_MAX, PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
 use crate::model::fault::fetch_error;
-use crate::model::freshness::{self, Freshness};
+use crate::model::freshness::{self, ResourceFreshness};
 use crate::model::origin_backend::OriginBackend;
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
@@ -305,7 +305,7 @@ fn renewed(
     });
     // It may have come from a node that knew more.
     let purged = freshness::purged(route, purges, &target, &head).max(kept.purges_before());
-    let freshness = Freshness::of(&head, &origin.policy);
+    let freshness = ResourceFreshness::of(&head, &origin.policy);
     kept::resource(
         route,
         origin,
@@ -328,7 +328,7 @@ async fn judge(
         Err(why) => return AskOutcome::Passed(Box::new(reply), Some(why)),
     };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
-    let freshness = Freshness::of(&head, &origin.policy);
+    let freshness = ResourceFreshness::of(&head, &origin.policy);
     let purged = freshness::purged(route, purges, target, &head);
     let target = target.to_vec();
     let got = FetchedHead { target, version, bytes, head, purged, is_from_peer: false };

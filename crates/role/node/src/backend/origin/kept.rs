@@ -16,7 +16,7 @@ use skep_units::SEGMENT_BYTES;
 use skep_wire::limits::OBJECT_BYTES_MAX;
 
 use crate::model::field_lines::is_type;
-use crate::model::freshness::{Freshness, LatestPurges, Remote};
+use crate::model::freshness::{LatestPurges, Remote, ResourceFreshness};
 use crate::model::object::{Object, Variants};
 use crate::model::origin_backend::OriginBackend;
 use crate::model::purges::Snapshot;
@@ -152,7 +152,7 @@ pub(super) fn resource(
     route: &Arc<Route>,
     origin: &OriginBackend,
     got: FetchedHead,
-    freshness: Freshness,
+    freshness: ResourceFreshness,
     purges: &Snapshot,
 ) -> Arc<Resource> {
     let FetchedHead { target, version, bytes, head, purged, is_from_peer } = got;

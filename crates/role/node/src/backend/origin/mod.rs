@@ -47,7 +47,7 @@ mod rig {
     use skep_serve::unix_ms;
 
     use super::kept::{self, FetchedHead};
-    use crate::model::freshness::{self, Freshness};
+    use crate::model::freshness::{self, ResourceFreshness};
     use crate::model::purges::Purges;
     use crate::model::resource::Resource;
     use crate::model::route::Route;
@@ -66,7 +66,8 @@ mod rig {
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n{fields}\r\n");
         let head = Head::from_text(text.as_bytes(), unix_ms()).unwrap();
         let remote = route.origin().unwrap();
-        let (purges, freshness) = (route.purges.load(), Freshness::of(&head, &remote.policy));
+        let (purges, freshness) =
+            (route.purges.load(), ResourceFreshness::of(&head, &remote.policy));
         let purged = freshness::purged(route, &purges, b"/a", &head);
         let (target, version) = (b"/a".to_vec(), b"v".to_vec());
         let got = FetchedHead { target, version, bytes, head, purged, is_from_peer: false };

@@ -16,7 +16,7 @@ use skep_wire::cache::PurgeStamp;
 use skep_wire::limits::PEER_HEAD_BYTES_MAX;
 
 use super::kept::{self, FetchedHead};
-use crate::model::freshness::{self, Freshness, LatestPurges};
+use crate::model::freshness::{self, LatestPurges, ResourceFreshness};
 use crate::model::origin_backend::OriginBackend;
 use crate::model::peer::PeerHead;
 use crate::model::purges::Snapshot;
@@ -88,7 +88,7 @@ pub(super) fn read(
         return None;
     }
     let freshness =
-        Freshness::of(&head, &origin.policy).handed_over(peer_head.fresh_ms, transit_ms);
+        ResourceFreshness::of(&head, &origin.policy).handed_over(peer_head.fresh_ms, transit_ms);
     let got =
         FetchedHead { target: target.to_vec(), version, bytes, head, purged, is_from_peer: true };
     Some(kept::resource(route, origin, got, freshness, purges))
