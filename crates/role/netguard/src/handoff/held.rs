@@ -15,12 +15,12 @@ use crate::limits::{HELD_MS_MAX, ORPHANED_MS_MAX};
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct HeldConnections {
-    by_id: HashMap<SocketId, Held>,
+    by_id: HashMap<SocketId, HeldConnection>,
 }
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldConnection {
     /// Who hands it off; `None`: an earlier netguard has blocked it.
     pub(super) client: Option<ClientNumber>,
     since: Instant,
@@ -38,17 +38,17 @@ impl HeldConnections {
     }
 
     pub(super) fn insert(&mut self, id: SocketId, client: ClientNumber, frozen: Option<OwnedFd>) {
-        let held = Held { client: Some(client), since: Instant::now(), frozen };
+        let held = HeldConnection { client: Some(client), since: Instant::now(), frozen };
         self.by_id.insert(id, held);
     }
 
     /// One that an earlier netguard has blocked.
     pub(super) fn insert_orphan(&mut self, id: SocketId) {
         let since = Instant::now();
-        self.by_id.entry(id).or_insert(Held { client: None, since, frozen: None });
+        self.by_id.entry(id).or_insert(HeldConnection { client: None, since, frozen: None });
     }
 
-    pub(super) fn remove(&mut self, id: SocketId) -> Option<Held> {
+    pub(super) fn remove(&mut self, id: SocketId) -> Option<HeldConnection> {
         self.by_id.remove(&id)
     }
 
@@ -61,28 +61,31 @@ impl HeldConnections {
     }
 
     /// Takes those that an earlier netguard has blocked.
-    pub(super) fn take_orphans(&mut self) -> Vec<(SocketId, Held)> {
+    pub(super) fn take_orphans(&mut self) -> Vec<(SocketId, HeldConnection)> {
         self.take(|held| held.client.is_none())
     }
 
     /// Takes those of a client that is gone.
-    pub(super) fn take_of(&mut self, client: ClientNumber) -> Vec<(SocketId, Held)> {
+    pub(super) fn take_of(&mut self, client: ClientNumber) -> Vec<(SocketId, HeldConnection)> {
         self.take(|held| held.client == Some(client))
     }
 
     /// Takes those that are older than any handoff.
-    pub(super) fn take_old(&mut self) -> Vec<(SocketId, Held)> {
+    pub(super) fn take_old(&mut self) -> Vec<(SocketId, HeldConnection)> {
         self.take(|held| {
             let ms_max = if held.client.is_some() { HELD_MS_MAX } else { ORPHANED_MS_MAX };
             held.since.elapsed() >= Duration::from_millis(ms_max)
         })
     }
 
-    pub(super) fn take_all(&mut self) -> Vec<(SocketId, Held)> {
+    pub(super) fn take_all(&mut self) -> Vec<(SocketId, HeldConnection)> {
         self.take(|_| true)
     }
 
-    fn take(&mut self, is_taken: impl Fn(&Held) -> bool) -> Vec<(SocketId, Held)> {
+    fn take(
+        &mut self,
+        is_taken: impl Fn(&HeldConnection) -> bool,
+    ) -> Vec<(SocketId, HeldConnection)> {
         self.by_id.extract_if(|_, held| is_taken(held)).collect()
     }
 }

@@ -21,7 +21,7 @@ use skep_wire::handoff::SocketId;
 use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
 
 use super::HandoffPlan;
-use super::held::{Held, HeldConnections};
+use super::held::{HeldConnection, HeldConnections};
 use crate::error::NetguardError;
 use crate::limits::{
     BLOCKED_MS_MAX, HANDOFF_LOOK, HANDOFF_LOOK_IDLE, IDLE_MOVE_MS, IDLE_MOVE_MS_MIN, MOVES_LOOK,
@@ -320,13 +320,13 @@ impl Handoffs {
 
     /// Its process is gone: who had the connection is told that it is lost. What stood in the map before it was
     /// blocked is not put back: it may lead to the donor, which may lead here.
-    fn end(&mut self, id: SocketId, held: Held) {
+    fn end(&mut self, id: SocketId, held: HeldConnection) {
         if let Err(error) = self.try_end(id, held) {
             tracing::warn!(client = %id.client, server = %id.server, %error, "cannot abort a handoff");
         }
     }
 
-    fn try_end(&mut self, id: SocketId, held: Held) -> Outcome<()> {
+    fn try_end(&mut self, id: SocketId, held: HeldConnection) -> Outcome<()> {
         if let Some(frozen) = &held.frozen {
             self.switch.reset(frozen.as_fd())?;
         }
