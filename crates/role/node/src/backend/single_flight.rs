@@ -35,7 +35,7 @@ enum FlightState<V> {
 }
 
 /// The result of joining a flight.
-pub(crate) enum Joined<K: Hash + Eq, V> {
+pub(crate) enum FlightRole<K: Hash + Eq, V> {
     /// There is no request: the caller must send it.
     Lead(SingleFlight<K, V>),
     Wait(FlightWaiter<V>),
@@ -59,14 +59,14 @@ impl<K: Hash + Eq + Clone, V> Flights<K, V> {
     }
 
     /// Joins the flight for `key`, or begins it.
-    pub(crate) fn join(self: &Arc<Self>, key: &K) -> Joined<K, V> {
+    pub(crate) fn join(self: &Arc<Self>, key: &K) -> FlightRole<K, V> {
         let mut under_way = self.lock();
         if let Some(flight) = under_way.get(key) {
-            return Joined::Wait(FlightWaiter(flight.clone()));
+            return FlightRole::Wait(FlightWaiter(flight.clone()));
         }
         let (sender, receiver) = watch::channel(FlightState::AskingPeers);
         under_way.insert(key.clone(), receiver);
-        Joined::Lead(SingleFlight { flights: Arc::clone(self), key: key.clone(), sender })
+        FlightRole::Lead(SingleFlight { flights: Arc::clone(self), key: key.clone(), sender })
     }
 
     /// The flight for `key`, if one is in progress.
@@ -159,12 +159,12 @@ mod tests {
     use super::*;
 
     fn lead(flights: &Arc<Flights<u8, u8>>) -> SingleFlight<u8, u8> {
-        let Joined::Lead(flight) = flights.join(&1) else { panic!("somebody leads") };
+        let FlightRole::Lead(flight) = flights.join(&1) else { panic!("somebody leads") };
         flight
     }
 
     fn wait(flights: &Arc<Flights<u8, u8>>) -> FlightWaiter<u8> {
-        let Joined::Wait(flight) = flights.join(&1) else { panic!("nobody leads") };
+        let FlightRole::Wait(flight) = flights.join(&1) else { panic!("nobody leads") };
         flight
     }
 
@@ -173,7 +173,7 @@ mod tests {
         let flights = Flights::new();
         let flight = lead(&flights);
         let (mut one, mut other) = (wait(&flights), wait(&flights));
-        assert!(matches!(flights.join(&2), Joined::Lead(_)));
+        assert!(matches!(flights.join(&2), FlightRole::Lead(_)));
         flight.land(7);
         assert_eq!((one.outcome().await, other.outcome().await), (Some(7), Some(7)));
         assert!(flights.find(&1).is_none());

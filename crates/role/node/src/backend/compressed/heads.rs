@@ -7,7 +7,7 @@ use skep_segments::{Charge, SegmentStore};
 use skep_wire::cache::{PeerRefusal, PurgeStamp, SegmentName};
 
 use crate::backend::head_slots::{HeadSlot, HeadSlots};
-use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
+use crate::backend::single_flight::{FlightRole, FlightWaiter, Flights, SingleFlight};
 use crate::model::object::Compressed;
 use crate::model::peer::PeerHead;
 
@@ -90,8 +90,8 @@ impl CompressedHeads {
         }
         // While the slots are locked: nobody may have an outcome that is not in its slot.
         match self.flights.join(&name) {
-            Joined::Wait(waiter) => FoundVariant::Wait(waiter),
-            Joined::Lead(flight) => {
+            FlightRole::Wait(waiter) => FoundVariant::Wait(waiter),
+            FlightRole::Lead(flight) => {
                 FoundVariant::Lead(CompressionFlight { heads: Arc::clone(self), flight })
             }
         }

@@ -18,7 +18,7 @@ use super::refresh_place::RefreshPlace;
 use super::response_copy::Copies;
 use super::slot::{PoolSlot, Refusal};
 use crate::backend::head_slots::HeadSlots;
-use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
+use crate::backend::single_flight::{FlightRole, FlightWaiter, Flights, SingleFlight};
 use crate::limits::{MARK_ERROR_MS, POOL_FAILED_MS, REFRESHES_STALE_MAX};
 use crate::model::changes::SeenVersion;
 use crate::model::peer::PeerHead;
@@ -141,10 +141,10 @@ impl PoolHeads {
                 PoolLookup::Stale(kept, flight)
             }
             LookupDecision::Ask(found, reason) => match self.flights.join(&found.name) {
-                Joined::Lead(flight) => {
+                FlightRole::Lead(flight) => {
                     PoolLookup::Lead(self.flight(flight, key, found, (purges, purged)), reason)
                 }
-                Joined::Wait(waiter) => PoolLookup::Wait(waiter, reason),
+                FlightRole::Wait(waiter) => PoolLookup::Wait(waiter, reason),
             },
             LookupDecision::Alone(alone) => PoolLookup::Alone(alone),
             LookupDecision::Failed(refusal) => PoolLookup::Failed(refusal),
@@ -165,7 +165,7 @@ impl PoolHeads {
             return None;
         }
         let place = RefreshPlace::take(&cache.refreshes_stale, REFRESHES_STALE_MAX)?;
-        let Joined::Lead(flight) = self.flights.join(&found.name) else { return None };
+        let FlightRole::Lead(flight) = self.flights.join(&found.name) else { return None };
         let flight = self.flight(flight, key, found, of);
         Some(Box::new(PoolFlight { place: Some(place), ..*flight }))
     }

@@ -22,7 +22,7 @@ use skep_wire::cache::{PurgeStamp, SegmentName};
 use super::heads::{PoolFlight, PoolHeads};
 use super::refresh_place::RefreshPlace;
 use super::slot::PoolSlot;
-use crate::backend::single_flight::Joined;
+use crate::backend::single_flight::FlightRole;
 use crate::limits::REFRESHES_AHEAD_MAX;
 use crate::model::pool_cache::{PoolCache, PoolKey, RefreshAhead};
 use crate::model::purges::Snapshot;
@@ -53,7 +53,7 @@ impl PoolHeads {
             return None;
         }
         let place = RefreshPlace::take(&cache.refreshes_ahead, REFRESHES_AHEAD_MAX)?;
-        let Joined::Lead(flight) = self.flights.join(&name) else { return None };
+        let FlightRole::Lead(flight) = self.flights.join(&name) else { return None };
         Some(Box::new(PoolFlight {
             heads: Arc::clone(self),
             key: key.clone(),

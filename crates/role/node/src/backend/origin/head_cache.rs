@@ -15,7 +15,7 @@ use skep_wire::cache::{PeerRefusal, SegmentName};
 use super::kept::{self, NotKept};
 use super::peer_head;
 use crate::backend::head_slots::{HeadSlot, HeadSlots};
-use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
+use crate::backend::single_flight::{FlightRole, FlightWaiter, Flights, SingleFlight};
 use crate::limits::FAILED_MS;
 use crate::model::peer::PeerHead;
 use crate::model::purges::Snapshot;
@@ -148,9 +148,9 @@ impl OriginHeadCache {
         }
         // While the slots are locked: nobody may have an outcome that is not in its slot.
         let flight = match (self.flights.join(&name), &usable) {
-            (Joined::Lead(flight), _) => flight,
-            (Joined::Wait(_), Some(kept)) => return HeadLookup::Hit(Arc::clone(kept)),
-            (Joined::Wait(flight), None) => return HeadLookup::Wait(flight),
+            (FlightRole::Lead(flight), _) => flight,
+            (FlightRole::Wait(_), Some(kept)) => return HeadLookup::Hit(Arc::clone(kept)),
+            (FlightRole::Wait(flight), None) => return HeadLookup::Wait(flight),
         };
         let (cache, target) = (Arc::clone(self), target.into());
         let flight = HeadFlight { cache, target, kept, gone, purges, flight };

@@ -13,7 +13,7 @@ use skep_serve::monotonic_ms;
 use skep_wire::cache::part::FileHead;
 use skep_wire::cache::{FilePlace, SegmentName};
 
-use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
+use crate::backend::single_flight::{FlightRole, FlightWaiter, Flights, SingleFlight};
 use crate::disk::DiskError;
 use crate::limits::{ATTEMPTS_MAX, HEAD_SLOT_BYTES, PART_ABSENT_MS};
 use crate::model::object::Variants;
@@ -116,8 +116,8 @@ impl PartHeadCache {
         }
         // While the slots are locked: nobody may have an outcome that is not in its slot.
         match self.flights.join(&name) {
-            Joined::Wait(flight) => PartLookup::Wait(flight),
-            Joined::Lead(flight) => {
+            FlightRole::Wait(flight) => PartLookup::Wait(flight),
+            FlightRole::Lead(flight) => {
                 let known = slot.map(|slot| slot.known.clone());
                 PartLookup::Lead(LookUp { heads: Arc::clone(self), known, flight })
             }
