@@ -64,7 +64,7 @@ pub(super) struct NodeRates {
 
 /// What a key does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum KeyAction {
     Quit,
     Pause,
     Sort,
@@ -117,20 +117,20 @@ impl Model {
     }
 
     /// Does what a key says; false: quit.
-    pub(super) fn press(&mut self, key: Key) -> bool {
+    pub(super) fn press(&mut self, key: KeyAction) -> bool {
         match key {
-            Key::Quit if self.is_helping => self.is_helping = false,
-            Key::Quit => return false,
-            Key::Pause => self.is_paused = !self.is_paused,
-            Key::Help => self.is_helping = !self.is_helping,
-            Key::Loads if self.shown == Shown::Requests => self.shown = Shown::Loads,
-            Key::Loads => self.shown = Shown::Requests,
-            Key::Up => self.scroll = self.scroll.saturating_sub(1),
-            Key::Down => {
+            KeyAction::Quit if self.is_helping => self.is_helping = false,
+            KeyAction::Quit => return false,
+            KeyAction::Pause => self.is_paused = !self.is_paused,
+            KeyAction::Help => self.is_helping = !self.is_helping,
+            KeyAction::Loads if self.shown == Shown::Requests => self.shown = Shown::Loads,
+            KeyAction::Loads => self.shown = Shown::Requests,
+            KeyAction::Up => self.scroll = self.scroll.saturating_sub(1),
+            KeyAction::Down => {
                 let last = nodes_of(&self.latest).count().saturating_sub(1);
                 self.scroll = (self.scroll + 1).min(last);
             }
-            Key::Sort => {
+            KeyAction::Sort => {
                 self.sort = match self.sort {
                     SortBy::Name => SortBy::State,
                     SortBy::State => SortBy::Rate,
@@ -279,10 +279,10 @@ mod tests {
     #[test]
     fn nothing_moves_while_paused() {
         let mut model = model();
-        assert!(model.press(Key::Pause));
+        assert!(model.press(KeyAction::Pause));
         model.look(Instant::now(), Ok(later(&process())));
         assert_eq!((model.latest.uptime_ms, model.history.len()), (process().uptime_ms, 0));
-        assert!(model.press(Key::Pause));
+        assert!(model.press(KeyAction::Pause));
         model.look(Instant::now(), Ok(later(&process())));
         assert_eq!(model.history.len(), 1);
     }
@@ -323,21 +323,21 @@ mod tests {
             ["node-1", "node-2", "node-10"],
         ] {
             assert_eq!(names(&model), order, "{:?}", model.sort);
-            model.press(Key::Sort);
+            model.press(KeyAction::Sort);
         }
     }
 
     #[test]
     fn keys_scroll_within_bounds_and_quit_leaves_the_help_first() {
         let mut model = model();
-        model.press(Key::Up);
+        model.press(KeyAction::Up);
         assert_eq!(model.scroll, 0);
         for _ in 0..9 {
-            model.press(Key::Down);
+            model.press(KeyAction::Down);
         }
         assert_eq!(model.scroll, 1);
-        model.press(Key::Help);
-        assert!(model.press(Key::Quit));
-        assert!(!model.press(Key::Quit));
+        model.press(KeyAction::Help);
+        assert!(model.press(KeyAction::Quit));
+        assert!(!model.press(KeyAction::Quit));
     }
 }

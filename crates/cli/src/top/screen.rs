@@ -12,7 +12,7 @@ use skep_console::{ApiClient, ProcessStatus};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-use super::model::{Key, Model, Shown};
+use super::model::{KeyAction, Model, Shown};
 use super::view::{LINES_AROUND, draw};
 use crate::arguments::TopArgs;
 use crate::show::Paint;
@@ -98,7 +98,7 @@ impl Drop for Screen {
 
 /// Keys as they are pressed; `None`: only draw again. The thread that reads
 /// them ends with the process.
-fn read_inputs() -> anyhow::Result<mpsc::Receiver<Option<Key>>> {
+fn read_inputs() -> anyhow::Result<mpsc::Receiver<Option<KeyAction>>> {
     let (sender, inputs) = mpsc::channel(WAITING_MAX);
     let read = move || {
         while let Ok(event) = event::read() {
@@ -119,16 +119,16 @@ fn read_inputs() -> anyhow::Result<mpsc::Receiver<Option<Key>>> {
     Ok(inputs)
 }
 
-fn meaning(key: KeyEvent) -> Option<Key> {
+fn meaning(key: KeyEvent) -> Option<KeyAction> {
     Some(match key.code {
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Quit,
-        KeyCode::Char('q') | KeyCode::Esc => Key::Quit,
-        KeyCode::Char('p' | ' ') => Key::Pause,
-        KeyCode::Char('s') => Key::Sort,
-        KeyCode::Char('l') => Key::Loads,
-        KeyCode::Char('?' | 'h') => Key::Help,
-        KeyCode::Up | KeyCode::Char('k') => Key::Up,
-        KeyCode::Down | KeyCode::Char('j') => Key::Down,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => KeyAction::Quit,
+        KeyCode::Char('q') | KeyCode::Esc => KeyAction::Quit,
+        KeyCode::Char('p' | ' ') => KeyAction::Pause,
+        KeyCode::Char('s') => KeyAction::Sort,
+        KeyCode::Char('l') => KeyAction::Loads,
+        KeyCode::Char('?' | 'h') => KeyAction::Help,
+        KeyCode::Up | KeyCode::Char('k') => KeyAction::Up,
+        KeyCode::Down | KeyCode::Char('j') => KeyAction::Down,
         _ => return None,
     })
 }

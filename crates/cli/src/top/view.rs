@@ -244,7 +244,7 @@ mod tests {
 
     use super::*;
     use crate::show::tests::{node, process, report};
-    use crate::top::model::Key;
+    use crate::top::model::KeyAction;
 
     fn model() -> Model {
         let mut model = Model::new("a.sock".into(), process(), SortBy::Name);
@@ -324,9 +324,9 @@ mod tests {
         let mut model = model();
         model.latest.services[0].nodes = vec![node("node-1", NodeState::Up)];
         assert_eq!(lines(&model)[23], "q quit  p pause  s sort  l load  ? help  a.sock");
-        model.press(Key::Pause);
+        model.press(KeyAction::Pause);
         assert!(lines(&model)[23].starts_with("PAUSED"));
-        model.press(Key::Help);
+        model.press(KeyAction::Help);
         assert!(lines(&model).iter().any(|line| line.contains("pause, and go on")));
     }
 
@@ -335,7 +335,7 @@ mod tests {
         let mut model = model();
         model.latest.services[0].nodes[1] = node("node-2", NodeState::Up);
         model.latest.loads = vec![report("node-1", 40), report("node-2", 3_200)];
-        model.press(Key::Loads);
+        model.press(KeyAction::Loads);
         let expected = [
             "LOAD OF             CPU   MEMORY CONNS  TO SEND   SENT/S    HITS FILLED/S  HEARD",
             "node-1           12.5 %  300 MiB    64 5.00 MiB 80.0 MiB  97.0 % 1.00 MiB  40 ms",
@@ -343,7 +343,7 @@ mod tests {
         ];
         assert_eq!(lines(&model)[9..12], expected);
         assert!(lines(&model)[23].starts_with("no load report of node-2 for 3s"));
-        model.press(Key::Loads);
+        model.press(KeyAction::Loads);
         assert!(lines(&model)[9].starts_with("NODE "));
         model.shown = Shown::Both;
         assert!(lines(&model)[11].starts_with("node-2  "));
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn scrolling_hides_the_first_nodes() {
         let mut model = model();
-        model.press(Key::Down);
+        model.press(KeyAction::Down);
         let lines = lines(&model);
         assert!(lines[10].starts_with("node-2") && lines[11].is_empty(), "{lines:#?}");
     }
