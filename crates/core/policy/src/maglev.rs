@@ -25,7 +25,7 @@ use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
 /// The part of a request that determines its node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Key {
+pub(crate) enum HashKey {
     Address,
     Connection,
     Url,
@@ -33,7 +33,7 @@ pub(crate) enum Key {
 
 pub(crate) struct Maglev {
     name: &'static str,
-    key: Key,
+    key: HashKey,
     is_bounded: bool,
     version: Option<u64>,
     /// Positions in the view; empty or `MAGLEV_ENTRIES` long.
@@ -41,12 +41,12 @@ pub(crate) struct Maglev {
 }
 
 impl Maglev {
-    pub(crate) fn new(name: &'static str, key: Key) -> Self {
+    pub(crate) fn new(name: &'static str, key: HashKey) -> Self {
         Self { name, key, is_bounded: false, version: None, table: Vec::new() }
     }
 
     /// The same, with bounded loads.
-    pub(crate) fn bounded(name: &'static str, key: Key) -> Self {
+    pub(crate) fn bounded(name: &'static str, key: HashKey) -> Self {
         Self { is_bounded: true, ..Self::new(name, key) }
     }
 
@@ -125,7 +125,7 @@ fn capacity(node: &NodeView) -> u64 {
     node.weight_at_least_one() * node.share_permille()
 }
 
-impl Key {
+impl HashKey {
     pub(crate) fn hash(self, request: &RequestKey<'_>) -> u64 {
         match self {
             Self::Address => address_hash(request.client),

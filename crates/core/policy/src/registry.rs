@@ -8,7 +8,7 @@ use crate::idlest_half::IdlestHalf;
 use crate::lard::Lard;
 use crate::least::{Least, Measure, PowerOfTwo};
 use crate::limits::LARD_REPLICAS_MAX;
-use crate::maglev::{Key, Maglev};
+use crate::maglev::{HashKey, Maglev};
 use crate::peak_ewma::PeakEwma;
 use crate::prequal::Prequal;
 use crate::random::Random;
@@ -215,7 +215,7 @@ const TABLE: &[PolicyInfo] = &[
         source: "Eisenbud et al., NSDI 2016",
         details: "All connections of a client address go to one node; when nodes come or go, few addresses move.",
         direct: hashed(true),
-        make: |name, _| Box::new(Maglev::new(name, Key::Address)),
+        make: |name, _| Box::new(Maglev::new(name, HashKey::Address)),
         ..PLAIN
     },
     PolicyInfo {
@@ -226,7 +226,7 @@ const TABLE: &[PolicyInfo] = &[
         source: "Eisenbud et al., NSDI 2016",
         details: "Each connection has a node by the hash of its addresses and ports, the same on every dispatcher.",
         direct: hashed(false),
-        make: |name, _| Box::new(Maglev::new(name, Key::Connection)),
+        make: |name, _| Box::new(Maglev::new(name, HashKey::Connection)),
         ..PLAIN
     },
     PolicyInfo {
@@ -246,7 +246,7 @@ const TABLE: &[PolicyInfo] = &[
         weighted: true,
         source: "Eisenbud et al., NSDI 2016",
         details: "Each URL has a node, so that it is in one memory only. A URL that is asked for much loads one node.",
-        make: |name, _| Box::new(Maglev::new(name, Key::Url)),
+        make: |name, _| Box::new(Maglev::new(name, HashKey::Url)),
         ..PLAIN
     },
     PolicyInfo {
@@ -257,7 +257,7 @@ const TABLE: &[PolicyInfo] = &[
         weighted: true,
         source: "Mirrokni, Thorup, Zadimoghaddam, SODA 2018",
         details: "As `maglev-url`, but a node with more than 1.25 times its share of the unanswered requests (and at least 4) is passed over.",
-        make: |name, _| Box::new(Maglev::bounded(name, Key::Url)),
+        make: |name, _| Box::new(Maglev::bounded(name, HashKey::Url)),
         ..PLAIN
     },
     PolicyInfo {
