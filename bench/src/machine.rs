@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::limits::{CLIENT_CORE, FILES_MAX, SERVER_CORE, SESSION_NICENESS};
-use crate::results::Machine;
+use crate::results::MachineDescription;
 use crate::version;
 
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
@@ -83,14 +83,14 @@ pub(crate) fn file_limit() -> u64 {
 }
 
 /// What a reader must know to compare figures with these.
-pub(crate) fn describe(congestion: &Congestion) -> Result<Machine> {
+pub(crate) fn describe(congestion: &Congestion) -> Result<MachineDescription> {
     let cpus = fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
     let value = |key: &str| {
         let line = cpus.lines().find(|line| line.starts_with(key));
         line.and_then(|line| line.split_once(": ")).map_or("", |(_, value)| value)
     };
     let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output().context("date")?;
-    Ok(Machine {
+    Ok(MachineDescription {
         date: String::from_utf8_lossy(&date.stdout).trim().to_owned(),
         processor: value("model name").to_owned(),
         mhz: value("cpu MHz").split('.').next().unwrap_or_default().to_owned(),

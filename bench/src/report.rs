@@ -10,7 +10,9 @@ use std::fmt::Write as _;
 use crate::bodies;
 use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
 use crate::peers::{BEFORE, LIMIT, SKEP};
-use crate::results::{Bodies, Cell, Idle, IdleRow, Machine, Results, Row, Sample, Uploads, median};
+use crate::results::{
+    Bodies, Cell, Idle, IdleRow, MachineDescription, Results, Row, Sample, Uploads, median,
+};
 
 /// Key, heading and one sentence of each table of requests.
 const TABLES: [(&str, &str, &str); 18] = [
@@ -161,7 +163,7 @@ pub(crate) fn page(results: &Results) -> String {
     page
 }
 
-fn machine(machine: &Machine) -> String {
+fn machine(machine: &MachineDescription) -> String {
     let kind = if machine.is_virtual { "virtual machine" } else { "machine" };
     format!(
         "A {kind} with {} cores of {} at {} MHz, Linux {}, TCP congestion control {}, wrk {}, \

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Everything measured so far.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Results {
-    pub(crate) machine: Machine,
+    pub(crate) machine: MachineDescription,
     /// Tables of requests, by the key of the cell.
     pub(crate) cells: BTreeMap<String, Cell>,
     pub(crate) idle: Option<Idle>,
@@ -26,7 +26,7 @@ pub(crate) struct Results {
 
 /// The machine and what ran on it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Machine {
+pub(crate) struct MachineDescription {
     pub(crate) date: String,
     pub(crate) processor: String,
     pub(crate) mhz: String,
@@ -200,7 +200,7 @@ pub(crate) struct Flow {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Tables {
     /// They may have been measured elsewhere than the rest.
-    pub(crate) machine: Machine,
+    pub(crate) machine: MachineDescription,
     pub(crate) figures: Figures,
 }
 

@@ -6,13 +6,13 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::results::{Figures, Machine, Tables};
+use crate::results::{Figures, MachineDescription, Tables};
 
 /// Seconds of each row.
 const SECONDS: u32 = 10;
 
 /// Measures plans and tables, each row for so long.
-pub(crate) fn run(is_quick: bool, machine: Machine) -> Result<Tables> {
+pub(crate) fn run(is_quick: bool, machine: MachineDescription) -> Result<Tables> {
     println!("skep-bench: Plans and tables");
     let seconds = if is_quick { 1 } else { SECONDS };
     let figures = figures(("skep-steering", "tables"), &[seconds.to_string()])?;
@@ -20,7 +20,7 @@ pub(crate) fn run(is_quick: bool, machine: Machine) -> Result<Tables> {
 }
 
 /// Measures the comparison of maps, as root.
-pub(crate) fn compare(machine: Machine) -> Result<Tables> {
+pub(crate) fn compare(machine: MachineDescription) -> Result<Tables> {
     println!("skep-bench: Comparing maps");
     Ok(Tables { machine, figures: figures(("skep-datapath", "compare"), &[])? })
 }

@@ -66,14 +66,15 @@ pub(super) fn finding(tables: Option<&Tables>) -> (String, Finding) {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::results::Machine;
+    use crate::results::MachineDescription;
 
     #[test]
     fn the_dearest_row_decides() {
         let said = "| percent | plans | plans and tables |\n|---|---|---|\n| small | 1 | 2.5 |\n\
                     | large | 3 | 5.25 |\n";
         let figures = Figures::parse(said).unwrap();
-        let machine = Machine { date: "2026-01-01".to_owned(), ..Machine::default() };
+        let machine =
+            MachineDescription { date: "2026-01-01".to_owned(), ..MachineDescription::default() };
         let tables = Tables { machine, figures };
         let text = section(&tables);
         assert!(text.contains("\n| large | 3 | 5.25 |\n\nA machine with "), "{text}");

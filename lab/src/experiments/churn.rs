@@ -8,7 +8,7 @@ use skep_lab::load::{MixReport, Second};
 
 use super::cell::{Load, pause, warm_up};
 use super::data::{DataSet, Popularity};
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::page::{Better, Column, Page, bold, ms, percent, setting};
 use super::plot::{Line, Plot};
 use super::rows::{Row, node_name};
@@ -77,7 +77,7 @@ struct Course {
 /// What is written as JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
-    machine: Machine,
+    machine: MachineDescription,
     settings: Settings,
     courses: Vec<Course>,
     /// Rows that could not be measured, or show what must not be, and why.
@@ -88,7 +88,7 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
     let part = if run.is_quick { QUICK_PART } else { 1 };
     let step_ms = if run.is_quick { QUICK_STEP_MS } else { STEP_MS };
     let data = DataSet::of_bytes(DATA_BYTES / part);
-    let machine = Machine::describe(&run.settings.skep);
+    let machine = MachineDescription::describe(&run.settings.skep);
     let (settings, courses, troubles) = (run.settings.clone(), Vec::new(), Vec::new());
     let mut results = Results { machine, settings, courses, troubles };
     for row in run.rows_of(&ROWS) {

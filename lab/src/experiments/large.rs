@@ -13,7 +13,7 @@ use skep_lab::load::{Downloads, PartReaders, Report, Running, Target, write_patt
 use super::cell::pause;
 use super::data::DataSet;
 use super::limits::POLL_MS;
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::origin::Object;
 use super::page::{Page, ms, ratio, texts};
 use super::rows::{Program, Row, node_name};
@@ -76,7 +76,7 @@ struct Stream {
 /// What is written as JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
-    machine: Machine,
+    machine: MachineDescription,
     file_bytes: u64,
     nodes: usize,
     cache_bytes: u64,
@@ -115,7 +115,7 @@ pub(crate) fn run(options: &LargeOptions) -> Result<(), Failure> {
     let streams = streams(scale, &settings)?;
     let (cold_seeks, warm_seeks) = seeks(scale, &settings)?;
     let (readers, ratios, outcomes) = readers(scale, &settings)?;
-    let machine = Machine::describe(&options.skep);
+    let machine = MachineDescription::describe(&options.skep);
     let results = Results {
         machine,
         file_bytes: bytes,

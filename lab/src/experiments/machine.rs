@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// The machine under the bed and the programs in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Machine {
+pub(crate) struct MachineDescription {
     pub(crate) date: String,
     pub(crate) processor: String,
     pub(crate) cores: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Machine {
     pub(crate) programs: Vec<(String, String)>,
 }
 
-impl Machine {
+impl MachineDescription {
     pub(crate) fn describe(skep: &Path) -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpus.lines().find(|line| line.starts_with("model name"));

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Failure;
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::plot::Plot;
 use super::rows::Row;
 use super::settings::Settings;
@@ -142,7 +142,7 @@ fn write_whole(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// The setting that all experiments have, in words.
-pub(super) fn setting(settings: &Settings, machine: &Machine) -> String {
+pub(super) fn setting(settings: &Settings, machine: &MachineDescription) -> String {
     let mbit = |bits: u64| bits / 1_000_000;
     let Settings { node_cpu_cores, dispatcher_cpu_cores, origin_cpu_cores, .. } = settings;
     format!(

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, Load, measure};
 use super::data::{DataSet, Popularity};
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::page::{Better, Column, Page, ms, percent, setting};
 use super::plot::{Line, Plot};
 use super::rows::Row;
@@ -44,7 +44,7 @@ const COLUMNS: [Column; 11] = [
 /// What is written as JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
-    machine: Machine,
+    machine: MachineDescription,
     settings: Settings,
     /// With the number of the regime.
     cells: Vec<(usize, Cell)>,
@@ -54,7 +54,7 @@ struct Results {
 
 pub(super) fn run(run: &Run) -> Result<(), Failure> {
     let cache_bytes = if run.is_quick { QUICK_CACHE_BYTES } else { CACHE_BYTES };
-    let machine = Machine::describe(&run.settings.skep);
+    let machine = MachineDescription::describe(&run.settings.skep);
     let (settings, cells, troubles) = (run.settings.clone(), Vec::new(), Vec::new());
     let mut results = Results { machine, settings, cells, troubles };
     for (regime, (what, tenths)) in REGIMES.into_iter().enumerate() {

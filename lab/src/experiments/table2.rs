@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, Load, measure};
 use super::data::{DataSet, Popularity};
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::page::{Page, ms, percent, ratio, setting, texts};
 use super::plot::{Line, Plot};
 use super::rows::Row;
@@ -35,7 +35,7 @@ const PAPER: [(&str, [(u32, f64); 4]); 3] = [
 /// What is written as JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
-    machine: Machine,
+    machine: MachineDescription,
     settings: Settings,
     cells: Vec<Cell>,
     /// Cells that could not be measured, and why.
@@ -46,7 +46,7 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
     let bytes = if run.is_quick { QUICK_DATA_BYTES } else { DATA_BYTES };
     let data = DataSet::of_bytes(bytes);
     let nodes = if run.is_quick { QUICK_NODES } else { NODES };
-    let machine = Machine::describe(&run.settings.skep);
+    let machine = MachineDescription::describe(&run.settings.skep);
     let (settings, cells, troubles) = (run.settings.clone(), Vec::new(), Vec::new());
     let mut results = Results { machine, settings, cells, troubles };
     let cache_bytes = data.bytes() / CACHE_SHARE;

@@ -17,7 +17,7 @@ use super::cell::pause;
 use super::churn::Event;
 use super::data::{DataSet, Popularity};
 use super::limits::POLL_MS;
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::origin::Object;
 use super::page::{Page, percent, texts};
 use super::rows::Row;
@@ -97,7 +97,7 @@ pub(crate) struct VerifyOptions {
 /// What is written as JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
-    machine: Machine,
+    machine: MachineDescription,
     wanted: u64,
     step_ms: u64,
     cache_bytes: u64,
@@ -131,7 +131,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
     let mix = stage.start_mix(mix(&stage, &data, &settings))?;
     let events = go_on(&mut stage, &mix, options)?;
     let results = Results {
-        machine: Machine::describe(&options.skep),
+        machine: MachineDescription::describe(&options.skep),
         wanted: options.replies,
         step_ms,
         cache_bytes,

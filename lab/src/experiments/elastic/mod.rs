@@ -12,7 +12,7 @@ use skep_site_sim::{
     SiteRun, SiteWorkload,
 };
 
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::{Failure, SimulationOptions};
 use cells::{CONFIGURATIONS, Configuration, MIXES, RAMP, WORKERS_MAX};
 
@@ -29,7 +29,7 @@ const SWEEP_SEEDS_MAX: u64 = 3;
 /// What is written as JSON.
 #[derive(Serialize)]
 struct Results {
-    machine: Machine,
+    machine: MachineDescription,
     cells: Vec<CellFigures>,
     /// Elastic over always on.
     ratios: Vec<RatioFigures>,
@@ -110,7 +110,7 @@ pub(crate) fn run(options: &SimulationOptions) -> Result<(), Failure> {
 
 fn measure(scope: &Scope) -> Result<Results, Failure> {
     // Which Skep does not matter: what is measured is compiled in.
-    let machine = Machine::describe(&super::default_skep());
+    let machine = MachineDescription::describe(&super::default_skep());
     let mut results = Results {
         machine,
         cells: Vec::new(),
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_mix_has_all_configurations_and_the_page_each_of_them() {
-        let machine = Machine::describe(&crate::experiments::default_skep());
+        let machine = MachineDescription::describe(&crate::experiments::default_skep());
         let mut results = Results {
             machine,
             cells: Vec::new(),

@@ -35,7 +35,7 @@ use std::{fs, io};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::{Failure, interrupted};
 
 /// Connections move to the nodes that answer them
@@ -89,7 +89,7 @@ struct Results {
 /// What came of a part, and where.
 #[derive(Serialize, Deserialize)]
 struct Part<T> {
-    machine: Machine,
+    machine: MachineDescription,
     figures: T,
 }
 
@@ -155,7 +155,7 @@ impl Plan {
         part: &mut Option<Part<T>>,
         troubles: &mut Vec<String>,
     ) -> Result<(), Failure> {
-        let machine = Machine::describe(&self.skep);
+        let machine = MachineDescription::describe(&self.skep);
         match measure(self) {
             Ok(figures) => *part = Some(Part { machine, figures }),
             Err(error) => {

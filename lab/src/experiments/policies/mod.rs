@@ -12,7 +12,7 @@ use std::thread;
 use serde::Serialize;
 use skep_site_sim::{Estimate, PolicyOutcomes, RatioEstimate, SIZE_CLASSES};
 
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::{Failure, SimulationOptions};
 use cells::{CELLS, Cell, Shown};
 
@@ -22,7 +22,7 @@ const BASE: &str = "transfer-time";
 /// What is written as JSON.
 #[derive(Serialize)]
 struct Results {
-    machine: Machine,
+    machine: MachineDescription,
     cells: Vec<CellFigures>,
 }
 
@@ -57,7 +57,7 @@ struct PolicyFigures {
 
 pub(crate) fn run(options: &SimulationOptions) -> Result<(), Failure> {
     // Which Skep does not matter: what is measured is compiled in.
-    let machine = Machine::describe(&super::default_skep());
+    let machine = MachineDescription::describe(&super::default_skep());
     let cells = CELLS.iter().map(|cell| figures(cell, options.quick));
     let results = Results { machine, cells: cells.collect::<Result<_, _>>()? };
     page::page(&results).finish(options.out.as_deref(), &results, &[])
@@ -126,7 +126,7 @@ mod tests {
         assert!(policies.iter().all(|it| it.mean_s[0] > 0.0 && it.ratio[1] <= it.ratio[2]));
         let base = policies.iter().find(|it| it.policy == BASE).unwrap();
         assert_eq!(base.ratio, [1.0; 3]);
-        let machine = Machine::describe(&crate::experiments::default_skep());
+        let machine = MachineDescription::describe(&crate::experiments::default_skep());
         let text = page::page(&Results { machine, cells: vec![cell] }).text;
         assert!(names.iter().all(|name| text.contains(&format!("| {name} |"))), "{text}");
     }
