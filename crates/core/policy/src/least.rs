@@ -16,7 +16,7 @@ use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
 /// What counts as load.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Measure {
+pub(crate) enum CostMeasure {
     Connections,
     ConnectionsPerWeight,
     Requests,
@@ -28,12 +28,12 @@ pub(crate) enum Measure {
 /// idle cluster is not the first node's alone.
 pub(crate) struct Least {
     name: &'static str,
-    measure: Measure,
+    measure: CostMeasure,
     rng: Rng,
 }
 
 impl Least {
-    pub(crate) fn new(name: &'static str, measure: Measure, rng: Rng) -> Self {
+    pub(crate) fn new(name: &'static str, measure: CostMeasure, rng: Rng) -> Self {
         Self { name, measure, rng }
     }
 }
@@ -89,7 +89,7 @@ impl Policy for PowerOfTwo {
         let Some(pair) = view.two_random(&mut self.rng, exclude) else { return Decision::None };
         let [a, b] = pair.map(|at| &view.nodes[at]);
         let b_is_better =
-            Measure::Requests.cost(b).compare(&Measure::Requests.cost(a)) == Ordering::Less;
+            CostMeasure::Requests.cost(b).compare(&CostMeasure::Requests.cost(a)) == Ordering::Less;
         Decision::Node(if b_is_better { b.id } else { a.id })
     }
 }
@@ -101,7 +101,7 @@ struct Cost {
     capacity: u64,
 }
 
-impl Measure {
+impl CostMeasure {
     fn cost(self, node: &NodeView) -> Cost {
         let (count, weight): (u64, u64) = match self {
             Self::Connections => (node.connections.into(), 1),

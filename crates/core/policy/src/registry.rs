@@ -6,7 +6,7 @@ use skep_wire::steer::{self, CHOICES_MAX};
 use crate::Policy;
 use crate::idlest_half::IdlestHalf;
 use crate::lard::Lard;
-use crate::least::{Least, Measure, PowerOfTwo};
+use crate::least::{CostMeasure, Least, PowerOfTwo};
 use crate::limits::LARD_REPLICAS_MAX;
 use crate::maglev::{HashKey, Maglev};
 use crate::peak_ewma::PeakEwma;
@@ -163,7 +163,7 @@ const TABLE: &[PolicyInfo] = &[
         source: "Linux IPVS `lc`",
         details: "Fewest client connections, idle ones included; ties are drawn. Suits long-lived connections.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Connections),
-        make: |name, seed| Box::new(Least::new(name, Measure::Connections, Rng::new(seed))),
+        make: |name, seed| Box::new(Least::new(name, CostMeasure::Connections, Rng::new(seed))),
         ..PLAIN
     },
     PolicyInfo {
@@ -175,7 +175,7 @@ const TABLE: &[PolicyInfo] = &[
         details: "Fewest client connections for the weight of the node.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Connections),
         make: |name, seed| {
-            Box::new(Least::new(name, Measure::ConnectionsPerWeight, Rng::new(seed)))
+            Box::new(Least::new(name, CostMeasure::ConnectionsPerWeight, Rng::new(seed)))
         },
         ..PLAIN
     },
@@ -185,7 +185,7 @@ const TABLE: &[PolicyInfo] = &[
         goes_by: "load",
         details: "Fewest unanswered requests; ties are drawn. Suits requests of uneven length.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Requests),
-        make: |name, seed| Box::new(Least::new(name, Measure::Requests, Rng::new(seed))),
+        make: |name, seed| Box::new(Least::new(name, CostMeasure::Requests, Rng::new(seed))),
         ..PLAIN
     },
     PolicyInfo {
@@ -194,7 +194,7 @@ const TABLE: &[PolicyInfo] = &[
         goes_by: "load",
         details: "Fewest bytes to send, where a request whose length is not known yet counts as 16 KiB. Suits large files of uneven size.",
         direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Bytes),
-        make: |name, seed| Box::new(Least::new(name, Measure::Bytes, Rng::new(seed))),
+        make: |name, seed| Box::new(Least::new(name, CostMeasure::Bytes, Rng::new(seed))),
         ..PLAIN
     },
     PolicyInfo {
