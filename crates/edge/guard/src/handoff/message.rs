@@ -15,7 +15,7 @@ use skep_wire::handoff::guard::{BATCH_MAX, MESSAGE_BYTES_MAX};
 const CONTROL_BYTES: usize = cmsg_space!(ScmRights(BATCH_MAX));
 
 /// A message as it came.
-pub(super) struct Message<'b> {
+pub(super) struct ReceivedMessage<'b> {
     pub(super) bytes: &'b [u8],
     /// Closed when dropped.
     pub(super) descriptors: Vec<OwnedFd>,
@@ -44,7 +44,10 @@ pub(super) fn put(
 /// Receives one message into `buffer`. `UnexpectedEof` if the peer is gone; `InvalidData` if the message
 /// exceeds a limit, or the kernel has dropped descriptors of it: more than belong to a batch, or more than
 /// this process may have open.
-pub(super) fn take<'b>(socket: BorrowedFd<'_>, buffer: &'b mut Vec<u8>) -> io::Result<Message<'b>> {
+pub(super) fn take<'b>(
+    socket: BorrowedFd<'_>,
+    buffer: &'b mut Vec<u8>,
+) -> io::Result<ReceivedMessage<'b>> {
     let message = take_cut(socket, buffer)?;
     if message.is_cut { Err(io::ErrorKind::InvalidData.into()) } else { Ok(message) }
 }
@@ -53,7 +56,7 @@ pub(super) fn take<'b>(socket: BorrowedFd<'_>, buffer: &'b mut Vec<u8>) -> io::R
 pub(super) fn take_cut<'b>(
     socket: BorrowedFd<'_>,
     buffer: &'b mut Vec<u8>,
-) -> io::Result<Message<'b>> {
+) -> io::Result<ReceivedMessage<'b>> {
     buffer.resize(MESSAGE_BYTES_MAX, 0);
     let mut room = [MaybeUninit::uninit(); CONTROL_BYTES];
     let mut control = RecvAncillaryBuffer::new(&mut room);
@@ -74,7 +77,7 @@ pub(super) fn take_cut<'b>(
     // No message of ours is empty.
     match received.bytes {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        len => Ok(Message { bytes: &buffer[..len], descriptors, is_cut }),
+        len => Ok(ReceivedMessage { bytes: &buffer[..len], descriptors, is_cut }),
     }
 }
 

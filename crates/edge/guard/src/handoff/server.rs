@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, sockopt};
 use skep_wire::handoff::guard::{BATCH_MAX, GREETING, HandoffOrder, HandoffResult};
 
-use super::message::{Message, put, take};
+use super::message::{ReceivedMessage, put, take};
 use crate::limits::{HANDOFF_CLIENTS_MAX, REFUSAL_BYTES_MAX};
 use crate::message::decoded;
 use crate::server::{OTHER_BUILD, listen_at};
@@ -213,7 +213,7 @@ impl Client {
 }
 
 /// The orders of a message, each with its descriptor; `None` if it is no such message.
-fn orders_of(message: &Message<'_>) -> Option<Vec<HandoffOrder>> {
+fn orders_of(message: &ReceivedMessage<'_>) -> Option<Vec<HandoffOrder>> {
     let orders: Vec<HandoffOrder> = decoded(message.bytes)?;
     let descriptors = orders.iter().filter(|order| order.has_descriptor()).count();
     let is_whole =
