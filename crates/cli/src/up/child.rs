@@ -22,7 +22,7 @@ const READY: &str = "skep: ready on ";
 
 /// An order to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum ChildOrder {
     /// Run; restart if it dies.
     Run,
     /// End, by this signal.
@@ -65,7 +65,7 @@ pub(super) struct Nest {
 
 /// Keeps the process called `name` running, as a task of this thread. The task
 /// ends with the process, and then drops `orders`.
-pub(super) fn keep(nest: &Rc<Nest>, name: &str, orders: watch::Receiver<Order>) {
+pub(super) fn keep(nest: &Rc<Nest>, name: &str, orders: watch::Receiver<ChildOrder>) {
     let (nest, name) = (Rc::clone(nest), name.into());
     tokio::task::spawn_local(ChildRunner { nest, name, orders, pause_ms: RESTART_MS }.run());
 }
@@ -73,13 +73,13 @@ pub(super) fn keep(nest: &Rc<Nest>, name: &str, orders: watch::Receiver<Order>) 
 struct ChildRunner {
     nest: Rc<Nest>,
     name: Rc<str>,
-    orders: watch::Receiver<Order>,
+    orders: watch::Receiver<ChildOrder>,
     pause_ms: u64,
 }
 
 impl ChildRunner {
     async fn run(mut self) {
-        while *self.orders.borrow() == Order::Run {
+        while *self.orders.borrow() == ChildOrder::Run {
             let started = Instant::now();
             let mut child = match spawn(&self.nest, &self.name) {
                 Ok(child) => child,
@@ -102,7 +102,7 @@ impl ChildRunner {
             if let Some(out) = out {
                 let _ = out.await;
             }
-            if *self.orders.borrow() == Order::Run {
+            if *self.orders.borrow() == ChildOrder::Run {
                 self.pause(started, pid, status, last_words.take()).await;
             }
         }
@@ -116,9 +116,9 @@ impl ChildRunner {
                 changed = self.orders.changed() => {
                     let order = changed.map(|()| *self.orders.borrow_and_update());
                     match order {
-                        Ok(Order::Run) => {}
-                        Ok(Order::End(signal)) => send(child, signal),
-                        Ok(Order::Kill) => send(child, Signal::KILL),
+                        Ok(ChildOrder::Run) => {}
+                        Ok(ChildOrder::End(signal)) => send(child, signal),
+                        Ok(ChildOrder::Kill) => send(child, Signal::KILL),
                         // Nobody gives orders any more.
                         Err(_) => {
                             send(child, Signal::KILL);

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
-use super::child::{Event, Nest, Order, keep};
+use super::child::{ChildOrder, Event, Nest, keep};
 use super::environment::{Environment, write_key};
 use super::folder::{ClusterFolder, Turn};
 use super::limits::{DRAIN_MS, END_MS, EVENTS_MAX, READY_MS, READY_POLL_MS};
@@ -197,12 +197,12 @@ impl<'a> Cluster<'a> {
 
 /// Processes that start and stop together.
 struct Crew {
-    orders: watch::Sender<Order>,
+    orders: watch::Sender<ChildOrder>,
 }
 
 impl Crew {
     fn new() -> Self {
-        Self { orders: watch::Sender::new(Order::Run) }
+        Self { orders: watch::Sender::new(ChildOrder::Run) }
     }
 
     fn add(&self, nest: &Rc<Nest>, name: &str) {
@@ -211,14 +211,14 @@ impl Crew {
 
     /// Stops them by `signal`, and waits as long as a drain may take.
     async fn end(&self, signal: Signal) {
-        self.orders.send_replace(Order::End(signal));
+        self.orders.send_replace(ChildOrder::End(signal));
         let patience = Duration::from_millis(DRAIN_MS + END_MS);
         let _ = tokio::time::timeout(patience, self.gone()).await;
     }
 
     /// Kills them at once.
     async fn kill(&self) {
-        self.orders.send_replace(Order::Kill);
+        self.orders.send_replace(ChildOrder::Kill);
         self.gone().await;
     }
 
