@@ -35,7 +35,7 @@ use crate::logging::{self, MessageQueue};
 use crate::recording;
 use crate::reporting::Reporting;
 use crate::roles::Roles;
-use crate::running::{Parts, Running, Shared};
+use crate::running::{ProcessParts, Running, Shared};
 use crate::seed::seed;
 use crate::settings::{Admissions, engine_settings, log_format, log_target};
 use crate::supervisor;
@@ -162,7 +162,7 @@ impl Process {
         }
         skep_dispatcher::register_metrics(&registry, &dispatchers);
         let recorder = recording::start(&config, &roles, node.as_ref(), &registry)?;
-        let parts = Parts { node, dispatchers, direct_dispatch, cluster_cache, reporting };
+        let parts = ProcessParts { node, dispatchers, direct_dispatch, cluster_cache, reporting };
         let addresses = addresses(&responders);
         let running = Arc::new(Running::new(config, roles, file, addresses, parts, shared));
         let _ = running.workers.set(workers.handles().to_vec());

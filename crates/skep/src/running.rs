@@ -25,7 +25,7 @@ use crate::series::TrafficHistory;
 use crate::settings::{Admissions, engine_settings};
 
 /// What a process is made of by the composition root; empty where the config has none of it.
-pub(crate) struct Parts {
+pub(crate) struct ProcessParts {
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
     pub(crate) direct_dispatch: DirectDispatch,
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
 pub(crate) struct Running {
     pub(crate) roles: Roles,
     pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) parts: Parts,
+    pub(crate) parts: ProcessParts,
     pub(crate) shared: Shared,
     pub(crate) started: Instant,
     pub(crate) started_at: SystemTime,
@@ -67,7 +67,7 @@ impl Running {
         roles: Roles,
         file: Option<PathBuf>,
         addresses: Vec<SocketAddr>,
-        parts: Parts,
+        parts: ProcessParts,
         shared: Shared,
     ) -> Self {
         if let Some(node) = &parts.node {
