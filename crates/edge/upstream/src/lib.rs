@@ -1,6 +1,6 @@
 //! Connections to nodes: connecting, pooling and reuse.
 //!
-//! A [`Pool`] belongs to one worker, as its connections do, so that taking and giving back a
+//! A [`ConnectionPool`] belongs to one worker, as its connections do, so that taking and giving back a
 //! connection is two cells and a push; the price is a few more open connections than a pool shared
 //! by all cores. The most recently used connection is reused first: surplus connections of a busy
 //! hour expire at its end, and a recently used one is the least likely to be dead.
@@ -18,4 +18,4 @@ mod error;
 mod pool;
 
 pub use error::UpstreamError;
-pub use pool::{Pool, PoolLimits, PooledConn};
+pub use pool::{ConnectionPool, PoolLimits, PooledConn};

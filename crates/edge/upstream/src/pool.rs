@@ -24,7 +24,7 @@ pub struct PoolLimits {
 }
 
 /// One worker's connections to nodes.
-pub struct Pool {
+pub struct ConnectionPool {
     worker: Rc<Worker>,
     limits: Cell<PoolLimits>,
     slots: RefCell<HashMap<ServerAddress, Rc<Slot>, foldhash::fast::RandomState>>,
@@ -47,7 +47,7 @@ struct Idle {
     since_ms: u64,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// An empty pool; ten times a second it closes connections that were idle for too long.
     pub fn new(worker: &Rc<Worker>, limits: PoolLimits) -> Rc<Self> {
         let pool = Rc::new(Self {
@@ -215,7 +215,7 @@ impl PooledConn {
 
     /// Returns it to `pool`, for the next request. Only after the reply was read to its end, if no
     /// bytes followed it and the node keeps the connection.
-    pub fn give_back(self, pool: &Pool) {
+    pub fn give_back(self, pool: &ConnectionPool) {
         let Self { conn, place, .. } = self;
         let slot = &place.slot;
         let is_current = place.epoch == slot.epoch.get();

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use skep_serve::Worker;
-use skep_upstream::{Pool, PoolLimits, PooledConn};
+use skep_upstream::{ConnectionPool, PoolLimits, PooledConn};
 
 use crate::avoid::OriginHealth;
 use crate::counters::OriginCounters;
@@ -21,7 +21,7 @@ pub use ask::OriginReply;
 /// One worker's client of a site's origins.
 pub struct Origins {
     worker: Rc<Worker>,
-    pool: Rc<Pool>,
+    pool: Rc<ConnectionPool>,
     limits: OriginLimits,
     counters: Arc<OriginCounters>,
     /// In the order of preference; at least one.
@@ -59,7 +59,7 @@ impl Origins {
             |url: OriginUrl| Origin { addresses: Addresses::new(&url, Arc::clone(lookup)), url };
         Rc::new(Self {
             worker: Rc::clone(worker),
-            pool: Pool::new(worker, pool),
+            pool: ConnectionPool::new(worker, pool),
             limits,
             counters: Arc::default(),
             health: RefCell::new(vec![OriginHealth::default(); urls.len()]),

@@ -13,7 +13,7 @@ use skep_cluster::RetryBudget;
 use skep_http::RequestHead;
 use skep_policy::{AttemptEnd, ServedObject};
 use skep_units::{NodeId, Now};
-use skep_upstream::Pool;
+use skep_upstream::ConnectionPool;
 
 use crate::chooser::{Chooser, Chosen};
 use crate::members::member::SharedMember;
@@ -28,7 +28,7 @@ pub(crate) struct WorkerBalancer {
     latest: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
     /// The published state for which `chooser`, `arms` and `budget` were made.
     in_force: Rc<InForce>,
-    connections: Rc<Pool>,
+    connections: Rc<ConnectionPool>,
     seed: u64,
     /// That of the group.
     chooser: Chooser,
@@ -57,7 +57,7 @@ pub struct PickedMember {
 impl WorkerBalancer {
     pub(crate) fn new(
         published: &Arc<ArcSwap<Published>>,
-        connections: Rc<Pool>,
+        connections: Rc<ConnectionPool>,
         seed: u64,
     ) -> Self {
         let mut latest = Cache::new(Arc::clone(published));

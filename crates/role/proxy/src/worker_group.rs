@@ -12,7 +12,7 @@ use skep_http::RequestHead;
 use skep_policy::AttemptEnd;
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::{NodeId, Now, Rng};
-use skep_upstream::Pool;
+use skep_upstream::ConnectionPool;
 
 use crate::members::group::Group;
 use crate::members::session::Session;
@@ -22,7 +22,7 @@ use crate::worker_balancer::{PickedMember, WorkerBalancer};
 pub struct WorkerGroup {
     group: Arc<Group>,
     context: Rc<Context>,
-    connections: Rc<Pool>,
+    connections: Rc<ConnectionPool>,
     balancer: RefCell<WorkerBalancer>,
 }
 
@@ -30,7 +30,8 @@ impl WorkerGroup {
     /// The share of `group` that the worker of `context` has.
     pub fn new(group: &Arc<Group>, context: &Rc<Context>) -> Rc<Self> {
         let worker = context.worker();
-        let connections = Pool::new(worker, group.published().load().settings.connections);
+        let connections =
+            ConnectionPool::new(worker, group.published().load().settings.connections);
         // Workers must not walk in step: each has a sequence of its own.
         let seed = Rng::new(group.seed().wrapping_add(worker.index() as u64)).next_u64();
         let balancer = WorkerBalancer::new(group.published(), Rc::clone(&connections), seed);
@@ -86,7 +87,7 @@ impl WorkerGroup {
         self.balancer().learned(picked, bytes);
     }
 
-    pub(crate) fn connections(&self) -> &Rc<Pool> {
+    pub(crate) fn connections(&self) -> &Rc<ConnectionPool> {
         &self.connections
     }
 

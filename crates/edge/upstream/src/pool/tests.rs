@@ -18,13 +18,13 @@ const LIMITS: PoolLimits =
 /// Runs `test` on a worker with a pool of `limits` and waits for its end.
 fn on_worker<F: Future<Output = ()>>(
     limits: PoolLimits,
-    test: impl FnOnce(Rc<Worker>, Rc<Pool>) -> F + Send + 'static,
+    test: impl FnOnce(Rc<Worker>, Rc<ConnectionPool>) -> F + Send + 'static,
 ) {
     let workers = Workers::start(1).unwrap();
     let (done, ended) = std::sync::mpsc::sync_channel(1);
     workers.handles()[0].run(move |worker| {
         let worker = Rc::clone(worker);
-        let pool = Pool::new(&worker, limits);
+        let pool = ConnectionPool::new(&worker, limits);
         tokio::task::spawn_local(async move {
             test(worker, pool).await;
             done.send(()).unwrap();

@@ -8,7 +8,7 @@ use std::time::Instant;
 use skep_comparison::{ArmEvent, ArmSample};
 use skep_http::ResponseHead;
 use skep_policy::AttemptEnd;
-use skep_upstream::Pool;
+use skep_upstream::ConnectionPool;
 
 use crate::limits::OWED_BYTES_MAX;
 use crate::members::cause::Cause;
@@ -103,7 +103,7 @@ impl InFlight {
     }
 
     /// The connections of its worker.
-    pub(super) fn connections(&self) -> &Pool {
+    pub(super) fn connections(&self) -> &ConnectionPool {
         self.group.connections()
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use skep_serve::{Conn, TimeoutCause};
-use skep_upstream::{Pool, PooledConn};
+use skep_upstream::{ConnectionPool, PooledConn};
 use skep_wire::cache::frame::FRAME_HEAD_BYTES;
 use skep_wire::cache::peer::chunk_end;
 use skep_wire::cache::{FrameError, FrameHead};
@@ -22,7 +22,7 @@ pub const FETCH_BUFFER_BYTES: usize = PEER_CHUNK_BYTES as usize + FRAME_HEAD_BYT
 /// A transfer in progress. Dropped before its end it closes the connection.
 pub struct Fetching {
     /// The pool that receives the connection after the exchange.
-    connections: Rc<Pool>,
+    connections: Rc<ConnectionPool>,
     counts: Arc<StreamCounts>,
     /// `None` after the exchange is complete or has failed.
     lease: Option<PooledConn>,
@@ -37,7 +37,7 @@ pub struct Fetching {
 
 impl Fetching {
     pub(super) fn new(
-        connections: &Rc<Pool>,
+        connections: &Rc<ConnectionPool>,
         counts: &Arc<StreamCounts>,
         lease: PooledConn,
         rest: Vec<u8>,

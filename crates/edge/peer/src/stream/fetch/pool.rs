@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use skep_serve::{Conn, TimeoutCause, Worker};
-use skep_upstream::{Pool, PoolLimits, PooledConn};
+use skep_upstream::{ConnectionPool, PoolLimits, PooledConn};
 use skep_wire::cache::frame::write_frame;
 use skep_wire::cache::{
     FrameDecoder, Handshake, HelloError, Identity, PeerReply, PeerRequest, Purpose, Reason,
@@ -23,7 +23,7 @@ use crate::stream::greet::{greet_conn, nonce};
 
 /// A worker's connections to other nodes, kept and reused by address.
 pub struct PeerPool {
-    connections: Rc<Pool>,
+    connections: Rc<ConnectionPool>,
     identity: Identity,
     counts: Arc<StreamCounts>,
 }
@@ -44,7 +44,7 @@ impl PeerPool {
             idle_ms: PEER_IDLE_MS,
             connect_timeout_ms: PEER_CONNECT_MS,
         };
-        let connections = Pool::new(worker, limits);
+        let connections = ConnectionPool::new(worker, limits);
         Rc::new(Self { connections, identity: identity.clone(), counts: Arc::clone(counts) })
     }
 
