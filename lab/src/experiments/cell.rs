@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use skep_lab::load::{Mix, MixReport, MixRunning};
 
-use super::data::{DataSet, Popularity};
+use super::data::{DataSet, PopularityLaw};
 use super::limits::{POLL_MS, WARM_UP_MS};
 use super::origin::OriginCounts;
 use super::page::percent;
@@ -24,7 +24,7 @@ const ORDER_REQUESTS: usize = 1_000_000;
 pub(crate) struct Cell {
     pub(crate) row: Row,
     pub(crate) nodes: usize,
-    pub(crate) popularity: Popularity,
+    pub(crate) popularity: PopularityLaw,
     pub(crate) data_bytes: u64,
     pub(crate) cache_bytes: u64,
     /// What clients have seen in the measured window.
@@ -45,7 +45,7 @@ pub(crate) struct Cell {
 pub(super) struct Load<'a> {
     pub(super) row: Row,
     pub(super) nodes: usize,
-    pub(super) popularity: Popularity,
+    pub(super) popularity: PopularityLaw,
     pub(super) data: &'a DataSet,
     pub(super) cache_bytes: u64,
 }

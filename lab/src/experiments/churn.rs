@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use skep_lab::load::{MixReport, Second};
 
 use super::cell::{Load, pause, warm_up};
-use super::data::{DataSet, Popularity};
+use super::data::{DataSet, PopularityLaw};
 use super::machine::MachineDescription;
 use super::page::{Better, Column, Page, bold, ms, percent, setting};
 use super::plot::{Line, Plot};
@@ -93,7 +93,7 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
     let mut results = Results { machine, settings, courses, troubles };
     for row in run.rows_of(&ROWS) {
         let cache_bytes = CACHE_BYTES / part;
-        let popularity = Popularity::Zipf;
+        let popularity = PopularityLaw::Zipf;
         let load = Load { row, nodes: NODES, popularity, data: &data, cache_bytes };
         match go_through(&load, step_ms, &run.settings) {
             Ok(course) => {

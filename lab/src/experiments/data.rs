@@ -19,7 +19,7 @@ const SEED: u64 = 2001;
 /// How often objects are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Popularity {
+pub(crate) enum PopularityLaw {
     /// Each as often as any other, so that classes have their published shares.
     Uniform,
     /// The n-th most popular one 1/n as often as the first; which one that is,
@@ -27,7 +27,7 @@ pub(crate) enum Popularity {
     Zipf,
 }
 
-impl Popularity {
+impl PopularityLaw {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -84,10 +84,10 @@ impl DataSet {
     }
 
     /// So many requests, as places of objects.
-    pub(crate) fn order(&self, popularity: Popularity, requests: usize) -> Arc<[u32]> {
+    pub(crate) fn order(&self, popularity: PopularityLaw, requests: usize) -> Arc<[u32]> {
         let mut rng = Rng::new(SEED);
         let count = self.objects.len() as u64;
-        if popularity == Popularity::Uniform {
+        if popularity == PopularityLaw::Uniform {
             return (0..requests).map(|_| rng.below(count) as u32).collect();
         }
         let by_rank = shuffled(count, &mut rng);
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn orders_are_those_of_their_popularity_and_come_again() {
         let data = DataSet::of_bytes(1_000_000);
-        for popularity in [Popularity::Uniform, Popularity::Zipf] {
+        for popularity in [PopularityLaw::Uniform, PopularityLaw::Zipf] {
             let order = data.order(popularity, 50_000);
             assert_eq!(order, data.order(popularity, 50_000));
             let mut by_object = vec![0; data.count()];
@@ -159,8 +159,8 @@ mod tests {
             let most = by_object[by_object.len() - 1] as f64 / 50_000.0;
             let harmonic: f64 = (1..=data.count()).map(|rank| 1.0 / rank as f64).sum();
             let wanted = match popularity {
-                Popularity::Uniform => 1.0 / data.count() as f64,
-                Popularity::Zipf => 1.0 / harmonic,
+                PopularityLaw::Uniform => 1.0 / data.count() as f64,
+                PopularityLaw::Zipf => 1.0 / harmonic,
             };
             assert!(most > 0.9 * wanted && most < 2.0 * wanted, "{popularity:?}: {most}");
         }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, Load, measure};
-use super::data::{DataSet, Popularity};
+use super::data::{DataSet, PopularityLaw};
 use super::machine::MachineDescription;
 use super::page::{Better, Column, Page, ms, percent, setting};
 use super::plot::{Line, Plot};
@@ -25,7 +25,7 @@ const REGIMES: [(&str, u64); 3] = [
     ("larger than the cluster's caches", 120),
 ];
 
-const POPULARITIES: [Popularity; 2] = [Popularity::Uniform, Popularity::Zipf];
+const POPULARITIES: [PopularityLaw; 2] = [PopularityLaw::Uniform, PopularityLaw::Zipf];
 
 const COLUMNS: [Column; 11] = [
     ("req/s", Better::More),
@@ -107,12 +107,12 @@ impl Results {
         page
     }
 
-    fn of(&self, regime: usize, popularity: Popularity) -> impl Iterator<Item = &Cell> {
+    fn of(&self, regime: usize, popularity: PopularityLaw) -> impl Iterator<Item = &Cell> {
         let is_it = move |it: &&(usize, Cell)| it.0 == regime && it.1.popularity == popularity;
         self.cells.iter().filter(is_it).map(|(_, cell)| cell)
     }
 
-    fn add_regime(&self, page: &mut Page, regime: usize, popularity: Popularity) {
+    fn add_regime(&self, page: &mut Page, regime: usize, popularity: PopularityLaw) {
         let first = format!("popularity {}", popularity.name());
         let rows = self.of(regime, popularity).map(|cell| (cell.row, details(cell))).collect();
         page.add_compared(&first, &COLUMNS, rows);

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cell::{Cell, Load, measure};
-use super::data::{DataSet, Popularity};
+use super::data::{DataSet, PopularityLaw};
 use super::machine::MachineDescription;
 use super::page::{Page, ms, percent, ratio, setting, texts};
 use super::plot::{Line, Plot};
@@ -22,7 +22,7 @@ const CACHE_SHARE: u64 = 5;
 const NODES: &[usize] = &[1, 2, 4, 6, 8];
 const QUICK_NODES: &[usize] = &[1, 4];
 
-const POPULARITIES: [Popularity; 2] = [Popularity::Uniform, Popularity::Zipf];
+const POPULARITIES: [PopularityLaw; 2] = [PopularityLaw::Uniform, PopularityLaw::Zipf];
 
 /// The paper's rows: requests per second (and over those of one node) at 2, 4,
 /// 6 and 8 nodes.
@@ -81,7 +81,7 @@ impl Results {
         self.troubles.push(text);
     }
 
-    fn cell(&self, row: Row, nodes: usize, popularity: Popularity) -> Option<&Cell> {
+    fn cell(&self, row: Row, nodes: usize, popularity: PopularityLaw) -> Option<&Cell> {
         let is_it = |it: &&Cell| (it.row, it.nodes, it.popularity) == (row, nodes, popularity);
         self.cells.iter().find(is_it)
     }
@@ -120,7 +120,7 @@ impl Results {
         page
     }
 
-    fn add_popularity(&self, page: &mut Page, data: &DataSet, popularity: Popularity) {
+    fn add_popularity(&self, page: &mut Page, data: &DataSet, popularity: PopularityLaw) {
         let (mean, most) = data.shape(&data.order(popularity, 200_000));
         page.add(&format!("## Popularity: {}\n", popularity.name()));
         page.add(&format!(
@@ -150,12 +150,12 @@ impl Results {
         let rows: Vec<_> = self.rows().into_iter().map(row).collect();
         page.add_table(&head, &rows);
         self.add_ratios(page, popularity);
-        let what = if popularity == Popularity::Zipf { "zipf" } else { "uniform" };
+        let what = if popularity == PopularityLaw::Zipf { "zipf" } else { "uniform" };
         page.add_plot(what, self.plot(popularity));
     }
 
     /// Each row of ours over each of the peers'.
-    fn add_ratios(&self, page: &mut Page, popularity: Popularity) {
+    fn add_ratios(&self, page: &mut Page, popularity: PopularityLaw) {
         page.add(
             "Requests per second over those of a peer with as many nodes, bold where Skep loses:\n",
         );
@@ -228,7 +228,7 @@ impl Results {
         std::iter::once(first.to_owned()).chain(nodes).collect()
     }
 
-    fn plot(&self, popularity: Popularity) -> Plot {
+    fn plot(&self, popularity: PopularityLaw) -> Plot {
         let line = |row: Row| Line {
             name: row.name().to_owned(),
             colour: row as usize,

@@ -15,7 +15,7 @@ use skep_lab::load::{Mix, MixReport, MixRunning};
 
 use super::cell::pause;
 use super::churn::Event;
-use super::data::{DataSet, Popularity};
+use super::data::{DataSet, PopularityLaw};
 use super::limits::POLL_MS;
 use super::machine::MachineDescription;
 use super::origin::Object;
@@ -146,7 +146,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
 
 fn mix(stage: &Stage, data: &DataSet, settings: &Settings) -> Mix {
     let mut objects = data.mix_objects().to_vec();
-    let mut order = data.order(Popularity::Zipf, ORDER_REQUESTS).to_vec();
+    let mut order = data.order(PopularityLaw::Zipf, ORDER_REQUESTS).to_vec();
     order.iter_mut().step_by(LARGE_EACH).for_each(|place| *place = objects.len() as u32);
     objects.push(LARGE.for_mix());
     Mix {
