@@ -11,7 +11,7 @@ use super::data::{DataSet, PopularityLaw};
 use super::limits::{POLL_MS, WARM_UP_MS};
 use super::origin::OriginCounts;
 use super::page::percent;
-use super::rows::Row;
+use super::rows::TableRow;
 use super::settings::Settings;
 use super::stage::{Stage, StagePlan};
 use super::{Failure, interrupted};
@@ -22,7 +22,7 @@ const ORDER_REQUESTS: usize = 1_000_000;
 /// What one row did with one number of nodes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    pub(crate) row: Row,
+    pub(crate) row: TableRow,
     pub(crate) nodes: usize,
     pub(crate) popularity: PopularityLaw,
     pub(crate) data_bytes: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Cell {
 
 /// What a cell is asked for.
 pub(super) struct Load<'a> {
-    pub(super) row: Row,
+    pub(super) row: TableRow,
     pub(super) nodes: usize,
     pub(super) popularity: PopularityLaw,
     pub(super) data: &'a DataSet,

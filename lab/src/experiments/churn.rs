@@ -11,7 +11,7 @@ use super::data::{DataSet, PopularityLaw};
 use super::machine::MachineDescription;
 use super::page::{Better, Column, Page, bold, ms, percent, setting};
 use super::plot::{Line, Plot};
-use super::rows::{Row, node_name};
+use super::rows::{TableRow, node_name};
 use super::settings::Settings;
 use super::stage::{Stage, StagePlan};
 use super::{Failure, Run};
@@ -25,8 +25,13 @@ const DATA_BYTES: u64 = 20_000_000;
 const QUICK_PART: u64 = 4;
 
 /// Rows; the others are what they are in table 2.
-const ROWS: [Row; 5] =
-    [Row::SkepProxy, Row::SkepDirect, Row::SkepAlone, Row::NginxTurns, Row::NginxUrl];
+const ROWS: [TableRow; 5] = [
+    TableRow::SkepProxy,
+    TableRow::SkepDirect,
+    TableRow::SkepAlone,
+    TableRow::NginxTurns,
+    TableRow::NginxUrl,
+];
 
 const COLUMNS: [Column; 11] = [
     ("right answers", Better::More),
@@ -66,7 +71,7 @@ pub(super) enum Event {
 /// One row's run.
 #[derive(Serialize, Deserialize)]
 struct Course {
-    row: Row,
+    row: TableRow,
     report: MixReport,
     /// With the second in which each was done.
     events: Vec<(f64, Event)>,
@@ -180,7 +185,7 @@ impl Course {
     /// is steered to a node directly loses what that was sending when it was killed.)
     fn trouble(&self) -> Option<String> {
         let MixReport { failed, wrong, .. } = self.report;
-        let is_amiss = wrong > 0 || failed > 0 && self.row == Row::SkepProxy;
+        let is_amiss = wrong > 0 || failed > 0 && self.row == TableRow::SkepProxy;
         is_amiss.then(|| format!("{}: {failed} failed, {wrong} of them wrong", self.row.name()))
     }
 
@@ -330,7 +335,7 @@ mod tests {
         let seconds = [90, 90, 90, 40, 60, 89, 90, 90, 90, 20, 20, 20].map(second).into();
         let report = MixReport { seconds, ..MixReport::default() };
         let events = vec![(3.2, Event::Kill(1)), (9.0, Event::Start(1))];
-        let course = Course { row: Row::SkepProxy, report, events, redundancy: 1.0 };
+        let course = Course { row: TableRow::SkepProxy, report, events, redundancy: 1.0 };
         assert_eq!(course.dip(0), (90.0, 40.0, Some(2)));
         assert_eq!(course.dip(1), (90.0, 20.0, None));
     }

@@ -16,7 +16,7 @@ use super::limits::POLL_MS;
 use super::machine::MachineDescription;
 use super::origin::Object;
 use super::page::{Page, ms, ratio, texts};
-use super::rows::{Program, Row, node_name};
+use super::rows::{Program, TableRow, node_name};
 use super::settings::Settings;
 use super::stage::{Stage, StagePlan};
 use super::{Failure, interrupted};
@@ -135,8 +135,14 @@ pub(crate) fn run(options: &LargeOptions) -> Result<(), Failure> {
 fn stage(scale: Scale, settings: &Settings) -> Result<Stage, Failure> {
     let data = DataSet::of_bytes(0);
     let Scale { nodes, cache_bytes, .. } = scale;
-    let plan =
-        StagePlan { row: Row::SkepProxy, nodes, spares: 1, cache_bytes, data: &data, settings };
+    let plan = StagePlan {
+        row: TableRow::SkepProxy,
+        nodes,
+        spares: 1,
+        cache_bytes,
+        data: &data,
+        settings,
+    };
     Stage::new(&plan)
 }
 

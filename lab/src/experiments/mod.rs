@@ -48,7 +48,7 @@ pub(crate) use elastic::run as run_elastic;
 pub(crate) use handoff::{HandoffOptions, run as run_handoff};
 pub(crate) use large::{LargeOptions, run as run_large};
 pub(crate) use policies::run as run_policies;
-use rows::Row;
+use rows::TableRow;
 use settings::Settings;
 pub(crate) use verify::{VerifyOptions, run as run_verify};
 
@@ -139,7 +139,7 @@ pub(crate) fn serve_origin(options: &OriginOptions) -> Result<(), Failure> {
 
 /// What an experiment needs to know.
 struct Run {
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
     /// `None`: nothing is written.
     out: Option<PathBuf>,
     is_quick: bool,
@@ -148,18 +148,18 @@ struct Run {
 
 impl Run {
     /// Those of `rows` that were asked for.
-    fn rows_of(&self, rows: &[Row]) -> Vec<Row> {
+    fn rows_of(&self, rows: &[TableRow]) -> Vec<TableRow> {
         rows.iter().copied().filter(|row| self.rows.contains(row)).collect()
     }
 }
 
-fn rows_of(keys: &[String]) -> Result<Vec<Row>, Failure> {
+fn rows_of(keys: &[String]) -> Result<Vec<TableRow>, Failure> {
     if keys.is_empty() {
-        return Ok(Row::ALL.into());
+        return Ok(TableRow::ALL.into());
     }
-    let known = || Row::ALL.map(Row::key).join(", ");
+    let known = || TableRow::ALL.map(TableRow::key).join(", ");
     let of = |key: &String| {
-        let row = Row::ALL.into_iter().find(|row| row.key() == *key);
+        let row = TableRow::ALL.into_iter().find(|row| row.key() == *key);
         row.ok_or_else(|| format!("--rows {key}: expected some of {}", known()).into())
     };
     keys.iter().map(of).collect()

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Failure;
 use super::machine::MachineDescription;
 use super::plot::Plot;
-use super::rows::Row;
+use super::rows::TableRow;
 use super::settings::Settings;
 
 /// An experiment's page and what stands beside it.
@@ -76,10 +76,10 @@ impl Page {
         &mut self,
         first: &str,
         columns: &[Column],
-        mut rows: Vec<(Row, Vec<String>)>,
+        mut rows: Vec<(TableRow, Vec<String>)>,
     ) {
         for (at, (_, better)) in columns.iter().enumerate() {
-            let figure = |(_, cells): &(Row, Vec<String>)| cells[at].parse().ok();
+            let figure = |(_, cells): &(TableRow, Vec<String>)| cells[at].parse().ok();
             let peers = rows.iter().filter(|(row, _)| !row.is_skep()).filter_map(figure);
             let Some(best) = peers.reduce(|a, b| if better.is_better(a, b) { a } else { b }) else {
                 continue;
@@ -91,7 +91,7 @@ impl Page {
         }
         let names = columns.iter().map(|(name, _)| (*name).to_owned());
         let head: Vec<_> = std::iter::once(first.to_owned()).chain(names).collect();
-        let line = |(row, cells): (Row, Vec<String>)| {
+        let line = |(row, cells): (TableRow, Vec<String>)| {
             std::iter::once(row.name().to_owned()).chain(cells).collect()
         };
         self.add_table(&head, &rows.into_iter().map(line).collect::<Vec<_>>());
@@ -210,10 +210,10 @@ mod tests {
     fn figures_of_ours_are_bold_where_a_peer_is_better() {
         let columns = [("req/s", Better::More), ("memory", Better::Neither), ("p99", Better::Less)];
         let rows = [
-            (Row::SkepProxy, ["99", "1", "7.0"]),
-            (Row::SkepDirect, ["100", "2", "7.1"]),
-            (Row::NginxTurns, ["80", "50", "7.0"]),
-            (Row::Varnish, ["100", "50", "-"]),
+            (TableRow::SkepProxy, ["99", "1", "7.0"]),
+            (TableRow::SkepDirect, ["100", "2", "7.1"]),
+            (TableRow::NginxTurns, ["80", "50", "7.0"]),
+            (TableRow::Varnish, ["100", "50", "-"]),
         ];
         let rows = rows.map(|(row, cells)| (row, texts(cells))).into();
         let mut page = Page::new("x");

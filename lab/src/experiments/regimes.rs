@@ -8,7 +8,7 @@ use super::data::{DataSet, PopularityLaw};
 use super::machine::MachineDescription;
 use super::page::{Better, Column, Page, ms, percent, setting};
 use super::plot::{Line, Plot};
-use super::rows::Row;
+use super::rows::TableRow;
 use super::settings::Settings;
 use super::{Failure, Run};
 
@@ -60,7 +60,7 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
     for (regime, (what, tenths)) in REGIMES.into_iter().enumerate() {
         let data = DataSet::of_bytes(cache_bytes * tenths / 10);
         for popularity in POPULARITIES {
-            for row in run.rows_of(&Row::ALL) {
+            for row in run.rows_of(&TableRow::ALL) {
                 let load = Load { row, nodes: NODES, popularity, data: &data, cache_bytes };
                 match measure(&load, &run.settings) {
                     Ok(cell) => {
@@ -120,7 +120,7 @@ impl Results {
 
     fn add_plots(&self, page: &mut Page) {
         for (popularity, what) in POPULARITIES.into_iter().zip(["uniform", "zipf"]) {
-            let line = |row: Row| {
+            let line = |row: TableRow| {
                 let point = |(regime, (_, tenths)): (usize, (&str, u64))| {
                     let cell = self.of(regime, popularity).find(|cell| cell.row == row)?;
                     Some((tenths as f64 / 10.0, cell.requests_per_s()))
@@ -137,7 +137,11 @@ impl Results {
                 x: "data set, over a node's cache",
                 y: "requests/s",
                 y_begin: 0.0,
-                lines: Row::ALL.into_iter().map(line).filter(|it| !it.points.is_empty()).collect(),
+                lines: TableRow::ALL
+                    .into_iter()
+                    .map(line)
+                    .filter(|it| !it.points.is_empty())
+                    .collect(),
                 marks: Vec::new(),
             };
             page.add_plot(what, plot);

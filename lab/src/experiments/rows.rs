@@ -25,7 +25,7 @@ const PROBE: &str = "/health";
 /// A row of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Row {
+pub(crate) enum TableRow {
     /// Skep's proxy, round robin, one cluster cache.
     SkepProxy,
     /// Skep's proxy by the hash of the URL, one cluster cache.
@@ -42,7 +42,7 @@ pub(crate) enum Row {
     Varnish,
 }
 
-impl Row {
+impl TableRow {
     /// All, in the order of the tables.
     pub(crate) const ALL: [Self; 7] = [
         Self::SkepProxy,
@@ -104,18 +104,18 @@ pub(super) struct Program {
 
 impl Names {
     /// Where clients of a row ask.
-    pub(super) fn target(&self, row: Row) -> SocketAddr {
-        let address = if row == Row::SkepDirect { self.vip } else { self.dispatcher };
+    pub(super) fn target(&self, row: TableRow) -> SocketAddr {
+        let address = if row == TableRow::SkepDirect { self.vip } else { self.dispatcher };
         (address, 80).into()
     }
 
     /// What runs on the dispatcher's machine.
-    pub(super) fn dispatcher(&self, row: Row) -> Program {
+    pub(super) fn dispatcher(&self, row: TableRow) -> Program {
         if row.is_skep() {
             return self.skep(row, "dispatcher-1", self.in_use);
         }
         let balance = match row {
-            Row::NginxUrl => "balance uri\n    hash-type consistent",
+            TableRow::NginxUrl => "balance uri\n    hash-type consistent",
             _ => "balance roundrobin",
         };
         let server = |(index, address): (usize, &Ipv4Addr)| {
@@ -133,12 +133,12 @@ impl Names {
     }
 
     /// What runs on the node with this index.
-    pub(super) fn node(&self, row: Row, index: usize) -> Program {
+    pub(super) fn node(&self, row: TableRow, index: usize) -> Program {
         let name = node_name(index);
         let folder = self.folder(&name);
         let folder = folder.display();
         match row {
-            Row::Varnish => {
+            TableRow::Varnish => {
                 let cache = self.cache_bytes;
                 let words = format!(
                     "varnishd -F -j none -n {folder}/varnish -a :{NODE_PORT} -f {folder}/varnish.vcl \
@@ -148,7 +148,7 @@ impl Names {
                 let files = vec![("varnish.vcl", self.varnish(index))];
                 Program { files, words: split(&words) }
             }
-            Row::NginxTurns | Row::NginxUrl => {
+            TableRow::NginxTurns | TableRow::NginxUrl => {
                 let words =
                     format!("nginx -c {folder}/nginx.conf -p {folder} -e {folder}/error.log");
                 let files = vec![("nginx.conf", self.fill(NGINX, &name))];
@@ -164,19 +164,19 @@ impl Names {
         self.folder.join(name)
     }
 
-    fn skep(&self, row: Row, name: &str, nodes: usize) -> Program {
+    fn skep(&self, row: TableRow, name: &str, nodes: usize) -> Program {
         let node = |index: usize| {
             let (name, address) = (node_name(index), self.nodes[index]);
             format!("[[node]]\nname = \"{name}\"\naddress = \"{address}:{NODE_PORT}\"\n")
         };
         let (dispatch, policy) = match row {
-            Row::SkepDirect => ("direct", "round-robin"),
-            Row::SkepUrl => ("proxy", "bounded-maglev-url"),
+            TableRow::SkepDirect => ("direct", "round-robin"),
+            TableRow::SkepUrl => ("proxy", "bounded-maglev-url"),
             _ => ("proxy", "round-robin"),
         };
         let text = self
             .fill(SKEP, name)
-            .replace("@COOPERATE@", if row == Row::SkepAlone { "false" } else { "true" })
+            .replace("@COOPERATE@", if row == TableRow::SkepAlone { "false" } else { "true" })
             .replace("@NODES@", &(0..nodes).map(node).collect::<String>())
             .replace("@LISTEN@", &self.target(row).to_string())
             .replace("@DISPATCH@", dispatch)
@@ -251,7 +251,7 @@ mod tests {
             in_use: 2,
             site: String::new(),
         };
-        for row in Row::ALL {
+        for row in TableRow::ALL {
             for program in [names.dispatcher(row), names.node(row, 0), names.node(row, 2)] {
                 let texts = program.files.iter().map(|(_, text)| text).chain(&program.words);
                 texts.for_each(|text| assert!(!text.contains('@'), "{row:?}: {text}"));

@@ -22,7 +22,7 @@ use skep_testclient::{RawClient, request_bytes};
 use super::data::DataSet;
 use super::limits::{ASK_MS, POLL_MS, READY_MS};
 use super::origin::{OriginCounts, Speed};
-use super::rows::{NODE_PORT, Names, Program, Row, node_name};
+use super::rows::{NODE_PORT, Names, Program, TableRow, node_name};
 use super::settings::Settings;
 use super::{Failure, interrupted};
 
@@ -31,7 +31,7 @@ const OUTCOME: &str = "skep_cluster_cache_total{outcome=\"";
 
 /// What a cell is made of.
 pub(super) struct StagePlan<'a> {
-    pub(super) row: Row,
+    pub(super) row: TableRow,
     /// Nodes that are in use from the beginning.
     pub(super) nodes: usize,
     /// Machines for nodes that may come later.
@@ -43,7 +43,7 @@ pub(super) struct StagePlan<'a> {
 
 /// A bed in which everything serves.
 pub(super) struct Stage {
-    row: Row,
+    row: TableRow,
     names: Names,
     settings: Settings,
     /// Of nodes, by index; `None` for one that does not run.

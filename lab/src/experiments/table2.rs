@@ -8,7 +8,7 @@ use super::data::{DataSet, PopularityLaw};
 use super::machine::MachineDescription;
 use super::page::{Page, ms, percent, ratio, setting, texts};
 use super::plot::{Line, Plot};
-use super::rows::Row;
+use super::rows::TableRow;
 use super::settings::Settings;
 use super::{Failure, Run};
 
@@ -52,7 +52,7 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
     let cache_bytes = data.bytes() / CACHE_SHARE;
     for popularity in POPULARITIES {
         for &nodes in nodes {
-            for row in run.rows_of(&Row::ALL) {
+            for row in run.rows_of(&TableRow::ALL) {
                 let load = Load { row, nodes, popularity, data: &data, cache_bytes };
                 match measure(&load, &run.settings) {
                     Ok(cell) => results.add(cell),
@@ -81,13 +81,13 @@ impl Results {
         self.troubles.push(text);
     }
 
-    fn cell(&self, row: Row, nodes: usize, popularity: PopularityLaw) -> Option<&Cell> {
+    fn cell(&self, row: TableRow, nodes: usize, popularity: PopularityLaw) -> Option<&Cell> {
         let is_it = |it: &&Cell| (it.row, it.nodes, it.popularity) == (row, nodes, popularity);
         self.cells.iter().find(is_it)
     }
 
-    fn rows(&self) -> Vec<Row> {
-        Row::ALL.into_iter().filter(|row| self.cells.iter().any(|it| it.row == *row)).collect()
+    fn rows(&self) -> Vec<TableRow> {
+        TableRow::ALL.into_iter().filter(|row| self.cells.iter().any(|it| it.row == *row)).collect()
     }
 
     fn nodes(&self) -> Vec<usize> {
@@ -133,7 +133,7 @@ impl Results {
         );
         let head = self.head("row");
         let base =
-            self.nodes().first().and_then(|&one| self.cell(Row::NginxTurns, one, popularity));
+            self.nodes().first().and_then(|&one| self.cell(TableRow::NginxTurns, one, popularity));
         let text = |cell: Option<&Cell>| match (cell, base) {
             (None, _) => "-".to_owned(),
             (Some(cell), None) => format!("{:.0}", cell.requests_per_s()),
@@ -142,7 +142,7 @@ impl Results {
                 format!("{:.0} ({ratio:.2})", cell.requests_per_s())
             }
         };
-        let row = |row: Row| -> Vec<String> {
+        let row = |row: TableRow| -> Vec<String> {
             let cells =
                 self.nodes().into_iter().map(|nodes| text(self.cell(row, nodes, popularity)));
             std::iter::once(row.name().to_owned()).chain(cells).collect()
@@ -161,7 +161,7 @@ impl Results {
         );
         let head = self.head("row / peer");
         let mut rows = Vec::new();
-        let (ours, peers): (Vec<Row>, Vec<Row>) =
+        let (ours, peers): (Vec<TableRow>, Vec<TableRow>) =
             self.rows().into_iter().partition(|it| it.is_skep());
         for peer in peers {
             for &row in &ours {
@@ -229,7 +229,7 @@ impl Results {
     }
 
     fn plot(&self, popularity: PopularityLaw) -> Plot {
-        let line = |row: Row| Line {
+        let line = |row: TableRow| Line {
             name: row.name().to_owned(),
             colour: row as usize,
             points: self

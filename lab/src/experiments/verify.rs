@@ -20,7 +20,7 @@ use super::limits::POLL_MS;
 use super::machine::MachineDescription;
 use super::origin::Object;
 use super::page::{Page, percent, texts};
-use super::rows::Row;
+use super::rows::TableRow;
 use super::settings::Settings;
 use super::stage::{Stage, StagePlan};
 use super::{Failure, interrupted};
@@ -120,7 +120,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
     };
     let data = DataSet::of_bytes(options.data_bytes).changing(&PERIODS_MS);
     let plan = StagePlan {
-        row: Row::SkepProxy,
+        row: TableRow::SkepProxy,
         nodes: NODES,
         spares: 1,
         cache_bytes,
