@@ -42,26 +42,26 @@ use crate::model::object::Object;
 use crate::model::route::Route;
 
 /// Why bytes could not be sent.
-pub(crate) enum SendError {
+pub(crate) enum ReplyError {
     /// The bytes are unavailable.
     Source(FetchError),
     /// The client's side failed.
     Client(ExchangeError),
 }
 
-impl From<ExchangeError> for SendError {
+impl From<ExchangeError> for ReplyError {
     fn from(error: ExchangeError) -> Self {
         Self::Client(error)
     }
 }
 
-impl From<FetchError> for SendError {
+impl From<FetchError> for ReplyError {
     fn from(error: FetchError) -> Self {
         Self::Source(error)
     }
 }
 
-impl From<DiskError> for SendError {
+impl From<DiskError> for ReplyError {
     fn from(error: DiskError) -> Self {
         Self::Source(error.into())
     }
@@ -165,7 +165,7 @@ impl ObjectStream<'_> {
         &mut self,
         reply: &mut ReplySink<'_>,
         range: Range<u64>,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), ReplyError> {
         if range.is_empty() || !reply.body_wanted() {
             return Ok(());
         }
@@ -265,7 +265,7 @@ impl ObjectStream<'_> {
         pin: &Pin,
         part: Range<u64>,
         base: u64,
-    ) -> Result<u64, SendError> {
+    ) -> Result<u64, ReplyError> {
         let segment = pin.segment();
         let (start, end) = ((part.start - base) as u32, (part.end - base) as u32);
         let mut at = start;
@@ -308,7 +308,7 @@ impl ObjectStream<'_> {
         &mut self,
         reply: &mut ReplySink<'_>,
         part: Range<u64>,
-    ) -> Result<u64, SendError> {
+    ) -> Result<u64, ReplyError> {
         let index = (part.start / SEGMENT_BYTES) as u32;
         let piece_bytes = match self.upstream.is_peer_disk() {
             true => PIECE_BYTES_MAX,
@@ -365,7 +365,7 @@ impl ObjectStream<'_> {
         &mut self,
         reply: &mut ReplySink<'_>,
         range: Range<u64>,
-    ) -> Result<u64, SendError> {
+    ) -> Result<u64, ReplyError> {
         let file = self.open().await?;
         let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
         let (at, bytes) = (range.start, (range.end - range.start) as usize);
@@ -384,7 +384,7 @@ impl ObjectStream<'_> {
         &mut self,
         reply: &mut ReplySink<'_>,
         part: Range<u64>,
-    ) -> Result<u64, SendError> {
+    ) -> Result<u64, ReplyError> {
         let Upstream::Origin(remotes, resource) = self.upstream else {
             return Err(FetchError::Abandoned.into());
         };

@@ -19,7 +19,7 @@ use crate::http::client_pace::ClientPace;
 use crate::http::compress::Selected;
 use crate::http::named_file::NamedFile;
 use crate::http::respond::{ReplyLines, ResponsePlan, StoredStatus, cache_lines, plan, write_head};
-use crate::http::stream::{Client, ObjectStream, SendError};
+use crate::http::stream::{Client, ObjectStream, ReplyError};
 use crate::http::upstream::Upstream;
 use crate::limits::COMPRESSED_ATTEMPTS_MAX;
 use crate::model::changes::SeenVersion;
@@ -170,12 +170,12 @@ impl SlowRequest<'_> {
         let sent = send_body(&mut source, &mut exchange.reply, of, &plan, boundary).await;
         match sent {
             Ok(()) => {}
-            Err(SendError::Client(error)) => return Err(error),
+            Err(ReplyError::Client(error)) => return Err(error),
             // Nobody has seen of it: another version may do, or an error says why.
-            Err(SendError::Source(error)) if exchange.reply.take_back() => {
+            Err(ReplyError::Source(error)) if exchange.reply.take_back() => {
                 return Ok(self.source_failed(resource, object, error));
             }
-            Err(SendError::Source(error)) => return Err(self.cut_short(resource, object, error)),
+            Err(ReplyError::Source(error)) => return Err(self.cut_short(resource, object, error)),
         }
         self.remember(purpose, (resource, slot, object), first);
         Ok(SendOutcome::Done)
@@ -278,7 +278,7 @@ async fn send_body(
     (object, content_type): (&Object, &str),
     plan: &ResponsePlan,
     boundary: Option<multipart::Boundary>,
-) -> Result<(), SendError> {
+) -> Result<(), ReplyError> {
     match (plan, boundary) {
         (ResponsePlan::Whole, _) => source.send(reply, 0..object.bytes()).await,
         (ResponsePlan::Part(part), _) => source.send(reply, part.clone()).await,
