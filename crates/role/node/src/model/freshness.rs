@@ -7,7 +7,7 @@ use skep_serve::{monotonic_ms, unix_ms};
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
 
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::route::Route;
 
 /// An object's place at its origins.
@@ -52,7 +52,7 @@ impl Remote {
     }
 
     /// The latest purges of it.
-    pub(crate) fn purged(&self, route: &Route, purges: &Snapshot) -> LatestPurges {
+    pub(crate) fn purged(&self, route: &Route, purges: &PurgeSnapshot) -> LatestPurges {
         purged(route, purges, &self.target, &self.head)
     }
 }
@@ -73,7 +73,12 @@ impl LatestPurges {
 }
 
 /// The latest purges of an origin's object at `target` with `head`.
-pub(crate) fn purged(route: &Route, purges: &Snapshot, target: &[u8], head: &Head) -> LatestPurges {
+pub(crate) fn purged(
+    route: &Route,
+    purges: &PurgeSnapshot,
+    target: &[u8],
+    head: &Head,
+) -> LatestPurges {
     let latest = |known: &PurgeTable| {
         if known.newest() == PurgeStamp::NONE {
             return PurgeStamp::NONE;

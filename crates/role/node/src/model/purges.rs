@@ -30,7 +30,7 @@ use crate::limits::PAUSE_WAIT_MS;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Purges {
-    snapshot: ArcSwap<Snapshot>,
+    snapshot: ArcSwap<PurgeSnapshot>,
     /// The generation of the snapshot, stored after it.
     generation: AtomicU64,
     learning: Mutex<()>,
@@ -67,13 +67,13 @@ impl Default for Step {
 
 /// The purges known at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
+pub(crate) struct PurgeSnapshot {
     pub(crate) known: PurgeTables,
     /// Grows with each piece of news.
     pub(crate) generation: u64,
 }
 
-impl Snapshot {
+impl PurgeSnapshot {
     /// Hard purges: parts of names.
     pub(crate) fn hard(&self) -> &PurgeTable {
         self.known.of(PurgeKind::Hard)
@@ -87,7 +87,7 @@ impl Snapshot {
 
 impl Purges {
     /// The current snapshot.
-    pub(crate) fn load(&self) -> Arc<Snapshot> {
+    pub(crate) fn load(&self) -> Arc<PurgeSnapshot> {
         self.snapshot.load_full()
     }
 
@@ -99,7 +99,7 @@ impl Purges {
     /// Applies purges; returns those that were new.
     pub(crate) fn learn(&self, kind: PurgeKind, news: &PurgeNews) -> Option<PurgeNews> {
         let _alone = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut snapshot = Snapshot::clone(&self.load());
+        let mut snapshot = PurgeSnapshot::clone(&self.load());
         let new = snapshot.known.learn(kind, news)?;
         snapshot.generation += 1;
         let generation = snapshot.generation;

@@ -16,7 +16,7 @@ use crate::limits::FORGOTTEN_SEGMENTS_MAX;
 use crate::model::compressed::CompressedVariants;
 use crate::model::freshness::{LatestPurges, Remote, ResourceFreshness};
 use crate::model::object::{ObjectSource, Variants};
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::route::Route;
 
 /// The resource at a path: a file in one version, with its siblings; or an origin's object.
@@ -86,7 +86,7 @@ impl Resource {
         variants: Variants,
         directory: Arc<Directory>,
         (generation, began_ms): (u64, u64),
-        purges: &Snapshot,
+        purges: &PurgeSnapshot,
     ) -> Self {
         let (generation, verified_ms) = (AtomicU64::new(generation), AtomicU64::new(began_ms));
         let checks = Checks { directory, generation, verified_ms };
@@ -99,7 +99,7 @@ impl Resource {
         route: &Arc<Route>,
         variants: Variants,
         validity: Validity,
-        (purges, softly_purged): (&Snapshot, PurgeStamp),
+        (purges, softly_purged): (&PurgeSnapshot, PurgeStamp),
     ) -> Self {
         Self {
             route: Arc::clone(route),
@@ -127,7 +127,7 @@ impl Resource {
         route: &Arc<Route>,
         variants: Variants,
         freshness: ResourceFreshness,
-        (purges, softly_purged): (&Snapshot, PurgeStamp),
+        (purges, softly_purged): (&PurgeSnapshot, PurgeStamp),
     ) -> Self {
         let fresh = Validity::Fresh(freshness);
         let resource = Self::new(route, variants, fresh, (purges, softly_purged));
@@ -141,7 +141,7 @@ impl Resource {
         route: &Arc<Route>,
         variants: Variants,
         until_ms: u64,
-        purges: &Snapshot,
+        purges: &PurgeSnapshot,
     ) -> Self {
         let relatives = variants.iter().filter_map(|object| object.relative());
         let softly_purged = route.purged_files(purges.soft(), relatives);

@@ -37,7 +37,7 @@ use crate::backend::origin::once;
 use crate::limits::{DISCARDED_BYTES_MAX, MARK_ERROR_MS, MARK_MS};
 use crate::model::freshness::{self, ResourceFreshness};
 use crate::model::pool_cache::{PoolCache, PoolKey};
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, PeerClient, read_all};
@@ -49,7 +49,7 @@ pub(crate) struct FillPlan {
     pub(crate) route: Arc<Route>,
     pub(crate) key: PoolKey,
     /// Known before the request.
-    pub(crate) purges: Arc<Snapshot>,
+    pub(crate) purges: Arc<PurgeSnapshot>,
     /// The latest of them of its target.
     pub(crate) purged: PurgeStamp,
     /// What is validated.

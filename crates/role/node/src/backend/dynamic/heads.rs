@@ -23,7 +23,7 @@ use crate::limits::{MARK_ERROR_MS, POOL_FAILED_MS, REFRESHES_STALE_MAX};
 use crate::model::changes::SeenVersion;
 use crate::model::peer::PeerHead;
 use crate::model::pool_cache::{PoolCache, PoolKey};
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
@@ -159,7 +159,7 @@ impl PoolHeads {
         slots: &HashMap<SegmentName, PoolSlot>,
         (cache, key): (&PoolCache, &PoolKey),
         found: Found,
-        of: (Arc<Snapshot>, PurgeStamp),
+        of: (Arc<PurgeSnapshot>, PurgeStamp),
     ) -> Option<Box<PoolFlight>> {
         if slots.get(&found.name).is_some_and(|slot| slot.is_paused(monotonic_ms())) {
             return None;
@@ -315,7 +315,7 @@ impl PoolHeads {
         flight: SingleFlight<SegmentName, FlightOutcome>,
         key: &PoolKey,
         found: Found,
-        (purges, purged): (Arc<Snapshot>, PurgeStamp),
+        (purges, purged): (Arc<PurgeSnapshot>, PurgeStamp),
     ) -> Box<PoolFlight> {
         let (heads, key) = (Arc::clone(self), key.clone());
         let Found { kept, gone, .. } = found;
@@ -441,7 +441,7 @@ pub(crate) struct PoolFlight {
     pub(super) kept: Option<Arc<Resource>>,
     /// What was kept and is no longer available.
     pub(super) gone: Option<Arc<Resource>>,
-    pub(super) purges: Arc<Snapshot>,
+    pub(super) purges: Arc<PurgeSnapshot>,
     pub(super) purged: PurgeStamp,
     /// It refreshes what is not stale yet.
     pub(super) is_ahead: bool,
@@ -462,7 +462,7 @@ impl PoolFlight {
     }
 
     /// The purges that its outcome is later than.
-    pub(crate) fn purges(&self) -> &Arc<Snapshot> {
+    pub(crate) fn purges(&self) -> &Arc<PurgeSnapshot> {
         &self.purges
     }
 

@@ -14,7 +14,7 @@ use crate::backend::origin::{ReadHead, decode, encode};
 use crate::model::freshness::{self, LatestPurges, ResourceFreshness};
 use crate::model::peer::PeerHead;
 use crate::model::pool_cache::{PoolCache, PoolKey};
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
@@ -32,7 +32,7 @@ pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
 pub(super) fn read(
     (route, cache, key): (&Arc<Route>, &PoolCache, &PoolKey),
     (peer_head, transit_ms): (&PeerHead, u64),
-    purges: &Snapshot,
+    purges: &PurgeSnapshot,
 ) -> Option<Arc<Resource>> {
     let (key_len, rest) = peer_head.head.split_first_chunk()?;
     let (vary_key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key_len)))?;

@@ -10,7 +10,7 @@ use crate::model::freshness::{LatestPurges, Remote, ResourceFreshness};
 use crate::model::object::{Object, Variants};
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::PoolKey;
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
@@ -33,7 +33,7 @@ pub(super) fn resource(
     route: &Arc<Route>,
     received: ReceivedHead<'_>,
     freshness: ResourceFreshness,
-    purges: &Snapshot,
+    purges: &PurgeSnapshot,
 ) -> Arc<Resource> {
     let ReceivedHead { key, version, bytes, head, vary_key, purged, is_from_peer } = received;
     let lines = lines(&head, route.pool());

@@ -25,7 +25,7 @@ use super::slot::PoolSlot;
 use crate::backend::single_flight::FlightRole;
 use crate::limits::REFRESHES_AHEAD_MAX;
 use crate::model::pool_cache::{PoolCache, PoolKey, RefreshAhead};
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
@@ -39,7 +39,7 @@ impl PoolHeads {
         (route, cache): (&Arc<Route>, &PoolCache),
         key: &PoolKey,
         (kept, meta): (&Arc<Resource>, &RequestMeta<'_>),
-        (purges, purged): (&Arc<Snapshot>, PurgeStamp),
+        (purges, purged): (&Arc<PurgeSnapshot>, PurgeStamp),
     ) -> Option<Box<PoolFlight>> {
         let ahead = cache.ahead?;
         let is_often = kept.count_hit() >= ahead.hits_min;

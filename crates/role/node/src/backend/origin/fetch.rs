@@ -19,7 +19,7 @@ use crate::limits::{ATTEMPTS_MAX, PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
 use crate::model::fault::fetch_error;
 use crate::model::freshness::{self, ResourceFreshness};
 use crate::model::origin_backend::OriginBackend;
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, HeadSought, renewing};
@@ -297,7 +297,7 @@ fn renewed(
     origin: &OriginBackend,
     kept: &Arc<Resource>,
     head: skep_origin::Head,
-    purges: &Snapshot,
+    purges: &PurgeSnapshot,
 ) -> Arc<Resource> {
     let bytes = kept.variants.plain.bytes();
     let (target, version, is_from_peer) = kept.remote().map_or_else(Default::default, |old| {

@@ -18,7 +18,7 @@ use crate::backend::head_slots::{HeadSlot, HeadSlots};
 use crate::backend::single_flight::{FlightRole, FlightWaiter, Flights, SingleFlight};
 use crate::limits::FAILED_MS;
 use crate::model::peer::PeerHead;
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
@@ -213,7 +213,7 @@ pub(crate) struct HeadFlight {
     /// The cached resource that is no longer available.
     gone: Option<Arc<Resource>>,
     /// The purges known when it began.
-    purges: Arc<Snapshot>,
+    purges: Arc<PurgeSnapshot>,
     flight: SingleFlight<SegmentName, HeadOutcome<PassFor>>,
 }
 
@@ -229,7 +229,7 @@ impl HeadFlight {
     }
 
     /// The purges that its outcome is later than.
-    pub(crate) fn purges(&self) -> &Snapshot {
+    pub(crate) fn purges(&self) -> &PurgeSnapshot {
         &self.purges
     }
 

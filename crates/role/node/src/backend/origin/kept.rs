@@ -19,7 +19,7 @@ use crate::model::field_lines::is_type;
 use crate::model::freshness::{LatestPurges, Remote, ResourceFreshness};
 use crate::model::object::{Object, Variants};
 use crate::model::origin_backend::OriginBackend;
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
@@ -153,7 +153,7 @@ pub(super) fn resource(
     origin: &OriginBackend,
     got: FetchedHead,
     freshness: ResourceFreshness,
-    purges: &Snapshot,
+    purges: &PurgeSnapshot,
 ) -> Arc<Resource> {
     let FetchedHead { target, version, bytes, head, purged, is_from_peer } = got;
     let is_success = (200..300).contains(&head.meta.status);

@@ -19,7 +19,7 @@ use super::kept::{self, FetchedHead};
 use crate::model::freshness::{self, LatestPurges, ResourceFreshness};
 use crate::model::origin_backend::OriginBackend;
 use crate::model::peer::PeerHead;
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
@@ -75,7 +75,7 @@ pub(super) fn read(
     origin: &OriginBackend,
     target: &[u8],
     (peer_head, transit_ms): (&PeerHead, u64),
-    purges: &Snapshot,
+    purges: &PurgeSnapshot,
 ) -> Option<Arc<Resource>> {
     let ReadHead { version, bytes, purged, head } = decode(&peer_head.head)?;
     // It is as good as what an origin says, and no better.

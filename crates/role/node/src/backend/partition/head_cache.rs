@@ -17,7 +17,7 @@ use crate::backend::single_flight::{FlightRole, FlightWaiter, Flights, SingleFli
 use crate::disk::DiskError;
 use crate::limits::{ATTEMPTS_MAX, HEAD_SLOT_BYTES, PART_ABSENT_MS};
 use crate::model::object::Variants;
-use crate::model::purges::Snapshot;
+use crate::model::purges::PurgeSnapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{PartSought, PeerClient};
@@ -174,7 +174,7 @@ impl LookUp {
         route: &Arc<Route>,
         variants: Variants,
         until_ms: u64,
-        purges: &Snapshot,
+        purges: &PurgeSnapshot,
     ) -> Elsewhere {
         let names = |variants: &Variants| {
             let names = variants.iter().map(|object| (object.bytes(), object.segment_name(0)));
