@@ -13,7 +13,7 @@ use super::origin::OriginCounts;
 use super::page::percent;
 use super::rows::TableRow;
 use super::settings::Settings;
-use super::stage::{Stage, StagePlan};
+use super::stage::{ServingBed, StagePlan};
 use super::{Failure, interrupted};
 
 /// Requests of an order; after them it begins anew. More than are sent.
@@ -101,7 +101,7 @@ fn per_s(count: u64, elapsed_ms: u64) -> f64 {
 /// Starts all, measures, ends all.
 pub(super) fn measure(load: &Load<'_>, settings: &Settings) -> Result<Cell, Failure> {
     let &Load { row, nodes, popularity, data, cache_bytes } = load;
-    let stage = Stage::new(&StagePlan { row, nodes, spares: 0, cache_bytes, data, settings })?;
+    let stage = ServingBed::new(&StagePlan { row, nodes, spares: 0, cache_bytes, data, settings })?;
     let mix = warm_up(&stage, load, settings)?;
     let (origin, sent, busy) = (stage.origin_counts()?, stage.sent_bytes()?, Busy::now()?);
     mix.measure();
@@ -130,7 +130,7 @@ pub(super) fn measure(load: &Load<'_>, settings: &Settings) -> Result<Cell, Fail
 /// Fills the caches at full speed, then lets all settle at the speeds that are
 /// measured.
 pub(super) fn warm_up(
-    stage: &Stage,
+    stage: &ServingBed,
     load: &Load<'_>,
     settings: &Settings,
 ) -> Result<MixRunning, Failure> {

@@ -13,7 +13,7 @@ use super::page::{Better, Column, Page, bold, ms, percent, setting};
 use super::plot::{Line, Plot};
 use super::rows::{TableRow, node_name};
 use super::settings::Settings;
-use super::stage::{Stage, StagePlan};
+use super::stage::{ServingBed, StagePlan};
 use super::{Failure, Run};
 
 /// Nodes in use at the beginning; one more comes later.
@@ -119,7 +119,8 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
 
 fn go_through(load: &Load<'_>, step_ms: u64, settings: &Settings) -> Result<Course, Failure> {
     let &Load { row, nodes, data, cache_bytes, .. } = load;
-    let mut stage = Stage::new(&StagePlan { row, nodes, spares: 1, cache_bytes, data, settings })?;
+    let mut stage =
+        ServingBed::new(&StagePlan { row, nodes, spares: 1, cache_bytes, data, settings })?;
     let mix = warm_up(&stage, load, settings)?;
     mix.measure();
     let begin = Instant::now();
@@ -136,7 +137,7 @@ fn go_through(load: &Load<'_>, step_ms: u64, settings: &Settings) -> Result<Cour
 }
 
 impl Event {
-    pub(super) fn happen(self, stage: &mut Stage) -> Result<(), Failure> {
+    pub(super) fn happen(self, stage: &mut ServingBed) -> Result<(), Failure> {
         match self {
             Self::Kill(index) => {
                 stage.kill_node(index);

@@ -18,7 +18,7 @@ use super::origin::Object;
 use super::page::{Page, ms, ratio, texts};
 use super::rows::{Program, TableRow, node_name};
 use super::settings::Settings;
-use super::stage::{Stage, StagePlan};
+use super::stage::{ServingBed, StagePlan};
 use super::{Failure, interrupted};
 
 const NGINX: &str = include_str!("../../peers/nginx-files.conf");
@@ -132,7 +132,7 @@ pub(crate) fn run(options: &LargeOptions) -> Result<(), Failure> {
     results.page().finish(options.out.as_deref(), &results, &results.troubles())
 }
 
-fn stage(scale: Scale, settings: &Settings) -> Result<Stage, Failure> {
+fn stage(scale: Scale, settings: &Settings) -> Result<ServingBed, Failure> {
     let data = DataSet::of_bytes(0);
     let Scale { nodes, cache_bytes, .. } = scale;
     let plan = StagePlan {
@@ -143,7 +143,7 @@ fn stage(scale: Scale, settings: &Settings) -> Result<Stage, Failure> {
         data: &data,
         settings,
     };
-    Stage::new(&plan)
+    ServingBed::new(&plan)
 }
 
 /// Downloads of the whole, one after the other.
@@ -178,7 +178,7 @@ fn streams(scale: Scale, settings: &Settings) -> Result<Vec<Stream>, Failure> {
 
 /// nginx and Skep alone with the file, on a machine that is no node.
 fn start_beside(
-    stage: &mut Stage,
+    stage: &mut ServingBed,
     scale: Scale,
     settings: &Settings,
 ) -> Result<[Target; 2], Failure> {
@@ -213,7 +213,7 @@ fn start_beside(
 
 /// One download, as fast as it comes; its bytes are not compared, so that the
 /// client is not what bounds it.
-fn download(stage: &Stage, target: &Target) -> Result<Report, Failure> {
+fn download(stage: &ServingBed, target: &Target) -> Result<Report, Failure> {
     let downloads =
         Downloads { rate_bytes_s: 0, deadline_ms: 600_000, ..Downloads::new(target.clone(), 1) };
     right(downloads.start_in(stage.client()?)?)
@@ -271,7 +271,7 @@ fn readers(scale: Scale, settings: &Settings) -> Result<Reading, Failure> {
     Ok((right(running)?, ratios, stage.outcomes()?))
 }
 
-fn parts(stage: &Stage, scale: Scale) -> PartReaders {
+fn parts(stage: &ServingBed, scale: Scale) -> PartReaders {
     let Scale { file, nodes, .. } = scale;
     let target = |index| Target::new(stage.node_address(index), &file.path());
     PartReaders {

@@ -42,7 +42,7 @@ pub(super) struct StagePlan<'a> {
 }
 
 /// A bed in which everything serves.
-pub(super) struct Stage {
+pub(super) struct ServingBed {
     row: TableRow,
     names: Names,
     settings: Settings,
@@ -59,7 +59,7 @@ pub(super) struct Process(Child);
 /// A folder of ours in memory.
 pub(super) struct Folder(pub(super) PathBuf);
 
-impl Stage {
+impl ServingBed {
     /// Starts all; the origin is as fast as can be and links have no rate.
     pub(super) fn new(plan: &StagePlan<'_>) -> Result<Self, Failure> {
         let settings = plan.settings;

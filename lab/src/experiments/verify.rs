@@ -22,7 +22,7 @@ use super::origin::Object;
 use super::page::{Page, percent, texts};
 use super::rows::TableRow;
 use super::settings::Settings;
-use super::stage::{Stage, StagePlan};
+use super::stage::{ServingBed, StagePlan};
 use super::{Failure, interrupted};
 
 /// What ends with the node that sends it, in the words of a report.
@@ -127,7 +127,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
         data: &data,
         settings: &settings,
     };
-    let mut stage = Stage::new(&plan)?;
+    let mut stage = ServingBed::new(&plan)?;
     let mix = stage.start_mix(mix(&stage, &data, &settings))?;
     let events = go_on(&mut stage, &mix, options)?;
     let results = Results {
@@ -144,7 +144,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
     results.page().finish(options.out.as_deref(), &results, &troubles)
 }
 
-fn mix(stage: &Stage, data: &DataSet, settings: &Settings) -> Mix {
+fn mix(stage: &ServingBed, data: &DataSet, settings: &Settings) -> Mix {
     let mut objects = data.mix_objects().to_vec();
     let mut order = data.order(PopularityLaw::Zipf, ORDER_REQUESTS).to_vec();
     order.iter_mut().step_by(LARGE_EACH).for_each(|place| *place = objects.len() as u32);
@@ -161,7 +161,11 @@ fn mix(stage: &Stage, data: &DataSet, settings: &Settings) -> Mix {
 }
 
 /// Lets things happen until all replies are there; how many did.
-fn go_on(stage: &mut Stage, mix: &MixRunning, options: &VerifyOptions) -> Result<usize, Failure> {
+fn go_on(
+    stage: &mut ServingBed,
+    mix: &MixRunning,
+    options: &VerifyOptions,
+) -> Result<usize, Failure> {
     let mut told = 0;
     for (count, event) in std::iter::once(FIRST).chain(EVENTS.into_iter().cycle()).enumerate() {
         let step = Instant::now() + Duration::from_millis(options.step_ms);
