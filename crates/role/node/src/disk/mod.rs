@@ -34,7 +34,7 @@ pub(crate) enum Wait {
 /// Distinguishes the states of a file: the version, and what shows that the path leads to
 /// another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     /// Version, the same on every machine that has the same copy.
     pub(crate) version: FileVersion,
     device: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Stamp {
     ctime_ns: i128,
 }
 
-impl Stamp {
+impl FileStamp {
     /// Whether another change of the file would show. One in the same tick of the file
     /// system's clock does not, so what is read before the tick is over may be half of
     /// one state and half of the next ("racily clean", as Git has it).
@@ -72,7 +72,7 @@ fn settles_in_ms(mtime_ns: i128, now_unix_ms: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     /// A regular file.
-    File(Stamp),
+    File(FileStamp),
     Directory,
     /// A device, socket or pipe: never served.
     Other,
@@ -81,7 +81,7 @@ pub(crate) enum FileKind {
 impl FileKind {
     fn of(stat: &Stat) -> Self {
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Self::File(Stamp {
+            FileType::RegularFile => Self::File(FileStamp {
                 version: FileVersion {
                     mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
                     bytes: stat.st_size as u64,

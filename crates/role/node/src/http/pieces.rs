@@ -10,7 +10,7 @@ use skep_segments::{Buffer, FetchError, Segment};
 use skep_units::SEGMENT_BYTES;
 
 use crate::backend::files::file::read_version;
-use crate::disk::{DiskError, Stamp, Wait};
+use crate::disk::{DiskError, FileStamp, Wait};
 
 /// Appends a copy of the first available bytes of `wanted`, once there are any; returns their
 /// number.
@@ -45,7 +45,7 @@ pub(super) async fn pass_some(reply: &mut ReplySink<'_>, body: &mut Body, bytes:
 
 pub(super) fn read_piece(
     file: &File,
-    stamp: Stamp,
+    stamp: FileStamp,
     at: u64,
     bytes: usize,
     wait: Wait,

@@ -13,7 +13,7 @@ use skep_segments::Wanted;
 use skep_wire::cache::part::Versions;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
-use crate::disk::{FileVersion, Stamp};
+use crate::disk::{FileStamp, FileVersion};
 use crate::model::compression::{Compression, fields, has_member, is_vary};
 use crate::model::field_lines::content_type_of;
 use crate::model::freshness::Remote;
@@ -35,7 +35,7 @@ pub(crate) enum ObjectSource {
     File {
         /// Path below the root.
         relative: Box<[u8]>,
-        stamp: Stamp,
+        stamp: FileStamp,
     },
     Origin(Box<Remote>),
     /// What another object becomes by a coding.
@@ -230,7 +230,7 @@ impl Object {
     }
 
     /// Path below the root and version, if it is a file.
-    pub(crate) fn file(&self) -> Option<(&[u8], Stamp)> {
+    pub(crate) fn file(&self) -> Option<(&[u8], FileStamp)> {
         match &self.source {
             ObjectSource::File { relative, stamp } => Some((relative, *stamp)),
             _ => None,

@@ -12,7 +12,7 @@ use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::{OriginRef, PurgeStamp, SegmentName};
 
 use crate::disk::pool::pool;
-use crate::disk::{DiskError, FileKind, Stamp, Wait, describe, read_at};
+use crate::disk::{DiskError, FileKind, FileStamp, Wait, describe, read_at};
 use crate::model::object::{Object, is_tag_of};
 use crate::model::route::Route;
 use crate::peers::SegmentOrigin;
@@ -23,7 +23,7 @@ pub(crate) struct SharedFile {
     relative: Box<[u8]>,
     tag: Box<[u8]>,
     purged: PurgeStamp,
-    stamp: Stamp,
+    stamp: FileStamp,
     index: u32,
     counters: Arc<CoreCounters>,
 }
@@ -108,7 +108,7 @@ impl SegmentOrigin for SharedFile {
 pub(crate) fn open(
     route: &Route,
     relative: &[u8],
-    stamp: Stamp,
+    stamp: FileStamp,
     wait: Wait,
 ) -> Result<File, DiskError> {
     let root = route.open_root()?;
@@ -124,7 +124,7 @@ pub(crate) fn fill(
     file: &File,
     segment: &Segment,
     base: u64,
-    stamp: Stamp,
+    stamp: FileStamp,
     wait: Wait,
 ) -> Result<(), DiskError> {
     let mut buffer = Buffer::take();
@@ -143,7 +143,7 @@ pub(crate) fn fill(
 /// Fills `buffer` with bytes that belong to the version of `stamp`, or fails.
 pub(crate) fn read_version(
     file: &File,
-    stamp: Stamp,
+    stamp: FileStamp,
     at: u64,
     buffer: &mut [u8],
     wait: Wait,

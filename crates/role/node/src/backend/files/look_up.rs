@@ -7,7 +7,7 @@ use std::sync::Arc;
 use skep_directory::PurgeTable;
 use skep_http::negotiate::Encoding;
 
-use crate::disk::{DiskError, FileKind, Root, Stamp, Wait};
+use crate::disk::{DiskError, FileKind, FileStamp, Root, Wait};
 use crate::limits::PATH_BYTES_MAX;
 use crate::model::object::{Object, ObjectSource, Variants};
 use crate::model::route::{FolderBackend, Route};
@@ -79,11 +79,11 @@ fn found_file(
     (route, folder): (&Route, &FolderBackend),
     root: &Root,
     relative: &[u8],
-    (file, stamp): (File, Stamp),
+    (file, stamp): (File, FileStamp),
     wait: Wait,
     known: &PurgeTable,
 ) -> Result<Found, DiskError> {
-    let mut siblings: [Option<(Vec<u8>, Stamp)>; 3] = [const { None }; 3];
+    let mut siblings: [Option<(Vec<u8>, FileStamp)>; 3] = [const { None }; 3];
     if folder.precompressed {
         for (sibling, suffix) in siblings.iter_mut().zip([".br", ".zst", ".gz"]) {
             let name = [relative, suffix.as_bytes()].concat();
@@ -98,12 +98,12 @@ fn found_file(
     let names = siblings.iter().flatten().map(|(name, _)| name.as_slice());
     let purged = route.purged_files(known, names.chain([relative]));
     let [br, zstd, gzip] = siblings;
-    let object = |own: &[u8], encoding, stamp: Stamp| {
+    let object = |own: &[u8], encoding, stamp: FileStamp| {
         let source = ObjectSource::File { relative: own.into(), stamp };
         let version = (stamp.version, purged);
         Arc::new(Object::new(route, (own, relative), encoding, varies, version, source))
     };
-    let encoded = |sibling: Option<(Vec<u8>, Stamp)>, encoding| {
+    let encoded = |sibling: Option<(Vec<u8>, FileStamp)>, encoding| {
         sibling.map(|(name, stamp)| object(&name, Some(encoding), stamp))
     };
     let variants = Variants {
