@@ -29,7 +29,7 @@ pub(crate) use policies::{policies, policy};
 pub(crate) use pools::{pools, pools_of_nodes, server_test};
 pub(crate) use probe::{probe_head, probe_sample, probe_summary, probe_summary_json};
 pub(crate) use series::{requests, series};
-use table::{Align, Table};
+use table::{Align, TextTable};
 
 /// Columns of a terminal that has not said otherwise (VT100).
 const COLUMNS: usize = 80;
@@ -99,7 +99,7 @@ pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
 
 /// The nodes' load reports.
 fn loads(reports: &[NodeReport]) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("LOAD OF", Align::Left),
         ("CPU", Align::Right),
         ("MEMORY", Align::Right),
@@ -154,7 +154,7 @@ fn cache(out: &mut String, part: &CoordinatorStatus) {
             count(part.leases)
         ),
     );
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("CACHE OF", Align::Left),
         ("HOLDS", Align::Right),
         ("OF", Align::Right),
@@ -231,7 +231,7 @@ fn direct(out: &mut String, part: &DirectStatus) {
 
 /// The services, one per line.
 pub(crate) fn services(services: &[ServiceStatus]) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("SERVICE", Align::Left),
         ("DISPATCH", Align::Left),
         ("POLICY", Align::Left),
@@ -252,7 +252,7 @@ pub(crate) fn services(services: &[ServiceStatus]) -> String {
 
 /// The nodes, one per line, and why they are not up.
 pub(crate) fn nodes<'a>(nodes: impl Iterator<Item = &'a NodeStatus>, paint: Paint) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("NODE", Align::Left),
         ("SERVICE", Align::Left),
         ("STATE", Align::Left),
@@ -335,7 +335,7 @@ fn service_line(service: &ServiceStatus) -> String {
 
 /// The nodes of a service and their loads.
 fn matrix(service: &ServiceStatus, uptime_ms: u64, paint: Paint) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("NODE", Align::Left),
         ("STATE", Align::Left),
         ("SINCE", Align::Right),

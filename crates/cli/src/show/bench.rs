@@ -6,7 +6,7 @@ use std::path::Path;
 use skep_load::{BenchReport, LoadPace, LoadPlan, LoadProgress, WrittenData};
 
 use super::number::{age, bytes, count, latency, plural, rate};
-use super::table::{Align, Table};
+use super::table::{Align, TextTable};
 use super::{COLUMNS, harmless};
 
 /// What was written.
@@ -87,7 +87,7 @@ fn times(report: &BenchReport) -> String {
         ("P99.9", Align::Right),
         ("MAX", Align::Right),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     let tally = &report.tally;
     for (name, times) in [("first byte", &tally.first_byte_us), ("whole response", &tally.total_us)]
     {

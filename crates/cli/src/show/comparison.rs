@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use skep_console::{ArmTimes, ComparedArm, PolicyComparison, TimeDifference};
 
-use super::table::{Align, Table};
+use super::table::{Align, TextTable};
 use super::{COLUMNS, bytes, count, duration, latency, permille, plural};
 
 /// The test of a service.
@@ -43,7 +43,7 @@ pub(crate) fn comparison(shown: &PolicyComparison) -> String {
 
 fn counts(arms: &[ComparedArm]) -> String {
     let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("ARM", left),
         ("POLICY", left),
         ("NODES", left),
@@ -71,7 +71,7 @@ fn counts(arms: &[ComparedArm]) -> String {
 
 fn times(arms: &[ComparedArm]) -> String {
     let (left, right) = (Align::Left, Align::Right);
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("ARM", left),
         ("TIME", left),
         ("MEAN", right),

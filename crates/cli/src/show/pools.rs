@@ -8,7 +8,7 @@ use skep_console::{
 };
 
 use super::harmless::is_harmless;
-use super::table::{Align, Table};
+use super::table::{Align, TextTable};
 use super::{COLUMNS, Paint, bytes, count, duration, latency, line};
 
 /// Minutes in which sessions are counted, where nobody counts them.
@@ -270,8 +270,8 @@ fn servers(pool: &PoolStatus, paint: Paint) -> String {
 }
 
 /// A table of servers: the columns that all of them have, one `second` and one `last`.
-fn table_of_servers(second: &str, last: (&str, Align)) -> Table<9> {
-    Table::new(&[
+fn table_of_servers(second: &str, last: (&str, Align)) -> TextTable<9> {
+    TextTable::new(&[
         ("SERVER", Align::Left),
         (second, Align::Left),
         ("STATE", Align::Left),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use skep_probe::{ProbeOutcome, ProbePhase, ProbeSample, UrlSummary};
 
 use super::number::{latency, plural};
-use super::table::{Align, Table, cut};
+use super::table::{Align, TextTable, cut};
 use super::{COLUMNS, harmless};
 
 /// Columns of a time.
@@ -57,7 +57,7 @@ pub(crate) fn probe_summary(outcome: &mut ProbeOutcome, out_file: &Path) -> Stri
         ("P50", Align::Right),
         ("P99", Align::Right),
     ];
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     let (mut samples, mut failures) = (0, String::new());
     for url in &mut outcome.summary.urls {
         samples += url.samples;

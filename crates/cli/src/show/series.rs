@@ -3,7 +3,7 @@
 use skep_console::{RequestStatus, TrafficPoint, TrafficSeries};
 
 use super::harmless::is_harmless;
-use super::table::{Align, Table};
+use super::table::{Align, TextTable};
 use super::{COLUMNS, bytes, count, duration, rate};
 
 /// Rows that are shown, the newest: a screen.
@@ -14,7 +14,7 @@ pub(crate) fn series(series: &TrafficSeries) -> String {
     let Some(newest) = series.points.last() else {
         return format!("nothing yet: the first step of {} s is not over\n", series.step_s);
     };
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("BEFORE", Align::Right),
         ("REQ/S", Align::Right),
         ("REQUESTS", Align::Right),
@@ -47,7 +47,7 @@ pub(crate) fn requests(requests: &[RequestStatus]) -> String {
     if requests.is_empty() {
         return "no requests\n".to_owned();
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("AGE", Align::Right),
         ("AT", Align::Left),
         ("OF", Align::Left),

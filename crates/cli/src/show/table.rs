@@ -11,12 +11,12 @@ pub(super) enum Align {
 }
 
 /// A table of `N` columns.
-pub(super) struct Table<const N: usize> {
+pub(super) struct TextTable<const N: usize> {
     aligns: [Align; N],
     rows: Vec<[String; N]>,
 }
 
-impl<const N: usize> Table<N> {
+impl<const N: usize> TextTable<N> {
     pub(super) fn new(columns: &[(&str, Align); N]) -> Self {
         let heads = columns.map(|(head, _)| head.to_owned());
         Self { aligns: columns.map(|(_, align)| align), rows: vec![heads] }
@@ -82,8 +82,8 @@ fn pad(text: &str, width: usize, align: Align) -> String {
 mod tests {
     use super::*;
 
-    fn table() -> Table<2> {
-        let mut table = Table::new(&[("NAME", Align::Left), ("N", Align::Right)]);
+    fn table() -> TextTable<2> {
+        let mut table = TextTable::new(&[("NAME", Align::Left), ("N", Align::Right)]);
         table.row(["a".into(), "100".into()]);
         table.row(["a-long-name".into(), "2".into()]);
         table
