@@ -48,7 +48,7 @@ pub(crate) struct SharedMember {
     /// That of its address: of another name, after a reload, it is the same server.
     pub(crate) load: Arc<Load>,
     pub(crate) reported: Reported,
-    pub(crate) totals: Totals,
+    pub(crate) totals: MemberTotals,
 }
 
 /// A member's current load, as measured by this process.
@@ -81,7 +81,7 @@ pub(crate) struct Level {
 
 /// A member's totals since it was added.
 #[derive(Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct MemberTotals {
     pub(crate) requests: AtomicU64,
     /// Requests that did not end with a whole reply, by cause.
     pub(crate) failures: [AtomicU64; CAUSES.len()],
@@ -139,7 +139,7 @@ impl SharedMember {
             stderr: AtomicU64::new(0),
             load,
             reported: Reported::default(),
-            totals: Totals::default(),
+            totals: MemberTotals::default(),
         }
     }
 
