@@ -85,7 +85,7 @@ fn findings(repo: &Repo) -> Result<Vec<Finding>> {
     findings.extend(sizes::check(&repo.sources, &ratchet)?);
     findings.extend(circles::check(&repo.sources, &test_only));
     findings.extend(metrics::check(&repo.sources, &repo.pages, &test_only));
-    findings.extend(homonyms::check(&repo.sources, &test_only));
+    findings.extend(homonyms::check(&repo.sources, &repo.manifests, &test_only)?);
     for page in &repo.pages {
         findings.extend(links::check(page, &repo.pages, |target| repo.root.join(target).exists()));
         findings.extend(samples::check(page));

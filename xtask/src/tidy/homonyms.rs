@@ -1,11 +1,16 @@
-//! A public type name is defined by one crate only; exceptions are listed with a reason.
+//! A public type name is defined by one crate only, and a type that a crate keeps to itself has no name
+//! that a crate it uses has made public; exceptions are listed with a reason.
 //!
 //! `Plan` can be the plan of anything, `NetguardPlan` cannot. `ALLOWED` lists the names that two
 //! crates define for the same thing, with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::Result;
+
+use super::manifest::{Dependency, Manifest};
 use super::{Finding, escapes};
+use crate::repo::Page;
 use crate::source::Source;
 
 const PATH: &str = "xtask/src/tidy/homonyms.rs";
@@ -17,52 +22,114 @@ const ITEMS: &[&str] = &["struct", "enum", "trait", "type", "union"];
 
 /// Names that two crates define, and why.
 const ALLOWED: &[(&str, &str)] = &[
+    ("Count", "of packets, and its layout in a map of the packet programs"),
+    ("Flow", "wire type, and its layout in a map of the packet programs"),
     ("NodeReport", "value of the dispatcher, and its API schema: roles do not import roles"),
+    ("Row", "wire type, and its layout in a map of the packet programs"),
     ("ServiceStatus", "value of the dispatcher, and its API schema"),
     ("Steerer", "wire type of an order, and its mirror in the model of the packet programs"),
 ];
 
-/// By name and crate: a file and a line that define it.
-type Names = BTreeMap<String, BTreeMap<String, (String, usize)>>;
+/// Types by name and crate: a file and a line that define each.
+#[derive(Default)]
+struct Types {
+    public: BTreeMap<String, BTreeMap<String, (String, usize)>>,
+    /// With `pub(crate)` and the like.
+    restricted: BTreeMap<(String, String), (String, usize)>,
+}
 
-/// Finds public types of two crates that have one name without a reason, and reasons for names
-/// that no two crates define.
-pub(crate) fn check(sources: &[Source], test_only: &BTreeSet<String>) -> Vec<Finding> {
-    check_but(ALLOWED, sources, test_only)
+/// By crate: the crates that it uses.
+type Uses = BTreeMap<String, BTreeSet<String>>;
+
+/// A name that is defined twice.
+struct Homonym<'t> {
+    name: &'t str,
+    finding: Finding,
+}
+
+/// Finds types of two crates that have one name without a reason, and reasons for names that need none.
+pub(crate) fn check(
+    sources: &[Source],
+    manifests: &[Page],
+    test_only: &BTreeSet<String>,
+) -> Result<Vec<Finding>> {
+    Ok(check_but(ALLOWED, sources, &uses(manifests)?, test_only))
 }
 
 fn check_but(
     allowed: &[(&str, &str)],
     sources: &[Source],
+    uses: &Uses,
     test_only: &BTreeSet<String>,
 ) -> Vec<Finding> {
-    let mut names = public_types(sources, test_only);
-    names.retain(|_, crates| crates.len() > 1);
+    let types = types(sources, test_only);
+    let mut homonyms = public_homonyms(&types);
+    homonyms.extend(restricted_homonyms(&types, uses));
+    let needs_reason = |name: &str| homonyms.iter().any(|it| it.name == name);
+    let stale = allowed.iter().filter(|(name, _)| !needs_reason(name)).map(|(name, _)| {
+        let what = format!("`{name}` needs no reason: remove it from the table");
+        Finding::new(PATH, line_of_entry(sources, name), "homonym", what)
+    });
+    let mut findings: Vec<_> = stale.collect();
     let is_allowed = |name: &str| allowed.iter().any(|(it, _)| *it == name);
-    let mut findings = Vec::new();
-    for (name, crates) in names.iter().filter(|(name, _)| !is_allowed(name)) {
-        for (here, (path, line)) in crates {
-            let others: Vec<_> =
-                crates.keys().filter(|it| *it != here).map(String::as_str).collect();
-            let what = format!(
-                "`{name}` is a public type of {}, too: name one of them by what it is, or give a \
-                 reason in {PATH}",
-                others.join(" and ")
-            );
-            findings.push(Finding::new(path, *line, "homonym", what));
-        }
-    }
-    for (name, _) in allowed.iter().filter(|(name, _)| !names.contains_key(*name)) {
-        let what = format!("no two crates define `{name}`: remove it from the table");
-        findings.push(Finding::new(PATH, line_of_entry(sources, name), "homonym", what));
-    }
+    let wrong = homonyms.into_iter().filter(|it| !is_allowed(it.name));
+    findings.extend(wrong.map(|it| it.finding));
     findings
 }
 
-/// Public types of all crates: those defined with `pub`, and those that a macro defines and the
+/// Public types that another crate defines, too.
+fn public_homonyms(types: &Types) -> Vec<Homonym<'_>> {
+    let mut homonyms = Vec::new();
+    for (name, crates) in types.public.iter().filter(|(_, crates)| crates.len() > 1) {
+        for (here, place) in crates {
+            let others: Vec<_> =
+                crates.keys().filter(|it| *it != here).map(String::as_str).collect();
+            homonyms.push(Homonym::new(name, place, &format!("{}, too", others.join(" and "))));
+        }
+    }
+    homonyms
+}
+
+/// Types that a crate keeps to itself, with the name of a public type of a crate that it uses.
+fn restricted_homonyms<'t>(types: &'t Types, uses: &Uses) -> Vec<Homonym<'t>> {
+    let mut homonyms = Vec::new();
+    for ((here, name), place) in &types.restricted {
+        let used = uses.get(here).into_iter().flatten();
+        let defines = |it: &&String| types.public.get(name).is_some_and(|at| at.contains_key(*it));
+        if let Some(other) = used.into_iter().find(defines) {
+            homonyms.push(Homonym::new(name, place, &format!("{other}, which is used here")));
+        }
+    }
+    homonyms
+}
+
+impl<'t> Homonym<'t> {
+    fn new(name: &'t str, (path, line): &(String, usize), whose: &str) -> Self {
+        let what = format!(
+            "`{name}` is a public type of {whose}: name one of them by what it is, or give a reason in {PATH}"
+        );
+        Self { name, finding: Finding::new(path, *line, "homonym", what) }
+    }
+}
+
+/// By crate: the crates of ours that it uses, tests apart.
+fn uses(manifests: &[Page]) -> Result<Uses> {
+    let parsed = manifests.iter().filter_map(|page| Manifest::parse(page).transpose());
+    let parsed = parsed.collect::<Result<Vec<_>>>()?;
+    let folder_of = |it: &Dependency| {
+        let theirs = parsed.iter().find(|manifest| manifest.name == it.name);
+        theirs.map(|manifest| manifest.folder.clone())
+    };
+    let used = |it: &Manifest| {
+        it.dependencies.iter().filter(|it| !it.is_for_tests).filter_map(folder_of).collect()
+    };
+    Ok(parsed.iter().map(|it| (it.folder.clone(), used(it))).collect())
+}
+
+/// Types of all crates: those defined with `pub` or `pub(…)`, and those that a macro defines and the
 /// crate exports with `pub use`.
-fn public_types(sources: &[Source], test_only: &BTreeSet<String>) -> Names {
-    let mut names = Names::new();
+fn types(sources: &[Source], test_only: &BTreeSet<String>) -> Types {
+    let mut types = Types::default();
     let mut made = Vec::new();
     let mut passed_on = BTreeSet::new();
     for source in sources {
@@ -79,8 +146,11 @@ fn public_types(sources: &[Source], test_only: &BTreeSet<String>) -> Names {
             let behind = &source.code[at + "pub".len()..];
             let place = (source.path.clone(), source.line_of(at));
             if let Some(name) = defined(behind) {
-                let crates = names.entry(name.to_owned()).or_default();
+                let crates = types.public.entry(name.to_owned()).or_default();
                 crates.entry(crate_name.to_owned()).or_insert(place);
+            } else if let Some(name) = defined_inside(behind) {
+                let key = (crate_name.to_owned(), name.to_owned());
+                types.restricted.entry(key).or_insert(place);
             } else if let Some((first, exported)) = exported(behind) {
                 let is_own =
                     ["crate", "self", "super"].contains(&first) || has_module(source, first);
@@ -96,11 +166,11 @@ fn public_types(sources: &[Source], test_only: &BTreeSet<String>) -> Names {
     }
     for (name, crate_name, place) in made {
         if !passed_on.contains(&(name, crate_name)) {
-            let crates = names.entry(name.to_owned()).or_default();
+            let crates = types.public.entry(name.to_owned()).or_default();
             crates.entry(crate_name.to_owned()).or_insert(place);
         }
     }
-    names
+    types
 }
 
 /// The folder of the crate that a file of `src/` belongs to.
@@ -114,6 +184,11 @@ fn defined(behind: &str) -> Option<&str> {
     let mut words = words(behind.strip_prefix(char::is_whitespace)?);
     let item = words.find(|word| !["unsafe", "auto"].contains(word))?;
     words.next().filter(|_| ITEMS.contains(&item))
+}
+
+/// The type that the code behind the `pub` of a `pub(…)` defines.
+fn defined_inside(behind: &str) -> Option<&str> {
+    defined(behind.strip_prefix('(')?.split_once(')')?.1)
 }
 
 /// Of a `use` behind a `pub`: the first segment of its path, and the types that it names.
@@ -153,7 +228,8 @@ mod tests {
     fn found(allowed: &[(&str, &str)], files: &[(&str, &str)]) -> Vec<String> {
         let sources: Vec<_> = files.iter().map(|(path, text)| Source::new(*path, *text)).collect();
         let test_only = escapes::test_only_files(&sources);
-        let findings = check_but(allowed, &sources, &test_only);
+        let used = BTreeMap::from([("crates/role/two".into(), ["crates/core/one".into()].into())]);
+        let findings = check_but(allowed, &sources, &used, &test_only);
         findings.into_iter().map(|finding| finding.to_string()).collect()
     }
 
@@ -178,8 +254,11 @@ mod tests {
         let public = "pub struct Plan;";
         for (path, text) in [
             ("crates/core/one/src/plan.rs", public),
+            ("crates/core/one/src/plan.rs", "pub(super) struct Plan;"),
             (TWO, "struct Plan;"),
-            (TWO, "pub(crate) struct Plan;"),
+            (TWO, "pub(crate) struct Planner;"),
+            (TWO, "pub(crate) fn plan() -> Plan {}"),
+            ("crates/role/three/src/lib.rs", "pub(crate) struct Plan;"),
             (TWO, "pub fn plan() -> Plan {}"),
             (TWO, "pub struct Planner; // pub struct Plan;"),
             (TWO, "const X: &str = \"pub struct Plan;\";"),
@@ -192,6 +271,20 @@ mod tests {
             ("fuzz/src/lib.rs", public),
         ] {
             assert!(found(&[], &[(ONE, public), (path, text)]).is_empty(), "{path} {text}");
+        }
+    }
+
+    #[test]
+    fn a_crate_does_not_name_a_type_of_its_own_like_one_that_it_uses() {
+        for two in [
+            "pub(crate) struct Plan;",
+            "pub(super) enum Plan {}",
+            "pub(in crate::a) type Plan = u8;",
+        ] {
+            let findings = found(&[], &[(ONE, "pub struct Plan;"), (TWO, two)]);
+            assert_eq!(findings.len(), 1, "{two} {findings:?}");
+            assert!(findings[0].starts_with(&format!("{TWO}:1: homonym: `Plan`")), "{findings:?}");
+            assert!(found(&[], &[(ONE, two), (TWO, "pub struct Plan;")]).is_empty(), "{two}");
         }
     }
 
@@ -212,6 +305,6 @@ mod tests {
         let table = "\n    (\"Plan\", \"a mirror\"),\n";
         let stale = found(&allowed, &[(ONE, public), (PATH, table)]);
         assert_eq!(stale.len(), 1, "{stale:?}");
-        assert!(stale[0].starts_with(&format!("{PATH}:2: homonym: no two crates define `Plan`")));
+        assert!(stale[0].starts_with(&format!("{PATH}:2: homonym: `Plan` needs no reason")));
     }
 }

@@ -45,6 +45,7 @@ const TABLE: &[Refused] = &[
     refused(&["Front", "Fronts"], "WorkerIndex"),
     refused(&["Whence", "Handed"], "ObjectSource, PeerHead"),
     refused(&["Beat", "Beats"], "Heartbeat"),
+    refused(&["PowerState"], "LifecycleState"),
     refused(&["Keeper"], "TablePublisher"),
     Refused {
         names: &["Lane"],
