@@ -23,10 +23,10 @@ pub struct Mutant {
     pub to: &'static str,
 }
 
-/// The bugs of one crate.
+/// The bugs of one crate, and what is to find them.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutants<'a> {
-    /// The crate, whose simulation is its test `sim`.
+    /// The crate whose test `sim` is to find them, or another program by that name.
     pub package: &'a str,
     /// The folder with `lib.rs`, from the top of the tree.
     pub source: &'a str,
@@ -102,7 +102,10 @@ impl Mutants<'_> {
 
     /// Makes the copy among temporary files, with all bugs behind their switches. What did not change since
     /// the last copy is not written again, nor built.
-    fn copy(&self) -> io::Result<PathBuf> {
+    ///
+    /// # Errors
+    /// The place of a bug has changed, or the tree cannot be copied.
+    pub fn copy(&self) -> io::Result<PathBuf> {
         let copy = std::env::temp_dir().join(format!("{}-mutants", self.package));
         let root = Path::new(ROOT);
         let mut changed = self.changed_files()?;

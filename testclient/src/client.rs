@@ -239,6 +239,21 @@ impl<S: Read + Write> RawClient<S> {
         Ok(std::mem::take(&mut self.buffer))
     }
 
+    /// Reads until `enough` says how many of the bytes that came are wanted, and returns these.
+    pub fn try_take(
+        &mut self,
+        enough: impl Fn(&[u8]) -> Option<usize>,
+    ) -> Result<Vec<u8>, ClientError> {
+        loop {
+            if let Some(len) = enough(&self.buffer) {
+                return Ok(self.take_first(len));
+            }
+            if self.fill()? == 0 {
+                return Err(ClientError::Closed(self.buffer.len()));
+            }
+        }
+    }
+
     /// Of what was received and belongs to no response yet the first bytes, at
     /// most `bytes`.
     pub fn take_buffered(&mut self, bytes: usize) -> Vec<u8> {

@@ -1,38 +1,18 @@
 //! Known bugs, put back into a copy of the codec: the fuzzer must find each of them.
-//!
-//! The copy is the tree as it is committed and changed, in a folder of its own, built
-//! once: each bug is behind a switch that the environment sets, so the tree itself
-//! has no trace of them. A bug whose place has changed is an error here, and not one
-//! that is silently left out.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
+
+use skep_sim::{Mutant, Mutants};
 
 use crate::drive;
 use crate::run::Run;
 
-/// A bug: what it is, the file, what stands there, and what is put there.
-struct Mutant {
-    what: &'static str,
-    file: &'static str,
-    from: &'static str,
-    to: &'static str,
-}
+const MUTANTS: Mutants<'_> =
+    Mutants { package: "skep-differential", source: "crates/core/http/src", all: ALL };
 
-/// Of the copy: which bug is in.
-const SWITCH_MODULE: &str = "//! Which bug is in.\n\n\
-    pub(crate) fn is(number: u32) -> bool {\n    \
-    static ON: std::sync::OnceLock<u32> = std::sync::OnceLock::new();\n    \
-    *ON.get_or_init(|| std::env::var(\"SKEP_MUTANT\").ok().and_then(|it| it.parse().ok()).unwrap_or(0)) == number\n}\n";
-
-const CODEC: &str = "crates/core/http/src";
-
-/// In `to`, `@` asks whether the bug is in.
-const MUTANTS: &[Mutant] = &[
+const ALL: &[Mutant] = &[
     Mutant {
         what: "Content-Length beside Transfer-Encoding: the length counts (CL.TE)",
         file: "framing.rs",
@@ -127,7 +107,7 @@ const MUTANTS: &[Mutant] = &[
 
 /// Puts each bug in and looks as long as `run` says; whether all were found.
 pub(crate) fn find_all(run: &Run) -> io::Result<bool> {
-    let copy = copy()?;
+    let copy = MUTANTS.copy()?;
     let target = copy.join("target");
     let status = Command::new("cargo")
         .args(["build", "--package", "skep", "--bin", "skep"])
@@ -139,11 +119,11 @@ pub(crate) fn find_all(run: &Run) -> io::Result<bool> {
     }
     let skep = target.join("debug/skep");
     let mut missed = 0;
-    for number in 0..=MUTANTS.len() {
+    for number in 0..=ALL.len() {
         let began = Instant::now();
         let run = Run { skep: skep.clone(), mutant: number, findings_max: 1, ..run.clone() };
         let report = drive::look(&run)?;
-        let Some(mutant) = number.checked_sub(1).map(|at| &MUTANTS[at]) else {
+        let Some(mutant) = number.checked_sub(1).map(|at| &ALL[at]) else {
             // Without a bug there is none to be found.
             if report.has_findings() {
                 report.print();
@@ -161,64 +141,8 @@ pub(crate) fn find_all(run: &Run) -> io::Result<bool> {
             report.kinds()
         );
     }
-    println!("{} of {} known bugs found", MUTANTS.len() - missed, MUTANTS.len());
+    println!("{} of {} known bugs found", ALL.len() - missed, ALL.len());
     Ok(missed == 0)
-}
-
-/// The tree, with all bugs behind their switches.
-fn copy() -> io::Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-    let copy = std::env::temp_dir().join("skep-differential-mutants");
-    let mut bent = bent(&root)?;
-    let listed = Command::new("git")
-        .arg("-C")
-        .arg(&root)
-        .args(["ls-files", "-z", "-co", "--exclude-standard"])
-        .output()?;
-    for name in listed.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let name = String::from_utf8_lossy(name).into_owned();
-        let (from, to) = (root.join(&name), copy.join(&name));
-        if !from.is_file() {
-            continue;
-        }
-        let bytes = match bent.remove(&name) {
-            Some(text) => text.into_bytes(),
-            None => fs::read(&from)?,
-        };
-        put(&to, &bytes)?;
-    }
-    put(&copy.join(CODEC).join("mutant.rs"), SWITCH_MODULE.as_bytes())?;
-    Ok(copy)
-}
-
-/// Writes a file. What did not change keeps its time, and is not built anew.
-fn put(to: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::read(to).ok().as_deref() == Some(bytes) {
-        return Ok(());
-    }
-    to.parent().map_or(Ok(()), fs::create_dir_all)?;
-    fs::write(to, bytes)
-}
-
-/// The files of the codec that have bugs in the copy, by name.
-fn bent(root: &Path) -> io::Result<BTreeMap<String, String>> {
-    let library = format!("{CODEC}/lib.rs");
-    let text = fs::read_to_string(root.join(&library))? + "\nmod mutant;\n";
-    let mut bent = BTreeMap::from([(library, text)]);
-    for (at, mutant) in MUTANTS.iter().enumerate() {
-        let name = format!("{CODEC}/{}", mutant.file);
-        let text = match bent.remove(&name) {
-            Some(text) => text,
-            None => fs::read_to_string(root.join(&name))?,
-        };
-        if text.matches(mutant.from).count() != 1 {
-            let what = format!("{name}: the place for {:?} has changed", mutant.what);
-            return Err(io::Error::other(what));
-        }
-        let to = mutant.to.replace('@', &format!("crate::mutant::is({})", at + 1));
-        bent.insert(name, text.replace(mutant.from, &to));
-    }
-    Ok(bent)
 }
 
 #[cfg(test)]
@@ -229,6 +153,6 @@ mod tests {
     /// The long form alone would find out, a day later.
     #[test]
     fn the_place_of_every_known_bug_is_there() {
-        bent(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+        MUTANTS.changed_files().unwrap();
     }
 }

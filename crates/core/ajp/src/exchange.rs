@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use skep_http::gateway::{BodyMeter, GatewayHead, GatewayRequest};
+use skep_http::gateway::{BodyMeter, GatewayHead, GatewayRequest, gather};
 use skep_http::{HeadLimits, Method};
 
 use crate::codes::{
@@ -202,7 +202,9 @@ impl AjpExchange {
         let rest = &input[*consumed..];
         match self.place {
             Place::Header => {
-                let Some([a, b, high, low]) = self.gather(rest, consumed) else { return Ok(None) };
+                let Some([a, b, high, low]) = gather(&mut self.partial, rest, consumed) else {
+                    return Ok(None);
+                };
                 if [a, b] != FROM_SERVER {
                     return Err(AjpError::Magic(a, b));
                 }
@@ -210,12 +212,16 @@ impl AjpExchange {
                 Ok(None)
             }
             Place::Type(payload_bytes) => {
-                let Some([kind]) = self.gather(rest, consumed) else { return Ok(None) };
+                let Some([kind]) = gather(&mut self.partial, rest, consumed) else {
+                    return Ok(None);
+                };
                 self.place = self.begin(kind, payload_bytes)?;
                 Ok(None)
             }
             Place::ChunkLength(payload_bytes) => {
-                let Some(length) = self.gather(rest, consumed) else { return Ok(None) };
+                let Some(length) = gather(&mut self.partial, rest, consumed) else {
+                    return Ok(None);
+                };
                 self.begin_chunk(payload_bytes, usize::from(u16::from_be_bytes(length)))
             }
             Place::Data { left, padding } => {
@@ -250,16 +256,6 @@ impl AjpExchange {
             Place::Ended { .. } => Err(AjpError::BehindEnd),
             Place::Failed(error) => Err(error),
         }
-    }
-
-    /// The next `N` bytes, once they are all there.
-    fn gather<const N: usize>(&mut self, rest: &[u8], consumed: &mut usize) -> Option<[u8; N]> {
-        let taken = (N - self.partial.len()).min(rest.len());
-        *consumed += taken;
-        self.partial.extend_from_slice(&rest[..taken]);
-        let whole = <[u8; N]>::try_from(self.partial.as_slice()).ok()?;
-        self.partial.clear();
-        Some(whole)
     }
 
     fn header(&self, payload_bytes: usize) -> Result<Place, AjpError> {

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use skep_http::gateway::{BodyMeter, GatewayHead, GatewayRequest};
+use skep_http::gateway::{BodyMeter, GatewayHead, GatewayRequest, gather};
 use skep_http::{BodyFraming, HeadLimits, Method};
 
 use crate::head::HeadBuffer;
@@ -266,7 +266,7 @@ impl FcgiExchange {
         let rest = &input[*consumed..];
         match self.place {
             Place::Header => {
-                if let Some(head) = self.gather(rest, consumed) {
+                if let Some(head) = gather(&mut self.partial, rest, consumed) {
                     self.place = self.begin(RecordHead::read(head))?;
                 }
                 Ok(None)
@@ -299,7 +299,7 @@ impl FcgiExchange {
                 Ok(None)
             }
             Place::End { padding } => {
-                if let Some(content) = self.gather(rest, consumed) {
+                if let Some(content) = gather(&mut self.partial, rest, consumed) {
                     let app_status = self.end(content)?;
                     self.place = behind_end(app_status, padding);
                 }
@@ -321,16 +321,6 @@ impl FcgiExchange {
             Place::Ended => Err(FcgiError::BehindEnd),
             Place::Failed(error) => Err(error),
         }
-    }
-
-    /// The next `N` bytes, once they are all there.
-    fn gather<const N: usize>(&mut self, rest: &[u8], consumed: &mut usize) -> Option<[u8; N]> {
-        let taken = (N - self.partial.len()).min(rest.len());
-        *consumed += taken;
-        self.partial.extend_from_slice(&rest[..taken]);
-        let whole = <[u8; N]>::try_from(self.partial.as_slice()).ok()?;
-        self.partial.clear();
-        Some(whole)
     }
 
     /// Whether such a record may come now.

@@ -249,6 +249,21 @@ impl BodyMeter {
     }
 }
 
+/// The next `N` bytes of a message, once they are all there. `partial` keeps what earlier input had of
+/// them; `consumed` grows by what is taken of `rest`.
+pub fn gather<const N: usize>(
+    partial: &mut Vec<u8>,
+    rest: &[u8],
+    consumed: &mut usize,
+) -> Option<[u8; N]> {
+    let taken = (N - partial.len()).min(rest.len());
+    *consumed += taken;
+    partial.extend_from_slice(&rest[..taken]);
+    let whole = <[u8; N]>::try_from(partial.as_slice()).ok()?;
+    partial.clear();
+    Some(whole)
+}
+
 /// A server sends more than its Content-Length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body is longer than its Content-Length")]

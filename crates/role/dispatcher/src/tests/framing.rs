@@ -82,16 +82,16 @@ fn hints_reach_clients_that_know_them_and_trailers_those_that_ask() {
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
-    assert!(client.wire.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n"));
-    let hint = client.wire.head().unwrap();
+    assert!(client.send("GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n"));
+    let hint = client.head().unwrap();
     assert_eq!(hint, "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
-    let head = client.wire.head().unwrap();
+    let head = client.head().unwrap();
     assert!(has(&head, "trailer: x-t"), "{head}");
-    assert_eq!(client.wire.until(b"1\r\n\r\n").unwrap(), b"2\r\nok\r\n0\r\nX-T: 1\r\n\r\n");
+    assert_eq!(client.until(b"1\r\n\r\n").unwrap(), b"2\r\nok\r\n0\r\nX-T: 1\r\n\r\n");
     let plain = client.get("/");
     assert_eq!((plain.text(), plain.field("trailer")), ("ok", None));
-    assert!(client.wire.send("GET / HTTP/1.0\r\n\r\n"));
-    let all = String::from_utf8(client.wire.rest().0).unwrap();
+    assert!(client.send("GET / HTTP/1.0\r\n\r\n"));
+    let all = String::from_utf8(client.rest().0).unwrap();
     assert!(all.starts_with("HTTP/1.1 200 OK\r\n") && all.ends_with("\r\n\r\nok"), "{all}");
 }
 
@@ -102,8 +102,8 @@ fn a_client_of_http_1_0_gets_no_chunks() {
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
-    assert!(client.wire.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
-    let (all, is_orderly) = client.wire.rest();
+    assert!(client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
+    let (all, is_orderly) = client.rest();
     let text = String::from_utf8(all).unwrap();
     assert!(is_orderly && text.ends_with("\r\n\r\nhello"), "{text}");
     assert!(has(&text, "connection: close") && !text.contains("chunked"), "{text}");
@@ -141,8 +141,8 @@ fn a_reply_cut_short_never_ends_cleanly() {
         let rig = Rig::new(&[&node], "");
         *address.lock().unwrap() = Some(rig.address);
         let mut client = rig.client();
-        assert!(client.wire.send(format!("GET /cut HTTP/{version}\r\nHost: a\r\n\r\n")));
-        let (all, is_orderly) = client.wire.rest();
+        assert!(client.send(format!("GET /cut HTTP/{version}\r\nHost: a\r\n\r\n")));
+        let (all, is_orderly) = client.rest();
         let text = String::from_utf8(all).unwrap();
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "case {number}: {text}");
         assert!(!text.ends_with("0\r\n\r\n"), "case {number}: {text}");

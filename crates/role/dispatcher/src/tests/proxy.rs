@@ -77,9 +77,9 @@ fn pipelined_requests_are_answered_in_order() {
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
     let get = |path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(client.wire.send(get("/1") + &get("/2") + &get("/3")));
+    assert!(client.send(get("/1") + &get("/2") + &get("/3")));
     for path in ["/1", "/2", "/3"] {
-        assert_eq!(client.reply(false).text(), path);
+        assert_eq!(client.reply().text(), path);
     }
 }
 
@@ -117,9 +117,9 @@ fn head_and_small_body_reach_the_client_in_one_write() {
     let node = FakeNode::named("body");
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
-    assert!(client.wire.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert!(client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
     let mut first = [0; 1024];
-    let n = std::io::Read::read(&mut client.wire.stream, &mut first).unwrap();
+    let n = std::io::Read::read(&mut client.stream(), &mut first).unwrap();
     assert!(first[..n].ends_with(b"\r\n\r\nbody"));
 }
 
@@ -185,11 +185,11 @@ fn a_slow_reader_makes_the_node_wait() {
     let rig = Rig::new(&[&node], "");
     tell_address.send(rig.address).unwrap();
     let mut client = rig.client();
-    assert!(client.wire.send("GET /big HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert!(client.send("GET /big HTTP/1.1\r\nHost: a\r\n\r\n"));
     let held = next(&stalled);
     assert!(held < HELD_BYTES_MAX, "{held} bytes sent, none of them read by the client");
     assert!(rig.node("n1").outstanding_bytes > 0);
-    let reply = client.reply(false);
+    let reply = client.reply();
     assert_eq!(reply.body.len(), BODY_BYTES);
     assert!(reply.body.iter().enumerate().all(|(at, &byte)| byte == (at % 251) as u8));
     assert_eq!(rig.node("n1").outstanding_bytes, 0);
@@ -251,12 +251,12 @@ fn more_connections_than_allowed_are_a_503_and_the_node_stays_up() {
     });
     let rig = Rig::new(&[&node], "upstream_connections_max = 1");
     let mut first = rig.client();
-    assert!(first.wire.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert!(first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
     next(&arrived);
     let refused = rig.get("/");
     assert_eq!((refused.status, refused.field("retry-after")), (503, Some("1")));
     release.send(()).unwrap();
-    assert_eq!(first.reply(false).text(), "late");
+    assert_eq!(first.reply().text(), "late");
     assert_eq!((rig.node("n1").state.as_str(), rig.totals().no_node), ("up", 1));
 }
 
@@ -274,7 +274,7 @@ fn what_a_node_is_doing_shows_in_status_and_metrics() {
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
-    assert!(client.wire.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert!(client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
     next(&arrived);
     assert_eq!((rig.node("n1").outstanding_requests, rig.node("n1").connections), (1, 1));
     let text = rig.registry.prometheus_text();
@@ -282,7 +282,7 @@ fn what_a_node_is_doing_shows_in_status_and_metrics() {
     assert!(has(&text, &format!("skep_node_outstanding_requests{labels} 1")), "{text}");
     assert!(has(&text, &format!("skep_node_up{labels} 1")), "{text}");
     release.send(()).unwrap();
-    assert_eq!(client.reply(false).status, 200);
+    assert_eq!(client.reply().status, 200);
     assert_eq!(rig.node("n1").outstanding_requests, 0);
     let json = serde_json::to_string(&rig.dispatcher.status()).unwrap();
     assert!(json.contains("\"source\":\"config\""), "{json}");

@@ -146,8 +146,8 @@ fn what_a_node_says_too_late_oddly_or_in_part_takes_no_node_out() {
         assert_eq!(rig.get("/late").status, 504);
         assert_eq!(rig.get("/odd").status, 502);
         let mut client = rig.client();
-        assert!(client.wire.send("GET /short HTTP/1.1\r\nHost: a\r\n\r\n"));
-        client.wire.rest();
+        assert!(client.send("GET /short HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.rest();
     }
     let nodes = rig.dispatcher.status().nodes;
     assert!(nodes.iter().all(|node| node.state == "up" && node.failures > 0), "{nodes:?}");

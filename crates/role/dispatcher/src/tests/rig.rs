@@ -1,7 +1,7 @@
 //! The test rig: a dispatcher on a worker, fake nodes, raw clients.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -14,6 +14,7 @@ use skep_config::Config;
 use skep_engine::{Context, Engine, EngineSettings};
 use skep_serve::{Admission, AdmissionLimits, Workers, accept_loop, bind};
 use skep_telemetry::{AccessLog, Format, LogTarget, Registry, Totals};
+use skep_testclient::{ClientError, RawClient};
 use tokio::net::TcpSocket;
 
 use skep_proxy::MemberStatus;
@@ -141,8 +142,8 @@ pub(super) const BRIEF: &str = "response_timeout_ms = 1\nhealth.passive_failures
 pub(super) fn cut_short(rig: &Rig, request: &str) -> Vec<u8> {
     loop {
         let mut client = rig.client();
-        assert!(client.wire.send(request));
-        let (all, _) = client.wire.rest();
+        assert!(client.send(request));
+        let (all, _) = client.rest();
         if !all.starts_with(b"HTTP/1.1 504 ") {
             assert!(all.starts_with(b"HTTP/1.1 200 "));
             return all;
@@ -307,7 +308,7 @@ impl Wire {
                 self.pending.extend_from_slice(&buffer[..n]);
                 true
             }
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) => panic!("read: {error}"),
         }
     }
@@ -375,7 +376,7 @@ impl Wire {
             match self.stream.read(&mut buffer) {
                 Ok(0) => return (all, true),
                 Ok(n) => all.extend_from_slice(&buffer[..n]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                     return (all, false);
                 }
                 Err(error) => panic!("read: {error}"),
@@ -391,13 +392,13 @@ impl Wire {
         self.stream.set_nonblocking(true).unwrap();
         let peeked = self.stream.peek(&mut [0; 1]);
         self.stream.set_nonblocking(false).unwrap();
-        !matches!(peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+        !matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 }
 
 /// A client's connection.
 pub(super) struct Client {
-    pub(super) wire: Wire,
+    raw: RawClient,
 }
 
 /// A reply, body decoded.
@@ -410,7 +411,7 @@ pub(super) struct Reply {
 
 impl Client {
     pub(super) fn connect(address: SocketAddr) -> Self {
-        Self { wire: Wire::new(TcpStream::connect(address).unwrap()) }
+        Self { raw: RawClient::try_connect_within(address, PATIENCE).unwrap() }
     }
 
     pub(super) fn get(&mut self, path: &str) -> Reply {
@@ -419,26 +420,62 @@ impl Client {
 
     /// Sends `request` and reads its reply, which must be whole.
     pub(super) fn ask(&mut self, request: &str) -> Reply {
-        assert!(self.wire.send(request));
-        self.reply(request.starts_with("HEAD"))
+        assert!(self.send(request));
+        self.reply_to(if request.starts_with("HEAD") { "HEAD" } else { "GET" })
     }
 
-    pub(super) fn reply(&mut self, is_head: bool) -> Reply {
-        let mut head = self.wire.head().expect("a whole head");
-        while head.starts_with("HTTP/1.1 103 ") {
-            head = self.wire.head().expect("a whole head");
+    pub(super) fn reply(&mut self) -> Reply {
+        self.reply_to("GET")
+    }
+
+    fn reply_to(&mut self, method: &str) -> Reply {
+        loop {
+            let reply = self.raw.try_response_to(method).expect("a whole reply");
+            if reply.status != 103 {
+                let head = reply.head_text();
+                return Reply { status: reply.status, head, body: reply.body };
+            }
         }
-        let status = head[9..12].parse().unwrap();
-        let body = if is_head || status == 204 || status == 304 || status == 101 {
-            Vec::new()
-        } else if has(&head, "transfer-encoding: chunked") {
-            self.wire.chunks().expect("a whole chunked body")
-        } else if let Some(len) = field(&head, "content-length") {
-            self.wire.exactly(len.parse().unwrap()).expect("a whole body")
-        } else {
-            self.wire.rest().0
-        };
-        Reply { status, head, body }
+    }
+
+    /// Sends all of it, unless the other side is gone.
+    pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.raw.try_send(bytes).is_ok()
+    }
+
+    /// A head as text, line ends and all.
+    pub(super) fn head(&mut self) -> Option<String> {
+        let head = self.until(b"\r\n\r\n")?;
+        Some(String::from_utf8(head).unwrap())
+    }
+
+    /// Up to and with `end`; `None` if the stream ends first.
+    pub(super) fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
+        let found = |bytes: &[u8]| bytes.windows(end.len()).position(|window| window == end);
+        unless_ended(self.raw.try_take(|bytes| found(bytes).map(|at| at + end.len())))
+    }
+
+    pub(super) fn exactly(&mut self, len: usize) -> Option<Vec<u8>> {
+        unless_ended(self.raw.try_take(|bytes| (bytes.len() >= len).then_some(len)))
+    }
+
+    /// All bytes until the end of the stream; whether it was an orderly end.
+    pub(super) fn rest(&mut self) -> (Vec<u8>, bool) {
+        let (bytes, ended) = self.raw.read_to_end();
+        (bytes, unless_ended(ended).is_some())
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        self.raw.stream()
+    }
+}
+
+/// What came before the end of the stream, in whatever way it ended.
+fn unless_ended<T>(came: Result<T, ClientError>) -> Option<T> {
+    match came {
+        Ok(it) => Some(it),
+        Err(ClientError::Closed(_) | ClientError::Failed(ErrorKind::ConnectionReset)) => None,
+        Err(error) => panic!("read: {error}"),
     }
 }
 

@@ -39,24 +39,24 @@ fn bytes_flow_both_ways_after_the_switch_and_not_before() {
     let rig = Rig::new(&[&node], "");
     *address.lock().unwrap() = Some(rig.address);
     let mut client = rig.client();
-    assert!(client.wire.send(UPGRADE.to_owned() + "early "));
+    assert!(client.send(UPGRADE.to_owned() + "early "));
     let (head, came_early) = next(&seen);
     assert!(has(&head, "connection: upgrade") && has(&head, "upgrade: websocket"), "{head}");
     assert!(field(&head, "sec-websocket-key").is_some());
     assert!(!came_early, "bytes behind the head wait for the 101");
-    let reply = client.reply(false);
+    let reply = client.reply();
     assert_eq!((reply.status, reply.field("upgrade")), (101, Some("websocket")));
     assert_eq!(reply.field("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-    assert_eq!(client.wire.exactly(12).unwrap(), b"hello early ");
+    assert_eq!(client.exactly(12).unwrap(), b"hello early ");
     for _ in 0..10 {
-        assert!(client.wire.send("ping"));
-        assert_eq!(client.wire.exactly(4).unwrap(), b"ping");
+        assert!(client.send("ping"));
+        assert_eq!(client.exactly(4).unwrap(), b"ping");
     }
     let status = rig.node("n1");
     assert_eq!((status.tunnels, status.outstanding_requests, status.connections), (1, 0, 1));
     assert_eq!(rig.totals().upgrades, 1);
-    client.wire.stream.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(client.wire.rest(), (Vec::new(), true));
+    client.stream().shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.rest(), (Vec::new(), true));
     wait_until("the tunnel is gone", || rig.node("n1").tunnels == 0);
 }
 
@@ -73,8 +73,8 @@ fn a_drain_waits_for_tunnels() {
     let mut client = rig.client();
     assert_eq!(client.ask(UPGRADE).status, 101);
     rig.dispatcher.group().drain("n1").unwrap();
-    assert!(client.wire.send("x"));
-    assert_eq!(client.wire.exactly(1).unwrap(), b"x");
+    assert!(client.send("x"));
+    assert_eq!(client.exactly(1).unwrap(), b"x");
     assert_eq!(rig.node("n1").state, "draining");
     drop(client);
     wait_until("drained", || rig.node("n1").state == "drained");
@@ -118,6 +118,6 @@ fn where_others_are_redirected_an_upgrade_is_proxied() {
     assert_eq!(rig.get("/").status, 307);
     let mut client = rig.client();
     assert_eq!(client.ask(UPGRADE).status, 101);
-    assert!(client.wire.send("x"));
-    assert_eq!(client.wire.exactly(1).unwrap(), b"x");
+    assert!(client.send("x"));
+    assert_eq!(client.exactly(1).unwrap(), b"x");
 }

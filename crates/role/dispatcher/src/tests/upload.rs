@@ -62,8 +62,8 @@ fn a_client_that_waits_is_told_to_continue() {
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
-    assert!(client.wire.send(head));
-    assert_eq!(client.wire.head().unwrap(), "HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(client.send(head));
+    assert_eq!(client.head().unwrap(), "HTTP/1.1 100 Continue\r\n\r\n");
     assert_eq!(client.ask("hello").text(), "hello");
     // Without a node there is nothing to continue for.
     rig.dispatcher.group().drain("n1").unwrap();
@@ -87,7 +87,7 @@ fn an_early_answer_ends_the_upload() {
     assert_eq!((reply.status, reply.text()), (413, "stop"));
     assert!(next(&ended) < 100_000_000, "the node's connection was closed, not reused");
     // The rest of the body is not taken for a request.
-    assert!(client.wire.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert!(client.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"));
     drop(client);
     assert_eq!(rig.totals().upstream_requests, 1);
 }
@@ -107,14 +107,14 @@ fn an_answer_may_begin_before_the_body_has_ended() {
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
-    assert!(client.wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"));
-    assert!(client.wire.head().unwrap().starts_with("HTTP/1.1 200"));
+    assert!(client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"));
+    assert!(client.head().unwrap().starts_with("HTTP/1.1 200"));
     for byte in [b"h", b"e", b"l", b"l", b"o"] {
-        assert!(client.wire.send(byte));
-        assert_eq!(client.wire.until(b"\r\n").unwrap(), b"1\r\n");
-        assert_eq!(client.wire.exactly(3).unwrap(), [byte[0], b'\r', b'\n']);
+        assert!(client.send(byte));
+        assert_eq!(client.until(b"\r\n").unwrap(), b"1\r\n");
+        assert_eq!(client.exactly(3).unwrap(), [byte[0], b'\r', b'\n']);
     }
-    assert_eq!(client.wire.until(b"0\r\n\r\n").unwrap(), b"0\r\n\r\n");
+    assert_eq!(client.until(b"0\r\n\r\n").unwrap(), b"0\r\n\r\n");
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn a_client_that_sent_its_body_in_time_waits_for_its_node_as_long_as_that_takes(
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
-    assert!(client.wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nbody"));
+    assert!(client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nbody"));
     assert_eq!(next(&all_there), b"body");
-    assert!(client.wire.send("!"));
+    assert!(client.send("!"));
     assert_eq!(next(&all_there), b"!");
     // More than a body has, and less than a node.
     let (passed, is_later) = seen();
@@ -142,7 +142,7 @@ fn a_client_that_sent_its_body_in_time_waits_for_its_node_as_long_as_that_takes(
     });
     next(&is_later);
     go_on.send(()).unwrap();
-    assert_eq!(client.reply(false).status, 200);
+    assert_eq!(client.reply().status, 200);
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn a_client_that_gives_up_in_its_body_is_not_the_nodes_fault() {
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
-    assert!(client.wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"));
-    client.wire.stream.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(client.reply(false).status, 400);
+    assert!(client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"));
+    client.stream().shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.reply().status, 400);
     assert_eq!(next(&ended), b"half");
     assert_eq!((rig.node("n1").failures, rig.totals().upstream_failures), (0, 0));
 }
@@ -172,8 +172,8 @@ fn a_node_that_takes_no_more_may_still_say_why() {
     let mut client = rig.client();
     let body = "x".repeat(4_000_000);
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
-    client.wire.send(head + &body);
-    let reply = client.reply(false);
+    client.send(head + &body);
+    let reply = client.reply();
     assert!(matches!(reply.status, 403 | 502), "{}", reply.head);
 }
 
@@ -199,11 +199,11 @@ fn a_slow_node_makes_the_client_wait() {
     // Made before the head goes: from then on the client has a rate to keep.
     let body: Vec<u8> = (0..BODY_BYTES).map(|at| (at % 251) as u8).collect();
     let head = format!("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
-    assert!(client.wire.send(head));
+    assert!(client.send(head));
     let (mut sent, mut tries_without_progress) = (0, 0);
-    client.wire.stream.set_nonblocking(true).unwrap();
+    client.stream().set_nonblocking(true).unwrap();
     while tries_without_progress < 3 && sent < BODY_BYTES {
-        match client.wire.stream.write(&body[sent..]) {
+        match client.stream().write(&body[sent..]) {
             Ok(n) => {
                 sent += n;
                 tries_without_progress = 0;
@@ -217,9 +217,9 @@ fn a_slow_node_makes_the_client_wait() {
     }
     assert!(sent < HELD_BYTES_MAX, "{sent} bytes taken, none of them read by the node");
     go_on.send(()).unwrap();
-    client.wire.stream.set_nonblocking(false).unwrap();
-    assert!(client.wire.send(&body[sent..]));
-    assert_eq!(client.reply(false).text(), "all");
+    client.stream().set_nonblocking(false).unwrap();
+    assert!(client.send(&body[sent..]));
+    assert_eq!(client.reply().text(), "all");
 }
 
 #[test]
