@@ -33,7 +33,7 @@ const TABLES_KEPT_MAX: usize = 16;
 
 /// What heartbeat nodes say, and to whom.
 #[derive(Clone, Debug)]
-pub struct BeatNodes {
+pub struct HeartbeatNodes {
     pub cluster: String,
     pub key: String,
     /// The dispatcher's name, and its socket.
@@ -80,7 +80,7 @@ struct BeatNode {
     version: TableVersion,
 }
 
-impl BeatNodes {
+impl HeartbeatNodes {
     /// The port of a node's own socket.
     pub fn port(number: u16) -> u16 {
         20_000 + number
@@ -105,7 +105,7 @@ impl BeatNodes {
         self.numbers.clone().map(line).collect()
     }
 
-    /// What they have applied; to be run beside [`BeatNodes::speak`].
+    /// What they have applied; to be run beside [`HeartbeatNodes::speak`].
     pub fn running() -> RunningBeats {
         RunningBeats { state: Arc::default() }
     }
@@ -170,7 +170,7 @@ impl BeatNodes {
 }
 
 impl BeatNode {
-    fn hear(&mut self, nodes: &BeatNodes, state: &State, tables: &mut Tables) {
+    fn hear(&mut self, nodes: &HeartbeatNodes, state: &State, tables: &mut Tables) {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         while let Ok(bytes) = self.udp.recv(&mut buffer) {
             let message = match self.endpoint.open(now(), &buffer[..bytes]) {
@@ -191,13 +191,13 @@ impl BeatNode {
         }
     }
 
-    fn beat(&mut self, nodes: &BeatNodes, tables: &[Arc<Table>]) {
+    fn beat(&mut self, nodes: &HeartbeatNodes, tables: &[Arc<Table>]) {
         let own = tables.iter().find(|table| table.version == self.version);
         let row = own.and_then(|table| table.node(self.name.as_str()));
         let beat = Message::Node(NodeBeat {
             name: self.name.clone(),
             index: row.map(|row| row.index),
-            mac: BeatNodes::mac(self.number),
+            mac: HeartbeatNodes::mac(self.number),
             mtu: 1_500,
             addresses: vec![nodes.address],
             services: vec![service_hash(nodes.service)],

@@ -13,7 +13,7 @@
 //! - [`Crowd`]: the right to thousands of connections.
 //! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
 //! - [`fake::FakeNode`]: a node that has the key and does as the test likes.
-//! - [`beats::BeatNodes`]: a thousand nodes of which there are only heartbeats.
+//! - [`heartbeat_nodes::HeartbeatNodes`]: a thousand nodes of which there are only heartbeats.
 //! - [`freezer::Freezer`]: single threads of a process that stand still.
 //! - [`gateways`]: php-fpm and Tomcat, as Debian has them.
 //! - [`flood`]: millions of requests for objects that are one byte string.
@@ -35,7 +35,6 @@
 
 mod acceptor;
 pub mod app;
-pub mod beats;
 pub mod cache;
 pub mod content;
 pub mod direct;
@@ -44,6 +43,7 @@ pub mod flood;
 pub mod freezer;
 pub mod gateways;
 mod heartbeat_gaps;
+pub mod heartbeat_nodes;
 pub mod liar;
 mod load;
 mod loads;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use skep_tests::beats::BeatNodes;
 use skep_tests::direct::{BEAT_PORT, DirectCluster, SHORT, Setup, figure};
+use skep_tests::heartbeat_nodes::HeartbeatNodes;
 use skep_tests::{PATIENCE, holds_within, poll_until};
 use skep_units::NODES_MAX;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -37,8 +37,8 @@ const ROUNDS_MAX: u32 = 6;
 const FRAMES_BYTES: usize = 16 << 20;
 
 /// All of a cluster's nodes but one.
-fn crowd(cluster: &DirectCluster) -> BeatNodes {
-    BeatNodes {
+fn crowd(cluster: &DirectCluster) -> HeartbeatNodes {
+    HeartbeatNodes {
         cluster: "lab".into(),
         key: format!("{:-<32}", "lab"),
         dispatcher: (DISPATCHER.into(), (cluster.machine(DISPATCHER).ipv4(), BEAT_PORT).into()),
@@ -117,7 +117,7 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
         setup.nodes = vec![(1, 100)];
         setup.site = crowd.lines();
     });
-    let beats = BeatNodes::running();
+    let beats = HeartbeatNodes::running();
     let began = Instant::now();
     let machine = cluster.machine(CROWD);
     drop(machine.spawn(crowd.clone().speak(&beats)).unwrap());
