@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use skep_tests::cache::CacheCluster;
-use skep_tests::{PATIENCE, RawClient, Site, Skep, poll_until};
+use skep_tests::{PATIENCE, RawClient, Site, Skep, poll_until, promtool};
 
 const GATE: &str = "dispatcher-1";
 
@@ -49,6 +49,7 @@ fn nodes_come_with_the_load_and_go_with_it_and_no_request_fails() {
     let address = cluster.outer(GATE);
     let mut clients: Vec<RawClient> = (0..4).map(|_| waiting(address)).collect();
     wait(&cluster, "active", 4);
+    promtool::assert_clean(&cluster.metrics(GATE));
     for _ in 0..20 {
         RawClient::connect(address).get("/small").assert_status(200);
     }

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 use skep_testclient::{HOST, RawClient, request_bytes};
 use skep_tests::direct::{DirectCluster, SHORT, Setup, figure};
-use skep_tests::{PATIENCE, poll_until};
+use skep_tests::{PATIENCE, poll_until, promtool};
 
 /// Donors wait as long as they may: on a busy machine receivers are late.
 const PATIENT: &str = "handoff.ready_timeout_ms = 300\n";
@@ -75,6 +75,9 @@ fn each_url_is_answered_by_one_node_whoever_accepts_the_connection() {
     // Where a busy machine was late with its answer, the donor has served.
     let others = 60 - seen.values().max().unwrap();
     assert!(others as f64 <= kept(&cluster) - kept_before, "{seen:?}");
+    for process in ["dispatcher-1", "node-1"] {
+        promtool::assert_clean(&cluster.metrics(process));
+    }
 }
 
 #[test]

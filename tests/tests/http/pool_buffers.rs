@@ -9,7 +9,9 @@ use std::thread;
 
 use skep_tests::app::{App, AppConn, AppRequest, response};
 use skep_tests::content::{self, assert_same};
-use skep_tests::{Crowd, FreePort, PATIENCE, RawClient, Site, Skep, Steady, poll_until, skip};
+use skep_tests::{
+    Crowd, FreePort, PATIENCE, RawClient, Site, Skep, Steady, poll_until, promtool, skip,
+};
 
 use crate::pools::{Gate, pool_lines};
 use crate::slow::value;
@@ -53,6 +55,11 @@ impl Rig {
     /// Requests that the server has in work, by the node's count.
     fn in_work(&self) -> f64 {
         value(&self.metrics, "skep_pool_server_outstanding_requests{pool=\"app\",server=\"s1\"}")
+    }
+
+    /// All that it tells Prometheus.
+    fn page(&self) -> String {
+        RawClient::connect(self.metrics.address()).get("/metrics").text()
     }
 
     fn memory(&self) -> f64 {
@@ -191,6 +198,7 @@ fn a_hundred_slow_readers_hold_no_server() {
     });
     assert!(rig.memory() <= (16 * MIB) as f64);
     assert!(rig.files() > (50 * MIB) as f64);
+    promtool::assert_clean(&rig.page());
     rig.answers_others(50);
     let whole = content::version(1, BODY);
     for client in &mut slow[10..] {

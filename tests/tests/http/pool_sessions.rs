@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use skep_tests::app::{App, response};
-use skep_tests::{FreePort, RawClient, Skep, SourceAddress};
+use skep_tests::{FreePort, RawClient, Skep, SourceAddress, promtool};
 
 use crate::pools::{Chain, pool_lines};
 
@@ -185,5 +185,6 @@ fn behind_a_dispatcher_the_client_is_the_one_whom_it_saw() {
     let metrics = RawClient::connect(chain.metrics.address()).get("/metrics").text();
     let line = "skep_pool_sessions{pool=\"app\",network=\"lab\"} 1";
     assert!(metrics.lines().any(|it| it == line), "{metrics}");
+    promtool::assert_clean(&metrics);
     drop(chain.node);
 }

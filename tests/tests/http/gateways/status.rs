@@ -10,7 +10,7 @@ use skep_tests::app::{App, response};
 use skep_tests::gateways::{
     JMX_USER, PhpFpm, PhpOptions, SECRET, STATUS_USER, Tomcat, secret_file_called,
 };
-use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
+use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until, promtool};
 
 use super::until_logged;
 
@@ -67,6 +67,7 @@ fn a_tomcat_says_its_memory_threads_version_and_sessions() {
     let text = metrics(port.address());
     let labels = "{pool=\"java\",server=\"s1\"";
     assert!(text.contains(&format!("skep_pool_server_agent_up{labels}}} 1\n")), "{text}");
+    promtool::assert_clean(&text);
     let info = format!("skep_pool_server_agent_info{labels},version=\"{version}\"}} 1\n");
     assert!(text.contains(&info), "{text}");
     let threads = format!("skep_pool_server_agent_value{labels},name=\"threads_max\"}} 200\n");
