@@ -16,6 +16,10 @@ const REQUESTS: u64 = 100_000;
 /// Requests of each client at once.
 const WORKERS: usize = 8;
 
+/// Requests of each client in a second: what the changes take is enough for [`REQUESTS`], and the
+/// processor is left to them.
+const PER_SECOND: u32 = 1_500;
+
 /// Long downloads of each client, which changes must not end.
 const DOWNLOADS: usize = 100;
 
@@ -112,7 +116,8 @@ fn no_change_is_seen_by_clients() {
     let all_downloads = (DOWNLOADS * clients.len()) as u64;
     downloads.wait_flowing(all_downloads);
     let requests = Loads::start(clients, |client: &Machine| {
-        let load = Requests { workers: WORKERS, ..cluster.requests(u64::MAX) };
+        let every = cluster.requests(u64::MAX);
+        let load = Requests { workers: WORKERS, per_second: Some(PER_SECOND), ..every };
         load.start_in(client).unwrap()
     });
 
