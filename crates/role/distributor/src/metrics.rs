@@ -14,7 +14,7 @@ pub type HandoffOutcome = (&'static str, u64);
 
 /// What the mover of this process does.
 pub fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCounters>) {
-    let help = "Connections that this node offered to another one, or wanted to, by outcome.";
+    let help = "Connections that this node tried to hand off, by outcome.";
     register(registry, "skep_handoffs_total", help, counters, donated);
     let help = "Connections that other nodes offered to this one, by outcome.";
     register(registry, "skep_handoffs_received_total", help, counters, received);
