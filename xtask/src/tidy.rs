@@ -89,6 +89,7 @@ fn findings(repo: &Repo) -> Result<Vec<Finding>> {
     for page in &repo.pages {
         findings.extend(links::check(page, &repo.pages, |target| repo.root.join(target).exists()));
         findings.extend(samples::check(page));
+        findings.extend(names::check_page(page));
     }
     findings.extend(generated::stale(&repo.root).map(|(path, line)| {
         let what = "differs from what the code makes: run `cargo xtask gen` and commit the result";

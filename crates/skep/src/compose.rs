@@ -166,8 +166,7 @@ impl Process {
         let addresses = addresses(&responders);
         let running = Arc::new(Running::new(config, roles, file, addresses, parts, shared));
         let _ = running.workers.set(workers.handles().to_vec());
-        let counted = (&running.shared.registry, running.parts.node.as_ref());
-        running.series.start(counted.0, counted.1, &workers.handles()[0]);
+        running.count_traffic(&workers.handles()[0]);
         let console = start_console(console, &running)?;
         serve(&running, &workers, responders);
         Ok(Self { running, workers, access_log, recorder, _console: console, _messages: messages })

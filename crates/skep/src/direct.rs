@@ -7,24 +7,22 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use skep_agent::{Agent, AgentParts};
+use skep_agent::{Agent, AgentParts, LoadSource, register_agent};
 use skep_config::{Config, DispatchMode};
 use skep_console::{ControlError, DirectPeer, DirectStatus, NodeBehind, PacketCount};
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_guard::HandoffGuard;
 use skep_peer::Watchdog;
 use skep_serve::Admission;
-use skep_steering::{Direct, DirectParts, OnTerm};
-use skep_telemetry::Registry;
+use skep_steering::{Direct, DirectParts, OnTerm, register_direct, register_store};
+use skep_telemetry::{Registry, register_netguard_messages};
 use skep_wire::guard::{Order, PacketCounters};
 use skep_wire::seal::Key;
 use skep_wire::steer::{Count, Verdict};
 
-use crate::direct_metrics::{register_agent, register_direct, register_guard, register_store};
 use crate::failure;
 use crate::guardian::Guardian;
 use crate::handoff::{self, HandoffParts, Handoffs};
-use crate::load::LoadSource;
 use crate::roles::Roles;
 use crate::seed::seed;
 use crate::stores::Stores;
@@ -116,7 +114,8 @@ impl DirectDispatch {
     ) -> anyhow::Result<Self> {
         let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
         let Reports { load, loads, on_term, watchdog } = reporting;
-        register_guard(registry, &guardian.guard);
+        let guard = Arc::clone(&guardian.guard);
+        register_netguard_messages(registry, move || guard.messages_dropped());
         if let (Some(name), Some(load)) = (&roles.node, load) {
             let parts = AgentParts {
                 name: name.clone(),

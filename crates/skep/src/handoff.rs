@@ -10,8 +10,8 @@ use skep_agent::Agent;
 use skep_config::{Config, DispatchMode, HandoffTransport, ServiceConfig};
 use skep_console::HandoffCount;
 use skep_distributor::{
-    ArrivalQueue, Chooser, HandoffCounters, HandoffSettings, Mover, MoverParts, NodesView,
-    WorkerDistributor,
+    ArrivalQueue, Chooser, HandoffCounters, HandoffOutcome, HandoffSettings, Mover, MoverParts,
+    NodesView, WorkerDistributor, handoff_outcomes, register_handoff_datagrams, register_handoffs,
 };
 use skep_guard::HandoffGuard;
 use skep_peer::{Counts, LccpSettings, LccpSocket, LccpTransport, Watchdog};
@@ -22,8 +22,6 @@ use skep_wire::handoff::SocketId;
 use skep_wire::handoff::guard::{HandoffOrder, HandoffResult};
 use skep_wire::handoff::lccp::QueryKey;
 use skep_wire::seal::{Key, PeerId};
-
-use crate::handoff_metrics::{self, register_datagrams, register_handoffs};
 
 /// The mover of the node of this process.
 pub(crate) struct Handoffs {
@@ -132,13 +130,17 @@ impl Handoffs {
 
     /// What became of connections: of those to other nodes, and of those of other nodes.
     pub(crate) fn shown(&self) -> [Vec<HandoffCount>; 2] {
-        handoff_metrics::shown(&self.counters)
+        let count = |(outcome, connections): HandoffOutcome| HandoffCount {
+            outcome: outcome.to_owned(),
+            connections,
+        };
+        handoff_outcomes(&self.counters).map(|it| it.into_iter().map(count).collect())
     }
 
     /// Shows what the mover does.
     pub(crate) fn register(&self, registry: &Registry) {
         register_handoffs(registry, &self.counters);
-        register_datagrams(registry, &self.datagrams);
+        register_handoff_datagrams(registry, &self.datagrams);
     }
 }
 

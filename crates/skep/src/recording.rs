@@ -1,11 +1,11 @@
-//! The recorder of this process: what it asks of the process, and its metrics.
+//! The recorder of this process: what it asks of the process.
 
 use std::sync::Arc;
 
 use anyhow::Context;
 use skep_agent::{
-    CacheBytes, RECORDER_FAULTS, Recorder, RecorderCounts, RecorderParts, ServerCounters,
-    ServerFigures, ServerGauges,
+    CacheBytes, Recorder, RecorderParts, ServerCounters, ServerFigures, ServerGauges,
+    register_recorder,
 };
 use skep_config::{Config, NodeConfig};
 use skep_node::Node;
@@ -29,7 +29,7 @@ pub(crate) fn start(
     };
     let recorder = Recorder::start(&config.recorder, parts).context("cannot start a thread")?;
     if let Some(recorder) = &recorder {
-        register(registry, recorder.counts());
+        register_recorder(registry, recorder.counts());
     }
     Ok(recorder)
 }
@@ -71,28 +71,5 @@ impl ServerFigures for Figures {
     fn cache(&mut self) -> Option<CacheBytes> {
         let stats = self.node.as_ref()?.store_stats();
         Some(CacheBytes { stored_bytes: stats.indexed_bytes, file_bytes: stats.file_bytes })
-    }
-}
-
-fn register(registry: &Registry, counts: &Arc<RecorderCounts>) {
-    let name = "skep_recorder_samples_total";
-    let help = "Samples of the recorder, by fate.";
-    for (fate, read) in [
-        ("stored", RecorderCounts::stored as fn(&RecorderCounts) -> u64),
-        ("dropped", RecorderCounts::dropped),
-    ] {
-        let counts = Arc::clone(counts);
-        registry.register(name, &[("fate", fate)], help, Box::new(move || read(&counts) as f64));
-    }
-    let waiting = Arc::clone(counts);
-    let help = "Samples of the recorder that wait for its file.";
-    let read = move || waiting.waiting() as f64;
-    registry.register("skep_recorder_samples_waiting", &[], help, Box::new(read));
-    let help =
-        "Attempts of the recorder to store samples that failed, by what is wrong with its file.";
-    for &fault in RECORDER_FAULTS {
-        let counts = Arc::clone(counts);
-        let read = move || counts.faults(fault) as f64;
-        registry.register("skep_recorder_faults_total", &[("kind", fault)], help, Box::new(read));
     }
 }

@@ -5,20 +5,18 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use skep_agent::{Reporter, ReporterParts};
+use skep_agent::{LoadSource, Reporter, ReporterParts};
 use skep_config::Config;
 use skep_console::NodeReport;
 use skep_dispatcher::{Dispatcher, LoadReceiver, NewReports, NodeLoads, register_reports};
-use skep_node::Node;
+use skep_node::{LoadMeter, Node};
 use skep_peer::Watchdog;
 use skep_steering::OnTerm;
-use skep_telemetry::Registry;
+use skep_telemetry::{Registry, register_datagrams};
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
 
 use crate::direct::Reports;
-use crate::direct_metrics::register_datagrams;
-use crate::load::{LoadMeter, LoadSource};
 use crate::roles::Roles;
 
 /// See the module.

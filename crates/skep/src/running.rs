@@ -10,9 +10,10 @@ use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use skep_cli::load_config;
 use skep_config::Config;
+use skep_console::{PoolServerTotals, TrafficHistory};
 use skep_dispatcher::Dispatcher;
 use skep_engine::EngineSettings;
-use skep_node::Node;
+use skep_node::{Node, register_node};
 use skep_serve::{WorkerHandle, Workers};
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
@@ -21,7 +22,6 @@ use crate::demotion::check_sites;
 use crate::direct::{DirectDispatch, config_of_node};
 use crate::reporting::Reporting;
 use crate::roles::Roles;
-use crate::series::TrafficHistory;
 use crate::settings::{Admissions, engine_settings};
 
 /// What a process is made of by the composition root; empty where the config has none of it.
@@ -71,7 +71,7 @@ impl Running {
         shared: Shared,
     ) -> Self {
         if let Some(node) = &parts.node {
-            register_node_metrics(&shared.registry, node);
+            register_node(&shared.registry, node);
         }
         Self {
             roles,
@@ -98,6 +98,16 @@ impl Running {
     /// Counts the configs that were in force, from 1.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Counts requests over time on `worker`, for as long as there is this process.
+    pub(crate) fn count_traffic(&self, worker: &WorkerHandle) {
+        let (history, registry) = (Arc::downgrade(&self.series), Arc::clone(&self.shared.registry));
+        let node = self.parts.node.clone();
+        let servers = move || node.as_deref().map(pool_servers).unwrap_or_default();
+        worker.run(move |_| {
+            tokio::task::spawn_local(TrafficHistory::count(history, registry, servers));
+        });
     }
 
     /// Whether there is a config file, which makes this a daemon.
@@ -180,60 +190,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn register_node_metrics(registry: &Registry, node: &Arc<Node>) {
-    let value = |name: &str, help: &str, read: fn(&Node) -> f64| {
-        let node = Arc::clone(node);
-        registry.register(name, &[], help, Box::new(move || read(&node)));
-    };
-    value("skep_cache_bytes", "Bytes of segments that the cache holds.", |node| {
-        node.store_stats().indexed_bytes as f64
+/// Servers of all pools, and what was asked of them.
+fn pool_servers(node: &Node) -> Vec<PoolServerTotals> {
+    let pools = node.pools();
+    let servers = pools.iter().flat_map(|pool| {
+        pool.members().into_iter().map(|member| PoolServerTotals {
+            pool: pool.name().to_owned(),
+            server: member.name,
+            requests: member.requests,
+            failures: member.failures,
+        })
     });
-    value("skep_cache_redundant_bytes", "Of these, bytes of redundant replicas.", |node| {
-        node.store_stats().redundant_bytes as f64
-    });
-    value(
-        "skep_cache_alive_bytes",
-        "Bytes in memory: segments held by the cache or pinned by replies, heads, indexes.",
-        |node| node.store_stats().alive_bytes as f64,
-    );
-    value(
-        "skep_cache_pinned_bytes",
-        "Bytes of segments that replies and fills hold and the cache does not.",
-        |node| node.store_stats().pinned_bytes as f64,
-    );
-    value("skep_cache_segments", "Segments that the cache holds.", |node| {
-        node.store_stats().segments as f64
-    });
-    value("skep_purges_applied_total", "Purges that this node received and applied.", |node| {
-        node.purge_effects().applied as f64
-    });
-    value(
-        "skep_purged_objects_total",
-        "Objects found to be purged when they were requested.",
-        |node| node.purge_effects().dropped as f64,
-    );
-    value(
-        "skep_softly_purged_objects_total",
-        "Objects found to be made stale by a soft purge when they were requested.",
-        |node| node.purge_effects().softened as f64,
-    );
-    value("skep_origin_bytes_total", "Bytes of bodies received from origins.", |node| {
-        node.origin_totals().body_bytes as f64
-    });
-    let samples = |name: &str, help: &str, read: fn(&Node) -> Vec<(&'static str, u64)>| {
-        let node = Arc::clone(node);
-        let label =
-            |(kind, value): (&str, u64)| (vec![("kind".to_owned(), kind.to_owned())], value as f64);
-        let read = move || read(&node).into_iter().map(label).collect();
-        registry.register_samples(name, help, Box::new(read));
-    };
-    samples("skep_cache_removals_total", "Removals from the cache, by kind.", |node| {
-        node.cache_removals()
-    });
-    samples("skep_origin_requests_total", "Requests to origins, by kind.", |node| {
-        node.origin_requests()
-    });
-    samples("skep_origin_failures_total", "Failures of origins, by kind.", |node| {
-        node.origin_failures()
-    });
+    servers.collect()
 }

@@ -1,9 +1,13 @@
 //! Names that were given up for the field's own, and must not come back.
 //!
-//! The table is of identifiers in code; comments and strings are a reader's to judge.
+//! The table is of identifiers: in code, as a whole string (a label, a field), and in code spans of pages.
+//! Comments and prose are a reader's to judge.
 
 use super::Finding;
+use crate::repo::Page;
 use crate::source::Source;
+
+const PATH: &str = "xtask/src/tidy/names.rs";
 
 /// A name that is refused.
 struct Refused {
@@ -57,19 +61,51 @@ const TABLE: &[Refused] = &[
     refused(&["standing", "standings"], "health, ReplicaStatus"),
 ];
 
-/// Finds refused names in code, tests too.
+/// Finds refused names in code and as whole strings, tests too.
 pub(crate) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     let concerns = |row: &&Refused| !row.but_below.iter().any(|it| source.path.starts_with(it));
     for row in TABLE.iter().filter(concerns) {
         for name in row.names {
-            for at in source.find(name) {
-                let what = format!("`{name}` is the old name: {}", row.instead);
-                findings.push(Finding::new(&source.path, source.line_of(at), "name", what));
+            let in_code = source.find(name).into_iter();
+            for at in in_code.chain(as_string(source, name)) {
+                findings.push(finding(&source.path, source.line_of(at), name, row));
             }
         }
     }
     findings
+}
+
+/// Finds refused names in code spans of a page.
+pub(crate) fn check_page(page: &Page) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (line, text) in (1..).zip(page.text.lines()) {
+        // Every second part is a code span.
+        for span in text.split('`').skip(1).step_by(2) {
+            let named = |row: &'static Refused| row.names.iter().map(move |name| (row, *name));
+            let is_named = |(_, name): &(&Refused, &str)| *name == leading_word(span);
+            let refused = TABLE.iter().flat_map(named).filter(is_named);
+            findings.extend(refused.map(|(row, name)| finding(&page.path, line, name, row)));
+        }
+    }
+    findings
+}
+
+fn finding(path: &str, line: usize, name: &str, row: &Refused) -> Finding {
+    Finding::new(path, line, "name", format!("`{name}` is the old name: {}", row.instead))
+}
+
+/// Where a string is the name and nothing else; but for the table.
+fn as_string(source: &Source, name: &str) -> Vec<usize> {
+    if source.path == PATH {
+        return Vec::new();
+    }
+    source.text.match_indices(&format!("\"{name}\"")).map(|(at, _)| at).collect()
+}
+
+/// Of `a::b` and `a(b)` the `a`.
+fn leading_word(span: &str) -> &str {
+    span.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -85,11 +121,22 @@ mod tests {
         let path = "crates/role/node/src/lib.rs";
         assert_eq!(lines(path, "\nstruct Shelf;"), [2]);
         assert_eq!(lines(path, "use super::Standing;"), [1]);
+        assert_eq!(lines(path, "const LABEL: &str = \"reign\";"), [1]);
         for text in
-            ["struct Shelves;", "// Shelf", "const X: &str = \"Shelf\";", "fn bookshelf() {}"]
+            ["struct Shelves;", "// Shelf", "const X: &str = \"a Shelf\";", "fn bookshelf() {}"]
         {
             assert!(lines(path, text).is_empty(), "{text}");
         }
+    }
+
+    #[test]
+    fn old_names_are_found_in_code_spans_of_pages() {
+        let lines = |text: &str| -> Vec<usize> {
+            let page = Page { path: "docs/a.md".into(), text: text.into() };
+            check_page(&page).into_iter().map(|finding| finding.line).collect()
+        };
+        assert_eq!(lines("a\nthe `Shelf`, and `Shelf::new`"), [2, 2]);
+        assert!(lines("the shelf, a Shelf; `a` Shelf `b`, `Shelves`").is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The last step: contradictions between settings, which no single setting shows.
+//! Finds contradictions between settings, which no single setting shows: the last step of reading a config.
 //!
 //! Each check names the settings that it reads. If one of them is already at fault, its value here
 //! is a default, and the check is skipped since its result would be meaningless.

@@ -4,8 +4,8 @@
 //! replaced by a map of another size are copied before a program meets the new one. A service keeps
 //! the place of its rows whatever its id, and a new one begins with empty rows, even if its place was
 //! used before. Removals precede insertions, so a full map accepts any change. `generation` changes
-//! after the data that it describes. What was written counts, not what others made of it: changes
-//! begin with that.
+//! after the data that it describes. A change starts from what this process wrote last, whatever other
+//! programs have made of the maps since.
 
 mod compare;
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::counters::{CoreCounters, Counter};
 use crate::limits::{LOG_BATCH_BYTES, LOG_BUFFERS_PER_WORKER_MAX, LOG_QUEUE_BUFFERS_MAX};
 use encode::{RECORD_BYTES_MAX, encode};
-use writer::{Batch, Control, Message, Output, WriterThread};
+use writer::{Batch, Control, Output, WriterMessage, WriterThread};
 
 /// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ pub struct LogHandle {
 
 #[derive(Clone, Debug)]
 struct WriterHandle {
-    queue: SyncSender<Message>,
+    queue: SyncSender<WriterMessage>,
     control: Arc<Control>,
 }
 
@@ -213,7 +213,7 @@ impl WriterHandle {
     /// Makes the writer check its flags. If the queue is full, it checks them anyway before the
     /// next batch.
     fn wake(&self) {
-        let _ = self.queue.try_send(Message::Wake);
+        let _ = self.queue.try_send(WriterMessage::Wake);
     }
 }
 
@@ -277,14 +277,14 @@ impl WorkerLog {
         let Some(link) = &self.link else { return false };
         let records = std::mem::replace(&mut self.current, fresh);
         let batch = Batch { records, lines: self.lines, home: self.give_back.clone() };
-        match link.queue.try_send(Message::Batch(batch)) {
+        match link.queue.try_send(WriterMessage::Batch(batch)) {
             Ok(()) => {
                 self.lines = 0;
                 true
             }
             Err(TrySendError::Full(message)) => {
                 let fresh = std::mem::take(&mut self.current);
-                if let Message::Batch(batch) = message {
+                if let WriterMessage::Batch(batch) = message {
                     self.current = batch.records;
                 }
                 self.keep(fresh);

@@ -99,12 +99,12 @@ impl CoreGauge {
     /// Prometheus name and help.
     pub(crate) fn describe(self) -> (&'static str, &'static str) {
         match self {
-            Self::ConnectionsOpen => ("skep_connections_open", "Client connections now open."),
+            Self::ConnectionsOpen => ("skep_connections_open", "Open client connections."),
             Self::RequestsInFlight => {
-                ("skep_requests_in_flight", "Requests whose reply is not finished.")
+                ("skep_requests_in_flight", "Requests without a complete reply.")
             }
             Self::BytesOutstanding => {
-                ("skep_bytes_outstanding", "Bytes of replies to clients that are still to be sent.")
+                ("skep_bytes_outstanding", "Bytes of replies to clients that are not sent yet.")
             }
         }
     }
@@ -179,10 +179,10 @@ counter_table! {
     "skep_connections_accepted_total" "Client connections accepted." {
         ConnectionsAccepted connections_accepted;
     }
-    "skep_connections_taken_over_total" "Client connections that other nodes had accepted and handed to this one." {
+    "skep_connections_taken_over_total" "Client connections that other nodes accepted and handed off to this one." {
         ConnectionsTakenOver connections_taken_over;
     }
-    "skep_connections_refused_total" "Client connections refused, by the limit they met." by "reason" {
+    "skep_connections_refused_total" "Client connections refused, by the limit that was reached." by "reason" {
         RefusedTotal refused_total = "total";
         RefusedAddress refused_address = "address";
         RefusedDescriptors refused_descriptors = "descriptors";
@@ -202,17 +202,17 @@ counter_table! {
         ClosedDraining closed_draining = "draining";
         ClosedMoved closed_moved = "moved";
     }
-    "skep_requests_total" "Requests whose head was read and accepted." {
+    "skep_requests_total" "Requests with a valid head." {
         Requests requests;
     }
-    "skep_responses_total" "Replies begun, by class of status." by "class" {
+    "skep_responses_total" "Replies started, by status class." by "class" {
         Responses1xx responses_1xx = "1xx";
         Responses2xx responses_2xx = "2xx";
         Responses3xx responses_3xx = "3xx";
         Responses4xx responses_4xx = "4xx";
         Responses5xx responses_5xx = "5xx";
     }
-    "skep_rejects_total" "Requests refused by the HTTP engine before any handler saw them, by status." by "status" {
+    "skep_rejects_total" "Requests rejected by the HTTP engine before a handler, by status." by "status" {
         Reject400 reject_400 = "400";
         Reject408 reject_408 = "408";
         Reject413 reject_413 = "413";
@@ -227,7 +227,7 @@ counter_table! {
     "skep_slow_replies_total" "Replies sent by copying because the client is slow." {
         SlowReplies slow_replies;
     }
-    "skep_pins_refused_total" "Replies sent by copying, or refused, because replies to the client's address hold the limit of pinned memory." {
+    "skep_pins_refused_total" "Replies sent by copying, or refused, because replies to the client's address pin as much memory as they may." {
         PinsRefused pins_refused;
     }
     "skep_received_bytes_total" "Bytes read from clients." {
@@ -245,7 +245,7 @@ counter_table! {
         CachePeerHit cache_peer_hit = "peer_hit";
         CachePeerJoined cache_peer_joined = "peer_joined";
     }
-    "skep_cache_refreshes_total" "Refreshes of stored responses of pools in the background, by what began them: a stale response, or one that will be and is asked for often." by "why" {
+    "skep_cache_refreshes_total" "Background refreshes of stored responses of pools, by reason: stale, or requested often and soon stale." by "why" {
         RefreshStale refresh_stale = "stale";
         RefreshAhead refresh_ahead = "ahead";
     }
@@ -268,7 +268,7 @@ counter_table! {
         ClusterPeerBytes cluster_peer_bytes = "peer";
         ClusterOriginBytes cluster_origin_bytes = "origin";
     }
-    "skep_peer_requests_total" "Requests of other nodes, by outcome." by "outcome" {
+    "skep_peer_requests_total" "Requests from other nodes, by outcome." by "outcome" {
         PeerServed peer_served = "served";
         PeerNotThere peer_not_there = "not_there";
         PeerOverloaded peer_overloaded = "overloaded";
@@ -277,22 +277,22 @@ counter_table! {
     "skep_peer_sent_bytes_total" "Bytes of segments sent to other nodes." {
         PeerSentBytes peer_sent_bytes;
     }
-    "skep_compressions_total" "Variants of objects that were compressed, and responses that were while they were passed on, by coding." by "coding" {
+    "skep_compressions_total" "Variants compressed and kept, and responses compressed while they were passed on, by coding." by "coding" {
         CompressionsBr compressions_br = "br";
         CompressionsGzip compressions_gzip = "gzip";
         CompressionsZstd compressions_zstd = "zstd";
     }
-    "skep_compression_input_bytes_total" "Bytes that were compressed, by coding." by "coding" {
+    "skep_compression_input_bytes_total" "Input bytes of compression, by coding." by "coding" {
         CompressionInputBr compression_input_br = "br";
         CompressionInputGzip compression_input_gzip = "gzip";
         CompressionInputZstd compression_input_zstd = "zstd";
     }
-    "skep_compression_output_bytes_total" "Bytes that they were compressed to, by coding." by "coding" {
+    "skep_compression_output_bytes_total" "Output bytes of compression, by coding." by "coding" {
         CompressionOutputBr compression_output_br = "br";
         CompressionOutputGzip compression_output_gzip = "gzip";
         CompressionOutputZstd compression_output_zstd = "zstd";
     }
-    "skep_compressions_skipped_total" "Attempts to compress that were given up, by cause." by "cause" {
+    "skep_compressions_skipped_total" "Compressions given up, by cause." by "cause" {
         CompressionsUseless compressions_useless = "useless";
         CompressionsBusy compressions_busy = "busy";
         CompressionsMemory compressions_memory = "memory";
@@ -309,7 +309,7 @@ counter_table! {
         DiskReadNowait disk_read_nowait = "nowait";
         DiskReadPool disk_read_pool = "pool";
     }
-    "skep_fetch_errors_total" "Error replies sent because the bytes could not be fetched, by where that failed." by "cause" {
+    "skep_fetch_errors_total" "Error replies sent because the bytes could not be fetched, by source of the failure." by "cause" {
         FetchErrorsFile fetch_errors_file = "file";
         FetchErrorsOrigin fetch_errors_origin = "origin";
         FetchErrorsPeer fetch_errors_peer = "peer";
@@ -317,7 +317,7 @@ counter_table! {
         FetchErrorsLost fetch_errors_lost = "lost";
         FetchErrorsAbandoned fetch_errors_abandoned = "abandoned";
     }
-    "skep_replies_cut_total" "Replies cut short because the rest could not be fetched, by where that failed." by "cause" {
+    "skep_replies_cut_total" "Replies cut short because the rest could not be fetched, by source of the failure." by "cause" {
         RepliesCutFile replies_cut_file = "file";
         RepliesCutOrigin replies_cut_origin = "origin";
         RepliesCutPeer replies_cut_peer = "peer";
@@ -328,50 +328,50 @@ counter_table! {
     "skep_upstream_requests_total" "Requests sent to nodes, retries included." {
         UpstreamRequests upstream_requests;
     }
-    "skep_upstream_connects_total" "Connections to nodes attempted." {
+    "skep_upstream_connects_total" "Connection attempts to nodes." {
         UpstreamConnects upstream_connects;
     }
-    "skep_upstream_connect_failures_total" "Connections to nodes that failed to open." {
+    "skep_upstream_connect_failures_total" "Failed connection attempts to nodes." {
         UpstreamConnectFailures upstream_connect_failures;
     }
-    "skep_upstream_reused_total" "Requests sent on a connection that was open already." {
+    "skep_upstream_reused_total" "Requests sent on an idle connection." {
         UpstreamReused upstream_reused;
     }
-    "skep_upstream_retries_total" "Requests sent again to another node." {
+    "skep_upstream_retries_total" "Requests retried on another node." {
         UpstreamRetries upstream_retries;
     }
-    "skep_upstream_retry_budget_exhausted_total" "Retries not made because the retry budget was exhausted." {
+    "skep_upstream_retry_budget_exhausted_total" "Retries not sent because the retry budget was exhausted." {
         UpstreamRetryBudgetExhausted upstream_retry_budget_exhausted;
     }
     "skep_upstream_spared_total" "Times that consecutive failures did not eject a node because ejection was not allowed." {
         UpstreamSpared upstream_spared;
     }
-    "skep_upstream_failures_total" "Requests to nodes that ended without a complete reply." {
+    "skep_upstream_failures_total" "Requests to nodes without a complete reply." {
         UpstreamFailures upstream_failures;
     }
     "skep_upstream_timeouts_total" "Requests to nodes that timed out." {
         UpstreamTimeouts upstream_timeouts;
     }
-    "skep_slow_passes_cut_total" "Uncacheable replies cut off: too many slow ones of one client address." {
+    "skep_slow_passes_cut_total" "Uncacheable replies cut off because too many clients of one address were slow to receive such replies." {
         SlowPassesCut slow_passes_cut;
     }
-    "skep_redirects_total" "Requests answered by sending the client to a node." {
+    "skep_redirects_total" "Requests answered with a redirect to a node." {
         Redirects redirects;
     }
     "skep_no_node_total" "Requests refused because no node was available." {
         NoNode no_node;
     }
-    "skep_upgrades_total" "Connections that became tunnels (WebSocket and other upgrades)." {
+    "skep_upgrades_total" "Connections upgraded to tunnels (WebSocket and other upgrades)." {
         Upgrades upgrades;
     }
     "skep_log_lines_total" "Access log lines, by fate." by "fate" {
         LogLines log_lines = "written";
         LogDropped log_dropped = "dropped";
     }
-    "skep_log_write_errors_total" "Writes to the access log that failed." {
+    "skep_log_write_errors_total" "Failed writes to the access log." {
         LogWriteErrors log_write_errors;
     }
-    "skep_reloads_total" "Reloads of the config, by outcome." by "outcome" {
+    "skep_reloads_total" "Config reloads, by outcome." by "outcome" {
         ReloadsOk reloads_ok = "ok";
         ReloadsRefused reloads_refused = "refused";
     }

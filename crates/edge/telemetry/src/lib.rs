@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod access_log;
+mod cluster_metrics;
 mod counters;
 mod latency;
 mod limits;
@@ -17,6 +18,7 @@ mod single_writer;
 pub use access_log::{
     AccessLog, AccessLogError, CacheResult, Format, LogHandle, LogRecord, LogTarget, WorkerLog,
 };
+pub use cluster_metrics::{register_datagrams, register_netguard_messages, register_packets};
 pub use counters::{CoreCounters, CoreGauge, Counter, Totals};
 pub use latency::{Histogram, LatencySummary};
 pub use registry::{Labels, METRICS_CONTENT_TYPE, MetricSample, Registry, Snapshot};

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod limits;
+mod metrics;
 mod obey;
 mod recorder;
 mod report;
@@ -39,17 +40,19 @@ use skep_peer::{
 use skep_serve::boottime_ms;
 use skep_units::Now;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, PacketCounters, ProgramSettings, Side};
-use skep_wire::message::{LoadDigest, Name, NameTooLong, NodeLoad};
+use skep_wire::message::{LoadDigest, Name, NameTooLong};
 use skep_wire::seal::{Key, PeerId};
 use skep_wire::steer::{NO_NODE, service_hash};
 use skep_wire::table::{Table, TableVersion};
 
 use limits::{OBEY_STALL_S_MAX, TABLES_WAITING_MAX};
+pub use metrics::{register_agent, register_recorder};
 use obey::{Obey, ServiceAddresses, Told};
 pub use recorder::{
-    CacheBytes, RECORDER_FAULTS, Recorder, RecorderCounts, RecorderParts, ServerCounters,
-    ServerFigures, ServerGauges,
+    CacheBytes, Recorder, RecorderCounts, RecorderParts, ServerCounters, ServerFigures,
+    ServerGauges,
 };
+pub use report::LoadSource;
 use report::Report;
 pub use reporter::{Reporter, ReporterParts};
 use steered::Steered;
@@ -62,7 +65,7 @@ pub struct AgentParts {
     /// The connection to netguard.
     pub guard: Arc<Guard>,
     /// The node's current load.
-    pub load: Box<dyn FnMut() -> NodeLoad + Send>,
+    pub load: LoadSource,
     /// Called when the dispatchers want no new work here, and when they want it again.
     pub on_drained: Box<dyn Fn(bool) + Send>,
     /// Called when netguard has ended, without which nothing can be changed: the process is to end,

@@ -23,8 +23,9 @@ use skep_machine::{MachineCounters, PROC};
 use skep_serve::boottime_ms;
 
 use crate::limits::{RECORDER_END_WAIT_MS, RECORDER_LOOK_MS_MIN, RECORDER_LOOKS};
+pub(crate) use sample_writer::RECORDER_FAULTS;
+pub use sample_writer::RecorderCounts;
 use sample_writer::SampleWriter;
-pub use sample_writer::{RECORDER_FAULTS, RecorderCounts};
 use sampler::Sampler;
 
 /// What a process knows of what it serves. Asked on the recorder's thread.

@@ -24,7 +24,7 @@ pub(crate) struct Report<V> {
 }
 
 /// The node's current load.
-pub(crate) type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
+pub type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
 
 /// The content of a report beside the load, and the handling of the dispatchers' datagrams.
 pub(crate) trait Voice {

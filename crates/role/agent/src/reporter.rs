@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use skep_config::Config;
 use skep_peer::{Counts, Waker, Watchdog, spawn_heartbeat_thread};
-use skep_wire::message::NodeLoad;
 use skep_wire::seal::Key;
 
-use crate::report::{LoadAlone, Report};
+use crate::report::{LoadAlone, LoadSource, Report};
 use crate::{AgentError, conversation};
 
 /// What a reporter needs to start.
@@ -17,7 +16,7 @@ pub struct ReporterParts {
     pub name: String,
     pub key: Key,
     /// The node's current load.
-    pub load: Box<dyn FnMut() -> NodeLoad + Send>,
+    pub load: LoadSource,
     /// Watches the thread.
     pub watchdog: Arc<Watchdog>,
 }

@@ -30,6 +30,7 @@ mod routes;
 mod server;
 mod socket;
 mod token;
+mod traffic_history;
 
 pub use client::{ApiClient, ApiClientError, ApiResponse};
 pub use console::{Console, ConsoleConfig, ConsoleError, ConsoleHandle};
@@ -48,3 +49,4 @@ pub use model::{
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;
 pub use token::{Token, TokenError};
+pub use traffic_history::{PoolServerTotals, TrafficHistory};

@@ -18,11 +18,13 @@
 
 mod coordination;
 mod limits;
+mod metrics;
 mod purge_text;
 mod purging;
 mod questions;
 
 pub use coordination::{CacheView, Coordination, CoordinatorStage, NoCoordinator, NodeLoadReader};
+pub use metrics::{answers, register_coordinator, register_streams};
 pub use purge_text::{PurgeTextError, parse_purge};
 pub use purging::PurgeCounts;
 pub use questions::{NodeAnswer, NodeAnswers};

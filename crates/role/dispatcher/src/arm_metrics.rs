@@ -17,22 +17,20 @@ const METRICS: &[(&str, &str, Said)] = &[
     }),
     (
         "skep_arm_failures_total",
-        "Requests of an arm without a whole response, or with 5xx.",
+        "Requests of an arm without a complete response, or with a status of 500 or more.",
         |arm| arm.tally.failures() as f64,
     ),
     ("skep_arm_redirected_total", "Requests of an arm that were redirected to a node.", |arm| {
         arm.tally.redirected() as f64
     }),
-    ("skep_arm_strayed_total", "Requests that no node of an arm's group could take.", |arm| {
+    ("skep_arm_strayed_total", "Requests of an arm that no node of its group could take.", |arm| {
         arm.tally.strayed() as f64
     }),
-    ("skep_arm_bytes_total", "Bytes of bodies of an arm's responses.", |arm| {
-        arm.tally.bytes() as f64
-    }),
-    ("skep_arm_first_byte_seconds_mean", "Mean time to the head of an arm's responses.", |arm| {
+    ("skep_arm_bytes_total", "Bytes of response bodies of an arm.", |arm| arm.tally.bytes() as f64),
+    ("skep_arm_first_byte_seconds_mean", "Mean time to the head of a response of an arm.", |arm| {
         mean_s(arm, MeasuredTime::FirstByte)
     }),
-    ("skep_arm_total_seconds_mean", "Mean time to the end of an arm's responses.", |arm| {
+    ("skep_arm_total_seconds_mean", "Mean time to the end of a response of an arm.", |arm| {
         mean_s(arm, MeasuredTime::Total)
     }),
 ];

@@ -28,17 +28,19 @@ use crate::limits::TUNNEL_IDLE_MS;
 static WORDS: GroupWords = GroupWords { group: "service", member: "node" };
 
 const METRICS: &[MemberMetric] = &[
-    ("skep_node_up", "Whether a node may get new requests.", |n| f64::from(n.share_permille > 0)),
+    ("skep_node_up", "1 while the node is eligible for new requests, else 0.", |n| {
+        f64::from(n.share_permille > 0)
+    }),
     (
         "skep_node_share",
-        "Fraction of its full share that a node gets; below 1 in slow start.",
+        "Fraction of its full share that a node gets; below 1 during slow start.",
         |n| f64::from(n.share_permille) / 1000.0,
     ),
     ("skep_node_weight", "Weight of a node.", |n| f64::from(n.weight)),
-    ("skep_node_outstanding_requests", "Requests of a node not yet answered in full.", |n| {
+    ("skep_node_outstanding_requests", "Requests at a node without a complete reply.", |n| {
         f64::from(n.outstanding_requests)
     }),
-    ("skep_node_outstanding_bytes", "Bytes of announced replies that have not arrived.", |n| {
+    ("skep_node_outstanding_bytes", "Announced reply bytes that have not arrived yet.", |n| {
         n.outstanding_bytes as f64
     }),
     ("skep_node_tunnels", "Upgraded connections to a node.", |n| f64::from(n.tunnels)),
@@ -47,13 +49,13 @@ const METRICS: &[MemberMetric] = &[
     }),
     (
         "skep_node_failures_total",
-        "Requests to a node without a whole reply, since it was added.",
+        "Requests to a node without a complete reply, since it was added.",
         |n| n.failures as f64,
     ),
     ("skep_node_bytes_total", "Bytes of a node's reply bodies since it was added.", |n| {
         n.bytes as f64
     }),
-    ("skep_node_latency_seconds", "Moving average of a node's time to answer.", |n| {
+    ("skep_node_latency_seconds", "Moving average of the response time of a node.", |n| {
         n.latency_us as f64 / 1e6
     }),
 ];
@@ -213,7 +215,7 @@ fn register_elasticity(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
         };
         own.iter().flat_map(of).collect()
     };
-    let help = "Nodes of a service in each state of elasticity; none where it is off.";
+    let help = "Nodes of a service, by state of elasticity; 0 where it is off.";
     registry.register_samples("skep_elastic_nodes", help, Box::new(read));
     let read = move || {
         let of = |(service, elastic): &(String, Arc<ServiceElasticity>)| {
@@ -223,7 +225,7 @@ fn register_elasticity(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
         };
         all.iter().flat_map(of).collect()
     };
-    let help = "What elasticity did: nodes started and drained, and events that an operator should look at.";
+    let help = "Events of elasticity, by kind: nodes started, nodes drained, and trouble that an operator should look at.";
     registry.register_samples("skep_elastic_events_total", help, Box::new(read));
 }
 

@@ -18,6 +18,7 @@ mod chooser;
 mod counters;
 mod handler;
 mod limits;
+mod metrics;
 mod mover;
 mod settings;
 mod worker;
@@ -25,6 +26,9 @@ mod worker;
 pub use chooser::{Chooser, NodesView};
 pub use counters::{HandoffCounters, HandoffCounts, HandoffTimings, MoveStep};
 pub use handler::Distributing;
+pub use metrics::{
+    HandoffOutcome, handoff_outcomes, register_handoff_datagrams, register_handoffs,
+};
 pub use mover::{ArrivalQueue, ArrivedConnection, Mover, MoverParts};
 pub use settings::HandoffSettings;
 pub use worker::WorkerDistributor;

@@ -25,6 +25,7 @@ mod limits;
 mod linger;
 mod look;
 mod node;
+mod orders;
 mod pid_file;
 mod plan;
 

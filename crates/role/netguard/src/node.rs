@@ -10,9 +10,9 @@ use skep_datapath::{Moves, NodeProgram};
 use skep_netif::{Device, Dispatching, Netif, Record};
 use skep_wire::guard::{AttachedProgram, MachineState, Order, OrderReply};
 
-use crate::dispatch::{check, check_services, opened, own, part_of, rows};
 use crate::error::NetguardError;
 use crate::look::Look;
+use crate::orders::{check, check_services, opened, own, part_of, rows};
 use crate::plan::NetguardPlan;
 
 /// Name of the folder of its pins.

@@ -12,28 +12,32 @@ use crate::model::file_names::FileCounts;
 use crate::model::sessions::SessionsByNetwork;
 
 const SERVER_METRICS: &[MemberMetric] = &[
-    ("skep_pool_server_up", "Whether a server may get new requests.", |it| {
+    ("skep_pool_server_up", "1 while the server may get new requests, else 0.", |it| {
         f64::from(it.share_permille > 0)
     }),
     ("skep_pool_server_weight", "Weight of a server.", |it| f64::from(it.weight)),
-    ("skep_pool_server_outstanding_requests", "Requests not yet answered in full.", |it| {
+    ("skep_pool_server_outstanding_requests", "Requests without a complete response.", |it| {
         f64::from(it.outstanding_requests)
     }),
-    ("skep_pool_server_slots", "Requests and tunnels that this node may have there now.", |it| {
-        f64::from(it.slots)
-    }),
+    (
+        "skep_pool_server_slots",
+        "Requests and tunnels that this node may have at the server now.",
+        |it| f64::from(it.slots),
+    ),
     ("skep_pool_server_tunnels", "Upgraded connections to a server.", |it| f64::from(it.tunnels)),
     ("skep_pool_server_requests_total", "Requests sent to a server since it was added.", |it| {
         it.requests as f64
     }),
     ("skep_pool_server_bytes_total", "Bytes of a server's response bodies.", |it| it.bytes as f64),
-    ("skep_pool_server_latency_seconds", "Moving average of a server's time to answer.", |it| {
-        it.latency_us as f64 / 1e6
-    }),
-    ("skep_pool_server_pings_total", "AJP connections that were asked before a request.", |it| {
+    (
+        "skep_pool_server_latency_seconds",
+        "Moving average of the response time of a server.",
+        |it| it.latency_us as f64 / 1e6,
+    ),
+    ("skep_pool_server_pings_total", "AJP connections probed by CPING before a request.", |it| {
         it.gateway.pings as f64
     }),
-    ("skep_pool_server_pings_failed_total", "Of these, those without an answer.", |it| {
+    ("skep_pool_server_pings_failed_total", "CPINGs without an answer.", |it| {
         it.gateway.pings_failed as f64
     }),
     ("skep_pool_server_fields_dropped_total", FIELDS_DROPPED, |it| {
@@ -66,7 +70,7 @@ pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
     let pools: Groups = Arc::new(move || node.upgrade().map(|it| it.pools()).unwrap_or_default());
     register_members(registry, SERVER_METRICS, ["pool", "server"], &pools);
     let failures = "skep_pool_server_failures_total";
-    let help = "Requests to a server without a whole response, by cause.";
+    let help = "Requests to a server without a complete response, by cause.";
     register_failures(registry, (failures, help), ["pool", "server"], &pools);
     of_pools(
         registry,
@@ -79,14 +83,14 @@ pub fn register_pools(registry: &Registry, node: &Arc<Node>) {
         registry,
         &pools,
         "skep_pool_refused_total",
-        "Requests that got 503, as no server was up or had room in time.",
+        "Requests answered with 503, since no server was up or had room in time.",
         |it| it.queued().1 as f64,
     );
     of_pools(
         registry,
         &pools,
         "skep_pool_sessions_lost_total",
-        "Requests of a session that another server answered than the one that has it.",
+        "Requests of a session that were answered by another server than its own.",
         |it| it.sessions_lost() as f64,
     );
 }
@@ -104,7 +108,8 @@ fn register_sessions(registry: &Registry, node: &Weak<Node>) {
         };
         sessions.into_iter().flat_map(of_pool).collect()
     };
-    let help = "Sessions of which this node has seen a request in the last 30 minutes, by clients' network.";
+    let help =
+        "Sessions with a request at this node in the last 30 minutes, by network of the client.";
     registry.register_samples("skep_pool_sessions", help, Box::new(read));
 }
 
@@ -117,12 +122,12 @@ fn register_agents(registry: &Registry, node: &Weak<Node>) {
     };
     samples(
         "skep_pool_server_agent_up",
-        "Whether the last question to a server about its status had an answer.",
+        "1 if the server answered the last query of its status, else 0.",
         |report| vec![(Vec::new(), f64::from(u8::from(report.error.is_none())))],
     );
     samples(
         "skep_pool_server_agent_value",
-        "What a server says of itself, by name; nothing while it does not answer.",
+        "A figure that the server reports of itself, by name; absent while it does not answer.",
         |report| {
             let fresh = report.values.iter().filter(|_| report.error.is_none());
             fresh.map(|(name, value)| (label("name", name), *value)).collect()
@@ -130,15 +135,17 @@ fn register_agents(registry: &Registry, node: &Weak<Node>) {
     );
     samples(
         "skep_pool_server_agent_sessions",
-        "Sessions of a server's application, by its path.",
+        "Sessions of an application on the server, by context path.",
         |report| {
             let fresh = report.sessions.iter().filter(|_| report.error.is_none());
             fresh.map(|(context, count)| (label("context", context), *count as f64)).collect()
         },
     );
-    samples("skep_pool_server_agent_info", "The version that a server says.", |report| {
-        report.version.iter().map(|version| (label("version", version), 1.0)).collect()
-    });
+    samples(
+        "skep_pool_server_agent_info",
+        "1, with the version that the server reports.",
+        |report| report.version.iter().map(|version| (label("version", version), 1.0)).collect(),
+    );
 }
 
 fn label(name: &str, value: &str) -> Labels {
@@ -176,7 +183,7 @@ fn register_files(registry: &Registry, node: &Weak<Node>) {
         };
         counts.into_iter().flat_map(of_pool).collect()
     };
-    let help = "Files that an application named for the node to send, by result.";
+    let help = "Files that an application named in place of a body, by result.";
     registry.register_samples("skep_pool_files_total", help, Box::new(read));
 }
 
@@ -187,10 +194,14 @@ fn register_buffers(registry: &Registry, node: &Weak<Node>) {
         let read = move || node.upgrade().map_or(0.0, |it| value(it.pools.buffers()));
         registry.register(name, &[], help, Box::new(read));
     };
-    let memory = "Memory of bodies that wait for slow clients of pools.";
+    let memory = "Memory used by bodies of pools that wait for slow clients.";
     register("skep_spool_memory_bytes", memory, |it| it.memory_bytes() as f64);
-    register("skep_spool_file_bytes", "Files of such bodies.", |it| it.spool_bytes() as f64);
-    let written = "Bytes of such bodies that were written to files.";
+    register(
+        "skep_spool_file_bytes",
+        "Bytes in files used by bodies of pools that wait for slow clients.",
+        |it| it.spool_bytes() as f64,
+    );
+    let written = "Bytes of bodies of pools written to files.";
     register("skep_spool_written_bytes_total", written, |it| it.spooled_bytes() as f64);
     let node = Weak::clone(node);
     let read = move || -> Vec<(Labels, f64)> {

@@ -132,7 +132,7 @@ impl Direct {
         let (waker, counts) = (socket.waker(), socket.counts());
         let handoffs = parts.handoffs.map(|it| (it, agents(config)));
         let own_view = handoffs.as_ref().map(|(it, _)| it.own_view());
-        let listener = handoffs.map(|(it, agents)| {
+        let server = handoffs.map(|(it, agents)| {
             let jobs = Arc::clone(&jobs);
             LccpServer::new(it, agents, Arc::clone(&shared), jobs, Arc::clone(&stop))
         });
@@ -177,7 +177,7 @@ impl Direct {
             jobs,
             news,
         };
-        spawn_listener(listener, &parts.watchdog)?;
+        spawn_lccp_server(server, &parts.watchdog)?;
         let threads = Mutex::new(spawn(direct_loop, first, executor, planner, &parts.watchdog)?);
         Ok(Self { shared, counts, guard, desired, stop, has_failed, waker, threads })
     }
@@ -334,10 +334,10 @@ fn spawn(
     Ok(vec![direct_loop, executor, planner])
 }
 
-fn spawn_listener(listener: Option<LccpServer>, watchdog: &Watchdog) -> io::Result<()> {
-    let Some(listener) = listener else { return Ok(()) };
+fn spawn_lccp_server(server: Option<LccpServer>, watchdog: &Watchdog) -> io::Result<()> {
+    let Some(server) = server else { return Ok(()) };
     let pulse = watchdog.watch("skep-lccp", LCCP_STALL_S_MAX);
-    std::thread::Builder::new().name("skep-lccp".into()).spawn(move || listener.run(&pulse))?;
+    std::thread::Builder::new().name("skep-lccp".into()).spawn(move || server.run(&pulse))?;
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! What nodes ask and tell the active dispatcher about handoffs, by LCCP: who should answer a request, and
-//! which flows have another node now.
+//! The dispatcher's end of LCCP: answers nodes that ask who should answer a request, and takes their reports of
+//! flows that have another node now.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,7 +31,7 @@ use crate::status::Shared;
 /// Decides who answers a request.
 pub type Decide = Box<dyn FnMut(&SocketId, &QueryKey) -> Option<NodeIndex> + Send>;
 
-/// What a dispatcher needs to hear of handoffs.
+/// What a dispatcher needs to answer nodes about handoffs.
 pub struct LccpServerParts {
     pub socket: LccpSocket,
     pub decide: Decide,

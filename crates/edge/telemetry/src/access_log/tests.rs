@@ -279,17 +279,17 @@ fn nothing_is_dropped_when_the_writer_keeps_up() {
 
 /// A worker's log whose writer never takes anything: the queue's other end is
 /// in the test's hands.
-fn stuck_worker(queue_max: usize) -> (WorkerLog, Arc<CoreCounters>, Receiver<Message>) {
+fn stuck_worker(queue_max: usize) -> (WorkerLog, Arc<CoreCounters>, Receiver<WriterMessage>) {
     let (queue, messages) = sync_channel(queue_max);
     let handle = LogHandle { link: Some(WriterHandle { queue, control: Arc::default() }) };
     let core = Arc::new(CoreCounters::default());
     (handle.worker(Arc::clone(&core)), core, messages)
 }
 
-fn lines_in(messages: &Receiver<Message>) -> u64 {
+fn lines_in(messages: &Receiver<WriterMessage>) -> u64 {
     let lines = |message| match message {
-        Message::Batch(batch) => batch.lines,
-        Message::Wake => 0,
+        WriterMessage::Batch(batch) => batch.lines,
+        WriterMessage::Wake => 0,
     };
     messages.try_iter().map(lines).sum()
 }
@@ -348,7 +348,7 @@ fn buffers_come_back_and_are_used_again() {
     for _ in 0..1000 {
         worker.push(&RECORD);
         worker.tick();
-        let Message::Batch(mut batch) = messages.try_recv().unwrap() else { unreachable!() };
+        let WriterMessage::Batch(mut batch) = messages.try_recv().unwrap() else { unreachable!() };
         batch.records.clear();
         batch.home.try_send(batch.records).unwrap();
     }

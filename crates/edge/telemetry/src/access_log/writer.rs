@@ -22,7 +22,7 @@ use crate::limits::{LOG_SHUTDOWN_WAIT, LOG_WARNING_INTERVAL};
 
 /// A message of the queue.
 #[derive(Debug)]
-pub(super) enum Message {
+pub(super) enum WriterMessage {
     Batch(Batch),
     /// Check the flags in [`Control`].
     Wake,
@@ -103,7 +103,7 @@ impl WriterThread {
         output: Output,
         format: Format,
         counters: Arc<CoreCounters>,
-        messages: Receiver<Message>,
+        messages: Receiver<WriterMessage>,
         control: Arc<Control>,
     ) -> std::io::Result<Self> {
         let (end, ended) = sync_channel(0);
@@ -152,7 +152,7 @@ impl Writer {
         }
     }
 
-    fn run(&mut self, messages: &Receiver<Message>, control: &Control) {
+    fn run(&mut self, messages: &Receiver<WriterMessage>, control: &Control) {
         while let Ok(message) = messages.recv() {
             self.handle(message);
             if control.reopen.swap(false, Ordering::Acquire) {
@@ -165,8 +165,8 @@ impl Writer {
         }
     }
 
-    fn handle(&mut self, message: Message) {
-        let Message::Batch(mut batch) = message else { return };
+    fn handle(&mut self, message: WriterMessage) {
+        let WriterMessage::Batch(mut batch) = message else { return };
         self.write_batch(&batch);
         batch.records.clear();
         // The worker may be gone; then nobody needs the buffer.

@@ -10,7 +10,7 @@ use skep_database::{DatabaseError, RecordedSample, Recording, RecordingInfo, set
 use crate::limits::{RECORDER_LOCK_WAIT_MS, RECORDER_WAITING_MAX};
 
 /// Words for what may be wrong with the file.
-pub const RECORDER_FAULTS: &[&str] = &["full", "locked", "damaged", "foreign", "other"];
+pub(crate) const RECORDER_FAULTS: &[&str] = &["full", "locked", "damaged", "foreign", "other"];
 
 /// What has become of samples.
 #[derive(Debug, Default)]

@@ -19,30 +19,28 @@ const REPORTS: &[(&str, &str, Said)] = &[
     ("skep_report_memory_bytes", "Memory of a node's process, by its load report.", |it| {
         it.load.memory_bytes as f64
     }),
-    ("skep_report_connections", "Connections of a node's clients, by its load report.", |it| {
+    ("skep_report_connections", "Client connections of a node, by its load report.", |it| {
         it.load.connections as f64
     }),
-    (
-        "skep_report_requests_in_flight",
-        "Requests that a node is answering, by its load report.",
-        |it| it.load.requests_in_flight as f64,
-    ),
-    ("skep_report_bytes_outstanding", "Bytes that a node has to send, by its load report.", |it| {
-        it.load.bytes_outstanding as f64
+    ("skep_report_requests_in_flight", "In-flight requests of a node, by its load report.", |it| {
+        it.load.requests_in_flight as f64
     }),
-    ("skep_report_sent_bytes_per_second", "Bytes that a node sends, by its load report.", |it| {
+    (
+        "skep_report_bytes_outstanding",
+        "Bytes that a node has yet to send, by its load report.",
+        |it| it.load.bytes_outstanding as f64,
+    ),
+    ("skep_report_sent_bytes_per_second", "Bytes sent by a node, by its load report.", |it| {
         it.load.sent_bytes_s as f64
     }),
     (
         "skep_report_filled_bytes_per_second",
-        "Bytes that come from origins, by its load report.",
+        "Bytes filled from origins and disks by a node, by its load report.",
         |it| it.load.filled_bytes_s as f64,
     ),
-    (
-        "skep_report_hit_ratio",
-        "Requests that a node's memory answered, by its load report.",
-        |it| f64::from(it.load.hit_permille) / 1e3,
-    ),
+    ("skep_report_hit_ratio", "Hit ratio of the memory of a node, by its load report.", |it| {
+        f64::from(it.load.hit_permille) / 1e3
+    }),
 ];
 
 /// Registers the metrics of the nodes' load reports, each with the label `node`, and the counters
@@ -63,6 +61,6 @@ pub fn register_reports(registry: &Registry, loads: &Arc<NodeLoads>) {
         };
         loads.counts().map(sample).to_vec()
     };
-    let help = "Load reports of nodes, by what became of them.";
+    let help = "Load reports received, by outcome.";
     registry.register_samples("skep_load_reports_total", help, Box::new(read));
 }

@@ -9,8 +9,8 @@
 //!            tap: body, end <-----------------------------' the client leaves
 //! ```
 //!
-//! Invariants: what a tap has taken, no client has seen any of. A client and a tap that copies get
-//! the same bytes; the fault of one does not end what the other gets.
+//! Invariants: no client has seen any byte of a response that a tap has taken. A client and a tap that
+//! copies get the same bytes; a fault of one does not end the response for the other.
 
 use std::borrow::Cow;
 use std::future::poll_fn;

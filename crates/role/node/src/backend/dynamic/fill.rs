@@ -1,11 +1,11 @@
-//! What becomes of a response of a pool: stored, for all who wait, or passed to the one client that
-//! asked, and all others released.
+//! Decides what happens to a response of a pool's server: it is stored and answers all requests that wait
+//! for it, or it is passed to the client that asked, and the other requests are released.
 //!
 //! ```text
 //!  head --> 304, 5xx with something stale --------------> that, renewed or as it is
 //!    |----> may not be stored, too long, no memory -----> passed; flight: each for itself
-//!    |----> known length ----> segment; flight: lands now, all read along
-//!    '----> unknown length --> copied --end--> segment; flight: lands
+//!    |----> known length ----> segment; flight: complete now, all read along
+//!    '----> unknown length --> copied --end--> segment; flight: complete
 //!             |                  '--longer, no memory, held up--> flight: each for itself
 //!             '--> the client that asked, as it comes; if it wants a part, has a condition, or is one
 //!                  of HTTP/1.0: from the segment, or it asks anew

@@ -2,29 +2,30 @@
 
 use std::sync::Arc;
 
-use skep_console::HandoffCount;
-use skep_distributor::{HandoffCounters, MoveStep};
 use skep_peer::{Counts, PacketRefusal};
 use skep_telemetry::Registry;
 use skep_wire::handoff::lccp::RefuseCause;
 use skep_wire::seal::OpenError;
 
-/// A sample's outcome and its number.
-type Outcome = (&'static str, u64);
+use crate::{HandoffCounters, MoveStep};
 
-pub(crate) fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCounters>) {
-    let help = "Connections that this node wanted to move to another one, by outcome.";
+/// What became of connections, and of how many.
+pub type HandoffOutcome = (&'static str, u64);
+
+/// What the mover of this process does.
+pub fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCounters>) {
+    let help = "Connections that this node tried to hand off, by outcome.";
     register(registry, "skep_handoffs_total", help, counters, donated);
     let help = "Connections that other nodes offered to this one, by outcome.";
     register(registry, "skep_handoffs_received_total", help, counters, received);
-    let help = "Moved connections whose new node was told to the active dispatcher, by outcome.";
+    let help = "Moved connections reported to the active dispatcher, by outcome.";
     register(registry, "skep_handoff_flows_told_total", help, counters, told);
     let own = Arc::clone(counters);
-    let help = "Authenticated handoff messages that were malformed.";
+    let help = "Malformed handoff messages with a valid seal.";
     let read = move || own.malformed_messages() as f64;
     registry.register("skep_handoff_messages_malformed_total", &[], help, Box::new(read));
     let own = Arc::clone(counters);
-    let help = "Offers, GOs and ABORTs that were sent again because no answer came in time.";
+    let help = "Offers, GOs and ABORTs repeated after a timeout.";
     let read = move || own.counts().donor.repeated as f64;
     registry.register("skep_handoff_messages_repeated_total", &[], help, Box::new(read));
     register_times(registry, counters);
@@ -32,13 +33,13 @@ pub(crate) fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCount
 
 fn register_times(registry: &Registry, counters: &HandoffCounters) {
     let times = counters.times();
-    let help = "From the order to freeze a connection until its new node was told to go on.";
+    let help = "Time from the order to freeze a connection to the GO for its receiver.";
     let freeze = Arc::clone(&times.freeze);
     registry.register_histogram("skep_handoff_freeze_seconds", &[], help, freeze);
-    let help = "From the decision to move a connection until its new node said that it serves.";
+    let help = "Time from the decision to move a connection to the DONE of its receiver.";
     let whole = Arc::clone(&times.whole);
     registry.register_histogram("skep_handoff_move_seconds", &[], help, whole);
-    let help = "Steps of moves, of those that this node wanted and of those offered to it.";
+    let help = "Duration of each step of a handoff, at the donor or at the receiver.";
     for step in MoveStep::ALL {
         let (labels, times) = ([("step", step.name())], Arc::clone(times.step(step)));
         registry.register_histogram("skep_handoff_step_seconds", &labels, help, times);
@@ -46,11 +47,12 @@ fn register_times(registry: &Registry, counters: &HandoffCounters) {
 }
 
 /// Datagrams of other nodes, or of anybody, that were refused.
-pub(crate) fn register_datagrams(registry: &Registry, counts: &Arc<Counts>) {
+pub fn register_handoff_datagrams(registry: &Registry, counts: &Arc<Counts>) {
     let counts = Arc::clone(counts);
-    let help = "Datagrams about handoffs refused, by reason.";
-    let sample =
-        |(reason, count): Outcome| (vec![("reason".to_owned(), reason.to_owned())], count as f64);
+    let help = "Refused datagrams of handoffs, by reason.";
+    let sample = |(reason, count): HandoffOutcome| {
+        (vec![("reason".to_owned(), reason.to_owned())], count as f64)
+    };
     let read = move || {
         let seals = OpenError::ALL.iter().map(|&why| (why.name(), counts.refused(why)));
         let packets = PacketRefusal::ALL.iter().map(|&why| (why.name(), counts.dropped(why)));
@@ -64,30 +66,26 @@ fn register(
     name: &str,
     help: &str,
     counters: &Arc<HandoffCounters>,
-    read: fn(&HandoffCounters) -> Vec<Outcome>,
+    read: fn(&HandoffCounters) -> Vec<HandoffOutcome>,
 ) {
     let own = Arc::clone(counters);
-    let sample = |(outcome, count): Outcome| {
+    let sample = |(outcome, count): HandoffOutcome| {
         (vec![("outcome".to_owned(), outcome.to_owned())], count as f64)
     };
     let samples = move || read(&own).into_iter().map(sample).collect();
     registry.register_samples(name, help, Box::new(samples));
 }
 
-/// What operators are shown: outcomes that at least one connection had.
-pub(crate) fn shown(counters: &HandoffCounters) -> [Vec<HandoffCount>; 2] {
-    let shown = |outcomes: Vec<Outcome>| {
-        let met = outcomes.into_iter().filter(|(_, connections)| *connections > 0);
-        let count = |(outcome, connections): Outcome| HandoffCount {
-            outcome: outcome.to_owned(),
-            connections,
-        };
-        met.map(count).collect()
-    };
-    [shown(donated(counters)), shown(received(counters))]
+/// What became of connections: of those to other nodes, and of those of other nodes. Outcomes that at least one
+/// connection had.
+pub fn handoff_outcomes(counters: &HandoffCounters) -> [Vec<HandoffOutcome>; 2] {
+    [donated(counters), received(counters)].map(|mut outcomes| {
+        outcomes.retain(|(_, connections)| *connections > 0);
+        outcomes
+    })
 }
 
-fn donated(counters: &HandoffCounters) -> Vec<Outcome> {
+fn donated(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
     let donor = counters.counts().donor;
     let mut outcomes = vec![
         ("moved", donor.moved),
@@ -103,7 +101,7 @@ fn donated(counters: &HandoffCounters) -> Vec<Outcome> {
     outcomes
 }
 
-fn received(counters: &HandoffCounters) -> Vec<Outcome> {
+fn received(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
     let receiver = counters.counts().receiver;
     let mut outcomes = vec![
         ("served", receiver.served),
@@ -116,13 +114,13 @@ fn received(counters: &HandoffCounters) -> Vec<Outcome> {
     outcomes
 }
 
-fn told(counters: &HandoffCounters) -> Vec<Outcome> {
+fn told(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
     let moved = counters.counts().moved;
     vec![("learned", moved.learned), ("given_up", moved.given_up)]
 }
 
 /// Of a donor and of a receiver the same causes.
-fn refused(counts: &[u64; RefuseCause::ALL.len()]) -> impl Iterator<Item = Outcome> + '_ {
+fn refused(counts: &[u64; RefuseCause::ALL.len()]) -> impl Iterator<Item = HandoffOutcome> + '_ {
     RefuseCause::ALL.iter().zip(counts).map(|(cause, count)| (refusal_name(*cause), *count))
 }
 

@@ -1,43 +1,21 @@
-//! Metrics of direct dispatch.
+//! Metrics of packet steering.
 
 use std::sync::Arc;
 
-use skep_agent::Agent;
-use skep_guard::Guard;
-use skep_steering::{Direct, SteeringStatus};
-use skep_telemetry::Registry;
-use skep_wire::guard::PacketCounters;
+use skep_telemetry::{Registry, register_datagrams, register_packets};
 use skep_wire::message::Name;
-use skep_wire::seal::OpenError;
-use skep_wire::steer::{Count, Verdict};
 
-const COMPLAINTS: &str = "Problems of direct dispatch at present.";
+use crate::direct::Direct;
+use crate::status::SteeringStatus;
 
-pub(crate) fn register_agent(registry: &Registry, agent: &Arc<Agent>) {
-    let own = Arc::clone(agent);
-    let read = move || own.status().complaints.len() as f64;
-    registry.register("skep_direct_complaints", &[], COMPLAINTS, Box::new(read));
-    let own = Arc::clone(agent);
-    register_packets(registry, move || own.counters());
-    let own = Arc::clone(agent);
-    register_datagrams(registry, move |reason| own.datagrams().refused(reason));
-}
-
-pub(crate) fn register_guard(registry: &Registry, guard: &Arc<Guard>) {
-    let guard = Arc::clone(guard);
-    let help =
-        "Messages that netguard did not log, as nobody took earlier ones from its standard error.";
-    let read = move || guard.messages_dropped() as f64;
-    registry.register("skep_netguard_messages_dropped_total", &[], help, Box::new(read));
-}
-
-pub(crate) fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
+/// What the dispatcher of this process does in direct dispatch.
+pub fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
     let own = Arc::clone(direct);
     register_packets(registry, move || own.counters());
     let own = Arc::clone(direct);
     register_datagrams(registry, move |reason| own.datagrams().refused(reason));
     let own = Arc::clone(direct);
-    let help = "Packets steered to a node since the program was loaded.";
+    let help = "Packets steered to a node, since the packet program was loaded.";
     registry.register_samples(
         "skep_direct_node_packets_total",
         help,
@@ -54,14 +32,18 @@ pub(crate) fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
         let own = Arc::clone(direct);
         registry.register(name, &[], help, Box::new(move || read(&own.status()) as f64));
     };
-    gauge("skep_direct_active", "Whether this dispatcher is the active one.", |status| {
+    gauge("skep_direct_active", "1 if this dispatcher is the active one, else 0.", |status| {
         u64::from(status.stage == "active")
     });
-    gauge("skep_direct_addresses_held", "Whether this machine has the virtual addresses.", |it| {
-        u64::from(it.has_addresses)
+    gauge(
+        "skep_direct_addresses_held",
+        "1 if this machine has all virtual addresses, else 0.",
+        |it| u64::from(it.has_addresses),
+    );
+    gauge("skep_direct_complaints", "Problems of direct dispatch at present.", |status| {
+        status.complaints.len() as u64
     });
-    gauge("skep_direct_complaints", COMPLAINTS, |status| status.complaints.len() as u64);
-    let help = "Whether a standby has all flows of the active dispatcher.";
+    let help = "1 if this standby has all flows of the active dispatcher, else 0.";
     gauge("skep_direct_flows_synced", help, |status| u64::from(status.flows_synced));
     let help = "Epoch of the active dispatcher, as far as it is known here.";
     gauge("skep_direct_epoch", help, |status| status.epoch);
@@ -83,7 +65,7 @@ fn register_tables(registry: &Registry, direct: &Arc<Direct>) {
     };
     registry.register_samples("skep_direct_table_generation", help, Box::new(read));
     let own = Arc::clone(direct);
-    let help = "Tables of this term that a node has not applied yet.";
+    let help = "Tables of this term that the node has not applied yet.";
     let read = move || {
         let sample = |(node, behind): &(Name, u64)| {
             (vec![("node".to_owned(), node.to_string())], *behind as f64)
@@ -105,36 +87,10 @@ fn register_heartbeats(registry: &Registry, direct: &Arc<Direct>) {
     registry.register_samples("skep_direct_heartbeat_gap_seconds_max", help, Box::new(read));
 }
 
-pub(crate) fn register_store(registry: &Registry, direct: &Arc<Direct>) {
+/// The store that dispatchers share.
+pub fn register_store(registry: &Registry, direct: &Arc<Direct>) {
     let own = Arc::clone(direct);
     let help = "Responding endpoints of the shared store.";
     let read = move || own.status().store_answering.unwrap_or(0) as f64;
     registry.register("skep_direct_store_endpoints_answering", &[], help, Box::new(read));
-}
-
-fn register_packets(
-    registry: &Registry,
-    counters: impl Fn() -> Arc<PacketCounters> + Send + Sync + 'static,
-) {
-    let help = "Packets by what became of them since the program was loaded.";
-    let sample = |(verdict, count): &(Verdict, Count)| {
-        (vec![("verdict".to_owned(), verdict.name().to_owned())], count.packets as f64)
-    };
-    let read = move || counters().verdicts.iter().map(sample).collect();
-    registry.register_samples("skep_direct_packets_total", help, Box::new(read));
-}
-
-/// UDP datagrams that were refused.
-pub(crate) fn register_datagrams(
-    registry: &Registry,
-    refused: impl Fn(OpenError) -> u64 + Send + Sync + 'static,
-) {
-    let help = "Datagrams of the cluster refused, by reason.";
-    let read = move || {
-        let sample = |&reason: &OpenError| {
-            (vec![("reason".to_owned(), reason.name().to_owned())], refused(reason) as f64)
-        };
-        OpenError::ALL.iter().map(sample).collect()
-    };
-    registry.register_samples("skep_datagrams_refused_total", help, Box::new(read));
 }

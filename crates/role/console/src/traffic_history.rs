@@ -1,23 +1,33 @@
-//! Requests of this process over time: all, and those to servers of pools.
+//! Requests of a process over time: all, and those to servers of pools.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use skep_console::{ControlError, TrafficPoint, TrafficSeries};
-use skep_node::Node;
-use skep_serve::WorkerHandle;
 use skep_telemetry::{Counter, Registry, Series, SeriesPoint, SeriesStep};
+
+use crate::control::ControlError;
+use crate::model::{TrafficPoint, TrafficSeries};
 
 /// Requests, those to pools, those of them that failed, responses 5xx, bytes sent.
 type Counts = [u64; 5];
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct TrafficHistory {
+pub struct TrafficHistory {
     started: Instant,
     started_unix: Duration,
     state: Mutex<State>,
+}
+
+/// Requests at one server of a pool since it was added.
+#[derive(Clone, Debug)]
+pub struct PoolServerTotals {
+    pub pool: String,
+    pub server: String,
+    pub requests: u64,
+    /// Those of them that failed.
+    pub failures: u64,
 }
 
 #[derive(Debug, Default)]
@@ -30,29 +40,33 @@ struct State {
 }
 
 impl TrafficHistory {
-    pub(crate) fn new() -> Self {
+    /// Nothing was counted yet.
+    #[expect(clippy::new_without_default, reason = "it begins at the time of the call")]
+    pub fn new() -> Self {
         let started_unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let state = State { last_unix_s: started_unix.as_secs(), ..State::default() };
         Self { started: Instant::now(), started_unix, state: Mutex::new(state) }
     }
 
-    /// Counts what is in `registry`, and the pools of `node`, on `worker`, as long as there is anybody to show
-    /// it to.
-    pub(crate) fn start(
-        self: &Arc<Self>,
-        registry: &Arc<Registry>,
-        node: Option<&Arc<Node>>,
-        worker: &WorkerHandle,
+    /// Counts what is in `registry`, and what `servers` says, as long as there is anybody to show it to.
+    pub async fn count(
+        history: Weak<Self>,
+        registry: Arc<Registry>,
+        servers: impl Fn() -> Vec<PoolServerTotals>,
     ) {
-        let (history, registry) = (Arc::downgrade(self), Arc::clone(registry));
-        let node = node.map(Arc::clone);
-        worker.run(move |_| {
-            tokio::task::spawn_local(count(history, registry, node));
-        });
+        while let Some(pause) = history.upgrade().map(|it| it.pause()) {
+            tokio::time::sleep(pause).await;
+            if let Some(history) = history.upgrade() {
+                history.look(&registry, servers());
+            }
+        }
     }
 
     /// What was counted, in steps of so many seconds.
-    pub(crate) fn show(&self, step_s: u64) -> Result<TrafficSeries, ControlError> {
+    ///
+    /// # Errors
+    /// There is no such step.
+    pub fn show(&self, step_s: u64) -> Result<TrafficSeries, ControlError> {
         let step = SeriesStep::ALL.into_iter().find(|step| step.seconds() == step_s);
         let Some(step) = step else {
             let [fine, coarse] = SeriesStep::ALL.map(SeriesStep::seconds);
@@ -81,27 +95,23 @@ impl TrafficHistory {
     }
 
     /// Counts what came since the last call.
-    fn look(&self, registry: &Registry, node: Option<&Node>) {
+    fn look(&self, registry: &Registry, servers: Vec<PoolServerTotals>) {
         let totals = registry.snapshot().totals;
-        let pools = node.map(Node::pools).unwrap_or_default();
         let now_unix_s = self.now_unix().as_secs();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut servers = BTreeMap::new();
+        let mut counted_by_server = BTreeMap::new();
         let (mut to_pools, mut pool_failures) = (0, 0);
-        for pool in pools {
-            for server in pool.members() {
-                let key = (pool.name().to_owned(), server.name);
-                let counted = (server.requests, server.failures);
-                // Less than before: another server of this name.
-                let known = state.servers.get(&key).copied();
-                let known = known.filter(|known| known.0 <= counted.0 && known.1 <= counted.1);
-                let before = known.unwrap_or_default();
-                to_pools += counted.0 - before.0;
-                pool_failures += counted.1 - before.1;
-                servers.insert(key, counted);
-            }
+        for PoolServerTotals { pool, server, requests, failures } in servers {
+            let (key, counted) = ((pool, server), (requests, failures));
+            // Less than before: another server of this name.
+            let known = state.servers.get(&key).copied();
+            let known = known.filter(|known| known.0 <= counted.0 && known.1 <= counted.1);
+            let before = known.unwrap_or_default();
+            to_pools += counted.0 - before.0;
+            pool_failures += counted.1 - before.1;
+            counted_by_server.insert(key, counted);
         }
-        state.servers = servers;
+        state.servers = counted_by_server;
         let requests = totals.get(Counter::Requests);
         let responses_5xx = totals.get(Counter::Responses5xx);
         let sent_bytes = totals.get(Counter::SentBytes);
@@ -113,14 +123,5 @@ impl TrafficHistory {
         let from_unix_s = now_unix_s.saturating_sub(SeriesStep::Fine.seconds());
         state.series.add(from_unix_s, counts);
         state.last_unix_s = now_unix_s;
-    }
-}
-
-async fn count(history: Weak<TrafficHistory>, registry: Arc<Registry>, node: Option<Arc<Node>>) {
-    while let Some(pause) = history.upgrade().map(|it| it.pause()) {
-        tokio::time::sleep(pause).await;
-        if let Some(history) = history.upgrade() {
-            history.look(&registry, node.as_deref());
-        }
     }
 }

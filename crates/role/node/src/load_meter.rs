@@ -1,13 +1,14 @@
-//! Measures the load of this process that its node reports.
+//! The load of a process that its node reports.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use skep_node::Node;
 use skep_telemetry::{CoreGauge, Registry, Totals};
 use skep_wire::message::NodeLoad;
+
+use crate::Node;
 
 /// Time over which rates are measured, in milliseconds: bursts do not make them jump, and they
 /// follow a change within a second.
@@ -17,10 +18,7 @@ const RATE_MS: u128 = 1000;
 const SAMPLES_MAX: usize = 128;
 
 /// Reads the load of the node of this process.
-pub(crate) type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
-
-/// Reads the load of a node.
-pub(crate) struct LoadMeter {
+pub struct LoadMeter {
     node: Arc<Node>,
     registry: Arc<Registry>,
     cores: f64,
@@ -41,7 +39,8 @@ struct Sample {
 }
 
 impl LoadMeter {
-    pub(crate) fn new(node: &Arc<Node>, registry: &Arc<Registry>) -> Self {
+    /// Of `node`, whose requests `registry` counts.
+    pub fn new(node: &Arc<Node>, registry: &Arc<Registry>) -> Self {
         Self {
             node: Arc::clone(node),
             registry: Arc::clone(registry),
@@ -51,7 +50,7 @@ impl LoadMeter {
     }
 
     /// The load now; rates are those of the last second.
-    pub(crate) fn read(&mut self) -> NodeLoad {
+    pub fn read(&mut self) -> NodeLoad {
         let now = sample(&self.registry.totals());
         let is_old = |it: &Sample| now.at.duration_since(it.at).as_millis() > RATE_MS;
         // One that is older stays, so that there is a whole second to look at.
