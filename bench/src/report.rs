@@ -13,7 +13,7 @@ use crate::peers::{BEFORE, LIMIT, SKEP};
 use crate::results::{Bodies, Cell, Idle, IdleRow, Machine, Results, Row, Sample, Uploads, median};
 
 /// Key, heading and one sentence of each table of requests.
-const TABLES: [(&str, &str, &str); 18] = [
+const TABLES: [(&str, &str, &str); 21] = [
     ("files-1k", "1 KiB file", "What a request costs when the body costs nothing."),
     ("files-22k", "22,132-byte file", "The size of a picture."),
     (
@@ -42,19 +42,41 @@ const TABLES: [(&str, &str, &str); 18] = [
     ),
     ("pool-22k", "Pool of two HTTP servers, 22,132 bytes", "The same with a longer body."),
     (
+        "pool-full-1k",
+        "The same with all switched on, 1 KiB",
+        "Skep with a cache, sticky sessions and compression; the servers' responses are `private`, so that all \
+         pass through. The peers are those of the pool's table.",
+    ),
+    (
+        "pool-full-22k",
+        "The same with all switched on, 22,132 bytes",
+        "The same with a longer body.",
+    ),
+    (
         "cached-1k",
         "Cache in front of a pool, 1 KiB",
         "A hit in the cache of a node in front of a pool, with `Vary` (of a field that all requests have); nginx with \
-         `proxy_cache`, Varnish. The limit is the loop in C, which answers by itself.",
+         `proxy_cache`, Varnish. The limit is the loop in C, which answers by itself; *skep, file* is `skep serve` with the \
+         file itself, in turn with the others.",
     ),
     (
         "fcgi-1k",
         "FastCGI to php-fpm, 1 KiB",
-        "A script of four lines in 64 workers on the client's core, which bounds the requests per \
+        "A script of four lines in 72 workers on the client's core, which bounds the requests per \
          second; the CPU time is that of the server before it. A new connection for each request, \
          as without settings.",
     ),
-    ("fcgi-kept-1k", "FastCGI over kept connections, 1 KiB", "The same with `keep_conn`."),
+    (
+        "fcgi-unix-1k",
+        "FastCGI over a Unix socket, 1 KiB",
+        "The same over a Unix socket, which is how php-fpm is mostly reached on the same machine.",
+    ),
+    (
+        "fcgi-kept-1k",
+        "FastCGI over kept connections, 1 KiB",
+        "TCP with `keep_conn`. Each server has a php-fpm of its own, as in all these tables: a kept connection holds a \
+         worker, so that one server would leave none to the next.",
+    ),
     ("fcgi-kept-22k", "FastCGI over kept connections, 22,132 bytes", "And a longer body."),
     (
         "fcgi-few-1k",
@@ -74,7 +96,8 @@ const TABLES: [(&str, &str, &str); 18] = [
     (
         "ajp-1k",
         "AJP to Tomcat, 1 KiB",
-        "Tomcat's servlet for files, on the client's core, with packets of 64 KiB.",
+        "Tomcat's servlet for files, on the client's core, with packets of 64 KiB; one Tomcat for all rounds, loaded \
+         before the first until a request costs it no less CPU than before.",
     ),
     ("ajp-22k", "AJP to Tomcat, 22,132 bytes", "The same with a longer body."),
     ("redirect", "Redirect", "302 to an origin, with the path of the request."),
