@@ -311,8 +311,8 @@ fn group(bench: &Bench, results: &mut Results, role: ServerRole, loads: Loads) -
     let mut unsound = 0;
     for (key, rows) in tables {
         unsound += rows.iter().filter(|row| !row.is_sound()).count();
-        let date = results.machine.date.clone();
-        let cell = Cell { date, rounds: bench.rounds, seconds: bench.seconds, rows };
+        let when = results.machine.when();
+        let cell = Cell { when, rounds: bench.rounds, seconds: bench.seconds, rows };
         results.cells.insert(key.to_owned(), cell);
     }
     Ok(unsound)

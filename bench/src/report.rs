@@ -149,6 +149,8 @@ pub(crate) fn page(results: &Results) -> String {
          [experiments](experiments/README.md).\n\n",
     );
     page += &machine(&results.machine);
+    page +=
+        "That was the last run; each table says when it was measured, and by which processor.\n";
     page += "\n## Targets\n\n";
     page += &targets::table(results);
     page += "\n## Requests\n\nMedians of the rounds, with the lowest and the highest round; `x` \
@@ -225,7 +227,7 @@ fn requests(cell: &Cell) -> String {
         );
     }
     let (rounds, seconds) = (cell.rounds, cell.seconds);
-    table + &format!("\n{rounds} rounds of {seconds} s, {}.\n", cell.date)
+    table + &format!("\n{rounds} rounds of {seconds} s, {}.\n", cell.when)
 }
 
 /// The row of a server without samples: why, and so many empty columns.
@@ -256,7 +258,7 @@ fn uploads_table(uploads: &Uploads) -> String {
             row.median(|sample| sample.grown_mib),
         );
     }
-    text + &format!("\n{} rounds, {}.\n", uploads.rounds, uploads.date)
+    text + &format!("\n{} rounds, {}.\n", uploads.rounds, uploads.when)
 }
 
 fn idle_table(idle: &Idle) -> String {
@@ -288,7 +290,7 @@ fn idle_table(idle: &Idle) -> String {
         );
     }
     let (rounds, seconds) = (idle.rounds, idle.seconds);
-    text + &format!("\n{rounds} rounds of {seconds} s, {}.\n", idle.date)
+    text + &format!("\n{rounds} rounds of {seconds} s, {}.\n", idle.when)
 }
 
 fn bodies_table(bodies: &Bodies) -> String {
@@ -314,7 +316,7 @@ fn bodies_table(bodies: &Bodies) -> String {
         text.push('\n');
     }
     let (rounds, seconds) = (bodies.rounds, bodies.seconds);
-    let _ = write!(text, "\n{rounds} rounds of {seconds} s, {}.\n", bodies.date);
+    let _ = write!(text, "\n{rounds} rounds of {seconds} s, {}.\n", bodies.when);
     text + BODIES_LESSONS
 }
 
@@ -344,10 +346,11 @@ advises: see `bench/peers/`. wrk has core {CLIENT_CORE}, one thread and {CONNECT
 connections. HAProxy and Varnish answer from their caches, which is checked by `Age`.\n\
 - Before it is measured, a server answers for every file, byte for byte.\n\
 - Rounds are interleaved: all servers of a table run, and are measured in turn; a warm-up of \
-{WARM_UP_SECONDS} s comes before each measurement. Each round starts them anew, in another order.\n\
+{WARM_UP_SECONDS} s comes before each measurement. Each round starts them anew, in another order. What they \
+pass requests on to runs through all rounds of a table.\n\
 - CPU per request is the time on a core of all threads of the server's process tree \
 (`/proc/PID/task/TID/schedstat`, nanoseconds), with the softirq work done in their name or moved \
-to ksoftirqd, divided by the requests that wrk completed. It is the figure to compare: requests \
+to ksoftirqd, divided by the requests that wrk completed; what it passes requests on to is not in it. It is the figure to compare: requests \
 per second also depend on the client and on what else runs on the machine.\n\
 - wrk costs more CPU for a small request than a fast server does. Such a server then sleeps \
 between requests and is woken for each, so that its CPU per request rises while that of a slower \
@@ -436,7 +439,7 @@ mod tests {
             samples: cpu_us.map(sample).to_vec(),
         };
         let rows = vec![row(SKEP, [2.0, 3.0, 9.0]), row(BEFORE.name, [4.0, 3.0, 10.0])];
-        let cell = Cell { date: String::new(), rounds: 3, seconds: 1, rows };
+        let cell = Cell { when: String::new(), rounds: 3, seconds: 1, rows };
         let cells = [("files-1k".to_owned(), cell)].into();
         let told = pairs(&Results { cells, ..Results::default() });
         assert_eq!(told, "files-1k, us: 0.900 x (0.500 to 1.000), 3.00 to 4.00\n");
@@ -451,7 +454,7 @@ mod tests {
             samples: if cpu_us == 0.0 { vec![] } else { vec![sample(cpu_us)] },
         };
         let rows = vec![row(LIMIT, 2.0), row(SKEP, 3.0), row("h2o", 0.0)];
-        let cell = Cell { date: "2026-01-01".into(), rounds: 1, seconds: 1, rows };
+        let cell = Cell { when: "2026-01-01".into(), rounds: 1, seconds: 1, rows };
         let table = requests(&cell);
         assert!(
             table.contains("| **skep** | 3.00 (3.00 - 3.00) | 1.50 | - | - | 1000 | 1.00 | 0 |")

@@ -205,7 +205,7 @@ mod tests {
                 p99_us: 0.0,
             }],
         };
-        Cell { date: String::new(), rounds: 1, seconds: 1, rows: rows.iter().map(row).collect() }
+        Cell { when: String::new(), rounds: 1, seconds: 1, rows: rows.iter().map(row).collect() }
     }
 
     #[test]
