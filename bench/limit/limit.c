@@ -3,11 +3,12 @@
  * memory, head and body in one piece; a request is anything up to CRLFCRLF,
  * its path is looked up in a hash table, the answer is one write.
  *
- * usage: limit PORT ROOT [--redirect PREFIX | --vary]
+ * usage: limit PORT ROOT [--redirect PREFIX | --vary | --private]
  *
  *   ROOT        every regular file below it is loaded at start
  *   --redirect  answer 302 with Location: PREFIX + path instead of the file
  *   --vary      say that the answer depends on Host, which all requests have
+ *   --private   say that no cache may keep it
  *
  * Not a server: it reads no method, no field and no body, it has no timeout
  * and trusts its client. It is also the origin behind the proxies and caches,
@@ -234,10 +235,12 @@ static int listen_on(int port) {
 int main(int argc, char **argv) {
     int redirects = argc == 5 && !strcmp(argv[3], "--redirect");
     int varies = argc == 4 && !strcmp(argv[3], "--vary");
-    if (argc != 3 && !redirects && !varies)
-        return fprintf(stderr, "usage: limit PORT ROOT [--redirect PREFIX | --vary]\n"), 2;
+    int is_private = argc == 4 && !strcmp(argv[3], "--private");
+    if (argc != 3 && !redirects && !varies && !is_private)
+        return fprintf(stderr, "usage: limit PORT ROOT [--redirect PREFIX | --vary | --private]\n"), 2;
     if (redirects) redirect_prefix = argv[4];
     if (varies) cache_fields = "Cache-Control: max-age=86400\r\nVary: Host\r\n";
+    if (is_private) cache_fields = "Cache-Control: private\r\n";
     load_all(argv[2]);
     int listener = listen_on(atoi(argv[1]));
     must((epoll = epoll_create1(0)) >= 0, "epoll_create1");

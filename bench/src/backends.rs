@@ -2,15 +2,17 @@
 //! are not what is measured. All of them answer with the files of the benchmark.
 
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use crate::interrupt;
-use crate::limits::{CLIENT_CORE, CONNECTIONS, FEW_WORKERS, POLL_INTERVAL, READY_TIMEOUT};
-use crate::peers::{LIMIT, MeasuredServer, Places, ServerRole, fill, last_words};
+use crate::limits::{CLIENT_CORE, FEW_WORKERS, MANY_WORKERS, POLL_INTERVAL, READY_TIMEOUT};
+use crate::peers::{LIMIT, MeasuredServer, PRIVATE_ORIGIN, Places, ServerRole, fill, last_words};
 use crate::process::{Server, free_port};
 
 /// Where Debian's package tomcat10-common has it.
@@ -22,8 +24,14 @@ const TOMCAT_CONFIG: &str = include_str!("../peers/backend-tomcat.xml");
 
 /// Running backends, and the ports of two of them; of one, twice, where there is only one.
 pub(crate) struct Backends {
-    _servers: Vec<Server>,
+    servers: Vec<Server>,
     pub(crate) ports: [u16; 2],
+}
+
+/// Where a backend takes connections.
+enum Listen {
+    Port(u16),
+    Socket(PathBuf),
 }
 
 impl Backends {
@@ -31,41 +39,58 @@ impl Backends {
     pub(crate) fn start(role: ServerRole, dir: &Path, places: &Places) -> Result<Self> {
         match role {
             ServerRole::Fcgi | ServerRole::FcgiKept => {
-                Self::one(php_fpm(CONNECTIONS, dir, places)?)
+                Self::one(php_fpm(MANY_WORKERS, Listen::Port(free_port()?), dir, places)?)
             }
-            ServerRole::FcgiFew => Self::one(php_fpm(FEW_WORKERS, dir, places)?),
+            ServerRole::FcgiUnix => {
+                Self::one(php_fpm(MANY_WORKERS, Listen::Socket(php_socket(dir)), dir, places)?)
+            }
+            ServerRole::FcgiFew => {
+                Self::one(php_fpm(FEW_WORKERS, Listen::Port(free_port()?), dir, places)?)
+            }
             ServerRole::Ajp => Self::one(tomcat(dir, places)?),
-            ServerRole::Cached => Self::loops(role, dir, places),
+            ServerRole::Cached | ServerRole::PoolFull => Self::loops(role, dir, places),
             _ => Self::loops(ServerRole::Files, dir, places),
         }
     }
 
+    /// CPU time of all of them so far, in nanoseconds.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.servers.iter().map(Server::tree_ns).sum()
+    }
+
     fn loops(role: ServerRole, dir: &Path, places: &Places) -> Result<Self> {
-        let limit = MeasuredServer::named(LIMIT).context("the loop in C is one of the peers")?;
+        let limit = match role {
+            ServerRole::PoolFull => &PRIVATE_ORIGIN,
+            _ => MeasuredServer::named(LIMIT).context("the loop in C is one of the peers")?,
+        };
         let start = |name: &str| limit.start(role, &dir.join(name), CLIENT_CORE, [0; 2], places);
         let servers = vec![start("origin-1")?, start("origin-2")?];
         let ports = [servers[0].port, servers[1].port];
-        Ok(Self { _servers: servers, ports })
+        Ok(Self { servers, ports })
     }
 
     fn one(server: Server) -> Result<Self> {
         let ports = [server.port; 2];
-        Ok(Self { _servers: vec![server], ports })
+        Ok(Self { servers: vec![server], ports })
     }
 }
 
+/// The Unix socket of a php-fpm with its files in `dir`: configs name it, too.
+fn php_socket(dir: &Path) -> PathBuf {
+    dir.join("php-fpm/fpm.sock")
+}
+
 /// php-fpm of so many workers, with a script that answers with the file of the path.
-fn php_fpm(workers: u32, dir: &Path, places: &Places) -> Result<Server> {
+fn php_fpm(workers: u32, listen: Listen, dir: &Path, places: &Places) -> Result<Server> {
     let dir = dir.join("php-fpm");
     fs::create_dir_all(&dir)?;
-    let port = free_port()?;
-    let names = [("@PORT@", port.to_string()), ("@WORKERS@", workers.to_string())];
+    let names = [("@LISTEN@", listen.to_string()), ("@WORKERS@", workers.to_string())];
     fs::write(places.root.join("front.php"), PHP_SCRIPT)?;
     let config = dir.join("fpm.conf");
     fs::write(&config, fill(PHP_CONFIG, &names, places))?;
     let argv = ["php-fpm8.2", "--nodaemonize", "-n", "--allow-to-run-as-root", "--fpm-config"];
     let argv = argv.map(str::to_owned).into_iter().chain([config.display().to_string()]);
-    start(&argv.collect::<Vec<_>>(), &dir, port).context("php-fpm (Debian: php8.2-fpm)")
+    start(&argv.collect::<Vec<_>>(), &dir, &listen).context("php-fpm (Debian: php8.2-fpm)")
 }
 
 /// Tomcat, whose own servlet for files answers, behind its connector for AJP.
@@ -91,14 +116,15 @@ fn tomcat(dir: &Path, places: &Places) -> Result<Server> {
         "org.apache.catalina.startup.Bootstrap".to_owned(),
         "start".to_owned(),
     ];
-    start(&argv, &dir, port).context("Tomcat 10 (Debian: tomcat10-user, default-jre-headless)")
+    start(&argv, &dir, &Listen::Port(port))
+        .context("Tomcat 10 (Debian: tomcat10-user, default-jre-headless)")
 }
 
 /// Starts it, and waits until it takes connections.
-fn start(argv: &[String], dir: &Path, port: u16) -> Result<Server> {
-    let mut server = Server::start(argv, dir, CLIENT_CORE, port)?;
+fn start(argv: &[String], dir: &Path, listen: &Listen) -> Result<Server> {
+    let mut server = Server::start(argv, dir, CLIENT_CORE, listen.port())?;
     let deadline = Instant::now() + READY_TIMEOUT;
-    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+    while listen.try_connect().is_err() {
         interrupt::check()?;
         server.check_alive().with_context(|| last_words(dir))?;
         if Instant::now() > deadline {
@@ -108,4 +134,30 @@ fn start(argv: &[String], dir: &Path, port: u16) -> Result<Server> {
     }
     server.prefer();
     Ok(server)
+}
+
+impl Listen {
+    fn try_connect(&self) -> io::Result<()> {
+        match self {
+            Self::Port(port) => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).map(drop),
+            Self::Socket(path) => UnixStream::connect(path).map(drop),
+        }
+    }
+
+    /// 0 if it has none.
+    fn port(&self) -> u16 {
+        match self {
+            Self::Port(port) => *port,
+            Self::Socket(_) => 0,
+        }
+    }
+}
+
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Port(port) => write!(f, "127.0.0.1:{port}"),
+            Self::Socket(path) => write!(f, "{}", path.display()),
+        }
+    }
 }

@@ -99,7 +99,7 @@ pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<()> {
         }
     }
     results.bodies = Some(Bodies {
-        date: results.machine.date.clone(),
+        when: results.machine.when(),
         rounds: bench.rounds,
         seconds: bench.seconds,
         ways,

@@ -3,7 +3,8 @@
 //! In each round every server of a group is started anew, checked, measured
 //! under each load in turn with the others, and stopped: A B C ... for one
 //! load, then A B C ... for the next. The order of the servers moves on by one
-//! from round to round, so that none always follows the same one.
+//! from round to round, so that none always follows the same one. What they pass requests on to
+//! is started once for a group.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,10 @@ use anyhow::{Context, Result, ensure};
 use crate::backends::Backends;
 use crate::content::{self, LARGE, MEDIUM, SMALL};
 use crate::drain::Drain;
-use crate::limits::{CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
+use crate::limits::{
+    BACKEND_WARM_RATIO, BACKEND_WARM_TURNS, BACKEND_WARM_UP_SECONDS, BACKEND_WARM_UP_TURNS_MAX,
+    CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS,
+};
 use crate::peers::{BEFORE, MeasuredServer, PEERS, Places, SKEP, ServerRole};
 use crate::process::Server;
 use crate::results::{Cell, Results, Row, Sample};
@@ -64,10 +68,15 @@ pub(crate) fn redirect(bench: &Bench, results: &mut Results) -> Result<usize> {
 
 /// Through a pool: HTTP, FastCGI, AJP.
 pub(crate) fn applications(bench: &Bench, results: &mut Results) -> Result<usize> {
-    let groups: [(ServerRole, Loads); 6] = [
+    let groups: [(ServerRole, Loads); 8] = [
         (ServerRole::Pool, &[("pool-1k", Load::Path(SMALL.0)), ("pool-22k", Load::Path(MEDIUM.0))]),
+        (
+            ServerRole::PoolFull,
+            &[("pool-full-1k", Load::Path(SMALL.0)), ("pool-full-22k", Load::Path(MEDIUM.0))],
+        ),
         (ServerRole::Cached, &[("cached-1k", Load::Path(SMALL.0))]),
         (ServerRole::Fcgi, &[("fcgi-1k", Load::Path(SMALL.0))]),
+        (ServerRole::FcgiUnix, &[("fcgi-unix-1k", Load::Path(SMALL.0))]),
         (
             ServerRole::FcgiKept,
             &[("fcgi-kept-1k", Load::Path(SMALL.0)), ("fcgi-kept-22k", Load::Path(MEDIUM.0))],
@@ -177,13 +186,53 @@ impl Bench {
         role: ServerRole,
         backends: [u16; 2],
     ) -> Result<Server> {
-        let dir = self.dir.path().join(peer.name);
+        let dir = self.dir_of(peer);
         peer.start(role, &dir, SERVER_CORE, backends, self.places_of(peer))
     }
 
-    /// What servers in this role pass requests on to.
-    pub(crate) fn backends(&self, role: ServerRole) -> Result<Backends> {
-        Backends::start(role, self.dir.path(), &self.places)
+    fn dir_of(&self, peer: &MeasuredServer) -> PathBuf {
+        self.dir.path().join(peer.name)
+    }
+
+    /// What `peers` pass requests on to in this role: one for each of them, or one for all.
+    fn backends<'a>(
+        &self,
+        role: ServerRole,
+        peers: impl Iterator<Item = &'a MeasuredServer>,
+    ) -> Result<Vec<Backends>> {
+        let start = |dir: &Path| Backends::start(role, dir, &self.places);
+        if role.is_exclusive() {
+            return peers.map(|peer| start(&self.dir_of(peer))).collect();
+        }
+        Ok(vec![start(self.dir.path())?])
+    }
+
+    /// Has `backends` answer requests that come by way of `peer` until these cost no less than before.
+    fn warm_up(
+        &self,
+        peer: &MeasuredServer,
+        role: ServerRole,
+        loads: Loads,
+        backends: &Backends,
+    ) -> Result<()> {
+        let server = self.start(peer, role, &paths_of(loads), backends.ports)?;
+        for (key, load) in loads {
+            let (mut cheapest_us, mut warm_turns) = (f64::INFINITY, 0);
+            for turn in 1..=BACKEND_WARM_UP_TURNS_MAX {
+                let before = backends.cpu_ns();
+                let outcome =
+                    self.wrk.run(server.port, *load, CONNECTIONS, BACKEND_WARM_UP_SECONDS)?;
+                let us = (backends.cpu_ns() - before) as f64 / 1e3 / outcome.requests as f64;
+                let is_warm = us > BACKEND_WARM_RATIO * cheapest_us;
+                warm_turns = if is_warm { warm_turns + 1 } else { 0 };
+                cheapest_us = cheapest_us.min(us);
+                println!("  {key:<16} warm-up {turn}: {us:.1} us of the backend for a request");
+                if warm_turns == BACKEND_WARM_TURNS {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// One measurement, after a warm-up.
@@ -242,10 +291,18 @@ fn group(bench: &Bench, results: &mut Results, role: ServerRole, loads: Loads) -
     }
     let mut able: Vec<usize> =
         (0..chosen.len()).filter(|&i| chosen.get(i).is_some_and(|(_, v)| v.is_ok())).collect();
+    let backends = bench.backends(role, chosen.iter().map(|(peer, _)| *peer))?;
+    let first = able.first().and_then(|&i| chosen.get(i));
+    if let (true, Some((peer, _))) = (role.warms_up(), first) {
+        println!("skep-bench: {role:?}, warm-up");
+        bench.warm_up(peer, role, loads, &backends[0])?;
+    }
     for round in 1..=bench.rounds {
         println!("skep-bench: {role:?}, round {round} of {}", bench.rounds);
-        let peers: Vec<(usize, &MeasuredServer)> =
-            able.iter().filter_map(|&i| Some((i, chosen.get(i)?.0))).collect();
+        let peers: Vec<_> = able
+            .iter()
+            .filter_map(|&i| Some((i, chosen.get(i)?.0, backends.get(i).or(backends.first())?)))
+            .collect();
         one_round(bench, role, loads, &peers, &mut tables)?;
         if !able.is_empty() {
             able.rotate_left(1);
@@ -254,8 +311,8 @@ fn group(bench: &Bench, results: &mut Results, role: ServerRole, loads: Loads) -
     let mut unsound = 0;
     for (key, rows) in tables {
         unsound += rows.iter().filter(|row| !row.is_sound()).count();
-        let date = results.machine.date.clone();
-        let cell = Cell { date, rounds: bench.rounds, seconds: bench.seconds, rows };
+        let when = results.machine.when();
+        let cell = Cell { when, rounds: bench.rounds, seconds: bench.seconds, rows };
         results.cells.insert(key.to_owned(), cell);
     }
     Ok(unsound)
@@ -265,13 +322,12 @@ fn one_round(
     bench: &Bench,
     role: ServerRole,
     loads: Loads,
-    peers: &[(usize, &MeasuredServer)],
+    peers: &[(usize, &MeasuredServer, &Backends)],
     tables: &mut BTreeMap<&'static str, Vec<Row>>,
 ) -> Result<()> {
-    let backends = bench.backends(role)?;
     let paths = paths_of(loads);
     let mut servers = Vec::new();
-    for &(index, peer) in peers {
+    for &(index, peer, backends) in peers {
         match bench.start(peer, role, &paths, backends.ports) {
             Ok(server) => servers.push((index, peer, server)),
             Err(error) => {

@@ -40,7 +40,7 @@ pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<usize> {
     }
     let unsound = rows.iter().filter(|row| !row.is_sound()).count();
     results.idle = Some(Idle {
-        date: results.machine.date.clone(),
+        when: results.machine.when(),
         rounds: bench.rounds,
         seconds: bench.seconds,
         connections: IDLE_CONNECTIONS,

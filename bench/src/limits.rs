@@ -11,6 +11,9 @@ pub(crate) const CLIENT_CORE: usize = 1;
 /// enough that queues do not measure the caches of the processor.
 pub(crate) const CONNECTIONS: u32 = 64;
 
+/// Workers of php-fpm where there are many: one for each connection, and some for checks and for those
+/// that were just closed.
+pub(crate) const MANY_WORKERS: u32 = CONNECTIONS + 8;
 /// Workers of php-fpm where there are few: as many as Debian's has.
 pub(crate) const FEW_WORKERS: u32 = 5;
 /// Slow clients beside those that are measured (issue 13).
@@ -21,6 +24,14 @@ pub(crate) const UPLOAD_BYTES: u64 = 1 << 30;
 
 /// Warm-up before each measurement, in seconds; the least that wrk runs.
 pub(crate) const WARM_UP_SECONDS: u32 = 1;
+
+/// A turn of the warm-up of a backend that compiles what it does while it does it, in seconds, and how many
+/// turns there are at most.
+pub(crate) const BACKEND_WARM_UP_SECONDS: u32 = 2;
+pub(crate) const BACKEND_WARM_UP_TURNS_MAX: u32 = 30;
+/// It is warm after so many turns in a row in which a request cost it more than this part of the cheapest one.
+pub(crate) const BACKEND_WARM_TURNS: u32 = 3;
+pub(crate) const BACKEND_WARM_RATIO: f64 = 0.97;
 
 /// From start to the first right answer. Varnish compiles C at start.
 pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(20);

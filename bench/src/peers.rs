@@ -27,6 +27,9 @@ pub(crate) enum ServerRole {
     Redirect,
     /// Pass requests on to the two servers of a pool.
     Pool,
+    /// The same with a cache, sticky sessions and compression switched on, and responses that a cache must
+    /// not keep.
+    PoolFull,
     /// Pass uploads on to the two servers of a pool, as they come.
     Upload,
     /// Answer from a cache in front of the two servers of a pool, whose answers depend on a field of the
@@ -34,7 +37,9 @@ pub(crate) enum ServerRole {
     Cached,
     /// Pass requests on to php-fpm, on a new connection each, as all do without settings.
     Fcgi,
-    /// The same over kept connections.
+    /// The same over a Unix socket.
+    FcgiUnix,
+    /// Over kept TCP connections.
     FcgiKept,
     /// Pass requests on to five workers of php-fpm, for which slow clients may wait, too.
     FcgiFew,
@@ -46,6 +51,17 @@ impl ServerRole {
     /// Whether others do part of the work, on the client's core.
     pub(crate) fn has_backends(self) -> bool {
         !matches!(self, Self::Files | Self::Redirect)
+    }
+
+    /// Whether each server needs backends of its own: a kept connection holds a worker of php-fpm, so that
+    /// one server would leave none to the next.
+    pub(crate) fn is_exclusive(self) -> bool {
+        matches!(self, Self::Fcgi | Self::FcgiUnix | Self::FcgiKept | Self::FcgiFew)
+    }
+
+    /// Whether its backends compile what they do while they do it: until they have, they are no measure.
+    pub(crate) fn warms_up(self) -> bool {
+        self == Self::Ajp
     }
 }
 
@@ -80,6 +96,8 @@ macro_rules! config {
 pub(crate) const LIMIT: &str = "limit";
 /// Ours.
 pub(crate) const SKEP: &str = "skep";
+/// Ours with the file itself, in the tables of caches: what their targets are compared to.
+pub(crate) const SKEP_FILE: &str = "skep, file";
 
 /// An earlier build of ours, in place of all others: `--before`.
 pub(crate) const BEFORE: MeasuredServer = MeasuredServer {
@@ -91,13 +109,22 @@ pub(crate) const BEFORE: MeasuredServer = MeasuredServer {
     caches: false,
 };
 
-const SKEP_SETUPS: &[Setup] = &[
-    Setup {
-        role: ServerRole::Files,
+/// The bare loop as an origin whose answers no cache may keep.
+pub(crate) const PRIVATE_ORIGIN: MeasuredServer = MeasuredServer {
+    name: "private origin",
+    source: "Debian package gcc",
+    program: "@LIMIT@",
+    version: &[],
+    setups: &[Setup {
+        role: ServerRole::PoolFull,
         config: None,
-        command: "@SKEP@ serve @ROOT@ --listen 127.0.0.1:@PORT@ \
-                          --threads 1 --access-log off --cache-size 512MiB",
-    },
+        command: "@LIMIT@ @PORT@ @ROOT@ --private",
+    }],
+    caches: false,
+};
+
+const SKEP_SETUPS: &[Setup] = &[
+    Setup { role: ServerRole::Files, config: None, command: SKEP_SERVE },
     Setup {
         role: ServerRole::Proxy,
         config: config!("skep-proxy.toml"),
@@ -109,9 +136,19 @@ const SKEP_SETUPS: &[Setup] = &[
         command: "@SKEP@ run --config @CONFIG@ --as d1",
     },
     Setup { role: ServerRole::Pool, config: config!("skep-pool.toml"), command: SKEP_NODE },
+    Setup {
+        role: ServerRole::PoolFull,
+        config: config!("skep-pool-full.toml"),
+        command: SKEP_NODE,
+    },
     Setup { role: ServerRole::Upload, config: config!("skep-upload.toml"), command: SKEP_NODE },
     Setup { role: ServerRole::Cached, config: config!("skep-cached.toml"), command: SKEP_NODE },
     Setup { role: ServerRole::Fcgi, config: config!("skep-fcgi.toml"), command: SKEP_NODE },
+    Setup {
+        role: ServerRole::FcgiUnix,
+        config: config!("skep-fcgi-unix.toml"),
+        command: SKEP_NODE,
+    },
     Setup {
         role: ServerRole::FcgiKept,
         config: config!("skep-fcgi-kept.toml"),
@@ -152,6 +189,14 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
         caches: false,
     },
     MeasuredServer {
+        name: SKEP_FILE,
+        source: "`cargo build --release --package skep`",
+        program: "@SKEP@",
+        version: &["--version"],
+        setups: &[Setup { role: ServerRole::Cached, config: None, command: SKEP_SERVE }],
+        caches: false,
+    },
+    MeasuredServer {
         name: "nginx",
         source: "Debian package nginx-light",
         program: "nginx",
@@ -166,6 +211,11 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
             },
             Setup { role: ServerRole::Pool, config: config!("nginx-proxy.conf"), command: NGINX },
             Setup {
+                role: ServerRole::PoolFull,
+                config: config!("nginx-proxy.conf"),
+                command: NGINX,
+            },
+            Setup {
                 role: ServerRole::Upload,
                 config: config!("nginx-upload.conf"),
                 command: NGINX,
@@ -177,6 +227,11 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
             },
             Setup { role: ServerRole::Fcgi, config: config!("nginx-fcgi.conf"), command: NGINX },
             Setup { role: ServerRole::FcgiFew, config: config!("nginx-fcgi.conf"), command: NGINX },
+            Setup {
+                role: ServerRole::FcgiUnix,
+                config: config!("nginx-fcgi-unix.conf"),
+                command: NGINX,
+            },
             Setup {
                 role: ServerRole::FcgiKept,
                 config: config!("nginx-fcgi-kept.conf"),
@@ -236,6 +291,11 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
                 command: HAPROXY,
             },
             Setup {
+                role: ServerRole::PoolFull,
+                config: config!("haproxy-proxy.conf"),
+                command: HAPROXY,
+            },
+            Setup {
                 role: ServerRole::Upload,
                 config: config!("haproxy-proxy.conf"),
                 command: HAPROXY,
@@ -276,6 +336,8 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
     },
 ];
 
+const SKEP_SERVE: &str = "@SKEP@ serve @ROOT@ --listen 127.0.0.1:@PORT@ --threads 1 \
+                          --access-log off --cache-size 512MiB";
 const SKEP_NODE: &str = "@SKEP@ run --config @CONFIG@ --as n1";
 const NGINX: &str = "nginx -c @CONFIG@ -p @DIR@ -e @DIR@/error.log";
 /// The mask takes what it logs for each request out of its log in memory, which
@@ -369,7 +431,7 @@ impl MeasuredServer {
             check::same_file(port, &places.root, path)?;
             let caches = match role {
                 ServerRole::Files => self.caches,
-                ServerRole::Cached => self.name != LIMIT,
+                ServerRole::Cached => ![LIMIT, SKEP_FILE].contains(&self.name),
                 _ => false,
             };
             if caches {

@@ -15,7 +15,7 @@ use crate::results::{
 };
 
 /// Key, heading and one sentence of each table of requests.
-const TABLES: [(&str, &str, &str); 18] = [
+const TABLES: [(&str, &str, &str); 21] = [
     ("files-1k", "1 KiB file", "What a request costs when the body costs nothing."),
     ("files-22k", "22,132-byte file", "The size of a picture."),
     (
@@ -44,19 +44,41 @@ const TABLES: [(&str, &str, &str); 18] = [
     ),
     ("pool-22k", "Pool of two HTTP servers, 22,132 bytes", "The same with a longer body."),
     (
+        "pool-full-1k",
+        "The same with all switched on, 1 KiB",
+        "Skep with a cache, sticky sessions and compression; the servers' responses are `private`, so that all \
+         pass through. The peers are those of the pool's table.",
+    ),
+    (
+        "pool-full-22k",
+        "The same with all switched on, 22,132 bytes",
+        "The same with a longer body.",
+    ),
+    (
         "cached-1k",
         "Cache in front of a pool, 1 KiB",
         "A hit in the cache of a node in front of a pool, with `Vary` (of a field that all requests have); nginx with \
-         `proxy_cache`, Varnish. The limit is the loop in C, which answers by itself.",
+         `proxy_cache`, Varnish. The limit is the loop in C, which answers by itself; *skep, file* is `skep serve` with the \
+         file itself, in turn with the others.",
     ),
     (
         "fcgi-1k",
         "FastCGI to php-fpm, 1 KiB",
-        "A script of four lines in 64 workers on the client's core, which bounds the requests per \
+        "A script of four lines in 72 workers on the client's core, which bounds the requests per \
          second; the CPU time is that of the server before it. A new connection for each request, \
          as without settings.",
     ),
-    ("fcgi-kept-1k", "FastCGI over kept connections, 1 KiB", "The same with `keep_conn`."),
+    (
+        "fcgi-unix-1k",
+        "FastCGI over a Unix socket, 1 KiB",
+        "The same over a Unix socket, which is how php-fpm is mostly reached on the same machine.",
+    ),
+    (
+        "fcgi-kept-1k",
+        "FastCGI over kept connections, 1 KiB",
+        "TCP with `keep_conn`. Each server has a php-fpm of its own, as in all these tables: a kept connection holds a \
+         worker, so that one server would leave none to the next.",
+    ),
     ("fcgi-kept-22k", "FastCGI over kept connections, 22,132 bytes", "And a longer body."),
     (
         "fcgi-few-1k",
@@ -76,7 +98,8 @@ const TABLES: [(&str, &str, &str); 18] = [
     (
         "ajp-1k",
         "AJP to Tomcat, 1 KiB",
-        "Tomcat's servlet for files, on the client's core, with packets of 64 KiB.",
+        "Tomcat's servlet for files, on the client's core, with packets of 64 KiB; one Tomcat for all rounds, loaded \
+         before the first until a request costs it no less CPU than before.",
     ),
     ("ajp-22k", "AJP to Tomcat, 22,132 bytes", "The same with a longer body."),
     ("redirect", "Redirect", "302 to an origin, with the path of the request."),
@@ -128,6 +151,8 @@ pub(crate) fn page(results: &Results) -> String {
          [experiments](experiments/README.md).\n\n",
     );
     page += &machine(&results.machine);
+    page +=
+        "That was the last run; each table says when it was measured, and by which processor.\n";
     page += "\n## Targets\n\n";
     page += &targets::table(results);
     page += "\n## Requests\n\nMedians of the rounds, with the lowest and the highest round; `x` \
@@ -204,7 +229,7 @@ fn requests(cell: &Cell) -> String {
         );
     }
     let (rounds, seconds) = (cell.rounds, cell.seconds);
-    table + &format!("\n{rounds} rounds of {seconds} s, {}.\n", cell.date)
+    table + &format!("\n{rounds} rounds of {seconds} s, {}.\n", cell.when)
 }
 
 /// The row of a server without samples: why, and so many empty columns.
@@ -235,7 +260,7 @@ fn uploads_table(uploads: &Uploads) -> String {
             row.median(|sample| sample.grown_mib),
         );
     }
-    text + &format!("\n{} rounds, {}.\n", uploads.rounds, uploads.date)
+    text + &format!("\n{} rounds, {}.\n", uploads.rounds, uploads.when)
 }
 
 fn idle_table(idle: &Idle) -> String {
@@ -267,7 +292,7 @@ fn idle_table(idle: &Idle) -> String {
         );
     }
     let (rounds, seconds) = (idle.rounds, idle.seconds);
-    text + &format!("\n{rounds} rounds of {seconds} s, {}.\n", idle.date)
+    text + &format!("\n{rounds} rounds of {seconds} s, {}.\n", idle.when)
 }
 
 fn bodies_table(bodies: &Bodies) -> String {
@@ -293,7 +318,7 @@ fn bodies_table(bodies: &Bodies) -> String {
         text.push('\n');
     }
     let (rounds, seconds) = (bodies.rounds, bodies.seconds);
-    let _ = write!(text, "\n{rounds} rounds of {seconds} s, {}.\n", bodies.date);
+    let _ = write!(text, "\n{rounds} rounds of {seconds} s, {}.\n", bodies.when);
     text + BODIES_LESSONS
 }
 
@@ -323,10 +348,11 @@ advises: see `bench/peers/`. wrk has core {CLIENT_CORE}, one thread and {CONNECT
 connections. HAProxy and Varnish answer from their caches, which is checked by `Age`.\n\
 - Before it is measured, a server answers for every file, byte for byte.\n\
 - Rounds are interleaved: all servers of a table run, and are measured in turn; a warm-up of \
-{WARM_UP_SECONDS} s comes before each measurement. Each round starts them anew, in another order.\n\
+{WARM_UP_SECONDS} s comes before each measurement. Each round starts them anew, in another order. What they \
+pass requests on to runs through all rounds of a table.\n\
 - CPU per request is the time on a core of all threads of the server's process tree \
 (`/proc/PID/task/TID/schedstat`, nanoseconds), with the softirq work done in their name or moved \
-to ksoftirqd, divided by the requests that wrk completed. It is the figure to compare: requests \
+to ksoftirqd, divided by the requests that wrk completed; what it passes requests on to is not in it. It is the figure to compare: requests \
 per second also depend on the client and on what else runs on the machine.\n\
 - wrk costs more CPU for a small request than a fast server does. Such a server then sleeps \
 between requests and is woken for each, so that its CPU per request rises while that of a slower \
@@ -415,7 +441,7 @@ mod tests {
             samples: cpu_us.map(sample).to_vec(),
         };
         let rows = vec![row(SKEP, [2.0, 3.0, 9.0]), row(BEFORE.name, [4.0, 3.0, 10.0])];
-        let cell = Cell { date: String::new(), rounds: 3, seconds: 1, rows };
+        let cell = Cell { when: String::new(), rounds: 3, seconds: 1, rows };
         let cells = [("files-1k".to_owned(), cell)].into();
         let told = pairs(&Results { cells, ..Results::default() });
         assert_eq!(told, "files-1k, us: 0.900 x (0.500 to 1.000), 3.00 to 4.00\n");
@@ -430,7 +456,7 @@ mod tests {
             samples: if cpu_us == 0.0 { vec![] } else { vec![sample(cpu_us)] },
         };
         let rows = vec![row(LIMIT, 2.0), row(SKEP, 3.0), row("h2o", 0.0)];
-        let cell = Cell { date: "2026-01-01".into(), rounds: 1, seconds: 1, rows };
+        let cell = Cell { when: "2026-01-01".into(), rounds: 1, seconds: 1, rows };
         let table = requests(&cell);
         assert!(
             table.contains("| **skep** | 3.00 (3.00 - 3.00) | 1.50 | - | - | 1000 | 1.00 | 0 |")

@@ -40,7 +40,9 @@ pub(crate) struct MachineDescription {
 /// One table: servers under one load.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    pub(crate) date: String,
+    /// When, and by which processor.
+    #[serde(alias = "date")]
+    pub(crate) when: String,
     pub(crate) rounds: u32,
     pub(crate) seconds: u32,
     pub(crate) rows: Vec<Row>,
@@ -73,7 +75,9 @@ pub(crate) struct Sample {
 /// The table of idle connections.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Idle {
-    pub(crate) date: String,
+    /// When, and by which processor.
+    #[serde(alias = "date")]
+    pub(crate) when: String,
     pub(crate) rounds: u32,
     pub(crate) seconds: u32,
     pub(crate) connections: u32,
@@ -99,7 +103,9 @@ pub(crate) struct IdleRow {
 /// The table of large uploads.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Uploads {
-    pub(crate) date: String,
+    /// When, and by which processor.
+    #[serde(alias = "date")]
+    pub(crate) when: String,
     pub(crate) rounds: u32,
     /// Of one upload.
     pub(crate) bytes: u64,
@@ -127,7 +133,9 @@ pub(crate) struct UploadSample {
 /// The table of ways to send a large body.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Bodies {
-    pub(crate) date: String,
+    /// When, and by which processor.
+    #[serde(alias = "date")]
+    pub(crate) when: String,
     pub(crate) rounds: u32,
     pub(crate) seconds: u32,
     /// Server CPU for each reply in microseconds, by way, then by the client.
@@ -146,7 +154,9 @@ pub(crate) struct BodyWay {
 /// Direct dispatch in a test bed.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Direct {
-    pub(crate) date: String,
+    /// When, and by which processor.
+    #[serde(alias = "date")]
+    pub(crate) when: String,
     pub(crate) rounds: u32,
     pub(crate) seconds: u32,
     pub(crate) tables: Vec<DirectTable>,
@@ -238,6 +248,13 @@ impl Results {
         }
         let text = serde_json::to_string_pretty(self)? + "\n";
         std::fs::write(path, text).with_context(|| path.display().to_string())
+    }
+}
+
+impl Machine {
+    /// When it measures, and by which processor: the tables of a page may come from several machines.
+    pub(crate) fn when(&self) -> String {
+        format!("{} on {}", self.date, self.processor)
     }
 }
 

@@ -54,8 +54,8 @@ pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<usize> {
         }
     }
     let unsound = rows.iter().filter(|row| row.trouble.is_some()).count();
-    let date = results.machine.date.clone();
-    results.uploads = Some(Uploads { date, rounds: bench.rounds, bytes: UPLOAD_BYTES, rows });
+    let when = results.machine.when();
+    results.uploads = Some(Uploads { when, rounds: bench.rounds, bytes: UPLOAD_BYTES, rows });
     Ok(unsound)
 }
 

@@ -117,9 +117,9 @@ pub(crate) fn run(
         }
     }
     let unsound = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.is_sound()).count();
-    let date = results.machine.date.clone();
+    let when = results.machine.when();
     let packets = if only.is_empty() && before.is_none() { packets::measure()? } else { None };
-    results.direct = Some(Direct { date, rounds, seconds, tables, packets });
+    results.direct = Some(Direct { when, rounds, seconds, tables, packets });
     Ok(unsound)
 }
 

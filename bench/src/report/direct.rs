@@ -50,10 +50,10 @@ pub(super) fn section(direct: &Direct) -> String {
         };
         let others = table.rows.iter().flat_map(DirectRow::through).chain(table.nodes());
         let others = spread(others.map(|flow| flow.others_percent));
-        let (rounds, seconds, date) = (direct.rounds, direct.seconds, &direct.date);
+        let (rounds, seconds, when) = (direct.rounds, direct.seconds, &direct.when);
         let _ = writeln!(
             text,
-            "\n{rounds} rounds of {seconds} s, {date}; other work took {others} % of the machine."
+            "\n{rounds} rounds of {seconds} s, {when}; other work took {others} % of the machine."
         );
     }
     text += &packets(direct.packets.as_ref());
@@ -313,7 +313,7 @@ mod tests {
             |key: &str| DirectTable { key: key.to_owned(), rows: rows.iter().map(row).collect() };
         let ns = |case: &str, ns: &[f64]| FigureRow { case: case.to_owned(), figures: ns.to_vec() };
         Direct {
-            date: "2026-01-01".to_owned(),
+            when: "2026-01-01".to_owned(),
             rounds: 1,
             seconds: 1,
             tables: vec![table("short-wire"), table("541k-wire")],

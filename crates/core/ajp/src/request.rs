@@ -1,5 +1,6 @@
 //! Writes FORWARD_REQUEST: the head of a request, in one packet (`ajpv13a.xml`).
 
+use skep_http::encode::{write_address, write_u64};
 use skep_http::gateway::GatewayRequest;
 use skep_http::limits::RESPONSE_HEAD;
 use skep_http::{HeadLimits, Version};
@@ -112,7 +113,7 @@ fn write_payload(
         },
     );
     write_string(out, request.path);
-    write_string(out, request.client.ip().to_canonical().to_string().as_bytes());
+    write_string_by(out, |out| write_address(out, request.client.ip().to_canonical()));
     // The client's name: nobody resolves it.
     write_u16(out, NULL_STRING);
     write_string(out, request.server_name);
@@ -134,7 +135,7 @@ fn write_fields(out: &mut Vec<u8>, request: &GatewayRequest<'_>) -> Result<(), A
     }
     if let Some(bytes) = request.content_length() {
         out.extend_from_slice(&[NAME_CODE, NAME_CONTENT_LENGTH]);
-        write_string(out, bytes.to_string().as_bytes());
+        write_string_by(out, |out| write_u64(out, bytes));
         count += 1;
     }
     for (name, value) in request.end_to_end() {
@@ -177,9 +178,10 @@ fn write_attributes(out: &mut Vec<u8>, request: &GatewayRequest<'_>, settings: &
             write_named(out, NAMED_TLS_PROTOCOL, protocol);
         }
     }
-    write_named(out, NAMED_REMOTE_PORT, request.client.port().to_string().as_bytes());
-    let local = request.local.ip().to_canonical().to_string();
-    write_named(out, NAMED_LOCAL_ADDR, local.as_bytes());
+    write_named_by(out, NAMED_REMOTE_PORT, |out| write_u64(out, request.client.port().into()));
+    write_named_by(out, NAMED_LOCAL_ADDR, |out| {
+        write_address(out, request.local.ip().to_canonical());
+    });
     if let Some(activation) = settings.activation {
         write_named(
             out,
@@ -204,9 +206,14 @@ fn write_present(out: &mut Vec<u8>, attributes: &[(u8, Option<&[u8]>)]) {
 }
 
 fn write_named(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    write_named_by(out, name, |out| out.extend_from_slice(value));
+}
+
+/// The same with a value that `write` appends.
+fn write_named_by(out: &mut Vec<u8>, name: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
     out.push(ATTRIBUTE_NAMED);
     write_string(out, name);
-    write_string(out, value);
+    write_string_by(out, write);
 }
 
 fn write_u16(out: &mut Vec<u8>, number: u16) {
@@ -218,5 +225,15 @@ fn write_string(out: &mut Vec<u8>, bytes: &[u8]) {
     debug_assert!(!bytes.contains(&0), "no string of a request has a NUL");
     write_u16(out, bytes.len() as u16);
     out.extend_from_slice(bytes);
+    out.push(0);
+}
+
+/// The same with bytes that `write` appends.
+fn write_string_by(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len() + 2;
+    write_u16(out, 0);
+    write(out);
+    let length = (out.len() - start) as u16;
+    out[start - 2..start].copy_from_slice(&length.to_be_bytes());
     out.push(0);
 }

@@ -25,7 +25,8 @@ impl HeadBuffer {
         let room = bytes_max - self.bytes.len();
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&input[..input.len().min(room)]);
-        let ends = (start..self.bytes.len()).find(|at| self.ends_at(*at));
+        let is_line_end = |at: &usize| self.bytes[*at] == b'\n';
+        let ends = (start..self.bytes.len()).filter(is_line_end).find(|at| self.ends_at(*at));
         match ends {
             Some(at) => {
                 self.bytes.truncate(at + 1);
@@ -36,11 +37,11 @@ impl HeadBuffer {
         }
     }
 
-    /// Whether an empty line ends there.
+    /// Whether the line that ends there is empty.
     fn ends_at(&self, at: usize) -> bool {
         let before = &self.bytes[..at];
         let before = before.strip_suffix(b"\r").unwrap_or(before);
-        self.bytes[at] == b'\n' && (before.is_empty() || before.ends_with(b"\n"))
+        before.is_empty() || before.ends_with(b"\n")
     }
 
     /// The head of the answer to a request with that method.

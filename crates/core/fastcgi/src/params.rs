@@ -1,7 +1,6 @@
 //! The parameters of a request (RFC 3875 4.1, and what PHP reads beside them).
 
-use std::net::IpAddr;
-
+use skep_http::encode::{write_address, write_u64};
 use skep_http::gateway::GatewayRequest;
 use skep_http::limits::RESPONSE_HEAD;
 use skep_http::{HeadLimits, Known, Version};
@@ -48,7 +47,8 @@ pub(crate) fn write(
     settings: &FcgiSettings<'_>,
 ) -> Result<usize, FcgiRequestError> {
     let script = settings.script.split(request.path)?;
-    let mut params = Params { writer: ParamsWriter::new(out), configured: settings.params };
+    let (writer, configured, text) = (ParamsWriter::new(out), settings.params, Vec::new());
+    let mut params = Params { writer, configured, text };
     params.script(&script, settings.root)?;
     params.request(request)?;
     params.connection(request)?;
@@ -58,7 +58,7 @@ pub(crate) fn write(
     params.add(b"REDIRECT_STATUS", b"200")?;
     let dropped = params.fields(request)?;
     for (name, value) in settings.params {
-        params.writer.pair(name, value)?;
+        params.writer.pair(name, &[value])?;
     }
     params.writer.end();
     Ok(dropped)
@@ -81,7 +81,7 @@ pub(crate) fn write_probe(
         (b"SERVER_PROTOCOL", b"HTTP/1.1"),
         (b"GATEWAY_INTERFACE", b"CGI/1.1"),
     ] {
-        params.pair(name, value)?;
+        params.pair(name, &[value])?;
     }
     params.end();
     Ok(())
@@ -90,24 +90,45 @@ pub(crate) fn write_probe(
 struct Params<'o, 'a> {
     writer: ParamsWriter<'o>,
     configured: &'a [(&'a [u8], &'a [u8])],
+    /// Scratch: a value that has to be written first.
+    text: Vec<u8>,
 }
 
 impl Params<'_, '_> {
     fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), FcgiRequestError> {
+        self.add_parts(name, &[value])
+    }
+
+    /// The same for a value in parts.
+    fn add_parts(&mut self, name: &[u8], value: &[&[u8]]) -> Result<(), FcgiRequestError> {
         if self.configured.iter().any(|(it, _)| *it == name) {
             return Ok(());
         }
         Ok(self.writer.pair(name, value)?)
     }
 
+    /// The same for a value that `write` appends.
+    fn add_written(
+        &mut self,
+        name: &[u8],
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), FcgiRequestError> {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        write(&mut text);
+        let added = self.add(name, &text);
+        self.text = text;
+        added
+    }
+
     fn script(&mut self, script: &Script, root: &[u8]) -> Result<(), FcgiRequestError> {
-        self.add(b"SCRIPT_FILENAME", &[root, &script.name].concat())?;
+        self.add_parts(b"SCRIPT_FILENAME", &[root, &script.name])?;
         self.add(b"SCRIPT_NAME", &script.name)?;
         self.add(b"DOCUMENT_ROOT", root)?;
-        self.add(b"DOCUMENT_URI", &[&script.name[..], &script.info].concat())?;
+        self.add_parts(b"DOCUMENT_URI", &[&script.name, &script.info])?;
         if !script.info.is_empty() {
             self.add(b"PATH_INFO", &script.info)?;
-            self.add(b"PATH_TRANSLATED", &[root, &script.info].concat())?;
+            self.add_parts(b"PATH_TRANSLATED", &[root, &script.info])?;
         }
         Ok(())
     }
@@ -123,17 +144,18 @@ impl Params<'_, '_> {
         };
         self.add(b"SERVER_PROTOCOL", protocol)?;
         if let Some(bytes) = request.content_length() {
-            self.add(b"CONTENT_LENGTH", bytes.to_string().as_bytes())?;
+            self.add_written(b"CONTENT_LENGTH", |text| write_u64(text, bytes))?;
         }
         Ok(())
     }
 
     fn connection(&mut self, request: &GatewayRequest<'_>) -> Result<(), FcgiRequestError> {
-        let text = |address: IpAddr| address.to_canonical().to_string().into_bytes();
-        self.add(b"REMOTE_ADDR", &text(request.client.ip()))?;
-        self.add(b"REMOTE_PORT", request.client.port().to_string().as_bytes())?;
-        self.add(b"SERVER_ADDR", &text(request.local.ip()))?;
-        self.add(b"SERVER_PORT", request.server_port.to_string().as_bytes())?;
+        let (client, local) = (request.client, request.local);
+        let (client_ip, local_ip) = (client.ip().to_canonical(), local.ip().to_canonical());
+        self.add_written(b"REMOTE_ADDR", |text| write_address(text, client_ip))?;
+        self.add_written(b"REMOTE_PORT", |text| write_u64(text, client.port().into()))?;
+        self.add_written(b"SERVER_ADDR", |text| write_address(text, local_ip))?;
+        self.add_written(b"SERVER_PORT", |text| write_u64(text, request.server_port.into()))?;
         self.add(b"SERVER_NAME", request.server_name)?;
         // Many scripts take `HTTPS=off` for true.
         if request.is_tls {
@@ -150,7 +172,9 @@ impl Params<'_, '_> {
         }
         let is_dropped = |name: &str| !has_own_variable(name) || name.eq_ignore_ascii_case("proxy");
         let dropped = request.fields.iter().filter(|(name, _)| is_dropped(name)).count();
-        let kept: Vec<_> = request.end_to_end().filter(|(it, _)| has_own_variable(it)).collect();
+        let mut kept = Vec::with_capacity(request.fields.len());
+        kept.extend(request.end_to_end().filter(|(it, _)| has_own_variable(it)));
+        let (mut variable, mut parts) = (Vec::new(), Vec::new());
         for (at, (name, first)) in kept.iter().enumerate() {
             let is_same = |(it, _): &&(&str, &[u8])| it.eq_ignore_ascii_case(name);
             if kept[..at].iter().any(|it| is_same(&it)) {
@@ -162,9 +186,12 @@ impl Params<'_, '_> {
             }
             let is_cookie = Known::of(name.as_bytes()) == Some(Known::Cookie);
             let separator: &[u8] = if is_cookie { b"; " } else { b", " };
-            let values: Vec<&[u8]> =
-                kept[at..].iter().filter(is_same).map(|(_, value)| *value).collect();
-            self.add(&variable(name), &values.join(separator))?;
+            parts.clear();
+            for (_, value) in kept[at..].iter().filter(is_same) {
+                parts.extend([separator, value]);
+            }
+            write_variable(&mut variable, name);
+            self.add_parts(&variable, parts.get(1..).unwrap_or_default())?;
         }
         Ok(dropped)
     }
@@ -174,13 +201,20 @@ impl Params<'_, '_> {
 /// `.` as `_`, too. `HTTP_REDIRECT_*` is read as what a server says of itself (CVE-2024-8927).
 fn has_own_variable(name: &str) -> bool {
     let is_redirect = name.get(..9).is_some_and(|it| it.eq_ignore_ascii_case("redirect-"));
-    !is_redirect && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    // Without a branch for each byte.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() | (byte == b'-');
+    !is_redirect && name.bytes().fold(true, |all, byte| all & is_plain(byte))
 }
 
-/// `HTTP_` and the name in upper case.
-fn variable(name: &str) -> Vec<u8> {
-    let upper = |byte: u8| if byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
-    b"HTTP_".iter().copied().chain(name.bytes().map(upper)).collect()
+/// Makes `variable` `HTTP_` and the name in upper case.
+fn write_variable(variable: &mut Vec<u8>, name: &str) {
+    const PREFIX: &[u8] = b"HTTP_";
+    variable.clear();
+    variable.extend_from_slice(PREFIX);
+    variable.extend_from_slice(name.as_bytes());
+    for byte in &mut variable[PREFIX.len()..] {
+        *byte = if *byte == b'-' { b'_' } else { byte.to_ascii_uppercase() };
+    }
 }
 
 impl From<PairLong> for FcgiRequestError {

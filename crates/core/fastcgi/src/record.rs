@@ -70,8 +70,10 @@ impl<'o> ParamsWriter<'o> {
         ParamsWriter { out, start }
     }
 
-    pub(crate) fn pair(&mut self, name: &[u8], value: &[u8]) -> Result<(), PairLong> {
-        let bytes = length_bytes(name.len()) + length_bytes(value.len()) + name.len() + value.len();
+    /// Writes a pair; its value is given in parts.
+    pub(crate) fn pair(&mut self, name: &[u8], value: &[&[u8]]) -> Result<(), PairLong> {
+        let value_bytes = value.iter().map(|part| part.len()).sum();
+        let bytes = length_bytes(name.len()) + length_bytes(value_bytes) + name.len() + value_bytes;
         if bytes > CONTENT_BYTES_MAX {
             return Err(PairLong { bytes });
         }
@@ -81,9 +83,9 @@ impl<'o> ParamsWriter<'o> {
             self.out.extend_from_slice(&head(PARAMS, 0));
         }
         write_length(self.out, name.len());
-        write_length(self.out, value.len());
+        write_length(self.out, value_bytes);
         self.out.extend_from_slice(name);
-        self.out.extend_from_slice(value);
+        value.iter().for_each(|part| self.out.extend_from_slice(part));
         Ok(())
     }
 

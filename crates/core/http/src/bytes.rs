@@ -34,6 +34,10 @@ pub(crate) fn all(bytes: &[u8], class: u8) -> bool {
 #[inline(always)]
 pub(crate) fn eq_lower<const N: usize>(token: &[u8], lower: &[u8; N]) -> bool {
     let Ok(token) = <&[u8; N]>::try_from(token) else { return false };
+    // Most names of a length differ here already.
+    if N > 0 && token[0] | 0x20 != lower[0] {
+        return false;
+    }
     let mut differs = 0;
     let mut i = 0;
     while i < N {

@@ -1,6 +1,9 @@
 //! Writes status lines, fields, numbers and chunk framing. Appends to the
 //! caller's buffer and allocates nothing beyond it.
 
+use std::io::Write;
+use std::net::IpAddr;
+
 /// Ends a chunked body that has no trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Ends the data of one chunk.
@@ -107,6 +110,23 @@ pub fn write_u64(out: &mut Vec<u8>, number: u64) {
         }
     }
     out.extend_from_slice(&digits[start..]);
+}
+
+/// Appends an address as text. By hand for IPv4, as the formatter of the standard library costs a request
+/// that is passed on more than its parser does.
+pub fn write_address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(address) => {
+            for (at, octet) in address.octets().into_iter().enumerate() {
+                if at > 0 {
+                    out.push(b'.');
+                }
+                write_u64(out, u64::from(octet));
+            }
+        }
+        // Writing to a Vec cannot fail.
+        IpAddr::V6(address) => drop(write!(out, "{address}")),
+    }
 }
 
 #[cfg(test)]

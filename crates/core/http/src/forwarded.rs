@@ -5,11 +5,10 @@
 //! the other as well (RFC 7239 7.4): the client nearest to the first proxy has its scheme and host. Where both
 //! came, neither is: a proxy that writes one may pass on the other as its client sent it.
 
-use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::bytes;
-use crate::encode::{write_field, write_u64};
+use crate::encode::{write_address, write_field};
 use crate::fields::Known;
 use crate::limits::FORWARDED_TRANSLATED_MAX;
 use crate::request::RequestHead;
@@ -141,23 +140,6 @@ fn write_element(out: &mut Vec<u8>, client: Option<IpAddr>, asked: Option<(&[u8]
     }
     out.extend_from_slice(b";proto=");
     out.extend_from_slice(scheme);
-}
-
-/// Appends an address as text. By hand for IPv4, as the formatter of the standard library costs a request
-/// that is passed on more than its parser does.
-fn write_address(out: &mut Vec<u8>, address: IpAddr) {
-    match address {
-        IpAddr::V4(address) => {
-            for (at, octet) in address.octets().into_iter().enumerate() {
-                if at > 0 {
-                    out.push(b'.');
-                }
-                write_u64(out, u64::from(octet));
-            }
-        }
-        // Writing to a Vec cannot fail.
-        IpAddr::V6(address) => drop(write!(out, "{address}")),
-    }
 }
 
 /// The elements of all lines of Forwarded.

@@ -66,15 +66,15 @@ impl<'a> GatewayRequest<'a> {
     /// (RFC 9110 7.6.1), those that Connection lists, framing, Host, Expect, and Proxy, which
     /// becomes HTTP_PROXY in CGI (CVE-2016-5385); nor names that a CGI-like application would read as one of these.
     pub fn end_to_end(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
-        let fields = self.fields;
-        fields.iter().copied().filter(move |(name, _)| {
+        let listed: Vec<_> = listed_in_connection(self.fields).collect();
+        self.fields.iter().copied().filter(move |(name, _)| {
             let name = name.as_bytes();
             let stays = is_hop_by_hop(name)
                 || matches!(Known::of(name), Some(Known::Host | Known::Expect))
                 || eq_lower(name, b"proxy")
                 || name.eq_ignore_ascii_case(b"http2-settings")
                 || (has_underscore(name) && is_imitation(name));
-            !stays && !is_listed(fields, name)
+            !stays && !listed.iter().any(|option| option.eq_ignore_ascii_case(name))
         })
     }
 
@@ -96,13 +96,12 @@ impl<'a> GatewayRequest<'a> {
     }
 }
 
-/// Whether a Connection field lists `name`.
-fn is_listed(fields: &[(&str, &[u8])], name: &[u8]) -> bool {
+/// What Connection fields list.
+fn listed_in_connection<'a>(fields: &[(&str, &'a [u8])]) -> impl Iterator<Item = &'a [u8]> {
     fields
         .iter()
         .filter(|(it, _)| Known::of(it.as_bytes()) == Some(Known::Connection))
         .flat_map(|(_, value)| bytes::list(value))
-        .any(|option| option.eq_ignore_ascii_case(name))
 }
 
 /// A reply's head as an HTTP server would have sent it.

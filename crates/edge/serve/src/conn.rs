@@ -10,9 +10,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use skep_units::ServerAddress;
-use socket2::SockRef;
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -57,6 +58,8 @@ pub struct Conn {
     /// Bytes may be there to read although the runtime knows of none: [`Conn::poll_closed`] had it forget
     /// them.
     hides_bytes: Cell<bool>,
+    /// It takes bytes, which the runtime has not heard of yet.
+    is_fresh: Cell<bool>,
     worker: Rc<Worker>,
     _permit: Option<Permit>,
 }
@@ -97,28 +100,32 @@ impl Conn {
         timeout_ms: u64,
     ) -> Result<Self, ConnError> {
         let limit = Duration::from_millis(timeout_ms);
-        let connected = match address.into() {
-            ServerAddress::Tcp(address) => tokio::time::timeout(limit, TcpStream::connect(address))
-                .await
-                .map(|stream| stream.map(|stream| (Stream::Tcp(stream), address))),
-            ServerAddress::Unix(path) => {
-                tokio::time::timeout(limit, connect_unix(path.as_path())).await.map(|stream| {
-                    stream.map(|stream| (Stream::Unix(stream, Cell::new(0)), NO_ADDRESS))
-                })
+        let address = address.into();
+        let connected = tokio::time::timeout(limit, async {
+            match &address {
+                ServerAddress::Tcp(address) => connect_tcp(*address).await,
+                ServerAddress::Unix(path) => connect_unix(path.as_path()).await,
             }
-        };
-        let (stream, peer) = connected.map_err(|_| ConnError::Expired(TimeoutCause::Connect))??;
-        if let Stream::Tcp(stream) = &stream {
+        });
+        let connected =
+            connected.await.map_err(|_| ConnError::Expired(TimeoutCause::Connect))??;
+        if let Stream::Tcp(stream) = &connected.stream {
             stream.set_nodelay(true)?;
             SockRef::from(stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
         }
-        Ok(Self::new(worker, stream, peer, None))
+        let peer = match address {
+            ServerAddress::Tcp(address) => address,
+            ServerAddress::Unix(_) => NO_ADDRESS,
+        };
+        let conn = Self::new(worker, connected.stream, peer, None);
+        conn.is_fresh.set(connected.is_at_once);
+        Ok(conn)
     }
 
     fn new(worker: &Rc<Worker>, stream: Stream, peer: SocketAddr, permit: Option<Permit>) -> Self {
         let (timer_key, timer) = worker.deadlines().add();
         let (worker, progress) = (Rc::clone(worker), RefCell::default());
-        let (resets, hides_bytes) = (Cell::new(false), Cell::new(false));
+        let (resets, hides_bytes, is_fresh) = Default::default();
         Self {
             stream,
             peer,
@@ -127,6 +134,7 @@ impl Conn {
             progress,
             resets,
             hides_bytes,
+            is_fresh,
             worker,
             local: OnceCell::new(),
             _permit: permit,
@@ -201,9 +209,12 @@ impl Conn {
                 return Poll::Pending;
             }
             self.check_deadline(cx)?;
-            ready!(self.stream.poll_write_ready(&mut reborrow(cx)))?;
+            let is_fresh = self.is_fresh.take();
+            if !is_fresh {
+                ready!(self.stream.poll_write_ready(&mut reborrow(cx)))?;
+            }
             let before = output.len();
-            let written = output.write_once(turn_bytes, |piece| self.write(piece));
+            let written = output.write_once(turn_bytes, |piece| self.write(piece, is_fresh));
             turn_bytes -= (before - output.len()) as usize;
             match written {
                 Ok(true) => {}
@@ -342,10 +353,10 @@ impl Conn {
     }
 
     /// One system call: `send` for a single slice, the cheapest of them; `sendfile` for bytes that
-    /// need not be copied.
-    fn write(&self, piece: Piece<'_>) -> io::Result<usize> {
+    /// need not be copied. One of a fresh connection does not ask the runtime.
+    fn write(&self, piece: Piece<'_>, is_fresh: bool) -> io::Result<usize> {
         let socket = &self.stream;
-        let written = self.stream.try_io(Interest::WRITABLE, || match piece {
+        let write = || match piece {
             Piece::Memory { slices: [one], more } => {
                 // MORE: the head waits for the body to fill its packet.
                 let more = if more { SendFlags::MORE } else { SendFlags::empty() };
@@ -353,7 +364,9 @@ impl Conn {
             }
             Piece::Memory { slices, .. } => Ok(rustix::io::writev(socket, slices)?),
             Piece::File { file, offset, bytes } => send_file(socket, file, offset, bytes),
-        });
+        };
+        let written =
+            if is_fresh { write() } else { self.stream.try_io(Interest::WRITABLE, write) };
         if let (Stream::Unix(_, taken), Ok(bytes)) = (socket, &written) {
             taken.set(taken.get() + *bytes as u64);
         }
@@ -413,23 +426,67 @@ const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED)
 /// Whether the peer has closed its side, or broken off; bytes of it may still be unread.
 fn has_ended(socket: &impl AsFd) -> bool {
     let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-    let mut polled = [PollFd::new(socket, PollFlags::RDHUP)];
+    look(socket, PollFlags::RDHUP).intersects(ends)
+}
+
+/// What there is now of `events`, and of those that are always told.
+fn look(socket: &impl AsFd, events: PollFlags) -> PollFlags {
+    let mut polled = [PollFd::new(socket, events)];
     // It does not wait; an error says nothing of the peer.
     let _ = rustix::event::poll(&mut polled, Some(&Timespec::default()));
-    polled[0].revents().intersects(ends)
+    polled[0].revents()
+}
+
+/// A stream to a server.
+struct Connected {
+    stream: Stream,
+    /// Nobody had to wait, so that the runtime has not been told yet that it takes bytes.
+    is_at_once: bool,
+}
+
+/// Connects over TCP. On this machine the handshake is over when the system call returns, and one look spares
+/// a round through the runtime.
+async fn connect_tcp(address: SocketAddr) -> io::Result<Connected> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
+            return Err(error);
+        }
+        _ => {}
+    }
+    let stream = TcpStream::from_std(socket.into())?;
+    let is_at_once = address.ip().is_loopback() && is_connected(&stream);
+    if !is_at_once {
+        stream.writable().await?;
+        if let Some(error) = stream.take_error()? {
+            return Err(error);
+        }
+    }
+    Ok(Connected { stream: Stream::Tcp(stream), is_at_once })
 }
 
 /// Connects to a Unix socket. While its backlog is full the kernel refuses at once and tells nobody when
 /// there is room (unix(7): EAGAIN): the server is busy, not gone.
-async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+async fn connect_unix(path: &Path) -> io::Result<Connected> {
+    let address = SockAddr::unix(path)?;
     loop {
-        match UnixStream::connect(path).await {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        match socket.connect(&address) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 tokio::time::sleep(Duration::from_millis(BACKLOG_RETRY_MS)).await;
             }
-            connected => return connected,
+            Err(error) => return Err(error),
+            Ok(()) => {
+                let stream = Stream::Unix(UnixStream::from_std(socket.into())?, Cell::new(0));
+                return Ok(Connected { stream, is_at_once: true });
+            }
         }
     }
+}
+
+/// Whether a socket that was told to connect takes bytes by now, without a fault.
+fn is_connected(socket: &impl AsFd) -> bool {
+    look(socket, PollFlags::OUT) == PollFlags::OUT
 }
 
 /// The runtime's readiness calls want a mutable context and do not change it.

@@ -82,8 +82,9 @@ pub(crate) struct Route {
     key: Box<[u8]>,
     /// Identifies the route in messages.
     pub(crate) short_key: u64,
-    /// Identifies the route and its rules in names of heads of its origins.
-    pub(crate) head_kind: Box<[u8]>,
+    /// Identifies the route and its rules in names of heads of its origins: a hash of them, since each name
+    /// hashes it in turn.
+    pub(crate) head_kind: [u8; 16],
     /// Which responses are compressed, if any are.
     pub(crate) compression: Option<Compression>,
     /// Which route of its site it is.
@@ -203,7 +204,7 @@ impl Route {
             named_files,
             short_key,
             key: key.into(),
-            head_kind: of.head_kind(&identity).into_bytes().into(),
+            head_kind: hashed(of.head_kind(&identity).as_bytes()),
             compression: Compression::new(of.backend),
             place: of.place(),
             content_type,
@@ -494,6 +495,11 @@ impl RouteSpec<'_> {
     fn place(&self) -> RoutePlace {
         RoutePlace { paths: Arc::clone(&self.paths), index: self.index }
     }
+}
+
+/// A hash that is the same on all nodes.
+fn hashed(text: &[u8]) -> [u8; 16] {
+    ObjectName::head(b"", b"", text, PurgeStamp::NONE).0
 }
 
 impl Backend {

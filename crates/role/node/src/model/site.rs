@@ -420,7 +420,7 @@ mod tests {
         };
         let names = |routes: Vec<RouteConfig>| {
             let set = set_of(&[SiteConfig { routes, ..SiteConfig::of(fresh(1000)) }]);
-            let names = set.routes().map(|route| (route.short_key, route.head_kind.clone()));
+            let names = set.routes().map(|route| (route.short_key, route.head_kind));
             names.collect::<Vec<_>>()
         };
         let alone = names(vec![]);

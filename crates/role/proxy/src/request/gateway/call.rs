@@ -10,6 +10,10 @@ use skep_http::{BodyFraming, RequestHead};
 
 use crate::request::recipient::Ends;
 
+/// Room for the fields of a request without growing: those of a browser.
+const LINES_BYTES_USUAL: usize = 1024;
+const FIELDS_USUAL: usize = 24;
+
 /// Runs `job` on the request that the server gets, with `framing` for its body.
 pub(super) fn with_request<R>(
     head: &RequestHead<'_, '_>,
@@ -18,9 +22,10 @@ pub(super) fn with_request<R>(
     framing: BodyFraming,
     job: impl FnOnce(&GatewayRequest<'_>) -> R,
 ) -> R {
-    let mut lines = Vec::new();
+    let mut lines = Vec::with_capacity(LINES_BYTES_USUAL);
     write_request_fields(&mut lines, head, forward);
-    let fields: Vec<_> = lines_of(&lines).collect();
+    let mut fields = Vec::with_capacity(FIELDS_USUAL);
+    fields.extend(lines_of(&lines));
     let target = target(head, forward);
     // What was made of the client's query is what the application sees of it, too.
     let mut parts = target.splitn(2, |byte| *byte == b'?');
