@@ -19,6 +19,7 @@ mod origin_faults;
 mod origin_targets;
 mod origin_words;
 mod origins;
+mod pool_bad_input;
 mod pool_buffers;
 mod pool_cache;
 mod pool_cache_attacks;
