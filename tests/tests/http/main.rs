@@ -24,6 +24,7 @@ mod pool_buffers;
 mod pool_cache;
 mod pool_cache_attacks;
 mod pool_cache_remembered;
+mod pool_cache_rules;
 mod pool_cache_shared;
 mod pool_cache_streams;
 mod pool_faults;
