@@ -21,6 +21,7 @@ done
 
 "$fpm" --nodaemonize --fpm-config "$run/php-fpm.conf" &
 pids=$!
+echo "for skep's commands: export SKEP_SOCKET=$run/state/comb.sock"
 "${SKEP:-skep}" run --config "$run/skep.toml" --as comb &
 pids="$pids $!"
 wait $!

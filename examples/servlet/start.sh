@@ -34,6 +34,7 @@ echo "CLASSPATH=/usr/share/java/eclipse-jdt-core.jar" > "$run/bin/setenv.sh"
 export CATALINA_HOME="$home" CATALINA_BASE="$run" CATALINA_OPTS="-Xmx256m -XX:+UseSerialGC"
 "$home/bin/catalina.sh" run &
 pids=$!
+echo "for skep's commands: export SKEP_SOCKET=$run/state/comb.sock"
 "${SKEP:-skep}" run --config "$run/skep.toml" --as comb &
 pids="$pids $!"
 wait $!

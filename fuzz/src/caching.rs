@@ -4,8 +4,8 @@
 use skep_http::{Host, Method};
 use skep_httpcache::{
     CachePolicy, CacheStatus, CachingRule, ExchangeTimes, FieldLine, Freshness, KeyRules,
-    RequestDirectives, RequestMeta, ResponseMeta, Reuse, StoredStatuses, TargetUri, Validated,
-    invalidated, may_store, reuse, store, tags, updated, validated,
+    RequestDirectives, RequestMeta, ResponseMeta, Reuse, StatusLifetimes, StoredStatuses,
+    TargetUri, Validated, invalidated, may_store, reuse, store, tags, updated, validated,
 };
 
 const CASES: [&str; 2] = [
@@ -31,6 +31,9 @@ pub fn caching(data: &[u8]) {
             default_ms: 1_000,
             default_without_validator: true,
             heuristic: Some(Default::default()),
+            stale_while_ms: u64::MAX,
+            stale_error_ms: u64::MAX,
+            by_status: StatusLifetimes::new(vec![(503, 1_000)], vec![(4, u64::MAX)]),
             stale_on_disconnect_ms: u64::MAX,
             obeyed: skep_httpcache::ObeyedDirectives::ALL,
             ..CachePolicy::safe()
@@ -144,7 +147,7 @@ fn check_paths(request_text: &[u8], response_text: &[u8], status: u16) {
     }
     assert!(tags(lines(response_text)).all(|tag| !tag.contains('\n')));
     let key = String::from_utf8_lossy(request_text);
-    let line = CacheStatus { key: Some(&key), ..CacheStatus::default() }.line();
+    let line = CacheStatus { key: Some(key.as_bytes()), ..CacheStatus::default() }.line();
     assert!(line.iter().filter(|byte| **byte < b' ').count() == 2 && line.ends_with(b"\r\n"));
 }
 

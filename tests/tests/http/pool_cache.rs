@@ -162,10 +162,11 @@ fn requests_of_one_client_and_other_methods_go_past_the_cache() {
         received.next();
     }
     let events = [("Accept", "text/event-stream")];
-    assert_eq!(client.request("GET", "/", &events).cache_status(), "skep; fwd=bypass");
+    let streamed = client.request("GET", "/", &events);
+    assert_eq!(streamed.cache_status(), "skep; fwd=bypass; detail=event-stream");
     received.next();
     client.send("GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\n\r\nab");
-    assert_eq!(client.response().cache_status(), "skep; fwd=bypass");
+    assert_eq!(client.response().cache_status(), "skep; fwd=bypass; detail=request-body");
     assert_eq!(received.next().body, b"ab");
 }
 
@@ -301,7 +302,8 @@ fn requests_with_other_fields_get_responses_of_their_own() {
     // A field that does not reach the application makes no response of its value.
     let lies = [("Accept-Language", "fr"), ("Connection", "accept-language, keep-alive")];
     let lie = client.request("GET", "/", &lies);
-    assert_eq!((lie.text(), lie.cache_status()), ("none 4".into(), "skep; fwd=bypass"));
+    let told = (lie.text(), lie.cache_status());
+    assert_eq!(told, ("none 4".into(), "skep; fwd=bypass; detail=connection"));
     received.next();
     assert_eq!(ask(&mut client, "fr").text(), "fr 5");
     received.next();

@@ -32,7 +32,7 @@ fn changes_of_what_no_purge_can_name_take_nothing_out() {
     for count in 1..=2 {
         let reply = client.get(&long);
         assert_eq!(reply.text(), format!("GET {count}"));
-        assert_eq!(reply.cache_status(), "skep; fwd=bypass");
+        assert_eq!(reply.cache_status(), "skep; fwd=bypass; detail=url-too-long");
     }
 }
 
@@ -54,7 +54,8 @@ fn cookies_that_applications_read_in_their_own_way_answer_nobody_else() {
         "_ga=\"1; my_lang=evil\"",
     ] {
         let reply = client.request("GET", "/", &[("Cookie", cookie)]);
-        assert_eq!((reply.text(), reply.cache_status()), (cookie.into(), "skep; fwd=bypass"));
+        let told = (reply.text(), reply.cache_status());
+        assert_eq!(told, (cookie.into(), "skep; fwd=bypass; detail=key-cookie"));
         received.next();
     }
     for cookie in ["my_lang=de", "my_lang=de; _ga=GA1.2.3"] {

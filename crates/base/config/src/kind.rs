@@ -47,6 +47,8 @@ pub enum Kind {
     Params,
     /// A table: HTTP status (4xx or 5xx) = URL path of the page.
     ErrorPages,
+    /// A table: HTTP status or class of them = duration, at most a day.
+    StatusLifetimes,
 }
 
 /// The syntax of a string.
@@ -144,6 +146,9 @@ impl Kind {
                 "a table of header fields, name = \"value\", \"beginning*\" or \"*\"".into()
             }
             Self::ErrorPages => "a table of pages, \"status\" = \"/path\"".into(),
+            Self::StatusLifetimes => {
+                "a table of durations, such as { 404 = \"5s\", 5xx = \"1s\" }".into()
+            }
         }
     }
 }

@@ -38,6 +38,7 @@ mod response_cache;
 mod schema;
 mod section;
 mod settings;
+mod statuses;
 mod table;
 mod value;
 mod words;
@@ -64,6 +65,7 @@ pub use schema::{
     SiteConfig, SpoolConfig, setting, settings, tables,
 };
 pub use section::{Setting, TableDoc};
+pub use statuses::StatusPattern;
 pub use words::{
     AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode,
     HandoffDecision, HandoffTransport, Level, LogFormat, ObeyedRequests, POLICY_NAMES,

@@ -8,16 +8,20 @@ use skep_units::{ServerAddress, ServerAddressError, did_you_mean};
 
 use crate::error::{ErrorKind, Fault};
 use crate::form::{any_field_name, field_name, param_name};
-use crate::kind::{Form, Kind};
+use crate::kind::{DAY_MS, Form, Kind, ms};
 use crate::limits::LIST_MAX;
-use crate::number;
+use crate::number::{self, Unit};
 use crate::raw::{Raw, RawEntry, RawValue, Span};
+use crate::statuses::StatusPattern;
 use crate::words::{
     AccessLogTarget, Attach, ConnectionsScope, ContentPlacement, DispatchMode, HandoffDecision,
     HandoffTransport, Level, LogFormat, ObeyedRequests, PoolProtocol, RequestCookies,
     ResponseCookies, SameSite, ScriptWord, StatusAgent, StickyBy, StorableStatuses, StoreKind,
     Symlinks, UnderscoreFields,
 };
+
+/// A value of [`Kind::StatusLifetimes`].
+const STATUS_LIFETIME: Kind = ms(0..=DAY_MS);
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
 /// tests of the settings table pin.
@@ -484,6 +488,34 @@ impl Field for BTreeMap<u16, String> {
 
     fn write(&self, _kind: Kind) -> Option<String> {
         Some(quoted_map(self.iter().map(|(status, page)| (status, page.clone()))))
+    }
+}
+
+/// Durations by status.
+impl Field for BTreeMap<StatusPattern, u64> {
+    fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
+        let faults_before = faults.len();
+        let lifetime = Entry { path: at.path, kind: STATUS_LIFETIME };
+        let mut lifetimes = Self::new();
+        for RawEntry { key, key_span, raw } in at.entries(raw, faults)? {
+            match (key.parse(), lifetime.number(raw, faults)) {
+                (Ok(status), Some(lifetime_ms)) => drop(lifetimes.insert(status, lifetime_ms)),
+                (Err(()), _) => {
+                    let expected = "a status such as 404, or a class such as 5xx; not 206, 304";
+                    faults.push(at.wrong_key(key_span, key, expected));
+                }
+                _ => {}
+            }
+        }
+        (faults.len() == faults_before).then_some(lifetimes)
+    }
+
+    fn write(&self, _kind: Kind) -> Option<String> {
+        let lifetime = |(status, ms): (&StatusPattern, &u64)| {
+            format!("{status} = {}", number::format(Unit::Milliseconds, *ms))
+        };
+        let pairs: Vec<_> = self.iter().map(lifetime).collect();
+        Some(if pairs.is_empty() { "{}".into() } else { format!("{{ {} }}", pairs.join(", ")) })
     }
 }
 

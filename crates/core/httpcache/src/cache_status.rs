@@ -3,6 +3,7 @@
 use skep_http::encode::write_u64;
 use skep_http::forward::VIA_NAME;
 
+use crate::limits::KEY_SHOWN_BYTES_MAX;
 use crate::rule::CachingRule;
 
 /// Why a request was forwarded (RFC 9211 2.2).
@@ -48,9 +49,12 @@ impl ForwardReason {
             CachingRule::RequestNoCache | CachingRule::RequestMaxAge | CachingRule::MinFresh => {
                 Self::Request
             }
-            CachingRule::Cookie | CachingRule::RequestBody | CachingRule::EventStream => {
-                Self::Bypass
-            }
+            CachingRule::Cookie
+            | CachingRule::BypassCookie
+            | CachingRule::BypassField
+            | CachingRule::Authorization
+            | CachingRule::RequestBody
+            | CachingRule::EventStream => Self::Bypass,
             _ => Self::Stale,
         }
     }
@@ -67,11 +71,11 @@ pub struct CacheStatus<'a> {
     pub ttl_s: Option<i64>,
     /// Whether the response was stored (2.5).
     pub stored: bool,
-    /// Whether it was answered by a request that another one had forwarded; `Some(false)`: it could
-    /// have been (2.6).
+    /// Whether it was answered by a request that another one had forwarded; `Some(false)`: it waited for
+    /// one, and had to be forwarded itself (2.6).
     pub collapsed: Option<bool>,
-    /// The key, for whoever may see it (2.7).
-    pub key: Option<&'a str>,
+    /// The key, for whoever may see it; not if it is longer than [`KEY_SHOWN_BYTES_MAX`] (2.7).
+    pub key: Option<&'a [u8]>,
     /// A token of ours, [`CachingRule::token`] for example (2.8).
     pub detail: Option<&'a str>,
 }
@@ -94,17 +98,18 @@ impl CacheStatus<'_> {
             out.extend_from_slice(if seconds < 0 { b"; ttl=-" } else { b"; ttl=" });
             write_u64(out, seconds.unsigned_abs());
         }
-        if self.stored {
+        // Of a request that was forwarded only.
+        if self.stored && self.forwarded.is_some() {
             out.extend_from_slice(b"; stored");
         }
-        match self.collapsed {
+        match self.collapsed.filter(|_| self.forwarded.is_some()) {
             Some(true) => out.extend_from_slice(b"; collapsed"),
             Some(false) => out.extend_from_slice(b"; collapsed=?0"),
             None => {}
         }
-        if let Some(key) = self.key.filter(|key| key.bytes().all(|b| (0x20..=0x7e).contains(&b))) {
+        if let Some(key) = self.key.filter(|key| key.len() <= KEY_SHOWN_BYTES_MAX) {
             out.extend_from_slice(b"; key=\"");
-            out.extend_from_slice(key.replace('\\', "\\\\").replace('"', "\\\"").as_bytes());
+            write_string(out, key);
             out.push(b'"');
         }
         if let Some(detail) = self.detail {
@@ -122,6 +127,19 @@ impl CacheStatus<'_> {
     }
 }
 
+/// A string's characters (RFC 9651 3.3.3): the lines of a key apart by spaces, what no string has as `%` and two
+/// digits.
+fn write_string(out: &mut Vec<u8>, text: &[u8]) {
+    for byte in text {
+        match byte {
+            b'\n' => out.push(b' '),
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            b' '..=b'~' => out.push(*byte),
+            _ => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+        }
+    }
+}
+
 fn write_token(out: &mut Vec<u8>, name: &str, token: &str) {
     for part in ["; ", name, "=", token] {
         out.extend_from_slice(part.as_bytes());
@@ -132,22 +150,76 @@ fn write_token(out: &mut Vec<u8>, name: &str, token: &str) {
 mod tests {
     use super::*;
 
+    const NONE: CacheStatus<'static> = CacheStatus {
+        forwarded: None,
+        forward_status: None,
+        ttl_s: None,
+        stored: false,
+        collapsed: None,
+        key: None,
+        detail: None,
+    };
+
+    fn text(status: &CacheStatus<'_>) -> String {
+        String::from_utf8_lossy(&status.line()).into_owned()
+    }
+
+    #[test]
+    fn every_member_is_written_as_its_section_says() {
+        let forwarded = |reason| CacheStatus { forwarded: Some(reason), ..NONE };
+        let stale = forwarded(ForwardReason::Stale);
+        for (section, status, expected) in [
+            ("2.1", NONE, "hit"),
+            ("2.2", forwarded(ForwardReason::Bypass), "fwd=bypass"),
+            ("2.2", forwarded(ForwardReason::Method), "fwd=method"),
+            ("2.2", forwarded(ForwardReason::UriMiss), "fwd=uri-miss"),
+            ("2.2", forwarded(ForwardReason::VaryMiss), "fwd=vary-miss"),
+            ("2.2", forwarded(ForwardReason::Miss), "fwd=miss"),
+            ("2.2", forwarded(ForwardReason::Request), "fwd=request"),
+            ("2.2", stale, "fwd=stale"),
+            ("2.2", forwarded(ForwardReason::Partial), "fwd=partial"),
+            (
+                "2.3",
+                CacheStatus { forward_status: Some(304), ..stale },
+                "fwd=stale; fwd-status=304",
+            ),
+            // It means nothing without `fwd`, as stored and collapsed do.
+            ("2.3", CacheStatus { forward_status: Some(304), ..NONE }, "hit"),
+            ("2.4", CacheStatus { ttl_s: Some(30), ..NONE }, "hit; ttl=30"),
+            ("2.4", CacheStatus { ttl_s: Some(-30), ..NONE }, "hit; ttl=-30"),
+            ("2.4", CacheStatus { ttl_s: Some(0), ..NONE }, "hit; ttl=0"),
+            ("2.5", CacheStatus { stored: true, ..stale }, "fwd=stale; stored"),
+            ("2.5", CacheStatus { stored: true, ..NONE }, "hit"),
+            ("2.6", CacheStatus { collapsed: Some(true), ..stale }, "fwd=stale; collapsed"),
+            ("2.6", CacheStatus { collapsed: Some(false), ..stale }, "fwd=stale; collapsed=?0"),
+            ("2.6", CacheStatus { collapsed: Some(true), ..NONE }, "hit"),
+            ("2.7", CacheStatus { key: Some(b"http://a/b"), ..NONE }, "hit; key=\"http://a/b\""),
+            (
+                "2.7",
+                CacheStatus { key: Some(b"a\"b\\\ncookie c=\xe9\x7f"), ..NONE },
+                "hit; key=\"a\\\"b\\\\ cookie c=%E9%7F\"",
+            ),
+            ("2.7", CacheStatus { key: Some(&[b'a'; KEY_SHOWN_BYTES_MAX + 1]), ..NONE }, "hit"),
+            ("2.8", CacheStatus { detail: Some("peer"), ..NONE }, "hit; detail=peer"),
+        ] {
+            let line = format!("Cache-Status: skep; {expected}\r\n");
+            assert_eq!(text(&status), line, "RFC 9211 {section}");
+        }
+    }
+
     #[test]
     fn members_are_written_in_the_order_of_the_rfc() {
-        let text = |status: CacheStatus<'_>| String::from_utf8_lossy(&status.line()).into_owned();
-        let hit = CacheStatus { ttl_s: Some(30), ..CacheStatus::default() };
-        assert_eq!(text(hit), "Cache-Status: skep; hit; ttl=30\r\n");
         let forwarded = CacheStatus {
             forwarded: Some(ForwardReason::of(CachingRule::RequestNoCache)),
             forward_status: Some(304),
             ttl_s: Some(-2),
             stored: true,
             collapsed: Some(false),
-            key: Some("a\"b"),
+            key: Some(b"a\"b"),
             detail: Some(CachingRule::NoStore.token()),
         };
         assert_eq!(
-            text(forwarded),
+            text(&forwarded),
             "Cache-Status: skep; fwd=request; fwd-status=304; ttl=-2; stored; collapsed=?0; \
              key=\"a\\\"b\"; detail=no-store\r\n"
         );

@@ -46,17 +46,31 @@ pub(crate) fn is_plain((name, value): Cookie<'_>) -> bool {
     !name.is_empty() && name.iter().all(is_of_name) && inner.unwrap_or(value).iter().all(is_octet)
 }
 
+/// Whether some application reads `name` as `pattern`, or as one that begins so where that ends with `*`.
+pub(crate) fn may_be_read_like(name: &[u8], pattern: &str) -> bool {
+    let Some(begin) = pattern.strip_suffix('*') else { return may_be_read_as(name, pattern) };
+    let name = without_space(name).iter().map(|it| folded(*it)).take(begin.len());
+    name.eq(begin.bytes().map(folded))
+}
+
 /// Whether some application reads `name` as `known`.
 fn may_be_read_as(name: &[u8], known: &str) -> bool {
-    let folded = |byte: u8| match byte {
-        byte if byte.is_ascii_alphanumeric() => byte.to_ascii_lowercase(),
-        _ => b'_',
-    };
-    // Old PHP decodes names, and strips spaces before them.
-    let name = name.strip_prefix(b"+").unwrap_or(name);
+    let name = without_space(name);
     let is_same = |name: &[u8]| name.iter().map(|it| folded(*it)).eq(known.bytes().map(folded));
     let array = name.iter().position(|byte| *byte == b'[').map(|at| &name[..at]);
     is_same(name) || array.is_some_and(is_same)
+}
+
+/// Old PHP decodes names, and strips spaces before them.
+fn without_space(name: &[u8]) -> &[u8] {
+    name.strip_prefix(b"+").unwrap_or(name)
+}
+
+fn folded(byte: u8) -> u8 {
+    match byte {
+        byte if byte.is_ascii_alphanumeric() => byte.to_ascii_lowercase(),
+        _ => b'_',
+    }
 }
 
 #[cfg(test)]

@@ -46,18 +46,26 @@ impl Freshness {
         // 5.2.2.10 has s-maxage forbid staleness, too; an origin that allows it beside s-maxage in
         // so many words means what it says.
         let by_words = matches!(stale_forbidden, None | Some(CachingRule::SMaxageRevalidate));
-        let said_ms = |seconds: Option<u64>| seconds.filter(|_| by_words).unwrap_or(0) * 1000;
-        let if_error_ms = said_ms(directives.stale_if_error_s);
-        let by_policy_ms =
-            if stale_forbidden.is_none() { policy.stale_on_disconnect_ms } else { 0 };
+        let by_policy_ms = |ms: u64| if stale_forbidden.is_none() { ms } else { 0 };
+        let grace_ms = |seconds: Option<u64>, policy_ms: u64| match seconds {
+            Some(seconds) if by_words => seconds * 1000,
+            Some(_) => 0,
+            None => by_policy_ms(policy_ms),
+        };
+        // Else the settings alone would have what is never fresh stored and used.
+        let was_fresh = lifetime_ms > 0;
+        let may_fail = was_fresh || meta.has_validator();
+        let while_ms = if was_fresh { policy.stale_while_ms } else { 0 };
+        let error_ms = if may_fail { policy.stale_error_ms } else { 0 };
+        let if_error_ms = grace_ms(directives.stale_if_error_s, error_ms);
         Self {
             initial_age_ms,
             lifetime_ms: if must_validate { 0 } else { lifetime_ms },
             source,
             stale_forbidden,
-            while_revalidating_ms: said_ms(directives.stale_while_revalidate_s),
+            while_revalidating_ms: grace_ms(directives.stale_while_revalidate_s, while_ms),
             if_error_ms,
-            on_disconnect_ms: by_policy_ms.max(if_error_ms),
+            on_disconnect_ms: by_policy_ms(policy.stale_on_disconnect_ms).max(if_error_ms),
             expired_at_age_ms: None,
         }
     }
@@ -148,6 +156,12 @@ impl Freshness {
         matches!(self.source, Targeted | SMaxage | MaxAge | Expires)
     }
 
+    /// Whether it has a lifetime of the settings alone.
+    pub fn is_of_settings(&self) -> bool {
+        use CachingRule::{DefaultLifetime, NegativeLifetime, StatusLifetime};
+        matches!(self.source, DefaultLifetime | NegativeLifetime | StatusLifetime)
+    }
+
     fn is_usable(&self, resident_ms: u64, grace_ms: u64) -> bool {
         self.is_fresh(resident_ms) || self.stale_ms(resident_ms) < grace_ms
     }
@@ -193,6 +207,16 @@ fn lifetime(meta: &ResponseMeta, policy: &CachePolicy) -> (u64, CachingRule) {
 
 /// RFC 9111 4.2.2: without an explicit lifetime, where the status or `public` allows it.
 fn guessed(meta: &ResponseMeta, policy: &CachePolicy) -> (u64, CachingRule) {
+    // Settings count from the receipt, less what upstream caches stored it for.
+    let from_receipt = |lifetime_ms: u64| {
+        let upstream_ms = meta.age_s.unwrap_or(0) * 1000;
+        lifetime_ms.saturating_add(meta.initial_age_ms()).saturating_sub(upstream_ms)
+    };
+    match policy.status_lifetime_ms(meta.status) {
+        Some(0) => return (0, CachingRule::NoLifetime),
+        Some(lifetime_ms) => return (from_receipt(lifetime_ms), CachingRule::StatusLifetime),
+        None => {}
+    }
     if !is_heuristic_status(meta.status) && !meta.directives.public {
         return (0, CachingRule::NoLifetime);
     }
@@ -201,11 +225,6 @@ fn guessed(meta: &ResponseMeta, policy: &CachePolicy) -> (u64, CachingRule) {
         let share_ms = unchanged_s.saturating_mul(10 * heuristic.percent);
         return (share_ms.min(heuristic.ms_max), CachingRule::Heuristic);
     }
-    // Settings count from the receipt, less what upstream caches stored it for.
-    let from_receipt = |lifetime_ms: u64| {
-        let upstream_ms = meta.age_s.unwrap_or(0) * 1000;
-        lifetime_ms.saturating_add(meta.initial_age_ms()).saturating_sub(upstream_ms)
-    };
     match meta.status {
         404 | 405 | 410 | 451 if policy.negative_ms > 0 => {
             (from_receipt(policy.negative_ms), CachingRule::NegativeLifetime)

@@ -53,7 +53,7 @@ pub use invalidate::{TargetUri, invalidated, invalidated_groups, is_safe};
 pub use key::{KeyRules, Unkeyed};
 pub use policy::{
     CachePolicy, CookiePolicy, FailureStatuses, HeuristicLifetime, ObeyedDirectives,
-    SetCookiePolicy, StoredStatuses,
+    SetCookiePolicy, StatusLifetimes, StoredStatuses,
 };
 pub use reply::{StoredReply, stored_reply};
 pub use request::RequestMeta;
@@ -62,7 +62,7 @@ pub use reuse::{OnFailure, OriginFailure, Reuse, may_forward, on_failure, reuse}
 pub use rule::CachingRule;
 pub use store::{is_stored_field, may_store, store};
 pub use tags::tags;
-pub use untrusted::is_untrusted;
+pub use untrusted::{is_untrusted, names_field};
 pub use validate::{
     HeadUpdate, Validated, head_update, may_combine, updated, updated_lines, validated,
     write_conditions, write_if_range,

@@ -16,6 +16,9 @@ pub const SECONDARY_KEY_BYTES_MAX: usize = 4096;
 /// Value of a cookie that is part of a key, in bytes: an identifier, not a document.
 pub const KEY_COOKIE_BYTES_MAX: usize = 256;
 
+/// Bytes of a key that clients are told: a field of a few hundred bytes, not one of several KiB for each reply.
+pub const KEY_SHOWN_BYTES_MAX: usize = 1024;
+
 /// Members of a structured field (RFC 9651 1.1 lets a parser refuse more than 1,024 of a dictionary).
 pub(crate) const STRUCTURED_MEMBERS_MAX: usize = 1024;
 

@@ -15,6 +15,10 @@ pub struct CachePolicy {
     pub cookies: CookiePolicy,
     /// Names of cookies that do not count, each with `*` at its end or not: those of analytics.
     pub cookies_ignored: Vec<String>,
+    /// Names of cookies, likewise, with one of which a request is none for the cache, unless it is ignored.
+    pub bypass_cookies: Vec<String>,
+    /// Names of fields, in any case, with one of which a request is none for the cache.
+    pub bypass_fields: Vec<String>,
     /// Names in Vary, in lower case, with which a response is not stored: their values are as many as
     /// clients, so that a variant serves nobody else. Not what is part of the primary key.
     pub vary_refused: Vec<String>,
@@ -30,6 +34,13 @@ pub struct CachePolicy {
     pub default_without_validator: bool,
     /// Lifetime of 404, 405, 410 and 451 that give none, from their receipt; 0: none.
     pub negative_ms: u64,
+    /// Lifetimes of what gives none, by its status: in the place of all others.
+    pub by_status: StatusLifetimes,
+    /// How long a stale response may be used while it is validated, where it does not say it, and has
+    /// been fresh.
+    pub stale_while_ms: u64,
+    /// How long a stale response may be used if the origin fails, where it does not say it.
+    pub stale_error_ms: u64,
     /// How long a stale response may be used where the origin cannot be reached, beside what the
     /// response allows (RFC 9111 4.2.4).
     pub stale_on_disconnect_ms: u64,
@@ -40,6 +51,16 @@ pub struct CachePolicy {
 }
 
 impl CachePolicy {
+    /// The lifetime that the settings give to what has this status and none of its own, in milliseconds.
+    pub fn status_lifetime_ms(&self, status: u16) -> Option<u64> {
+        self.by_status.of(status, self.statuses)
+    }
+
+    /// Whether responses with this status may be stored.
+    pub fn stores_status(&self, status: u16) -> bool {
+        self.statuses.has(status) || self.status_lifetime_ms(status).is_some_and(|ms| ms > 0)
+    }
+
     /// What is safe for any application: nothing is kept without its word.
     pub fn safe() -> Self {
         Self {
@@ -47,16 +68,50 @@ impl CachePolicy {
             set_cookie: SetCookiePolicy::Never,
             cookies: CookiePolicy::Bypass,
             cookies_ignored: Vec::new(),
+            bypass_cookies: Vec::new(),
+            bypass_fields: Vec::new(),
             vary_refused: ["cookie", "user-agent"].map(str::to_owned).into(),
             honours_field_names: true,
             heuristic: None,
             default_ms: 0,
             default_without_validator: false,
             negative_ms: 0,
+            by_status: StatusLifetimes::default(),
+            stale_while_ms: 0,
+            stale_error_ms: 0,
             stale_on_disconnect_ms: 0,
             failures: FailureStatuses::Rfc5861,
             obeyed: ObeyedDirectives::SAFE,
         }
+    }
+}
+
+/// Lifetimes of responses that give none, by their status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusLifetimes {
+    exact: Vec<(u16, u64)>,
+    classes: Vec<(u16, u64)>,
+}
+
+impl StatusLifetimes {
+    /// Lifetimes in milliseconds, of statuses, and of classes by their first digit.
+    pub fn new(exact: Vec<(u16, u64)>, classes: Vec<(u16, u64)>) -> Self {
+        Self { exact, classes }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.exact.is_empty() && self.classes.is_empty()
+    }
+
+    /// The lifetime of `status` in milliseconds; that of its class, if it is one of `stored`: what an odd
+    /// request provokes is meant only if it is named by itself.
+    pub fn of(&self, status: u16, stored: StoredStatuses) -> Option<u64> {
+        let is_part = matches!(status, 206 | 304);
+        let exact = self.exact.iter().find(|(known, _)| *known == status && !is_part);
+        let class =
+            || self.classes.iter().find(|(digit, _)| *digit == status / 100 && stored.has(status));
+        exact.or_else(class).map(|(_, lifetime_ms)| *lifetime_ms)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use skep_http::{BodyFraming, Known, Method, RequestHead};
 
-use crate::cookies::{cookies_of_line, is_plain};
+use crate::cookies::{cookies_of_line, is_plain, may_be_read_like};
 use crate::directives::RequestDirectives;
 use crate::list::members;
 use crate::policy::CachePolicy;
+use crate::rule::CachingRule;
 
 /// What of a request matters to a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct RequestMeta<'a> {
     pub has_authorization: bool,
     /// It has a cookie that the policy does not ignore.
     pub has_cookie: bool,
+    /// By the policy it goes past the cache, for a cookie or field that it has; and the rule.
+    pub bypass: Option<CachingRule>,
     /// It has a body, which no key contains.
     pub has_body: bool,
     /// It asks for another protocol, or for a stream of events: never answered from memory.
@@ -37,6 +40,7 @@ impl RequestMeta<'static> {
         },
         has_authorization: false,
         has_cookie: false,
+        bypass: None,
         has_body: false,
         is_stream: false,
     };
@@ -53,6 +57,7 @@ impl<'a> RequestMeta<'a> {
             directives: RequestDirectives::parse(control, fields.all("pragma")),
             has_authorization: fields.known(Known::Authorization).is_some(),
             has_cookie: fields.known_all(Known::Cookie).any(|line| counts(line, policy)),
+            bypass: bypass(head, policy),
             has_body: head.framing != BodyFraming::None,
             is_stream: head.upgrade.is_some()
                 || fields.known_all(Known::Accept).flat_map(members).any(is_events),
@@ -61,14 +66,37 @@ impl<'a> RequestMeta<'a> {
 
     /// Whether a stored response can answer it, or its response be stored, at all.
     pub fn is_for_cache(&self) -> bool {
-        matches!(self.method, Method::Get | Method::Head) && !self.has_body && !self.is_stream
+        let is_plain = !self.has_body && !self.is_stream && self.bypass.is_none();
+        matches!(self.method, Method::Get | Method::Head) && is_plain
     }
 }
 
 /// Whether a line of Cookie has one that counts. What may be read as others, too, counts.
 fn counts(line: &[u8], policy: &CachePolicy) -> bool {
-    let is_ignored = |name| policy.cookies_ignored.iter().any(|pattern| is_like(name, pattern));
-    cookies_of_line(line).any(|cookie| !is_plain(cookie) || !is_ignored(cookie.0))
+    cookies_of_line(line).any(|cookie| !is_plain(cookie) || !is_ignored(cookie.0, policy))
+}
+
+fn bypass(head: &RequestHead<'_, '_>, policy: &CachePolicy) -> Option<CachingRule> {
+    let mut lines = head.fields.known_all(Known::Cookie);
+    if !policy.bypass_cookies.is_empty() && lines.any(|line| bypasses(line, policy)) {
+        return Some(CachingRule::BypassCookie);
+    }
+    let is_named = |name: &str| policy.bypass_fields.iter().any(|it| it.eq_ignore_ascii_case(name));
+    let has_field =
+        !policy.bypass_fields.is_empty() && head.fields.iter().any(|(name, _)| is_named(name));
+    has_field.then_some(CachingRule::BypassField)
+}
+
+/// Whether a line of Cookie has one that some application may read as one of [`CachePolicy::bypass_cookies`].
+fn bypasses(line: &[u8], policy: &CachePolicy) -> bool {
+    let is_named =
+        |name| policy.bypass_cookies.iter().any(|pattern| may_be_read_like(name, pattern));
+    cookies_of_line(line)
+        .any(|cookie| !is_plain(cookie) || (is_named(cookie.0) && !is_ignored(cookie.0, policy)))
+}
+
+fn is_ignored(name: &[u8], policy: &CachePolicy) -> bool {
+    policy.cookies_ignored.iter().any(|pattern| is_like(name, pattern))
 }
 
 /// Whether a name is `pattern`, or begins so where that ends with `*`.

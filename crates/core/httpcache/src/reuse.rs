@@ -55,6 +55,9 @@ pub fn reuse(
     if request.has_cookie && policy.cookies == CookiePolicy::Bypass && !freshness.is_explicit() {
         return Reuse::Bypass(CachingRule::Cookie);
     }
+    if request.has_authorization && freshness.is_of_settings() {
+        return Reuse::Bypass(CachingRule::Authorization);
+    }
     let verdict = judge(freshness, request, resident_ms, policy);
     match verdict {
         Reuse::Validate(_) if wants_only_cached(request, policy) => {

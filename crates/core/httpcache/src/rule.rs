@@ -38,6 +38,7 @@ rules! {
     Heuristic "heuristic" "RFC 9111 4.2.2" "no lifetime is given: a share of the time since the last change"
     DefaultLifetime "default" "policy" "no lifetime is given: that of the settings"
     NegativeLifetime "negative" "policy" "no lifetime is given with an error: that of the settings"
+    StatusLifetime "status-lifetime" "policy" "no lifetime is given: that of the settings for this status"
     NoLifetime "no-lifetime" "RFC 9111 4.2.1" "no lifetime is given: stale from the beginning"
     // Why a response is not stored.
     Method "method" "RFC 9111 3" "only responses to GET are stored"
@@ -55,12 +56,14 @@ rules! {
     OpenEnded "open-ended" "RFC 9111 3.3" "only the end of the connection ends the body: it may be incomplete"
     EventStream "event-stream" "policy" "the response is a stream of events"
     NothingToReuse "nothing-to-reuse" "RFC 9111 4.2.1" "neither a lifetime nor a validator"
+    BypassCookie "bypass-cookie" "policy" "the request has a cookie with which it goes past the cache"
+    BypassField "bypass-field" "policy" "the request has a field with which it goes past the cache"
     Cookie "cookie" "policy" "the request has a cookie, and the response gives no lifetime of its own"
     // How a stored response may be used.
     Fresh "fresh" "RFC 9111 4.2" "the response is fresh"
     MaxStale "max-stale" "RFC 9111 5.2.1.2" "the request accepts a stale response"
-    WhileRevalidating "stale-while-revalidate" "RFC 5861 3" "stale-while-revalidate allows it"
-    IfError "stale-if-error" "RFC 5861 4" "stale-if-error allows it"
+    WhileRevalidating "stale-while-revalidate" "RFC 5861 3" "stale-while-revalidate allows it, or the settings where it is silent"
+    IfError "stale-if-error" "RFC 5861 4" "stale-if-error allows it, or the settings where it is silent"
     OnDisconnect "stale-on-disconnect" "RFC 9111 4.2.4" "the origin cannot be reached, and the settings allow a stale response"
     // Why it has to be validated first, or may not be used at all.
     Stale "stale" "RFC 9111 4.2" "the response is stale"

@@ -50,13 +50,17 @@ pub fn may_store(
     if policy.vary_refused.iter().any(|name| response.vary.has(name)) {
         return Err(CachingRule::VaryRefused);
     }
-    if !policy.statuses.has(response.status) {
+    if !policy.stores_status(response.status) {
         return Err(CachingRule::Status);
     }
     let freshness = Freshness::of(response, policy);
+    let is_by_status = freshness.source == CachingRule::StatusLifetime;
     let is_explicit = freshness.is_explicit() || response.directives.public;
-    if !is_explicit && !is_heuristic_status(response.status) {
+    if !is_explicit && !is_by_status && !is_heuristic_status(response.status) {
         return Err(CachingRule::StatusNotHeuristic);
+    }
+    if request.has_authorization && freshness.is_of_settings() {
+        return Err(CachingRule::Authorization);
     }
     if request.has_cookie && policy.cookies == CookiePolicy::Bypass && !is_explicit {
         return Err(CachingRule::Cookie);
@@ -84,6 +88,9 @@ fn request_allows(request: &RequestMeta<'_>, policy: &CachePolicy) -> Result<(),
     }
     if request.has_body {
         return Err(CachingRule::RequestBody);
+    }
+    if let Some(rule) = request.bypass {
+        return Err(rule);
     }
     if request.directives.no_store && policy.obeyed.no_store {
         return Err(CachingRule::RequestNoStore);

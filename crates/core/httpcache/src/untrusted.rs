@@ -4,20 +4,42 @@
 //! Applications take them from the proxy in front of them, so they are dropped from clients that
 //! are none. Forwarded and X-Forwarded-* are written anew by `skep_http::forward`.
 
+use crate::request::is_like;
+
 /// Names in lower case; with `*` at their end: all that begin so.
 const UNTRUSTED: &[&str] = &[
+    // What a proxy says of the client's request.
     "forwarded",
+    "x-forwarded",
     "x-forwarded-*",
-    "x-real-ip",
-    "x-client-ip",
-    "true-client-ip",
-    "x-original-*",
-    "x-rewrite-url",
+    "x-forward-*",
     "x-host",
     "x-http-host-override",
+    "x-scheme",
+    "x-url-scheme",
+    "x-script-name",
+    "front-end-https",
+    // Who the client is.
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    // Another path or method than that of the key: Symfony, Zend, IIS, Envoy; Rack, Rails, Express, Spring.
+    "x-original-*",
+    "x-rewrite-url",
+    "x-envoy-*",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    // Between the parts of a framework: Next.js answers with an empty page or an error page by them
+    // (CVE-2024-46982, CVE-2025-29927, CVE-2025-49005).
+    "x-middleware-*",
+    "x-invoke-*",
+    "x-now-route-matches",
+    // CGI programs, and what names files.
     "proxy",
     "x-accel-*",
     "x-sendfile",
@@ -27,13 +49,15 @@ const UNTRUSTED: &[&str] = &[
 
 /// Whether a field of an untrusted client is dropped before its request is looked up or forwarded.
 pub fn is_untrusted(name: &[u8]) -> bool {
-    let begins = |begin: &str| {
-        name.get(..begin.len()).is_some_and(|of| of.eq_ignore_ascii_case(begin.as_bytes()))
-    };
-    UNTRUSTED.iter().any(|pattern| match pattern.strip_suffix('*') {
-        Some(begin) => begins(begin),
-        None => name.eq_ignore_ascii_case(pattern.as_bytes()),
-    })
+    UNTRUSTED.iter().any(|pattern| names_field(pattern, name))
+}
+
+/// Whether the field `name` is `pattern`, which is in lower case, or begins so where that ends with `*`.
+pub fn names_field(pattern: &str, name: &[u8]) -> bool {
+    match pattern.ends_with('*') {
+        true => is_like(&name[..name.len().min(pattern.len() - 1)].to_ascii_lowercase(), pattern),
+        false => name.eq_ignore_ascii_case(pattern.as_bytes()),
+    }
 }
 
 #[cfg(test)]
@@ -42,11 +66,30 @@ mod tests {
 
     #[test]
     fn fields_that_applications_believe_are_dropped_in_any_case() {
-        for name in ["X-Forwarded-Host", "x-original-url", "X-HTTP-Method-Override", "Proxy"] {
+        for name in [
+            "X-Forwarded-Host",
+            "x-forwarded",
+            "X-Forward-Proto",
+            "x-original-url",
+            "X-Rewrite-URL",
+            "X-HTTP-Method-Override",
+            "X-Middleware-Prefetch",
+            "x-now-route-matches",
+            "Proxy",
+        ] {
             assert!(is_untrusted(name.as_bytes()), "{name}");
         }
-        for name in ["Accept", "Proxy-Foo", "X-Forwarded", "Cookie", "Origin", ""] {
+        for name in ["Accept", "Proxy-Foo", "X-Forwardedx", "Cookie", "Origin", "X-Origin", ""] {
             assert!(!is_untrusted(name.as_bytes()), "{name}");
         }
+    }
+
+    #[test]
+    fn patterns_of_names_have_no_case() {
+        assert!(
+            names_field("x-a*", b"X-A") && names_field("x-a*", b"X-aBC") && names_field("*", b"")
+        );
+        assert!(names_field("x-a", b"X-A") && !names_field("x-a", b"X-AB"));
+        assert!(!names_field("x-a*", b"X-") && !names_field("x-a*", b"Y-A"));
     }
 }

@@ -319,6 +319,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("too-long", "policy", "the response is longer than what is stored"),
     ("unknown-length", "policy", "the length of the response is not known in advance"),
     ("uri-miss", "RFC 9211 2.2", "nothing is stored under the key"),
+    ("url-too-long", "policy", "the URL is longer than what purges can name"),
     ("vary-miss", "RFC 9211 2.2", "what is stored under the key is for requests with other fields"),
     ("vary-too-long", "policy", "the fields that Vary names are too long in this request"),
 ];

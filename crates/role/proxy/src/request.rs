@@ -587,6 +587,8 @@ impl Trip<'_, '_, '_, '_, '_> {
                 let queue_us = self.began.elapsed().as_micros() as u64;
                 self.recipient.note(|summary| summary.queue_us = queue_us);
                 self.group.counters().inc(Counter::NoNode);
+                let (method, path) = (self.request.method.as_str(), told_path(self.request.path));
+                self.group.group().tell_refused(self.group.now(), method, &path);
                 let in_force = Rc::clone(self.group.balancer().sync());
                 let lines = in_force.settings.retry_after_line.clone();
                 Refused { lines, scope, ..Refused::plain(503) }

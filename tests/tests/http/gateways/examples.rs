@@ -54,6 +54,19 @@ impl Drop for Example {
     }
 }
 
+/// A page that says that it may be stored is, but not for who has a session.
+fn assert_stored(example: &Example, page: &str, session: &str) {
+    let first = example.get(page).unwrap();
+    let told = first.cache_status();
+    assert!(told.starts_with("skep; fwd=uri-miss; ttl=") && told.ends_with("; stored"), "{told}");
+    let second = example.get(page).unwrap();
+    assert_eq!((second.status, second.text()), (200, first.text()));
+    assert!(second.cache_status().starts_with("skep; hit; ttl="), "{}", second.head_text());
+    assert_eq!(second.header("surrogate-key"), None);
+    let own = RawClient::connect(example.address).request("GET", page, &[("Cookie", session)]);
+    assert_eq!(own.cache_status(), "skep; fwd=bypass; detail=bypass-cookie");
+}
+
 fn post(example: &Example) -> String {
     let mut client = RawClient::connect(example.address);
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n";
@@ -68,6 +81,7 @@ fn the_php_example_starts_by_one_command() {
     assert!(post(&example).contains("You sent: gr&lt;"), "{}", post(&example));
     example.get("/style.css").unwrap().assert_header("content-type", "text/css; charset=utf-8");
     example.get("/app/index.php").unwrap().assert_status(404);
+    assert_stored(&example, "/news.php", "PHPSESSID=1");
 }
 
 #[test]
@@ -78,4 +92,5 @@ fn the_servlet_example_starts_by_one_command() {
     assert!(post(&example).contains("You sent: gr&lt;"), "{}", post(&example));
     example.get("/style.css").unwrap().assert_status(200);
     example.get("/WEB-INF/web.xml").unwrap().assert_status(404);
+    assert_stored(&example, "/news.jsp", "JSESSIONID=1");
 }

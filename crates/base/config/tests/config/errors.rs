@@ -96,6 +96,14 @@ fn faults_of_values_are_told_apart() {
             "error_pages = { '200' = '/a' }",
             "6:17 WrongType site.error_pages / a status from 400 to 599 / \"200\" / -",
         ),
+        (
+            "pool = 'a'\n[site.cache]\nstatus_lifetimes_ms = { 404 = '5s', 206 = '1s' }\n[[pool]]\nname = 'a'",
+            "8:37 WrongType site.cache.status_lifetimes_ms / a status such as 404, or a class such as 5xx; not 206, 304 / \"206\" / -",
+        ),
+        (
+            "pool = 'a'\n[site.cache]\nstatus_lifetimes_ms = { 404 = '25h' }\n[[pool]]\nname = 'a'",
+            "8:31 OutOfRange site.cache.status_lifetimes_ms / a duration from 0 to 24h, in milliseconds or such as \"10s\" / \"25h\" / -",
+        ),
     ];
     for (lines, told) in cases {
         assert_eq!(only(&format!("{BASE}{lines}\n")), told);

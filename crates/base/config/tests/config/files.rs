@@ -1,6 +1,8 @@
 //! Files of the repo that must agree with the settings table.
 
-use skep_config::{AccessLogTarget, Config, DispatchMode, reference_markdown, settings_help};
+use skep_config::{
+    AccessLogTarget, Config, DispatchMode, StatusPattern, reference_markdown, settings_help,
+};
 
 const EXAMPLE: &str = include_str!("../../../../../examples/skep.toml");
 const REFERENCE: &str = include_str!("../../../../../docs/config.md");
@@ -36,6 +38,24 @@ fn the_example_means_what_it_says() {
     assert_eq!(config.cache.size_bytes_max, 2 << 30);
     assert_eq!(config.log.access, AccessLogTarget::File("/var/log/skep/access.log".into()));
     assert_eq!(config.socket_of("gate"), std::path::Path::new("/var/lib/skep/gate.sock"));
+}
+
+#[test]
+fn lifetimes_by_status_are_written_as_they_are_read() {
+    let text = "[[node]]\nname = \"a\"\naddress = \"127.0.0.1:1\"\n[[site]]\npool = \"p\"\n\
+        [site.cache]\nstatus_lifetimes_ms = { 5xx = 0, 404 = \"5s\", \"301\" = 250 }\n\
+        [[pool]]\nname = \"p\"\n";
+    let config = Config::parse("lifetimes", text).unwrap();
+    let lifetimes = &config.sites[0].backend.cache.status_lifetimes_ms;
+    let expected = [
+        (StatusPattern::Exact(301), 250),
+        (StatusPattern::Exact(404), 5_000),
+        (StatusPattern::Class(5), 0),
+    ];
+    assert!(lifetimes.iter().map(|(status, ms)| (*status, *ms)).eq(expected));
+    let written = config.to_toml();
+    assert!(written.contains("{ 301 = \"250ms\", 404 = \"5s\", 5xx = 0 }"), "{written}");
+    assert_eq!(Config::parse("written", &written).unwrap(), config);
 }
 
 #[test]

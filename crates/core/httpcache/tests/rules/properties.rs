@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use skep_httpcache::{
     CachePolicy, CachingRule, ExchangeTimes, Freshness, HeuristicLifetime, RequestMeta,
-    ResponseMeta, SetCookiePolicy, StoredStatuses, store,
+    ResponseMeta, SetCookiePolicy, StatusLifetimes, StoredStatuses, store,
 };
 
 /// Fields that a cache looks at, with values that mean something, and with any bytes.
@@ -68,6 +68,9 @@ fn policies() -> impl Strategy<Value = CachePolicy> {
         default_ms: numbers.0 * 1000,
         negative_ms: numbers.1 * 1000,
         stale_on_disconnect_ms: numbers.2 * 60_000,
+        stale_while_ms: numbers.2 * 40_000,
+        stale_error_ms: numbers.0 * 30_000,
+        by_status: StatusLifetimes::new(vec![(500, numbers.1 * 700)], vec![(4, 900)]),
         ..CachePolicy::safe()
     })
 }

@@ -5,7 +5,7 @@ use skep_http::{FieldSlots, RequestHead, parse_request};
 use skep_httpcache::{
     CachePolicy, CachingRule, CookiePolicy, ExchangeTimes, FailureStatuses, Freshness,
     ObeyedDirectives, OnFailure, OriginFailure, RequestMeta, ResponseMeta, Reuse, StoredReply,
-    may_forward, on_failure, reuse, stored_reply,
+    may_forward, on_failure, reuse, store, stored_reply,
 };
 
 /// What `read` makes of a request with these fields.
@@ -128,6 +128,60 @@ fn a_cookie_sees_only_what_the_application_shares_in_so_many_words() {
     }
     let ignore = CachePolicy { cookies: CookiePolicy::Ignore, ..policy };
     assert_eq!(of("", "sid=1", &ignore), Reuse::Send(CachingRule::Fresh));
+}
+
+#[test]
+fn a_cookie_that_is_named_goes_past_the_cache_however_it_is_written() {
+    let policy = CachePolicy {
+        bypass_cookies: vec!["my_session".to_owned(), "wordpress_*".to_owned()],
+        cookies_ignored: vec!["_ga*".to_owned(), "wordpress_test".to_owned()],
+        ..CachePolicy::safe()
+    };
+    let bypasses = |cookies: &str, policy: &CachePolicy| {
+        with("GET", cookies, |head| RequestMeta::of(head, policy).bypass.is_some())
+    };
+    for cookie in [
+        "my_session=1",
+        "a=b; my_session",
+        "a=b;my_session=",
+        "wordpress_logged_in_1=x",
+        "wordpress_=",
+        // What some application reads as one of them.
+        "MY_SESSION=1",
+        "my.session=1",
+        "my_session[a]=1",
+        "+my_session=1",
+        "WordPress-x=1",
+        "a=1, my_session=2",
+        "a=1 my_session=2",
+        "a=\"1; my_session=2\"",
+        "my_session =1",
+        "my%5fsession=1",
+    ] {
+        let line = format!("Cookie: {cookie}\r\n");
+        assert!(bypasses(&line, &policy), "{cookie}");
+        assert!(bypasses(&format!("Cookie: _ga=1\r\n{line}"), &policy), "{cookie}");
+        assert!(!bypasses(&line, &CachePolicy::safe()), "{cookie}");
+    }
+    for cookie in
+        ["", "a=b", "my_session2=1", "x_wordpress_=1", "_ga=my_session", "wordpress_test=1"]
+    {
+        assert!(!bypasses(&format!("Cookie: {cookie}\r\n"), &policy), "{cookie}");
+    }
+    assert!(!bypasses("X: my_session=1\r\n", &policy));
+    let field = CachePolicy { bypass_fields: vec!["X-Own".to_owned()], ..policy.clone() };
+    assert!(bypasses("x-own: 1\r\n", &field) && !bypasses("X-Own-2: 1\r\n", &field));
+    // Any cookie but those that are ignored.
+    let all = CachePolicy { bypass_cookies: vec!["*".to_owned()], ..policy.clone() };
+    assert!(bypasses("Cookie: a=b\r\n", &all) && !bypasses("Cookie: _ga=1\r\n", &all));
+    // Neither is a stored response used, nor its own stored.
+    let meta = stored(&[("Cache-Control", "public, max-age=10")]);
+    with("GET", "Cookie: my_session=1\r\n", |head| {
+        let request = RequestMeta::of(head, &policy);
+        let verdict = reuse(&Freshness::of(&meta, &policy), &request, 0, &policy);
+        assert!(matches!(verdict, Reuse::Bypass(_)), "{verdict:?}");
+        assert_eq!(store(&request, &meta, &policy), Err(CachingRule::BypassCookie));
+    });
 }
 
 #[test]

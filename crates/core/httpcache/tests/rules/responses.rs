@@ -3,9 +3,9 @@
 use skep_http::{HttpDate, Method};
 use skep_httpcache::{
     CachePolicy, CachingRule, CookiePolicy, ExchangeTimes, FieldLine, Freshness, HeadUpdate,
-    HeuristicLifetime, RequestDirectives, RequestMeta, ResponseMeta, SetCookiePolicy,
-    StoredStatuses, Validated, head_update, may_combine, may_store, store, updated, validated,
-    write_conditions, write_if_range,
+    HeuristicLifetime, RequestDirectives, RequestMeta, ResponseMeta, Reuse, SetCookiePolicy,
+    StatusLifetimes, StoredStatuses, Validated, head_update, may_combine, may_store, reuse, store,
+    updated, validated, write_conditions, write_if_range,
 };
 
 /// Lines of a head.
@@ -125,6 +125,113 @@ fn lifetimes_of_the_settings_are_for_what_gives_none() {
     let capped =
         CachePolicy { heuristic: Some(HeuristicLifetime { percent: 10, ms_max: 4_000 }), ..guess };
     assert_eq!(of(200, &changed, &capped).0, 4_000);
+}
+
+#[test]
+fn the_settings_allow_staleness_where_the_response_is_silent() {
+    let policy = CachePolicy {
+        default_ms: 4_000,
+        stale_while_ms: 20_000,
+        stale_error_ms: 30_000,
+        ..CachePolicy::safe()
+    };
+    let of = |meta: &ResponseMeta| {
+        let fresh = Freshness::of(meta, &policy);
+        (
+            fresh.while_revalidating_ms / 1000,
+            fresh.if_error_ms / 1000,
+            fresh.on_disconnect_ms / 1000,
+        )
+    };
+    for (control, expected) in [
+        ("max-age=10", (20, 30, 30)),
+        ("", (20, 30, 30)),
+        ("max-age=10, stale-while-revalidate=5", (5, 30, 30)),
+        ("max-age=10, stale-while-revalidate=0, stale-if-error=0", (0, 0, 0)),
+        ("max-age=10, stale-if-error=7", (20, 7, 7)),
+        ("max-age=10, must-revalidate", (0, 0, 0)),
+        ("max-age=10, proxy-revalidate", (0, 0, 0)),
+        ("max-age=10, no-cache", (0, 0, 0)),
+        // It forbids what is not said beside it (RFC 9111 5.2.2.10).
+        ("s-maxage=10", (0, 0, 0)),
+        ("s-maxage=10, stale-if-error=7", (0, 7, 7)),
+        // What has never been fresh is used only if its validation fails.
+        ("max-age=0", (0, 30, 30)),
+    ] {
+        assert_eq!(of(&control_or_none(control)), expected, "{control}");
+    }
+    // Nor do they have it stored.
+    assert_eq!(of(&meta(200, "Cache-Control: max-age=0\r\n")), (0, 0, 0));
+    let nothing = CachePolicy { default_ms: 0, ..policy };
+    let why = store(&RequestMeta::PLAIN_GET, &meta(200, ""), &nothing).map(drop);
+    assert_eq!(why, Err(CachingRule::NothingToReuse));
+}
+
+/// A response with a tag, and with these directives if there are any.
+fn control_or_none(directives: &str) -> ResponseMeta {
+    if directives.is_empty() { meta(200, "ETag: \"a\"\r\n") } else { control(directives) }
+}
+
+#[test]
+fn lifetimes_by_status_are_for_what_gives_none() {
+    let by_status = StatusLifetimes::new(
+        vec![(404, 5_000), (503, 1_000), (410, 0), (302, 2_000), (206, 9_000)],
+        vec![(4, 3_000), (5, 3_000), (2, 6_000)],
+    );
+    let policy = CachePolicy { by_status, negative_ms: 7_000, ..CachePolicy::safe() };
+    let stored = |status, fields: &str, policy: &CachePolicy| {
+        let meta = meta(status, fields);
+        store(&RequestMeta::PLAIN_GET, &meta, policy).map(|fresh| fresh.fresh_until_ms())
+    };
+    for (status, fields, expected) in [
+        (404, "", Ok(5_000)),
+        (405, "", Ok(3_000)),
+        (200, "", Ok(6_000)),
+        (200, "Cache-Control: max-age=1\r\n", Ok(1_000)),
+        (404, "Cache-Control: max-age=1\r\n", Ok(1_000)),
+        (404, "Cache-Control: no-store\r\n", Err(CachingRule::NoStore)),
+        (404, "Cache-Control: private\r\n", Err(CachingRule::Private)),
+        (404, "Set-Cookie: a=b\r\n", Err(CachingRule::SetCookie)),
+        (404, "Expires: 0\r\n", Err(CachingRule::NothingToReuse)),
+        (404, "CDN-Cache-Control: no-store\r\n", Err(CachingRule::NoStore)),
+        // Zero is not at all, whatever its class has.
+        (410, "", Err(CachingRule::NothingToReuse)),
+        // Named by itself: also what is not stored else, or has no lifetime to be guessed (RFC 9110 15.1).
+        (503, "", Ok(1_000)),
+        (503, "Cache-Control: max-age=9\r\n", Ok(9_000)),
+        (302, "", Ok(2_000)),
+        // A class is that of what is stored anyway: odd requests provoke 400 and 431.
+        (400, "", Err(CachingRule::Status)),
+        (431, "", Err(CachingRule::Status)),
+        (500, "", Err(CachingRule::Status)),
+        (206, "", Err(CachingRule::Status)),
+        (304, "", Err(CachingRule::Status)),
+    ] {
+        assert_eq!(stored(status, fields, &policy), expected, "{status} {fields}");
+    }
+    let any = CachePolicy { statuses: StoredStatuses::Any, ..policy.clone() };
+    assert_eq!(stored(500, "", &any), Ok(3_000));
+    // A guess is worth less than what is said of the status.
+    let guess = CachePolicy { heuristic: Some(HeuristicLifetime::default()), ..policy.clone() };
+    assert_eq!(stored(404, &at("Last-Modified", 0), &guess), Ok(5_000));
+    // Never of the settings alone with credentials, or with a cookie.
+    for (request, why) in [
+        (
+            RequestMeta { has_authorization: true, ..RequestMeta::PLAIN_GET },
+            CachingRule::Authorization,
+        ),
+        (RequestMeta { has_cookie: true, ..RequestMeta::PLAIN_GET }, CachingRule::Cookie),
+    ] {
+        let missing = meta(404, "");
+        assert_eq!(store(&request, &missing, &policy), Err(why));
+        let verdict = reuse(&Freshness::of(&missing, &policy), &request, 0, &policy);
+        assert_eq!(verdict, Reuse::Bypass(why));
+    }
+    let request = RequestMeta { has_authorization: true, ..RequestMeta::PLAIN_GET };
+    let public = meta(404, "Cache-Control: public\r\n");
+    assert_eq!(store(&request, &public, &policy), Err(CachingRule::Authorization));
+    let lasting = meta(404, "Cache-Control: public, max-age=9\r\n");
+    assert!(store(&request, &lasting, &policy).is_ok());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use skep_http::forward::Claims;
 use skep_http::path::Path;
 use skep_http::{Method, Reject, RequestHead};
-use skep_httpcache::{CachingRule, ForwardReason, RequestMeta};
+use skep_httpcache::{CacheStatus, CachingRule, ForwardReason, RequestMeta};
 
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{PoolCache, PoolKey, is_named_by_purges};
@@ -25,6 +25,26 @@ pub(crate) struct CacheBypass {
     pub(crate) reason: ForwardReason,
     /// A token: why.
     pub(crate) why: &'static str,
+}
+
+/// What clients are told where the route has no cache.
+pub(crate) const CACHE_OFF: CacheStatus<'static> = CacheStatus {
+    forwarded: Some(ForwardReason::Bypass),
+    forward_status: None,
+    ttl_s: None,
+    stored: false,
+    collapsed: None,
+    key: None,
+    detail: None,
+};
+
+impl CacheBypass {
+    /// What clients are told.
+    pub(crate) fn status(self) -> CacheStatus<'static> {
+        // Of a method the reason is all there is to say.
+        let detail = Some(self.why).filter(|_| self.reason != ForwardReason::Method);
+        CacheStatus { forwarded: Some(self.reason), detail, ..CACHE_OFF }
+    }
 }
 
 impl<'a> Cacheable<'a> {
@@ -66,10 +86,13 @@ pub(crate) fn meta_for_cache<'a>(
     if !matches!(request.method, Method::Get | Method::Head) {
         return past(ForwardReason::Method, CachingRule::Method.token());
     }
-    // A body of a GET, an upgrade, a stream of events.
     if !meta.is_for_cache() {
-        let is_body = meta.has_body;
-        let rule = if is_body { CachingRule::RequestBody } else { CachingRule::EventStream };
+        let rule = match meta {
+            RequestMeta { has_body: true, .. } => CachingRule::RequestBody,
+            RequestMeta { bypass: Some(rule), .. } => rule,
+            // An upgrade, or a stream of events.
+            _ => CachingRule::EventStream,
+        };
         return past(ForwardReason::Bypass, rule.token());
     }
     // What Connection names does not reach the server, but would count in the key and for Vary.

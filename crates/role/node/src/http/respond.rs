@@ -38,6 +38,17 @@ impl ResponsePlan {
         matches!(self, Self::Whole | Self::Part(_) | Self::Parts(_))
     }
 
+    /// The status of a reply with an object of `status`.
+    pub(crate) fn status(&self, status: u16) -> u16 {
+        match self {
+            Self::NotModified => 304,
+            Self::Failed => 412,
+            Self::Unsatisfiable => 416,
+            Self::Whole => status,
+            Self::Part(_) | Self::Parts(_) => 206,
+        }
+    }
+
     /// The body's first byte in the object.
     pub(crate) fn first_byte(&self) -> u64 {
         match self {
@@ -180,20 +191,27 @@ pub(crate) fn cache_lines(
 
 /// How a stored response of a pool came to answer a request.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StoredStatus {
+pub(crate) struct StoredStatus<'k> {
     /// Why the request was forwarded; `None`: a hit.
     pub(crate) forwarded: Option<ForwardReason>,
     /// What the server answered, if the client gets another status.
     pub(crate) forward_status: Option<u16>,
-    /// Whether another request had it forwarded.
-    pub(crate) is_collapsed: bool,
+    /// Whether another request had it forwarded; `Some(false)`: it waited for one in vain.
+    pub(crate) collapsed: Option<bool>,
+    /// The key, if clients are told.
+    pub(crate) key: Option<&'k [u8]>,
     /// A token: why, where that is not evident.
     pub(crate) detail: Option<&'static str>,
 }
 
-impl StoredStatus {
-    /// Lines on how the cache served the reply, and its age.
-    pub(crate) fn lines(&self, resource: &Resource, result: CacheResult, now_ms: u64) -> Vec<u8> {
+impl StoredStatus<'_> {
+    /// Lines on how the cache served a reply with status `sent`, and its age.
+    pub(crate) fn lines(
+        &self,
+        (resource, sent): (&Resource, u16),
+        result: CacheResult,
+        now_ms: u64,
+    ) -> Vec<u8> {
         let Some(freshness) = resource.freshness() else { return Vec::new() };
         let (rules, resident_ms) = freshness.rules(now_ms);
         // For the client the cluster is one cache. (Where a server has been asked, too, that counts.)
@@ -201,14 +219,18 @@ impl StoredStatus {
         let is_peers = result == CacheResult::Peer && !was_asked;
         let forwarded = self.forwarded.filter(|_| !is_peers);
         let mut lines = format!("Age: {}\r\n", freshness.age_s(now_ms)).into_bytes();
-        let is_new = self.forward_status.is_none() && forwarded.is_some() && !self.is_collapsed;
+        let is_new = self.forward_status.is_none() && self.collapsed != Some(true);
+        // Of a part, or where the client has the whole already, it is not that of the reply.
+        let stored_status = resource.variants.plain.status();
+        let forward_status =
+            self.forward_status.or((stored_status != sent).then_some(stored_status));
         let status = CacheStatus {
             forwarded,
-            forward_status: self.forward_status.filter(|_| forwarded.is_some()),
+            forward_status,
             ttl_s: Some(rules.ttl_s(resident_ms)),
             stored: is_new && self.detail.is_none(),
-            collapsed: (forwarded.is_some() && self.is_collapsed).then_some(true),
-            key: None,
+            collapsed: self.collapsed,
+            key: self.key,
             detail: if is_peers { Some("peer") } else { self.detail },
         };
         lines.extend(status.line());

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use skep_config::{
-    ObeyedRequests, RequestCookies, ResponseCacheConfig, ResponseCookies, StorableStatuses,
+    ObeyedRequests, RequestCookies, ResponseCacheConfig, ResponseCookies, StatusPattern,
+    StorableStatuses,
 };
 use skep_http::forward::Claims;
 use skep_http::forwarded::scheme_named;
 use skep_http::{RequestHead, path};
 use skep_httpcache::{
     CachePolicy, CookiePolicy, HeuristicLifetime, KeyRules, ObeyedDirectives, RequestMeta,
-    SecondaryKey, SetCookiePolicy, StoredStatuses, VaryNames, is_untrusted,
+    SecondaryKey, SetCookiePolicy, StatusLifetimes, StoredStatuses, VaryNames, is_untrusted,
+    names_field,
 };
 use skep_segments::Fills;
 use skep_wire::limits::PURGE_TARGET_BYTES_MAX;
@@ -25,6 +27,10 @@ pub(crate) struct PoolCache {
     /// How responses are stored and reused.
     pub(crate) policy: CachePolicy,
     keys: KeyRules,
+    /// Fields of requests that may reach servers: names in lower case, or beginnings with `*`.
+    request_fields: Vec<String>,
+    /// Whether clients are told the key.
+    shows_key: bool,
     /// When responses are refreshed before they are stale, if they are.
     pub(crate) ahead: Option<RefreshAhead>,
     /// The fills by its servers.
@@ -88,12 +94,19 @@ impl PoolCache {
         config.enabled.then(|| Self {
             policy: policy(config, session_cookie),
             keys,
+            request_fields: lower(&config.request_fields),
+            shows_key: config.show_key,
             ahead: RefreshAhead::new(config),
             fills: Fills::new(false),
             refreshes_ahead: Arc::default(),
             refreshes_stale: Arc::default(),
             unstorable: AtomicU32::new(0),
         })
+    }
+
+    /// `key` as clients are told, if they are.
+    pub(crate) fn shown_key<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        self.shows_key.then_some(key)
     }
 
     /// `query` without what does not count, for `path`.
@@ -127,6 +140,21 @@ impl PoolCache {
         Some(text)
     }
 
+    /// Whether a field of a request is dropped where its response may be stored: the client could have
+    /// it reflected to all others, if it is not part of the key. What trusted proxies say of the client's way
+    /// to them is part of the key, or of nothing. Many applications read a name with an underscore as the one
+    /// with a hyphen, which counts in keys.
+    pub(crate) fn is_dropped(&self, name: &[u8], claims: Claims) -> bool {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        if self.keys.fields.iter().any(|known| is(known)) {
+            return false;
+        }
+        let is_told = claims != Claims::Replace && is_claim(name);
+        let is_wanted = self.request_fields.iter().any(|pattern| names_field(pattern, name))
+            || ALWAYS_SENT.iter().any(|known| is(known));
+        !is_told && (!is_wanted || name.contains(&b'_') || is_untrusted(name))
+    }
+
     /// Whether a response with this Vary may serve other clients: not if it depends on who they are.
     pub(crate) fn may_vary(vary: &VaryNames) -> bool {
         !CLIENT_FIELDS.iter().any(|name| vary.has(name))
@@ -135,8 +163,10 @@ impl PoolCache {
     /// Whether `request` may wait for the response to another one, and others for its own.
     pub(crate) fn may_collapse(&self, request: &RequestMeta<'_>) -> bool {
         let policy = &self.policy;
-        let is_lengthened =
-            policy.default_ms > 0 || policy.negative_ms > 0 || policy.heuristic.is_some();
+        let is_lengthened = policy.default_ms > 0
+            || policy.negative_ms > 0
+            || !policy.by_status.is_empty()
+            || policy.heuristic.is_some();
         // A lifetime of the settings is not for requests with cookies, but for those that would wait.
         let is_of_one =
             request.has_cookie && policy.cookies == CookiePolicy::Bypass && is_lengthened;
@@ -191,13 +221,9 @@ pub(crate) fn with_query(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     }
 }
 
-/// Whether a field of a request is dropped where its response may be stored: the client could have
-/// it reflected to all others. What trusted proxies say of the client's way to them is part of the key, or
-/// of nothing. Many applications read a name with an underscore as the one with a hyphen, which counts
-/// in keys.
-pub(crate) fn is_dropped(name: &[u8], claims: Claims) -> bool {
-    name.contains(&b'_') || (is_untrusted(name) && (claims == Claims::Replace || !is_claim(name)))
-}
+/// Fields that reach servers whatever `request_fields` has: with neither nobody could sign in, and what each
+/// of them may have stored is decided by rules of its own.
+const ALWAYS_SENT: &[&str] = &["authorization", "cookie"];
 
 fn is_claim(name: &[u8]) -> bool {
     const BEGIN: &[u8] = b"x-forwarded-";
@@ -272,11 +298,16 @@ fn policy(config: &ResponseCacheConfig, session_cookie: Option<&str>) -> CachePo
             .chain(session_cookie)
             .map(str::to_owned)
             .collect(),
+        bypass_cookies: config.bypass_cookies.clone(),
+        bypass_fields: config.bypass_fields.clone(),
         vary_refused: refused.map(|name| name.to_ascii_lowercase()).collect(),
         heuristic: config.heuristic.then(HeuristicLifetime::default),
         default_ms: config.fresh_ms,
         default_without_validator: true,
         negative_ms: config.negative_ms,
+        by_status: status_lifetimes(config),
+        stale_while_ms: config.stale_while_ms,
+        stale_error_ms: config.stale_error_ms,
         stale_on_disconnect_ms: config.stale_on_disconnect_ms,
         obeyed: match config.obey {
             ObeyedRequests::Safe => ObeyedDirectives::SAFE,
@@ -284,6 +315,17 @@ fn policy(config: &ResponseCacheConfig, session_cookie: Option<&str>) -> CachePo
         },
         ..CachePolicy::safe()
     }
+}
+
+fn status_lifetimes(config: &ResponseCacheConfig) -> StatusLifetimes {
+    let (mut exact, mut classes) = (Vec::new(), Vec::new());
+    for (status, lifetime_ms) in &config.status_lifetimes_ms {
+        match status {
+            StatusPattern::Exact(status) => exact.push((*status, *lifetime_ms)),
+            StatusPattern::Class(digit) => classes.push((*digit, *lifetime_ms)),
+        }
+    }
+    StatusLifetimes::new(exact, classes)
 }
 
 #[cfg(test)]
@@ -348,16 +390,39 @@ mod tests {
 
     #[test]
     fn fields_that_are_in_no_key_are_dropped() {
+        let cache = cache();
         for name in ["X-Original-URL", "x-http-method-override", "X-Host", "Accept_Language"] {
             for claims in [Claims::Replace, Claims::Extend, Claims::Keep] {
-                assert!(is_dropped(name.as_bytes(), claims), "{name}");
+                assert!(cache.is_dropped(name.as_bytes(), claims), "{name}");
             }
         }
         for name in ["X-Forwarded-For", "x-forwarded-prefix", "Forwarded", "X-Real-IP"] {
-            assert!(is_dropped(name.as_bytes(), Claims::Replace), "{name}");
-            assert!(!is_dropped(name.as_bytes(), Claims::Extend), "{name}");
+            assert!(cache.is_dropped(name.as_bytes(), Claims::Replace), "{name}");
+            assert!(!cache.is_dropped(name.as_bytes(), Claims::Extend), "{name}");
         }
-        assert!(!is_dropped(b"Accept", Claims::Replace));
+        assert!(!cache.is_dropped(b"Accept", Claims::Replace));
+    }
+
+    #[test]
+    fn servers_get_the_fields_that_a_route_lists_and_those_of_its_keys() {
+        let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let config = ResponseCacheConfig {
+            enabled: true,
+            key_fields: list(&["X-Host", "X_Own"]),
+            request_fields: list(&["Accept*", "x-a", "x-original-url"]),
+            ..ResponseCacheConfig::default()
+        };
+        let cache = PoolCache::new(&config, None).unwrap();
+        for name in
+            ["accept", "ACCEPT-LANGUAGE", "X-A", "x-host", "x_own", "Cookie", "Authorization"]
+        {
+            assert!(!cache.is_dropped(name.as_bytes(), Claims::Replace), "{name}");
+        }
+        // What only proxies may say is not for a list.
+        for name in ["User-Agent", "X-B", "X-Original-URL", "X-Forwarded-Host", "accept_x"] {
+            assert!(cache.is_dropped(name.as_bytes(), Claims::Replace), "{name}");
+        }
+        assert!(!cache.is_dropped(b"X-Forwarded-Host", Claims::Extend), "it is part of the key");
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use skep_config::{BackendConfig, ContentPlacement, RouteConfig, SiteConfig, Symlinks};
+use skep_config::{
+    BackendConfig, ContentPlacement, ResponseCacheConfig, RouteConfig, SiteConfig, Symlinks,
+};
 use skep_directory::{PurgeTable, Queries};
 use skep_http::Reject;
 use skep_http::negotiate::Encoding;
@@ -467,6 +469,8 @@ impl RouteSpec<'_> {
         let plain = if compress.enabled { " without codings" } else { "" };
         match pool {
             Some(_) => {
+                // What clients are told of a response does not make it another one.
+                let cache = ResponseCacheConfig { show_key: false, ..cache.clone() };
                 format!("response of a pool to {identity}{plain}, as {forward:?}, {cache:?}")
             }
             None => format!("head of {identity}, fresh for {} ms", fetch.fresh_ms),

@@ -28,6 +28,8 @@ pub struct Group {
     pub(crate) queue: Queue,
     /// Requests whose session's member did not answer, so that another one did.
     sessions_lost: AtomicU64,
+    /// The second, counted from 1, in which a refusal was logged last.
+    told_s: AtomicU64,
 }
 
 impl Group {
@@ -48,6 +50,7 @@ impl Group {
             revision,
             queue: Queue::default(),
             sessions_lost: AtomicU64::new(0),
+            told_s: AtomicU64::new(0),
         })
     }
 
@@ -84,6 +87,20 @@ impl Group {
     /// Requests of sessions that another member answered than the one that has the session.
     pub fn sessions_lost(&self) -> u64 {
         self.sessions_lost.load(Ordering::Relaxed)
+    }
+
+    /// Logs that no member took a request, once a second at most.
+    pub(crate) fn tell_refused(&self, now: Now, method: &str, path: &str) {
+        let now_s = now.0 / 1000 + 1;
+        if self.told_s.swap(now_s, Ordering::Relaxed) == now_s {
+            return;
+        }
+        let members = self.members();
+        let up = members.iter().filter(|member| member.state == "up").count();
+        let (GroupWords { group, member }, name, count) = (self.words, &self.name, members.len());
+        tracing::warn!(
+            "{group} {name}: no {member} took the request, {up} of {count} are up: {method} {path}"
+        );
     }
 
     pub(crate) fn count_lost_session(&self) {

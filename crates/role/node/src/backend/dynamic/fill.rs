@@ -80,6 +80,8 @@ pub(crate) struct Wishes {
     pub(crate) reason: ForwardReason,
     /// Why it goes alone, if it does: a token.
     pub(crate) why: Option<&'static str>,
+    /// `Some(false)`: it has waited for another request in vain.
+    pub(crate) collapsed: Option<bool>,
     /// It wants a part only.
     pub(crate) is_ranged: bool,
     /// It takes a response of unknown length as it comes.
@@ -453,9 +455,7 @@ impl<'r> Fill<'r> {
         let now_ms = monotonic_ms();
         let (rules, resident_ms) = freshness.rules(now_ms);
         let ttl_s = Some(rules.ttl_s(resident_ms));
-        let forwarded = Some(self.wishes.reason);
-        let mut lines =
-            CacheStatus { forwarded, ttl_s, stored: true, ..CacheStatus::default() }.line();
+        let mut lines = CacheStatus { ttl_s, stored: true, ..self.cache_status() }.line();
         // Else the server's own is passed.
         if head.fields.get("age").is_none() {
             lines.extend(format!("Age: {}\r\n", freshness.age_s(now_ms)).into_bytes());
@@ -464,8 +464,18 @@ impl<'r> Fill<'r> {
     }
 
     fn passed_line(&self, why: &'static str) -> Vec<u8> {
-        let forwarded = Some(self.wishes.reason);
-        CacheStatus { forwarded, detail: Some(why), ..CacheStatus::default() }.line()
+        CacheStatus { detail: Some(why), ..self.cache_status() }.line()
+    }
+
+    /// What the client is told of the request.
+    fn cache_status(&self) -> CacheStatus<'_> {
+        let key = self.plan.key.primary();
+        CacheStatus {
+            forwarded: Some(self.wishes.reason),
+            collapsed: self.wishes.collapsed,
+            key: self.cache().and_then(|cache| cache.shown_key(key)),
+            ..CacheStatus::default()
+        }
     }
 }
 

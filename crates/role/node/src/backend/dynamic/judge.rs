@@ -20,11 +20,13 @@ pub(crate) struct Alone {
     /// A token: why.
     pub(crate) why: Option<&'static str>,
     pub(crate) kept: Option<Arc<Resource>>,
+    /// Whether it has waited for another request before, in vain.
+    pub(crate) has_waited: bool,
 }
 
 impl Alone {
     pub(crate) fn new(reason: ForwardReason, why: Option<&'static str>) -> Self {
-        Self { reason, why, kept: None }
+        Self { reason, why, kept: None, has_waited: false }
     }
 }
 

@@ -36,7 +36,7 @@ enum Asked {
     /// The client has its reply.
     Answered,
     /// Send this.
-    Send(Arc<Resource>, CacheResult, StoredStatus),
+    Send(Arc<Resource>, CacheResult, StoredStatus<'static>),
     /// Send this, and remember the look-up.
     Hit(Arc<Resource>, Option<SeenVersion>),
     /// Ask as the client does, without storing anything; with why.
@@ -62,6 +62,8 @@ impl SlowRequest<'_> {
             let (resource, cache_result, purpose) = match asked {
                 Asked::Answered => return Ok(()),
                 Asked::Send(resource, cache_result, how) => {
+                    let key = of.cache.shown_key(of.key.primary());
+                    let how = StoredStatus { key, ..how };
                     (resource, cache_result, SendPurpose::Stored(how))
                 }
                 Asked::Hit(resource, version) => {
@@ -92,6 +94,7 @@ impl SlowRequest<'_> {
     ) -> Result<Option<Asked>, ExchangeError> {
         let heads = self.catalog.pool_heads();
         let rules = (&self.route, of.cache);
+        let has_waited = *collapses > 0;
         let stale = |resource, detail| {
             let how = StoredStatus { detail, ..StoredStatus::default() };
             Asked::Send(resource, CacheResult::Hit, how)
@@ -107,18 +110,23 @@ impl SlowRequest<'_> {
             }
             PoolLookup::OnlyIfCached => Asked::Refused(only_if_cached()),
             PoolLookup::Failed(refusal) => Asked::Refused(refusal),
-            PoolLookup::Alone(alone) => self.ask_alone(request, exchange, of, alone).await?,
+            PoolLookup::Alone(alone) => {
+                let alone = Alone { has_waited, ..alone };
+                self.ask_alone(request, exchange, of, alone).await?
+            }
             PoolLookup::Lead(flight, reason) => {
-                return self.lead(request, exchange, of, flight, reason).await;
+                let alone = Alone { has_waited, ..Alone::new(reason, None) };
+                return self.lead(request, exchange, of, flight, alone).await;
             }
             PoolLookup::Wait(_, reason) if *collapses == COLLAPSES_MAX => {
-                self.ask_alone(request, exchange, of, Alone::new(reason, None)).await?
+                let alone = Alone { has_waited, ..Alone::new(reason, None) };
+                self.ask_alone(request, exchange, of, alone).await?
             }
             PoolLookup::Wait(mut waiter, reason) => {
                 *collapses += 1;
                 let how = StoredStatus {
                     forwarded: Some(reason),
-                    is_collapsed: true,
+                    collapsed: Some(true),
                     ..StoredStatus::default()
                 };
                 let alone = match waiter.outcome().await {
@@ -140,6 +148,7 @@ impl SlowRequest<'_> {
                     }
                     Some(FlightOutcome::Stale(_)) | None => return Ok(None),
                 };
+                let alone = Alone { has_waited: true, ..alone };
                 self.ask_alone(request, exchange, of, alone).await?
             }
         }))
@@ -152,7 +161,7 @@ impl SlowRequest<'_> {
         exchange: &mut Exchange<'_>,
         of: &Cacheable<'_>,
         flight: Box<PoolFlight>,
-        reason: ForwardReason,
+        Alone { reason, has_waited, .. }: Alone,
     ) -> Result<Option<Asked>, ExchangeError> {
         let peers = self.handler.peer_client.as_ref();
         let seeker = (request, &*flight);
@@ -166,12 +175,15 @@ impl SlowRequest<'_> {
                     }
                     // It tells what the response depends on.
                     Ok(false) => None,
-                    Err(alone) => Some(self.ask_alone(request, exchange, of, alone).await?),
+                    Err(alone) => {
+                        let alone = Alone { has_waited, ..alone };
+                        Some(self.ask_alone(request, exchange, of, alone).await?)
+                    }
                 });
             }
             PoolSought::NotStored => {
                 flight.land_unstorable(PASS_MS, "not-stored");
-                let alone = Alone::new(reason, Some("not-stored"));
+                let alone = Alone { has_waited, ..Alone::new(reason, Some("not-stored")) };
                 return Ok(Some(self.ask_alone(request, exchange, of, alone).await?));
             }
             PoolSought::Ask(errand) => errand,
@@ -207,7 +219,7 @@ impl SlowRequest<'_> {
             kept,
         };
         let led = Some(Led { flight, lease });
-        let alone = Alone::new(reason, None);
+        let alone = Alone { has_waited, ..Alone::new(reason, None) };
         self.fill(request, exchange, of, (plan, led), alone).await.map(Some)
     }
 
@@ -240,8 +252,9 @@ impl SlowRequest<'_> {
         exchange: &mut Exchange<'_>,
         of: &Cacheable<'_>,
         (mut plan, mut led): (FillPlan, Option<Led>),
-        Alone { reason, why, .. }: Alone,
+        Alone { reason, why, has_waited, .. }: Alone,
     ) -> Result<Asked, ExchangeError> {
+        let collapsed = has_waited.then_some(false);
         let servers = self.handler.servers(&of.pool.group);
         let client = exchange.conn().peer().ip();
         plan.kept = plan.kept_now((request, &of.meta));
@@ -258,7 +271,7 @@ impl SlowRequest<'_> {
             let renewer = renewer(led.as_ref());
             // One of HTTP/1.0 could not tell a response that breaks off.
             let streams = is_simple(request) && exchange.reply.version() == Version::Http11;
-            let wishes = Wishes { reason, why, is_ranged, streams };
+            let wishes = Wishes { reason, why, collapsed, is_ranged, streams };
             let mut fill = Fill::new(plan, (request, of.meta), wishes, led);
             let coding = self.passed_compression(request);
             let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
@@ -275,7 +288,7 @@ impl SlowRequest<'_> {
                 self.handler.context.counters().inc(Counter::CacheFill);
                 exchange.reply.write().summary().cache = CacheResult::Fill;
             }
-            match ended(exchanged, exchange, &mut fill, reason)? {
+            match ended(exchanged, exchange, &mut fill, (reason, collapsed))? {
                 FillEnd::Ended(asked) => return Ok(asked),
                 FillEnd::AskAgain => {
                     (plan, led) = fill.into_parts();
@@ -304,7 +317,8 @@ impl SlowRequest<'_> {
             true,
         );
         let forwarded = Some(ForwardReason::Miss);
-        let status = CacheStatus { forwarded, detail: Some(why), ..CacheStatus::default() };
+        let key = of.cache.shown_key(of.key.primary());
+        let status = CacheStatus { forwarded, key, detail: Some(why), ..CacheStatus::default() };
         self.pass(request, exchange, of.pool, &outgoing.forward(), &status).await
     }
 
@@ -350,12 +364,12 @@ fn ended(
     exchanged: Result<(), ForwardError>,
     exchange: &Exchange<'_>,
     fill: &mut Fill<'_>,
-    reason: ForwardReason,
+    (reason, collapsed): (ForwardReason, Option<bool>),
 ) -> Result<FillEnd, ExchangeError> {
     let mut concerns_all = true;
+    let how = StoredStatus { forwarded: Some(reason), collapsed, ..StoredStatus::default() };
     let refusal = match exchanged {
         Ok(()) => {
-            let how = StoredStatus { forwarded: Some(reason), ..StoredStatus::default() };
             return Ok(FillEnd::Ended(match fill.outcome() {
                 FillOutcome::Passed => Asked::Answered,
                 FillOutcome::Stored(resource) => Asked::Send(resource, CacheResult::Fill, how),
@@ -392,11 +406,7 @@ fn ended(
     };
     Ok(FillEnd::Ended(match fill.failed(&refusal, concerns_all) {
         FillOutcome::Stale(resource, rule, _) => {
-            let how = StoredStatus {
-                forwarded: Some(reason),
-                detail: Some(rule.token()),
-                ..StoredStatus::default()
-            };
+            let how = StoredStatus { detail: Some(rule.token()), ..how };
             Asked::Send(resource, CacheResult::Hit, how)
         }
         _ => Asked::Refused(refusal),
@@ -495,7 +505,8 @@ impl Refresh {
             );
             let renewer = renewer(led.as_ref());
             let (reason, why) = (ForwardReason::Stale, None);
-            let wishes = Wishes { reason, why, is_ranged: false, streams: false };
+            let (collapsed, is_ranged, streams) = (None, false, false);
+            let wishes = Wishes { reason, why, collapsed, is_ranged, streams };
             let mut fill = Fill::new(plan, (request, meta), wishes, led);
             let forward = outgoing.forward();
             let mut tap = HandOver::new(pool, Some(&mut fill), b"");

@@ -8,7 +8,6 @@ use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_httpcache::write_conditions;
 
 use crate::model::pool_backend::PoolBackend;
-use crate::model::pool_cache::is_dropped;
 use crate::model::resource::Resource;
 
 /// Fields by which a client wants a part, or nothing if it has the whole. What is stored answers
@@ -42,9 +41,6 @@ impl<'a> Outgoing<'a> {
             pool.name_plain_tags(&request.fields, (&mut without, &mut extra));
         }
         let (mut without, mut extra) = (without.into_owned(), extra.into_owned());
-        let names = request.fields.iter().map(|(name, _)| name);
-        let dropped = names.filter(|name| is_dropped(name.as_bytes(), claims));
-        without.extend(dropped.map(str::to_owned));
         if kept.is_some() || !keeps_conditions {
             without.extend(CONDITIONS.iter().map(|&name| name.to_owned()));
         }
@@ -52,6 +48,14 @@ impl<'a> Outgoing<'a> {
         if pool.asks_for_plain && !without.iter().any(|name| name.eq_ignore_ascii_case(CODINGS)) {
             without.push(CODINGS.to_owned());
             extra.extend_from_slice(b"Accept-Encoding: identity\r\n");
+        }
+        if let Some(cache) = &pool.cache {
+            let names = request.fields.iter().map(|(name, _)| name);
+            let is_condition =
+                |name: &&str| CONDITIONS.iter().any(|it| it.eq_ignore_ascii_case(name));
+            let names = names.filter(|name| !is_condition(name));
+            let dropped = names.filter(|name| cache.is_dropped(name.as_bytes(), claims));
+            without.extend(dropped.map(str::to_owned));
         }
         if let Some(remote) = kept.and_then(|kept| kept.remote()) {
             write_conditions(&mut extra, &[remote.head.validators()]);

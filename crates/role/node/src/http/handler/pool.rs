@@ -6,14 +6,14 @@ use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::{Claims, Forward, HostPolicy};
 use skep_http::path::{self, Path, Reading};
 use skep_http::{Reject, RequestHead};
-use skep_httpcache::{CacheStatus, ForwardReason, is_safe};
+use skep_httpcache::{CacheStatus, is_safe};
 use skep_proxy::{ForwardError, Refused, ReplyCoding, Tap};
 use skep_units::Now;
 
 use super::hand_over::HandOver;
 use super::{NodeHandler, SlowRequest};
 use crate::backend::dynamic::{Changed, Invalidation};
-use crate::http::cacheable::Cacheable;
+use crate::http::cacheable::{CACHE_OFF, CacheBypass, Cacheable};
 use crate::model::pool_backend::PoolBackend;
 use crate::model::pool_cache::{scheme_of, with_query};
 
@@ -49,12 +49,12 @@ impl SlowRequest<'_> {
         let claims = self.handler.claims(exchange.conn().peer().ip(), pool);
         let from = (claims, exchange.conn().peer().ip());
         pool.count_session(request, from, Now(self.handler.context.worker().now_ms()));
-        let mut reason = ForwardReason::Bypass;
+        let mut past = None;
         if let Some(cache) = &pool.cache {
             match Cacheable::of(request, (pool, cache), path, claims)? {
                 // By itself, as all that is large here: a future is moved with each that awaits it.
                 Ok(of) => return Box::pin(self.answer_cacheable(request, exchange, &of)).await,
-                Err(past) => reason = past.reason,
+                Err(of) => past = Some(of),
             }
         }
         let target = pool.target(path.target(), request.query).ok_or(Reject::PATH_TWO_ROUTES)?;
@@ -71,7 +71,7 @@ impl SlowRequest<'_> {
             without: &without,
             extra: &extra,
         };
-        let status = CacheStatus { forwarded: Some(reason), ..CacheStatus::default() };
+        let status = past.map_or(CACHE_OFF, CacheBypass::status);
         if is_safe(request.method) || !self.site.stores_responses() {
             return Box::pin(self.pass(request, exchange, pool, &forward, &status)).await;
         }

@@ -34,7 +34,7 @@ pub(super) fn answer_from_memory(
 ) -> Quick {
     let selected = Selected::of(resource, request);
     let Some((slot, object)) = selected.object() else { return Quick::Later };
-    let hit = Hit { resource, object, segment: &entry.segments[slot], is_stored_response: false };
+    let hit = Hit { resource, object, segment: &entry.segments[slot], stored: None };
     hit.answer(request, reply, now_ms)
 }
 
@@ -44,7 +44,7 @@ struct Hit<'a> {
     object: &'a Object,
     segment: &'a Weak<Segment>,
     /// Of a pool: clients are told how long it stays fresh.
-    is_stored_response: bool,
+    stored: Option<StoredStatus<'a>>,
 }
 
 impl Hit<'_> {
@@ -80,7 +80,8 @@ impl Hit<'_> {
         match plan {
             ResponsePlan::Whole => self.write_whole_head(status, reply, now_ms),
             ref plan => {
-                let lines = ReplyLines::of(object, &resource.route, self.cache_lines(now_ms));
+                let cache = self.cache_lines(plan.status(status), now_ms);
+                let lines = ReplyLines::of(object, &resource.route, cache);
                 let _ = write_head(reply, object, plan, 200, &lines);
             }
         }
@@ -92,9 +93,9 @@ impl Hit<'_> {
     }
 
     fn write_whole_head(&self, status: u16, reply: &mut Reply<'_>, now_ms: u64) {
-        if self.is_stored_response {
+        if self.stored.is_some() {
             reply.prebuilt(status, self.object.head_before_cache_status());
-            reply.lines(&self.cache_lines(now_ms));
+            reply.lines(&self.cache_lines(status, now_ms));
         } else {
             reply.prebuilt(status, &self.object.hit_head);
             if let Some(freshness) = self.resource.freshness() {
@@ -104,16 +105,12 @@ impl Hit<'_> {
         end_head(reply, self.object);
     }
 
-    fn cache_lines(&self, now_ms: u64) -> Cow<'static, [u8]> {
-        match self.is_stored_response {
-            true => Cow::Owned(stored_lines(self.resource, now_ms)),
-            false => cache_lines(self.resource, CacheResult::Hit, now_ms),
+    fn cache_lines(&self, sent: u16, now_ms: u64) -> Cow<'static, [u8]> {
+        match &self.stored {
+            Some(how) => Cow::Owned(how.lines((self.resource, sent), CacheResult::Hit, now_ms)),
+            None => cache_lines(self.resource, CacheResult::Hit, now_ms),
         }
     }
-}
-
-fn stored_lines(resource: &Resource, now_ms: u64) -> Vec<u8> {
-    StoredStatus::default().lines(resource, CacheResult::Hit, now_ms)
 }
 
 impl NodeHandler {
@@ -146,7 +143,8 @@ impl NodeHandler {
                 return Quick::Later;
             }
             let segment = &segments[slot];
-            let hit = Hit { resource, object, segment, is_stored_response: true };
+            let how = StoredStatus { key: cache.shown_key(&key), ..StoredStatus::default() };
+            let hit = Hit { resource, object, segment, stored: Some(how) };
             let answered = hit.answer(request, reply, now_ms);
             if matches!(answered, Quick::Done) && cache.ahead.is_some() {
                 resource.count_hit();

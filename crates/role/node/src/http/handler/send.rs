@@ -45,7 +45,7 @@ pub(super) enum SendPurpose<'a> {
     /// is sent whole and unconditionally. Its own path may lead elsewhere.
     Page(u16),
     /// It is a stored response of a pool, for this request.
-    Stored(StoredStatus),
+    Stored(StoredStatus<'a>),
     /// It is one that was found under this primary key, which leads to it as long as that version of what
     /// is stored there is the current one.
     Found(&'a [u8], Option<SeenVersion>),
@@ -64,11 +64,11 @@ pub(super) enum SendOutcome {
 }
 
 impl SendPurpose<'_> {
-    /// Fields of a reply with `object` of `resource`.
+    /// Fields of a reply with status `sent` and `object` of `resource`.
     fn lines<'o>(
         &self,
         object: &'o Object,
-        resource: &'o Resource,
+        (resource, sent): (&'o Resource, u16),
         result: CacheResult,
     ) -> ReplyLines<'o>
     where
@@ -76,9 +76,12 @@ impl SendPurpose<'_> {
     {
         let cache = match self {
             Self::Named(named) => return named.lines(object),
-            Self::Stored(how) => Cow::Owned(how.lines(resource, result, monotonic_ms())),
-            Self::Found(..) => {
-                Cow::Owned(StoredStatus::default().lines(resource, result, monotonic_ms()))
+            Self::Stored(how) => Cow::Owned(how.lines((resource, sent), result, monotonic_ms())),
+            Self::Found(key, _) => {
+                let cache = resource.route.pool_cache();
+                let key = cache.and_then(|cache| cache.shown_key(key));
+                let how = StoredStatus { key, ..StoredStatus::default() };
+                Cow::Owned(how.lines((resource, sent), result, monotonic_ms()))
             }
             Self::Asked(_) | Self::Page(_) => cache_lines(resource, result, monotonic_ms()),
         };
@@ -164,7 +167,7 @@ impl SlowRequest<'_> {
         }
         let mut reply = exchange.reply.write();
         reply.summary().cache = cache;
-        let lines = purpose.lines(object, resource, cache);
+        let lines = purpose.lines(object, (resource, plan.status(status)), cache);
         let boundary = write_head(&mut reply, object, &plan, status, &lines);
         let of = (&**object, &*lines.content_type);
         let sent = send_body(&mut source, &mut exchange.reply, of, &plan, boundary).await;
