@@ -226,7 +226,8 @@ fn every_setting_refuses_other_types() {
             assert_eq!(found, [ErrorKind::WrongType], "{} = {wrong}", setting.path);
         }
         let takes_number = matches!(setting.kind, Kind::Number { .. } | Kind::Status(_));
-        let takes_table = matches!(setting.kind, Kind::Headers | Kind::Params | Kind::ErrorPages);
+        let takes_table =
+            matches!(setting.kind, Kind::Headers | Kind::Params | Kind::PathMap | Kind::ErrorPages);
         let takes_switch = setting.kind == Kind::Switch;
         for (value, taken) in
             [("77", takes_number), ("{ a = 1 }", takes_table), ("true", takes_switch)]
