@@ -12,6 +12,7 @@ chmod 755 "$run"
 pids=
 trap '[ -z "$pids" ] || kill $pids 2>/dev/null; wait; rm -rf "$run"' EXIT
 trap 'exit 0' INT TERM
+mkdir -m 1733 "$run/sessions-one" "$run/sessions-two"
 for file in skep.toml php-fpm.conf; do
     sed "s|@HERE@|$here|g; s|@RUN@|$run|g; s|@ADDRESS@|${ADDRESS:-127.0.0.1:8080}|g" \
         "$here/$file" > "$run/$file"

@@ -2,11 +2,11 @@
 # Starts Tomcat 10 and Skep for this folder, until Ctrl-C. Needs: apt install tomcat10-user
 #   SKEP      the binary (default: skep)
 #   ADDRESS   where to listen (default: 127.0.0.1:8080)
-#   AJP_PORT  Tomcat's port (default: 8009)
+#   AJP_PORT, AJP_PORT_TWO  Tomcat's ports (default: 8009, 8010)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 home=/usr/share/tomcat10
-port=${AJP_PORT:-8009}
+port=${AJP_PORT:-8009} second=${AJP_PORT_TWO:-8010}
 [ -f "$home/skel/conf/web.xml" ] || { echo "no Tomcat 10: apt install tomcat10-user" >&2; exit 1; }
 
 run=$(mktemp -d)
@@ -21,7 +21,7 @@ mkdir "$run/bin" "$run/conf" "$run/logs" "$run/temp" "$run/webapps" "$run/work"
 cp "$home/skel/conf/web.xml" "$run/conf"
 fill() {
     sed "s|@HERE@|$here|g; s|@RUN@|$run|g; s|@ADDRESS@|${ADDRESS:-127.0.0.1:8080}|g
-        s|@AJP_PORT@|$port|g; s|@SECRET@|$secret|g" "$here/$1"
+        s|@AJP_PORT@|$port|g; s|@AJP_PORT_TWO@|$second|g; s|@SECRET@|$secret|g" "$here/$1"
 }
 fill skep.toml > "$run/skep.toml"
 (umask 077 && fill server.xml > "$run/conf/server.xml" && echo "$secret" > "$run/secret")

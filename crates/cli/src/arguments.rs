@@ -6,10 +6,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use skep_config::limits::SERVER_CONNECTIONS_MAX;
-use skep_config::{ConnectionsScope, DispatchMode, POLICY_NAMES};
-use skep_console::{PURGE_MS_MAX, SERVER_TEST_MS_MAX};
-use skep_units::{ServerAddress, WEIGHT_MAX};
+use skep_config::{DispatchMode, POLICY_NAMES};
+use skep_console::PURGE_MS_MAX;
+use skep_units::WEIGHT_MAX;
 
 /// One web server made of many machines.
 #[derive(Debug, Parser)]
@@ -65,10 +64,12 @@ pub(crate) enum Command {
 
 mod bench;
 mod compare;
+mod pool;
 mod probe;
 
 pub(crate) use bench::{BenchCommand, BenchDataArgs, BenchHttp, BenchRunArgs, BenchWorkload};
 pub(crate) use compare::{CompareAction, CompareArgs};
+pub(crate) use pool::{OneServer, PoolCommand};
 pub(crate) use probe::{ProbeCommand, ProbeRunArgs};
 
 /// Serve a directory: one node, no config file
@@ -194,14 +195,17 @@ pub(crate) struct ShowArgs {
     /// Show the servers of applications, as all nodes see them
     #[arg(long)]
     pub(crate) pools: bool,
-    /// Show the requests that servers of applications, or nodes, have now
+    /// Show the requests that servers of applications have now, of all nodes
     #[arg(long, conflicts_with = "pools")]
     pub(crate) requests: bool,
-    /// Show requests over time, all and those to servers of applications: of the last hour by 10s, or of
+    /// Show requests of all nodes over time, all and those to servers of applications: of the last hour by 10s, or of
     /// the last 30 hours by 1m
     #[arg(long, value_name = "STEP", conflicts_with_all = ["pools", "requests"],
           value_parser = PossibleValuesParser::new(SERIES_STEPS))]
     pub(crate) series: Option<String>,
+    /// With --requests or --series: of the process that is asked, and of no other
+    #[arg(long)]
+    pub(crate) process: bool,
     #[command(flatten)]
     pub(crate) status: StatusArgs,
 }
@@ -337,87 +341,6 @@ pub(crate) enum PolicyCommand {
     },
     /// Compare policies of a service by an A/B test: each is an arm, with clients of its own
     Compare(CompareArgs),
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum PoolCommand {
-    /// List the pools of a node, and their servers
-    List(StatusArgs),
-    /// Add a server, until it is removed, its pool is gone from the config, or the node ends
-    Add {
-        #[command(flatten)]
-        server: OneServer,
-        /// Where the node reaches it: IP:PORT, or unix: and the path of a socket
-        #[arg(value_name = "ADDRESS")]
-        address: ServerAddress,
-        /// Its share of the work under weighted policies
-        #[arg(long, value_name = "N", default_value_t = 1,
-              value_parser = clap::value_parser!(u32).range(1..=i64::from(WEIGHT_MAX)))]
-        weight: u32,
-        /// Requests and upgraded connections that it takes at a time, at most
-        #[arg(long, value_name = "N", default_value_t = 256,
-              value_parser = clap::value_parser!(u32).range(1..=i64::from(SERVER_CONNECTIONS_MAX)))]
-        connections_max: u32,
-        /// Whose requests these are
-        #[arg(long, value_name = "WHOSE", default_value = "auto",
-              value_parser = PossibleValuesParser::new(ConnectionsScope::WORDS))]
-        connections_scope: String,
-        /// Where it says its status, if not at ADDRESS
-        #[arg(long, value_name = "ADDRESS")]
-        status_address: Option<ServerAddress>,
-    },
-    /// Remove a server: gone when its last request has ended
-    Remove {
-        #[command(flatten)]
-        server: OneServer,
-        /// Wait until it is gone, so that its name is free
-        #[arg(long)]
-        wait: bool,
-        /// Time that its requests get to end
-        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
-        timeout: u64,
-    },
-    /// Give a server no new requests of this node; those in work end
-    Drain {
-        #[command(flatten)]
-        server: OneServer,
-    },
-    /// Give a drained server requests of this node again
-    Resume {
-        #[command(flatten)]
-        server: OneServer,
-    },
-    /// Send a server a GET from this node, and show its answer and the times
-    Test {
-        #[command(flatten)]
-        server: OneServer,
-        /// Path and query, as the server sees them [default: /]
-        #[arg(long, value_name = "PATH")]
-        path: Option<String>,
-        /// Field Host [default: that of the pool's checks, else the server's address]
-        #[arg(long, value_name = "HOST")]
-        host: Option<String>,
-        /// Send what the pool's checks send, and say what they make of the answer
-        #[arg(long, conflicts_with_all = ["path", "host"])]
-        health: bool,
-        /// Longest time for the answer
-        #[arg(long, value_name = "TIME", default_value = "10s", value_parser = answer_time)]
-        timeout: u64,
-    },
-}
-
-/// A server of a pool, and how to say what became of it.
-#[derive(Args, Debug)]
-pub(crate) struct OneServer {
-    /// Name of the pool
-    pub(crate) pool: String,
-    /// Name of the server
-    pub(crate) name: String,
-    /// Print what the API says, as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) target: Target,
 }
 
 #[derive(Args, Debug)]
@@ -564,10 +487,6 @@ fn purge(text: &str) -> Result<String, String> {
 
 fn purge_time(text: &str) -> Result<u64, String> {
     time_up_to(text, PURGE_MS_MAX)
-}
-
-fn answer_time(text: &str) -> Result<u64, String> {
-    time_up_to(text, SERVER_TEST_MS_MAX)
 }
 
 fn time_up_to(text: &str, ms_max: u64) -> Result<u64, String> {

@@ -26,9 +26,9 @@ pub(crate) use harmless::json;
 use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
 pub(crate) use policies::{policies, policy};
-pub(crate) use pools::{pools, pools_of_nodes, server_test};
+pub(crate) use pools::{pools, pools_of_nodes, server_not_ordered, server_ordered, server_test};
 pub(crate) use probe::{probe_head, probe_sample, probe_summary, probe_summary_json};
-pub(crate) use series::{requests, series};
+pub(crate) use series::{requests, requests_of_nodes, series, series_of_nodes};
 use table::{Align, TextTable};
 
 /// Columns of a terminal that has not said otherwise (VT100).

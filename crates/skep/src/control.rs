@@ -3,9 +3,13 @@
 
 mod comparison;
 mod explain;
+mod nodes;
+mod operators;
+mod pool_sums;
 mod pools;
 mod purge;
 mod requests;
+mod series;
 mod server_test;
 mod servers;
 mod sessions;
@@ -16,10 +20,11 @@ use std::time::UNIX_EPOCH;
 use skep_cluster::MembershipError;
 use skep_config::{Config, DispatchMode};
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained, NewArm,
-    NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
-    NodeState, NodeStatus, PolicyComparison, ProcessStatus, Purged, Reloaded, RequestStatus, Role,
-    ServerTest, ServiceStatus, Token, Traffic, TrafficSeries,
+    ClusterRequests, ClusterSeries, Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control,
+    ControlError, Explained, NewArm, NewExplain, NewNode, NewServerTest, NodeLocalStatus,
+    NodePools, NodeSource, NodeState, NodeStatus, PolicyComparison, PoolStatus, ProcessStatus,
+    Purged, Reloaded, RequestStatus, Role, ServerCommand, ServerOrdered, ServerTest, ServiceStatus,
+    Token, Traffic, TrafficSeries,
 };
 use skep_dispatcher::Dispatcher;
 use skep_proxy::{Group, GroupControlError, MemberSource, MemberStatus};
@@ -63,7 +68,7 @@ pub(crate) fn start_console(
         }
         opened => opened?,
     }
-    pools::show_to_dispatchers(running);
+    operators::answer_operators(running);
     Ok(console.serve(Arc::new(Management(Arc::clone(running))))?)
 }
 
@@ -180,20 +185,25 @@ impl Control for Management {
         self.0.series.show(step_s)
     }
 
-    fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError> {
-        servers::add(&self.0, self.pool(pool)?.name(), server)
+    fn pools(&self) -> Vec<PoolStatus> {
+        pools::of_cluster(&self.0)
     }
 
-    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
-        self.pool(pool)?.remove_unless_last(name, timeout_ms).map_err(refusal)
+    fn requests_of_nodes(&self) -> ClusterRequests {
+        requests::of_cluster(&self.0)
     }
 
-    fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
-        self.pool(pool)?.drain(name).map_err(refusal)
+    fn series_of_nodes(&self, step_s: u64) -> Result<ClusterSeries, ControlError> {
+        series::of_cluster(&self.0, step_s)
     }
 
-    fn resume_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
-        self.pool(pool)?.resume(name).map_err(refusal)
+    fn order_server(
+        &self,
+        pool: &str,
+        name: &str,
+        command: &ServerCommand,
+    ) -> Result<ServerOrdered, ControlError> {
+        servers::order(&self.0, pool, name, command)
     }
 
     fn test_server(
@@ -279,17 +289,10 @@ impl Management {
     }
 
     fn pool(&self, name: &str) -> Result<Arc<Group>, ControlError> {
-        let pools = self.0.parts.node.as_ref().map(|node| node.pools()).unwrap_or_default();
-        let names = || pools.iter().map(|pool| pool.name());
-        if let Some(pool) = pools.iter().find(|pool| pool.name() == name) {
-            return Ok(Arc::clone(pool));
+        match self.0.parts.node.as_ref() {
+            Some(node) => servers::pool(node, name),
+            None => Err(servers::no_pool([].into_iter(), name)),
         }
-        let what = match names().collect::<Vec<_>>().join(", ").as_str() {
-            "" => "this process has no pools: ask a node whose sites lead to some".to_owned(),
-            known => format!("no pool {name:?}; the pools: {known}"),
-        };
-        let did_you_mean = skep_units::nearest(name, names()).map(str::to_owned);
-        Err(ControlError::NotFound { what, did_you_mean })
     }
 
     fn service_names(&self) -> Vec<&str> {

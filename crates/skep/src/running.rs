@@ -144,6 +144,10 @@ impl Running {
         self.shared.log.reopen();
         let Some(file) = &self.file else { return Ok(Vec::new()) };
         let result = load_config(file).and_then(|config| self.apply(config));
+        if let Some(node) = &self.parts.node {
+            // The new config may have servers that were ordered about before.
+            node.retry_orders();
+        }
         let counter = match &result {
             Ok(_) => {
                 tracing::info!(file = %file.display(), "reloaded");

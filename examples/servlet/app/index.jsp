@@ -16,8 +16,10 @@
 <dl>
 <dt>Path</dt><dd><%= say(request.getRequestURI()) %></dd>
 <dt>You</dt><dd><%= say(request.getRemoteAddr()) %></dd>
+<dt>Server</dt><dd><%= say(session.getId().replaceFirst("^[^.]*[.]?", "")) %></dd>
 <dt>Visits in this session</dt><dd><%= session.getAttribute("visits") %></dd>
 </dl>
+<p><a href="/clock.jsp">A page that is stored</a></p>
 <form method="post"><input name="word"><button>Send</button></form>
 <% if (request.getParameter("word") != null) { %>
 <p>You sent: <%= say(request.getParameter("word")) %></p>

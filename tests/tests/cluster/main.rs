@@ -18,6 +18,8 @@ mod lost_parts;
 mod memory;
 mod parts;
 mod pool_cache;
+mod pool_loads;
+mod pool_orders;
 mod pool_refresh;
 mod purge;
 mod routes;

@@ -51,16 +51,26 @@ fn a_dispatcher_shows_the_pools_of_all_its_nodes() {
         assert!(rows.iter().any(|it| it == &row), "{row:?} is missing in\n{table}");
     }
     assert!(table.contains("s2 at node-1 down: checks failed: connection refused"), "{table}");
+    // The same by a node, which is asked as well.
+    assert_eq!(pools(&cluster, "node-1")[1]["pools"][0]["servers"][0]["requests_total"], 2);
+    let shown = cluster.skep("node-1", &["status", "--series", "10s", "--json"]).stdout;
+    let series: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(series["nodes"], serde_json::json!(["node-1", "node-2"]), "{series}");
+    assert_eq!(series["missing"], serde_json::json!([]), "{series}");
     // What is not known is said, and not shown as none.
     cluster.kill("node-1");
     let is_missing = || pools(&cluster, "dispatcher-1")[0]["missing"].is_string();
     poll_until(PATIENCE, "the dead one is missing", is_missing);
     let table = cluster.skep("dispatcher-1", &["status", "--pools"]).stdout;
     assert!(table.contains("no answer of node-1: it is not linked"), "{table}");
-    // A node speaks for itself.
-    let own = pools(&cluster, "node-2");
-    assert_eq!(own[1]["pools"][0]["servers"][0]["requests_total"], 2);
-    assert!(own[0]["missing"].is_string(), "{own}");
+    for what in [&["--requests"][..], &["--series", "1m"]] {
+        let table = cluster.skep("node-2", &[&["status"], what].concat()).stdout;
+        assert!(table.contains("no answer of node-1: it is not linked"), "{table}");
+    }
+    // So does a node, by its dispatcher.
+    let asked = pools(&cluster, "node-2");
+    assert_eq!(asked[1]["pools"][0]["servers"][0]["requests_total"], 2);
+    assert!(asked[0]["missing"].as_str().unwrap().contains("not linked"), "{asked}");
 }
 
 #[test]

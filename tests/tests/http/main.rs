@@ -38,6 +38,7 @@ mod probe;
 mod ranges_conditions;
 mod recorder;
 mod rewritten;
+mod rewritten_back;
 mod room;
 mod route_conditions;
 mod route_limits;

@@ -136,8 +136,32 @@ fn a_session_moves_when_its_server_is_gone_and_then_stays() {
     assert_eq!(moved.text(), other);
     assert_ne!(cookie_of(&moved), cookie_of(&first));
     assert_eq!(rig.lost(0), 1);
+    let told = format!("pool app: server {other} continues a session of {}\n", first.text());
+    poll_until(PATIENCE, "the log says so", || rig.nodes[0].stderr_text().contains(&told));
     assert_eq!(rig.servers_of("/", &[("Cookie", &cookie_of(&moved))]), one(other));
     assert_eq!(rig.lost(0), 1);
+}
+
+#[test]
+fn the_cookie_is_secure_where_the_client_asks_by_https() {
+    let app = App::answering(|_| response(200, "", "ok"));
+    for (settings, https, is_secure) in [
+        ("trust_forwarded = true", "Forwarded: proto=https;for=192.0.2.1", true),
+        ("trust_forwarded = true", "X-Forwarded-Proto: https", true),
+        ("trust_forwarded = true", "X-Forwarded-Proto: http", false),
+        // Anybody can say so.
+        ("", "X-Forwarded-Proto: https", false),
+        ("sticky.secure = true", "A: b", true),
+        ("trust_forwarded = true\nsticky.secure = false", "X-Forwarded-Proto: https", false),
+    ] {
+        let pool =
+            pool_lines(&format!("sticky.by = \"cookie\"\n{settings}"), &[(app.address(), "")]);
+        let skep = Skep::node_of(&format!("pool = \"app\"\n{pool}"));
+        let field = https.split_once(": ").unwrap();
+        let reply = skep.connect().request("GET", "/", &[field]);
+        let line = reply.header("set-cookie").unwrap();
+        assert_eq!(line.ends_with("; Secure"), is_secure, "{settings} {https}: {line}");
+    }
 }
 
 #[test]

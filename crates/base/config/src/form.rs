@@ -121,7 +121,7 @@ fn file_name(text: &str) -> FormResult {
 }
 
 /// A path in the form that requests are compared with: no query, no `..`.
-fn url_path(text: &str) -> FormResult {
+pub(crate) fn url_path(text: &str) -> FormResult {
     require(text.starts_with('/'), "it must begin with `/`")?;
     require(!text.contains('*'), "`*` can only be its end")?;
     path_bytes(text)

@@ -45,6 +45,8 @@ pub enum Kind {
     FieldPatterns,
     /// A table: name of a parameter = its value.
     Params,
+    /// A table: beginning of a path of URLs = what takes its place.
+    PathMap,
     /// A table: HTTP status (4xx or 5xx) = URL path of the page.
     ErrorPages,
     /// A table: HTTP status or class of them = duration, at most a day.
@@ -141,6 +143,7 @@ impl Kind {
             Self::Addresses => "an address \"IP:PORT\", or a list of them".into(),
             Self::ServerAddress => "an address \"IP:PORT\" or \"unix:/PATH\"".into(),
             Self::Params => "a table of parameters, NAME = \"value\"".into(),
+            Self::PathMap => "a table of paths, \"/beginning\" = \"/what takes its place\"".into(),
             Self::Headers => "a table of header fields, name = \"value\"".into(),
             Self::FieldPatterns => {
                 "a table of header fields, name = \"value\", \"beginning*\" or \"*\"".into()

@@ -187,8 +187,9 @@ table! {
         field: Option<String> = None => Kind::Text(Form::FieldName), live;
         /// Path of the inserted cookie.
         path: String = "/".into() => Kind::Text(Form::UrlPath), live;
-        /// Whether clients send the inserted cookie by https only.
-        secure: bool = false => Kind::Switch, live;
+        /// Whether clients send the inserted cookie by https only. Unset: those do that have asked by https, as the
+        /// cluster's dispatchers and trusted proxies (`trust_forwarded`) say.
+        secure: Option<bool> = None => Kind::Switch, live;
         /// Which requests from other sites have the inserted cookie.
         same_site: SameSite = SameSite::Lax
             => word(SameSite::WORDS), live;
@@ -210,6 +211,17 @@ table! {
         add_prefix: Option<String> = None => Kind::Text(Form::UrlPath), live;
         /// Field Host of requests; unset, it is the client's.
         host: Option<String> = None => Kind::Text(Form::Authority), live;
+        /// Whether what responses say of the application's own places is put into the words of clients: behind
+        /// `strip_prefix` and `add_prefix`, `Location`, `Content-Location`, `Refresh` and the paths of cookies in
+        /// `Set-Cookie`; and URLs at `host`, at `application_hosts`, or at the address of a server, which become
+        /// paths.
+        rewrite_responses: bool = true => Kind::Switch, live;
+        /// Further beginnings of paths in these fields, and what takes their place: `{ "/internal" = "/app" }`.
+        response_prefixes: Vec<(String, String)> = Vec::new() => Kind::PathMap, live;
+        /// Further hosts by which the application calls itself in these fields, with their ports.
+        application_hosts: Vec<String> = Vec::new() => Kind::Texts(Form::Authority), live;
+        /// Domain of the cookies for which the application names one; unset, it is the application's.
+        cookie_domain: Option<String> = None => Kind::Text(Form::Name), live;
         /// Methods that may pass, such as `["GET", "HEAD"]`; others get 405. Empty is all but
         /// TRACE.
         methods: Vec<String> = Vec::new() => Kind::Texts(Form::Method), live;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use skep_units::{ServerAddress, ServerAddressError, did_you_mean};
 
 use crate::error::{ErrorKind, Fault};
-use crate::form::{any_field_name, field_name, param_name};
+use crate::form::{any_field_name, field_name, param_name, url_path};
 use crate::kind::{DAY_MS, Form, Kind, ms};
 use crate::limits::LIST_MAX;
 use crate::number::{self, Unit};
@@ -344,7 +344,7 @@ macro_rules! optional_fields {
     )+};
 }
 
-optional_fields!(String, PathBuf, ServerAddress, u16, u64);
+optional_fields!(bool, String, PathBuf, ServerAddress, u16, u64);
 
 impl Field for SocketAddr {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
@@ -449,6 +449,7 @@ impl Field for Vec<(String, String)> {
             let of_field = "the name of a header field";
             let (checked, what, form) = match at.kind {
                 Kind::Params => (param_name(key), "the name of a parameter", Form::FieldValue),
+                Kind::PathMap => (url_path(key), "the path of a URL", Form::UrlPath),
                 Kind::FieldPatterns => (any_field_name(key), of_field, Form::FieldPattern),
                 _ => (field_name(key), of_field, Form::FieldValue),
             };

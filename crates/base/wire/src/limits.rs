@@ -116,6 +116,11 @@ pub const LINK_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// their agents say.
 pub const STATUS_BYTES_MAX: usize = LINK_MESSAGE_BYTES_MAX / 2;
 
+/// Orders about servers of pools that a machine knows, and that one message has: far more than operators give
+/// between two changes of a config. Each takes at most some 500 bytes.
+pub const SERVER_ORDERS_MAX: usize = 1_024;
+const _: () = assert!(SERVER_ORDERS_MAX * 768 < LINK_MESSAGE_BYTES_MAX);
+
 /// Longest request of a node to another, in bytes: the longest origin, and what
 /// stands around it.
 pub const PEER_REQUEST_BYTES_MAX: usize = ORIGIN_BYTES_MAX + 256;

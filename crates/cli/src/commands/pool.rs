@@ -1,7 +1,10 @@
-//! `skep pool`: list, add, remove, drain, resume, test.
+//! `skep pool`: list, add, remove, drain, resume, weight, test.
 
 use anyhow::bail;
-use skep_console::{ApiClient, NewServer, NewServerTest, PoolStatus, ServerStatus, ServerTest};
+use skep_console::{
+    ApiClient, ApiResponse, NewServer, NewServerTest, NewWeight, PoolStatus, ServerOrdered,
+    ServerStatus, ServerTest,
+};
 
 use super::removal::wait_for_removal;
 use super::{print, print_json};
@@ -11,11 +14,13 @@ use crate::show;
 pub(crate) fn pool(command: PoolCommand) -> anyhow::Result<()> {
     match command {
         PoolCommand::List(args) => {
-            let found = args.target.find_node()?;
-            match args.json {
-                true => print_json(&found.client.get("/api/v1/pools")?),
-                false => print(&show::pools(&found.status.pools, show::Paint::for_stdout())),
+            let client = args.target.find()?.client;
+            let answer = client.get("/api/v1/pools")?;
+            if args.json {
+                return print_json(&answer);
             }
+            let pools: Vec<PoolStatus> = client.decode(&answer)?;
+            print(&show::pools(&pools, show::Paint::for_stdout()))
         }
         PoolCommand::Add {
             server,
@@ -33,26 +38,33 @@ pub(crate) fn pool(command: PoolCommand) -> anyhow::Result<()> {
                 connections_scope: Some(connections_scope),
                 status_address,
             };
-            change(&server, |client| {
+            order(&server, |client| {
                 let path = format!("/api/v1/pools/{}/servers", show::encode(&server.pool));
-                Ok(client.decode(&client.post_json(&path, &new)?)?)
+                Ok(client.post_json(&path, &new)?)
             })
+            .map(drop)
         }
-        PoolCommand::Remove { server, wait, timeout } => change(&server, |client| {
+        PoolCommand::Remove { server, wait, timeout } => {
             let path = path(&server, &format!("?timeout_ms={timeout}"));
-            let left = client.decode(&client.delete(&path)?)?;
-            match wait {
-                true => wait_for_removal(
-                    &server.name,
-                    timeout,
-                    || servers(client, &server),
-                    |it| it.state,
-                ),
-                false => Ok(left),
+            let remove =
+                |client: &ApiClient| -> anyhow::Result<ApiResponse> { Ok(client.delete(&path)?) };
+            let waits = wait && !server.json;
+            let client = if waits { begin(&server, remove)? } else { order(&server, remove)? };
+            if wait {
+                let read = || servers(&client, &server);
+                wait_for_removal(&server.name, timeout, read, |it| it.state)?;
             }
-        }),
+            if waits {
+                print(&format!("{}: removed\n", server.name))?;
+            }
+            Ok(())
+        }
         PoolCommand::Drain { server } => tell_to(&server, "/drain"),
         PoolCommand::Resume { server } => tell_to(&server, "/resume"),
+        PoolCommand::Weight { server, weight } => order(&server, |client| {
+            Ok(client.put_json(&path(&server, "/weight"), &NewWeight { weight })?)
+        })
+        .map(drop),
         PoolCommand::Test { server, path: target, host, health, timeout } => {
             let timeout_ms = Some(timeout);
             test(&server, &NewServerTest { health, target, host, timeout_ms })
@@ -78,36 +90,47 @@ fn test(server: &OneServer, test: &NewServerTest) -> anyhow::Result<()> {
 
 /// A command without more to say.
 fn tell_to(server: &OneServer, what: &str) -> anyhow::Result<()> {
-    change(server, |client| Ok(client.decode(&client.post(&path(server, what))?)?))
+    order(server, |client| Ok(client.post(&path(server, what))?)).map(drop)
 }
 
-/// Changes a server, and prints its state afterwards.
-fn change(
+/// Changes a server at all nodes, and prints what came of it; an error if a node that was asked did not do it.
+fn order(
     server: &OneServer,
-    job: impl FnOnce(&ApiClient) -> anyhow::Result<Vec<ServerStatus>>,
-) -> anyhow::Result<()> {
-    let servers = job(&server.target.find_node()?.client)?;
+    job: impl FnOnce(&ApiClient) -> anyhow::Result<ApiResponse>,
+) -> anyhow::Result<ApiClient> {
+    let client = server.target.find()?.client;
+    let answer = job(&client)?;
+    let ordered: ServerOrdered = client.decode(&answer)?;
     match server.json {
-        true => print(&format!("{}\n", show::json(&serde_json::to_string(&servers)?))),
-        false => print(&tell(&server.name, &servers)),
+        true => print_json(&answer)?,
+        false => print(&show::server_ordered(&server.name, &ordered))?,
     }
+    fail_unless_complete(&ordered)?;
+    Ok(client)
 }
 
-fn tell(name: &str, servers: &[ServerStatus]) -> String {
-    if servers.is_empty() {
-        return format!("{name}: removed\n");
-    }
-    let lines = servers.iter().map(|it| {
-        let work = match it.connections {
-            0 => String::new(),
-            connections => format!(", {} in work", show::plural(connections.into(), "request")),
-        };
-        format!("{}: {}{work}, pool {}\n", it.name, it.state.word(), it.pool)
-    });
-    lines.collect()
+/// The same of what takes a while: prints only who does not do it.
+fn begin(
+    server: &OneServer,
+    job: impl FnOnce(&ApiClient) -> anyhow::Result<ApiResponse>,
+) -> anyhow::Result<ApiClient> {
+    let client = server.target.find()?.client;
+    let ordered: ServerOrdered = client.decode(&job(&client)?)?;
+    print(&show::server_not_ordered(&ordered))?;
+    fail_unless_complete(&ordered)?;
+    Ok(client)
 }
 
-/// The server as its node sees it; none once it is gone.
+fn fail_unless_complete(ordered: &ServerOrdered) -> anyhow::Result<()> {
+    if !ordered.complete {
+        let not_done = ordered.nodes.iter().filter(|it| !it.done && !it.away);
+        let names: Vec<_> = not_done.map(|it| it.node.as_str()).collect();
+        bail!("not done at {}", names.join(", "));
+    }
+    Ok(())
+}
+
+/// The server as all nodes see it; none once it is gone from all that answer.
 fn servers(client: &ApiClient, server: &OneServer) -> anyhow::Result<Vec<ServerStatus>> {
     let pools: Vec<PoolStatus> = client.decode(&client.get("/api/v1/pools")?)?;
     let servers = pools.into_iter().flat_map(|pool| pool.servers);

@@ -11,10 +11,11 @@ pub(crate) fn status(args: &ShowArgs) -> anyhow::Result<()> {
         return pools(&args.status);
     }
     if args.requests {
-        return requests(&args.status);
+        return requests(&args.status, args.process);
     }
     if let Some(step) = &args.series {
-        return series(&args.status, if step == SERIES_STEPS[0] { 10 } else { 60 });
+        let step_s = if step == SERIES_STEPS[0] { 10 } else { 60 };
+        return series(&args.status, step_s, args.process);
     }
     let found = args.status.target.find()?;
     match args.status.json {
@@ -23,26 +24,32 @@ pub(crate) fn status(args: &ShowArgs) -> anyhow::Result<()> {
     }
 }
 
-/// The requests that the process has elsewhere now.
-fn requests(args: &StatusArgs) -> anyhow::Result<()> {
+/// The requests that all nodes have at servers now, or the process elsewhere.
+fn requests(args: &StatusArgs, of_process: bool) -> anyhow::Result<()> {
     let client = args.target.find()?.client;
-    let answer = client.get("/api/v1/requests")?;
+    let route = if of_process { "/api/v1/requests" } else { "/api/v1/cluster/requests" };
+    let answer = client.get(route)?;
     if args.json {
         return print_json(&answer);
     }
-    let requests: Vec<RequestStatus> = client.decode(&answer)?;
-    print(&show::requests(&requests))
+    print(&match of_process {
+        true => show::requests(&client.decode::<Vec<RequestStatus>>(&answer)?),
+        false => show::requests_of_nodes(&client.decode(&answer)?),
+    })
 }
 
-/// Requests of the process over time.
-fn series(args: &StatusArgs, step_s: u64) -> anyhow::Result<()> {
+/// Requests of all nodes over time, or of the process.
+fn series(args: &StatusArgs, step_s: u64, of_process: bool) -> anyhow::Result<()> {
     let client = args.target.find()?.client;
-    let answer = client.get(&format!("/api/v1/series?step_s={step_s}"))?;
+    let route = if of_process { "/api/v1/series" } else { "/api/v1/cluster/series" };
+    let answer = client.get(&format!("{route}?step_s={step_s}"))?;
     if args.json {
         return print_json(&answer);
     }
-    let series: TrafficSeries = client.decode(&answer)?;
-    print(&show::series(&series))
+    print(&match of_process {
+        true => show::series(&client.decode::<TrafficSeries>(&answer)?),
+        false => show::series_of_nodes(&client.decode(&answer)?),
+    })
 }
 
 /// The servers of applications, as all nodes see them.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skep_console::{
-    NetworkSessions, NodePools, NodeSource, NodeState, PoolSessions, PoolStatus, ServerSelfReport,
-    ServerStatus, ServerTest,
+    NetworkSessions, NodePools, NodeSource, NodeState, PoolSessions, PoolStatus, ServerOrdered,
+    ServerSelfReport, ServerStatus, ServerTest,
 };
 
 use super::harmless::is_harmless;
@@ -17,7 +17,7 @@ const SESSIONS_MIN: u64 = 30;
 /// Values of a server on a line of at most 80 columns.
 const PARTS_PER_LINE: usize = 3;
 
-/// The pools of a node, and their servers.
+/// The pools, and their servers.
 pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
     if pools.is_empty() {
         return "no pools\n".to_owned();
@@ -39,7 +39,50 @@ pub(crate) fn pools(pools: &[PoolStatus], paint: Paint) -> String {
             ),
         );
         out.push_str(&servers(pool, paint));
-        sessions(&mut out, pool.sessions.as_ref(), &[]);
+        let nodes: Vec<&str> = pool.nodes.iter().map(String::as_str).collect();
+        sessions(&mut out, pool.sessions.as_ref(), &nodes);
+    }
+    if let Some(pool) = pools.first() {
+        super::series::missing(&mut out, &pool.missing);
+    }
+    out
+}
+
+/// What came of an order about a server.
+pub(crate) fn server_ordered(name: &str, ordered: &ServerOrdered) -> String {
+    // By what nodes see of it: the requests that they have there, and their names.
+    let mut seen = BTreeMap::<Option<NodeState>, (u32, &str, Vec<&str>)>::new();
+    let mut out = String::new();
+    for node in ordered.nodes.iter().filter(|it| it.done) {
+        let server = node.server.as_ref();
+        let (in_work, pool, names) = seen.entry(server.map(|it| it.state)).or_default();
+        *in_work = in_work.saturating_add(server.map_or(0, |it| it.connections));
+        *pool = server.map_or("", |it| &it.pool);
+        names.push(&node.node);
+    }
+    let is_alone = ordered.nodes.len() == 1;
+    for (state, (in_work, pool, names)) in seen {
+        let work = match in_work {
+            0 => String::new(),
+            in_work => format!(", {} in work", super::plural(in_work.into(), "request")),
+        };
+        let told = match state {
+            Some(state) => format!("{}{work}, pool {pool}", state.word()),
+            None => "removed".to_owned(),
+        };
+        let at = if is_alone { String::new() } else { format!(", at {}", names.join(", ")) };
+        out.push_str(&format!("{name}: {told}{at}\n"));
+    }
+    out + &server_not_ordered(ordered)
+}
+
+/// The nodes that have not done it, and why.
+pub(crate) fn server_not_ordered(ordered: &ServerOrdered) -> String {
+    let mut out = String::new();
+    for node in ordered.nodes.iter().filter(|it| !it.done) {
+        let why = node.why.as_deref().unwrap_or("no answer");
+        let was_asked = if node.away { "was not asked" } else { "has not done it" };
+        out.push_str(&format!("{} {was_asked}: {why}\n", node.node));
     }
     out
 }
@@ -208,6 +251,14 @@ fn plain(text: &str) -> String {
     text.chars().map(|it| if is_harmless(it) { it } else { '.' }).collect()
 }
 
+/// How those nodes see a server that see it differently than most do.
+fn views(text: &mut String, server: &ServerStatus) {
+    for view in server.seen_by.iter().filter(|it| it.state != server.state) {
+        let reason = view.reason.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        line(text, &format!("  {} at {} {}{reason}", server.name, view.node, view.state.word()));
+    }
+}
+
 /// Why a server is not up, and why requests failed.
 fn notes(text: &mut String, who: &str, server: &ServerStatus) {
     if let Some(reason) = &server.reason {
@@ -262,6 +313,7 @@ fn servers(pool: &PoolStatus, paint: Paint) -> String {
         );
     }
     for server in &pool.servers {
+        views(&mut text, server);
         notes(&mut text, &server.name, server);
     }
     let rows: Vec<_> = pool.servers.iter().map(|server| ("", server)).collect();

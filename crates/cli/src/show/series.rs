@@ -1,20 +1,64 @@
 //! Requests: over time, and now.
 
-use skep_console::{RequestStatus, TrafficPoint, TrafficSeries};
+use skep_console::{
+    ClusterPoint, ClusterRequests, ClusterSeries, MissingNode, RequestStatus, TrafficPoint,
+    TrafficSeries,
+};
 
 use super::harmless::is_harmless;
 use super::table::{Align, TextTable};
-use super::{COLUMNS, bytes, count, duration, rate};
+use super::{COLUMNS, bytes, count, duration, line, rate};
 
 /// Rows that are shown, the newest: a screen.
 const ROWS_MAX: usize = 30;
 
 /// The newest steps, the newest last. What is not known has no row.
 pub(crate) fn series(series: &TrafficSeries) -> String {
-    let Some(newest) = series.points.last() else {
-        return format!("nothing yet: the first step of {} s is not over\n", series.step_s);
+    let Some(newest) = series.points.last() else { return nothing_yet(series.step_s) };
+    let mut table = table();
+    let first = series.points.len().saturating_sub(ROWS_MAX);
+    for point in &series.points[first..] {
+        table.row(cells(point, newest.at_unix_s, series.step_s));
+    }
+    table.text(COLUMNS, |_| "")
+}
+
+/// The same of all nodes; steps that some of them do not know are marked.
+pub(crate) fn series_of_nodes(series: &ClusterSeries) -> String {
+    let mut text = match series.points.last() {
+        None => nothing_yet(series.step_s),
+        Some(newest) => {
+            let mut table = table();
+            let first = series.points.len().saturating_sub(ROWS_MAX);
+            for point in &series.points[first..] {
+                table.row(cells(&point_of(point), newest.at_unix_s, series.step_s));
+            }
+            table.text(COLUMNS, |_| "")
+        }
     };
-    let mut table = TextTable::new(&[
+    let newest = series.points.last().map_or(0, |it| it.at_unix_s);
+    let nodes = series.nodes.len() as u64;
+    let partial = series.points.iter().filter(|it| it.nodes < nodes).map(|it| it.at_unix_s);
+    if let Some(latest) = partial.max() {
+        let before = duration(newest.saturating_sub(latest).saturating_mul(1000));
+        line(&mut text, &format!("  until {before} before, not all {nodes} nodes have counted"));
+    }
+    missing(&mut text, &series.missing);
+    text
+}
+
+fn point_of(point: &ClusterPoint) -> TrafficPoint {
+    let &ClusterPoint { at_unix_s, requests, to_pools, pool_failures, .. } = point;
+    let &ClusterPoint { responses_5xx, sent_bytes, .. } = point;
+    TrafficPoint { at_unix_s, requests, to_pools, pool_failures, responses_5xx, sent_bytes }
+}
+
+fn nothing_yet(step_s: u64) -> String {
+    format!("nothing yet: the first step of {step_s} s is not over\n")
+}
+
+fn table() -> TextTable<7> {
+    TextTable::new(&[
         ("BEFORE", Align::Right),
         ("REQ/S", Align::Right),
         ("REQUESTS", Align::Right),
@@ -22,12 +66,14 @@ pub(crate) fn series(series: &TrafficSeries) -> String {
         ("FAILED", Align::Right),
         ("5XX", Align::Right),
         ("SENT", Align::Right),
-    ]);
-    let first = series.points.len().saturating_sub(ROWS_MAX);
-    for point in &series.points[first..] {
-        table.row(cells(point, newest.at_unix_s, series.step_s));
+    ])
+}
+
+/// Names the nodes that are not in a sum.
+pub(super) fn missing(text: &mut String, nodes: &[MissingNode]) {
+    for MissingNode { node, why } in nodes {
+        line(text, &format!("no answer of {node}: {why}"));
     }
-    table.text(COLUMNS, |_| "")
 }
 
 fn cells(point: &TrafficPoint, newest_unix_s: u64, step_s: u64) -> [String; 7] {
@@ -71,4 +117,18 @@ pub(crate) fn requests(requests: &[RequestStatus]) -> String {
         ]);
     }
     table.text(COLUMNS, |_| "")
+}
+
+/// The requests of all nodes, the oldest first, and how many there are by networks of clients.
+pub(crate) fn requests_of_nodes(requests: &ClusterRequests) -> String {
+    let list: Vec<_> = requests.requests.iter().map(|it| it.request.clone()).collect();
+    let mut text = self::requests(&list);
+    for (pool, networks) in &requests.by_network {
+        let of_networks = networks.iter().map(|(name, n)| format!("{name} {}", count(*n)));
+        let all = count(networks.values().sum());
+        let of_networks = of_networks.collect::<Vec<_>>().join(", ");
+        line(&mut text, &format!("  pool {pool}: {all} requests ({of_networks})"));
+    }
+    missing(&mut text, &requests.missing);
+    text
 }

@@ -168,9 +168,8 @@ fn parts_of_paths_are_encoded() {
     assert_eq!(encode("a/b?c&d=é %"), "a%2Fb%3Fc%26d%3D%C3%A9%20%25");
 }
 
-#[test]
-fn pools_have_their_servers_and_reasons() {
-    let server = |name: &str, state, reason: Option<&str>| ServerStatus {
+fn server(name: &str, state: NodeState, reason: Option<&str>) -> ServerStatus {
+    ServerStatus {
         name: name.into(),
         pool: "app".into(),
         address: std::net::SocketAddr::from(([10, 0, 0, 1], 3000)).into(),
@@ -190,7 +189,12 @@ fn pools_have_their_servers_and_reasons() {
         bytes_total: 0,
         latency_us: 1_500,
         agent: None,
-    };
+        seen_by: Vec::new(),
+    }
+}
+
+#[test]
+fn pools_have_their_servers_and_reasons() {
     let down = server("two", NodeState::Down, Some("connection refused"));
     let pool = PoolStatus {
         name: "app".into(),
@@ -202,6 +206,8 @@ fn pools_have_their_servers_and_reasons() {
         sessions: None,
         cluster_sessions: None,
         servers: vec![server("one", NodeState::Up, None), down],
+        nodes: Vec::new(),
+        missing: Vec::new(),
     };
     let text = pools(std::slice::from_ref(&pool), Paint::Plain);
     let first = "pool app: least-outstanding, 1/2 servers up, 4 waiting, 9 refused\n";
@@ -259,6 +265,8 @@ fn sessions_are_shown_by_network_and_not_as_none_where_they_are_not_counted() {
             sessions: of.cloned(),
             cluster_sessions: of.cloned(),
             servers: vec![],
+            nodes: Vec::new(),
+            missing: Vec::new(),
         };
         let of_node = |node: &&str| NodePools {
             node: (*node).to_owned(),

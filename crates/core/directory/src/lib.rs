@@ -6,6 +6,7 @@
 //! - [`keep`]: which segments are kept, evicted, copied and read ahead.
 //! - [`Changes`], [`Inventory`]: changes of the inventory that are still to be reported.
 //! - [`SlotHolder`]: a node's slots of a server of a pool; the [`Coordinator`] grants them.
+//! - [`OrderTable`]: what operators have ordered about servers of pools.
 //! - [`PurgeTables`]: what was purged and when; [`Purger`]: sends a purge to all nodes.
 //!
 //! ```text
@@ -26,6 +27,7 @@ mod fetcher;
 pub mod keep;
 pub mod limits;
 mod node_link;
+mod orders;
 mod purger;
 mod purges;
 mod rendezvous;
@@ -37,6 +39,7 @@ pub use coordinator::{
 };
 pub use fetcher::{FetchAction, FetchEvent, FetchOutcome, Fetcher, FillSource, ResolvedAnswer};
 pub use node_link::NodeLinkId;
+pub use orders::OrderTable;
 pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};
 pub use purges::{PurgeTable, PurgeTables, Queries};
 pub use rendezvous::RendezvousHash;

@@ -16,7 +16,7 @@ use crate::bytes::{self, eq_lower};
 use crate::date::DATE_BYTES;
 use crate::encode::{self, write_field, write_field_u64};
 use crate::fields::has_underscore;
-use crate::forwarded::{address_of, last_clients, write_forwarded};
+use crate::forwarded::{address_of, last_clients, scheme_named, write_forwarded};
 use crate::{
     BodyFraming, Fields, Known, Method, RequestHead, ResponseFraming, ResponseHead, Version,
     framing,
@@ -92,6 +92,12 @@ impl Claims {
             }
         };
         named.and_then(address_of)
+    }
+
+    /// Whether the client asks by https, as `head` has it and as far as that is believed.
+    pub fn is_secure(self, head: &RequestHead<'_, '_>) -> bool {
+        let said = scheme_named(head).filter(|_| self != Claims::Replace);
+        said.is_some_and(|said| said.eq_ignore_ascii_case(b"https"))
     }
 }
 

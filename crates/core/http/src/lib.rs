@@ -38,6 +38,7 @@ pub mod range;
 pub mod reject;
 pub mod request;
 pub mod response;
+pub mod rewrite_back;
 pub mod scan;
 mod version;
 
@@ -50,5 +51,6 @@ pub use limits::{BodyLimits, HeadLimits, Underscores};
 pub use reject::Reject;
 pub use request::{BodyFraming, Method, RequestHead, parse_request};
 pub use response::{ResponseFraming, ResponseHead, parse_response};
+pub use rewrite_back::{BackRewrite, PathPrefix};
 pub use scan::HeadScanner;
 pub use version::Version;

@@ -1,8 +1,9 @@
 //! The interface that the API needs from a running process; the composition root implements it.
 
 use crate::model::{
-    Explained, NewArm, NewExplain, NewNode, NewServer, NewServerTest, NodePools, PolicyComparison,
-    ProcessStatus, Purged, Reloaded, RequestStatus, ServerTest, TrafficSeries,
+    ClusterRequests, ClusterSeries, Explained, NewArm, NewExplain, NewNode, NewServerTest,
+    NodePools, PolicyComparison, PoolStatus, ProcessStatus, Purged, Reloaded, RequestStatus,
+    ServerCommand, ServerOrdered, ServerTest, TrafficSeries,
 };
 
 /// A running process, as its operator sees it.
@@ -92,29 +93,28 @@ pub trait Control: Send + Sync {
     /// Other steps than there are.
     fn series(&self, step_s: u64) -> Result<TrafficSeries, ControlError>;
 
-    /// Adds a server to a pool.
-    ///
-    /// # Errors
-    /// An unknown pool; what is taken, malformed or out of bounds.
-    fn add_server(&self, pool: &str, server: &NewServer) -> Result<(), ControlError>;
+    /// The pools of all nodes that can be asked, with the counts of all added up: on a thread of its own.
+    fn pools(&self) -> Vec<PoolStatus>;
 
-    /// Removes a server from a pool; its requests get `timeout_ms` to end.
-    ///
-    /// # Errors
-    /// An unknown pool or server; the last server.
-    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError>;
+    /// The requests of all nodes that can be asked: on a thread of its own.
+    fn requests_of_nodes(&self) -> ClusterRequests;
 
-    /// No new requests for a server of a pool.
+    /// The requests of all nodes that can be asked over time: on a thread of its own.
     ///
     /// # Errors
-    /// An unknown pool or server.
-    fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError>;
+    /// Other steps than there are.
+    fn series_of_nodes(&self, step_s: u64) -> Result<ClusterSeries, ControlError>;
 
-    /// Requests for a drained server again.
+    /// Changes a server of a pool at all nodes: on a thread of its own.
     ///
     /// # Errors
-    /// An unknown pool or server, or one that is being removed.
-    fn resume_server(&self, pool: &str, name: &str) -> Result<(), ControlError>;
+    /// An unknown pool or server; what is taken, malformed or out of bounds; what no node could do.
+    fn order_server(
+        &self,
+        pool: &str,
+        name: &str,
+        command: &ServerCommand,
+    ) -> Result<ServerOrdered, ControlError>;
 
     /// Tests a server of a pool by a request: on a thread of its own.
     ///

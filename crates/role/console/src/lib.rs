@@ -37,14 +37,15 @@ pub use console::{Console, ConsoleConfig, ConsoleError, ConsoleHandle};
 pub use control::{Control, ControlError};
 pub use limits::{PURGE_MS, PURGE_MS_MAX, SERVER_TEST_MS, SERVER_TEST_MS_MAX};
 pub use model::{
-    AnswerCount, ArmTimes, CacheExplanation, CacheNode, CacheReason, CacheVerdict, ComparedArm,
-    CoordinatorStatus, DirectPeer, DirectStatus, ExplainOutcome, Explained, ExplainedNode,
-    HandoffCount, JudgedResponse, KeptVariant, Latency, NetworkSessions, NewArm, NewComparison,
-    NewExplain, NewNode, NewPolicy, NewPurge, NewServer, NewServerTest, NewWeight, NodeBehind,
-    NodeLocalStatus, NodePools, NodeReport, NodeSource, NodeState, NodeStatus, PacketCount,
-    PolicyComparison, PoolSessions, PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode,
-    Reloaded, RequestStatus, Role, ServerSelfReport, ServerStatus, ServerTest, ServiceStatus,
-    TimeDifference, Traffic, TrafficPoint, TrafficSeries,
+    AnswerCount, ArmTimes, CacheExplanation, CacheNode, CacheReason, CacheVerdict, ClusterPoint,
+    ClusterRequests, ClusterSeries, ComparedArm, CoordinatorStatus, DirectPeer, DirectStatus,
+    ExplainOutcome, Explained, ExplainedNode, HandoffCount, JudgedResponse, KeptVariant, Latency,
+    MissingNode, NetworkSessions, NewArm, NewComparison, NewExplain, NewNode, NewPolicy, NewPurge,
+    NewServer, NewServerTest, NewWeight, NodeBehind, NodeLocalStatus, NodePools, NodeReport,
+    NodeRequest, NodeSource, NodeState, NodeStatus, OrderedNode, PacketCount, PolicyComparison,
+    PoolSessions, PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded,
+    RequestStatus, Role, ServerCommand, ServerOrdered, ServerSelfReport, ServerStatus, ServerTest,
+    ServerView, ServiceStatus, TimeDifference, Traffic, TrafficPoint, TrafficSeries,
 };
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;

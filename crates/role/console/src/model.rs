@@ -1,5 +1,6 @@
 //! The request and response types of the API; their docs are the API's docs.
 
+mod cluster;
 mod comparison;
 mod explain;
 mod pools;
@@ -12,6 +13,10 @@ use serde::{Deserialize, Serialize};
 use skep_telemetry::{Counter, Snapshot};
 use utoipa::ToSchema;
 
+pub use cluster::{
+    ClusterPoint, ClusterRequests, ClusterSeries, NodeRequest, OrderedNode, ServerCommand,
+    ServerOrdered,
+};
 pub use comparison::{
     ArmTimes, ComparedArm, NewArm, NewComparison, PolicyComparison, TimeDifference,
 };
@@ -20,8 +25,8 @@ pub use explain::{
     JudgedResponse, KeptVariant, NewExplain,
 };
 pub use pools::{
-    NetworkSessions, NewServer, NewServerTest, NodePools, PoolSessions, PoolStatus,
-    ServerSelfReport, ServerStatus, ServerTest,
+    MissingNode, NetworkSessions, NewServer, NewServerTest, NodePools, PoolSessions, PoolStatus,
+    ServerSelfReport, ServerStatus, ServerTest, ServerView,
 };
 pub use series::{RequestStatus, TrafficPoint, TrafficSeries};
 pub use state::NodeState;

@@ -22,16 +22,18 @@ use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::cache::{
-    ExplainRequest, Explanation, Identity, NodeFeatures, PurgeKind, PurgeWhat, ToCoordinator,
-    ToNode,
+    ExplainRequest, Explanation, Identity, NodeFeatures, NodeQuestion, PurgeKind, PurgeWhat,
+    ToCoordinator, ToNode,
 };
 use skep_wire::message::Name;
 
 use crate::limits::{
     ANSWERS_MARGIN_MS, COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS,
+    RELAY_MS_MAX,
 };
+use crate::operating::Operating;
 use crate::purging::{PurgeCounts, Purging};
-use crate::questions::{NodeAnswers, Questions};
+use crate::questions::{Asker, NodeAnswers, Questions};
 
 /// The displayed state of a coordinator.
 #[derive(Clone, Debug, Default)]
@@ -76,8 +78,8 @@ pub(crate) enum Told {
         limit_ms: u64,
         asker: SyncSender<NodeAnswers<Option<Box<Explanation>>>>,
     },
-    /// The same for what they show operators.
-    AskStatus { limit_ms: u64, asker: SyncSender<NodeAnswers<Vec<u8>>> },
+    /// The same for what they show operators, or what they are to do.
+    AskNodes { question: NodeQuestion, limit_ms: u64, asker: SyncSender<NodeAnswers<Vec<u8>>> },
 }
 
 /// Sets whether a coordinator is active.
@@ -129,7 +131,7 @@ impl Coordination {
             purging: Purging::new(number),
             explanations: Questions::default(),
             features: HashMap::new(),
-            statuses: Questions::default(),
+            operating: Operating::new(number),
             links: HashMap::new(),
             members: HashMap::new(),
             loads: None,
@@ -193,12 +195,17 @@ impl Coordination {
         self.ask(limit_ms, |asker| Told::Explain { request, limit_ms, asker })
     }
 
-    /// Asks all linked nodes for what they show operators, as JSON, and waits for them at most `limit_ms`.
+    /// Asks all linked nodes, and waits for them at most `limit_ms`. They answer in JSON. An order gets its stamp
+    /// here.
     ///
     /// # Errors
     /// If the thread of the links does not answer.
-    pub fn ask_status(&self, limit_ms: u64) -> Result<NodeAnswers<Vec<u8>>, NoCoordinator> {
-        self.ask(limit_ms, |asker| Told::AskStatus { limit_ms, asker })
+    pub fn ask_nodes(
+        &self,
+        question: NodeQuestion,
+        limit_ms: u64,
+    ) -> Result<NodeAnswers<Vec<u8>>, NoCoordinator> {
+        self.ask(limit_ms, |asker| Told::AskNodes { question, limit_ms, asker })
     }
 
     fn ask<A>(
@@ -250,7 +257,7 @@ struct CoordinatorServer {
     coordinator: Coordinator,
     purging: Purging,
     explanations: Questions<Option<Box<Explanation>>>,
-    statuses: Questions<Vec<u8>>,
+    operating: Operating,
     /// What nodes understand that have not said hello yet.
     features: HashMap<LinkId, NodeFeatures>,
     /// Links that have said hello.
@@ -271,7 +278,7 @@ impl CoordinatorServer {
                 self.features.remove(&link);
                 self.purging.left(link);
                 self.explanations.left(link);
-                self.statuses.left(link);
+                self.operating.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(now, member);
@@ -285,13 +292,12 @@ impl CoordinatorServer {
                 let knows_it = NodeFeatures::has_explain;
                 let nodes = self.purging.nodes().map(|(link, name, it)| (link, name, knows_it(it)));
                 let message = |question| ToNode::Explain { question, request };
-                self.explanations.ask(now.plus_ms(limit_ms), nodes, message, asker, outbox);
+                let (ends, asker) = (now.plus_ms(limit_ms), Asker::Here(asker));
+                self.explanations.ask(ends, nodes, message, asker, outbox);
             }
-            LinkEvent::Told(Told::AskStatus { limit_ms, asker }) => {
-                let knows_it = NodeFeatures::has_status;
-                let nodes = self.purging.nodes().map(|(link, name, it)| (link, name, knows_it(it)));
-                let message = |question| ToNode::AskStatus { question };
-                self.statuses.ask(now.plus_ms(limit_ms), nodes, message, asker, outbox);
+            LinkEvent::Told(Told::AskNodes { question, limit_ms, asker }) => {
+                let (ends, asker) = (now.plus_ms(limit_ms), Asker::Here(asker));
+                self.operating.ask(ends, self.purging.nodes(), question, asker, outbox);
             }
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
@@ -300,6 +306,7 @@ impl CoordinatorServer {
                 self.follow_stage();
                 self.read_loads(now);
                 self.coordinator.tick(now);
+                self.operating.tell_loads(outbox);
                 self.ticks += 1;
                 if self.ticks.is_multiple_of(COORDINATOR_VIEW_TICKS) {
                     self.show();
@@ -307,8 +314,9 @@ impl CoordinatorServer {
             }
         }
         self.purging.report();
-        self.explanations.report(now);
-        self.statuses.report(now);
+        // Only operators of this process ask for them.
+        let _ = self.explanations.report(now);
+        self.operating.report(now, outbox);
         for (member, message) in self.coordinator.outbox() {
             if let Some(&link) = self.members.get(&member) {
                 // A link that takes no more ends, and is heard of.
@@ -356,6 +364,7 @@ impl CoordinatorServer {
                 }
                 let features = self.features.remove(&link).unwrap_or_default();
                 self.purging.joined(link, (name.clone(), features), outbox);
+                self.operating.joined(link, features, outbox);
                 self.links.insert(link, joined.link);
                 self.members.insert(joined.link, link);
                 tracing::info!("cache: node {name} linked, fetches at {address}");
@@ -374,8 +383,17 @@ impl CoordinatorServer {
                 self.purging.acknowledged(link, (stamp, newest), outbox);
             }
             (Some(_), ToCoordinator::Status { question, json }) => {
-                self.statuses.answered(link, question, json);
+                self.operating.answered(link, question, json);
             }
+            (Some(_), ToCoordinator::ServerOrders(orders)) => {
+                self.operating.learn(link, orders, self.purging.nodes(), outbox);
+            }
+            (Some(_), ToCoordinator::Relay { ask, question, limit_ms }) => {
+                let ends = now.plus_ms(limit_ms.min(RELAY_MS_MAX));
+                let asker = Asker::Node(link, ask);
+                self.operating.ask(ends, self.purging.nodes(), question, asker, outbox);
+            }
+            (Some(_), ToCoordinator::ServerLoads(loads)) => self.operating.loaded(link, loads),
             (Some(_), ToCoordinator::AmInStep { question }) => {
                 // Behind all purges that were sent. If it takes no more it ends.
                 let _ = outbox.send(link, &ToNode::InStep { question });

@@ -4,6 +4,7 @@
 //!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
 //!                                   |   { Purging }     <-- purges of operators
 //!                                   |   { Questions }   <-- their questions to all nodes
+//!                                   |   { Operating }   <-- their orders about servers of pools
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
 //! ```
@@ -19,6 +20,7 @@
 mod coordination;
 mod limits;
 mod metrics;
+mod operating;
 mod purge_text;
 mod purging;
 mod questions;

@@ -26,3 +26,10 @@ pub(crate) const QUESTIONS_MAX: usize = 8;
 /// How long the thread of the links may take to report that the time of a question is over, in
 /// milliseconds: some ticks.
 pub(crate) const ANSWERS_MARGIN_MS: u64 = 1_000;
+
+/// Longest time that a question of a node's operator to all nodes may take, in milliseconds.
+pub(crate) const RELAY_MS_MAX: u64 = 20_000;
+
+/// What may be under way to a node that has asked all nodes, in bytes: what would be more is said to be too long,
+/// so that the link stays.
+pub(crate) const RELAY_QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;

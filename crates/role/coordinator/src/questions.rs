@@ -27,23 +27,36 @@ pub enum NodeAnswer<A> {
 /// The answers of all nodes that were linked.
 pub type NodeAnswers<A> = Vec<(Name, NodeAnswer<A>)>;
 
+/// Who has asked.
+pub(crate) enum Asker<A> {
+    /// An operator of this process.
+    Here(SyncSender<NodeAnswers<A>>),
+    /// One of the node of this link, by a number of its own.
+    Node(LinkId, u64),
+}
+
 /// Questions of one kind.
 pub(crate) struct Questions<A> {
     /// The number of the last one.
     last: u64,
     open: BTreeMap<u64, Question<A>>,
+    /// Questions that are over, of nodes.
+    over: ForNodes<A>,
 }
 
 struct Question<A> {
     ends: Now,
     /// Nodes by link; `None`: it has not answered.
     nodes: BTreeMap<LinkId, (Name, Option<NodeAnswer<A>>)>,
-    asker: SyncSender<NodeAnswers<A>>,
+    asker: Asker<A>,
 }
+
+/// Answers for nodes that have asked: the link, the number of the question there, and what was said.
+pub(crate) type ForNodes<A> = Vec<(LinkId, u64, NodeAnswers<A>)>;
 
 impl<A> Default for Questions<A> {
     fn default() -> Self {
-        Self { last: 0, open: BTreeMap::new() }
+        Self { last: 0, open: BTreeMap::new(), over: Vec::new() }
     }
 }
 
@@ -55,11 +68,12 @@ impl<A> Questions<A> {
         ends: Now,
         nodes: impl Iterator<Item = (LinkId, &'n Name, bool)>,
         message: impl FnOnce(u64) -> ToNode,
-        asker: SyncSender<NodeAnswers<A>>,
+        asker: Asker<A>,
         outbox: &mut Outbox<ToNode>,
     ) {
         if self.open.len() >= QUESTIONS_MAX {
-            self.open.pop_first().into_iter().for_each(|(_, oldest)| oldest.end());
+            let oldest = self.open.pop_first();
+            oldest.into_iter().for_each(|(_, oldest)| oldest.end(&mut self.over));
         }
         self.last += 1;
         let message = message(self.last);
@@ -89,21 +103,25 @@ impl<A> Questions<A> {
         asked.for_each(|(_, answer)| _ = answer.get_or_insert(NodeAnswer::Silent));
     }
 
-    /// Ends the questions that all have answered, or whose time is over.
-    pub(crate) fn report(&mut self, now: Now) {
+    /// Ends the questions that all have answered, or whose time is over. Returns the answers for nodes.
+    pub(crate) fn report(&mut self, now: Now) -> ForNodes<A> {
         let is_over = |it: &Question<A>| {
             now >= it.ends || it.nodes.values().all(|(_, answer)| answer.is_some())
         };
         let over = self.open.extract_if(.., |_, question| is_over(question));
-        over.for_each(|(_, question)| question.end());
+        over.for_each(|(_, question)| question.end(&mut self.over));
+        std::mem::take(&mut self.over)
     }
 }
 
 impl<A> Question<A> {
-    fn end(self) {
+    fn end(self, for_nodes: &mut ForNodes<A>) {
         let said = |answer: Option<NodeAnswer<A>>| answer.unwrap_or(NodeAnswer::Silent);
         let answers = self.nodes.into_values().map(|(name, answer)| (name, said(answer)));
-        // Who asked may have given up.
-        drop(self.asker.try_send(answers.collect()));
+        match self.asker {
+            // Who asked may have given up.
+            Asker::Here(asker) => drop(asker.try_send(answers.collect())),
+            Asker::Node(link, ask) => for_nodes.push((link, ask, answers.collect())),
+        }
     }
 }

@@ -287,8 +287,8 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
         } else {
             LoadMeasure::Counted
         },
-        // It may still read: what is sent, nodes decide.
-        gives_up: false,
+        // Where nodes give up requests at servers of pools they must hear of it; else it may still read.
+        gives_up: !config.pools.is_empty(),
         // Nodes have no places that could run out.
         buffering: None,
         names_member: service.node_header,

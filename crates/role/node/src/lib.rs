@@ -52,7 +52,9 @@ use skep_serve::{WorkerHandle, monotonic_ms};
 use skep_spool::{BodyBuffers, BufferLimits};
 use skep_telemetry::Registry;
 use skep_units::Now;
-use skep_wire::cache::{ExplainRequest, Explanation, PurgeKind, PurgeStamp, PurgeWhat};
+use skep_wire::cache::{
+    ExplainRequest, Explanation, PurgeKind, PurgeStamp, PurgeWhat, ServerOrder,
+};
 use skep_wire::seal::Key;
 
 use backend::compressed::{CompressedHeads, Compressor};
@@ -64,18 +66,20 @@ pub use http::handler::NodeHandler;
 pub use load_meter::LoadMeter;
 pub use model::agents::AgentReport;
 use model::announced::Announced;
+use model::orders::Orders;
+pub use model::orders::{OperatorHandler, OrderOutcome};
 pub use model::pool_protocol::PoolError;
-pub use model::pools::{AddServerError, ShowPools};
+pub use model::pools::AddServerError;
 use model::pools::{PoolMap, Pools};
 pub use model::purges::PurgeEffects;
 use model::purges::Purges;
 pub use model::route::SiteError;
-pub use model::sessions::SessionsByNetwork;
+pub use model::sessions::{ClientNetworks, SessionsByNetwork};
 use model::site::SiteSet;
 use model::worker_index::WorkerIndexes;
 pub use node_metrics::register_node;
 pub use peer_server::PeerServer;
-pub use peers::{Cluster, ClusterParts};
+pub use peers::{Cluster, ClusterParts, RelayedAnswers};
 use peers::{PeerClient, SharedParts};
 pub use pool_metrics::register_pools;
 
@@ -124,6 +128,7 @@ pub struct Node {
     ipv6_prefix_bits: AtomicU8,
     leaving: AtomicBool,
     pools: Arc<Pools>,
+    orders: Arc<Orders>,
     /// Addresses of the cluster's dispatchers.
     dispatchers: ArcSwap<HashSet<IpAddr>>,
 }
@@ -160,6 +165,7 @@ impl Node {
             ipv6_prefix_bits: AtomicU8::new(config.limits.client_ipv6_prefix_bits as u8),
             leaving: AtomicBool::new(false),
             pools,
+            orders: Arc::default(),
             dispatchers: ArcSwap::from_pointee(dispatchers(config)),
         }))
     }
@@ -226,9 +232,23 @@ impl Node {
         self.pools.sessions(Now(monotonic_ms()))
     }
 
-    /// Operators of dispatchers are shown what `show` makes. Call it once.
-    pub fn show_pools_by(&self, show: ShowPools) {
-        self.pools.show_by(show);
+    /// Operators of all machines are answered by `handler` for this node. Call it once.
+    pub fn answer_operators_by(&self, handler: Box<dyn OperatorHandler>) {
+        self.orders.answer_by(handler);
+    }
+
+    /// Carries out an order about a server of its pools here, where it cannot be passed on. Other nodes hear of it as
+    /// soon as a coordinator is linked with this one and with them.
+    pub fn order_here(&self, order: ServerOrder) -> OrderOutcome {
+        match self.cluster.get() {
+            Some(cluster) => cluster.order_here(order).unwrap_or_default(),
+            None => self.orders.order_here(order, 0).1,
+        }
+    }
+
+    /// Tries again the orders about servers that could not be carried out; after a reload.
+    pub fn retry_orders(&self) {
+        self.orders.retry();
     }
 
     /// Its pools.
@@ -247,6 +267,7 @@ impl Node {
             announced: Arc::clone(&self.announced),
             purges: Arc::clone(&self.purges),
             pools: Arc::clone(&self.pools),
+            orders: Arc::clone(&self.orders),
             explain: Box::new(explain::explainer(&self.catalog, &self.store)),
         };
         let cluster = Cluster::start(config, parts, shared)?;

@@ -348,3 +348,7 @@ pub(crate) const AGENT_CONTEXTS_MAX: usize = 64;
 /// Time after which a pool whose servers are not asked is looked at again, in milliseconds: a reload may
 /// have changed that.
 pub(crate) const AGENT_LOOK_MS: u64 = 1_000;
+
+/// How long the thread of the links, and a coordinator's, may take beside the time that nodes have to answer an
+/// operator, in milliseconds: some ticks of both.
+pub(crate) const ANSWERS_MARGIN_MS: u64 = 1_500;

@@ -24,6 +24,7 @@ const SERVER_METRICS: &[MemberMetric] = &[
         "Requests and tunnels that this node may have at the server now.",
         |it| f64::from(it.slots),
     ),
+    ("skep_pool_server_requests_elsewhere", REQUESTS_ELSEWHERE, |it| f64::from(it.elsewhere)),
     ("skep_pool_server_tunnels", "Upgraded connections to a server.", |it| f64::from(it.tunnels)),
     ("skep_pool_server_requests_total", "Requests sent to a server since it was added.", |it| {
         it.requests as f64
@@ -50,6 +51,9 @@ const SERVER_METRICS: &[MemberMetric] = &[
         it.gateway.stderr_bytes_dropped as f64
     }),
 ];
+
+const REQUESTS_ELSEWHERE: &str =
+    "Requests and tunnels that all other nodes have there, as the policy of this one is told.";
 
 const FIELDS_DROPPED: &str =
     "Fields of requests that FastCGI does not pass on, as their names could be read as others'.";

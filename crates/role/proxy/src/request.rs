@@ -350,7 +350,9 @@ impl Trip<'_, '_, '_, '_, '_> {
             upgrade: upgrade_of(self.request, &self.forward),
             trailers: takes_trailers(self.request),
             rules: self.rules,
+            host: self.request.host,
             begins_session: in_flight.target().begins(&self.session),
+            is_secure: self.forward.claims.is_secure(self.request),
         };
         let (ended, first_byte, behind) = match &mut self.outbound {
             Outbound::Http(upload) => {
@@ -561,10 +563,11 @@ impl Trip<'_, '_, '_, '_, '_> {
         group.count_lost_session();
         if successor.member().may_tell(self.group.now()) {
             let GroupWords { group: word, member } = group.words;
-            let (group, successor) = (group.name(), successor.name());
-            tracing::info!(
-                "{word} {group}: {member} {successor} continues a session of another {member}"
-            );
+            let (group, name) = (group.name(), successor.name());
+            // What a client sends is logged only where it names a member.
+            let lost = successor.session_member(&self.session);
+            let lost = lost.map_or_else(|| format!("a {member} that is gone"), |it| it.to_string());
+            tracing::info!("{word} {group}: {member} {name} continues a session of {lost}");
         }
     }
 

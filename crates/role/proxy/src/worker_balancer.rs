@@ -254,9 +254,16 @@ impl PickedMember {
         session.is_new_at(&self.entry().session_name)
     }
 
-    /// What a reply gets by which a session begins.
-    pub(crate) fn session_lines(&self) -> &[u8] {
-        &self.entry().session_lines
+    /// What a reply gets by which a session begins, of a client that has asked by https or not.
+    pub(crate) fn session_lines(&self, is_secure: bool) -> &[u8] {
+        &self.entry().session_lines[usize::from(is_secure)]
+    }
+
+    /// Name of the member that the session had been at, if it is still there.
+    pub(crate) fn session_member(&self, session: &Session<'_>) -> Option<&Arc<str>> {
+        let members = &self.in_force.members;
+        let index = session.find(members.iter().map(|entry| &*entry.session_name))?;
+        Some(&members[index].member.name)
     }
 
     /// Whether the session had been at another member.

@@ -1,33 +1,20 @@
 //! The pools of this process's node, and those of all nodes that it can ask.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skep_console::{NodePools, NodeState, PoolStatus, ServerSelfReport, ServerStatus};
-use skep_coordinator::NodeAnswer;
 use skep_node::AgentReport;
 use skep_proxy::{CAUSES, Group, MemberStatus};
-use skep_wire::limits::STATUS_BYTES_MAX;
+use skep_wire::cache::NodeQuestion;
 
 use super::sessions::{hide_sketches, merge, pool_sessions};
 use super::source_of;
+use super::{nodes, pool_sums};
 use crate::running::Running;
 
-/// Time that nodes get to answer, in milliseconds: who waits is an operator.
-const NODES_MS: u64 = 2_000;
-
-/// Lets the dispatchers that this process's node is linked with see its pools.
-pub(super) fn show_to_dispatchers(running: &Arc<Running>) {
-    let Some(node) = running.parts.node.as_ref() else { return };
-    let shown = Arc::downgrade(running);
-    node.show_pools_by(Box::new(move || {
-        let pools = shown.upgrade().map(|running| told(&running)).unwrap_or_default();
-        encoded(pools, STATUS_BYTES_MAX)
-    }));
-}
-
 /// As dispatchers get them: better the servers without what sessions are merged by than nothing.
-fn encoded(mut pools: Vec<PoolStatus>, bytes_max: usize) -> Vec<u8> {
+pub(super) fn encoded(mut pools: Vec<PoolStatus>, bytes_max: usize) -> Vec<u8> {
     let json = |pools: &[PoolStatus]| serde_json::to_vec(pools).unwrap_or_default();
     let whole = json(&pools);
     if whole.len() <= bytes_max {
@@ -39,49 +26,21 @@ fn encoded(mut pools: Vec<PoolStatus>, bytes_max: usize) -> Vec<u8> {
 
 /// Of each node of the config its pools, or why they are missing.
 pub(super) fn of_nodes(running: &Running) -> Vec<NodePools> {
-    let config = running.config();
-    let mut nodes = vec![];
-    if let Some(own_name) = running.parts.node.as_ref().and(running.roles.node.as_ref()) {
-        nodes.push(NodePools { node: own_name.clone(), missing: None, pools: told(running) });
-    }
-    let coordination = running.parts.cluster_cache.coordination();
-    let answers = coordination.map(|it| it.ask_status(NODES_MS).unwrap_or_default());
-    let why = match answers {
-        Some(_) => "it is not linked with this dispatcher",
-        None if running.parts.dispatchers.is_empty() => "this is a node: ask a dispatcher",
-        None => "nodes answer dispatchers that have an address, with a key_file and pools",
+    let answers = nodes::ask(running, NodeQuestion::Pools, || told(running));
+    let pools = |(node, answer): (String, Result<Vec<PoolStatus>, String>)| match answer {
+        Ok(pools) => NodePools { node, missing: None, pools },
+        Err(why) => NodePools { node, missing: Some(why), pools: Vec::new() },
     };
-    for (name, answer) in answers.unwrap_or_default() {
-        if !nodes.iter().any(|it| it.node == name.as_str()) {
-            nodes.push(answered(name.as_str(), answer));
-        }
-    }
-    for node in &config.nodes {
-        if !nodes.iter().any(|it| it.node == node.name) {
-            nodes.push(missing(&node.name, why.to_owned()));
-        }
-    }
-    nodes.sort_by(|a, b| a.node.cmp(&b.node));
+    let mut nodes: Vec<_> = answers.into_iter().map(pools).collect();
     merge(&mut nodes);
     nodes
 }
 
-fn answered(name: &str, answer: NodeAnswer<Vec<u8>>) -> NodePools {
-    match answer {
-        NodeAnswer::Silent => missing(name, format!("no answer within {} s", NODES_MS / 1000)),
-        NodeAnswer::Earlier => missing(name, "it is of an earlier build".to_owned()),
-        NodeAnswer::Answered(json) if json.is_empty() => {
-            missing(name, "its answer would be too long".to_owned())
-        }
-        NodeAnswer::Answered(json) => match serde_json::from_slice(&json) {
-            Ok(pools) => NodePools { node: name.to_owned(), missing: None, pools },
-            Err(error) => missing(name, format!("its answer is not understood: {error}")),
-        },
-    }
-}
-
-fn missing(node: &str, why: String) -> NodePools {
-    NodePools { node: node.to_owned(), missing: Some(why), pools: Vec::new() }
+/// The pools of the config, with the counts of all nodes added up.
+pub(super) fn of_cluster(running: &Running) -> Vec<PoolStatus> {
+    let config = running.config();
+    let names = config.pools.iter().map(|pool| (pool.name.as_str(), pool.policy.as_str()));
+    pool_sums::sums(names, &of_nodes(running))
 }
 
 /// The pools of this process's node.
@@ -92,7 +51,7 @@ pub(super) fn own(running: &Running) -> Vec<PoolStatus> {
 }
 
 /// The same, with what their sessions are merged by with those of other nodes.
-fn told(running: &Running) -> Vec<PoolStatus> {
+pub(super) fn told(running: &Running) -> Vec<PoolStatus> {
     let Some(node) = running.parts.node.as_ref() else { return Vec::new() };
     let (pools, sessions) = (node.pools(), node.sessions());
     let own_name = || running.roles.node.iter().cloned().collect();
@@ -113,10 +72,12 @@ fn told(running: &Running) -> Vec<PoolStatus> {
             queued_requests: queued as u64,
             refused_total,
             sessions_lost_total: pool.sessions_lost(),
-            versions_differ: differ(&servers),
+            versions_differ: pool_sums::differ(&servers),
             sessions: sessions.get(name).map(|it| pool_sessions(own_name(), it)),
             cluster_sessions: None,
             servers,
+            nodes: Vec::new(),
+            missing: Vec::new(),
         }
     };
     pools.iter().map(status).collect()
@@ -143,6 +104,7 @@ fn server_status(pool: &str, server: MemberStatus) -> ServerStatus {
         bytes_total: server.bytes,
         latency_us: server.latency_us,
         agent: None,
+        seen_by: Vec::new(),
     }
 }
 
@@ -150,13 +112,6 @@ fn agent_status(report: AgentReport) -> ServerSelfReport {
     let AgentReport { age_ms, version, values, sessions, error } = report;
     let (values, sessions) = (values.into_iter().collect(), sessions.into_iter().collect());
     ServerSelfReport { age_ms, version, values, sessions, error }
-}
-
-/// Whether servers say different versions.
-fn differ(servers: &[ServerStatus]) -> bool {
-    let agents = servers.iter().filter_map(|it| it.agent.as_ref());
-    let versions: BTreeSet<_> = agents.filter_map(|it| it.version.as_deref()).collect();
-    versions.len() > 1
 }
 
 fn by_cause(counts: &[u64; CAUSES.len()]) -> BTreeMap<String, u64> {
@@ -186,6 +141,8 @@ mod tests {
             sessions: Some(sessions),
             cluster_sessions: None,
             servers: Vec::new(),
+            nodes: Vec::new(),
+            missing: Vec::new(),
         };
         let whole = serde_json::to_vec(&[&pool]).unwrap();
         assert_eq!(encoded(vec![pool.clone()], whole.len()), whole);

@@ -1,11 +1,16 @@
-//! The requests that this process has at servers of pools and at nodes now.
+//! The requests that this process, and all nodes, have at servers of pools and at nodes now.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use skep_console::RequestStatus;
+use skep_console::{ClusterRequests, NodeRequest, RequestStatus};
+use skep_node::ClientNetworks;
 use skep_proxy::{RequestInFlight, tell_requests};
+use skep_wire::cache::NodeQuestion;
 
+use super::nodes;
 use crate::running::Running;
 
 /// Requests that are shown: the oldest, which are of interest.
@@ -27,12 +32,37 @@ pub(super) fn requests(running: &Running) -> Vec<RequestStatus> {
             Err(_) => break,
         }
     }
-    requests.sort_by_key(|it| std::cmp::Reverse(it.age_ms));
+    requests.sort_by_key(|it| Reverse(it.age_ms));
     requests.truncate(REQUESTS_MAX);
-    requests.into_iter().map(status).collect()
+    let networks = ClientNetworks::new(&running.config().client_networks);
+    requests.into_iter().map(|request| status(request, &networks)).collect()
 }
 
-fn status(request: RequestInFlight) -> RequestStatus {
+/// Those of all nodes, and what this process has elsewhere.
+pub(super) fn of_cluster(running: &Running) -> ClusterRequests {
+    let own = requests(running);
+    let mut answers = nodes::ask(running, NodeQuestion::Requests, || own.clone());
+    let missing = nodes::missing(&answers);
+    if nodes::own_node(running).is_none() {
+        answers.push((running.roles.name.clone(), Ok(own)));
+    }
+    let of_node = |(from, answer): (String, Result<Vec<RequestStatus>, String>)| {
+        let requests = answer.unwrap_or_default().into_iter();
+        requests.map(move |request| NodeRequest { from: from.clone(), request })
+    };
+    let mut requests: Vec<_> = answers.into_iter().flat_map(of_node).collect();
+    requests.sort_by_key(|it| Reverse(it.request.age_ms));
+    let mut by_network = BTreeMap::<String, BTreeMap<String, u64>>::new();
+    for NodeRequest { request, .. } in &requests {
+        if let Some(pool) = &request.pool {
+            let of_pool = by_network.entry(pool.clone()).or_default();
+            *of_pool.entry(request.network.clone()).or_default() += 1;
+        }
+    }
+    ClusterRequests { requests, by_network, missing }
+}
+
+fn status(request: RequestInFlight, networks: &ClientNetworks) -> RequestStatus {
     let is_pool = request.group_word == "pool";
     let group = Some(request.group);
     let (pool, service) = if is_pool { (group, None) } else { (None, group) };
@@ -41,6 +71,7 @@ fn status(request: RequestInFlight) -> RequestStatus {
         service,
         at: request.member,
         client: request.client,
+        network: networks.name_of(request.client).to_owned(),
         method: request.method,
         path: request.path,
         age_ms: request.age_ms,

@@ -12,13 +12,13 @@ use skep_tests::{FreePort, PATIENCE, RawClient, Response, Skep, poll_until};
 struct Example {
     process: Child,
     address: SocketAddr,
-    _ports: [FreePort; 2],
+    _ports: [FreePort; 3],
 }
 
 impl Example {
     fn start(name: &str) -> Self {
-        let ports = [(); 2].map(|()| FreePort::claim());
-        let [address, of_server] = ports.each_ref().map(FreePort::address);
+        let ports = [(); 3].map(|()| FreePort::claim());
+        let [address, of_server, of_second] = ports.each_ref().map(FreePort::address);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name);
         let process = Command::new(script.join("start.sh"))
             // An operator's, not that of tests: what stands in it is essential in Debian.
@@ -26,6 +26,7 @@ impl Example {
             .env("SKEP", Skep::binary())
             .env("ADDRESS", address.to_string())
             .env("AJP_PORT", of_server.port().to_string())
+            .env("AJP_PORT_TWO", of_second.port().to_string())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
@@ -73,12 +74,50 @@ fn post(example: &Example) -> String {
     client.send(format!("{head}Content-Length: 10\r\n\r\nword=gr%3C")).response().text()
 }
 
+/// What the page says in `<dd>` behind that word.
+fn said(page: &str, word: &str) -> String {
+    let from = page.find(&format!("<dt>{word}</dt><dd>")).unwrap_or_else(|| panic!("{page}"));
+    let rest = &page[from..];
+    rest[rest.find("<dd>").unwrap() + 4..rest.find("</dd>").unwrap()].to_owned()
+}
+
+/// Visitors with the cookies that they were given come back to the server that has their session.
+fn visit(example: &Example) {
+    let mut servers = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        let first = example.get("/").unwrap();
+        let lines =
+            first.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
+        let pairs: Vec<_> = lines.filter_map(|(_, value)| value.split(';').next()).collect();
+        let cookies = pairs.join("; ");
+        let server = said(&first.text(), "Server");
+        for visits in 2..5 {
+            let mut client = RawClient::connect(example.address);
+            let page = client.request("GET", "/", &[("Cookie", &cookies)]).text();
+            assert_eq!(said(&page, "Server"), server);
+            assert_eq!(said(&page, "Visits in this session"), visits.to_string());
+        }
+        servers.insert(server);
+    }
+    assert_eq!(servers.len(), 2, "visitors are divided: {servers:?}");
+}
+
+/// A page that may be stored is made once.
+fn see_stored(example: &Example, path: &str) {
+    let [first, second] = [(); 2].map(|()| example.get(path).unwrap());
+    assert_eq!(first.text(), second.text());
+    let status = second.header("cache-status").unwrap_or_default();
+    assert!(status.contains("; hit"), "{status}");
+}
+
 #[test]
 fn the_php_example_starts_by_one_command() {
     let example = Example::start("php");
     let page = example.get("/").unwrap().text();
     assert!(page.contains("behind Skep") && page.contains("<dd>127.0.0.1</dd>"), "{page}");
     assert!(post(&example).contains("You sent: gr&lt;"), "{}", post(&example));
+    visit(&example);
+    see_stored(&example, "/clock.php");
     example.get("/style.css").unwrap().assert_header("content-type", "text/css; charset=utf-8");
     example.get("/app/index.php").unwrap().assert_status(404);
     assert_stored(&example, "/news.php", "PHPSESSID=1");
@@ -90,6 +129,8 @@ fn the_servlet_example_starts_by_one_command() {
     let page = example.get("/").unwrap().text();
     assert!(page.contains("behind Skep") && page.contains("<dd>127.0.0.1</dd>"), "{page}");
     assert!(post(&example).contains("You sent: gr&lt;"), "{}", post(&example));
+    visit(&example);
+    see_stored(&example, "/clock.jsp");
     example.get("/style.css").unwrap().assert_status(200);
     example.get("/WEB-INF/web.xml").unwrap().assert_status(404);
     assert_stored(&example, "/news.jsp", "JSESSIONID=1");

@@ -184,7 +184,9 @@ pub(super) fn sessions_can_be_told(config: &Config, clashes: &mut Vec<Conflict>)
             StickyBy::FieldHash if sticky.field.is_none() => {
                 demand("by", "`field` beside \"field-hash\"", "none");
             }
-            StickyBy::Cookie if sticky.same_site == SameSite::None && !sticky.secure => {
+            StickyBy::Cookie
+                if sticky.same_site == SameSite::None && sticky.secure != Some(true) =>
+            {
                 // Browsers drop it.
                 demand("same_site", "`secure = true` beside \"none\"", "secure = false");
             }

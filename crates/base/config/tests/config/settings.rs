@@ -228,7 +228,7 @@ fn every_setting_refuses_other_types() {
         let takes_number = matches!(setting.kind, Kind::Number { .. } | Kind::Status(_));
         let takes_table = matches!(
             setting.kind,
-            Kind::Headers | Kind::Params | Kind::ErrorPages | Kind::StatusLifetimes
+            Kind::Headers | Kind::Params | Kind::PathMap | Kind::ErrorPages | Kind::StatusLifetimes
         );
         let takes_switch = setting.kind == Kind::Switch;
         for (value, taken) in

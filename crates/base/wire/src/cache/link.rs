@@ -15,11 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use super::explain::{ExplainRequest, Explanation};
 use super::name::SegmentName;
+use super::operate::{NodeQuestion, RelayedAnswer, ServerOrder};
 use super::purge::{PurgeKind, PurgeNews, PurgeStamp, PurgeWhat};
-use super::slots::{SlotGrant, SlotReport};
+use super::slots::{ServerLoad, SlotGrant, SlotReport};
 use crate::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, POSSIBLE_HOLDERS_MAX,
-    PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, STATUS_BYTES_MAX, TAIL_MAX,
+    PURGES_PER_MESSAGE_MAX, SERVER_ORDERS_MAX, SLOT_SERVERS_MAX, STATUS_BYTES_MAX, TAIL_MAX,
 };
 use crate::machine::Name;
 use crate::message::NotAMessage;
@@ -138,7 +139,7 @@ pub enum ToCoordinator {
         /// `None`: the node makes no sense of the request.
         explanation: Option<Box<Explanation>>,
     },
-    /// The answer to [`ToNode::AskStatus`].
+    /// The answer to [`ToNode::AskStatus`] and [`ToNode::Ask`].
     Status {
         /// To which question.
         question: u64,
@@ -146,6 +147,20 @@ pub enum ToCoordinator {
         /// most [`STATUS_BYTES_MAX`].
         json: Vec<u8>,
     },
+    /// Orders about servers of pools that the node has carried out, or was told of; at most
+    /// [`SERVER_ORDERS_MAX`]. Only to coordinators that have said [`ToNode::ServerOrders`].
+    ServerOrders(Vec<ServerOrder>),
+    /// An operator at this node asks all nodes. Only to coordinators that have said [`ToNode::ServerOrders`].
+    Relay {
+        /// Comes back with the answers.
+        ask: u64,
+        question: NodeQuestion,
+        /// How long nodes have to answer, in milliseconds.
+        limit_ms: u64,
+    },
+    /// Requests that the node has at servers of its pools that all nodes count together, without those that have
+    /// none; whenever that changes. Only to coordinators that have said [`ToNode::ServerOrders`].
+    ServerLoads(Vec<ServerLoad>),
 }
 
 /// Messages that a node understands beside those that every build does: bits.
@@ -154,10 +169,11 @@ pub struct NodeFeatures(pub u32);
 
 impl NodeFeatures {
     /// Those of this build.
-    pub const OWN: Self = Self(Self::SOFT_PURGES | Self::EXPLAIN | Self::STATUS);
+    pub const OWN: Self = Self(Self::SOFT_PURGES | Self::EXPLAIN | Self::STATUS | Self::OPERATE);
     const SOFT_PURGES: u32 = 1;
     const EXPLAIN: u32 = 2;
     const STATUS: u32 = 4;
+    const OPERATE: u32 = 8;
 
     /// Whether it understands [`ToNode::SoftPurges`].
     pub fn has_soft_purges(self) -> bool {
@@ -172,6 +188,12 @@ impl NodeFeatures {
     /// Whether it understands [`ToNode::AskStatus`].
     pub fn has_status(self) -> bool {
         self.0 & Self::STATUS != 0
+    }
+
+    /// Whether it understands [`ToNode::Ask`], [`ToNode::ServerOrders`] and the answers to
+    /// [`ToCoordinator::Relay`].
+    pub fn has_operate(self) -> bool {
+        self.0 & Self::OPERATE != 0
     }
 }
 
@@ -246,6 +268,22 @@ pub enum ToNode {
         /// Comes back with the answer.
         question: u64,
     },
+    /// Orders about servers of pools that the coordinator knows: all of them before the first welcome, be there any
+    /// or not, and each new one. At most [`SERVER_ORDERS_MAX`]. Only to nodes with [`NodeFeatures::has_operate`].
+    ServerOrders(Vec<ServerOrder>),
+    /// An operator asks. Only to nodes with [`NodeFeatures::has_operate`].
+    Ask {
+        /// Comes back with the answer.
+        question: u64,
+        what: NodeQuestion,
+    },
+    /// What a node has said to [`ToCoordinator::Relay`].
+    Relayed { ask: u64, node: Name, answer: RelayedAnswer },
+    /// All nodes have answered, or their time is over.
+    RelayEnd { ask: u64 },
+    /// Requests that all other nodes together have at servers that this one counts, without those where they have
+    /// none; whenever that changes.
+    ServerLoads(Vec<ServerLoad>),
 }
 
 impl ToCoordinator {
@@ -396,6 +434,9 @@ impl ToCoordinator {
                     && servers.is_sorted_by(|a, b| a.server < b.server)
             }
             Self::Status { json, .. } => json.len() <= STATUS_BYTES_MAX,
+            Self::ServerOrders(orders) => are_sound(orders),
+            Self::Relay { question, .. } => question.is_sound(),
+            Self::ServerLoads(loads) => are_loads(loads),
             _ => true,
         }
     }
@@ -432,10 +473,22 @@ impl ToNode {
             }
             Self::Purges(news) | Self::SoftPurges(news) => news.is_sound(),
             Self::Explain { request, .. } => request.is_sound(),
-            Self::InStep { .. } | Self::AskStatus { .. } => true,
+            Self::InStep { .. } | Self::AskStatus { .. } | Self::RelayEnd { .. } => true,
             Self::Slots { grants, .. } => grants.len() <= SLOT_SERVERS_MAX,
+            Self::ServerOrders(orders) => are_sound(orders),
+            Self::Ask { what, .. } => what.is_sound(),
+            Self::Relayed { answer, .. } => answer.is_sound(),
+            Self::ServerLoads(loads) => are_loads(loads),
         }
     }
+}
+
+fn are_sound(orders: &[ServerOrder]) -> bool {
+    orders.len() <= SERVER_ORDERS_MAX && orders.iter().all(ServerOrder::is_sound)
+}
+
+fn are_loads(loads: &[ServerLoad]) -> bool {
+    loads.len() <= SLOT_SERVERS_MAX && loads.is_sorted_by(|a, b| a.server < b.server)
 }
 
 pub(super) fn encode<T: Serialize>(message: &T) -> Vec<u8> {

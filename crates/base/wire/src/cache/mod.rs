@@ -12,13 +12,14 @@
 //! a chunk of bytes. A [`name`] identifies cached content, and a [`purge`] invalidates it;
 //! an [`explain`]ation says why something is kept or not;
 //! a [`part`] is a node's description of files of which it has a part. On the same links servers of
-//! pools are counted: [`slots`].
+//! pools are counted: [`slots`], and operators ask and order: [`operate`].
 
 pub mod explain;
 pub mod frame;
 pub mod hello;
 pub mod link;
 pub mod name;
+pub mod operate;
 pub mod part;
 pub mod peer;
 pub mod purge;
@@ -34,6 +35,9 @@ pub use link::{
     ReplicaStatus, ToCoordinator, ToNode,
 };
 pub use name::{ObjectName, SegmentName};
+pub use operate::{
+    AddedServer, NodeQuestion, OrderStamp, RelayedAnswer, ServerAspect, ServerChange, ServerOrder,
+};
 pub use peer::{FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest};
 pub use purge::{PurgeKind, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
-pub use slots::{ServerKey, SlotGrant, SlotReport, SlotUse};
+pub use slots::{ServerKey, ServerLoad, SlotGrant, SlotReport, SlotUse};

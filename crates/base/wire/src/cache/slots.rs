@@ -3,6 +3,8 @@
 //! ```text
 //!   node --- Slots: what it may use, what it wants ---> every coordinator
 //!   node <-- Slots: what it may use from now on ------- the active one
+//!   node --- ServerLoads: requests that it has there -> every coordinator
+//!   node <-- ServerLoads: those of all others --------- the active one
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,13 @@ pub struct SlotUse {
 pub struct SlotGrant {
     pub server: ServerKey,
     pub slots: u32,
+}
+
+/// Requests and upgraded connections at a server, of a node or of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerLoad {
+    pub server: ServerKey,
+    pub requests: u32,
 }
 
 /// A node's report on the slots of all servers that it counts in the cluster.

@@ -269,8 +269,8 @@ impl Coordinator {
         let Some(member) = self.members.get(link) else { return };
         let holder = member.holder;
         match message {
-            // It said who it is when it joined; purges are a matter of `Purger`, and what operators are
-            // shown of nobody here.
+            // It said who it is when it joined; purges are a matter of `Purger`, and what operators ask and
+            // order of nobody here.
             ToCoordinator::Hello { .. }
             | ToCoordinator::Features(_)
             | ToCoordinator::Explained { .. }
@@ -279,6 +279,9 @@ impl Coordinator {
             | ToCoordinator::Purged { .. }
             | ToCoordinator::Invalidate(_)
             | ToCoordinator::Status { .. }
+            | ToCoordinator::ServerOrders(_)
+            | ToCoordinator::Relay { .. }
+            | ToCoordinator::ServerLoads(_)
             | ToCoordinator::AmInStep { .. } => {}
             ToCoordinator::Inventory { is_first, is_last, held } => {
                 self.inventory(link, is_first, is_last, &held);

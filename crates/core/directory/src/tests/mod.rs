@@ -7,6 +7,7 @@ mod directory;
 mod fetcher;
 mod files;
 mod keep;
+mod orders;
 mod purger;
 mod purges;
 mod rendezvous;

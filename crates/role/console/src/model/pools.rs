@@ -20,7 +20,16 @@ pub struct NodePools {
     pub pools: Vec<PoolStatus>,
 }
 
-/// A pool at one moment, as a node sees it.
+/// A node that is not in a sum: what it has is not known, and not none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MissingNode {
+    /// Name of the node.
+    pub node: String,
+    /// Why.
+    pub why: String,
+}
+
+/// A pool at one moment, as a node sees it; or all of them, whose counts are then added up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolStatus {
     /// Its name.
@@ -46,6 +55,12 @@ pub struct PoolStatus {
     pub cluster_sessions: Option<PoolSessions>,
     /// Its servers, the oldest first.
     pub servers: Vec<ServerStatus>,
+    /// Of a sum: the nodes that are in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<String>,
+    /// Of a sum: the nodes that are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingNode>,
 }
 
 /// Sessions of a pool of which a request was seen lately; an estimate, with a standard error of 2.3 %.
@@ -74,7 +89,8 @@ pub struct NetworkSessions {
     pub sketch: Option<String>,
 }
 
-/// A server of a pool at one moment, as a node sees it.
+/// A server of a pool at one moment, as a node sees it; or as all of them do: then counts are added up, and the state
+/// is that which most nodes see.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServerStatus {
     /// Its name.
@@ -117,6 +133,22 @@ pub struct ServerStatus {
     /// What it says of itself, if it is asked.
     #[serde(default)]
     pub agent: Option<ServerSelfReport>,
+    /// Of a sum, how each node sees it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub seen_by: Vec<ServerView>,
+}
+
+/// How a node sees a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServerView {
+    /// Name of the node.
+    pub node: String,
+    /// Whether it gets requests.
+    pub state: NodeState,
+    /// Why it is in that state, where there is something to say.
+    pub reason: Option<String>,
+    /// Its share of the work under weighted policies.
+    pub weight: u32,
 }
 
 /// What a server of a pool says of itself, as `[pool.status]` of the config has it asked.

@@ -44,6 +44,9 @@ pub struct RequestStatus {
     /// The client's address.
     #[schema(value_type = String)]
     pub client: std::net::IpAddr,
+    /// The network of the config that has it, or `other`.
+    #[serde(default)]
+    pub network: String,
     /// Its method.
     pub method: String,
     /// The beginning of its path, without query and parameters.

@@ -9,13 +9,13 @@ use super::{Body, Name, OfService, Params, Removal, ServerName, ServerRemoval, S
 use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS, SERVER_TEST_MS, SERVER_TEST_MS_MAX};
 use crate::model::{
     Explained, NewComparison, NewExplain, NewNode, NewPolicy, NewPurge, NewServer, NewServerTest,
-    NewWeight, NodeStatus, PolicyComparison, Purged, Reloaded, ServerStatus, ServerTest,
-    ServiceStatus,
+    NewWeight, NodeStatus, PolicyComparison, Purged, Reloaded, ServerCommand, ServerOrdered,
+    ServerTest, ServiceStatus,
 };
 use crate::problem::{Problem, ProblemKind};
 
 type Nodes = Result<Json<Vec<NodeStatus>>, Problem>;
-type Servers = Result<Json<Vec<ServerStatus>>, Problem>;
+type Ordered = Result<Json<ServerOrdered>, Problem>;
 
 /// Adds a node. It gets requests after its first good check, and stays through
 /// reloads until it is removed or the process ends.
@@ -170,14 +170,15 @@ pub(crate) async fn stop_comparison(
     Ok(Json(control.stop_comparison(&name)?))
 }
 
-/// Adds a server to a pool, for this process's node. It gets requests after its first good check, and stays
-/// through reloads until it is removed, its pool is gone from the config, or the process ends.
+/// Adds a server to a pool, at all nodes. It gets requests after its first good check, and stays through reloads, and
+/// through restarts as long as other processes of the cluster know of it, until it is removed or its pool is gone from
+/// the config.
 #[utoipa::path(
     post, path = "/api/v1/pools/{name}/servers", tag = "pools", request_body = NewServer,
     params(("name" = String, Path, description = "Name of the pool")),
     responses(
-        (status = 200, description = "The server", body = [ServerStatus]),
-        (status = 404, description = "No such pool", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "What came of it at each node", body = ServerOrdered),
+        (status = 404, description = "No such pool or server", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "Name or address is taken", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "Not a server that could be", body = Problem, content_type = "application/problem+json"),
     )
@@ -186,13 +187,13 @@ pub(crate) async fn add_server(
     State(control): State<Shared>,
     Name(pool): Name,
     Body(server): Body<NewServer>,
-) -> Servers {
-    control.add_server(&pool, &server)?;
-    Ok(server_of(&control, &ServerName { pool, name: server.name }))
+) -> Ordered {
+    let name = server.name.clone();
+    order(control, ServerName { pool, name }, ServerCommand::Add(Box::new(server))).await
 }
 
-/// Removes a server from a pool, for this process's node: no new requests; gone when its last one ended or
-/// the time is over. A server of the config file does not come back with a reload.
+/// Removes a server from a pool, at all nodes: no new requests; gone when its last one ended or the time is over. A
+/// server of the config file does not come back with a reload.
 #[utoipa::path(
     delete, path = "/api/v1/pools/{pool}/servers/{name}", tag = "pools",
     params(
@@ -201,7 +202,7 @@ pub(crate) async fn add_server(
         ServerRemoval,
     ),
     responses(
-        (status = 200, description = "What is left of the server; nothing once it is gone", body = [ServerStatus]),
+        (status = 200, description = "What came of it at each node", body = ServerOrdered),
         (status = 404, description = "No such pool or server", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "The last server, or one that is being removed", body = Problem, content_type = "application/problem+json"),
     )
@@ -210,14 +211,12 @@ pub(crate) async fn remove_server(
     State(control): State<Shared>,
     server: ServerName,
     Params(removal): Params<ServerRemoval>,
-) -> Servers {
+) -> Ordered {
     let timeout_ms = removal.timeout_ms.unwrap_or(REMOVE_MS);
-    control.remove_server(&server.pool, &server.name, timeout_ms)?;
-    Ok(server_of(&control, &server))
+    order(control, server, ServerCommand::Remove { timeout_ms }).await
 }
 
-/// Drains a server of a pool, for this process's node: no new requests; those in work end. Its state
-/// is `drained` when they have.
+/// Drains a server of a pool, at all nodes: no new requests; those in work end. Its state is `drained` when they have.
 #[utoipa::path(
     post, path = "/api/v1/pools/{pool}/servers/{name}/drain", tag = "pools",
     params(
@@ -225,17 +224,16 @@ pub(crate) async fn remove_server(
         ("name" = String, Path, description = "Name of the server"),
     ),
     responses(
-        (status = 200, description = "The server", body = [ServerStatus]),
+        (status = 200, description = "What came of it at each node", body = ServerOrdered),
         (status = 404, description = "No such pool or server", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "It is being removed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn drain_server(State(control): State<Shared>, server: ServerName) -> Servers {
-    control.drain_server(&server.pool, &server.name)?;
-    Ok(server_of(&control, &server))
+pub(crate) async fn drain_server(State(control): State<Shared>, server: ServerName) -> Ordered {
+    order(control, server, ServerCommand::Drain).await
 }
 
-/// Gives a drained server of a pool requests again, as soon as its checks allow it.
+/// Gives a drained server of a pool requests again, at all nodes, as soon as its checks allow it.
 #[utoipa::path(
     post, path = "/api/v1/pools/{pool}/servers/{name}/resume", tag = "pools",
     params(
@@ -243,14 +241,34 @@ pub(crate) async fn drain_server(State(control): State<Shared>, server: ServerNa
         ("name" = String, Path, description = "Name of the server"),
     ),
     responses(
-        (status = 200, description = "The server", body = [ServerStatus]),
+        (status = 200, description = "What came of it at each node", body = ServerOrdered),
         (status = 404, description = "No such pool or server", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "It is being removed", body = Problem, content_type = "application/problem+json"),
     )
 )]
-pub(crate) async fn resume_server(State(control): State<Shared>, server: ServerName) -> Servers {
-    control.resume_server(&server.pool, &server.name)?;
-    Ok(server_of(&control, &server))
+pub(crate) async fn resume_server(State(control): State<Shared>, server: ServerName) -> Ordered {
+    order(control, server, ServerCommand::Resume).await
+}
+
+/// Changes a server's share under weighted policies, at all nodes, until the config file says another weight.
+#[utoipa::path(
+    put, path = "/api/v1/pools/{pool}/servers/{name}/weight", tag = "pools", request_body = NewWeight,
+    params(
+        ("pool" = String, Path, description = "Name of the pool"),
+        ("name" = String, Path, description = "Name of the server"),
+    ),
+    responses(
+        (status = 200, description = "What came of it at each node", body = ServerOrdered),
+        (status = 404, description = "No such pool or server", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "No such weight", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn set_server_weight(
+    State(control): State<Shared>,
+    server: ServerName,
+    Body(new): Body<NewWeight>,
+) -> Ordered {
+    order(control, server, ServerCommand::Weight(new.weight)).await
 }
 
 /// Tests a server of a pool, whatever its state, by a GET of its own from this process's node, and shows
@@ -341,9 +359,10 @@ pub(crate) async fn reload(State(control): State<Shared>) -> Result<Json<Reloade
     Ok(Json(control.reload()?))
 }
 
-fn server_of(control: &Shared, server: &ServerName) -> Json<Vec<ServerStatus>> {
-    let servers = control.status().pools.into_iter().flat_map(|pool| pool.servers);
-    Json(servers.filter(|it| it.pool == server.pool && it.name == server.name).collect())
+async fn order(control: Shared, server: ServerName, command: ServerCommand) -> Ordered {
+    let ordered =
+        beside(move || control.order_server(&server.pool, &server.name, &command)).await?;
+    Ok(Json(ordered?))
 }
 
 fn named(control: &Shared, name: &str) -> Json<Vec<NodeStatus>> {

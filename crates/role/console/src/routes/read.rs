@@ -9,8 +9,8 @@ use skep_telemetry::METRICS_CONTENT_TYPE;
 use super::{Name, Params, SeriesParams, Shared, beside, text};
 use crate::limits::SERIES_STEP_S;
 use crate::model::{
-    NodePools, NodeStatus, PolicyComparison, PoolStatus, ProcessStatus, RequestStatus,
-    ServiceStatus, TrafficSeries,
+    ClusterRequests, ClusterSeries, NodePools, NodeStatus, PolicyComparison, PoolStatus,
+    ProcessStatus, RequestStatus, ServiceStatus, TrafficSeries,
 };
 use crate::problem::Problem;
 
@@ -83,17 +83,46 @@ pub(crate) async fn nodes(State(control): State<Shared>) -> Json<Vec<NodeStatus>
     Json(control.status().services.into_iter().flat_map(|service| service.nodes).collect())
 }
 
-/// The pools of the process's node, and their servers as it sees them.
+/// The pools, with the counts of all nodes added up. Any process of the cluster asks all nodes that are linked with
+/// its dispatchers, and names those that did not answer.
 #[utoipa::path(
     get, path = "/api/v1/pools", tag = "pools",
-    responses((status = 200, description = "The pools; none: no node, or one without pools", body = [PoolStatus]))
+    responses((status = 200, description = "The pools of the config", body = [PoolStatus]))
 )]
-pub(crate) async fn pools(State(control): State<Shared>) -> Json<Vec<PoolStatus>> {
-    Json(control.status().pools)
+pub(crate) async fn pools(State(control): State<Shared>) -> Result<Json<Vec<PoolStatus>>, Problem> {
+    Ok(Json(beside(move || control.pools()).await?))
 }
 
-/// The pools as each node of the cluster sees them. A dispatcher asks all nodes that are linked with it, and
-/// names those that did not answer; a process without coordinator has its own only.
+/// The requests that all nodes have at servers of pools now, each the oldest 1,000; and those that this process has
+/// elsewhere.
+#[utoipa::path(
+    get, path = "/api/v1/cluster/requests", tag = "status",
+    responses((status = 200, description = "The requests, and the nodes that did not answer", body = ClusterRequests))
+)]
+pub(crate) async fn requests_of_nodes(
+    State(control): State<Shared>,
+) -> Result<Json<ClusterRequests>, Problem> {
+    Ok(Json(beside(move || control.requests_of_nodes()).await?))
+}
+
+/// All requests of all nodes over time, and those to servers of pools.
+#[utoipa::path(
+    get, path = "/api/v1/cluster/series", tag = "status", params(SeriesParams),
+    responses(
+        (status = 200, description = "The steps that are over, and the nodes that did not answer", body = ClusterSeries),
+        (status = 422, description = "Other steps than there are", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn series_of_nodes(
+    State(control): State<Shared>,
+    Params(of): Params<SeriesParams>,
+) -> Result<Json<ClusterSeries>, Problem> {
+    let step_s = of.step_s.unwrap_or(SERIES_STEP_S);
+    Ok(Json(beside(move || control.series_of_nodes(step_s)).await??))
+}
+
+/// The pools as each node of the cluster sees them. Any process asks all nodes that are linked with the dispatchers,
+/// and those that did not answer are named; a process that is linked with none has its own only.
 #[utoipa::path(
     get, path = "/api/v1/cluster/pools", tag = "pools",
     responses((status = 200, description = "The nodes of the config, each with its pools or why they are missing", body = [NodePools]))

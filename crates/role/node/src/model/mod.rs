@@ -14,6 +14,7 @@ pub(crate) mod file_names;
 pub(crate) mod freshness;
 pub(crate) mod hosts;
 pub(crate) mod object;
+pub(crate) mod orders;
 pub(crate) mod origin_backend;
 pub(crate) mod peer;
 pub(crate) mod pool_backend;

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use skep_config::BackendConfig;
+use skep_config::{BackendConfig, ForwardConfig};
 use skep_http::forward::Claims;
-use skep_http::{Fields, Known, Method, RequestHead, cookie, encode};
+use skep_http::{BackRewrite, Fields, Known, Method, PathPrefix, RequestHead, cookie, encode};
 use skep_proxy::{BUFFERING_FIELD, Group, OwnTimes, ReplyCoding, ReplyRules};
 use skep_units::Now;
 
@@ -47,6 +47,8 @@ pub(crate) struct PoolBackend {
     pub(crate) response_lines: Box<[u8]>,
     strip_prefix: Box<[u8]>,
     add_prefix: Box<[u8]>,
+    /// The reverse of both, for responses.
+    back: BackRewrite,
     /// Those that may pass; empty: all but TRACE.
     methods: Vec<String>,
     /// `Allow: …\r\n`, for refusals of others.
@@ -94,6 +96,7 @@ impl PoolBackend {
     ) -> Option<Self> {
         let Pool { group, trusts_claims, session_cookie, sessions, file_counts, scripts, .. } =
             pools.get(backend.pool.as_ref()?)?.clone();
+        let addresses = pools.get(backend.pool.as_ref()?)?.addresses();
         let forward = &backend.forward;
         let file_names = FileNames::new(backend, &file_counts);
         let naming = |fields: &[&str]| -> Vec<String> {
@@ -143,6 +146,7 @@ impl PoolBackend {
             response_lines: [&*lines(response_headers.iter().copied()), vary_line].concat().into(),
             strip_prefix: prefix(&forward.strip_prefix),
             add_prefix: prefix(&forward.add_prefix),
+            back: back_rewrite(forward, addresses),
             methods: forward.methods.clone(),
             allow_line: allow.into_bytes().into(),
             cache: PoolCache::new(&backend.cache, session_cookie.as_deref()),
@@ -167,6 +171,7 @@ impl PoolBackend {
             without: &self.response_without,
             extra,
             coding,
+            back: Some(&self.back).filter(|back| !back.is_empty()),
         }
     }
 
@@ -247,6 +252,25 @@ impl PoolBackend {
         }
         Some(target)
     }
+}
+
+/// What becomes of what responses say of the places of an application, whose servers are at `addresses`.
+fn back_rewrite(forward: &ForwardConfig, addresses: Vec<String>) -> BackRewrite {
+    let bytes = |text: &str| Box::from(text.as_bytes());
+    let prefix = |path: &str| bytes(path.trim_end_matches('/'));
+    let further = forward.response_prefixes.iter();
+    let pair = |own, known| PathPrefix { own: prefix(own), known: prefix(known) };
+    let mut prefixes: Vec<_> = further.map(|(own, known)| pair(own, known)).collect();
+    let mut hosts: Vec<Box<[u8]>> = forward.application_hosts.iter().map(|it| bytes(it)).collect();
+    if forward.rewrite_responses {
+        let of = |path: &Option<String>| prefix(path.as_deref().unwrap_or_default());
+        let (own, known) = (of(&forward.add_prefix), of(&forward.strip_prefix));
+        if own != known {
+            prefixes.push(PathPrefix { own, known });
+        }
+        hosts.extend(forward.host.iter().chain(&addresses).map(|it| bytes(it)));
+    }
+    BackRewrite { prefixes, hosts, cookie_domain: forward.cookie_domain.as_deref().map(bytes) }
 }
 
 fn is_cookie(name: &str) -> bool {

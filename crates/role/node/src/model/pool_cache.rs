@@ -9,7 +9,6 @@ use skep_config::{
     StorableStatuses,
 };
 use skep_http::forward::Claims;
-use skep_http::forwarded::scheme_named;
 use skep_http::{RequestHead, path};
 use skep_httpcache::{
     CachePolicy, CookiePolicy, HeuristicLifetime, KeyRules, ObeyedDirectives, RequestMeta,
@@ -233,11 +232,7 @@ fn is_claim(name: &[u8]) -> bool {
 
 /// The scheme by which the client asked, as far as who may say so says.
 pub(crate) fn scheme_of(request: &RequestHead<'_, '_>, claims: Claims) -> &'static str {
-    let said = scheme_named(request).filter(|_| claims != Claims::Replace);
-    match said.is_some_and(|said| said.eq_ignore_ascii_case(b"https")) {
-        true => "https",
-        false => "http",
-    }
+    if claims.is_secure(request) { "https" } else { "http" }
 }
 
 /// Appends what trusted proxies say of what was asked for, by which applications make links: all that

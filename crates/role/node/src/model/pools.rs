@@ -19,7 +19,6 @@ use skep_spool::BodyBuffers;
 use skep_units::{Now, ServerAddress, stable_hash};
 use skep_upstream::PoolLimits;
 use skep_wire::cache::ServerKey;
-use skep_wire::limits::STATUS_BYTES_MAX;
 use skep_wire::seal::Key;
 
 use crate::model::agents::{AgentSpec, Agents};
@@ -81,12 +80,7 @@ pub(crate) struct Pools {
     checker: OnceLock<WorkerHandle>,
     /// Whether the node links with coordinators.
     joins: AtomicBool,
-    /// What operators are shown of them.
-    show: OnceLock<ShowPools>,
 }
-
-/// Makes what operators are shown of the pools, as JSON.
-pub type ShowPools = Box<dyn Fn() -> Vec<u8> + Send + Sync>;
 
 impl Pools {
     /// None; `seed` drives policies and the spread of checks, `key` hides the servers' names in
@@ -101,7 +95,6 @@ impl Pools {
             current: Mutex::default(),
             checker: OnceLock::new(),
             joins: AtomicBool::new(false),
-            show: OnceLock::new(),
         }
     }
 
@@ -243,17 +236,6 @@ impl Pools {
         }
     }
 
-    /// Shows operators of other machines what `show` makes. Call it once.
-    pub(crate) fn show_by(&self, show: ShowPools) {
-        let _ = self.show.set(show);
-    }
-
-    /// What operators are shown; empty if there is nothing yet, or too much.
-    pub(crate) fn shown(&self) -> Vec<u8> {
-        let shown = self.show.get().map(|show| show()).unwrap_or_default();
-        if shown.len() <= STATUS_BYTES_MAX { shown } else { Vec::new() }
-    }
-
     /// The pools in force.
     pub(crate) fn all(&self) -> Vec<Arc<Group>> {
         self.lock().values().map(|pool| Arc::clone(&pool.group)).collect()
@@ -301,6 +283,11 @@ impl Pools {
 }
 
 impl Pool {
+    /// Where its servers are that the config names, as the field Host has it.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.spec.members.iter().map(|it| it.authority.clone()).collect()
+    }
+
     /// Watches its servers on `worker`.
     fn start(&self, worker: &WorkerHandle) {
         self.group.start_checks(worker);
@@ -406,6 +393,7 @@ fn sticky(pool: &PoolConfig, key: Option<&Key>) -> Option<Sticky> {
         StickyBy::Cookie => Sticky::Cookie(InsertedCookie {
             name: cookie(&format!("skep-{}", pool.name)),
             attributes: cookie_attributes(pool),
+            secure: pool.sticky.secure,
             group: pool.name.clone(),
             key: key.cloned(),
         }),
@@ -426,8 +414,7 @@ fn cookie_attributes(pool: &PoolConfig) -> String {
         SameSite::Strict => "Strict",
         SameSite::None => "None",
     };
-    let secure = if pool.sticky.secure { "; Secure" } else { "" };
-    format!("; Path={}; HttpOnly; SameSite={same_site}{secure}", pool.sticky.path)
+    format!("; Path={}; HttpOnly; SameSite={same_site}", pool.sticky.path)
 }
 
 fn spec(

@@ -32,7 +32,7 @@ pub(crate) struct SessionKey([u8; 16]);
 
 /// The named networks of clients.
 #[derive(Debug)]
-pub(crate) struct ClientNetworks {
+pub struct ClientNetworks {
     /// In the order of the config; then that of all others.
     names: Vec<Arc<str>>,
     /// The smallest first, each with the number of its name.
@@ -75,7 +75,8 @@ impl SessionKey {
 }
 
 impl ClientNetworks {
-    pub(crate) fn new(networks: &[ClientNetworkConfig]) -> Self {
+    /// Those that the config names.
+    pub fn new(networks: &[ClientNetworkConfig]) -> Self {
         let names = networks.iter().map(|it| it.name.as_str()).chain([CLIENT_NETWORK_OTHER]);
         let of_name = |(name, network): (usize, &ClientNetworkConfig)| {
             let subnets: Vec<Subnet> =
@@ -85,6 +86,11 @@ impl ClientNetworks {
         let mut subnets: Vec<_> = networks.iter().enumerate().flat_map(of_name).collect();
         subnets.sort_by_key(|(subnet, _)| std::cmp::Reverse(subnet.bits()));
         Self { names: names.map(Arc::from).collect(), subnets }
+    }
+
+    /// The name of the smallest network with that client.
+    pub fn name_of(&self, client: IpAddr) -> &str {
+        &self.names[self.of(client)]
     }
 
     /// The number of the name of the smallest network with that client.

@@ -3,36 +3,40 @@
 //! other nodes.
 
 mod files;
+mod operators;
 mod pause;
 mod purge;
 mod questions;
 mod slots;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_directory::{Inventory, RendezvousHash, ResolvedAnswer};
-use skep_peer::stream::{LinkEvent, LinkId, Outbox};
+use skep_peer::stream::{CommandSender, LinkEvent, LinkId, Outbox};
 use skep_segments::SegmentStore;
+use skep_units::dispatcher_number;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{
-    CacheMember, CoordinatorAnswer, FileAnswer, NodeFeatures, PossibleHolder, PurgeKind,
-    ToCoordinator, ToNode,
+    CacheMember, CoordinatorAnswer, FileAnswer, NodeFeatures, NodeQuestion, PossibleHolder,
+    PurgeKind, ToCoordinator, ToNode,
 };
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 
 use super::{ClusterParts, Command, Explain, FileHolders, PeerView, SharedParts};
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
+use crate::model::orders::Orders;
 use crate::model::peer::PeerNode;
-use crate::model::pools::Pools;
 use crate::model::purges::Purges;
 use files::Announcement;
+use operators::Relays;
 use pause::StallDetector;
 use questions::Questions;
 use slots::{ReportedSlots, Slots};
 
+pub use operators::RelayedAnswers;
 pub(super) use questions::Asker;
 
 /// The state machine of this node's links to all coordinators.
@@ -43,7 +47,10 @@ pub(super) struct CoordinatorLinks {
     pub(super) purges: Arc<Purges>,
     explain: Box<Explain>,
     slots: Slots,
-    pools: Arc<Pools>,
+    orders: Arc<Orders>,
+    relays: Relays,
+    /// To this thread, from those that answer for it.
+    teller: Arc<OnceLock<CommandSender<Command>>>,
     pause: StallDetector,
     view: Arc<ArcSwap<PeerView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
@@ -61,6 +68,8 @@ pub(super) struct CoordinatorLink {
     /// The rest of the inventory that it has yet to receive.
     inventory: Option<Inventory>,
     slots: ReportedSlots,
+    /// Whether it takes questions and orders of operators.
+    operates: bool,
 }
 
 impl CoordinatorLinks {
@@ -69,16 +78,19 @@ impl CoordinatorLinks {
         shared: SharedParts,
         view: &Arc<ArcSwap<PeerView>>,
         roomiest: &Arc<ArcSwapOption<PeerNode>>,
+        teller: &Arc<OnceLock<CommandSender<Command>>>,
     ) -> Self {
-        let SharedParts { store, announced, purges, pools, explain } = shared;
+        let SharedParts { store, announced, purges, pools, orders, explain } = shared;
         Self {
             parts,
             store,
             announced,
             purges,
             explain,
-            slots: Slots::new(Arc::clone(&pools)),
-            pools,
+            slots: Slots::new(pools),
+            orders,
+            relays: Relays::default(),
+            teller: Arc::clone(teller),
             pause: StallDetector::default(),
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
@@ -101,6 +113,7 @@ impl CoordinatorLinks {
                 self.links.remove(&link);
                 self.asks.link_lost(link);
                 self.file_asks.link_lost(link);
+                self.relays.link_lost(link);
                 self.publish_linked();
             }
             LinkEvent::Missed { peer, why } => tracing::debug!("cache: no link with {peer}: {why}"),
@@ -119,6 +132,7 @@ impl CoordinatorLinks {
             announcement: Announcement::new(&self.announced),
             inventory: Some(Inventory::new(self.store.names())),
             slots: ReportedSlots::default(),
+            operates: false,
         };
         self.links.insert(link, coordinator);
         let hello = ToCoordinator::Hello {
@@ -162,9 +176,13 @@ impl CoordinatorLinks {
             ToNode::InStep { question } => self.pause.in_step(question),
             ToNode::Slots { number, grants } => self.granted(link, number, &grants, outbox),
             ToNode::AskStatus { question } => {
-                let json = self.pools.shown();
-                let _ = outbox.send(link, &ToCoordinator::Status { question, json });
+                self.asked(link, question, NodeQuestion::Pools, outbox);
             }
+            ToNode::Ask { question, what } => self.asked(link, question, what, outbox),
+            ToNode::ServerOrders(orders) => self.ordered(link, orders, outbox),
+            ToNode::Relayed { ask, node, answer } => self.relayed(link, ask, (node, answer)),
+            ToNode::RelayEnd { ask } => self.relay_ended(link, ask),
+            ToNode::ServerLoads(loads) => self.others_loaded(link, &loads),
         }
     }
 
@@ -223,6 +241,21 @@ impl CoordinatorLinks {
             Command::Invalidate { what } => (active, ToCoordinator::Invalidate(what)),
             Command::Renew { lease } => (active, ToCoordinator::Renew { lease }),
             Command::Ended { lease, is_held } => (active, ToCoordinator::Ended { lease, is_held }),
+            Command::Said { link, question, json } => {
+                return self.answer_operator(link, question, json, outbox);
+            }
+            Command::AskNodes { question, limit_ms, asker } => {
+                return self.relay((question, limit_ms), asker, outbox);
+            }
+            Command::OrderHere { order, asker } => {
+                let number = dispatcher_number(self.parts.identity.name().as_str());
+                let (order, outcome) = self.orders.order_here(order, number);
+                if outcome.is_done {
+                    self.tell_orders(&[order], None, outbox);
+                }
+                // Who asked may have given up.
+                return drop(asker.try_send(outcome));
+            }
             Command::Changes { told } => {
                 self.tell_changes(outbox);
                 let _ = told.send(());

@@ -24,6 +24,7 @@ mod part;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -34,17 +35,22 @@ use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{ExplainRequest, Explanation, Identity, LeaseId, PurgeWhat, SegmentName};
+use skep_wire::cache::{
+    ExplainRequest, Explanation, Identity, LeaseId, NodeQuestion, PurgeWhat, SegmentName,
+    ServerOrder,
+};
 use skep_wire::message::Name;
 use skep_wire::seal::PeerId;
 use tokio::sync::oneshot;
 
-use crate::limits::{FIRST_LINK_MS, LINK_TICK_MS};
+use crate::limits::{ANSWERS_MARGIN_MS, FIRST_LINK_MS, LINK_TICK_MS};
 use crate::model::announced::Announced;
+use crate::model::orders::{OrderOutcome, Orders};
 use crate::model::peer::PeerNode;
 use crate::model::pools::Pools;
 use crate::model::purges::Purges;
 pub(crate) use client::{PeerClient, SegmentOrigin, read_all, renewing};
+pub use coordinator_links::RelayedAnswers;
 use coordinator_links::{Asker, CoordinatorLinks};
 pub(crate) use head::{HeadLease, HeadSought};
 use owners::Owners;
@@ -65,6 +71,7 @@ pub(crate) struct SharedParts {
     pub(crate) announced: Arc<Announced>,
     pub(crate) purges: Arc<Purges>,
     pub(crate) pools: Arc<Pools>,
+    pub(crate) orders: Arc<Orders>,
     pub(crate) explain: Box<Explain>,
 }
 
@@ -137,6 +144,23 @@ enum Command {
     Changes {
         told: oneshot::Sender<()>,
     },
+    /// The answer to a coordinator's question.
+    Said {
+        link: LinkId,
+        question: u64,
+        json: Vec<u8>,
+    },
+    /// An operator here asks all nodes.
+    AskNodes {
+        question: NodeQuestion,
+        limit_ms: u64,
+        asker: SyncSender<RelayedAnswers>,
+    },
+    /// An operator here orders what no coordinator can pass on.
+    OrderHere {
+        order: ServerOrder,
+        asker: SyncSender<OrderOutcome>,
+    },
 }
 
 impl Cluster {
@@ -153,10 +177,12 @@ impl Cluster {
         let identity = parts.identity.clone();
         let roomiest = Arc::<ArcSwapOption<PeerNode>>::default();
         let announced = Arc::clone(&shared.announced);
-        let mut coordinators = CoordinatorLinks::new(parts, shared, &view, &roomiest);
+        let teller = Arc::default();
+        let mut coordinators = CoordinatorLinks::new(parts, shared, &view, &roomiest, &teller);
         let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
         let handle = move |event, outbox: &mut _| coordinators.handle(event, outbox);
         let links = NodeLinks::start(&settings, targets(config), handle)?;
+        let _ = teller.set(links.teller());
         Ok(Arc::new(Self {
             teller: links.teller(),
             me: identity.name().peer(),
@@ -256,6 +282,21 @@ impl Cluster {
     /// Has this purged on all nodes, as by a command; false: no coordinator answers.
     pub(crate) fn invalidate(&self, what: Vec<PurgeWhat>) -> bool {
         self.is_linked() && self.teller.tell(Command::Invalidate { what }).is_ok()
+    }
+
+    /// Asks all nodes that are linked, by the coordinator that answers, and waits for them at most `limit_ms`; `None`:
+    /// there is none, or it is of an earlier build.
+    pub fn ask_nodes(&self, question: NodeQuestion, limit_ms: u64) -> Option<RelayedAnswers> {
+        let (asker, answers) = sync_channel(1);
+        self.teller.tell(Command::AskNodes { question, limit_ms, asker }).ok()?;
+        answers.recv_timeout(Duration::from_millis(limit_ms + ANSWERS_MARGIN_MS)).ok()
+    }
+
+    /// Carries out an order here, and tells the coordinators that are linked, now or later.
+    pub(crate) fn order_here(&self, order: ServerOrder) -> Option<OrderOutcome> {
+        let (asker, outcome) = sync_channel(1);
+        self.teller.tell(Command::OrderHere { order, asker }).ok()?;
+        outcome.recv_timeout(Duration::from_millis(ANSWERS_MARGIN_MS)).ok()
     }
 
     fn tell_renewed(&self, lease: LeaseId) {

@@ -141,10 +141,12 @@ impl Linked {
             store: SegmentStore::new(1 << 20, usize::MAX, true),
             announced: Arc::clone(&announced),
             purges: Arc::clone(&purges),
+            orders: Arc::default(),
             explain: Box::new(|_| None),
             pools: no_pools(),
         };
-        let mut coordinators = CoordinatorLinks::new(parts, shared, &view, &roomiest);
+        let mut coordinators =
+            CoordinatorLinks::new(parts, shared, &view, &roomiest, &Arc::default());
         let targets = vec![LinkTarget { name: name("gate"), address: gate.server.address() }];
         let handle = move |event, outbox: &mut _| coordinators.handle(event, outbox);
         let links = NodeLinks::start(settings, targets, handle).unwrap();

@@ -41,6 +41,8 @@ pub(crate) struct SharedMember {
     requests_max: AtomicU32,
     /// Of these, how many this process may have now; `u32::MAX` if it counts alone.
     slots: AtomicU32,
+    /// Requests that other processes have there, as far as they are heard of.
+    elsewhere: AtomicU32,
     /// When a failure there was last logged, in seconds; 0: never.
     told_s: AtomicU64,
     /// The second in which its standard error was last logged, and the lines since.
@@ -135,6 +137,7 @@ impl SharedMember {
             is_draining: AtomicBool::new(false),
             requests_max: AtomicU32::new(u32::MAX),
             slots: AtomicU32::new(u32::MAX),
+            elsewhere: AtomicU32::new(0),
             told_s: AtomicU64::new(0),
             stderr: AtomicU64::new(0),
             load,
@@ -221,6 +224,15 @@ impl SharedMember {
         self.slots.store(slots, Relaxed);
     }
 
+    /// Requests that other processes have there.
+    pub(crate) fn elsewhere(&self) -> u32 {
+        self.elsewhere.load(Relaxed)
+    }
+
+    pub(crate) fn set_elsewhere(&self, requests: u32) {
+        self.elsewhere.store(requests, Relaxed);
+    }
+
     /// Counts a request that is sent there, unless it has as many as it may have.
     pub(crate) fn try_begin(&self) -> bool {
         let before = self.load.requests.rise(1);
@@ -303,7 +315,7 @@ impl SharedMember {
         view.slow_start_permille = share.max(1);
         let own = Work { requests: requests.now(), bytes: bytes.now() };
         let seen = own.plus(self.reported.at(now, interval_ms));
-        view.outstanding_requests = narrow(seen.requests);
+        view.outstanding_requests = narrow(seen.requests).saturating_add(self.elsewhere());
         view.connections =
             view.outstanding_requests.saturating_add(self.load.tunnels.load(Relaxed));
         view.outstanding_bytes = seen.bytes;

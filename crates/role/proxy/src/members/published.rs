@@ -32,8 +32,9 @@ pub(crate) struct Entry {
     pub(crate) name_line: Box<[u8]>,
     /// By what name requests of its sessions know it.
     pub(crate) session_name: Box<str>,
-    /// `Set-Cookie: …\r\n` for a client whose session begins there, or nothing.
-    pub(crate) session_lines: Box<[u8]>,
+    /// `Set-Cookie: …\r\n` for a client whose session begins there, or nothing: of one that has asked by http,
+    /// and by https.
+    pub(crate) session_lines: [Box<[u8]>; 2],
 }
 
 impl Entry {
@@ -51,15 +52,17 @@ impl Entry {
         let sticky = settings.sticky.as_ref();
         let session_name =
             sticky.map(|sticky| sticky.session_name(&member.name)).unwrap_or_default();
-        let session_lines =
-            sticky.map(|sticky| sticky.cookie_line(&session_name)).unwrap_or_default();
+        let session_lines = [false, true].map(|is_secure| {
+            let line = sticky.map(|sticky| sticky.cookie_line(&session_name, is_secure));
+            line.unwrap_or_default().into_bytes().into()
+        });
         Self {
             member,
             weight,
             authority: authority.into(),
             name_line: name_line.into_bytes().into(),
             session_name: session_name.into(),
-            session_lines: session_lines.into_bytes().into(),
+            session_lines,
         }
     }
 }

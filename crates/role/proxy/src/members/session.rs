@@ -41,6 +41,8 @@ pub struct InsertedCookie {
     pub name: String,
     /// What follows its value in `Set-Cookie`, such as `; Path=/; HttpOnly`.
     pub attributes: String,
+    /// Whether clients send it by https only; `None`: those do that have asked so.
+    pub secure: Option<bool>,
     /// The pool that it is of.
     pub group: String,
     /// Without the cluster's key, clients can compute the names of members.
@@ -67,13 +69,17 @@ impl Sticky {
         }
     }
 
-    /// `Set-Cookie` for sessions of the member with that session name, or nothing.
-    pub(crate) fn cookie_line(&self, session_name: &str) -> String {
-        let Sticky::Cookie(InsertedCookie { name, attributes, .. }) = self else {
+    /// `Set-Cookie` for sessions of the member with that session name, or nothing; of a client that has asked by
+    /// https or not.
+    pub(crate) fn cookie_line(&self, session_name: &str, is_secure: bool) -> String {
+        let Sticky::Cookie(InsertedCookie { name, attributes, secure, .. }) = self else {
             return String::new();
         };
+        let secure = if secure.unwrap_or(is_secure) { "; Secure" } else { "" };
         // Other caches must not hand one client's session to others (RFC 9111 7.3).
-        format!("Set-Cookie: {name}={session_name}{attributes}\r\nCache-Control: private\r\n")
+        format!(
+            "Set-Cookie: {name}={session_name}{attributes}{secure}\r\nCache-Control: private\r\n"
+        )
     }
 
     /// What tells the session of `request` from others, if there is anything: the value that is hashed, or the
@@ -117,8 +123,8 @@ impl InsertedCookie {
 impl PartialEq for InsertedCookie {
     /// The key is read once, at the start.
     fn eq(&self, other: &Self) -> bool {
-        (&self.name, &self.attributes, &self.group)
-            == (&other.name, &other.attributes, &other.group)
+        (&self.name, &self.attributes, self.secure, &self.group)
+            == (&other.name, &other.attributes, other.secure, &other.group)
     }
 }
 
@@ -224,6 +230,7 @@ mod tests {
         Sticky::Cookie(InsertedCookie {
             name: "skep-app".into(),
             attributes: "; Path=/; HttpOnly".into(),
+            secure: None,
             group: "app".into(),
             key: key.map(|text| Key::from_text(text).unwrap()),
         })
@@ -297,12 +304,15 @@ mod tests {
                 assert!(!session.is_new_at(&names[1]) && session.is_new_at(&names[0]));
             });
             session(&sticky, "/", "", |session| assert!(session.is_new_at(&name)));
-            assert_eq!(
-                sticky.cookie_line(&name),
-                format!(
-                    "Set-Cookie: skep-app={name}; Path=/; HttpOnly\r\nCache-Control: private\r\n"
-                )
-            );
+            for (is_secure, secure) in [(false, ""), (true, "; Secure")] {
+                assert_eq!(
+                    sticky.cookie_line(&name, is_secure),
+                    format!(
+                        "Set-Cookie: skep-app={name}; Path=/; HttpOnly{secure}\r\n\
+                         Cache-Control: private\r\n"
+                    )
+                );
+            }
         }
     }
 

@@ -15,6 +15,8 @@ pub struct MemberSlots {
     pub slots: u32,
     /// Requests that wait, and would take this member.
     pub waiting: u32,
+    /// Requests that other processes have there, as policies are told.
+    pub elsewhere: u32,
     pub load: MemberLoad,
 }
 
@@ -57,6 +59,7 @@ impl Group {
                     requests_max: shared.requests_max(),
                     slots: shared.slots(),
                     waiting: if shared.keeps_sessions() { part } else { 0 },
+                    elsewhere: shared.elsewhere(),
                     load: MemberLoad(Arc::clone(&shared.load)),
                 })
             };
@@ -74,5 +77,15 @@ impl Group {
             }
         });
         self.queue.look();
+    }
+
+    /// Other processes have so many requests at the member called `name`: policies add them to this one's.
+    pub fn set_elsewhere(&self, name: &str, requests: u32) {
+        self.change(|state, _| {
+            let id = state.membership.find(name).map(skep_cluster::Member::id);
+            if let Some(details) = id.and_then(|id| state.details.get(&id)) {
+                details.member.set_elsewhere(requests);
+            }
+        });
     }
 }

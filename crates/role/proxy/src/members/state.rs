@@ -330,6 +330,7 @@ fn member_status(
         connections: current.in_use(),
         connections_max: shared.requests_max(),
         slots: shared.slots(),
+        elsewhere: shared.elsewhere(),
         outstanding_requests: current.requests,
         outstanding_bytes: current.bytes,
         tunnels: current.tunnels,

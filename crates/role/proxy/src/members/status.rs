@@ -31,6 +31,8 @@ pub struct MemberStatus {
     pub connections_max: u32,
     /// Of these, how many this process may have now.
     pub slots: u32,
+    /// Requests and tunnels that other processes have there, as policies are told.
+    pub elsewhere: u32,
     /// Requests sent to it and not yet answered in full.
     pub outstanding_requests: u32,
     /// Bytes of announced reply bodies that have not arrived yet.

@@ -1,6 +1,6 @@
 //! What a response answers, and what becomes of its fields on the way to the client.
 
-use skep_http::Method;
+use skep_http::{BackRewrite, Method};
 
 use crate::request::coding::ReplyCoding;
 use crate::request::times::OwnTimes;
@@ -16,8 +16,12 @@ pub(super) struct Asked<'b> {
     pub(super) trailers: bool,
     /// What becomes of the fields of its response.
     pub(super) rules: &'b ReplyRules<'b>,
+    /// Host of the client's request.
+    pub(super) host: &'b [u8],
     /// Whether the response gives the client a session with the member.
     pub(super) begins_session: bool,
+    /// Whether the client asks by https, as far as who may say so says.
+    pub(super) is_secure: bool,
 }
 
 /// What holds for an exchange beside what the group says.
@@ -35,4 +39,6 @@ pub struct ReplyRules<'a> {
     pub extra: &'a [u8],
     /// What may encode its body.
     pub coding: Option<&'a dyn ReplyCoding>,
+    /// What the member says of its own places becomes what clients know.
+    pub back: Option<&'a BackRewrite>,
 }

@@ -182,7 +182,7 @@ impl Download {
         in_flight: &mut InFlight,
     ) -> Result<(), Cause> {
         let mut decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
-        self.passage.begin(head, asked, reply, in_flight);
+        self.passage.begin(head, asked, reply, in_flight)?;
         if asked.trailers && self.passage.is_chunked() {
             decoder.keep_trailers();
         }

@@ -247,7 +247,7 @@ impl GatewayLeg {
     ) -> Result<(), Cause> {
         let mut slots = FieldSlots::new();
         let head = parse_response(&mut slots, bytes, asked.method, &RESPONSE_HEAD)?;
-        self.passage.begin(&head, asked, reply, in_flight);
+        self.passage.begin(&head, asked, reply, in_flight)?;
         self.stage = Stage::Body;
         Ok(())
     }

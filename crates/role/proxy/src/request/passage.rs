@@ -1,7 +1,8 @@
 //! A response on its way to the client: the head, rebuilt; the body, framed anew. The same for all
 //! protocols of members.
 
-use skep_http::{Method, ResponseFraming, ResponseHead};
+use skep_http::limits::RESPONSE_HEAD;
+use skep_http::{FieldSlots, Method, ResponseFraming, ResponseHead, parse_response};
 
 use crate::members::cause::Cause;
 use crate::request::asked::Asked;
@@ -44,8 +45,26 @@ impl Passage {
         }
     }
 
-    /// Passes the head of a final response on.
+    /// Passes the head of a final response on, with what it says of the member's places in the words of clients.
     pub(super) fn begin(
+        &mut self,
+        head: &ResponseHead<'_, '_>,
+        asked: &Asked<'_>,
+        reply: &mut Recipient<'_, '_>,
+        in_flight: &mut InFlight,
+    ) -> Result<(), Cause> {
+        match asked.rules.back.and_then(|back| back.apply(head, asked.host)) {
+            Some(bytes) => {
+                let mut slots = FieldSlots::new();
+                let head = parse_response(&mut slots, &bytes, asked.method, &RESPONSE_HEAD)?;
+                self.begin_with(&head, asked, reply, in_flight);
+            }
+            None => self.begin_with(head, asked, reply, in_flight),
+        }
+        Ok(())
+    }
+
+    fn begin_with(
         &mut self,
         head: &ResponseHead<'_, '_>,
         asked: &Asked<'_>,
@@ -71,7 +90,7 @@ impl Passage {
         }
         if reply.is_taken() {
             if asked.begins_session {
-                reply.begin_session(in_flight.target().session_lines());
+                reply.begin_session(in_flight.target().session_lines(asked.is_secure));
             }
             self.framing = Some(head.framing);
         } else {
@@ -132,7 +151,8 @@ impl Passage {
         in_flight: &InFlight,
     ) {
         let target = in_flight.target();
-        let session_lines = if asked.begins_session { target.session_lines() } else { b"" };
+        let session_lines =
+            if asked.begins_session { target.session_lines(asked.is_secure) } else { b"" };
         let lines = [target.name_line(), session_lines, lines];
         let coding = asked.rules.coding.filter(|_| reply.is_codable());
         let coded = coding.and_then(|coding| coding.of(head));

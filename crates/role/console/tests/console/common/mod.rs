@@ -106,6 +106,7 @@ pub fn server(name: &str) -> ServerStatus {
         bytes_total: 1_000,
         latency_us: 400,
         agent: None,
+        seen_by: Vec::new(),
     }
 }
 
@@ -144,6 +145,8 @@ impl Control for Fake {
                 sessions: None,
                 cluster_sessions: None,
                 servers: vec![server("node-1")],
+                nodes: Vec::new(),
+                missing: Vec::new(),
             }],
             services: vec![ServiceStatus {
                 name: "web".into(),
@@ -197,21 +200,39 @@ impl Control for Fake {
         Ok(TrafficSeries { step_s, kept_s: 3_600, points: Vec::new() })
     }
 
-    fn add_server(&self, pool: &str, new: &NewServer) -> Result<(), ControlError> {
-        self.calls.lock().unwrap().push(format!("add {} to pool {pool}", new.name));
-        Ok(())
+    fn pools(&self) -> Vec<PoolStatus> {
+        self.status().pools
     }
 
-    fn remove_server(&self, pool: &str, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
-        self.change(format!("remove {name} of pool {pool} in {timeout_ms} ms"), name, |_| ())
+    fn requests_of_nodes(&self) -> ClusterRequests {
+        ClusterRequests::default()
     }
 
-    fn drain_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
-        self.change(format!("drain {name} of pool {pool}"), name, |_| ())
+    fn series_of_nodes(&self, step_s: u64) -> Result<ClusterSeries, ControlError> {
+        let (nodes, missing, points) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(ClusterSeries { step_s, kept_s: 3_600, nodes, missing, points })
     }
 
-    fn resume_server(&self, pool: &str, name: &str) -> Result<(), ControlError> {
-        self.change(format!("resume {name} of pool {pool}"), name, |_| ())
+    fn order_server(
+        &self,
+        pool: &str,
+        name: &str,
+        command: &ServerCommand,
+    ) -> Result<ServerOrdered, ControlError> {
+        let what = match command {
+            ServerCommand::Add(_) => {
+                self.calls.lock().unwrap().push(format!("add {name} to pool {pool}"));
+                return Ok(ServerOrdered { complete: true, nodes: Vec::new() });
+            }
+            ServerCommand::Remove { timeout_ms } => {
+                format!("remove {name} of pool {pool} in {timeout_ms} ms")
+            }
+            ServerCommand::Drain => format!("drain {name} of pool {pool}"),
+            ServerCommand::Resume => format!("resume {name} of pool {pool}"),
+            ServerCommand::Weight(weight) => format!("weight {name} of pool {pool} is {weight}"),
+        };
+        self.change(what, name, |_| ())?;
+        Ok(ServerOrdered { complete: true, nodes: Vec::new() })
     }
 
     fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {

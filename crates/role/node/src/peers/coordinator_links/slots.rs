@@ -1,5 +1,5 @@
 //! Requests at servers of pools that all nodes count together: reports what this node uses and
-//! wants, and applies what the coordinator grants.
+//! wants, and applies what the coordinator grants; and what others have there, for the policies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use skep_peer::stream::{LinkId, Outbox};
 use skep_proxy::{Group, MemberLoad, MemberSlots};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::cache::{ServerKey, SlotGrant, SlotReport, SlotUse, ToCoordinator};
+use skep_wire::cache::{ServerKey, ServerLoad, SlotGrant, SlotReport, SlotUse, ToCoordinator};
 use skep_wire::limits::SLOT_SERVERS_MAX;
 
 use super::CoordinatorLinks;
@@ -21,6 +21,8 @@ pub(super) struct Slots {
     servers: BTreeMap<ServerKey, Server>,
     /// Pools, those that reloads have removed, too: requests may still wait there.
     groups: Vec<Weak<Group>>,
+    /// What other nodes have at servers, by the coordinator of a link.
+    elsewhere: Option<(LinkId, BTreeMap<ServerKey, u32>)>,
 }
 
 /// A server of pools: its members, of which there are several while a reload puts one in the place of another,
@@ -29,6 +31,8 @@ struct Server {
     holder: SlotHolder,
     /// What its members use, and what those use that are gone.
     loads: Vec<MemberLoad>,
+    /// All of that together, at the last look.
+    in_use: u32,
 }
 
 /// A member that may begin requests at a server.
@@ -46,11 +50,12 @@ type CountedMembers = BTreeMap<ServerKey, Vec<CountedMember>>;
 pub(super) struct ReportedSlots {
     acknowledged: u64,
     told: Option<SlotReport>,
+    loads: Vec<ServerLoad>,
 }
 
 impl Slots {
     pub(super) fn new(pools: Arc<Pools>) -> Self {
-        Self { pools, servers: BTreeMap::new(), groups: Vec::new() }
+        Self { pools, servers: BTreeMap::new(), groups: Vec::new(), elsewhere: None }
     }
 
     /// Looks at the servers that there are, applies the limits that follow, and returns what is to be
@@ -64,12 +69,15 @@ impl Slots {
         for (key, members) in counted {
             let mut server = known.remove(&key).unwrap_or_else(|| Server::new(now));
             server.look(now, followed, &members, &loads);
+            let elsewhere = self.elsewhere.as_ref().and_then(|(_, loads)| loads.get(&key));
+            members.iter().for_each(|it| it.set_elsewhere(elsewhere.copied().unwrap_or(0)));
             reports.push(server.holder.report(key));
             self.servers.insert(key, server);
         }
         // Of servers that are not counted any more coordinators hear until they are not used, either.
         for (key, mut server) in known {
             let in_use = server.in_use_beside(&loads);
+            server.in_use = in_use;
             if in_use > 0 {
                 reports.push(server.holder.last_report(key, in_use));
                 self.servers.insert(key, server);
@@ -105,7 +113,7 @@ impl Slots {
                         current.push((key, CountedMember { group, slots, share }));
                     }
                     Some(&Counting::OfCluster { share, .. } | &Counting::OfNode(share)) => {
-                        set(&group, &slots, share);
+                        set_alone(&group, &slots, share);
                     }
                     None => self.leaving(&group, slots, &mut counted),
                 }
@@ -126,6 +134,12 @@ impl Slots {
         }
     }
 
+    /// Requests of this node at each server.
+    fn loads(&self) -> Vec<ServerLoad> {
+        let used = self.servers.iter().filter(|(_, server)| server.in_use > 0);
+        used.map(|(&server, it)| ServerLoad { server, requests: it.in_use }).collect()
+    }
+
     fn granted(&mut self, grants: &[SlotGrant], by: LinkId) {
         for grant in grants {
             if let Some(server) = self.servers.get_mut(&grant.server) {
@@ -137,7 +151,7 @@ impl Slots {
 
 impl Server {
     fn new(now: Now) -> Self {
-        Self { holder: SlotHolder::new(now, 0, 0), loads: Vec::new() }
+        Self { holder: SlotHolder::new(now, 0, 0), loads: Vec::new(), in_use: 0 }
     }
 
     /// `all`: of the members of all servers.
@@ -167,7 +181,8 @@ impl Server {
             set(group, slots, may_use);
             left = left.saturating_sub(may_use.max(slots.load.in_use()));
         }
-        self.holder.use_seen(in_use(gone));
+        self.in_use = in_use(gone);
+        self.holder.use_seen(self.in_use);
         self.loads.extend(members.iter().map(|it| it.slots.load.clone()));
     }
 
@@ -183,9 +198,25 @@ fn admit(key: ServerKey, admitted: &mut BTreeSet<ServerKey>) -> bool {
     admitted.contains(&key) || (admitted.len() < SLOT_SERVERS_MAX && admitted.insert(key))
 }
 
+/// A member that this node counts for itself.
+fn set_alone(group: &Group, member: &MemberSlots, slots: u32) {
+    set(group, member, slots);
+    if member.elsewhere != 0 {
+        group.set_elsewhere(&member.name, 0);
+    }
+}
+
 fn set(group: &Group, member: &MemberSlots, slots: u32) {
     if slots.min(member.requests_max) != member.slots {
         group.set_slots(&member.name, slots);
+    }
+}
+
+impl CountedMember {
+    fn set_elsewhere(&self, requests: u32) {
+        if requests != self.slots.elsewhere {
+            self.group.set_elsewhere(&self.slots.name, requests);
+        }
     }
 }
 
@@ -193,6 +224,7 @@ impl CoordinatorLinks {
     /// Tells coordinators what has changed.
     pub(super) fn tell_slots(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let active = self.active();
+        self.slots.elsewhere.take_if(|(link, _)| active != Some(*link));
         // After a pause it is not known yet whether the coordinator has given this node up.
         let servers = self.slots.look(active.filter(|_| !self.pause.is_in_doubt()));
         for (&link, coordinator) in &mut self.links {
@@ -209,6 +241,21 @@ impl CoordinatorLinks {
             // A link that takes no more ends, and begins anew.
             let _ = outbox.send(link, &ToCoordinator::Slots(report.clone()));
             of_link.told = Some(report);
+        }
+        let loads = self.slots.loads();
+        for (&link, coordinator) in &mut self.links {
+            if coordinator.operates && coordinator.slots.loads != loads {
+                let _ = outbox.send(link, &ToCoordinator::ServerLoads(loads.clone()));
+                coordinator.slots.loads.clone_from(&loads);
+            }
+        }
+    }
+
+    /// A coordinator tells what other nodes have at servers: it counts if it is the one that is followed.
+    pub(super) fn others_loaded(&mut self, link: LinkId, loads: &[ServerLoad]) {
+        if self.active() == Some(link) {
+            let loads = loads.iter().map(|it| (it.server, it.requests)).collect();
+            self.slots.elsewhere = Some((link, loads));
         }
     }
 

@@ -1,0 +1,76 @@
+//! The table of orders about servers of pools: of each server, the latest order about each of its aspects.
+//!
+//! Nodes and coordinators each have one, and exchange their entries, as with purges: a merge can only raise
+//! stamps, and entries that arrive twice, or late, have no effect.
+//!
+//! Invariants: of two orders about the same aspect of a server the later one stands, wherever they are known; what
+//! was ordered of a server before it was added or removed does not concern the one that is there since; the table
+//! is bounded, and forgets the oldest.
+
+use std::collections::BTreeMap;
+
+use skep_wire::cache::{OrderStamp, ServerAspect, ServerOrder};
+use skep_wire::limits::SERVER_ORDERS_MAX;
+use skep_wire::message::Name;
+
+/// Pool, server, and what of it.
+type Place = (Name, Name, ServerAspect);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct OrderTable {
+    orders: BTreeMap<Place, ServerOrder>,
+    newest: OrderStamp,
+}
+
+impl OrderTable {
+    /// A stamp that is later than all that are known, given at `unix_ms` (milliseconds since 1970) by the process
+    /// with this number.
+    pub fn next_stamp(&mut self, unix_ms: u64, number: u16) -> OrderStamp {
+        self.newest = OrderStamp::after(self.newest, unix_ms, number);
+        self.newest
+    }
+
+    /// Takes over what is later than what is known of the same; returns that, the oldest first.
+    pub fn learn(&mut self, orders: Vec<ServerOrder>) -> Vec<ServerOrder> {
+        let mut new: Vec<_> = orders.into_iter().filter(|order| self.is_news(order)).collect();
+        new.sort_by_key(|order| order.stamp);
+        for order in &new {
+            self.newest = self.newest.max(order.stamp);
+            if order.change.aspect() == ServerAspect::Presence {
+                let is_before = |(pool, server, _): &Place, known: &ServerOrder| {
+                    (pool, server) == (&order.pool, &order.server) && known.stamp < order.stamp
+                };
+                self.orders.retain(|place, known| !is_before(place, known));
+            }
+            self.orders.insert(place(order), order.clone());
+        }
+        while self.orders.len() > SERVER_ORDERS_MAX {
+            let oldest = self.orders.iter().min_by_key(|(_, order)| order.stamp);
+            let Some(oldest) = oldest.map(|(place, _)| place.clone()) else { break };
+            self.orders.remove(&oldest);
+        }
+        // One may have been overtaken by another in the same message.
+        new.retain(|order| self.orders.get(&place(order)) == Some(order));
+        new
+    }
+
+    /// Whether it is later than what is known of the same.
+    pub fn is_news(&self, order: &ServerOrder) -> bool {
+        let (pool, server, aspect) = place(order);
+        let is_after = |known: Option<&ServerOrder>| known.is_none_or(|it| it.stamp < order.stamp);
+        let presence = (pool.clone(), server.clone(), ServerAspect::Presence);
+        is_after(self.orders.get(&(pool, server, aspect))) && is_after(self.orders.get(&presence))
+    }
+
+    /// All orders that stand, the oldest first.
+    pub fn all(&self) -> Vec<ServerOrder> {
+        let mut all: Vec<_> = self.orders.values().cloned().collect();
+        all.sort_by_key(|order| order.stamp);
+        all
+    }
+}
+
+fn place(order: &ServerOrder) -> Place {
+    (order.pool.clone(), order.server.clone(), order.change.aspect())
+}

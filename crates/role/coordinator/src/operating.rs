@@ -1,0 +1,173 @@
+//! Operators in the thread of the links: their questions to all nodes, their orders about servers of pools, and the
+//! load that nodes have there.
+//!
+//! An order is carried out by the nodes that it was sent to, and known here from the first of them that has done so;
+//! then all nodes hear of it that come later, or could not be reached.
+
+use std::collections::BTreeMap;
+
+use skep_directory::OrderTable;
+use skep_peer::stream::{LinkId, Outbox};
+use skep_serve::unix_ms;
+use skep_units::Now;
+use skep_wire::cache::{
+    NodeFeatures, NodeQuestion, RelayedAnswer, ServerKey, ServerLoad, ServerOrder, ToNode,
+};
+use skep_wire::limits::SLOT_SERVERS_MAX;
+use skep_wire::message::Name;
+
+use crate::limits::RELAY_QUEUE_BYTES_MAX;
+use crate::questions::{Asker, NodeAnswer, Questions};
+
+/// See the module.
+pub(crate) struct Operating {
+    /// Of the dispatcher.
+    number: u16,
+    orders: OrderTable,
+    questions: Questions<Vec<u8>>,
+    /// Links of nodes that take part.
+    loads: BTreeMap<LinkId, NodeLoads>,
+    have_loads_changed: bool,
+}
+
+/// What a node has at servers.
+#[derive(Default)]
+struct NodeLoads {
+    own: BTreeMap<ServerKey, u32>,
+    /// What it was told of the others.
+    told: Vec<ServerLoad>,
+}
+
+impl Operating {
+    pub(crate) fn new(number: u16) -> Self {
+        Self {
+            number,
+            orders: OrderTable::default(),
+            questions: Questions::default(),
+            loads: BTreeMap::new(),
+            have_loads_changed: false,
+        }
+    }
+
+    /// A node has said hello; it gets all orders.
+    pub(crate) fn joined(
+        &mut self,
+        link: LinkId,
+        features: NodeFeatures,
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        if features.has_operate() {
+            self.loads.insert(link, NodeLoads::default());
+            self.have_loads_changed = true;
+            // A link that takes no more ends, and begins anew.
+            let _ = outbox.send(link, &ToNode::ServerOrders(self.orders.all()));
+        }
+    }
+
+    /// A link is gone.
+    pub(crate) fn left(&mut self, link: LinkId) {
+        self.have_loads_changed |= self.loads.remove(&link).is_some();
+        self.questions.left(link);
+    }
+
+    /// Asks all `nodes`.
+    pub(crate) fn ask<'n>(
+        &mut self,
+        ends: Now,
+        nodes: impl Iterator<Item = (LinkId, &'n Name, NodeFeatures)>,
+        mut what: NodeQuestion,
+        asker: Asker<Vec<u8>>,
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        if let NodeQuestion::Order(order) = &mut what {
+            order.stamp = self.orders.next_stamp(unix_ms(), self.number);
+            let (change, server, pool) = (order.change.word(), &order.server, &order.pool);
+            tracing::info!("pool {pool}: {change} of server {server} ordered at all nodes");
+        }
+        let knows_it = match what {
+            // Those of earlier builds as well.
+            NodeQuestion::Pools => NodeFeatures::has_status,
+            _ => NodeFeatures::has_operate,
+        };
+        let nodes = nodes.map(|(link, name, it)| (link, name, knows_it(it)));
+        let message = |question| match what {
+            NodeQuestion::Pools => ToNode::AskStatus { question },
+            what => ToNode::Ask { question, what },
+        };
+        self.questions.ask(ends, nodes, message, asker, outbox);
+    }
+
+    /// A node answers.
+    pub(crate) fn answered(&mut self, link: LinkId, question: u64, json: Vec<u8>) {
+        self.questions.answered(link, question, json);
+    }
+
+    /// A node has carried out orders, or knows of some: what is new here all others hear.
+    pub(crate) fn learn<'n>(
+        &mut self,
+        from: LinkId,
+        orders: Vec<ServerOrder>,
+        nodes: impl Iterator<Item = (LinkId, &'n Name, NodeFeatures)>,
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        let new = self.orders.learn(orders);
+        if new.is_empty() {
+            return;
+        }
+        let message = ToNode::ServerOrders(new);
+        for (link, _, features) in nodes {
+            if link != from && features.has_operate() {
+                let _ = outbox.send(link, &message);
+            }
+        }
+    }
+
+    /// A node says what it has at servers.
+    pub(crate) fn loaded(&mut self, link: LinkId, loads: Vec<ServerLoad>) {
+        if let Some(of_node) = self.loads.get_mut(&link) {
+            self.have_loads_changed = true;
+            of_node.own = loads.into_iter().map(|it| (it.server, it.requests)).collect();
+        }
+    }
+
+    /// Ends questions that are over.
+    pub(crate) fn report(&mut self, now: Now, outbox: &mut Outbox<ToNode>) {
+        for (link, ask, answers) in self.questions.report(now) {
+            for (node, answer) in answers {
+                let answer = match answer {
+                    NodeAnswer::Answered(json) => RelayedAnswer::Said(json),
+                    NodeAnswer::Earlier => RelayedAnswer::Earlier,
+                    NodeAnswer::Silent => RelayedAnswer::Silent,
+                };
+                let has_room = outbox.queued_bytes(link) < RELAY_QUEUE_BYTES_MAX;
+                let answer = if has_room { answer } else { RelayedAnswer::Said(Vec::new()) };
+                let _ = outbox.send(link, &ToNode::Relayed { ask, node, answer });
+            }
+            let _ = outbox.send(link, &ToNode::RelayEnd { ask });
+        }
+    }
+
+    /// Tells nodes what the others have at servers, where that has changed. Not at each change: of many nodes
+    /// each would hear of each.
+    pub(crate) fn tell_loads(&mut self, outbox: &mut Outbox<ToNode>) {
+        if !std::mem::take(&mut self.have_loads_changed) {
+            return;
+        }
+        let mut sums = BTreeMap::<ServerKey, u32>::new();
+        for (server, requests) in self.loads.values().flat_map(|it| &it.own) {
+            let sum = sums.entry(*server).or_default();
+            *sum = sum.saturating_add(*requests);
+        }
+        for (&link, of_node) in &mut self.loads {
+            let others = |(&server, &sum): (&ServerKey, &u32)| {
+                let requests = sum - of_node.own.get(&server).copied().unwrap_or(0).min(sum);
+                (requests > 0).then_some(ServerLoad { server, requests })
+            };
+            let loads: Vec<_> = sums.iter().filter_map(others).take(SLOT_SERVERS_MAX).collect();
+            if loads != of_node.told {
+                let _ = outbox.send(link, &ToNode::ServerLoads(loads.clone()));
+                of_node.told = loads;
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What operators ask a node, and what they order about servers of its pools.
+//!
+//! Orders come from an operator of this process, or by a coordinator; whoever gives them, the latest about each
+//! aspect of a server stands ([`OrderTable`]). An order that cannot be carried out, such as one about a server that
+//! the config does not have yet, is tried again after each reload.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use skep_directory::OrderTable;
+use skep_serve::unix_ms;
+use skep_wire::cache::{NodeQuestion, OrderStamp, ServerOrder};
+use skep_wire::limits::STATUS_BYTES_MAX;
+
+/// Answers operators of all machines for this node: the composition root of the process.
+pub trait OperatorHandler: Send + Sync {
+    /// What the management API shows, as JSON, to a question that is no order. May wait for workers if it is for
+    /// requests.
+    fn answer(&self, question: &NodeQuestion) -> Vec<u8>;
+
+    /// Carries out an order; one that is outdated is refused.
+    fn carry_out(&self, order: &ServerOrder, is_outdated: bool) -> OrderOutcome;
+}
+
+/// What came of an order; without more: nobody could carry it out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrderOutcome {
+    pub is_done: bool,
+    /// The same for operators.
+    pub json: Vec<u8>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Orders {
+    state: Mutex<State>,
+    handler: OnceLock<Box<dyn OperatorHandler>>,
+}
+
+#[derive(Default)]
+struct State {
+    table: OrderTable,
+    /// Orders of the table that could not be carried out.
+    undone: BTreeSet<OrderStamp>,
+}
+
+impl Orders {
+    /// Operators are answered there from now on. Call it once.
+    pub(crate) fn answer_by(&self, handler: Box<dyn OperatorHandler>) {
+        let _ = self.handler.set(handler);
+        self.retry();
+    }
+
+    /// The answer to a question that is no order; empty if there is nobody to answer yet, or too much to say.
+    pub(crate) fn answer(&self, question: &NodeQuestion) -> Vec<u8> {
+        let json = self.handler.get().map(|handler| handler.answer(question)).unwrap_or_default();
+        if json.len() <= STATUS_BYTES_MAX { json } else { Vec::new() }
+    }
+
+    /// An operator orders this, here or elsewhere.
+    pub(crate) fn carry_out(&self, order: &ServerOrder) -> OrderOutcome {
+        self.lock().carry_out(order, self.handler.get())
+    }
+
+    /// An operator of this process orders this, and no coordinator can pass it on. `number` is this process's.
+    pub(crate) fn order_here(
+        &self,
+        mut order: ServerOrder,
+        number: u16,
+    ) -> (ServerOrder, OrderOutcome) {
+        let mut state = self.lock();
+        order.stamp = state.table.next_stamp(unix_ms(), number);
+        let outcome = state.carry_out(&order, self.handler.get());
+        (order, outcome)
+    }
+
+    /// Orders that others know. Returns those that are new here.
+    pub(crate) fn learn(&self, orders: Vec<ServerOrder>) -> Vec<ServerOrder> {
+        let mut state = self.lock();
+        let new = state.table.learn(orders);
+        for order in &new {
+            state.follow(order, self.handler.get());
+        }
+        new
+    }
+
+    /// Tries again what could not be carried out.
+    pub(crate) fn retry(&self) {
+        let mut state = self.lock();
+        let undone = std::mem::take(&mut state.undone);
+        // What was overtaken meanwhile is not there any more.
+        for order in state.table.all().into_iter().filter(|it| undone.contains(&it.stamp)) {
+            state.follow(&order, self.handler.get());
+        }
+    }
+
+    /// All orders that stand.
+    pub(crate) fn known(&self) -> Vec<ServerOrder> {
+        self.lock().table.all()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+type Handler<'a> = Option<&'a Box<dyn OperatorHandler>>;
+
+impl State {
+    fn carry_out(&mut self, order: &ServerOrder, handler: Handler<'_>) -> OrderOutcome {
+        let Some(handler) = handler else { return OrderOutcome::default() };
+        let outcome = handler.carry_out(order, !self.table.is_news(order));
+        if outcome.is_done {
+            self.table.learn(vec![order.clone()]);
+        }
+        outcome
+    }
+
+    /// Carries out what is in the table.
+    fn follow(&mut self, order: &ServerOrder, handler: Handler<'_>) {
+        let is_done = handler.is_some_and(|handler| handler.carry_out(order, false).is_done);
+        if !is_done {
+            self.undone.insert(order.stamp);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::sync::Arc;
+
+    use skep_wire::cache::ServerChange;
+    use skep_wire::message::Name;
+
+    use super::*;
+
+    /// Has the servers that it is told to have, and notes what is done with them.
+    #[derive(Default)]
+    struct Notes {
+        has: BTreeSet<String>,
+        done: Vec<(String, &'static str)>,
+    }
+
+    struct Recorded(Arc<Mutex<Notes>>);
+
+    impl OperatorHandler for Recorded {
+        fn answer(&self, _: &NodeQuestion) -> Vec<u8> {
+            vec![b'x'; STATUS_BYTES_MAX + 1]
+        }
+
+        fn carry_out(&self, order: &ServerOrder, is_outdated: bool) -> OrderOutcome {
+            let mut notes = self.0.lock().unwrap();
+            let server = order.server.as_str().to_owned();
+            let is_done = !is_outdated && notes.has.contains(&server);
+            if is_done {
+                notes.done.push((server, order.change.word()));
+            }
+            OrderOutcome { is_done, json: Vec::new() }
+        }
+    }
+
+    fn order(server: &str, change: ServerChange, stamp: u64) -> ServerOrder {
+        let name = |text| Name::new(text).unwrap();
+        ServerOrder { pool: name("app"), server: name(server), change, stamp: OrderStamp(stamp) }
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_done_as_soon_as_it_can() {
+        let (orders, notes) = (Orders::default(), Arc::<Mutex<Notes>>::default());
+        let done = || std::mem::take(&mut notes.lock().unwrap().done);
+        let have = |server: &str| notes.lock().unwrap().has.insert(server.to_owned());
+        have("a");
+        // By a coordinator, before the process is whole.
+        let drain = order("a", ServerChange::Drain, 1);
+        assert_eq!(orders.learn(vec![drain.clone()]), [drain.clone()]);
+        orders.answer_by(Box::new(Recorded(Arc::clone(&notes))));
+        assert_eq!(done(), [("a".to_owned(), "drain")]);
+        assert_eq!(orders.learn(vec![drain]), []);
+        // Of a server that a reload brings; the later order of two counts.
+        orders.learn(vec![order("b", ServerChange::Drain, 2), order("c", ServerChange::Drain, 3)]);
+        orders.learn(vec![order("b", ServerChange::Resume, 4)]);
+        orders.retry();
+        assert_eq!(done(), []);
+        have("b");
+        orders.retry();
+        orders.retry();
+        assert_eq!(done(), [("b".to_owned(), "resume")]);
+    }
+
+    #[test]
+    fn what_an_operator_orders_is_known_once_it_is_done() {
+        let (orders, notes) = (Orders::default(), Arc::<Mutex<Notes>>::default());
+        orders.answer_by(Box::new(Recorded(Arc::clone(&notes))));
+        assert!(!orders.carry_out(&order("a", ServerChange::Drain, 5)).is_done);
+        assert_eq!(orders.known(), []);
+        notes.lock().unwrap().has.insert("a".to_owned());
+        assert!(orders.carry_out(&order("a", ServerChange::Drain, 5)).is_done);
+        assert!(!orders.carry_out(&order("a", ServerChange::Resume, 4)).is_done, "outdated");
+        let (resumed, outcome) = orders.order_here(order("a", ServerChange::Resume, 0), 7);
+        assert!(outcome.is_done && resumed.stamp > OrderStamp(5));
+        assert_eq!(orders.known(), [resumed]);
+        assert_eq!(orders.answer(&NodeQuestion::Pools), [], "too much");
+    }
+}

@@ -1,0 +1,162 @@
+//! Operators: their questions and orders, from coordinators to this node, and from this node to coordinators.
+
+use std::collections::HashMap;
+use std::sync::mpsc::SyncSender;
+use std::thread;
+
+use skep_peer::stream::{LinkId, Outbox};
+use skep_wire::cache::{NodeQuestion, RelayedAnswer, ServerOrder, ToCoordinator};
+use skep_wire::message::Name;
+
+use super::CoordinatorLinks;
+use crate::peers::Command;
+
+/// What all nodes have answered.
+pub type RelayedAnswers = Vec<(Name, RelayedAnswer)>;
+
+/// Questions of operators of this process to all nodes.
+#[derive(Default)]
+pub(super) struct Relays {
+    last: u64,
+    open: HashMap<u64, Relay>,
+}
+
+struct Relay {
+    link: LinkId,
+    answers: RelayedAnswers,
+    /// Dropped, if the link ends.
+    asker: SyncSender<RelayedAnswers>,
+}
+
+impl Relays {
+    fn ask(&mut self, link: LinkId, asker: SyncSender<RelayedAnswers>) -> u64 {
+        self.last += 1;
+        self.open.insert(self.last, Relay { link, answers: Vec::new(), asker });
+        self.last
+    }
+
+    fn answered(&mut self, link: LinkId, ask: u64, answer: (Name, RelayedAnswer)) {
+        if let Some(relay) = self.open.get_mut(&ask).filter(|relay| relay.link == link) {
+            relay.answers.push(answer);
+        }
+    }
+
+    fn ended(&mut self, link: LinkId, ask: u64) {
+        if self.open.get(&ask).is_some_and(|relay| relay.link == link)
+            && let Some(relay) = self.open.remove(&ask)
+        {
+            // Who asked may have given up.
+            drop(relay.asker.try_send(relay.answers));
+        }
+    }
+
+    /// Nothing more comes on this link.
+    pub(super) fn link_lost(&mut self, link: LinkId) {
+        self.open.retain(|_, relay| relay.link != link);
+    }
+}
+
+impl CoordinatorLinks {
+    /// A coordinator asks.
+    pub(super) fn asked(
+        &mut self,
+        link: LinkId,
+        question: u64,
+        what: NodeQuestion,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        let json = match what {
+            NodeQuestion::Order(order) => {
+                let outcome = self.orders.carry_out(&order);
+                if outcome.is_done {
+                    // Before the answer: whoever has that knows the order.
+                    self.tell_orders(&[*order], None, outbox);
+                }
+                outcome.json
+            }
+            NodeQuestion::Requests => return self.ask_workers(link, question),
+            NodeQuestion::Pools | NodeQuestion::Series { .. } => self.orders.answer(&what),
+        };
+        self.answer_operator(link, question, json, outbox);
+    }
+
+    pub(super) fn answer_operator(
+        &mut self,
+        link: LinkId,
+        question: u64,
+        json: Vec<u8>,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        // A link that takes no more ends: who asked hears of that.
+        let _ = outbox.send(link, &ToCoordinator::Status { question, json });
+    }
+
+    /// Workers may take a while: not on this thread, which others wait for.
+    fn ask_workers(&self, link: LinkId, question: u64) {
+        let (orders, teller) = (self.orders.clone(), self.teller.clone());
+        let ask = move || {
+            let json = orders.answer(&NodeQuestion::Requests);
+            if let Some(teller) = teller.get() {
+                drop(teller.tell(Command::Said { link, question, json }));
+            }
+        };
+        // Without a thread there is no answer, as without an answer in time.
+        drop(thread::Builder::new().name("skep-operator".into()).spawn(ask));
+    }
+
+    /// A coordinator tells of orders.
+    pub(super) fn ordered(
+        &mut self,
+        link: LinkId,
+        orders: Vec<ServerOrder>,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        let Some(coordinator) = self.links.get_mut(&link) else { return };
+        if !std::mem::replace(&mut coordinator.operates, true) {
+            let known = self.orders.known();
+            if !known.is_empty() {
+                let _ = outbox.send(link, &ToCoordinator::ServerOrders(known));
+            }
+        }
+        let new = self.orders.learn(orders);
+        self.tell_orders(&new, Some(link), outbox);
+    }
+
+    /// Tells coordinators of orders, all `but` one.
+    pub(super) fn tell_orders(
+        &self,
+        orders: &[ServerOrder],
+        but: Option<LinkId>,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        if orders.is_empty() {
+            return;
+        }
+        let message = ToCoordinator::ServerOrders(orders.to_vec());
+        let others = self.links.iter().filter(|(link, it)| it.operates && Some(**link) != but);
+        others.for_each(|(&link, _)| _ = outbox.send(link, &message));
+    }
+
+    /// An operator of this process asks all nodes. Without a coordinator that takes it, `asker` is dropped.
+    pub(super) fn relay(
+        &mut self,
+        (question, limit_ms): (NodeQuestion, u64),
+        asker: SyncSender<RelayedAnswers>,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        let takes_it = |link: &LinkId| self.links.get(link).is_some_and(|it| it.operates);
+        let Some(link) = self.active().filter(takes_it) else { return };
+        let ask = self.relays.ask(link, asker);
+        let _ = outbox.send(link, &ToCoordinator::Relay { ask, question, limit_ms });
+    }
+
+    /// A node has answered.
+    pub(super) fn relayed(&mut self, link: LinkId, ask: u64, answer: (Name, RelayedAnswer)) {
+        self.relays.answered(link, ask, answer);
+    }
+
+    /// All nodes have answered that do.
+    pub(super) fn relay_ended(&mut self, link: LinkId, ask: u64) {
+        self.relays.ended(link, ask);
+    }
+}

@@ -1,0 +1,101 @@
+//! What several fronts know of each other's requests at the servers of a pool, and how clients of dispatchers that leave
+//! free their places.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+
+use serde_json::Value;
+use skep_tests::app::{App, response};
+use skep_tests::cache::CacheCluster;
+use skep_tests::{PATIENCE, RawClient, Site, poll_until};
+
+/// An application that holds requests until it is told to go on.
+fn holding(name: &'static str) -> (App, Arc<(Mutex<bool>, Condvar)>) {
+    let gate = Arc::<(Mutex<bool>, Condvar)>::default();
+    let shut = Arc::clone(&gate);
+    let app = App::answering(move |_| {
+        let open = shut.0.lock().unwrap();
+        drop(shut.1.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap());
+        response(200, "", name)
+    });
+    (app, gate)
+}
+
+fn open(gate: &(Mutex<bool>, Condvar)) {
+    *gate.0.lock().unwrap() = true;
+    gate.1.notify_all();
+}
+
+/// The server `s1` of the pool, as a node has it.
+fn first_server(cluster: &CacheCluster, node: &str) -> Value {
+    let shown = cluster.skep(node, &["status", "--json"]);
+    let status: Value = serde_json::from_str(&shown.stdout).unwrap();
+    status["pools"][0]["servers"][0].clone()
+}
+
+#[test]
+fn two_fronts_balance_on_the_sum_of_their_requests() {
+    let (slow, gate) = holding("slow");
+    let idle = App::answering(|_| response(200, "", "idle"));
+    let lines = format!(
+        "pool = \"app\"\n[[pool]]\nname = \"app\"\npolicy = \"least-outstanding\"\n[[pool.server]]\n\
+         name = \"s1\"\naddress = \"{}\"\n[[pool.server]]\nname = \"s2\"\naddress = \"{}\"\n",
+        slow.address(),
+        idle.address()
+    );
+    let cluster = CacheCluster::start_of(1, 2, Site::new(), &lines, "");
+    cluster.wait_up();
+    for node in ["node-1", "node-2"] {
+        let is_up = || first_server(&cluster, node)["slots"].as_u64() > Some(2);
+        poll_until(PATIENCE, "it has slots of the slow server", is_up);
+    }
+    // One front has a request there, and then goes to the other server.
+    let mut waiting = Vec::new();
+    poll_until(PATIENCE, "one is held", || {
+        let mut client = RawClient::connect(cluster.outer("node-1"));
+        client.ask("/");
+        waiting.push(client);
+        first_server(&cluster, "node-1")["connections"] == 1
+    });
+    let elsewhere = "skep_pool_server_requests_elsewhere{pool=\"app\",server=\"s1\"}";
+    cluster.wait_metric("node-2", elsewhere, 1);
+    // The other front has none, and goes there, too: it would wait for ever.
+    for _ in 0..6 {
+        assert_eq!(cluster.get("node-2", "/").text(), "idle");
+    }
+    open(&gate);
+    cluster.wait_metric("node-2", elsewhere, 0);
+}
+
+#[test]
+fn a_client_that_leaves_its_dispatcher_frees_its_place_at_the_server() {
+    let (app, gate) = holding("held");
+    let has_asked = Arc::<AtomicBool>::default();
+    let lines = format!(
+        "pool = \"app\"\n[[pool]]\nname = \"app\"\n[[pool.server]]\nname = \"s1\"\n\
+         address = \"{}\"\nconnections_max = 1\n",
+        app.address()
+    );
+    let cluster = CacheCluster::start_of(1, 1, Site::new(), &lines, "");
+    cluster.wait_up();
+    let connections = || first_server(&cluster, "node-1")["connections"].as_u64();
+    let leaver = {
+        let mut client = RawClient::connect(cluster.outer("dispatcher-1"));
+        client.ask("/");
+        client
+    };
+    poll_until(PATIENCE, "it has the only place", || connections() == Some(1));
+    drop(leaver);
+    poll_until(PATIENCE, "the place is free", || connections() == Some(0));
+    // Another one gets it, and an answer.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let reply = RawClient::connect(cluster.outer("dispatcher-1")).get("/");
+            assert_eq!(reply.text(), "held");
+            has_asked.store(true, SeqCst);
+        });
+        poll_until(PATIENCE, "it has the place", || connections() == Some(1));
+        open(&gate);
+    });
+    assert!(has_asked.load(SeqCst));
+}
