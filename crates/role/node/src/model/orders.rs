@@ -200,6 +200,6 @@ mod tests {
         let (resumed, outcome) = orders.order_here(order("a", ServerChange::Resume, 0), 7);
         assert!(outcome.is_done && resumed.stamp > OrderStamp(5));
         assert_eq!(orders.known(), [resumed]);
-        assert_eq!(orders.answer(&NodeQuestion::Pools), [], "too much");
+        assert!(orders.answer(&NodeQuestion::Pools).is_empty(), "too much");
     }
 }
