@@ -9,15 +9,17 @@ use skep_wire::cache::hello::HELLO_BYTES_MAX;
 use skep_wire::cache::part::{FileHead, FileVersion, Versions};
 use skep_wire::cache::{
     CacheMember, CoordinatorAnswer, ExplainRequest, FileAnswer, FilePlace, FrameDecoder,
-    FrameError, Handshake, Held, Identity, LeaseId, NodeFeatures, OriginRef, PeerRefusal,
-    PeerReply, PeerRequest, PossibleHolder, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose,
-    SegmentName, ServerKey, SlotGrant, SlotReport, SlotUse, ToCoordinator, ToNode,
+    FrameError, Handshake, Held, Identity, LeaseId, NodeFeatures, NodeQuestion, OrderStamp,
+    OriginRef, PeerRefusal, PeerReply, PeerRequest, PossibleHolder, PurgeNews, PurgePlace,
+    PurgeStamp, PurgeWhat, Purpose, RelayedAnswer, SegmentName, ServerChange, ServerKey,
+    ServerLoad, ServerOrder, SlotGrant, SlotReport, SlotUse, ToCoordinator, ToNode,
     link::ReplicaStatus,
 };
 use skep_wire::limits::{
     EXPLAIN_HEAD_BYTES_MAX, EXPLAIN_VARIANTS_MAX, HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX,
     MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX, PEER_HEAD_BYTES_MAX, POSSIBLE_HOLDERS_MAX,
-    PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX, SLOT_SERVERS_MAX, TAIL_MAX,
+    PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX, SERVER_ORDERS_MAX, SLOT_SERVERS_MAX,
+    STATUS_BYTES_MAX, TAIL_MAX,
 };
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
@@ -98,6 +100,11 @@ pub fn message(data: &[u8]) {
                 assert!(servers.len() <= SLOT_SERVERS_MAX);
                 assert!(servers.is_sorted_by(|a, b| a.server < b.server));
             }
+            ToCoordinator::ServerOrders(orders) => assert!(orders.len() <= SERVER_ORDERS_MAX),
+            ToCoordinator::ServerLoads(loads) => {
+                assert!(loads.len() <= SLOT_SERVERS_MAX);
+                assert!(loads.is_sorted_by(|a, b| a.server < b.server));
+            }
             _ => {}
         }
     }
@@ -122,10 +129,18 @@ pub fn message(data: &[u8]) {
             ToNode::Explain { request, .. } => {
                 assert!(request.head.len() <= EXPLAIN_HEAD_BYTES_MAX);
             }
+            ToNode::ServerOrders(orders) => assert!(orders.len() <= SERVER_ORDERS_MAX),
+            ToNode::ServerLoads(loads) => assert!(loads.len() <= SLOT_SERVERS_MAX),
+            ToNode::Relayed { answer: RelayedAnswer::Said(json), .. } => {
+                assert!(json.len() <= STATUS_BYTES_MAX);
+            }
             ToNode::Answer { .. }
             | ToNode::FileAnswer { .. }
             | ToNode::InStep { .. }
-            | ToNode::AskStatus { .. } => {}
+            | ToNode::AskStatus { .. }
+            | ToNode::Ask { .. }
+            | ToNode::Relayed { .. }
+            | ToNode::RelayEnd { .. } => {}
         }
     }
     if let Ok(request) = PeerRequest::decode(data) {
@@ -325,6 +340,13 @@ fn of_files(number: u8) -> Vec<Vec<u8>> {
     messages
 }
 
+/// An order about a server, of that stamp.
+fn order(number: u8) -> ServerOrder {
+    let change = ServerChange::Weight { weight: number.into(), filed: Some(1) };
+    let stamp = OrderStamp(number.into());
+    ServerOrder { pool: Name::default(), server: Name::default(), change, stamp }
+}
+
 /// One of each kind that is about purges.
 fn of_purges(number: u8) -> Vec<Vec<u8>> {
     let place = |host| PurgePlace { target: "/a?b".to_owned(), host };
@@ -356,6 +378,11 @@ fn of_purges(number: u8) -> Vec<Vec<u8>> {
         ToNode::InStep { question: number.into() }.encode(),
         ToNode::AskStatus { question: number.into() }.encode(),
         ToCoordinator::Status { question: number.into(), json: b"{}".to_vec() }.encode(),
+        ToNode::Ask { question: number.into(), what: NodeQuestion::Order(Box::new(order(number))) }
+            .encode(),
+        ToNode::ServerOrders(vec![order(number)]).encode(),
+        ToCoordinator::ServerLoads(vec![ServerLoad { server: ServerKey(7), requests: 3 }]).encode(),
+        ToNode::RelayEnd { ask: number.into() }.encode(),
         ToCoordinator::Slots(SlotReport {
             acknowledged: number.into(),
             is_followed: number.is_multiple_of(2),

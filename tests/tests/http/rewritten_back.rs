@@ -17,7 +17,8 @@ fn app() -> App {
 
 fn ask(skep: &Skep, path: &str, line: &str) -> Response {
     let line: String = line.bytes().map(|byte| format!("{byte:02x}")).collect();
-    skep.connect().request("GET", &format!("{path}?{line}"), &[("Host", "shop.example")])
+    let head = format!("GET {path}?{line} HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    skep.connect().send(head).response()
 }
 
 #[test]

@@ -63,6 +63,11 @@ impl OrderTable {
         is_after(self.orders.get(&(pool, server, aspect))) && is_after(self.orders.get(&presence))
     }
 
+    /// Whether it stands.
+    pub fn has(&self, order: &ServerOrder) -> bool {
+        self.orders.get(&place(order)).is_some_and(|known| known.stamp == order.stamp)
+    }
+
     /// All orders that stand, the oldest first.
     pub fn all(&self) -> Vec<ServerOrder> {
         let mut all: Vec<_> = self.orders.values().cloned().collect();

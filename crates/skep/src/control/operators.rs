@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use skep_node::{OperatorHandler, OrderOutcome};
+use skep_node::{OperatorHandler, OrderOutcome, OrderStanding};
 use skep_wire::cache::{NodeQuestion, ServerOrder};
 use skep_wire::limits::STATUS_BYTES_MAX;
 
@@ -27,9 +27,9 @@ impl OperatorHandler for NodeOfProcess {
         json.unwrap_or_default()
     }
 
-    fn carry_out(&self, order: &ServerOrder, is_outdated: bool) -> OrderOutcome {
+    fn carry_out(&self, order: &ServerOrder, standing: OrderStanding) -> OrderOutcome {
         match self.0.upgrade() {
-            Some(running) => servers::carry_out(&running, order, is_outdated),
+            Some(running) => servers::carry_out(&running, order, standing),
             None => OrderOutcome::default(),
         }
     }

@@ -8,7 +8,7 @@ use skep_config::{Config, ConnectionsScope, ServerConfig};
 use skep_console::{
     ControlError, NewServer, OrderedNode, ServerCommand, ServerOrdered, ServerStatus,
 };
-use skep_node::{AddServerError, Node, OrderOutcome};
+use skep_node::{AddServerError, Node, OrderOutcome, OrderStanding};
 use skep_proxy::Group;
 use skep_units::nearest;
 use skep_wire::cache::{AddedServer, NodeQuestion, OrderStamp, ServerChange, ServerOrder};
@@ -133,13 +133,18 @@ fn text(text: &str) -> Result<Name, ControlError> {
 }
 
 /// Carries out an order at this process's node.
-pub(super) fn carry_out(running: &Running, order: &ServerOrder, is_outdated: bool) -> OrderOutcome {
-    let result = match is_outdated {
-        true => {
+pub(super) fn carry_out(
+    running: &Running,
+    order: &ServerOrder,
+    standing: OrderStanding,
+) -> OrderOutcome {
+    let result = match standing {
+        OrderStanding::Outdated => {
             let what = "a later order about it stands: repeat the command".to_owned();
             Err(ControlError::Conflict { what })
         }
-        false => change(running, order),
+        OrderStanding::Done => Ok(()),
+        OrderStanding::New => change(running, order),
     };
     let (pool, server) = (order.pool.as_str(), order.server.as_str());
     let change = order.change.word();

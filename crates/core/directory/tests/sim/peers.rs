@@ -261,9 +261,15 @@ impl World {
             // Who has paused hears at once all that was said meanwhile.
             ToNode::InStep { .. } => {}
             // Operators ask nothing here.
-            ToNode::Explain { .. } => {}
+            ToNode::Explain { .. }
+            | ToNode::Ask { .. }
+            | ToNode::Relayed { .. }
+            | ToNode::RelayEnd { .. } => {}
             // These nodes have no pools.
-            ToNode::Slots { .. } | ToNode::AskStatus { .. } => {}
+            ToNode::Slots { .. }
+            | ToNode::AskStatus { .. }
+            | ToNode::ServerOrders(_)
+            | ToNode::ServerLoads(_) => {}
             // What it says is compared where it says it.
             ToNode::FileAnswer { .. } => {}
             ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),

@@ -18,8 +18,19 @@ pub trait OperatorHandler: Send + Sync {
     /// requests.
     fn answer(&self, question: &NodeQuestion) -> Vec<u8>;
 
-    /// Carries out an order; one that is outdated is refused.
-    fn carry_out(&self, order: &ServerOrder, is_outdated: bool) -> OrderOutcome;
+    /// Carries out an order, unless it is done or outdated.
+    fn carry_out(&self, order: &ServerOrder, standing: OrderStanding) -> OrderOutcome;
+}
+
+/// What is known of an order when it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderStanding {
+    /// Nothing.
+    New,
+    /// It was carried out: another coordinator has told of it first.
+    Done,
+    /// A later one about the same stands.
+    Outdated,
 }
 
 /// What came of an order; without more: nobody could carry it out.
@@ -109,8 +120,15 @@ type Handler<'a> = Option<&'a Box<dyn OperatorHandler>>;
 impl State {
     fn carry_out(&mut self, order: &ServerOrder, handler: Handler<'_>) -> OrderOutcome {
         let Some(handler) = handler else { return OrderOutcome::default() };
-        let outcome = handler.carry_out(order, !self.table.is_news(order));
+        let is_done = self.table.has(order) && !self.undone.contains(&order.stamp);
+        let standing = match self.table.is_news(order) || self.table.has(order) {
+            _ if is_done => OrderStanding::Done,
+            true => OrderStanding::New,
+            false => OrderStanding::Outdated,
+        };
+        let outcome = handler.carry_out(order, standing);
         if outcome.is_done {
+            self.undone.remove(&order.stamp);
             self.table.learn(vec![order.clone()]);
         }
         outcome
@@ -118,7 +136,8 @@ impl State {
 
     /// Carries out what is in the table.
     fn follow(&mut self, order: &ServerOrder, handler: Handler<'_>) {
-        let is_done = handler.is_some_and(|handler| handler.carry_out(order, false).is_done);
+        let is_done =
+            handler.is_some_and(|handler| handler.carry_out(order, OrderStanding::New).is_done);
         if !is_done {
             self.undone.insert(order.stamp);
         }
@@ -149,10 +168,14 @@ mod tests {
             vec![b'x'; STATUS_BYTES_MAX + 1]
         }
 
-        fn carry_out(&self, order: &ServerOrder, is_outdated: bool) -> OrderOutcome {
+        fn carry_out(&self, order: &ServerOrder, standing: OrderStanding) -> OrderOutcome {
+            if standing == OrderStanding::Done {
+                return OrderOutcome { is_done: true, json: Vec::new() };
+            }
             let mut notes = self.0.lock().unwrap();
             let server = order.server.as_str().to_owned();
-            let is_done = !is_outdated && notes.has.contains(&server);
+            let is_new = standing == OrderStanding::New;
+            let is_done = is_new && notes.has.contains(&server);
             if is_done {
                 notes.done.push((server, order.change.word()));
             }
@@ -195,11 +218,15 @@ mod tests {
         assert!(!orders.carry_out(&order("a", ServerChange::Drain, 5)).is_done);
         assert_eq!(orders.known(), []);
         notes.lock().unwrap().has.insert("a".to_owned());
-        assert!(orders.carry_out(&order("a", ServerChange::Drain, 5)).is_done);
+        // The second time another coordinator has told of it.
+        for _ in 0..2 {
+            assert!(orders.carry_out(&order("a", ServerChange::Drain, 5)).is_done);
+        }
+        assert_eq!(notes.lock().unwrap().done.len(), 1);
         assert!(!orders.carry_out(&order("a", ServerChange::Resume, 4)).is_done, "outdated");
         let (resumed, outcome) = orders.order_here(order("a", ServerChange::Resume, 0), 7);
         assert!(outcome.is_done && resumed.stamp > OrderStamp(5));
         assert_eq!(orders.known(), [resumed]);
-        assert_eq!(orders.answer(&NodeQuestion::Pools), [], "too much");
+        assert!(orders.answer(&NodeQuestion::Pools).is_empty(), "too much");
     }
 }

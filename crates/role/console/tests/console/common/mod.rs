@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use skep_console::{
-    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, Explained, NewArm,
-    NewExplain, NewNode, NewServer, NewServerTest, NodeLocalStatus, NodePools, NodeSource,
-    NodeState, NodeStatus, PolicyComparison, PoolStatus, ProcessStatus, PurgeOutcome, Purged,
-    PurgedNode, Reloaded, RequestStatus, Role, ServerStatus, ServerTest, ServiceStatus, Token,
-    Traffic, TrafficSeries,
+    ClusterRequests, ClusterSeries, Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control,
+    ControlError, Explained, NewArm, NewExplain, NewNode, NewServerTest, NodeLocalStatus,
+    NodePools, NodeSource, NodeState, NodeStatus, PolicyComparison, PoolStatus, ProcessStatus,
+    PurgeOutcome, Purged, PurgedNode, Reloaded, RequestStatus, Role, ServerCommand, ServerOrdered,
+    ServerStatus, ServerTest, ServiceStatus, Token, Traffic, TrafficSeries,
 };
 use skep_testclient::{RawClient, request_bytes, request_with_body};
 
