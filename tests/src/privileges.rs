@@ -86,7 +86,7 @@ pub fn assert_has_nothing(thread: &Thread, line: &str) {
     assert_eq!(thread.seccomp, FILTERED, "seccomp of {} in {line}", thread.name);
 }
 
-/// What netguard has beside those where connections are handed off: CAP_NET_BIND_SERVICE.
+/// What the netguard of a node has beside those where connections are handed off: CAP_NET_BIND_SERVICE.
 pub const HANDOFFS: u64 = 1 << 10;
 
 /// Asserts that every thread of a process has what netguard needs, `beside` the usual, and

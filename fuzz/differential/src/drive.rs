@@ -15,6 +15,7 @@ use crate::limits::{ACCEPTED_PERCENT_MIN, LANES, MINIMISE, MINIMISE_STEPS_MAX};
 use crate::peers::NAMES;
 use crate::rig::{Rig, Verdict};
 use crate::run::Run;
+use crate::tolerated;
 
 /// What a run came to.
 #[derive(Debug, Default)]
@@ -50,7 +51,8 @@ impl Report {
         for (kind, (count, text)) in &self.findings {
             println!("FINDING ({count} times): {kind}\n{text}");
         }
-        for (name, count) in &self.tolerated {
+        for name in tolerated::names() {
+            let count = self.tolerated.get(name).unwrap_or(&0);
             println!("tolerated {count:>6}  {name}");
         }
         let Self { cases, accepted, unsteady, .. } = self;
@@ -196,8 +198,7 @@ fn smallest(
 /// Keeps a small case of each row that has none yet.
 fn keep(rig: &Rig, lane: usize, case: &Case, verdict: &Verdict) -> io::Result<()> {
     for row in &verdict.tolerated {
-        let words = row.split(|it: char| !it.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
-        let file = corpus_folder().join(words.collect::<Vec<_>>().join("-") + ".case");
+        let file = case_of(row);
         // Whoever makes the file is the lane that fills it.
         if fs::File::create_new(&file).is_ok() {
             let is_same =
@@ -207,6 +208,12 @@ fn keep(rig: &Rig, lane: usize, case: &Case, verdict: &Verdict) -> io::Result<()
         }
     }
     Ok(())
+}
+
+/// Where the case of a row is kept.
+fn case_of(row: &str) -> PathBuf {
+    let words = row.split(|it: char| !it.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
+    corpus_folder().join(words.collect::<Vec<_>>().join("-") + ".case")
 }
 
 fn corpus_folder() -> PathBuf {
@@ -271,4 +278,25 @@ fn corpus() -> io::Result<Vec<(String, Case)>> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Each run plays them all: a row whose case it does not meet is printed with 0.
+    #[test]
+    fn every_row_of_tolerated_differences_has_its_case_and_no_case_is_left_over() {
+        let kept: BTreeSet<_> =
+            fs::read_dir(corpus_folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(kept, tolerated::names().map(case_of).collect());
+        for row in tolerated::names() {
+            let text = fs::read_to_string(case_of(row)).unwrap();
+            assert_eq!(text.lines().next(), Some(format!("# {row}").as_str()));
+            assert!(Case::from_text(&text).is_some(), "{row}");
+        }
+    }
 }

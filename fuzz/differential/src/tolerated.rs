@@ -44,6 +44,11 @@ pub(crate) fn row(difference: &Difference, case: &Case, did: &[Did]) -> Option<&
     ROWS.iter().find(|(_, applies)| applies(&look)).map(|(name, _)| *name)
 }
 
+/// The names of all rows.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|(name, _)| *name)
+}
+
 const ROWS: &[Row] = &[
     // Skep refuses, the other repairs
     ("RFC 9112 2.2: a lone LF MAY be taken for a line end; Skep refuses it", |it| {

@@ -1,11 +1,13 @@
 //! Clients that stall, close or break off at every byte of what they send and of what
 //! they are sent.
 
+use std::io::{ErrorKind, Read};
 use std::thread;
 use std::time::Duration;
 
 use skep_tests::content::version;
 use skep_tests::liar::{Act, Liar};
+use skep_tests::origin::Asked;
 use skep_tests::{ClientError, PATIENCE, RawClient, poll_until};
 use socket2::SockRef;
 
@@ -16,8 +18,14 @@ use crate::victim::{BRISK, Victim};
 /// Clients at once: fewer than there may be descriptors.
 const AT_ONCE: usize = 600;
 
+/// Clients of large replies at once: the kernel holds some 10 MiB for each that stalls.
+const TAKING_AT_ONCE: usize = 100;
+
 /// What a large reply holds: more than the buffers of both sides.
 const LARGE_BYTES: usize = 12 * 1024 * 1024;
+
+/// Bytes of a chunk of it.
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What clients send, by name.
 const REQUESTS: [(&str, &[u8]); 8] = [
@@ -41,6 +49,10 @@ const REQUESTS: [(&str, &[u8]); 8] = [
     ),
 ];
 
+/// Large replies, by name: with a length and chunked, each kept and passed through, and
+/// one that is no HTTP behind its head.
+const LARGE: [&str; 5] = ["kept", "passed", "kept-chunks", "chunks", "upgrade"];
+
 /// How a client goes on behind its last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -58,30 +70,52 @@ const WAYS: [Way; 4] = [Way::Stall, Way::Finish, Way::Close, Way::Reset];
 
 /// A server for all of these requests.
 fn server() -> Liar {
-    let large = version(1, LARGE_BYTES);
-    Liar::start(move |asked| {
-        let fields = "Cache-Control: max-age=3600\r\nETag: \"a\"\r\n";
-        let reply = |fields: &str, body: &[u8]| {
-            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n", body.len());
-            Act::Send([head.as_bytes(), body].concat())
-        };
-        match asked.target.as_str() {
-            HEALTH => healthy(),
-            "/kept" => vec![reply(fields, b"kept")],
-            "/late" => {
-                vec![Act::Drip { bytes: b"HTTP/1.1 200 OK\r\n".to_vec(), every_ms: 5 }, Act::Hang]
-            }
-            "/upgrade" => vec![
-                Act::send("HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\nghi"),
-                // Who says nothing may keep a tunnel for an hour.
-                Act::Drip { bytes: vec![b'x'; 50], every_ms: 5 },
-                Act::Close,
-            ],
-            "/post" => vec![Act::Hang],
-            target if target.starts_with("/large") => vec![reply("", &large), Act::Close],
-            _ => vec![reply("Cache-Control: no-store\r\n", b"passed")],
+    let plain = version(1, LARGE_BYTES);
+    let chunks = plain
+        .chunks(CHUNK_BYTES)
+        .flat_map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+    let chunks: Vec<u8> = chunks.chain(*b"0\r\n\r\n").collect();
+    Liar::start(move |asked| match asked.target.as_str() {
+        HEALTH => healthy(),
+        "/kept" => vec![reply(FRESH, b"kept")],
+        "/late" => {
+            vec![Act::Drip { bytes: b"HTTP/1.1 200 OK\r\n".to_vec(), every_ms: 5 }, Act::Hang]
         }
+        "/upgrade" => vec![
+            Act::send("HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\nghi"),
+            // Who says nothing may keep a tunnel for an hour.
+            Act::Drip { bytes: vec![b'x'; 50], every_ms: 5 },
+            Act::Close,
+        ],
+        "/post" => vec![Act::Hang],
+        target => match target.strip_prefix("/large/") {
+            Some(kind) => large(kind, asked, &plain, &chunks),
+            None => vec![reply(PASSED, b"passed")],
+        },
     })
+}
+
+const FRESH: &str = "Cache-Control: max-age=3600\r\nETag: \"a\"\r\n";
+const PASSED: &str = "Cache-Control: no-store\r\n";
+
+fn reply(fields: &str, body: &[u8]) -> Act {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n", body.len());
+    Act::Send([head.as_bytes(), body].concat())
+}
+
+/// One of [`LARGE`]. Who did not ask for an upgrade gets none.
+fn large(kind: &str, asked: &Asked, plain: &[u8], chunks: &[u8]) -> Vec<Act> {
+    let fields = if kind.starts_with("kept") { FRESH } else { PASSED };
+    if kind.contains("chunks") {
+        let head = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n{fields}\r\n");
+        return vec![Act::Send([head.as_bytes(), chunks].concat()), Act::Close];
+    }
+    if kind.starts_with("upgrade") && asked.field("upgrade").is_some() {
+        let head = "HTTP/1.1 101 Go\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\n";
+        // The tunnel ends when its client does, or is made to.
+        return vec![Act::Send([head.as_bytes(), plain].concat()), Act::Hang];
+    }
+    vec![reply(fields, plain), Act::Close]
 }
 
 /// Sends the first bytes of a request, then goes on that way: what is wrong.
@@ -92,31 +126,47 @@ fn send_some(victim: &Victim, bytes: &[u8], way: Way) -> Option<String> {
     leave(client, way).err()
 }
 
-/// Asks for a large body, takes so many bytes of the reply and goes on that way: what
-/// is wrong, or who stalls and still has its connection.
-fn take_some(
-    victim: &Victim,
-    target: &str,
+/// So many bytes of one of [`LARGE`], and how the client goes on behind them.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    kind: &'static str,
     bytes: usize,
     way: Way,
-) -> Result<Option<RawClient>, String> {
+}
+
+/// Asks for a large reply in a round.
+fn ask_large(victim: &Victim, kind: &str, round: usize) -> RawClient {
     let mut client = victim.connect();
     client.set_timeout(HANG);
-    if way == Way::Stall {
+    let upgrade = match kind {
+        "upgrade" => "Connection: Upgrade\r\nUpgrade: test\r\n",
+        _ => "",
+    };
+    client.send(format!("GET /large/{kind}/{round} HTTP/1.1\r\nHost: test\r\n{upgrade}\r\n"));
+    client
+}
+
+/// Takes a part of a reply and goes on that way: what is wrong, or who stalls and still has
+/// its connection.
+fn take_some(victim: &Victim, part: Part, round: usize) -> Result<Option<RawClient>, String> {
+    let client = ask_large(victim, part.kind, round);
+    if part.way == Way::Stall {
         // Otherwise the kernels take all of it.
         SockRef::from(client.stream()).set_recv_buffer_size(4_096).expect("a small buffer");
     }
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
-    let mut taken = 0;
-    while taken < bytes {
-        match client.try_read_some() {
-            Ok(piece) if piece.is_empty() => break,
-            Ok(piece) => taken += piece.len(),
-            Err(ClientError::Timeout) => return Err("hangs".into()),
+    let (mut buffer, mut left) = (vec![0; CHUNK_BYTES], part.bytes);
+    while left > 0 {
+        let most = left.min(buffer.len());
+        match client.stream().read(&mut buffer[..most]) {
+            Ok(0) => break,
+            Ok(taken) => left -= taken,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Err("hangs".into());
+            }
             Err(_) => break,
         }
     }
-    match way {
+    match part.way {
         Way::Stall => Ok(Some(client)),
         way => leave(client, way).map(|()| None),
     }
@@ -164,40 +214,61 @@ fn stall_sending(victim: &Victim, each: usize) {
     }
 }
 
-/// Every twentieth byte of a reply's head, and ever larger parts of its body, in all ways.
-fn stall_taking(victim: &Victim, round: usize) {
-    let ends = (0..200).step_by(20).chain((8..20).map(|power| 1 << power));
-    let cases: Vec<_> = ends.flat_map(|end| WAYS.map(|way| (end, way))).collect();
-    let taken: Vec<_> = thread::scope(|scope| {
-        let taking: Vec<_> = cases
-            .iter()
-            .enumerate()
-            .map(|(number, (end, way))| {
+/// Every twentieth byte of a head, and ever larger parts of bodies, in all ways: of one kind of
+/// reply after the other.
+fn some_parts() -> Vec<Part> {
+    let ends = (0..200).step_by(20).chain(powers());
+    let ends = ends.flat_map(|bytes| WAYS.map(|way| (bytes, way)));
+    // Five kinds and four ways: all of both meet.
+    let kinds = LARGE.into_iter().cycle();
+    ends.zip(kinds).map(|((bytes, way), kind)| Part { kind, bytes, way }).collect()
+}
+
+/// Every byte of each kind's head and of the line of its first chunk, and ever larger parts of
+/// bodies, in all ways.
+fn all_parts(victim: &Victim) -> Vec<Part> {
+    let of = |kind| {
+        let head = ask_large(victim, kind, 0).try_head().expect("a head").head_text().len();
+        let ends = (0..head + 16).chain(powers());
+        ends.flat_map(move |bytes| WAYS.map(|way| Part { kind, bytes, way }))
+    };
+    LARGE.into_iter().flat_map(of).collect()
+}
+
+fn powers() -> impl Iterator<Item = usize> {
+    (8..20).map(|power| 1 << power)
+}
+
+/// Takes all of these parts, many at once.
+fn stall_taking(victim: &Victim, round: usize, parts: &[Part]) {
+    for some in parts.chunks(TAKING_AT_ONCE) {
+        let taken: Vec<_> = thread::scope(|scope| {
+            let take = |part: &Part| {
+                let part = *part;
                 scope.spawn(move || {
-                    let target = format!("/large/{round}/{}", number % 3);
-                    let taken = take_some(victim, &target, *end, *way);
-                    taken.map_err(|wrong| format!("{end} bytes, {way:?}: {wrong}"))
+                    take_some(victim, part, round).map_err(|wrong| format!("{part:?}: {wrong}"))
                 })
-            })
-            .collect();
-        taking.into_iter().map(|it| it.join().unwrap()).collect()
-    });
-    let (stalled, wrong): (Vec<_>, Vec<_>) = taken.into_iter().partition(Result::is_ok);
-    assert!(wrong.is_empty(), "{} of them:\n{wrong:?}", wrong.len());
-    poll_until(PATIENCE, "clients that take nothing are cut off", || {
-        victim.skep.connections() == 0
-    });
-    drop(stalled);
+            };
+            let taking: Vec<_> = some.iter().map(take).collect();
+            taking.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        let (stalled, wrong): (Vec<_>, Vec<_>) = taken.into_iter().partition(Result::is_ok);
+        assert!(wrong.is_empty(), "{} of them:\n{wrong:?}", wrong.len());
+        poll_until(PATIENCE, "clients that take nothing are cut off", || {
+            victim.skep.connections() == 0
+        });
+        drop(stalled);
+    }
 }
 
 /// At all bytes, twice; the first round leaves out most of what is sent.
 fn stall(victim: &Victim) {
     stall_sending(victim, 10);
-    stall_taking(victim, 0);
+    stall_taking(victim, 0, &some_parts());
     let before = victim.rest("the first round");
     stall_sending(victim, 1);
     victim.assert_rests(&before, "clients that stall as they send");
-    stall_taking(victim, 1);
+    stall_taking(victim, 1, &some_parts());
     victim.assert_rests(&before, "clients that stall as they receive");
 }
 
@@ -217,5 +288,34 @@ fn clients_that_stall_or_leave_leave_nothing_at_an_application() {
     stall_sending(&victim, 20);
     let before = victim.rest("the first round");
     stall_sending(&victim, 10);
-    victim.assert_rests(&before, "clients that stall as they send");
+    stall_taking(&victim, 0, &some_parts());
+    victim.assert_rests(&before, "clients that stall");
+}
+
+/// At every byte of what they are sent, and at every byte of what they send.
+fn stall_everywhere(victim: &Victim) {
+    stall(victim);
+    let (parts, before) = (all_parts(victim), victim.rest("two rounds"));
+    stall_taking(victim, 0, &parts);
+    victim.assert_rests_tightly(&before, "clients that stall at every byte that they receive");
+    stall_sending(victim, 1);
+    victim.assert_rests_tightly(&before, "clients that stall at every byte that they send");
+}
+
+#[test]
+#[ignore = "takes minutes: at every byte of what clients are sent"]
+fn clients_that_stall_everywhere_leave_nothing_at_a_node() {
+    stall_everywhere(&Victim::node(server(), BRISK));
+}
+
+#[test]
+#[ignore = "takes minutes: at every byte of what clients are sent"]
+fn clients_that_stall_everywhere_leave_nothing_at_a_dispatcher() {
+    stall_everywhere(&Victim::dispatcher(server(), BRISK));
+}
+
+#[test]
+#[ignore = "takes minutes: at every byte of what clients are sent"]
+fn clients_that_stall_everywhere_leave_nothing_at_an_application() {
+    stall_everywhere(&Victim::application(server(), BRISK));
 }

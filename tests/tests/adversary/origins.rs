@@ -115,7 +115,7 @@ fn one_by_one(victim: &Victim, lies: &'static [&'static [Lie]]) {
     let before = victim.rest("the first round");
     for case in cases(lies, 1) {
         wrong.extend(tell(victim, &case));
-        victim.assert_rests(&before, &case.target);
+        victim.assert_rests_tightly(&before, &case.target);
     }
     assert!(wrong.is_empty(), "{} of them:\n{}", wrong.len(), wrong.join("\n---\n"));
 }

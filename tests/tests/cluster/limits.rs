@@ -2,13 +2,16 @@
 //! neither clients nor nodes take each other's connections.
 
 use std::fs;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
+use rustix::process::Signal;
+use skep_testbed::{Bed, Machine, Topology};
 use skep_tests::cache::{CacheCluster, OWN_NAME, wait_count};
 use skep_tests::content::{assert_same, version};
+use skep_tests::direct::root_or_skip;
 use skep_tests::origin::{Answer, FRESH, Origin};
 use skep_tests::sought::{LOST, ORIGIN, PEER, REFUSED};
-use skep_tests::{PATIENCE, RawClient, Site, SourceAddress, poll_until};
+use skep_tests::{PATIENCE, RawClient, Site, Skep, SourceAddress, poll_until};
 
 const OVERLOADED: &str = "skep_peer_requests_total{outcome=\"overloaded\"}";
 const TO_SEND: &str = "skep_bytes_outstanding";
@@ -191,6 +194,65 @@ fn clients_of_a_dispatcher_are_not_one_client_of_its_nodes() {
         let statuses: Vec<_> = clients.iter_mut().map(|it| it.get("/well").status).collect();
         assert_eq!(statuses, [200, 200, 200, 200, 429], "{name}");
     }
+}
+
+/// Whoever has one address of IPv6 has all of its /64 (RFC 6177).
+#[test]
+fn clients_of_ipv6_share_the_limits_of_their_prefix() {
+    const MAX: usize = 8;
+    if !root_or_skip() {
+        return;
+    }
+    // Clients are behind the router, in a /64 of their own.
+    let topology =
+        Topology { clients: 2, router: true, dispatchers: 0, nodes: 2, ..Topology::default() };
+    let bed = Bed::new(&topology).unwrap();
+    let [server, one, two, other] =
+        ["node-1", "client-1", "client-2", "node-2"].map(|name| bed.machine(name).unwrap());
+    let prefix = |machine: &Machine| machine.ipv6().segments()[..4].to_vec();
+    assert_eq!(prefix(one), prefix(two));
+    assert_ne!(prefix(one), prefix(other));
+
+    let (site, address) = (Site::new(), SocketAddr::from((server.ipv6(), 8080)));
+    // Its listing is more than sockets take, and less than one client may hold.
+    let name = |number: usize| format!("site/{number:05}-{}", "x".repeat(200));
+    let site = (0..3_000).fold(site, |site, number| site.with(&name(number), "x"));
+    let config = |limits: &str| {
+        let text = format!(
+            "state_dir = \"{0}\"\n[admin]\nlisten = \"off\"\n[limits]\n{limits}\
+             connections_per_address_max = {MAX}\npinned_per_address_bytes_max = \"4MiB\"\n\
+             [[node]]\nname = \"n1\"\naddress = \"{address}\"\n\
+             [[site]]\nroot = \"{0}/site\"\nlisting = true\n",
+            site.root().display()
+        );
+        site.replace("skep.toml", text);
+    };
+    config("");
+    let mut command = server.command(Skep::binary());
+    command.args(["run", "--as", "n1", "--config"]).arg(site.path("skep.toml"));
+    let skep = Skep::run_command(&mut command, address);
+    // Reads no more than the head, and keeps its connection.
+    let ask = |machine: &Machine| {
+        let mut client = machine.run(|| RawClient::connect(address)).unwrap();
+        client.ask("/");
+        (client.try_head().unwrap().status, client)
+    };
+    let statuses = |asked: &[(u16, RawClient)]| asked.iter().map(|it| it.0).collect::<Vec<_>>();
+
+    let mut held = vec![ask(one)];
+    while held.last().unwrap().0 == 200 {
+        held.push(ask(one));
+    }
+    let both = [two, other].map(ask);
+    assert_eq!(statuses(&both), [503, 200], "memory of replies, after {} of one", held.len());
+    held.extend(both);
+    held.extend((held.len()..=MAX).map(|_| ask(two)));
+    let more = [one, two, other].map(ask);
+    assert_eq!(statuses(&more), [429, 429, 200], "connections, after {:?}", statuses(&held));
+    // Where each address is a client of its own, the next one has room.
+    config("client_ipv6_prefix_bits = 128\n");
+    skep.signal(Signal::HUP);
+    poll_until(PATIENCE, "the other address has room", || ask(two).0 == 200);
 }
 
 #[test]

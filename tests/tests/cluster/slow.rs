@@ -107,20 +107,35 @@ fn a_body_that_never_comes_holds_nothing_at_a_dispatcher() {
 }
 
 /// Where a segment is 1,460 bytes long, and windows open by smaller steps than on
-/// loopback.
+/// loopback. The times are a tenth of the defaults: a reader of 42 KiB/s stands for one of 4 KiB/s.
 #[test]
 fn steady_readers_get_every_byte_over_links_with_an_mtu_of_1500() {
+    /// Of the slow one, in bytes: as much as it takes in the time of the fast ones, longer than the
+    /// time of the average.
+    const SLOW: usize = 16 * 42 * 1024;
+    const DECADE: &str = "[timeouts]\nwrite_stall_ms = \"2s\"\nsend_min_bytes_per_s = \"10KiB\"\n\
+                          send_average_ms = \"12s\"\n";
     if !root_or_skip() {
         return;
     }
     let topology = Topology { clients: 1, dispatchers: 1, nodes: 1, ..Topology::default() };
     let (bed, site) = (Bed::new(&topology).unwrap(), site());
     let lines = format!("root = \"{}\"\ncontent = \"shared\"\n", site.root().display());
-    let cluster = CacheCluster::start_on(bed, site, &lines, STRICT);
+    let cluster = CacheCluster::start_on(bed, site, &lines, DECADE);
     let client = cluster.machine("client-1");
-    for server in ["node-1", "dispatcher-1"] {
-        let address = cluster.outer(server);
-        // Threads are of the machine that starts them.
-        client.run(|| read_all(address, 3, MIB as u64)).unwrap();
-    }
+    let read_slowly = |address| {
+        let read = Steady::get(address, "/large", 42 * 1024).0.read(SLOW);
+        assert_same(&read, &content::version(1, SLOW));
+    };
+    let [node, dispatcher] = ["node-1", "dispatcher-1"].map(|server| cluster.outer(server));
+    // Threads are of the machine that starts them.
+    let read = || {
+        thread::scope(|scope| {
+            for address in [node, dispatcher] {
+                scope.spawn(move || read_all(address, 3, MIB as u64));
+                scope.spawn(move || read_slowly(address));
+            }
+        });
+    };
+    client.run(read).unwrap();
 }

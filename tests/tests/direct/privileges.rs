@@ -14,16 +14,15 @@ const DISPATCHER: &str = "dispatcher-1";
 const NODE: &str = "node-1";
 
 /// Asserts of all `skep run` and `skep netguard` of a family that they have what they
-/// need under a dispatch mode, and says how many of each there are.
+/// need, and the latter `beside` that, and says how many of each there are.
 #[track_caller]
-fn assert_all(family: &[Pid], dispatch: &str) -> (usize, usize) {
+fn assert_all(family: &[Pid], beside: u64) -> (usize, usize) {
     let of = |word: &str| {
         let is_it = |pid: &&Pid| command_line(**pid).contains(word);
         family.iter().filter(is_it).copied().collect::<Vec<_>>()
     };
     let (servers, guards) = (of(" run "), of(" netguard "));
     servers.iter().for_each(|pid| assert_serves(*pid, &[]));
-    let beside = if dispatch == "handoff" { HANDOFFS } else { 0 };
     guards.iter().for_each(|pid| assert_guards(*pid, beside));
     (servers.len(), guards.len())
 }
@@ -32,7 +31,7 @@ fn assert_all(family: &[Pid], dispatch: &str) -> (usize, usize) {
 fn every_thread_of_every_process_has_what_it_needs_and_no_more() {
     let Some(cluster) = DirectCluster::start(Setup::of(2, 2)) else { return };
     for name in [DISPATCHER, "dispatcher-2", NODE, "node-2"] {
-        assert_eq!(assert_all(&family(cluster.daemon(name).pid()), "direct"), (1, 1), "{name}");
+        assert_eq!(assert_all(&family(cluster.daemon(name).pid()), 0), (1, 1), "{name}");
         // Root's priority for heartbeats is there all the same.
         assert!(cluster.log(name).contains("real time"), "{}", cluster.log(name));
     }
@@ -46,8 +45,9 @@ fn every_thread_of_every_process_has_what_it_needs_and_no_more() {
 fn so_it_has_where_connections_are_handed_off() {
     let setup = Setup { dispatch: "handoff".into(), ..Setup::of(1, 1) };
     let Some(cluster) = DirectCluster::start(setup) else { return };
-    for name in [DISPATCHER, NODE] {
-        assert_eq!(assert_all(&family(cluster.daemon(name).pid()), "handoff"), (1, 1), "{name}");
+    // Connections move to nodes only.
+    for (name, beside) in [(DISPATCHER, 0), (NODE, HANDOFFS)] {
+        assert_eq!(assert_all(&family(cluster.daemon(name).pid()), beside), (1, 1), "{name}");
     }
 }
 
@@ -63,7 +63,7 @@ fn so_has_all_that_skep_up_starts() {
     let start = || Skep::start(&[&["up", dir], &direct[..]].concat());
     let skep = start();
     poll_until(PATIENCE, "the cluster is ready", || skep.stdout_text().contains("ready on"));
-    assert_eq!(assert_all(&family(skep.pid()), "direct"), (4, 4));
+    assert_eq!(assert_all(&family(skep.pid()), 0), (4, 4));
     skep.signal(rustix::process::Signal::TERM);
     assert_eq!(skep.finish().code, Some(0));
 

@@ -258,6 +258,8 @@ fn clients_that_reset_do_no_harm() {
 fn at_the_descriptor_limit_all_workers_tell_everybody_at_once() {
     const CALLERS: usize = 8;
     const CALLS: usize = 60;
+    /// What is said later is said to nobody.
+    const AT_ONCE: Duration = Duration::from_secs(2);
     let site = site();
     let skep = Skep::serve(site.root(), &["--threads", "4"]);
     skep.connect().get("/a.txt").assert_status(200);
@@ -270,6 +272,7 @@ fn at_the_descriptor_limit_all_workers_tell_everybody_at_once() {
             scope.spawn(|| {
                 for _ in 0..CALLS {
                     let mut client = RawClient::connect(skep.address());
+                    client.set_timeout(AT_ONCE);
                     client.ask("/a.txt");
                     match client.try_response() {
                         Ok(response) if response.status == 200 => held.lock().unwrap().push(client),

@@ -22,7 +22,7 @@ pub const NETGUARD: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::PERFMON);
 
-/// What it keeps beside that where connections are handed off: those that come here have the service's
+/// What it keeps beside that on a node where connections are handed off: those that come here have the service's
 /// address, whose port may be below 1024.
 pub const HANDOFFS: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 

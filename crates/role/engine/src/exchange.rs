@@ -518,6 +518,11 @@ impl ReplySink<'_> {
         bytes
     }
 
+    /// How fast the client must take it.
+    pub fn pace(&self) -> Pace {
+        self.pace
+    }
+
     /// Sends what was appended; ready when all is in the kernel's hands.
     pub fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), ExchangeError>> {
         let queued = self.output.len();

@@ -46,4 +46,4 @@ pub use handler::{ConnectionSoFar, Departed, Departure, Destination, Handler, Qu
 pub use reply::Reply;
 pub use settings::EngineSettings;
 pub use summary::Summary;
-pub use tunnel::tunnel;
+pub use tunnel::{TunnelEnd, tunnel};

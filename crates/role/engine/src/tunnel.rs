@@ -3,35 +3,47 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use skep_serve::{Conn, ConnError, Output, TimeoutCause};
+use skep_serve::{Conn, ConnError, Output, Pace, TimeoutCause};
 
 use crate::limits::TUNNEL_BYTES_MAX;
 
+/// One side of a tunnel.
+#[derive(Clone, Copy)]
+pub struct TunnelEnd<'c> {
+    pub conn: &'c Conn,
+    /// How fast it must take what the other side sends.
+    pub pace: Pace,
+}
+
 /// Copies between `a` and `b` until both directions ended or one failed.
-/// `from_a` and `from_b` were read already and go first. A side that neither
-/// sends nor takes anything for `idle_ms` ends the tunnel; 0 waits for ever.
+/// `from_a` and `from_b` were read already and go first. The tunnel ends if neither side sends
+/// anything for `idle_ms` (0 waits for ever), and if one does not take at its pace what there is for it.
 /// Returns the bytes that went from `a` to `b` and from `b` to `a`.
 pub async fn tunnel(
-    a: &Conn,
-    b: &Conn,
+    a: TunnelEnd<'_>,
+    b: TunnelEnd<'_>,
     from_a: Vec<u8>,
     from_b: Vec<u8>,
     idle_ms: u64,
 ) -> Result<(u64, u64), ConnError> {
-    let mut there = Direction::new(a, b, &from_a);
-    let mut back = Direction::new(b, a, &from_b);
+    let mut there = Direction::new(a.conn, b, &from_a);
+    let mut back = Direction::new(b.conn, a, &from_b);
     drop((from_a, from_b));
-    let mut moved = u64::MAX;
+    let mut seen = None;
     poll_fn(|cx| {
         let first = there.poll(cx)?;
         let second = back.poll(cx)?;
         if first.is_ready() && second.is_ready() {
             return Poll::Ready(Ok((there.bytes, back.bytes)));
         }
-        if moved != there.bytes + back.bytes {
-            moved = there.bytes + back.bytes;
-            rearm(a, idle_ms);
-            rearm(b, idle_ms);
+        let now = (there.bytes + back.bytes, there.is_full(), back.is_full());
+        if seen.replace(now) != Some(now) {
+            // Who has something to take has the deadline of its pace.
+            for (conn, is_full) in [(a.conn, back.is_full()), (b.conn, there.is_full())] {
+                if !is_full {
+                    rearm(conn, idle_ms);
+                }
+            }
         }
         Poll::Pending
     })
@@ -48,7 +60,7 @@ fn rearm(conn: &Conn, idle_ms: u64) {
 
 struct Direction<'c> {
     from: &'c Conn,
-    to: &'c Conn,
+    to: TunnelEnd<'c>,
     output: Output,
     bytes: u64,
     finished_reading: bool,
@@ -56,19 +68,25 @@ struct Direction<'c> {
 }
 
 impl<'c> Direction<'c> {
-    fn new(from: &'c Conn, to: &'c Conn, first: &[u8]) -> Self {
+    fn new(from: &'c Conn, to: TunnelEnd<'c>, first: &[u8]) -> Self {
         let mut output = Output::default();
         output.copy(first);
         let bytes = first.len() as u64;
         Self { from, to, output, bytes, finished_reading: false, done: false }
     }
 
+    /// Whether it waits for its receiver.
+    fn is_full(&self) -> bool {
+        !self.output.is_empty()
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
         while !self.done {
-            ready!(self.to.poll_send(cx, &mut self.output))?;
+            let TunnelEnd { conn: to, pace } = self.to;
+            ready!(to.poll_send_paced(cx, &mut self.output, &pace))?;
             if self.finished_reading {
                 // The other side may have gone already; its error says so.
-                let _ = self.to.finish_sending();
+                let _ = to.finish_sending();
                 self.done = true;
                 break;
             }

@@ -119,11 +119,7 @@ impl Netguard {
         plan: NetguardPlan,
         place: Option<(Listener, PidFile)>,
     ) -> Result<Self, NetguardError> {
-        let kept = match plan.handoffs {
-            Some(_) => privileges::NETGUARD | privileges::HANDOFFS,
-            None => privileges::NETGUARD,
-        };
-        privileges::keep_only(kept).map_err(NetguardError::Privileges)?;
+        privileges::keep_only(plan.kept()).map_err(NetguardError::Privileges)?;
         if let Err(error) = confine::deny_calls(confine::Bpf::Allowed) {
             tracing::warn!(%error, "system calls are not restricted");
         }

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use rustix::thread::CapabilitySet;
 use skep_config::{Attach, Config, DispatchMode, ServiceConfig};
 use skep_datapath::{How, PinPath, Sizes};
+use skep_guard::privileges;
 use skep_netif::{Device, Netif};
 
 use crate::error::NetguardError;
@@ -119,6 +121,17 @@ impl NetguardPlan {
             record: config.direct.guard_dir.join(format!("{name}.json")),
             pid_file: config.direct.guard_dir.join(format!("{name}.pid")),
         })
+    }
+
+    /// The capabilities that its orders need. A connection that moves here gets a socket with the address of
+    /// its service; on a machine that is only a dispatcher none does.
+    pub(crate) fn kept(&self) -> CapabilitySet {
+        match &self.handoffs {
+            Some(handoffs) if !handoffs.addresses.is_empty() => {
+                privileges::NETGUARD | privileges::HANDOFFS
+            }
+            _ => privileges::NETGUARD,
+        }
     }
 
     /// Refuses addresses of which packets are not to be steered.

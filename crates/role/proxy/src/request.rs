@@ -32,6 +32,7 @@ mod recipient;
 mod refused;
 mod requests_in_flight;
 mod times;
+mod tunnel;
 mod unread_response;
 mod upload;
 
@@ -43,7 +44,7 @@ use std::time::Instant;
 
 use skep_cluster::Failure;
 use skep_comparison::ArmEvent;
-use skep_engine::{Exchange, ExchangeError, tunnel};
+use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::{Forward, takes_trailers, upgrade_of};
 use skep_http::{BodyFraming, RequestHead};
 use skep_serve::Conn;
@@ -389,33 +390,6 @@ impl Trip<'_, '_, '_, '_, '_> {
             AfterResponse::Close => {}
         }
         Ok(None)
-    }
-
-    /// Copies bytes in both directions, from the 101 on. Bytes that the client sent after its
-    /// request's head go to the member now and not earlier (CVE-2026-2833).
-    async fn tunnel(
-        &mut self,
-        lease: &PooledConn,
-        behind: Vec<u8>,
-        in_flight: &mut InFlight,
-    ) -> Result<(), ExchangeError> {
-        in_flight.become_tunnel();
-        self.group.counters().inc(Counter::Upgrades);
-        // Without a client there is no upgrade to accept.
-        let Some(exchange) = self.recipient.client() else { return Ok(()) };
-        exchange.reply.flush().await?;
-        let early = exchange.body.take_rest();
-        let client = exchange.conn();
-        let idle_ms = in_flight.target().settings().tunnel_idle_ms;
-        match tunnel(client, &lease.conn, early, behind, idle_ms).await {
-            Ok((_, bytes)) => {
-                in_flight.tunnelled(bytes);
-                exchange.reply.write().summary().body_bytes = bytes;
-            }
-            // One of the two is gone; so is the other then.
-            Err(error) => tracing::debug!(%error, "tunnel ended"),
-        }
-        Ok(())
     }
 
     async fn dial(&mut self, target: &PickedMember) -> Result<PooledConn, UpstreamError> {
