@@ -30,8 +30,8 @@ pub(super) const AJP_PORT: u16 = 8009;
 /// The user as whom Skep serves, who reads the connector's secret: `nobody`.
 pub(super) const SERVING_USER: u32 = 65_534;
 
-/// How long Tomcat may take to start, in milliseconds: some 2 s of a core, without a quota.
-pub(super) const START_MS: u64 = 60_000;
+/// How long Tomcat may take to start, in milliseconds: some 3 s of a core, which is a minute where many others compile.
+pub(super) const START_MS: u64 = 300_000;
 
 /// Warm-up ends when a page costs within so much of what it cost in the run before, in parts of it.
 pub(super) const STEADY_PART: f64 = 0.03;
