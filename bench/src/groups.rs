@@ -156,6 +156,11 @@ impl Bench {
         peers.map(|peer| (peer, peer.version(self.places_of(peer)))).collect()
     }
 
+    /// A folder that goes away with this.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Whether only two builds of ours are measured.
     pub(crate) fn is_paired(&self) -> bool {
         self.before.is_some()

@@ -19,6 +19,11 @@ pub(crate) const FEW_WORKERS: u32 = 5;
 /// Slow clients beside those that are measured (issue 13).
 pub(crate) const SLOW_CLIENTS: usize = 100;
 
+/// Clients that ask at once for one page, nodes that they ask, and what the page takes (issue 13).
+pub(crate) const COLLAPSE_CLIENTS: u32 = 1_000;
+pub(crate) const COLLAPSE_NODES: usize = 4;
+pub(crate) const COMPUTATION: Duration = Duration::from_millis(500);
+
 /// One upload (issue 13).
 pub(crate) const UPLOAD_BYTES: u64 = 1 << 30;
 

@@ -9,6 +9,7 @@
 mod backends;
 mod bodies;
 mod check;
+mod collapse;
 mod content;
 mod direct;
 mod drain;
@@ -34,12 +35,12 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 
 use crate::groups::Bench;
-use crate::results::Results;
+use crate::results::{Machine, Results};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// static, proxy, applications, redirect, uploads, idle, direct and tables
+    /// static, proxy, applications, redirect, uploads, collapse, idle, direct and tables
     All,
     /// Files: 1 KiB, 22 KB, 541 KB and the WebBench mix
     Static,
@@ -51,6 +52,8 @@ enum What {
     Redirect,
     /// Uploads of 1 GiB through a pool of HTTP servers
     Uploads,
+    /// 1,000 clients of a cluster that ask for one page at once: how often it is computed
+    Collapse,
     /// 10,000 idle connections: their memory, and what they cost the active ones
     Idle,
     /// Direct dispatch in a test bed, beside two-way proxies: needs root
@@ -124,7 +127,7 @@ fn run(args: &Args) -> Result<usize> {
     let congestion = machine::Congestion::set(&args.congestion)?;
     machine::prefer_session("self");
     let machine = machine::describe(&congestion)?;
-    if args.what != What::Tables {
+    if ![What::Tables, What::Collapse].contains(&args.what) {
         results.machine = machine.clone();
     }
 
@@ -139,12 +142,12 @@ fn run(args: &Args) -> Result<usize> {
     }
     if before.is_none() && [What::All, What::Tables].contains(&args.what) {
         results.tables = Some(tables::run(args.quick, machine.clone())?);
-        results.comparison = Some(tables::compare(machine)?);
+        results.comparison = Some(tables::compare(machine.clone())?);
     }
     if ![What::Direct, What::Tables].contains(&args.what) {
         machine::claim_the_client_core()?;
         let bench = Bench::prepare((rounds, seconds), &args.only, &args.skep, before)?;
-        failures += on_one_core(&bench, args.what, &mut results)?;
+        failures += on_one_core(&bench, args.what, machine, &mut results)?;
     }
     if before.is_some() {
         print!("{}", report::pairs(&results));
@@ -162,7 +165,12 @@ fn run(args: &Args) -> Result<usize> {
 }
 
 /// The groups in which every server has one core.
-fn on_one_core(bench: &Bench, what: What, results: &mut Results) -> Result<usize> {
+fn on_one_core(
+    bench: &Bench,
+    what: What,
+    machine: Machine,
+    results: &mut Results,
+) -> Result<usize> {
     let mut failures = 0;
     let all = what == What::All;
     if all || what == What::Static {
@@ -179,6 +187,9 @@ fn on_one_core(bench: &Bench, what: What, results: &mut Results) -> Result<usize
     }
     if (all && !bench.is_paired()) || what == What::Uploads {
         failures += uploads::run(bench, results)?;
+    }
+    if (all && !bench.is_paired()) || what == What::Collapse {
+        failures += collapse::run(bench, machine, results)?;
     }
     if (all && !bench.is_paired()) || what == What::Idle {
         failures += idle::run(bench, results)?;

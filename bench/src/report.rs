@@ -11,7 +11,8 @@ use crate::bodies;
 use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
 use crate::peers::{BEFORE, LIMIT, SKEP};
 use crate::results::{
-    Bodies, Cell, Idle, IdleRow, MachineDescription, Results, Row, Sample, Uploads, median,
+    Bodies, Cell, Collapse, CollapseSample, Idle, IdleRow, MachineDescription, Results, Row, Sample,
+    Uploads, median,
 };
 
 /// Key, heading and one sentence of each table of requests.
@@ -169,6 +170,9 @@ pub(crate) fn page(results: &Results) -> String {
     if let Some(uploads) = &results.uploads {
         page += &uploads_table(uploads);
     }
+    if let Some(collapse) = &results.collapse {
+        page += &collapse_table(collapse);
+    }
     if let Some(idle) = &results.idle {
         page += &idle_table(idle);
     }
@@ -261,6 +265,40 @@ fn uploads_table(uploads: &Uploads) -> String {
         );
     }
     text + &format!("\n{} rounds, {}.\n", uploads.rounds, uploads.when)
+}
+
+fn collapse_table(collapse: &Collapse) -> String {
+    let mut text = format!(
+        "\n## One page for many clients\n\n{} clients of a cluster of {} nodes ask at the same moment for one page, which \
+         takes the application {} ms; as many requests may be there at a time. Each round has another page. Dispatcher and nodes are on one \
+         core, clients and application on the other. Times are to the end of the page.\n\n\
+         | the page | computations | median, ms | longest, ms |\n|---|---|---|---|\n",
+        grouped(u64::from(collapse.clients)),
+        collapse.nodes,
+        collapse.computation_ms
+    );
+    for row in &collapse.rows {
+        if row.samples.is_empty() {
+            text += &not_measured(&row.page, collapse.trouble.as_deref(), 2);
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} |",
+            row.page,
+            whole(&row.samples, |sample| sample.computations as f64),
+            whole(&row.samples, |sample| sample.p50_ms),
+            whole(&row.samples, |sample| sample.longest_ms),
+        );
+    }
+    text + &format!("\n{} rounds. {}", collapse.rounds, machine(&collapse.machine))
+}
+
+/// The median, the least and the most, as whole numbers.
+fn whole(samples: &[CollapseSample], of: fn(&CollapseSample) -> f64) -> String {
+    let values = || samples.iter().map(of);
+    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    format!("{:.0} ({least:.0} - {most:.0})", median(values()))
 }
 
 fn idle_table(idle: &Idle) -> String {

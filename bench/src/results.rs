@@ -16,6 +16,8 @@ pub(crate) struct Results {
     pub(crate) bodies: Option<Bodies>,
     #[serde(default)]
     pub(crate) uploads: Option<Uploads>,
+    #[serde(default)]
+    pub(crate) collapse: Option<Collapse>,
     pub(crate) direct: Option<Direct>,
     #[serde(default)]
     pub(crate) tables: Option<Tables>,
@@ -128,6 +130,38 @@ pub(crate) struct UploadSample {
     pub(crate) mib_per_s: f64,
     /// By how much resident memory was larger than before, at most.
     pub(crate) grown_mib: f64,
+}
+
+/// The table of clients that ask for one page at once.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Collapse {
+    /// It may have been measured elsewhere than the rest.
+    pub(crate) machine: Machine,
+    pub(crate) rounds: u32,
+    pub(crate) clients: u32,
+    pub(crate) nodes: u32,
+    /// What the page takes.
+    pub(crate) computation_ms: u64,
+    /// Why there are fewer samples than there should be.
+    pub(crate) trouble: Option<String>,
+    pub(crate) rows: Vec<CollapseRow>,
+}
+
+/// One kind of page.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct CollapseRow {
+    pub(crate) page: String,
+    pub(crate) samples: Vec<CollapseSample>,
+}
+
+/// One page, asked for by all.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct CollapseSample {
+    /// How often the application was asked.
+    pub(crate) computations: u64,
+    /// From the moment at which all asked to the end of the page.
+    pub(crate) p50_ms: f64,
+    pub(crate) longest_ms: f64,
 }
 
 /// The table of ways to send a large body.
@@ -405,6 +439,12 @@ impl Flow {
     pub(crate) fn dispatcher_us(&self) -> f64 {
         self.dispatcher_cpu_s * 1e6 / self.requests as f64
     }
+}
+
+/// A quantile of values in ascending order; 0 of none.
+pub(crate) fn quantile(sorted: &[f64], quantile: f64) -> f64 {
+    let last = sorted.len().saturating_sub(1) as f64;
+    sorted.get((last * quantile).round() as usize).copied().unwrap_or(0.0)
 }
 
 /// The middle value, or the mean of the two in the middle; 0 of nothing.

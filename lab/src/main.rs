@@ -18,7 +18,7 @@ use skep_testbed::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
 use experiments::{
-    Failure, HandoffOptions, LargeOptions, Options, OriginOptions, SimulationOptions,
+    Failure, HandoffOptions, LargeOptions, Options, OriginOptions, PortalOptions, SimulationOptions,
     TestBedExperiment, VerifyOptions,
 };
 
@@ -68,6 +68,8 @@ enum Command {
     Large(LargeOptions),
     /// Experiment: connections move to the nodes that answer them
     Handoff(HandoffOptions),
+    /// Experiment: a portal on Tomcat behind Skep, from 1 to 4 nodes
+    Portal(PortalOptions),
     /// Experiment: all policies side by side on simulated sites; needs no root
     Policies(SimulationOptions),
     /// Experiment: nodes started and stopped by a ramp of clients, simulated; needs no root
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Command::Churn(options) => experiments::run(TestBedExperiment::Churn, &options),
         Command::Large(options) => experiments::run_large(&options),
         Command::Handoff(options) => experiments::run_handoff(&options),
+        Command::Portal(options) => experiments::run_portal(&options),
         Command::Policies(options) => experiments::run_policies(&options),
         Command::Elastic(options) => experiments::run_elastic(&options),
         Command::Verify(options) => experiments::run_verify(&options),

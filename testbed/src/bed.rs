@@ -116,6 +116,15 @@ impl Bed {
         plan::vip(self.environment.slot, index)
     }
 
+    /// From now on machines with CPU quotas get what these are, whatever else runs on this computer. Some must
+    /// have quotas already, and all of them together must leave most of it to all else, which stands behind them.
+    pub fn put_quotas_first(&self) -> Result<(), TestbedError> {
+        let controller = self.environment.controller.as_ref();
+        let controller = controller.ok_or(TestbedError::NoCpuController)?;
+        let folder = controller.bed_folder(self.environment.slot);
+        controller.prefer(&folder).tried(|| format!("cannot prefer {}", folder.display()))
+    }
+
     /// Features that are missing here, as messages.
     pub fn notes(&self) -> &[String] {
         &self.notes

@@ -7,7 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::limits::CPU_PERIOD_US;
+use crate::limits::{CPU_SHARES_MAX, CPU_WEIGHT_MAX};
 
 /// Where the `cpu` controller is mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,18 +58,32 @@ impl Controller {
         Ok(folder)
     }
 
-    /// Sets or lifts the quota of a machine's group.
-    pub(crate) fn limit(&self, folder: &Path, cores: Option<f64>) -> io::Result<()> {
-        let quota_us = cores.map(|cores| (cores * CPU_PERIOD_US as f64) as u64);
+    /// Gives a bed's group, which there is already, the most weight beside all else on this computer.
+    pub(crate) fn prefer(&self, folder: &Path) -> io::Result<()> {
+        let (file, weight) = match self {
+            Self::V1(_) => ("cpu.shares", CPU_SHARES_MAX),
+            Self::V2(_) => ("cpu.weight", CPU_WEIGHT_MAX),
+        };
+        fs::write(folder.join(file), weight.to_string())
+    }
+
+    /// Sets or lifts the quota of a machine's group, which counts over periods of `period_us`.
+    pub(crate) fn limit(
+        &self,
+        folder: &Path,
+        cores: Option<f64>,
+        period_us: u64,
+    ) -> io::Result<()> {
+        let quota_us = cores.map(|cores| (cores * period_us as f64) as u64);
         match self {
             Self::V1(_) => {
-                fs::write(folder.join("cpu.cfs_period_us"), CPU_PERIOD_US.to_string())?;
+                fs::write(folder.join("cpu.cfs_period_us"), period_us.to_string())?;
                 let quota = quota_us.map_or("-1".to_owned(), |us| us.to_string());
                 fs::write(folder.join("cpu.cfs_quota_us"), quota)
             }
             Self::V2(_) => {
                 let quota = quota_us.map_or("max".to_owned(), |us| us.to_string());
-                fs::write(folder.join("cpu.max"), format!("{quota} {CPU_PERIOD_US}"))
+                fs::write(folder.join("cpu.max"), format!("{quota} {period_us}"))
             }
         }
     }

@@ -28,12 +28,20 @@ pub(crate) const KILL_MS: u64 = 10_000;
 /// milliseconds.
 pub(crate) const POLL_MS: u64 = 2;
 
-/// Period over which a CPU quota counts, in microseconds. Short, so that a
+/// Period over which a CPU quota counts by default, in microseconds. Short, so that a
 /// throttled machine is slow and not dead for a moment, yet 1 % of a core is
 /// still above the kernel's least quota of 1,000 us.
 pub(crate) const CPU_PERIOD_US: u64 = 100_000;
 
-/// Least CPU quota of a machine, in cores: the kernel's 1 ms of a period.
+/// Longest such period, in microseconds, and the least quota in one: the kernel's own bounds.
+pub(crate) const CPU_PERIOD_US_MAX: u64 = 1_000_000;
+pub(crate) const CPU_QUOTA_US_MIN: u64 = 1_000;
+
+/// Most weight of a control group beside others, in version 1 and in version 2 of them.
+pub(crate) const CPU_SHARES_MAX: u64 = 262_144;
+pub(crate) const CPU_WEIGHT_MAX: u64 = 10_000;
+
+/// Least CPU quota of a machine, in cores: the kernel's 1 ms of a default period.
 pub(crate) const CPU_CORES_MIN: f64 = 0.01;
 
 /// Most CPU quota, in cores: what no machine of ours exceeds.

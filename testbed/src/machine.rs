@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use crate::cpu;
 use crate::environment::{self, Environment, kill_all};
 use crate::error::{TestbedError, Tried};
+use crate::limits::CPU_PERIOD_US;
 use crate::namespace::{self, Entrance, Holder};
 use crate::plan::{Lan, MachinePlan, MachineRole};
 use crate::switch::{await_addresses, await_files, set_rate};
@@ -199,7 +200,8 @@ impl Machine {
         let bed = controller.bed_folder(self.environment.slot);
         let what = || format!("cannot give {} a CPU quota", self.name());
         let folder = controller.make(&bed, self.name()).tried(what)?;
-        controller.limit(&folder, cores).tried(what)?;
+        let period_us = lock(&self.limits).cpu_period_us.unwrap_or(CPU_PERIOD_US);
+        controller.limit(&folder, cores, period_us).tried(what)?;
         let door = cpu::door(&folder).tried(what)?;
         let holder = lock(&self.holder);
         let holder = holder.as_ref().ok_or_else(|| self.dead())?;
@@ -219,6 +221,7 @@ impl Machine {
         if limits.rate_bits_s.is_some() {
             self.set_rate(limits.rate_bits_s)?;
         }
+        self.limit(|own| own.cpu_period_us = limits.cpu_period_us)?;
         match limits.cpu_cores.map(|cores| self.set_cpu(Some(cores))) {
             None | Some(Ok(())) => Ok(None),
             Some(Err(error)) => Ok(Some(error.to_string())),

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TestbedError;
 use crate::limits::{
-    CLIENTS_MAX, CPU_CORES_MAX, CPU_CORES_MIN, DISPATCHERS_MAX, NODES_MAX, RATE_BITS_S_MIN,
+    CLIENTS_MAX, CPU_CORES_MAX, CPU_CORES_MIN, CPU_PERIOD_US, CPU_PERIOD_US_MAX, CPU_QUOTA_US_MIN,
+    DISPATCHERS_MAX, NODES_MAX, RATE_BITS_S_MIN,
 };
 
 /// The machines of a bed and how they are linked.
@@ -69,6 +70,9 @@ pub enum Frames {
 pub struct Limits {
     /// Processor time of its processes, in cores.
     pub cpu_cores: Option<f64>,
+    /// Period over which it counts, in microseconds; by default 100,000. The shorter it is, the more a
+    /// machine with a quota is like a slow one, and the less like one that runs and stands still.
+    pub cpu_period_us: Option<u64>,
     /// Rate of its link in either direction, in bits per second. Frames that
     /// an XDP program sends are not held to it.
     pub rate_bits_s: Option<u64>,
@@ -124,6 +128,7 @@ impl Topology {
         let all = self.limits.get(role).copied().unwrap_or_default();
         Limits {
             cpu_cores: own.cpu_cores.or(all.cpu_cores),
+            cpu_period_us: own.cpu_period_us.or(all.cpu_period_us),
             rate_bits_s: own.rate_bits_s.or(all.rate_bits_s),
             loss_percent: own.loss_percent.or(all.loss_percent),
         }
@@ -138,6 +143,14 @@ impl Limits {
         {
             return Err(format!(
                 "cpu_cores is {cores}: expected {CPU_CORES_MIN} to {CPU_CORES_MAX}"
+            ));
+        }
+        let period_us = self.cpu_period_us.unwrap_or(CPU_PERIOD_US);
+        let cores = self.cpu_cores.unwrap_or(CPU_CORES_MAX);
+        if period_us > CPU_PERIOD_US_MAX || cores * (period_us as f64) < CPU_QUOTA_US_MIN as f64 {
+            return Err(format!(
+                "cpu_period_us is {period_us}: expected up to {CPU_PERIOD_US_MAX}, of which cpu_cores \
+                 is {CPU_QUOTA_US_MIN} us or more"
             ));
         }
         if let Some(rate) = self.rate_bits_s
@@ -185,6 +198,8 @@ mod tests {
             ("[limits.node]\nloss_percent = 101", "limits.node: loss_percent is 101"),
             ("[limits.node]\nloss_percent = nan", "loss_percent"),
             ("[limits.node]\ncpu_cores = 0", "cpu_cores is 0"),
+            ("[limits.node]\ncpu_cores = 0.01\ncpu_period_us = 20_000", "cpu_period_us is 20000"),
+            ("[limits.node]\ncpu_period_us = 2_000_000", "cpu_period_us is 2000000"),
             ("[limits.node]\nrate_bits_s = 1", "rate_bits_s is 1"),
         ] {
             let error = Topology::from_toml(text).unwrap_err().to_string();

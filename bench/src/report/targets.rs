@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Finding, direct, idle_ratio, tables};
 use crate::peers::{LIMIT, SKEP, SKEP_FILE};
-use crate::results::{Cell, Results, Row, Sample, UploadRow, Uploads, median};
+use crate::results::{Cell, Collapse, Results, Row, Sample, UploadRow, Uploads, median};
 
 /// CPU of a 1 KiB request against the bare loop's.
 const LIMIT_RATIO_MAX: f64 = 1.10;
@@ -33,6 +33,8 @@ const UPLOAD_GROWN_MIB_MAX: f64 = 1.0;
 const CACHED_RATIO_MAX: f64 = 1.15;
 /// Latency of other clients beside slow ones of an application to that without them (issue 13).
 const SLOW_RATIO_MAX: f64 = 1.5;
+/// What a thousand clients at once may take beyond the computations, in computations: less than another one.
+const COLLAPSE_ROOM: f64 = 0.5;
 /// Resident memory of an idle connection, in bytes.
 const IDLE_BYTES_MAX: f64 = 8.0 * 1024.0;
 /// "Unchanged": CPU per request beside the idle ones to that alone. What is
@@ -95,6 +97,7 @@ fn findings(results: &Results) -> Vec<(String, Finding)> {
         cell("redirect").and_then(|cell| against(cell, "nginx", 1.0)),
     ));
     findings.extend(upload_findings(results.uploads.as_ref()));
+    findings.extend(collapse_findings(results.collapse.as_ref()));
     findings.extend(idle_findings(results));
     findings.push(("errors: none".to_owned(), errors(results)));
     findings.extend(direct::findings(results.direct.as_ref()));
@@ -133,6 +136,34 @@ fn upload_findings(uploads: Option<&Uploads>) -> [(String, Finding); 2] {
     [
         ("upload of 1 GiB: CPU per MiB at most nginx's".to_owned(), against_nginx),
         (format!("upload of 1 GiB: at most {UPLOAD_GROWN_MIB_MAX} MiB more memory"), grown),
+    ]
+}
+
+/// The longest time of any client, in units of the page's own.
+fn collapse_findings(collapse: Option<&Collapse>) -> [(String, Finding); 3] {
+    let is_whole = |it: &&Collapse| it.trouble.is_none();
+    let row = |at: usize| {
+        let collapse = collapse.filter(is_whole)?;
+        let row = collapse.rows.get(at).filter(|row| !row.samples.is_empty())?;
+        let longest_ms = row.samples.iter().map(|it| it.longest_ms).fold(0.0, f64::max);
+        Some((row, longest_ms, longest_ms / collapse.computation_ms as f64))
+    };
+    let within = |at, pages: f64| {
+        let (_, longest_ms, taken) = row(at)?;
+        Some((format!("longest {longest_ms:.0} ms"), taken <= pages + COLLAPSE_ROOM))
+    };
+    let once = row(0).map(|(row, longest_ms, _)| {
+        let most = row.samples.iter().map(|it| it.computations).max().unwrap_or(0);
+        (format!("{most}; longest {longest_ms:.0} ms"), most == 1)
+    });
+    let page = "1,000 clients of four nodes, a page of 500 ms";
+    [
+        (format!("{page}: one computation"), once),
+        (
+            format!("{page} that turns out to be private: nobody waits for more than one other"),
+            within(1, 2.0),
+        ),
+        (format!("{page} that is known to be private: nobody waits for another"), within(2, 1.0)),
     ]
 }
 

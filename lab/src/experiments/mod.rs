@@ -12,12 +12,14 @@
 //! - `large`: a file larger than a node's memory.
 //! - `handoff`: what it costs to move connections to the nodes that answer them.
 //! - `verify`: the same with objects that change, for as many replies as wanted.
+//! - `portal`: Tomcats behind a pool, from 1 to 4 nodes, as in the JASPer paper.
 //! - `elastic`: nodes started and stopped by the load, simulated; no bed.
 //! - `policies`: all policies on simulated sites; no bed.
 //!
 //! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
 //! caches begin empty; the same objects are asked for in the same order.
 
+mod account;
 mod cell;
 mod churn;
 mod data;
@@ -26,10 +28,12 @@ mod handoff;
 mod large;
 mod limits;
 mod machine;
+mod metrics;
 mod origin;
 mod page;
 mod plot;
 mod policies;
+mod portal;
 mod regimes;
 mod rows;
 mod settings;
@@ -48,6 +52,7 @@ pub(crate) use elastic::run as run_elastic;
 pub(crate) use handoff::{HandoffOptions, run as run_handoff};
 pub(crate) use large::{LargeOptions, run as run_large};
 pub(crate) use policies::run as run_policies;
+pub(crate) use portal::{PortalOptions, run as run_portal};
 use rows::TableRow;
 use settings::Settings;
 pub(crate) use verify::{VerifyOptions, run as run_verify};

@@ -128,6 +128,36 @@ fn who_waited_for_what_is_private_asks_at_once_and_nobody_waits_again() {
 }
 
 #[test]
+fn a_private_page_that_is_asked_for_often_says_nothing_of_other_pages() {
+    const CLIENTS: usize = 8;
+    let gate = Gate::default();
+    let shut = gate.clone();
+    let (app, received) = app(move |asked, count| {
+        if asked.line().contains("/private") {
+            return response(200, "Cache-Control: private\r\n", "one's own");
+        }
+        shut.pass();
+        response(200, "Cache-Control: max-age=60\r\n", format!("answer {count}"))
+    });
+    let metrics = FreePort::claim();
+    let listen = format!("[metrics]\nlisten = \"{}\"", metrics.address());
+    let skep = node(&app, &format!("[machine]\nthreads = 1\n{listen}"));
+    let mut client = skep.connect();
+    // More often than a route's pages may be private one after the other.
+    for _ in 0..30 {
+        assert_eq!(client.get("/private").text(), "one's own");
+        received.next();
+    }
+    let clients = asking(&skep, CLIENTS);
+    let in_flight = || value(&metrics, "skep_requests_in_flight");
+    poll_until(PATIENCE, "all have asked", || in_flight() == CLIENTS as f64);
+    gate.open();
+    for mut client in clients {
+        assert_eq!(client.response().text(), "answer 1");
+    }
+}
+
+#[test]
 fn a_response_that_may_be_stored_ends_the_mark() {
     let (app, received) = app(|_, count| {
         let fields = if count == 1 { "" } else { "Cache-Control: max-age=60\r\n" };

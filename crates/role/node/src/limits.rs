@@ -202,8 +202,8 @@ pub(crate) const MARK_MS: u64 = 120_000;
 /// The same after an error, in milliseconds: it may be over soon.
 pub(crate) const MARK_ERROR_MS: u64 = 1_000;
 
-/// Responses of a route in a row that may not be stored, after which requests for new keys do not wait
-/// for each other: its pages are private.
+/// Responses of a route in a row that others waited for, or could have, and that may not be stored: after them
+/// requests for new keys do not wait for each other, since its pages are private.
 pub(crate) const UNSTORABLE_IN_A_ROW_MAX: u32 = 20;
 
 /// Different Vary of one key that are remembered: applications send one, or another with errors.

@@ -11,11 +11,11 @@ use skep_testbed::{Bed, Frames, Machine, Topology};
 use skep_testclient::RawClient;
 
 use super::Plan;
-use super::account::CpuAccount;
 use super::limits::CACHE_BYTES;
-use super::metrics::NodeMetrics;
 use super::outcomes::Outcomes;
 use crate::experiments::Failure;
+use crate::experiments::account::CpuAccount;
+use crate::experiments::metrics::NodeMetrics;
 use crate::experiments::origin::Object;
 use crate::experiments::rows::{NODE_PORT, node_name};
 use crate::experiments::stage::{Folder, Process, get, poll, the};

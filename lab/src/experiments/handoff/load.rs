@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use skep_lab::load::{Mix, MixObject, MixReport, MixRunning};
 
-use super::account::percent_of_cores;
 use super::bed::{HandoffBed, Way};
 use super::limits::{POLL_MS, REQUEST_MS, WINDOW_MS_MAX};
 use super::outcomes::Outcomes;
 use crate::experiments::Failure;
+use crate::experiments::account::percent_of_cores;
 use crate::experiments::cell::pause;
 
 /// What clients do: each asks again as soon as the reply is there.

@@ -12,13 +12,11 @@
 //!
 //! All ways to the nodes are in one bed, and are measured in turn.
 
-mod account;
 mod bed;
 mod kernels;
 mod limits;
 mod load;
 mod loss;
-mod metrics;
 mod moves;
 mod nodes;
 mod outcomes;

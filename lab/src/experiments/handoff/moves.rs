@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use skep_lab::load::MixObject;
 
 use super::Plan;
-use super::account::{ByThread, threads_of};
 use super::bed::{BedPlan, HandoffBed, Way};
 use super::load::{Load, Sample};
-use super::metrics::{Buckets, Quantiles};
 use crate::experiments::Failure;
+use crate::experiments::account::{ByThread, threads_of};
+use crate::experiments::metrics::{Buckets, Quantiles};
 use crate::experiments::origin::Object;
 
 /// The object, as large as a small page.

@@ -14,12 +14,12 @@ use skep_lab::load::{Mix, MixObject, MixReport, MixRunning};
 use skep_testbed::{RelayCounts, RelayFaults};
 
 use super::Plan;
-use super::account::{CpuAccount, percent_of_cores};
 use super::bed::{BedPlan, HandoffBed, Way};
 use super::kernels::Kernels;
 use super::limits::{HANG_MS, RELAY_POLL_MS, RELAY_SAY_MS, STALL_MS_MAX};
 use super::outcomes::Outcomes;
 use crate::experiments::Failure;
+use crate::experiments::account::{CpuAccount, percent_of_cores};
 use crate::experiments::cell::pause;
 use crate::experiments::origin::Object;
 

@@ -1,8 +1,8 @@
 //! What a move takes.
 
 use super::super::Part;
-use super::super::metrics::Quantiles;
 use super::super::moves::{Moves, MovesRun, STEPS};
+use crate::experiments::metrics::Quantiles;
 use crate::experiments::page::{Page, bold, texts};
 
 /// Wanted of a move at the median, in microseconds.

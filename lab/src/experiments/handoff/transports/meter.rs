@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::super::account::{CpuAccount, threads_ns};
 use crate::experiments::Failure;
+use crate::experiments::account::{CpuAccount, threads_ns};
 
 /// Names of the threads of both ends: those of their machines.
 pub(super) const THREADS: [&str; 2] = ["node-1", "node-2"];

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use skep_testbed::{Bed, Frames, Machine, Topology};
 
 use super::Plan;
-use super::account::percent_of_cores;
 use super::load::spread;
-use super::metrics::Quantiles;
+use crate::experiments::account::percent_of_cores;
+use crate::experiments::metrics::Quantiles;
 use crate::experiments::{Failure, interrupted};
 use exchange::{DonorEnd, LccpDonor, REQUEST_BYTES, Tally, Window};
 use meter::{Meter, THREADS};

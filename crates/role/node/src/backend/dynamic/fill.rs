@@ -396,7 +396,9 @@ impl<'r> Fill<'r> {
     /// A response may not be stored, or not any more: all who wait are released.
     fn release(&mut self, Unstorable { why, mark_ms }: Unstorable) {
         self.judged(false, why);
-        if let Some(cache) = self.cache().filter(|_| mark_ms > 0) {
+        // Where nobody could wait, as for a page that is known to be private, it says nothing new of the route.
+        let is_new = self.led.is_some();
+        if let Some(cache) = self.cache().filter(|_| is_new && mark_ms > 0) {
             cache.was_stored(false);
         }
         if let Some(Led { flight, lease }) = self.led.take() {
