@@ -67,7 +67,7 @@ pub use load_meter::LoadMeter;
 pub use model::agents::AgentReport;
 use model::announced::Announced;
 use model::orders::Orders;
-pub use model::orders::{OperatorHandler, OrderOutcome, OrderStanding};
+pub use model::orders::{OperatorHandler, OrderNovelty, OrderOutcome};
 pub use model::pool_protocol::PoolError;
 pub use model::pools::AddServerError;
 use model::pools::{PoolMap, Pools};

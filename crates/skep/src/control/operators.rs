@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use skep_node::{OperatorHandler, OrderOutcome, OrderStanding};
+use skep_node::{OperatorHandler, OrderNovelty, OrderOutcome};
 use skep_wire::cache::{NodeQuestion, ServerOrder};
 use skep_wire::limits::STATUS_BYTES_MAX;
 
@@ -27,9 +27,9 @@ impl OperatorHandler for NodeOfProcess {
         json.unwrap_or_default()
     }
 
-    fn carry_out(&self, order: &ServerOrder, standing: OrderStanding) -> OrderOutcome {
+    fn carry_out(&self, order: &ServerOrder, novelty: OrderNovelty) -> OrderOutcome {
         match self.0.upgrade() {
-            Some(running) => servers::carry_out(&running, order, standing),
+            Some(running) => servers::carry_out(&running, order, novelty),
             None => OrderOutcome::default(),
         }
     }

@@ -8,7 +8,7 @@ use skep_config::{Config, ConnectionsScope, ServerConfig};
 use skep_console::{
     ControlError, NewServer, OrderedNode, ServerCommand, ServerOrdered, ServerStatus,
 };
-use skep_node::{AddServerError, Node, OrderOutcome, OrderStanding};
+use skep_node::{AddServerError, Node, OrderNovelty, OrderOutcome};
 use skep_proxy::Group;
 use skep_units::nearest;
 use skep_wire::cache::{AddedServer, NodeQuestion, OrderStamp, ServerChange, ServerOrder};
@@ -136,15 +136,15 @@ fn text(text: &str) -> Result<Name, ControlError> {
 pub(super) fn carry_out(
     running: &Running,
     order: &ServerOrder,
-    standing: OrderStanding,
+    novelty: OrderNovelty,
 ) -> OrderOutcome {
-    let result = match standing {
-        OrderStanding::Outdated => {
+    let result = match novelty {
+        OrderNovelty::Outdated => {
             let what = "a later order about it stands: repeat the command".to_owned();
             Err(ControlError::Conflict { what })
         }
-        OrderStanding::Done => Ok(()),
-        OrderStanding::New => change(running, order),
+        OrderNovelty::Done => Ok(()),
+        OrderNovelty::New => change(running, order),
     };
     let (pool, server) = (order.pool.as_str(), order.server.as_str());
     let change = order.change.word();

@@ -19,12 +19,12 @@ pub trait OperatorHandler: Send + Sync {
     fn answer(&self, question: &NodeQuestion) -> Vec<u8>;
 
     /// Carries out an order, unless it is done or outdated.
-    fn carry_out(&self, order: &ServerOrder, standing: OrderStanding) -> OrderOutcome;
+    fn carry_out(&self, order: &ServerOrder, novelty: OrderNovelty) -> OrderOutcome;
 }
 
 /// What is known of an order when it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OrderStanding {
+pub enum OrderNovelty {
     /// Nothing.
     New,
     /// It was carried out: another coordinator has told of it first.
@@ -121,12 +121,12 @@ impl State {
     fn carry_out(&mut self, order: &ServerOrder, handler: Handler<'_>) -> OrderOutcome {
         let Some(handler) = handler else { return OrderOutcome::default() };
         let is_done = self.table.has(order) && !self.undone.contains(&order.stamp);
-        let standing = match self.table.is_news(order) || self.table.has(order) {
-            _ if is_done => OrderStanding::Done,
-            true => OrderStanding::New,
-            false => OrderStanding::Outdated,
+        let novelty = match self.table.is_news(order) || self.table.has(order) {
+            _ if is_done => OrderNovelty::Done,
+            true => OrderNovelty::New,
+            false => OrderNovelty::Outdated,
         };
-        let outcome = handler.carry_out(order, standing);
+        let outcome = handler.carry_out(order, novelty);
         if outcome.is_done {
             self.undone.remove(&order.stamp);
             self.table.learn(vec![order.clone()]);
@@ -137,7 +137,7 @@ impl State {
     /// Carries out what is in the table.
     fn follow(&mut self, order: &ServerOrder, handler: Handler<'_>) {
         let is_done =
-            handler.is_some_and(|handler| handler.carry_out(order, OrderStanding::New).is_done);
+            handler.is_some_and(|handler| handler.carry_out(order, OrderNovelty::New).is_done);
         if !is_done {
             self.undone.insert(order.stamp);
         }
@@ -168,13 +168,13 @@ mod tests {
             vec![b'x'; STATUS_BYTES_MAX + 1]
         }
 
-        fn carry_out(&self, order: &ServerOrder, standing: OrderStanding) -> OrderOutcome {
-            if standing == OrderStanding::Done {
+        fn carry_out(&self, order: &ServerOrder, novelty: OrderNovelty) -> OrderOutcome {
+            if novelty == OrderNovelty::Done {
                 return OrderOutcome { is_done: true, json: Vec::new() };
             }
             let mut notes = self.0.lock().unwrap();
             let server = order.server.as_str().to_owned();
-            let is_new = standing == OrderStanding::New;
+            let is_new = novelty == OrderNovelty::New;
             let is_done = is_new && notes.has.contains(&server);
             if is_done {
                 notes.done.push((server, order.change.word()));
@@ -196,7 +196,7 @@ mod tests {
         have("a");
         // By a coordinator, before the process is whole.
         let drain = order("a", ServerChange::Drain, 1);
-        assert_eq!(orders.learn(vec![drain.clone()]), [drain.clone()]);
+        assert_eq!(orders.learn(vec![drain.clone()]), std::slice::from_ref(&drain));
         orders.answer_by(Box::new(Recorded(Arc::clone(&notes))));
         assert_eq!(done(), [("a".to_owned(), "drain")]);
         assert_eq!(orders.learn(vec![drain]), []);
