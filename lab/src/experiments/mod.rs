@@ -14,6 +14,7 @@
 //! - `verify`: the same with objects that change, for as many replies as wanted.
 //! - `elastic`: nodes started and stopped by the load, simulated; no bed.
 //! - `policies`: all policies on simulated sites; no bed.
+//! - `scale`: 10 to 1,000 simulated nodes, and a loss of every tenth; no bed.
 //!
 //! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
 //! caches begin empty; the same objects are asked for in the same order.
@@ -32,6 +33,7 @@ mod plot;
 mod policies;
 mod regimes;
 mod rows;
+mod scale;
 mod settings;
 mod stage;
 mod table2;
@@ -49,6 +51,7 @@ pub(crate) use handoff::{HandoffOptions, run as run_handoff};
 pub(crate) use large::{LargeOptions, run as run_large};
 pub(crate) use policies::run as run_policies;
 use rows::TableRow;
+pub(crate) use scale::{ScaleOptions, run as run_scale};
 use settings::Settings;
 pub(crate) use verify::{VerifyOptions, run as run_verify};
 
