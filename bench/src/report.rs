@@ -11,8 +11,8 @@ use crate::bodies;
 use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
 use crate::peers::{BEFORE, LIMIT, SKEP};
 use crate::results::{
-    Bodies, Cell, Collapse, CollapseSample, Idle, IdleRow, MachineDescription, Results, Row, Sample,
-    Uploads, median,
+    Bodies, Cell, Collapse, CollapseSample, Idle, IdleRow, MachineDescription, Results, Row,
+    Sample, Uploads, median,
 };
 
 /// Key, heading and one sentence of each table of requests.

@@ -18,8 +18,8 @@ use skep_testbed::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
 use experiments::{
-    Failure, HandoffOptions, LargeOptions, Options, OriginOptions, PortalOptions, SimulationOptions,
-    TestBedExperiment, VerifyOptions,
+    Failure, HandoffOptions, LargeOptions, Options, OriginOptions, PortalOptions, ScaleOptions,
+    SimulationOptions, TestBedExperiment, VerifyOptions,
 };
 
 /// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
@@ -74,6 +74,8 @@ enum Command {
     Policies(SimulationOptions),
     /// Experiment: nodes started and stopped by a ramp of clients, simulated; needs no root
     Elastic(SimulationOptions),
+    /// Experiment: 10 to 1,000 simulated nodes, and a loss of every tenth; needs no root
+    Scale(ScaleOptions),
     /// Experiment: replies compared byte for byte while nodes come and go and objects change
     Verify(VerifyOptions),
     /// Serve as the experiments' origin, slow on purpose
@@ -128,6 +130,7 @@ fn main() -> ExitCode {
         Command::Portal(options) => experiments::run_portal(&options),
         Command::Policies(options) => experiments::run_policies(&options),
         Command::Elastic(options) => experiments::run_elastic(&options),
+        Command::Scale(options) => experiments::run_scale(&options),
         Command::Verify(options) => experiments::run_verify(&options),
         Command::Origin(options) => experiments::serve_origin(&options),
     };

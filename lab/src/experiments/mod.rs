@@ -15,6 +15,7 @@
 //! - `portal`: Tomcats behind a pool, from 1 to 4 nodes, as in the JASPer paper.
 //! - `elastic`: nodes started and stopped by the load, simulated; no bed.
 //! - `policies`: all policies on simulated sites; no bed.
+//! - `scale`: 10 to 1,000 simulated nodes, and a loss of every tenth; no bed.
 //!
 //! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
 //! caches begin empty; the same objects are asked for in the same order.
@@ -36,6 +37,7 @@ mod policies;
 mod portal;
 mod regimes;
 mod rows;
+mod scale;
 mod settings;
 mod stage;
 mod table2;
@@ -54,6 +56,7 @@ pub(crate) use large::{LargeOptions, run as run_large};
 pub(crate) use policies::run as run_policies;
 pub(crate) use portal::{PortalOptions, run as run_portal};
 use rows::TableRow;
+pub(crate) use scale::{ScaleOptions, run as run_scale};
 use settings::Settings;
 pub(crate) use verify::{VerifyOptions, run as run_verify};
 

@@ -11,10 +11,15 @@ use crate::cluster::SimulatedCluster;
 use crate::limits::{NS_PER_MS, NS_PER_US};
 use crate::workload::request_key;
 
+/// Policies that look at the bytes that nodes have to send. For others these are not brought up to date at each choice, which
+/// would take as long as there are nodes.
+const BY_BYTES: [&str; 2] = ["least-bytes", "transfer-time"];
+
 pub(crate) struct Chooser {
     policy: Box<dyn Policy>,
     view: ClusterView,
     own: Vec<OwnLoad>,
+    goes_by_bytes: bool,
 }
 
 /// What a chooser knows of one node by itself, and by the last report.
@@ -34,11 +39,11 @@ struct OwnLoad {
 
 impl Chooser {
     pub(crate) fn new(
-        policy: &str,
+        name: &str,
         seed: u64,
         cluster: &SimulatedCluster,
     ) -> Result<Self, UnknownPolicy> {
-        let policy = skep_policy::build(policy, seed)?;
+        let policy = skep_policy::build(name, seed)?;
         let node = |(number, node): (u32, &crate::SimulatedNode)| {
             let name_hash = stable_hash(format!("n{number}").as_bytes(), 0);
             let memory_bytes = node.memory_bytes / cluster.workers as u64;
@@ -64,6 +69,7 @@ impl Chooser {
                 has_cluster_cache: cluster.has_cluster_cache,
             },
             own,
+            goes_by_bytes: BY_BYTES.contains(&name) || counts_all_bytes(),
         })
     }
 
@@ -75,9 +81,10 @@ impl Chooser {
         virtual_bytes: impl Fn(usize) -> f64,
     ) -> u32 {
         self.view.now = Now(now_ns / NS_PER_MS);
-        for (number, (node, own)) in self.view.nodes.iter_mut().zip(&mut self.own).enumerate() {
+        if self.goes_by_bytes {
+            let nodes = self.view.nodes.iter_mut().zip(&self.own).enumerate();
             // Of the others nothing has changed.
-            if own.sends > 0 {
+            for (number, (node, own)) in nodes.filter(|(_, (_, own))| own.sends > 0) {
                 node.outstanding_bytes = own.bytes_left(virtual_bytes(number)) + own.beyond.bytes;
             }
         }
@@ -91,6 +98,12 @@ impl Chooser {
         own.most.requests = own.most.requests.max(own.requests);
         self.refresh(id.0);
         id.0
+    }
+
+    /// A node did not take a request.
+    pub(crate) fn failed(&mut self, now_ns: u64, node: u32) {
+        self.policy.finished(Now(now_ns / NS_PER_MS), NodeId(node), AttemptEnd::Failed);
+        self.ended(node);
     }
 
     /// The head of a response arrived.
@@ -169,5 +182,33 @@ impl OwnLoad {
     fn bytes_left(&self, virtual_bytes: f64) -> u64 {
         let arrived = f64::from(self.sends) * virtual_bytes - self.started_sum;
         self.bytes.saturating_sub(arrived.max(0.0) as u64)
+    }
+}
+
+#[cfg(not(test))]
+fn counts_all_bytes() -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use test_switch::always_counts_bytes;
+#[cfg(test)]
+use test_switch::counts_all_bytes;
+
+/// Has bytes counted for all policies, in a thread.
+#[cfg(test)]
+mod test_switch {
+    use std::cell::Cell;
+
+    thread_local! {
+        static ALWAYS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(crate) fn always_counts_bytes(always: bool) {
+        ALWAYS.set(always);
+    }
+
+    pub(super) fn counts_all_bytes() -> bool {
+        ALWAYS.get()
     }
 }

@@ -5,6 +5,7 @@ use crate::limits::{
     DISK_BYTES_PER_S, DISK_LATENCY_US, LINK_BYTES_PER_S, NS_PER_US, PEER_BYTES_MAX,
     PEER_LATENCY_US, REQUEST_US,
 };
+use crate::loss::SimulatedLoss;
 
 /// Nodes, what they fetch from, and who chooses among them.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub struct SimulatedCluster {
     pub client_bytes_per_s: Option<u64>,
     /// Whether nodes are started and stopped; else all are on.
     pub elasticity: Option<SimulatedElasticity>,
+    /// Whether nodes are lost; not where they are started and stopped.
+    pub loss: Option<SimulatedLoss>,
 }
 
 /// A node.
@@ -78,6 +81,7 @@ impl SimulatedCluster {
             workers: 1,
             client_bytes_per_s: None,
             elasticity: None,
+            loss: None,
         }
     }
 

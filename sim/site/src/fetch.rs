@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::cluster::FetchSource;
 use crate::fetch_table::{Fetch, FetchFrom, FoundFetch, WantedSegment};
-use crate::limits::{CLIENT_BYTES_PART, NS_PER_US};
+use crate::limits::{CLIENT_BYTES_PART, NS_PER_MS, NS_PER_US, RENEW_MS};
 use crate::memory::SegmentNumber;
 use crate::world::{Event, Transfer, World};
 
@@ -32,6 +32,8 @@ impl World<'_> {
             wanted,
             from,
             has_arrived: false,
+            is_cut: false,
+            began_ns: now,
             waiters: SmallVec::from_slice(&[waiter]),
             followers: SmallVec::new(),
         };
@@ -45,6 +47,18 @@ impl World<'_> {
     /// The first byte is there: the rest follows at the rate of its source.
     pub(crate) fn fetch_arrives(&mut self, now: u64, id: u32) {
         let fetch = &mut self.fetches.all[id as usize];
+        if let FetchFrom::Peer(peer) = fetch.from
+            && (fetch.is_cut || self.memories.is_lost(peer))
+        {
+            self.fetches.peer_bytes[peer as usize] -= fetch.wanted.bytes;
+        }
+        if fetch.is_cut {
+            self.fetches.all.remove(id as usize);
+            return;
+        }
+        if matches!(fetch.from, FetchFrom::Peer(peer) if self.memories.is_lost(peer)) {
+            return self.peer_is_silent(now, id);
+        }
         fetch.has_arrived = true;
         let (bytes, nodes) = (fetch.wanted.bytes, self.run.cluster.nodes.len());
         let rate = match (fetch.from, self.run.cluster.source) {
@@ -64,20 +78,31 @@ impl World<'_> {
     pub(crate) fn fetch_ended(&mut self, now: u64, id: u32) {
         let fetch = self.fetches.all.remove(id as usize);
         let WantedSegment { node, segment, bytes, .. } = fetch.wanted;
-        self.fetches.of_nodes[node as usize].remove(&segment);
+        if !fetch.is_cut {
+            self.fetches.of_nodes[node as usize].remove(&segment);
+        }
         match fetch.from {
             FetchFrom::Peer(peer) => {
                 self.fetches.peer_bytes[peer as usize] -= bytes;
                 self.outcome.totals.peer_bytes += bytes;
             }
+            _ if fetch.is_cut => {}
             _ => {
                 self.fetches.leaders.remove(&segment);
+                self.note_fill(now, fetch.began_ns);
                 self.outcome.totals.fetched_bytes += bytes;
                 self.outcome.totals.fetches += 1;
             }
         }
-        self.memories.insert(node, segment, bytes);
+        if fetch.is_cut {
+            return;
+        }
+        self.keep(now, node, segment, bytes);
         for follower in fetch.followers {
+            if self.fetches.all[follower as usize].is_cut {
+                self.fetches.all.remove(follower as usize);
+                continue;
+            }
             self.fetches.all[follower as usize].from = FetchFrom::Peer(node);
             self.begin_fetch(now, follower);
         }
@@ -86,7 +111,23 @@ impl World<'_> {
         }
     }
 
-    fn begin_fetch(&mut self, now: u64, id: u32) {
+    /// Brings a segment into a node's memory, of which the coordinator is told.
+    pub(crate) fn keep(&mut self, now: u64, node: u32, segment: SegmentNumber, bytes: u64) {
+        let change = self.memories.insert(node, segment, bytes);
+        if self.run.cluster.has_cluster_cache {
+            self.traffic.changed(now, node, change);
+        }
+    }
+
+    /// A fetch from disk or origin has ended, and with it its lease.
+    fn note_fill(&mut self, now: u64, began_ns: u64) {
+        if self.run.cluster.has_cluster_cache {
+            self.traffic.traffic.fills_ended += 1;
+            self.traffic.traffic.renewals += (now - began_ns) / (RENEW_MS * NS_PER_MS);
+        }
+    }
+
+    pub(crate) fn begin_fetch(&mut self, now: u64, id: u32) {
         let (fetch, cluster) = (&self.fetches.all[id as usize], self.run.cluster);
         let latency_us = match fetch.from {
             FetchFrom::Leader(leader) => {
@@ -112,10 +153,11 @@ impl World<'_> {
     }
 
     /// The less loaded of two nodes that have a segment, else one that is fetching it, else disk or origin.
-    fn find_source(&mut self, now: u64, node: u32, segment: SegmentNumber) -> FetchFrom {
+    pub(crate) fn find_source(&mut self, now: u64, node: u32, segment: SegmentNumber) -> FetchFrom {
         if !self.run.cluster.has_cluster_cache {
             return FetchFrom::Source;
         }
+        self.traffic.traffic.look_ups += 1;
         let count = self.memories.holders(segment).len() as u64;
         if count == 0 {
             let leader = self.fetches.leaders.get(&segment);

@@ -5,8 +5,8 @@ use hashbrown::HashMap;
 use slab::Slab;
 use smallvec::SmallVec;
 
+use crate::byte_sources::BytesBySource;
 use crate::memory::SegmentNumber;
-use crate::outcome::BytesBySource;
 
 /// The fetches of all nodes.
 pub(crate) struct Fetches {
@@ -23,6 +23,9 @@ pub(crate) struct Fetch {
     pub(crate) wanted: WantedSegment,
     pub(crate) from: FetchFrom,
     pub(crate) has_arrived: bool,
+    /// Its node was lost, and an event of it is on its way still.
+    pub(crate) is_cut: bool,
+    pub(crate) began_ns: u64,
     /// Requests, each with the number of the segment in its object.
     pub(crate) waiters: SmallVec<[(u32, u32); 4]>,
     /// Fetches of other nodes that begin when this one has ended.

@@ -11,13 +11,20 @@
 //! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
 //! - clients: an open loop of Poisson arrivals, a closed loop, or a ramp of clients; each may take no more than a rate.
 //!
-//! Not modelled: TCP, links towards nodes, the dispatcher's link and processor, failures.
+//! - a loss of nodes: what they had in memory and in progress is gone; requests that are sent there until the failure detector's
+//!   time has passed go elsewhere after the time to connect, and fetches from there after that of a silent node;
+//! - the coordinator: what it is told and asked is counted, as live nodes batch it; its answers come at once.
+//!
+//! Not modelled: TCP, links towards nodes, the dispatcher's link and processor, the way to the coordinator and back (but as a
+//! part of a peer's latency), and that it names a lost node's memory until its link is found silent, after 0.8 s; requests on
+//! connections to a lost node that were open.
 //!
 //! **Invariants:** a seed gives the same outcome in every run of a program; every request ends, and as many bytes are sent as
 //! were asked for.
 
 #![forbid(unsafe_code)]
 
+mod byte_sources;
 mod chooser;
 mod cluster;
 mod comparison;
@@ -27,6 +34,8 @@ mod events;
 mod fetch;
 mod fetch_table;
 mod limits;
+mod losing;
+mod loss;
 mod memory;
 mod outcome;
 mod power;
@@ -36,19 +45,25 @@ mod request;
 mod run;
 mod sending;
 mod statistics;
+mod traffic;
+mod windows;
 mod workload;
 mod world;
 
+pub use byte_sources::BytesBySource;
 pub use cluster::{FetchSource, SimulatedCluster, SimulatedNode};
 pub use comparison::{Experiment, PolicyOutcomes};
 pub use elastic::{ElasticOutcome, NodeCount, SimulatedElasticity};
 pub use elastic_mix::ElasticMix;
-pub use limits::SIZE_CLASSES;
-pub use outcome::{BytesBySource, ResponseTimes, RunOutcome, RunTotals};
+pub use limits::{SETTLED_SIGMAS, SIZE_CLASSES};
+pub use loss::{LossOutcome, SimulatedLoss};
+pub use outcome::{ResponseTimes, RunOutcome, RunTotals};
 pub use skep_cluster::elasticity::{ElasticitySettings, LoadTargets};
 pub use skep_policy::names as policy_names;
 pub use skep_workload::{Popularity, SizeStatistics};
 pub use statistics::{Estimate, RatioEstimate};
+pub use traffic::CoordinatorTraffic;
+pub use windows::{OutcomeWindow, OutcomeWindows};
 pub use workload::{SiteKind, SiteWorkload};
 pub use world::{OfferedLoad, SimulatedRamp, SiteRun};
 

@@ -40,3 +40,23 @@ pub const SIZE_CLASSES: usize = 10;
 
 /// Looks of elasticity's controller between two decisions: as live.
 pub(crate) const ELASTIC_SAMPLES: u64 = 10;
+
+/// Interval at which nodes tell coordinators what came into their memories and left them, in milliseconds, and names in a
+/// message of those that leave next: as nodes do.
+pub(crate) const CHANGES_TICK_MS: u64 = 20;
+pub(crate) const TAIL_NAMES: usize = 63;
+
+/// Interval of a lease's renewals, in milliseconds: as nodes have it.
+pub(crate) const RENEW_MS: u64 = 500;
+
+/// Time after which a dispatcher gives up connecting to a node and takes the next one, in milliseconds: the default.
+pub(crate) const CONNECT_TIMEOUT_MS: u64 = 1_000;
+
+/// Silence after which a node gives up a fetch from another one, in milliseconds, before its first byte and after that: as
+/// nodes do.
+pub(crate) const PEER_REPLY_MS: u64 = 1_000;
+pub(crate) const PEER_CHUNK_MS: u64 = 2_000;
+
+/// How far a window may be from the mean of windows that have settled, in standard deviations of those: of windows that
+/// are alike, two in a row are further away once in 100,000.
+pub const SETTLED_SIGMAS: f64 = 3.0;

@@ -10,6 +10,8 @@ use foldhash::fast::FixedState;
 use skep_cache::{CacheEntry, S3Fifo};
 use smallvec::SmallVec;
 
+use crate::traffic::MemoryChange;
+
 /// Number of a segment among those of all objects.
 pub(crate) type SegmentNumber = u32;
 
@@ -21,6 +23,8 @@ pub(crate) struct Memories {
     /// By segment; kept only where nodes ask each other.
     holders: Option<Vec<Holders>>,
     evicted: Vec<(SegmentNumber, CachedSegment)>,
+    /// Nodes that were lost.
+    lost: Vec<bool>,
 }
 
 /// A segment in memory.
@@ -38,8 +42,10 @@ impl Memories {
         has_cluster_cache: bool,
     ) -> Self {
         let new = |bytes| S3Fifo::with_hasher(bytes, FixedState::default());
+        let of_nodes: Vec<_> = capacities.map(new).collect();
         Self {
-            of_nodes: capacities.map(new).collect(),
+            lost: vec![false; of_nodes.len()],
+            of_nodes,
             holders: has_cluster_cache.then(|| vec![Holders::new(); segments as usize]),
             evicted: Vec::new(),
         }
@@ -57,17 +63,38 @@ impl Memories {
     }
 
     /// Brings a segment into a node's memory, if that is large enough.
-    pub(crate) fn insert(&mut self, node: u32, segment: SegmentNumber, bytes: u64) {
+    pub(crate) fn insert(&mut self, node: u32, segment: SegmentNumber, bytes: u64) -> MemoryChange {
+        assert!(!self.is_lost(node), "nothing comes to a lost node");
         let cached = CachedSegment { bytes: bytes as u32, frequency: Cell::new(0) };
         let memory = &mut self.of_nodes[node as usize];
         let inserted = memory.insert(segment, cached, &mut self.evicted).is_ok();
+        let removed = self.evicted.len() as u64;
         self.forget_evicted(node);
-        let Some(holders) = &mut self.holders else { return };
-        if inserted {
+        if let (Some(holders), true) = (&mut self.holders, inserted) {
             let holders = &mut holders[segment as usize];
             holders.push(node);
             self.of_nodes[node as usize].set_redundant(&segment, holders.len() > 1);
         }
+        let memory = &self.of_nodes[node as usize];
+        let is_nearly_full = memory.bytes() >= memory.capacity_bytes() / 4 * 3;
+        MemoryChange { added: inserted.into(), removed, is_nearly_full }
+    }
+
+    /// A node is lost, and what it had. Returns how many segments that were.
+    pub(crate) fn lose(&mut self, node: u32) -> u64 {
+        let segments = self.of_nodes[node as usize].iter().count() as u64;
+        self.clear(node);
+        self.lost[node as usize] = true;
+        segments
+    }
+
+    pub(crate) fn is_lost(&self, node: u32) -> bool {
+        self.lost[node as usize]
+    }
+
+    /// Bytes of what no other node has.
+    pub(crate) fn sole_bytes(&self, node: u32) -> u64 {
+        self.sole(node).iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// Empties a node's memory.

@@ -2,10 +2,14 @@
 
 use hdrhistogram::Histogram;
 
+use crate::byte_sources::BytesBySource;
 use crate::elastic::ElasticOutcome;
 use crate::limits::{RESPONSE_DIGITS, SIZE_CLASSES};
+use crate::loss::LossOutcome;
+use crate::traffic::CoordinatorTraffic;
 
-/// The measured part of a run; what belongs to the warm-up is not in it.
+/// The measured part of a run: what belongs to the warm-up is not in it, nor what comes after a loss of nodes, which has
+/// an outcome of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
     pub all: ResponseTimes,
@@ -25,6 +29,10 @@ pub struct RunOutcome {
     pub totals: RunTotals,
     /// What elasticity did, where there is any.
     pub elastic: Option<ElasticOutcome>,
+    /// What the coordinator was told and asked, where there is a cluster cache.
+    pub coordinator: CoordinatorTraffic,
+    /// What came of a loss of nodes, where there was any.
+    pub loss: Option<LossOutcome>,
 }
 
 /// Sums over a whole run, which must agree with each other.
@@ -43,19 +51,6 @@ pub struct RunTotals {
     pub joined: u64,
     /// What the links have moved, by the times that they were busy: `sent_bytes` and `peer_bytes`.
     pub link_bytes: u64,
-}
-
-/// Where the bytes of responses came from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BytesBySource {
-    /// The node's memory.
-    pub memory: u64,
-    /// A fetch that another request had begun.
-    pub joined: u64,
-    /// Another node's memory.
-    pub peer: u64,
-    /// Disk or origin.
-    pub fetched: u64,
 }
 
 /// Response times, from the request's arrival to the last byte.
@@ -78,6 +73,8 @@ impl RunOutcome {
             requests_per_s: f64::NAN,
             totals: RunTotals::default(),
             elastic: None,
+            coordinator: CoordinatorTraffic::default(),
+            loss: None,
         }
     }
 
@@ -92,25 +89,6 @@ impl RunOutcome {
 /// The class of a size.
 fn size_class(bytes: u64) -> usize {
     (bytes.max(1).ilog10() as usize).min(SIZE_CLASSES - 1)
-}
-
-impl BytesBySource {
-    fn add(&mut self, other: Self) {
-        self.memory += other.memory;
-        self.joined += other.joined;
-        self.peer += other.peer;
-        self.fetched += other.fetched;
-    }
-
-    /// All bytes.
-    pub fn total(&self) -> u64 {
-        self.memory + self.joined + self.peer + self.fetched
-    }
-
-    /// The share of a part.
-    pub fn share(&self, part: u64) -> f64 {
-        part as f64 / self.total() as f64
-    }
 }
 
 impl ResponseTimes {

@@ -64,7 +64,7 @@ impl World<'_> {
         self.outcome.totals.peer_bytes += bytes;
         power.outcome.handed_over_bytes += bytes;
         if !self.memories.holders(segment).contains(&to) {
-            self.memories.insert(to, segment, bytes);
+            self.keep(now, to, segment, bytes);
         }
         self.hand_over(now, node);
     }
@@ -127,7 +127,7 @@ impl World<'_> {
     }
 
     fn stop_node(&mut self, now: u64, node: u32) {
-        let lost_bytes: u64 = self.memories.sole(node).iter().map(|(_, bytes)| bytes).sum();
+        let lost_bytes = self.memories.sole_bytes(node);
         self.memories.clear(node);
         let Some(power) = &mut self.power else { return };
         power.outcome.lost_bytes += lost_bytes;

@@ -79,6 +79,13 @@ impl<T: Copy + Ord> ProcessorSharing<T> {
         self.sooner(now_ns)
     }
 
+    /// Breaks all transfers off.
+    pub(crate) fn cut(&mut self, now_ns: u64) {
+        self.advance(now_ns);
+        self.ends.clear();
+        self.wake_at = u64::MAX;
+    }
+
     /// Virtual time: bytes that a transfer which began when the resource was idle would have got by now.
     pub(crate) fn virtual_bytes(&self, now_ns: u64) -> f64 {
         match self.ends.len() {

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::outcome::BytesBySource;
+use crate::byte_sources::BytesBySource;
 
 /// A request at its node.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(crate) struct Request {
     pub(crate) object: u32,
     pub(crate) node: u32,
     pub(crate) is_measured: bool,
+    /// Its node was lost, and an event of it is on its way still.
+    pub(crate) is_cut: bool,
     pub(crate) is_announced: bool,
     /// Segments that were sent.
     pub(crate) sent: u32,
@@ -59,6 +61,7 @@ impl Request {
             object,
             node,
             is_measured,
+            is_cut: false,
             is_announced: false,
             sent: 0,
             looked_up: 0,

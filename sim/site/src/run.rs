@@ -45,7 +45,7 @@ impl World<'_> {
         match event {
             Event::Arrival => self.arrive(now),
             Event::Client(client) => self.ask(now, client),
-            Event::Serve(request) => self.advance(now, request),
+            Event::Serve(request) => self.serve(now, request),
             Event::FetchArrives(fetch) => self.fetch_arrives(now, fetch),
             Event::Wake(rate) => {
                 let wake = self.rates[rate as usize].wake(now, ended);
@@ -61,6 +61,9 @@ impl World<'_> {
             Event::Report => self.report(now),
             Event::Elasticity => self.tick_elasticity(now),
             Event::Booted(node) => self.booted(now, node),
+            Event::LossDetected => self.loss_detected(),
+            Event::Retry(request) => self.retry(now, request),
+            Event::Refetch(fetch) => self.refetch(now, fetch),
         }
     }
 
@@ -80,25 +83,52 @@ impl World<'_> {
             return;
         }
         let number = self.asked;
+        self.lose_if_due(now, number);
         self.asked += 1;
         if number == self.run.warm_up_requests() {
             self.warm = (now, self.busy_ns(now));
+            self.traffic.restart();
         }
         let object = self.run.site.popularity.draw(&mut self.rng) as u32;
         let chooser = client as usize % self.choosers.len();
-        let rates = &self.rates;
-        let path = &self.run.site.objects[object as usize].path;
-        let node = self.choosers[chooser]
-            .choose(now, (client, path), |node| rates[node].virtual_bytes(now));
-        let is_measured = number >= self.run.warm_up_requests();
+        let node = self.choose(now, chooser, (client, object));
+        let is_measured = number >= self.run.warm_up_requests() && self.outcome.loss.is_none();
         let request = Request::new(now, (client, chooser), object, node, is_measured);
         let id = self.requests.insert(request) as u32;
         self.outcome.in_progress_most = self.outcome.in_progress_most.max(self.requests.len());
+        self.send_to(now, id);
+        if self.asked == self.run.requests {
+            match &mut self.outcome.loss {
+                Some(loss) => loss.last_arrival_s = now as f64 / NS_PER_S as f64,
+                None => self.measure_until(now, self.asked),
+            }
+        }
+    }
+
+    /// The node that a dispatcher chooses for a client's request for an object.
+    pub(crate) fn choose(&mut self, now: u64, chooser: usize, of: (u32, u32)) -> u32 {
+        let (client, object) = of;
+        let rates = &self.rates;
+        let path = &self.run.site.objects[object as usize].path;
+        self.choosers[chooser].choose(now, (client, path), |node| rates[node].virtual_bytes(now))
+    }
+
+    /// Sends a request to its node, which reads it when its processor is free.
+    pub(crate) fn send_to(&mut self, now: u64, id: u32) {
+        let node = self.requests[id as usize].node;
+        if self.memories.is_lost(node) {
+            return self.wait_for_lost(now, id);
+        }
         let processor = &mut self.processors_ns[node as usize];
         *processor = now.max(*processor) + self.run.cluster.nodes[node as usize].request_ns;
         self.events.schedule(*processor, Event::Serve(id));
-        if self.asked == self.run.requests {
-            self.measure_balance(now);
+    }
+
+    /// A node has read a request.
+    fn serve(&mut self, now: u64, id: u32) {
+        match self.requests[id as usize].is_cut {
+            true => drop(self.requests.remove(id as usize)),
+            false => self.advance(now, id),
         }
     }
 
@@ -151,8 +181,8 @@ impl World<'_> {
         rates.zip(busy).map(|(rate, busy)| rate * busy as f64 / NS_PER_S as f64).sum::<f64>() as u64
     }
 
-    /// At the last arrival: how evenly links were used since the warm-up.
-    fn measure_balance(&mut self, now: u64) {
+    /// At the last arrival, or when nodes are lost, after so many requests: how evenly links were used since the warm-up.
+    pub(crate) fn measure_until(&mut self, now: u64, asked: u64) {
         let (since, before) = &self.warm;
         let busy: Vec<u64> =
             self.busy_ns(now).iter().zip(before).map(|(now, before)| now - before).collect();
@@ -161,7 +191,9 @@ impl World<'_> {
         let most = busy.iter().max().copied().unwrap_or(0) as f64;
         self.outcome.busiest_over_mean = most / mean;
         self.outcome.link_use = mean / passed_ns;
-        let measured = self.run.requests - self.run.warm_up_requests();
+        let measured = asked.saturating_sub(self.run.warm_up_requests());
+        self.traffic.traffic.requests = measured;
+        self.outcome.coordinator = self.traffic.traffic;
         self.outcome.requests_per_s = measured as f64 / passed_ns * NS_PER_S as f64;
     }
 }

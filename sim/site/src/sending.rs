@@ -162,8 +162,14 @@ impl World<'_> {
         self.choosers[request.chooser as usize].ended(request.node);
         self.outcome.totals.requests += 1;
         self.outcome.totals.asked_bytes += object.bytes;
+        let response_ns = now - request.began_ns;
         if request.is_measured {
-            self.outcome.record(object.bytes, now - request.began_ns, request.bytes);
+            self.outcome.record(object.bytes, response_ns, request.bytes);
+        }
+        if self.run.cluster.loss.is_some() {
+            let loss = self.outcome.loss.as_mut();
+            let windows = loss.map_or(&mut self.windows, |loss| &mut loss.windows);
+            windows.record(request.began_ns, response_ns, request.bytes);
         }
         if let OfferedLoad::Closed { .. } | OfferedLoad::Ramp(_) = self.run.load {
             self.events.schedule(now, Event::Client(request.client));

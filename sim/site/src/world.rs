@@ -14,6 +14,8 @@ use crate::outcome::RunOutcome;
 use crate::power_table::Power;
 use crate::processor_sharing::ProcessorSharing;
 use crate::request::Request;
+use crate::traffic::TrafficMeter;
+use crate::windows::OutcomeWindows;
 use crate::workload::SiteWorkload;
 
 /// How requests come.
@@ -82,6 +84,12 @@ pub(crate) enum Event {
     Elasticity,
     /// A node that was started serves.
     Booted(u32),
+    /// Nodes that were lost are found to be.
+    LossDetected,
+    /// A request that a lost node did not take goes to another one.
+    Retry(u32),
+    /// A fetch that broke off begins again.
+    Refetch(u32),
 }
 
 /// A transfer over a link, or from a disk or the origin.
@@ -118,6 +126,9 @@ pub(crate) struct World<'a> {
     pub(crate) warm: (u64, Vec<u64>),
     /// Where nodes are started and stopped.
     pub(crate) power: Option<Power>,
+    pub(crate) traffic: TrafficMeter,
+    /// Outcomes until nodes are lost.
+    pub(crate) windows: OutcomeWindows,
 }
 
 impl SiteRun<'_> {
@@ -130,6 +141,7 @@ impl<'a> World<'a> {
     /// At rest.
     pub(crate) fn new(run: SiteRun<'a>, policy: &str) -> Result<Self, UnknownPolicy> {
         let SiteRun { site, cluster, seed, .. } = run;
+        assert!(cluster.elasticity.is_none() || cluster.loss.is_none(), "one or the other");
         let link = |node: &SimulatedNode| {
             ProcessorSharing::new(node.link_bytes_per_s)
                 .with_transfer_max(cluster.client_bytes_per_s)
@@ -157,6 +169,8 @@ impl<'a> World<'a> {
             asked: 0,
             warm: (0, vec![0; cluster.nodes.len()]),
             power: cluster.elasticity.map(|it| Power::new(it, cluster.nodes.len())),
+            traffic: TrafficMeter::new(cluster.nodes.len()),
+            windows: OutcomeWindows::new(cluster.loss.map_or(1, |loss| loss.window_ms)),
         })
     }
 

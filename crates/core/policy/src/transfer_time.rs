@@ -64,8 +64,6 @@ struct CandidateCost<'a> {
     node: &'a NodeView,
     cost_us: f64,
     has_object: bool,
-    /// Decides between equal costs.
-    preference: f64,
 }
 
 impl TransferTime {
@@ -87,18 +85,28 @@ impl TransferTime {
         let sending = holders.map(|(_, node)| model.sending(node));
         let holder = sending.min_by(|a, b| a.end_us().total_cmp(&b.end_us()));
         let preferred =
-            nodes.clone().min_by(|a, b| preference(hash, a.1).total_cmp(&preference(hash, b.1)));
-        let presumed = preferred.filter(|_| holder.is_none()).map(|(at, _)| at);
+            || nodes.clone().map(|(at, node)| (preference(hash, node), at)).min_by(by_preference);
+        let presumed = if holder.is_none() { preferred().map(|(_, at)| at) } else { None };
         let costs = nodes.map(|(at, node)| {
             let has_object = presumed == Some(at) || self.holdings.has(at, object);
             let cost_us = match has_object {
                 true => model.sending(node).cost_us(),
                 false => model.with_fetch_us(node, holder, self.holdings.is_full(at)),
             };
-            CandidateCost { node, cost_us, has_object, preference: preference(hash, node) }
+            CandidateCost { node, cost_us, has_object }
         });
-        let cheapest = costs.clone().min_by(CandidateCost::order)?;
-        let kept = costs.filter(|cost| cost.has_object).min_by(CandidateCost::order);
+        let order = |a: &CandidateCost<'_>, b: &CandidateCost<'_>| a.order(b, hash);
+        let (mut cheapest, mut kept): (Option<CandidateCost<'_>>, Option<CandidateCost<'_>>) =
+            (None, None);
+        for cost in costs {
+            if cheapest.is_none_or(|best| order(&cost, &best) == Ordering::Less) {
+                cheapest = Some(cost);
+            }
+            if cost.has_object && kept.is_none_or(|best| order(&cost, &best) == Ordering::Less) {
+                kept = Some(cost);
+            }
+        }
+        let cheapest = cheapest?;
         let kept = kept.filter(|kept| {
             // One of unknown size may be large: many at once must not all go to one node.
             let slack = object.size.map_or(0.0, |_| HYSTERESIS_BYTES / model.link(kept.node));
@@ -212,8 +220,15 @@ fn preference(url_hash: u64, node: &NodeView) -> f64 {
     -unit.ln() / node.weight_at_least_one() as f64
 }
 
+fn by_preference(a: &(f64, usize), b: &(f64, usize)) -> Ordering {
+    a.0.total_cmp(&b.0)
+}
+
 impl CandidateCost<'_> {
-    fn order(&self, other: &Self) -> Ordering {
-        self.cost_us.total_cmp(&other.cost_us).then(self.preference.total_cmp(&other.preference))
+    /// By cost; of equal ones the object's preference decides, which takes longer to compute.
+    fn order(&self, other: &Self, url_hash: u64) -> Ordering {
+        let preferred =
+            || preference(url_hash, self.node).total_cmp(&preference(url_hash, other.node));
+        self.cost_us.total_cmp(&other.cost_us).then_with(preferred)
     }
 }
