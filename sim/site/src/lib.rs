@@ -9,7 +9,8 @@
 //! - elasticity: nodes are started and stopped by the controller that runs live (`skep_cluster::elasticity`); one that starts
 //!   has nothing in memory, and one that drains first hands over what no other node has;
 //! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
-//! - clients: an open loop of Poisson arrivals, a closed loop, or a ramp of clients; each may take no more than a rate.
+//! - clients: an open loop of Poisson arrivals, a closed loop, a ramp of clients, or what an access log says; each may take no
+//!   more than a rate.
 //!
 //! Not modelled: TCP, links towards nodes, the dispatcher's link and processor, failures.
 //!
@@ -27,8 +28,10 @@ mod events;
 mod fetch;
 mod fetch_table;
 mod limits;
+mod logged;
 mod memory;
 mod outcome;
+mod part;
 mod power;
 mod power_table;
 mod processor_sharing;
@@ -44,6 +47,7 @@ pub use comparison::{Experiment, PolicyOutcomes};
 pub use elastic::{ElasticOutcome, NodeCount, SimulatedElasticity};
 pub use elastic_mix::ElasticMix;
 pub use limits::SIZE_CLASSES;
+pub use logged::SiteTooLarge;
 pub use outcome::{BytesBySource, ResponseTimes, RunOutcome, RunTotals};
 pub use skep_cluster::elasticity::{ElasticitySettings, LoadTargets};
 pub use skep_policy::names as policy_names;
