@@ -35,6 +35,7 @@ mod privileges;
 mod probe;
 mod ranges_conditions;
 mod recorder;
+mod replay;
 mod rewritten;
 mod room;
 mod route_conditions;
