@@ -35,7 +35,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 
 use crate::groups::Bench;
-use crate::results::{Machine, Results};
+use crate::results::{MachineDescription, Results};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -168,7 +168,7 @@ fn run(args: &Args) -> Result<usize> {
 fn on_one_core(
     bench: &Bench,
     what: What,
-    machine: Machine,
+    machine: MachineDescription,
     results: &mut Results,
 ) -> Result<usize> {
     let mut failures = 0;

@@ -136,7 +136,7 @@ pub(crate) struct UploadSample {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Collapse {
     /// It may have been measured elsewhere than the rest.
-    pub(crate) machine: Machine,
+    pub(crate) machine: MachineDescription,
     pub(crate) rounds: u32,
     pub(crate) clients: u32,
     pub(crate) nodes: u32,
@@ -285,7 +285,7 @@ impl Results {
     }
 }
 
-impl Machine {
+impl MachineDescription {
     /// When it measures, and by which processor: the tables of a page may come from several machines.
     pub(crate) fn when(&self) -> String {
         format!("{} on {}", self.date, self.processor)

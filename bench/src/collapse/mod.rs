@@ -11,7 +11,9 @@ use self::clients::ask_at_once;
 use self::cluster::Cluster;
 use crate::groups::Bench;
 use crate::limits::{COLLAPSE_CLIENTS, COLLAPSE_NODES, COMPUTATION};
-use crate::results::{Collapse, CollapseRow, CollapseSample, Machine, Results, quantile};
+use crate::results::{
+    Collapse, CollapseRow, CollapseSample, MachineDescription, Results, quantile,
+};
 
 /// The rows: what they are called, and the folder of the page.
 const ROWS: [(&str, &str); 3] = [
@@ -21,7 +23,11 @@ const ROWS: [(&str, &str); 3] = [
 ];
 
 /// Measures all rows, each round with pages that nobody knows yet. Returns how many rows are not sound.
-pub(crate) fn run(bench: &Bench, machine: Machine, results: &mut Results) -> Result<usize> {
+pub(crate) fn run(
+    bench: &Bench,
+    machine: MachineDescription,
+    results: &mut Results,
+) -> Result<usize> {
     let row = |(page, _): (&str, &str)| CollapseRow { page: page.to_owned(), samples: Vec::new() };
     let mut collapse = Collapse {
         machine,

@@ -36,7 +36,8 @@ pub(crate) enum Command {
     /// List services
     #[command(subcommand)]
     Service(ServiceCommand),
-    /// List and explain the policies by which nodes are chosen, and change that of a service
+    /// List and explain the policies by which nodes are chosen, find the one for a site, and change that of a
+    /// service
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// List, add, remove, drain, resume and test the servers of applications
@@ -52,7 +53,7 @@ pub(crate) enum Command {
     /// Check, show or explain config files
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Load a site with a workload of the literature, every body checked
+    /// Load a site with a workload of the literature, every body checked, or with what its log says
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Measure the response times of URLs from this machine, and report on them
@@ -62,13 +63,19 @@ pub(crate) enum Command {
     Netguard(NetguardArgs),
 }
 
+mod advise;
 mod bench;
 mod compare;
+mod policy;
 mod pool;
 mod probe;
 
-pub(crate) use bench::{BenchCommand, BenchDataArgs, BenchHttp, BenchRunArgs, BenchWorkload};
+pub(crate) use advise::AdviseArgs;
+pub(crate) use bench::{
+    BenchCommand, BenchDataArgs, BenchHttp, BenchReplayArgs, BenchRunArgs, BenchWorkload,
+};
 pub(crate) use compare::{CompareAction, CompareArgs};
+pub(crate) use policy::PolicyCommand;
 pub(crate) use pool::{OneServer, PoolCommand};
 pub(crate) use probe::{ProbeCommand, ProbeRunArgs};
 
@@ -307,40 +314,6 @@ pub(crate) struct OneNode {
 pub(crate) enum ServiceCommand {
     /// List the services
     List(StatusArgs),
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum PolicyCommand {
-    /// List the policies
-    List {
-        /// Print them as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Explain a policy
-    Show {
-        /// Name of the policy
-        #[arg(value_parser = PossibleValuesParser::new(POLICY_NAMES))]
-        policy: String,
-        /// Print it as JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Change how a service's nodes are chosen, from the next request on
-    Set {
-        /// Name of the service
-        service: String,
-        /// Name of the policy
-        #[arg(value_parser = PossibleValuesParser::new(POLICY_NAMES))]
-        policy: String,
-        /// Print what the API says, as JSON
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        target: Target,
-    },
-    /// Compare policies of a service by an A/B test: each is an arm, with clients of its own
-    Compare(CompareArgs),
 }
 
 #[derive(Args, Debug)]

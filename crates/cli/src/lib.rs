@@ -10,6 +10,7 @@
 mod arguments;
 mod commands;
 mod config_file;
+mod log_file;
 mod options;
 mod program;
 mod show;

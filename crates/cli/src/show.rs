@@ -10,6 +10,7 @@ use skep_console::{
     NodeState, NodeStatus, ProcessStatus, ServiceStatus,
 };
 
+mod advice;
 mod bench;
 mod comparison;
 mod harmless;
@@ -20,11 +21,13 @@ mod probe;
 mod series;
 mod table;
 
+pub(crate) use advice::{advice, log_json, log_summary};
 pub(crate) use bench::{bench_data, bench_pace, bench_progress, bench_report};
 pub(crate) use comparison::comparison;
-pub(crate) use harmless::json;
+pub(crate) use harmless::{harmless_text, json};
 use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
+use policies::wrap;
 pub(crate) use policies::{policies, policy};
 pub(crate) use pools::{pools, pools_of_nodes, server_not_ordered, server_ordered, server_test};
 pub(crate) use probe::{probe_head, probe_sample, probe_summary, probe_summary_json};

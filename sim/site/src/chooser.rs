@@ -38,14 +38,15 @@ struct OwnLoad {
 }
 
 impl Chooser {
+    /// `placement` draws the names of the nodes, by which objects are placed under policies that hash.
     pub(crate) fn new(
         name: &str,
-        seed: u64,
+        (seed, placement): (u64, u64),
         cluster: &SimulatedCluster,
     ) -> Result<Self, UnknownPolicy> {
         let policy = skep_policy::build(name, seed)?;
         let node = |(number, node): (u32, &crate::SimulatedNode)| {
-            let name_hash = stable_hash(format!("n{number}").as_bytes(), 0);
+            let name_hash = stable_hash(format!("n{number}").as_bytes(), placement);
             let memory_bytes = node.memory_bytes / cluster.workers as u64;
             let idle = NodeView::idle(NodeId(number), name_hash, node.weight);
             match cluster.tells_rates {
@@ -106,17 +107,19 @@ impl Chooser {
         self.ended(node);
     }
 
-    /// The head of a response arrived.
+    /// The head of a response arrived, which announces so many bytes: of a whole object, the one with this hash.
     pub(crate) fn head(
         &mut self,
         now_ns: u64,
-        path_hash: u64,
         object: ServedObject,
+        whole: Option<u64>,
         latency_ns: u64,
     ) {
         let end = AttemptEnd::Answered { latency_us: latency_ns / NS_PER_US };
         self.policy.finished(Now(now_ns / NS_PER_MS), object.node, end);
-        self.policy.learned(path_hash, object);
+        if let Some(path_hash) = whole {
+            self.policy.learned(path_hash, object);
+        }
         let own = &mut self.own[object.node.0 as usize];
         own.bytes += object.bytes;
         own.most.bytes = own.most.bytes.max(own.bytes);

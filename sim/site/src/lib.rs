@@ -9,7 +9,8 @@
 //! - elasticity: nodes are started and stopped by the controller that runs live (`skep_cluster::elasticity`); one that starts
 //!   has nothing in memory, and one that drains first hands over what no other node has;
 //! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
-//! - clients: an open loop of Poisson arrivals, a closed loop, or a ramp of clients; each may take no more than a rate.
+//! - clients: an open loop of Poisson arrivals, a closed loop, a ramp of clients, or what an access log says; each may take no
+//!   more than a rate.
 //!
 //! - a loss of nodes: what they had in memory and in progress is gone; requests that are sent there until the failure detector's
 //!   time has passed go elsewhere after the time to connect, and fetches from there after that of a silent node;
@@ -34,10 +35,12 @@ mod events;
 mod fetch;
 mod fetch_table;
 mod limits;
+mod logged;
 mod losing;
 mod loss;
 mod memory;
 mod outcome;
+mod part;
 mod power;
 mod power_table;
 mod processor_sharing;
@@ -56,6 +59,7 @@ pub use comparison::{Experiment, PolicyOutcomes};
 pub use elastic::{ElasticOutcome, NodeCount, SimulatedElasticity};
 pub use elastic_mix::ElasticMix;
 pub use limits::{SETTLED_SIGMAS, SIZE_CLASSES};
+pub use logged::SiteTooLarge;
 pub use loss::{LossOutcome, SimulatedLoss};
 pub use outcome::{ResponseTimes, RunOutcome, RunTotals};
 pub use skep_cluster::elasticity::{ElasticitySettings, LoadTargets};

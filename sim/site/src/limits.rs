@@ -32,6 +32,13 @@ pub(crate) const REPORT_INTERVAL_MS: u64 = 100;
 pub(crate) const CLIENT_BYTES_PART: u64 = 8;
 pub(crate) const PEER_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
+/// The longest time without a request of a log, in nanoseconds: everything has come to rest by then, and 4 million such gaps are
+/// less than the virtual clock counts.
+pub(crate) const LOG_GAP_NS_MAX: u64 = 600 * NS_PER_S;
+
+/// Segments of a site that comes from a log: 24 bytes each of who holds it. 40 TB of large objects.
+pub(crate) const SITE_SEGMENTS_MAX: u64 = 10_000_000;
+
 /// Significant digits of response times in histograms.
 pub(crate) const RESPONSE_DIGITS: u8 = 3;
 

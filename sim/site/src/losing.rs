@@ -100,15 +100,15 @@ impl World<'_> {
         for id in cut {
             let request = &mut self.requests[id];
             request.is_cut = true;
-            let object = &self.run.site.objects[request.object as usize];
             let sent = match request.sending {
                 SendState::Ahead(end) => end,
                 SendState::Nothing | SendState::Until(..) => request.sent,
             };
-            let sent_bytes = object.bytes_of(0..sent);
+            let first = request.part.segments().start;
+            let sent_bytes = request.part.bytes_of(first..sent);
             let client = request.client;
             // Of one whose node has not read it yet an event is on its way.
-            if request.looked_up > 0 {
+            if request.looked_up > first {
                 self.requests.remove(id);
             }
             if let Some(loss) = &mut self.outcome.loss {

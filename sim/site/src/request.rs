@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::byte_sources::BytesBySource;
+use crate::part::ObjectPart;
 
 /// A request at its node.
 #[derive(Debug)]
@@ -11,14 +12,15 @@ pub(crate) struct Request {
     pub(crate) client: u32,
     pub(crate) chooser: u32,
     pub(crate) object: u32,
+    pub(crate) part: ObjectPart,
     pub(crate) node: u32,
     pub(crate) is_measured: bool,
     /// Its node was lost, and an event of it is on its way still.
     pub(crate) is_cut: bool,
     pub(crate) is_announced: bool,
-    /// Segments that were sent.
+    /// The segment after the last one that was sent.
     pub(crate) sent: u32,
-    /// Segments that were found in memory, or are fetched.
+    /// The segment after the last one that was found in memory, or is fetched.
     pub(crate) looked_up: u32,
     pub(crate) sending: SendState,
     /// The segment that is fetched for it.
@@ -50,7 +52,7 @@ impl Request {
     pub(crate) fn new(
         now: u64,
         (client, chooser): (u32, usize),
-        object: u32,
+        (object, part): (u32, ObjectPart),
         node: u32,
         is_measured: bool,
     ) -> Self {
@@ -59,12 +61,13 @@ impl Request {
             client,
             chooser: chooser as u32,
             object,
+            part,
             node,
             is_measured,
             is_cut: false,
             is_announced: false,
-            sent: 0,
-            looked_up: 0,
+            sent: part.segments().start,
+            looked_up: part.segments().start,
             sending: SendState::Nothing,
             fetching: None,
             continues_at: None,

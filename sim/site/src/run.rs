@@ -5,6 +5,7 @@ use skep_wire::message::NodeLoad;
 
 use crate::limits::{NS_PER_MS, NS_PER_S, REPORT_INTERVAL_MS};
 use crate::outcome::RunOutcome;
+use crate::part::{ObjectPart, SiteRequest};
 use crate::request::Request;
 use crate::world::{Event, OfferedLoad, SiteRun, Transfer, World};
 
@@ -27,7 +28,9 @@ impl SiteRun<'_> {
 impl World<'_> {
     fn start(&mut self) {
         match self.run.load {
-            OfferedLoad::Open { .. } => self.events.schedule(0, Event::Arrival),
+            OfferedLoad::Open { .. } | OfferedLoad::Logged => {
+                self.events.schedule(0, Event::Arrival);
+            }
             OfferedLoad::Closed { clients } => {
                 (0..clients).for_each(|client| self.events.schedule(0, Event::Client(client)));
             }
@@ -68,6 +71,9 @@ impl World<'_> {
     }
 
     fn arrive(&mut self, now: u64) {
+        if self.run.load == OfferedLoad::Logged {
+            return self.arrive_as_logged(now);
+        }
         // Of as many clients as there are requests in a while; policies may look at their addresses.
         let client = self.rng.below(1 << 16) as u32;
         self.ask(now, client);
@@ -77,11 +83,25 @@ impl World<'_> {
         }
     }
 
+    fn arrive_as_logged(&mut self, now: u64) {
+        let logged = &self.run.site.logged;
+        let SiteRequest { client, object, part, .. } = logged[self.asked as usize];
+        self.ask_for(now, client, (object, part));
+        if self.asked < self.run.requests {
+            self.events.schedule(logged[self.asked as usize].at_ns, Event::Arrival);
+        }
+    }
+
     /// A client asks for an object, unless all requests have been made.
     fn ask(&mut self, now: u64, client: u32) {
-        if self.has_ended(now, client) {
-            return;
+        if !self.has_ended(now, client) {
+            let object = self.run.site.popularity.draw(&mut self.rng) as u32;
+            let part = self.run.site.objects[object as usize].whole();
+            self.ask_for(now, client, (object, part));
         }
+    }
+
+    fn ask_for(&mut self, now: u64, client: u32, (object, part): (u32, ObjectPart)) {
         let number = self.asked;
         self.lose_if_due(now, number);
         self.asked += 1;
@@ -89,11 +109,10 @@ impl World<'_> {
             self.warm = (now, self.busy_ns(now));
             self.traffic.restart();
         }
-        let object = self.run.site.popularity.draw(&mut self.rng) as u32;
         let chooser = client as usize % self.choosers.len();
         let node = self.choose(now, chooser, (client, object));
         let is_measured = number >= self.run.warm_up_requests() && self.outcome.loss.is_none();
-        let request = Request::new(now, (client, chooser), object, node, is_measured);
+        let request = Request::new(now, (client, chooser), (object, part), node, is_measured);
         let id = self.requests.insert(request) as u32;
         self.outcome.in_progress_most = self.outcome.in_progress_most.max(self.requests.len());
         self.send_to(now, id);
@@ -136,7 +155,7 @@ impl World<'_> {
     fn has_ended(&self, now: u64, client: u32) -> bool {
         match self.run.load {
             OfferedLoad::Ramp(ramp) => now >= (ramp.begins_ms(client) + ramp.client_ms) * NS_PER_MS,
-            OfferedLoad::Open { .. } | OfferedLoad::Closed { .. } => {
+            OfferedLoad::Open { .. } | OfferedLoad::Closed { .. } | OfferedLoad::Logged => {
                 self.asked == self.run.requests
             }
         }
@@ -146,7 +165,9 @@ impl World<'_> {
     pub(crate) fn is_going_on(&self, now: u64) -> bool {
         match self.run.load {
             OfferedLoad::Ramp(ramp) => now < ramp.ends_ms() * NS_PER_MS,
-            OfferedLoad::Open { .. } | OfferedLoad::Closed { .. } => self.asked < self.run.requests,
+            OfferedLoad::Open { .. } | OfferedLoad::Closed { .. } | OfferedLoad::Logged => {
+                self.asked < self.run.requests
+            }
         }
     }
 

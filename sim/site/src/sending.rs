@@ -18,10 +18,14 @@ impl World<'_> {
         if !matches!(self.requests[id as usize].sending, SendState::Nothing) {
             return;
         }
-        let segments = self.run.site.objects[self.requests[id as usize].object as usize].segments();
+        let segments = self.requests[id as usize].part.segments();
+        if segments.is_empty() {
+            self.announce(now, id);
+            return self.request_ended(now, id);
+        }
         let first = self.requests[id as usize].sent;
         let mut end = first;
-        while end < segments && self.is_there(now, id, end) {
+        while end < segments.end && self.is_there(now, id, end) {
             end += 1;
         }
         if end == first && self.requests[id as usize].is_arriving(first) {
@@ -38,7 +42,7 @@ impl World<'_> {
     fn look_ahead(&mut self, now: u64, id: u32) {
         loop {
             let request = &self.requests[id as usize];
-            let segments = self.run.site.objects[request.object as usize].segments();
+            let segments = request.part.segments().end;
             let end = match request.sending {
                 SendState::Nothing => request.sent + 1,
                 SendState::Until(end, _) | SendState::Ahead(end) => end,
@@ -78,8 +82,7 @@ impl World<'_> {
     pub(crate) fn send_ended(&mut self, now: u64, id: u32) {
         let request = &self.requests[id as usize];
         let SendState::Until(end, started) = request.sending else { unreachable!("it is sending") };
-        let object = &self.run.site.objects[request.object as usize];
-        let bytes = object.bytes_of(request.sent..end);
+        let bytes = request.part.bytes_of(request.sent..end);
         self.outcome.totals.sent_bytes += bytes;
         self.choosers[request.chooser as usize].send_ended(request.node, started, bytes);
         match request.is_pending(end - 1) {
@@ -104,7 +107,7 @@ impl World<'_> {
         let segment = request.looked_up;
         request.looked_up += 1;
         let (number, bytes) =
-            (object.segment_first + segment, object.bytes_of(segment..segment + 1));
+            (object.segment_first + segment, request.part.bytes_of(segment..segment + 1));
         let node = request.node;
         if self.memories.hit(node, number) {
             request.bytes.memory += bytes;
@@ -114,7 +117,7 @@ impl World<'_> {
         let wanted = WantedSegment {
             node,
             segment: number,
-            bytes,
+            bytes: object.segment_bytes(segment),
             is_continued,
             compute_ns: object.compute_ns,
         };
@@ -134,15 +137,17 @@ impl World<'_> {
             return;
         }
         let object = &self.run.site.objects[request.object as usize];
-        let said = ServedObject { node: NodeId(request.node), bytes: object.bytes };
+        let said = ServedObject { node: NodeId(request.node), bytes: request.part.bytes() };
+        // Nothing is learned from parts.
+        let whole = (request.part == object.whole() && object.bytes > 0).then_some(object.url_hash);
         let chooser = &mut self.choosers[request.chooser as usize];
-        chooser.head(now, object.url_hash, said, now - request.began_ns);
+        chooser.head(now, said, whole, now - request.began_ns);
     }
 
     fn send(&mut self, now: u64, id: u32, end: u32) {
         let request = &mut self.requests[id as usize];
-        let (node, object) = (request.node, &self.run.site.objects[request.object as usize]);
-        let bytes = object.bytes_of(request.sent..end);
+        let node = request.node;
+        let bytes = request.part.bytes_of(request.sent..end);
         let chooser = request.chooser as usize;
         self.transfer(now, node as usize, bytes, Transfer::Send(id));
         let started = self.rates[node as usize].virtual_bytes(now);
@@ -154,17 +159,21 @@ impl World<'_> {
     fn sent(&mut self, now: u64, id: u32, end: u32) {
         let request = &mut self.requests[id as usize];
         (request.sent, request.sending) = (end, SendState::Nothing);
-        let object = &self.run.site.objects[request.object as usize];
-        if end < object.segments() {
-            return self.advance(now, id);
+        match end < request.part.segments().end {
+            true => self.advance(now, id),
+            false => self.request_ended(now, id),
         }
+    }
+
+    fn request_ended(&mut self, now: u64, id: u32) {
         let request = self.requests.remove(id as usize);
+        let bytes = request.part.bytes();
         self.choosers[request.chooser as usize].ended(request.node);
         self.outcome.totals.requests += 1;
-        self.outcome.totals.asked_bytes += object.bytes;
+        self.outcome.totals.asked_bytes += bytes;
         let response_ns = now - request.began_ns;
         if request.is_measured {
-            self.outcome.record(object.bytes, response_ns, request.bytes);
+            self.outcome.record(bytes, response_ns, request.bytes);
         }
         if self.run.cluster.loss.is_some() {
             let loss = self.outcome.loss.as_mut();

@@ -6,6 +6,8 @@ use skep_policy::RequestKey;
 use skep_units::{Rng, SEGMENT_BYTES};
 use skep_workload::{Popularity, WorkloadKind};
 
+use crate::part::{ObjectPart, SiteRequest};
+
 /// A kind of site, with the statistics of a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteKind {
@@ -24,6 +26,8 @@ pub struct SiteWorkload {
     pub(crate) popularity: Popularity,
     /// Segments of all objects.
     pub(crate) segments: u32,
+    /// What a log says was asked for; nothing of other sites.
+    pub(crate) logged: Vec<SiteRequest>,
 }
 
 /// An object. Its segments are numbered through with those of the others.
@@ -87,7 +91,7 @@ impl SiteWorkload {
             SiteObject::new(number, bytes, segment_first)
         };
         let objects = sizes.iter().enumerate().map(object).collect();
-        Self { objects, popularity, segments }
+        Self { objects, popularity, segments, logged: Vec::new() }
     }
 
     /// Bytes of all objects.
@@ -115,19 +119,22 @@ pub(crate) fn request_key(client: u32, path: &[u8]) -> RequestKey<'_> {
 
 impl SiteObject {
     fn new(number: usize, bytes: u64, segment_first: u32) -> Self {
-        let path: Box<[u8]> = format!("/{number}").into_bytes().into();
+        Self::at_path(format!("/{number}").into_bytes().into(), bytes, segment_first)
+    }
+
+    pub(crate) fn at_path(path: Box<[u8]>, bytes: u64, segment_first: u32) -> Self {
         let url_hash = request_key(0, &path).url_hash();
         Self { path, url_hash, bytes, segment_first, compute_ns: 0 }
     }
 
-    pub(crate) fn segments(&self) -> u32 {
-        self.bytes.div_ceil(SEGMENT_BYTES) as u32
+    /// All of it.
+    pub(crate) fn whole(&self) -> ObjectPart {
+        ObjectPart { from: 0, end: self.bytes }
     }
 
-    /// Bytes of some segments of it, the last one of which may be short.
-    pub(crate) fn bytes_of(&self, segments: std::ops::Range<u32>) -> u64 {
-        let end = (u64::from(segments.end) * SEGMENT_BYTES).min(self.bytes);
-        end - u64::from(segments.start) * SEGMENT_BYTES
+    /// Bytes of a segment of it, the last one of which may be short.
+    pub(crate) fn segment_bytes(&self, segment: u32) -> u64 {
+        self.whole().bytes_of(segment..segment + 1)
     }
 }
 
@@ -146,15 +153,6 @@ mod tests {
             let name = kind.name();
             assert!((site.objects.len() as f64 / f64::from(files) - 1.0).abs() < 0.002, "{name}");
             assert!((site.bytes() as f64 / bytes - 1.0).abs() < 0.001, "{name} {}", site.bytes());
-        }
-    }
-
-    #[test]
-    fn segments_add_up_to_their_object() {
-        for bytes in [1, SEGMENT_BYTES - 1, SEGMENT_BYTES, SEGMENT_BYTES + 1, 10 * SEGMENT_BYTES] {
-            let object = SiteObject::new(0, bytes, 0);
-            let sum: u64 = (0..object.segments()).map(|it| object.bytes_of(it..it + 1)).sum();
-            assert_eq!((sum, object.bytes_of(0..object.segments())), (bytes, bytes));
         }
     }
 }

@@ -27,6 +27,8 @@ pub enum OfferedLoad {
     Closed { clients: u32 },
     /// The same of clients that come and go; the number of requests follows from it.
     Ramp(SimulatedRamp),
+    /// What the log says that the site comes from.
+    Logged,
 }
 
 /// Clients that come some at a time, and run for a while each.
@@ -151,7 +153,10 @@ impl<'a> World<'a> {
             FetchSource::OwnDisk => cluster.nodes.iter().map(|it| it.disk_bytes_per_s).collect(),
             FetchSource::SharedOrigin { bytes_per_s } => vec![bytes_per_s],
         };
-        let chooser = |number| Chooser::new(policy, seed + number as u64 * 1_000_003, cluster);
+        // Names of nodes are given, unless it is a cluster like that of a log.
+        let placement = if run.load == OfferedLoad::Logged { seed } else { 0 };
+        let chooser =
+            |number| Chooser::new(policy, (seed + number as u64 * 1_000_003, placement), cluster);
         let capacities = cluster.nodes.iter().map(|node| node.memory_bytes);
         Ok(Self {
             run,
@@ -193,6 +198,6 @@ fn arrival_gap_ns(run: &SiteRun<'_>) -> f64 {
             let bytes_per_s = run.cluster.link_bytes_per_s() as f64 * link_share;
             run.site.mean_bytes() / bytes_per_s * NS_PER_S as f64
         }
-        OfferedLoad::Closed { .. } | OfferedLoad::Ramp(_) => 0.0,
+        OfferedLoad::Closed { .. } | OfferedLoad::Ramp(_) | OfferedLoad::Logged => 0.0,
     }
 }

@@ -37,6 +37,7 @@ mod privileges;
 mod probe;
 mod ranges_conditions;
 mod recorder;
+mod replay;
 mod rewritten;
 mod rewritten_back;
 mod room;

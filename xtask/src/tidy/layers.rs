@@ -146,6 +146,13 @@ const LAYERS: &[Layer] = &[
         may_use: &["crates/base", "crates/core/workload", "crates/role/probe"],
         banned: &["anyhow", "axum", "clap", "crossterm", "ratatui", "utoipa"],
     },
+    // It simulates a site: the policies and the cache that run live, under a virtual clock and without any I/O. Nothing
+    // that serves may want that.
+    Layer {
+        folder: "crates/role/advise",
+        may_use: &["crates/base", "crates/core/policy", "crates/core/workload", "sim/site"],
+        banned: OUTERMOST,
+    },
     Layer {
         folder: "crates/role",
         may_use: &["crates/base", "crates/core", "crates/edge", "crates/role/engine"],
@@ -327,6 +334,10 @@ mod tests {
             ("crates/role/probe", "crates/edge/serve", 1),
             ("crates/role/probe", "crates/core/http", 1),
             ("crates/role/probe", "crates/role/engine", 1),
+            ("crates/role/advise", "sim/site", 0),
+            ("crates/role/advise", "crates/edge/serve", 1),
+            ("crates/role/node", "sim/site", 1),
+            ("crates/cli", "sim/site", 1),
             ("crates/role/dispatcher", "crates/role/coordinator", 1),
             ("crates/role/dispatcher", "crates/role/steering", 1),
             ("crates/role/steering", "crates/role/dispatcher", 0),

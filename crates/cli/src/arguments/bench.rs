@@ -9,6 +9,7 @@ use skep_load::{
 };
 use skep_probe::ProbeUrl;
 
+use super::advise::speed;
 use super::{duration, time_up_to};
 
 #[derive(Debug, Subcommand)]
@@ -17,6 +18,8 @@ pub(crate) enum BenchCommand {
     Data(BenchDataArgs),
     /// Ask a site for a workload, check every body, and report latencies and throughput
     Run(Box<BenchRunArgs>),
+    /// Ask a site again for what an access log says, at the log's times, and report latencies and throughput
+    Replay(Box<BenchReplayArgs>),
 }
 
 /// A workload of the literature.
@@ -106,6 +109,53 @@ pub(crate) struct BenchRunArgs {
     /// Of portal: a body that is another one than the first is a failure
     #[arg(long)]
     pub(crate) same_bodies: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw latency by percentile and throughput over time, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// The part of a process: INDEX/PROCESSES
+    #[arg(long, hide = true, value_parser = share)]
+    pub(crate) share: Option<ProcessShare>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchReplayArgs {
+    /// Access log: combined or common format, or Skep's JSON; it may be compressed by gzip
+    pub(crate) log: PathBuf,
+    /// The site to ask: http://HOST[:PORT][/PATH]
+    #[arg(long, value_name = "URL", value_parser = url)]
+    pub(crate) url: ProbeUrl,
+    /// Times as fast as logged
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = speed)]
+    pub(crate) speed: f64,
+    /// Requests at a time, at most; further ones wait, and their latencies count from the log's times
+    #[arg(long, value_name = "N", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(CLIENTS_MAX)))]
+    pub(crate) clients: u32,
+    /// What is not measured at the beginning
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    pub(crate) warm_up: u64,
+    /// End after so many requests
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) requests: Option<u64>,
+    /// Processes that share the load, one core each
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(PROCESSES_MAX)))]
+    pub(crate) processes: u16,
+    /// Version of HTTP
+    #[arg(long, value_name = "VERSION", default_value = "1.1")]
+    pub(crate) http: BenchHttp,
+    /// Requests on one connection [default: no bound with HTTP/1.1; 1 with HTTP/1.0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) per_connection: Option<u64>,
+    /// Longest time for a request, redirects included
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
+    pub(crate) timeout: u64,
+    /// When within a second requests come, where the log has seconds, follows from this
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

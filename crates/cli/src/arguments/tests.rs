@@ -184,3 +184,40 @@ fn a_probe_has_sensible_defaults_and_bounds() {
     let long = format!("skep probe run http://a/ --label {}", "x".repeat(41));
     assert_refused(&long, &["1 to 40 printable characters"]);
 }
+
+#[test]
+fn what_a_log_is_used_for_has_sensible_defaults_and_bounds() {
+    let Command::Policy(PolicyCommand::Advise(advise)) = parse("skep policy advise log").unwrap()
+    else {
+        panic!("no advice")
+    };
+    assert_eq!((advise.nodes, advise.memory, advise.link), (None, None, 125_000_000));
+    assert_eq!((advise.requests, advise.repetitions, advise.time), (200_000, 5, 60_000));
+    let line = "skep policy advise log --config f --service web --nodes 3 --memory 1GiB --link 10Gbit \
+                --disk 2Gbit --latency 0ms --cluster-cache --dispatch redirect --current lard \
+                --policies lard,random --speed 0.5 --svg a.svg --json";
+    parse(line).unwrap();
+    let line = "skep bench replay log --url http://h";
+    let Command::Bench(BenchCommand::Replay(replay)) = parse(line).unwrap() else {
+        panic!("no replay")
+    };
+    assert_eq!((replay.speed, replay.clients, replay.warm_up), (1.0, 256, 0));
+    for (line, words) in [
+        ("skep policy advise", "<LOG>"),
+        ("skep policy advise log --nodes 0", "1..=1000"),
+        ("skep policy advise log --memory 0", "expected more than 0"),
+        ("skep policy advise log --link fast", "such as 1Gbit"),
+        ("skep policy advise log --disk 1Gbit --origin 1Gbit", "cannot be used with"),
+        ("skep policy advise log --service web", "--config"),
+        ("skep policy advise log --latency 61s", "up to 60s"),
+        ("skep policy advise log --current lrad", "'lard'"),
+        ("skep policy advise log --policies lard,lrad", "lrad"),
+        ("skep policy advise log --repetitions 1", "2..=100"),
+        ("skep policy advise log --speed 0", "expected a number from 0.001"),
+        ("skep bench replay log", "--url <URL>"),
+        ("skep bench replay log --url https://h", "https is not supported yet"),
+        ("skep bench replay log --url http://h --speed=-1", "expected a number from 0.001"),
+    ] {
+        assert_refused(line, &[words]);
+    }
+}

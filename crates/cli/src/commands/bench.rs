@@ -1,7 +1,7 @@
-//! `skep bench`: data, run.
+//! `skep bench`: data, run; replay.rs: replay.
 
 mod processes;
-mod progress;
+mod replay;
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use skep_load::{
 };
 use tokio::sync::oneshot;
 
-use self::progress::{bytes_bar, run_bar, show_progress};
+use super::progress::{bytes_bar, run_bar, show_progress};
 use super::{print, stop};
 use crate::arguments::{BenchCommand, BenchDataArgs, BenchHttp, BenchRunArgs, BenchWorkload};
 use crate::show;
@@ -28,6 +28,7 @@ pub(crate) fn bench(command: BenchCommand) -> anyhow::Result<()> {
     match command {
         BenchCommand::Data(args) => data(&args),
         BenchCommand::Run(args) => run(*args),
+        BenchCommand::Replay(args) => replay::run(*args),
     }
 }
 
@@ -48,28 +49,42 @@ fn run(args: BenchRunArgs) -> anyhow::Result<()> {
 
 fn run_until(args: &BenchRunArgs, stopped: oneshot::Receiver<()>) -> anyhow::Result<()> {
     let plan = plan(args)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if args.share.is_some() {
-        let tally = runtime.block_on(run_load(&plan, until(stopped), |_| ()))?;
-        return print(&format!("{}\n", serde_json::to_string(&tally)?));
+    match play(&plan, args.share.is_some(), args.processes, args.plot.as_deref(), stopped)? {
+        Some(tally) => report(args, &plan, tally),
+        None => Ok(()),
     }
-    if let Some(file) = &args.plot {
+}
+
+/// Runs a load in so many processes. One that is a part prints what it has counted, and returns nothing.
+fn play(
+    plan: &LoadPlan,
+    is_part: bool,
+    processes: u16,
+    plot: Option<&Path>,
+    stopped: oneshot::Receiver<()>,
+) -> anyhow::Result<Option<LoadTally>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if is_part {
+        let tally = runtime.block_on(run_load(plan, until(stopped), |_| ()))?;
+        return print(&format!("{}\n", serde_json::to_string(&tally)?)).map(|()| None);
+    }
+    if let Some(file) = plot {
         // Found before the run and not after it.
         std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
     }
-    runtime.block_on(check_target(&plan))?;
-    let bar = run_bar(&plan);
-    let tally = match args.processes {
+    runtime.block_on(check_target(plan))?;
+    let bar = run_bar(plan);
+    let tally = match processes {
         1 => {
             let told = |progress| show_progress(&bar, progress);
-            runtime.block_on(run_load(&plan, until(stopped), told)).map_err(Into::into)
+            runtime.block_on(run_load(plan, until(stopped), told)).map_err(Into::into)
         }
         count => processes::run(count, stopped, |elapsed_ms| bar.set_position(elapsed_ms)),
     };
     bar.finish_and_clear();
     // A lookup that hangs is not waited for.
     runtime.shutdown_background();
-    report(args, &plan, tally?)
+    tally.map(Some)
 }
 
 async fn until(stopped: oneshot::Receiver<()>) {
@@ -147,6 +162,11 @@ fn report(args: &BenchRunArgs, plan: &LoadPlan, tally: LoadTally) -> anyhow::Res
         true => print(&format!("{}\n", show::json(&report.to_json().to_string())))?,
         false => print(&show::bench_report(&report))?,
     }
+    judge(&report)
+}
+
+/// Whether there was a right answer, and no wrong body.
+fn judge(report: &BenchReport) -> anyhow::Result<()> {
     match (report.tally.wrong_bodies(), report.tally.succeeded) {
         (0, 0) if report.tally.is_stopped => Ok(()),
         (0, 0) => bail!("no request has a right answer"),

@@ -1,5 +1,6 @@
-//! One file per command; all but `config`, `policy list`, `policy show`, `bench` and `probe` query running processes.
+//! One file per command; all but `config`, `policy list`, `policy show`, `policy advise`, `bench` and `probe` query running processes.
 
+mod advise;
 mod bench;
 mod cache;
 mod config;
@@ -7,6 +8,7 @@ mod node;
 mod policy;
 mod pool;
 mod probe;
+mod progress;
 mod purge;
 mod reload;
 mod removal;

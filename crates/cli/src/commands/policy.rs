@@ -1,11 +1,11 @@
-//! `skep policy`: list, show, set.
+//! `skep policy`: list, show, set, compare, advise.
 
 use anyhow::bail;
 use serde_json::{Value, json};
 use skep_console::{ApiClient, ApiResponse, NewComparison, NewPolicy, PolicyComparison};
 use skep_policy::{PolicyInfo, policies};
 
-use super::{print, print_json};
+use super::{advise, print, print_json};
 use crate::arguments::{CompareAction, CompareArgs, PolicyCommand};
 use crate::show;
 
@@ -32,6 +32,7 @@ pub(crate) fn policy(command: PolicyCommand) -> anyhow::Result<()> {
             }
         }
         PolicyCommand::Compare(args) => compare(args),
+        PolicyCommand::Advise(args) => advise::run(*args),
     }
 }
 

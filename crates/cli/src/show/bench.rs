@@ -7,7 +7,7 @@ use skep_load::{BenchReport, LoadPace, LoadPlan, LoadProgress, WrittenData};
 
 use super::number::{age, bytes, count, latency, plural, rate};
 use super::table::{Align, TextTable};
-use super::{COLUMNS, harmless};
+use super::{COLUMNS, harmless_text};
 
 /// What was written.
 pub(crate) fn bench_data(written: &WrittenData, folder: &Path) -> String {
@@ -27,6 +27,16 @@ pub(crate) fn bench_pace(plan: &LoadPlan) -> String {
         LoadPace::Open { per_second } => format!(
             "open loop of {} requests/s, at most {} at a time",
             rate(per_second),
+            count(plan.clients.into())
+        ),
+        LoadPace::Logged { speed: 1.0 } => {
+            format!(
+                "open loop by the log's times, at most {} at a time",
+                count(plan.clients.into())
+            )
+        }
+        LoadPace::Logged { speed } => format!(
+            "open loop, {speed} times as fast as logged, at most {} at a time",
             count(plan.clients.into())
         ),
     }
@@ -67,14 +77,10 @@ pub(crate) fn bench_report(report: &BenchReport) -> String {
         let _ = writeln!(out, "failed {kind}: {}", count(*number));
     }
     for example in &tally.examples {
+        // Part of it comes from the server.
         let _ = writeln!(out, "  {}", harmless_text(example));
     }
     out
-}
-
-/// Part of it comes from the server.
-fn harmless_text(text: &str) -> String {
-    text.chars().filter(|it| harmless::is_harmless(*it)).collect()
 }
 
 fn times(report: &BenchReport) -> String {

@@ -12,6 +12,11 @@ pub(crate) fn is_harmless(it: char) -> bool {
     matches!(it, '"' | '\'' | '\\') || behind_letter.escape_debug().count() == 2
 }
 
+/// A text without what is not.
+pub(crate) fn harmless_text(text: &str) -> String {
+    text.chars().filter(|it| is_harmless(*it)).collect()
+}
+
 /// JSON with escapes for all that is not harmless, which stands in strings only.
 pub(crate) fn json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

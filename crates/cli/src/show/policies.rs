@@ -40,7 +40,7 @@ pub(crate) fn policy(info: &PolicyInfo) -> String {
 }
 
 /// Lines of at most so many columns.
-fn wrap(text: &str, columns_max: usize) -> Vec<String> {
+pub(super) fn wrap(text: &str, columns_max: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let line = lines.last_mut().filter(|line| line.len() + word.len() < columns_max);

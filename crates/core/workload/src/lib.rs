@@ -5,16 +5,18 @@
 //!   kind.rs: WorkloadKind --+-- webbench.rs, surge.rs, elastic_ramp.rs, sizes.rs      bytes of files
 //!                           +-- popularity.rs                                         which one is next
 //!                           +-- pattern.rs                                            what is in it
+//!   log/: LogTrace          what a site was really asked for, from its access log
 //! ```
 //!
 //! Invariants: a kind, a scale and a seed give the same files, contents and requests on every machine; scale changes the
-//! number of files and never their sizes.
+//! number of files and never their sizes. No line of a log makes its reader panic.
 
 #![forbid(unsafe_code)]
 
 mod elastic_ramp;
 mod kind;
 mod limits;
+mod log;
 mod pattern;
 mod popularity;
 mod sizes;
@@ -23,7 +25,11 @@ mod webbench;
 
 pub use elastic_ramp::ClientRamp;
 pub use kind::{ClientHabits, Workload, WorkloadError, WorkloadKind};
-pub use limits::{FILES_MAX, SCALE_MAX};
+pub use limits::{FILES_MAX, LOG_LINE_BYTES_MAX, SCALE_MAX};
+pub use log::{
+    LogLimit, LogLineError, LogSummary, LogTrace, LoggedLine, LoggedObject, LoggedRequest,
+    TraceError, TraceReader,
+};
 pub use pattern::Pattern;
 pub use popularity::Popularity;
 pub use sizes::SizeStatistics;

@@ -11,6 +11,8 @@ pub(crate) enum BodyCheck {
     File { pattern: Pattern, bytes: u64, seen: u64 },
     /// Whatever it is, its hash tells it from others.
     Hashed { hash: Sha256, seen: u64 },
+    /// Nothing: what it should be is not known.
+    Unknown,
 }
 
 impl BodyCheck {
@@ -24,7 +26,7 @@ impl BodyCheck {
 
     /// Takes the next bytes.
     pub(crate) fn take(&mut self, data: &[u8]) -> Result<(), RequestFailure> {
-        let (Self::File { seen, .. } | Self::Hashed { seen, .. }) = self;
+        let (Self::File { seen, .. } | Self::Hashed { seen, .. }) = self else { return Ok(()) };
         let at = *seen;
         *seen += data.len() as u64;
         match self {
@@ -41,6 +43,7 @@ impl BodyCheck {
                 hash.update(data);
                 Ok(())
             }
+            Self::Unknown => Ok(()),
         }
     }
 
@@ -50,7 +53,7 @@ impl BodyCheck {
             Self::File { bytes, seen, .. } if seen < bytes => {
                 Err(RequestFailure::WrongLength { expected: bytes, found: seen })
             }
-            Self::File { .. } => Ok(None),
+            Self::File { .. } | Self::Unknown => Ok(None),
             Self::Hashed { hash, .. } => Ok(Some(hash.finalize().into())),
         }
     }

@@ -13,7 +13,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CONNECTION, HOST, HeaderValue, SET_COOKIE, USER_AGENT,
 };
-use hyper::{Request, Response, Version};
+use hyper::{Method, Request, Response, Version};
 use hyper_util::rt::TokioIo;
 use skep_probe::{ProbeUrl, clean, redirect};
 use tokio::net::TcpStream;
@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::body_check::BodyCheck;
 use crate::failure::RequestFailure;
+use crate::form::RequestForm;
 use crate::limits::{
     ADDRESSES_MAX, HEAD_BYTES_MAX, HEAD_FIELDS_MAX, KEPT_CONNECTIONS_MAX, REDIRECTS_MAX,
 };
@@ -80,12 +81,12 @@ impl LoadClient {
     /// that are hashed.
     pub(crate) async fn request(
         &mut self,
-        url: &ProbeUrl,
+        (url, form): (&ProbeUrl, &RequestForm),
         from: Instant,
         check: impl Fn() -> BodyCheck,
     ) -> Result<(Answer, Option<[u8; 32]>), RequestFailure> {
         let limit = Duration::from_millis(self.settings.timeout_ms);
-        let followed = timeout(limit, self.follow(url, from, check)).await;
+        let followed = timeout(limit, self.follow((url, form), from, check)).await;
         let result = followed.unwrap_or(Err(RequestFailure::Timeout));
         if result.is_err() {
             self.kept.clear();
@@ -95,13 +96,13 @@ impl LoadClient {
 
     async fn follow(
         &mut self,
-        url: &ProbeUrl,
+        (url, form): (&ProbeUrl, &RequestForm),
         from: Instant,
         check: impl Fn() -> BodyCheck,
     ) -> Result<(Answer, Option<[u8; 32]>), RequestFailure> {
         let (mut at, mut redirects) = (url.clone(), 0);
         loop {
-            match self.hop(&at, from, check()).await? {
+            match self.hop((&at, form), from, check()).await? {
                 Hop::End(answer, hash) => return Ok((Answer { redirects, ..answer }, hash)),
                 Hop::Redirect(_) if redirects == REDIRECTS_MAX => {
                     return Err(RequestFailure::TooManyRedirects);
@@ -121,13 +122,15 @@ impl LoadClient {
     /// Asks one server; a kept connection that is found closed is replaced once.
     async fn hop(
         &mut self,
-        at: &ProbeUrl,
+        (at, form): (&ProbeUrl, &RequestForm),
         from: Instant,
         check: BodyCheck,
     ) -> Result<Hop, RequestFailure> {
         if let Some(mut connection) = self.take(at.authority()) {
-            match self.ask(&mut connection, at).await {
-                Ok(response) => return self.read(connection, response, at, from, check).await,
+            match self.ask(&mut connection, at, form).await {
+                Ok(response) => {
+                    return self.read(connection, response, (at, form), from, check).await;
+                }
                 Err(RequestFailure::Closed | RequestFailure::Reset) => {
                     self.settings.counts.borrow_mut().reopened += 1;
                 }
@@ -135,8 +138,8 @@ impl LoadClient {
             }
         }
         let mut connection = self.connect(at).await?;
-        let response = self.ask(&mut connection, at).await?;
-        self.read(connection, response, at, from, check).await
+        let response = self.ask(&mut connection, at, form).await?;
+        self.read(connection, response, (at, form), from, check).await
     }
 
     fn take(&mut self, authority: &str) -> Option<Connection> {
@@ -193,10 +196,11 @@ impl LoadClient {
         &self,
         connection: &mut Connection,
         at: &ProbeUrl,
+        form: &RequestForm,
     ) -> Result<Response<Incoming>, RequestFailure> {
         connection.used += 1;
         let is_last = connection.used >= self.settings.per_connection;
-        let request = request(at, self.settings.is_http10, is_last)?;
+        let request = request(at, form, self.settings.is_http10, is_last)?;
         let failed = |error| RequestFailure::of_exchange(&error, None);
         connection.sender.ready().await.map_err(failed)?;
         connection.sender.send_request(request).await.map_err(failed)
@@ -207,15 +211,15 @@ impl LoadClient {
         &mut self,
         connection: Connection,
         response: Response<Incoming>,
-        at: &ProbeUrl,
+        (at, form): (&ProbeUrl, &RequestForm),
         from: Instant,
         mut check: BodyCheck,
     ) -> Result<Hop, RequestFailure> {
         let first_byte_us = micros(from);
         let status = response.status();
-        let location = redirect(&response);
+        let is_right = form.is_right(status.as_u16());
+        let location = redirect(&response).filter(|_| !is_right);
         let sets_cookie = response.headers().contains_key(SET_COOKIE);
-        let is_right = status.is_success();
         let mut body = response.into_body();
         let mut bytes = 0;
         while let Some(frame) = body.frame().await {
@@ -251,19 +255,24 @@ async fn look_up(at: &ProbeUrl) -> Result<Vec<SocketAddr>, RequestFailure> {
 
 fn request(
     at: &ProbeUrl,
+    form: &RequestForm,
     is_http10: bool,
     is_last: bool,
 ) -> Result<Request<Empty<Bytes>>, RequestFailure> {
     let connection = if is_last { "close" } else { "keep-alive" };
-    Request::get(at.path())
+    let mut request = Request::builder()
+        .method(if form.is_head { Method::HEAD } else { Method::GET })
+        .uri(at.path())
         .version(if is_http10 { Version::HTTP_10 } else { Version::HTTP_11 })
         .header(HOST, at.authority())
         .header(USER_AGENT, concat!("skep-bench/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT, "*/*")
         .header(ACCEPT_ENCODING, "identity")
-        .header(CONNECTION, HeaderValue::from_static(connection))
-        .body(Empty::new())
-        .map_err(|error| RequestFailure::Http(clean(&error.to_string())))
+        .header(CONNECTION, HeaderValue::from_static(connection));
+    if let Some((name, value)) = &form.field {
+        request = request.header(name, value);
+    }
+    request.body(Empty::new()).map_err(|error| RequestFailure::Http(clean(&error.to_string())))
 }
 
 fn micros(from: Instant) -> u64 {

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   data.rs      files of a workload into a folder, if there is room
-//!   run.rs       a closed loop of clients, or arrivals that are planned ahead (arrivals.rs)
+//!   run.rs       a closed loop of clients, or arrivals that are planned ahead (arrivals.rs), at times of a log, too
 //!     |
-//!   client.rs    one client: connections, redirects; body_check.rs: what came, byte by byte
+//!   client.rs    one client: connections, redirects; form.rs: what it asks; body_check.rs: what came, byte by byte
 //!     |
 //!   tally.rs     counts, histograms, seconds: added up over clients and processes
 //!     |
@@ -22,6 +22,7 @@ mod body_check;
 mod client;
 mod data;
 mod failure;
+mod form;
 mod limits;
 mod plan;
 mod plot;
@@ -35,5 +36,5 @@ pub use plan::{LoadPace, LoadPlan, LoadSubject, ProcessShare};
 pub use plot::{LoadPlotError, plot_load};
 pub use report::BenchReport;
 pub use run::{LoadError, LoadProgress, check_target, run_load};
-pub use skep_workload::{ClientRamp, SCALE_MAX, Workload, WorkloadError, WorkloadKind};
+pub use skep_workload::{ClientRamp, LogTrace, SCALE_MAX, Workload, WorkloadError, WorkloadKind};
 pub use tally::{LoadTally, SecondTally};

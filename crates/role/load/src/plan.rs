@@ -1,7 +1,9 @@
 //! What a load is to do.
 
+use std::sync::Arc;
+
 use skep_probe::ProbeUrl;
-use skep_workload::{ClientRamp, Workload};
+use skep_workload::{ClientRamp, LogTrace, Workload};
 
 /// A load.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub enum LoadSubject {
     Files(Workload),
     /// The URL itself; with `has_same_bodies`, each body must be the first one, by its hash.
     Page { has_same_bodies: bool },
+    /// What an access log says, with answers like the logged ones; bodies are not compared.
+    Log(Arc<LogTrace>),
 }
 
 /// When requests begin.
@@ -45,6 +49,8 @@ pub enum LoadPace {
     Closed { think_ms: u64, ramp: Option<ClientRamp> },
     /// At planned times (Poisson), so many a second in the mean, whatever becomes of the requests.
     Open { per_second: f64 },
+    /// At the times of the log, so many times as fast, whatever becomes of the requests.
+    Logged { speed: f64 },
 }
 
 /// One of several processes that share a load.

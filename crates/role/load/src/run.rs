@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_probe::ProbeUrl;
+use skep_probe::{ProbeUrl, ProbeUrlError, clean};
 use skep_units::Rng;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet};
@@ -17,6 +17,7 @@ use crate::arrivals::{Arrival, Arrivals, begin_arrivals};
 use crate::body_check::BodyCheck;
 use crate::client::{ClientSettings, ConnectionCounts, LoadClient};
 use crate::failure::RequestFailure;
+use crate::form::RequestForm;
 use crate::limits::{PAUSE_MS, PROGRESS_MS};
 use crate::plan::{LoadPace, LoadPlan, LoadSubject};
 use crate::tally::{Answer, LoadTally};
@@ -60,8 +61,13 @@ pub async fn check_target(plan: &LoadPlan) -> Result<(), LoadError> {
             let object = load.smallest();
             let url = load.url(object)?;
             let mut client = LoadClient::new(Rc::clone(&load.settings));
-            let asked = client.request(&url, Instant::now(), || load.check(object)).await;
-            asked.map(|_| ()).map_err(|failure| load.target_error(&url, &failure))
+            let form = load.form(object);
+            let asked = client.request((&url, &form), Instant::now(), || load.check(object)).await;
+            match (asked, &plan.subject) {
+                // What was there when the log was written may be gone since.
+                (Err(RequestFailure::Status(_)), LoadSubject::Log(_)) | (Ok(_), _) => Ok(()),
+                (Err(failure), _) => Err(load.target_error(&url, &failure)),
+            }
         })
         .await
 }
@@ -146,7 +152,16 @@ impl Load {
     async fn play(self: Rc<Self>) -> Result<(), LoadError> {
         match self.plan.pace {
             LoadPace::Closed { .. } => self.play_closed().await,
-            LoadPace::Open { per_second } => self.play_open(per_second).await?,
+            LoadPace::Open { per_second } => {
+                let times = Arrivals::new(per_second, self.plan.seed);
+                self.play_open(times).await?;
+            }
+            LoadPace::Logged { speed } => {
+                let LoadSubject::Log(trace) = &self.plan.subject else { return Ok(()) };
+                let times = trace.times_us(0, self.plan.seed);
+                let times: Vec<u64> = times.map(|us| (us as f64 / speed) as u64).collect();
+                self.play_open(times.into_iter()).await?;
+            }
         }
         Ok(())
     }
@@ -182,15 +197,18 @@ impl Load {
     }
 
     /// Arrivals at planned times. While all connections are busy they wait, and their latencies count from the plan.
-    async fn play_open(self: Rc<Self>, per_second: f64) -> Result<(), LoadError> {
+    async fn play_open(
+        self: Rc<Self>,
+        times_us: impl Iterator<Item = u64> + Send + 'static,
+    ) -> Result<(), LoadError> {
         let connections = self.plan.share.of(u64::from(self.plan.clients)).max(1) as usize;
         let room = Arc::new(Semaphore::new(connections));
         let idle: Rc<RefCell<Vec<LoadClient>>> = Rc::default();
         let mut requests = JoinSet::new();
         let end_us = self.plan.duration_ms * 1_000;
         let share = self.plan.share;
-        let planned = Arrivals::new(per_second, self.plan.seed).take_while(move |at| *at < end_us);
-        let planned = (0..).zip(planned).map(|(number, at_us)| Arrival { number, at_us });
+        let planned = (0..).zip(times_us.take_while(move |at| *at < end_us));
+        let planned = planned.map(|(number, at_us)| Arrival { number, at_us });
         let planned = planned.filter(move |it| share.has(it.number));
         let mut arrivals = begin_arrivals(planned, self.begin.into_std())?;
         while let Some(Arrival { number, at_us }) = arrivals.recv().await {
@@ -199,7 +217,7 @@ impl Load {
             if !self.take_turn() {
                 break;
             }
-            let object = self.draw(&mut Rng::new(self.plan.seed ^ (number + 1).rotate_left(24)));
+            let object = self.planned(number);
             let kept = idle.borrow_mut().pop();
             let mut client = kept.unwrap_or_else(|| LoadClient::new(Rc::clone(&self.settings)));
             let (load, idle) = (Rc::clone(&self), Rc::clone(&idle));
@@ -221,9 +239,14 @@ impl Load {
     async fn request(&self, client: &mut LoadClient, object: usize, from: Instant) -> bool {
         let url = match self.url(object) {
             Ok(url) => url,
-            Err(_) => return false,
+            Err(error) => {
+                let failure = RequestFailure::Http(clean(&error.to_string()));
+                self.tally.borrow_mut().failed_by(self.plan.url.path(), &failure);
+                return false;
+            }
         };
-        let asked = client.request(&url, from, || self.check(object)).await;
+        let form = self.form(object);
+        let asked = client.request((&url, &form), from, || self.check(object)).await;
         let asked = asked.and_then(|(answer, hash)| self.compare_hash(answer, hash));
         let mut tally = self.tally.borrow_mut();
         let second = tally.second(self.begin.elapsed().as_secs() as usize);
@@ -268,7 +291,15 @@ impl Load {
     fn draw(&self, rng: &mut Rng) -> usize {
         match &self.plan.subject {
             LoadSubject::Files(workload) => workload.popularity().draw(rng),
-            LoadSubject::Page { .. } => 0,
+            LoadSubject::Page { .. } | LoadSubject::Log(_) => 0,
+        }
+    }
+
+    /// What the arrival of that number asks for; of a log that is its request of that number.
+    fn planned(&self, number: u64) -> usize {
+        match &self.plan.subject {
+            LoadSubject::Log(_) => number as usize,
+            _ => self.draw(&mut Rng::new(self.plan.seed ^ (number + 1).rotate_left(24))),
         }
     }
 
@@ -279,25 +310,49 @@ impl Load {
                 (0..workload.sizes().len()).min_by_key(|it| workload.sizes()[*it]).unwrap_or(0)
             }
             LoadSubject::Page { .. } => 0,
+            LoadSubject::Log(trace) => {
+                let right = trace.requests().iter().position(|it| it.status == 200);
+                right.unwrap_or(0)
+            }
         }
     }
 
     fn url(&self, object: usize) -> Result<ProbeUrl, LoadError> {
-        let LoadSubject::Files(workload) = &self.plan.subject else {
-            return Ok(self.plan.url.clone());
+        let workload = match &self.plan.subject {
+            LoadSubject::Files(workload) => workload,
+            LoadSubject::Page { .. } => return Ok(self.plan.url.clone()),
+            LoadSubject::Log(trace) => {
+                let request = trace.requests()[object];
+                return self.logged_url(&trace.objects()[request.object as usize].path);
+            }
         };
         if let Some(url) = self.urls.borrow().get(&object) {
             return Ok(url.clone());
         }
         let folder = self.plan.url.path().trim_end_matches('/');
         let path = format!("{folder}{}", workload.path(object));
-        let url = self.plan.url.join(&path).map_err(|error| LoadError::Target {
-            url: self.plan.url.to_string(),
-            failure: error.to_string(),
-            hint: String::new(),
-        })?;
+        let url = self.plan.url.join(&path).map_err(|error| self.url_error(&error))?;
         self.urls.borrow_mut().insert(object, url.clone());
         Ok(url)
+    }
+
+    /// At this site whatever the path: one that begins with two slashes leads nowhere else.
+    fn logged_url(&self, path: &str) -> Result<ProbeUrl, LoadError> {
+        let (authority, folder) = (self.plan.url.authority(), self.plan.url.path());
+        let url = format!("http://{authority}{}{path}", folder.trim_end_matches('/'));
+        ProbeUrl::parse(&url).map_err(|error| self.url_error(&error))
+    }
+
+    fn url_error(&self, error: &ProbeUrlError) -> LoadError {
+        let url = self.plan.url.to_string();
+        LoadError::Target { url, failure: error.to_string(), hint: String::new() }
+    }
+
+    fn form(&self, object: usize) -> RequestForm {
+        match &self.plan.subject {
+            LoadSubject::Log(trace) => RequestForm::as_logged(&trace.requests()[object]),
+            _ => RequestForm::default(),
+        }
     }
 
     fn check(&self, object: usize) -> BodyCheck {
@@ -306,6 +361,7 @@ impl Load {
                 BodyCheck::file(workload.pattern(object), workload.sizes()[object])
             }
             LoadSubject::Page { .. } => BodyCheck::hashed(),
+            LoadSubject::Log(_) => BodyCheck::Unknown,
         }
     }
 

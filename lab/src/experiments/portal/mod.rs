@@ -24,7 +24,7 @@ use self::bed::{Gateway, PortalBed};
 use self::figures::Figures;
 use self::limits::{NODES_MAX, QUEUE_MAX, STEADY_PART};
 use self::load::{LoadKind, LoadSize, PortalRun};
-use super::machine::Machine;
+use super::machine::MachineDescription;
 use super::{Failure, interrupted};
 
 /// Tomcat nodes behind Skep, under light and heavy load
@@ -83,7 +83,7 @@ const QUICK: PortalPlan = PortalPlan {
 /// What is written as JSON.
 #[derive(Serialize, Deserialize)]
 struct Results {
-    machine: Machine,
+    machine: MachineDescription,
     plan: PortalPlan,
     runs: Vec<PortalRun>,
     troubles: Vec<String>,
@@ -92,7 +92,7 @@ struct Results {
 pub(crate) fn run(options: &PortalOptions) -> Result<(), Failure> {
     super::prepare()?;
     let plan = if options.quick { QUICK } else { FULL };
-    let mut machine = Machine::describe(&options.skep);
+    let mut machine = MachineDescription::describe(&options.skep);
     machine.programs.retain(|(name, _)| name == "Skep");
     machine.programs.extend(tomcat::versions());
     let bed = PortalBed::new(options.skep.clone())?;

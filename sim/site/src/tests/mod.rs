@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod elastic;
+mod logged;
 mod loss;
 
 use skep_units::{MIB, Rng};

@@ -21,6 +21,16 @@ pub(super) fn show_progress(bar: &ProgressBar, progress: LoadProgress) {
     bar.set_message(show::bench_progress(progress));
 }
 
+/// A bar over the bytes of a file that is read; it gets its length when that is open.
+pub(super) fn reading_bar() -> ProgressBar {
+    styled(0, "reading {bar:40} {bytes} of {total_bytes}")
+}
+
+/// A bar over steps of equal length, the current one of which it names.
+pub(super) fn steps_bar() -> ProgressBar {
+    styled(0, "{bar:40} {pos} of {len}, {eta} left, {msg}")
+}
+
 fn styled(length: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(length);
     if let Ok(style) = ProgressStyle::with_template(template) {

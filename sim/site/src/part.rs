@@ -1,0 +1,61 @@
+//! The part of an object that a request is for, and a request of a log.
+
+use std::ops::Range;
+
+use skep_units::SEGMENT_BYTES;
+
+/// Bytes of an object, from one to before another; none, where the answer has no body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ObjectPart {
+    pub(crate) from: u64,
+    pub(crate) end: u64,
+}
+
+/// A request at its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SiteRequest {
+    pub(crate) at_ns: u64,
+    pub(crate) client: u32,
+    pub(crate) object: u32,
+    pub(crate) part: ObjectPart,
+}
+
+impl ObjectPart {
+    pub(crate) fn bytes(self) -> u64 {
+        self.end - self.from
+    }
+
+    /// The segments that have bytes of it.
+    pub(crate) fn segments(self) -> Range<u32> {
+        let first = (self.from / SEGMENT_BYTES) as u32;
+        match self.bytes() {
+            0 => first..first,
+            _ => first..self.end.div_ceil(SEGMENT_BYTES) as u32,
+        }
+    }
+
+    /// Its bytes in some of these segments.
+    pub(crate) fn bytes_of(self, segments: Range<u32>) -> u64 {
+        let from = (u64::from(segments.start) * SEGMENT_BYTES).max(self.from);
+        let end = (u64::from(segments.end) * SEGMENT_BYTES).min(self.end);
+        end.saturating_sub(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_add_up_to_their_part() {
+        let sizes = [0, 1, SEGMENT_BYTES - 1, SEGMENT_BYTES, SEGMENT_BYTES + 1, 10 * SEGMENT_BYTES];
+        for from in sizes {
+            for bytes in sizes {
+                let part = ObjectPart { from, end: from + bytes };
+                let all = part.segments();
+                let sum: u64 = all.clone().map(|it| part.bytes_of(it..it + 1)).sum();
+                assert_eq!((sum, part.bytes_of(all)), (bytes, bytes), "{part:?}");
+            }
+        }
+    }
+}
