@@ -103,9 +103,9 @@ fn as_string(source: &Source, name: &str) -> Vec<usize> {
     source.text.match_indices(&format!("\"{name}\"")).map(|(at, _)| at).collect()
 }
 
-/// Of `a::b` and `a(b)` the `a`.
+/// Of `a::b` and `a(b)` the `a`; a field's name with hyphens is one word.
 fn leading_word(span: &str) -> &str {
-    span.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
+    span.split(|c: char| !c.is_alphanumeric() && !"_-".contains(c)).next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -136,7 +136,7 @@ mod tests {
             check_page(&page).into_iter().map(|finding| finding.line).collect()
         };
         assert_eq!(lines("a\nthe `Shelf`, and `Shelf::new`"), [2, 2]);
-        assert!(lines("the shelf, a Shelf; `a` Shelf `b`, `Shelves`").is_empty());
+        assert!(lines("the shelf, a Shelf; `a` Shelf `b`, `Shelves`, `Shelf-Life: 3`").is_empty());
     }
 
     #[test]
