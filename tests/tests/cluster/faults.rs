@@ -306,7 +306,9 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
 fn head_name(origin: &Origin, target: &str) -> SegmentName {
     let site = format!("origins {} as None", origin.url());
     let (site, target) = (site.as_bytes(), target.as_bytes());
-    ObjectName::head(site, target, b"head of *, fresh for 1000 ms", PurgeStamp::NONE)
+    // By a hash of how the route asks.
+    let kind = ObjectName::head(b"", b"", b"head of *, fresh for 1000 ms", PurgeStamp::NONE).0;
+    ObjectName::head(site, target, &kind, PurgeStamp::NONE)
 }
 
 #[test]
