@@ -14,6 +14,9 @@ use crate::encode::write_field;
 use crate::forward::write_response_line;
 use crate::response::ResponseHead;
 
+/// Of cookies that are for one host and all its paths.
+const HOST_PREFIX: &[u8] = b"__Host-";
+
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackRewrite {
@@ -72,14 +75,14 @@ impl BackRewrite {
         let Some((scheme, rest)) = scheme_of(value) else {
             // `//host/path` is a host, and what does not begin with a slash is relative to what was asked for.
             let is_path = value.starts_with(b"/") && !value.starts_with(b"//");
-            return if is_path { self.path(value) } else { None };
+            return if is_path { self.path(value).map(without_host) } else { None };
         };
         let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#'));
         let (authority, path) = rest.split_at(end.unwrap_or(rest.len()));
         let is = |host: &[u8]| authority.eq_ignore_ascii_case(host);
         if self.hosts.iter().any(|own| is(own)) {
             let path = if path.starts_with(b"/") { path.to_vec() } else { [b"/", path].concat() };
-            return Some(self.path(&path).unwrap_or(path));
+            return Some(without_host(self.path(&path).unwrap_or(path)));
         }
         let path = if is(host) { self.path(path) } else { None };
         path.map(|path| [scheme, authority, &*path].concat())
@@ -118,6 +121,11 @@ impl BackRewrite {
 
     /// The path of a cookie, and its domain (RFC 6265 5.2.3, 5.2.4).
     fn set_cookie(&self, value: &[u8]) -> Option<Vec<u8>> {
+        // Browsers refuse one with this prefix that has another path than `/`, or a domain (RFC 6265bis 4.1.3.2).
+        let prefix = value.trim_ascii_start().get(..HOST_PREFIX.len());
+        if prefix.is_some_and(|start| start.eq_ignore_ascii_case(HOST_PREFIX)) {
+            return None;
+        }
         let mut changed = false;
         let rewrite = |part: &[u8]| {
             let Some(at) = part.iter().position(|byte| *byte == b'=') else { return part.to_vec() };
@@ -153,6 +161,17 @@ impl BackRewrite {
             path.pop();
         }
         Some(path)
+    }
+}
+
+/// A path that no browser takes for a host: one that begins with two slashes is one, a backslash is a slash, and tabs are
+/// dropped (URL standard, "relative slash state").
+fn without_host(path: Vec<u8>) -> Vec<u8> {
+    let is_path = |byte: &u8| !matches!(byte, b'/' | b'\\' | b'\t');
+    let begin = path.iter().position(is_path).unwrap_or(path.len());
+    match path.starts_with(b"/") {
+        true => [b"/", &path[begin..]].concat(),
+        false => path,
     }
 }
 
@@ -205,6 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn no_path_becomes_a_host() {
+        let added = rewrite(&[("/v1", "")]);
+        for (said, wanted) in [
+            ("Location: /v1//evil.example", "Location: /evil.example"),
+            (r"Location: /v1/\evil.example", "Location: /evil.example"),
+            ("Location: /v1/\t/evil.example", "Location: /evil.example"),
+            ("Refresh: 0; url=/v1//evil.example", "Refresh: 0; url=/evil.example"),
+            ("Location: /v1/a//b", "Location: /a//b"),
+        ] {
+            assert_eq!(line(&added, said), wanted);
+        }
+    }
+
+    #[test]
     fn places_of_the_application_become_those_of_clients() {
         let both = rewrite(&[("/v1", "/app")]);
         for (said, wanted) in [
@@ -222,6 +255,13 @@ mod tests {
             ("Location: http://app.internal:3000/v1/x", "Location: /app/x"),
             ("Location: http://app.internal:3000/other", "Location: /other"),
             ("Location: http://app.internal:3000", "Location: /"),
+            // What follows is no host.
+            ("Location: http://app.internal:3000//evil.example/", "Location: /evil.example/"),
+            (r"Location: http://app.internal:3000/\evil.example", "Location: /evil.example"),
+            (
+                "Set-Cookie: __Host-sid=1; Path=/v1; Secure",
+                "Set-Cookie: __Host-sid=1; Path=/v1; Secure",
+            ),
             ("Content-Location: /v1/x", "Content-Location: /app/x"),
             ("Refresh: 5; url=/v1/x", "Refresh: 5; url=/app/x"),
             (

@@ -24,7 +24,7 @@ pub(crate) const LOG_OBJECTS_MAX: usize = 1_000_000;
 /// Bytes of all paths of a log.
 pub(crate) const LOG_PATHS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Clients of a log that are told apart: by 64 bytes each. Further ones share numbers with these.
+/// Clients of a log that are told apart: by 32 bytes each. Further ones share numbers with these.
 pub(crate) const LOG_CLIENTS_MAX: usize = 1_000_000;
 
 /// Malformed lines that are named: more say nothing new.

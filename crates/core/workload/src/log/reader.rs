@@ -18,7 +18,8 @@ use crate::limits::{
 pub struct TraceReader {
     objects: BTreeMap<Box<str>, NumberedObject>,
     paths_bytes: usize,
-    clients: BTreeMap<Box<str>, u32>,
+    /// By the hash of its name, which may be long.
+    clients: BTreeMap<u64, u32>,
     /// With times since 1970.
     requests: Vec<LoggedRequest>,
     has_seconds: bool,
@@ -167,14 +168,15 @@ impl TraceReader {
 
     /// The number of a client; beyond the bound one of those by its hash.
     fn client(&mut self, name: &str) -> u32 {
-        if let Some(&number) = self.clients.get(name) {
+        let hash = stable_hash(name.as_bytes(), 0);
+        if let Some(&number) = self.clients.get(&hash) {
             return number;
         }
         let number = self.clients.len();
         if number == LOG_CLIENTS_MAX {
-            return (stable_hash(name.as_bytes(), 0) % LOG_CLIENTS_MAX as u64) as u32;
+            return (hash % LOG_CLIENTS_MAX as u64) as u32;
         }
-        self.clients.insert(name.into(), number as u32);
+        self.clients.insert(hash, number as u32);
         number as u32
     }
 }

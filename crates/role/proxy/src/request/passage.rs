@@ -1,7 +1,7 @@
 //! A response on its way to the client: the head, rebuilt; the body, framed anew. The same for all
 //! protocols of members.
 
-use skep_http::limits::RESPONSE_HEAD;
+use skep_http::limits::NODE_RESPONSE_HEAD;
 use skep_http::{FieldSlots, Method, ResponseFraming, ResponseHead, parse_response};
 
 use crate::members::cause::Cause;
@@ -56,7 +56,7 @@ impl Passage {
         match asked.rules.back.and_then(|back| back.apply(head, asked.host)) {
             Some(bytes) => {
                 let mut slots = FieldSlots::new();
-                let head = parse_response(&mut slots, &bytes, asked.method, &RESPONSE_HEAD)?;
+                let head = parse_response(&mut slots, &bytes, asked.method, &NODE_RESPONSE_HEAD)?;
                 self.begin_with(&head, asked, reply, in_flight);
             }
             None => self.begin_with(head, asked, reply, in_flight),
