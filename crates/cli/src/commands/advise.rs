@@ -15,7 +15,6 @@ use tokio::sync::oneshot;
 use super::{print, progress, stop};
 use crate::arguments::AdviseArgs;
 use crate::config_file::load;
-use crate::log_file::read_log;
 use crate::show;
 
 /// Nodes and memory of each where nothing says so.
@@ -34,12 +33,7 @@ fn run_until(args: &AdviseArgs, mut stopped: oneshot::Receiver<()>) -> anyhow::R
         // Found before the work and not after it.
         std::fs::write(file, "").with_context(|| format!("cannot write {}", file.display()))?;
     }
-    let bar = progress::reading_bar();
-    let trace = read_log(&args.log, |file, bytes| {
-        bar.set_length(bytes);
-        bar.wrap_read(file)
-    })?;
-    bar.finish_and_clear();
+    let trace = progress::read_log(&args.log)?;
     let question = AdviceQuestion {
         trace: &trace,
         cluster: &setup.cluster,

@@ -1,9 +1,12 @@
 //! Progress bars, on standard error if that is a terminal.
 
+use std::path::Path;
+
 use indicatif::{ProgressBar, ProgressStyle};
+use skep_advise::LogTrace;
 use skep_load::{LoadPlan, LoadProgress};
 
-use crate::show;
+use crate::{log_file, show};
 
 /// A bar over bytes that are written.
 pub(super) fn bytes_bar(bytes: u64) -> ProgressBar {
@@ -21,9 +24,18 @@ pub(super) fn show_progress(bar: &ProgressBar, progress: LoadProgress) {
     bar.set_message(show::bench_progress(progress));
 }
 
-/// A bar over the bytes of a file that is read; it gets its length when that is open.
-pub(super) fn reading_bar() -> ProgressBar {
-    styled(0, "reading {bar:40} {bytes} of {total_bytes}")
+/// Reads an access log under a bar over its bytes.
+///
+/// # Errors
+/// There is no such file, or no log in it.
+pub(super) fn read_log(log: &Path) -> anyhow::Result<LogTrace> {
+    let bar = styled(0, "reading {bar:40} {bytes} of {total_bytes}");
+    let trace = log_file::read_log(log, |file, bytes| {
+        bar.set_length(bytes);
+        bar.wrap_read(file)
+    })?;
+    bar.finish_and_clear();
+    Ok(trace)
 }
 
 /// A bar over steps of equal length, the current one of which it names.

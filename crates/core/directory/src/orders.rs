@@ -31,9 +31,12 @@ impl OrderTable {
         self.newest
     }
 
-    /// Takes over what is later than what is known of the same; returns that, the oldest first.
-    pub fn learn(&mut self, orders: Vec<ServerOrder>) -> Vec<ServerOrder> {
-        let mut new: Vec<_> = orders.into_iter().filter(|order| self.is_news(order)).collect();
+    /// Takes over what is later than what is known of the same; returns that, the oldest first. What was given longer
+    /// after `unix_ms` (milliseconds since 1970) than clocks may differ is ignored.
+    pub fn learn(&mut self, unix_ms: u64, orders: Vec<ServerOrder>) -> Vec<ServerOrder> {
+        let is_news =
+            |order: &ServerOrder| !order.stamp.is_ahead_of(unix_ms) && self.is_news(order);
+        let mut new: Vec<_> = orders.into_iter().filter(is_news).collect();
         new.sort_by_key(|order| order.stamp);
         for order in &new {
             self.newest = self.newest.max(order.stamp);

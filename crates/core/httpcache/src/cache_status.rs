@@ -81,6 +81,17 @@ pub struct CacheStatus<'a> {
 }
 
 impl CacheStatus<'_> {
+    /// A hit of which nothing else is told.
+    pub const HIT: Self = Self {
+        forwarded: None,
+        forward_status: None,
+        ttl_s: None,
+        stored: false,
+        collapsed: None,
+        key: None,
+        detail: None,
+    };
+
     /// Appends the member, without name and end of the field.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(VIA_NAME.as_bytes());
@@ -150,15 +161,7 @@ fn write_token(out: &mut Vec<u8>, name: &str, token: &str) {
 mod tests {
     use super::*;
 
-    const NONE: CacheStatus<'static> = CacheStatus {
-        forwarded: None,
-        forward_status: None,
-        ttl_s: None,
-        stored: false,
-        collapsed: None,
-        key: None,
-        detail: None,
-    };
+    const NONE: CacheStatus<'static> = CacheStatus::HIT;
 
     fn text(status: &CacheStatus<'_>) -> String {
         String::from_utf8_lossy(&status.line()).into_owned()

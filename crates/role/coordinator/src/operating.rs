@@ -110,7 +110,7 @@ impl Operating {
         nodes: impl Iterator<Item = (LinkId, &'n Name, NodeFeatures)>,
         outbox: &mut Outbox<ToNode>,
     ) {
-        let new = self.orders.learn(orders);
+        let new = self.orders.learn(unix_ms(), orders);
         if new.is_empty() {
             return;
         }

@@ -352,3 +352,6 @@ pub(crate) const AGENT_LOOK_MS: u64 = 1_000;
 /// How long the thread of the links, and a coordinator's, may take beside the time that nodes have to answer an
 /// operator, in milliseconds: some ticks of both.
 pub(crate) const ANSWERS_MARGIN_MS: u64 = 1_500;
+
+/// Questions of operators that wait for this node's workers at a time: each has a thread, for a second at most.
+pub(crate) const OPERATOR_QUESTIONS_MAX: usize = 8;

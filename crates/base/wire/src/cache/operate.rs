@@ -14,7 +14,7 @@
 use serde::{Deserialize, Serialize};
 use skep_units::{DISPATCHER_NUMBER_BITS, ServerAddress};
 
-use crate::limits::STATUS_BYTES_MAX;
+use crate::limits::{ORDER_AHEAD_MS_MAX, STATUS_BYTES_MAX};
 use crate::machine::Name;
 
 /// The number of an order: later ones are greater, whoever gives them.
@@ -33,6 +33,12 @@ impl OrderStamp {
     pub fn after(newest: Self, unix_ms: u64, number: u16) -> Self {
         let time = unix_ms.max((newest.0 >> DISPATCHER_NUMBER_BITS) + 1);
         Self(time << DISPATCHER_NUMBER_BITS | u64::from(number))
+    }
+
+    /// Whether it was given longer after `unix_ms` than clocks may differ: whoever gave it is not to be followed, or no
+    /// later order would be.
+    pub fn is_ahead_of(self, unix_ms: u64) -> bool {
+        self.0 >> DISPATCHER_NUMBER_BITS > unix_ms.saturating_add(ORDER_AHEAD_MS_MAX)
     }
 
     fn is_sound(self) -> bool {
@@ -172,5 +178,8 @@ mod tests {
         assert!(own > first && other > first && own != other);
         assert!(OrderStamp::after(own, 500, 0) > own, "a clock may be behind");
         assert!(own.is_sound() && !OrderStamp(u64::MAX).is_sound());
+        assert!(!own.is_ahead_of(0));
+        let late = OrderStamp::after(OrderStamp::NONE, ORDER_AHEAD_MS_MAX + 8, 0);
+        assert!(late.is_ahead_of(7) && !late.is_ahead_of(8) && !late.is_ahead_of(u64::MAX));
     }
 }

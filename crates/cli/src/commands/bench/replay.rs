@@ -11,7 +11,6 @@ use tokio::sync::oneshot;
 use super::super::{print, progress, stop};
 use super::{judge, play, write_plot};
 use crate::arguments::{BenchHttp, BenchReplayArgs};
-use crate::log_file::read_log;
 use crate::show;
 
 pub(super) fn run(args: BenchReplayArgs) -> anyhow::Result<()> {
@@ -19,13 +18,7 @@ pub(super) fn run(args: BenchReplayArgs) -> anyhow::Result<()> {
 }
 
 fn run_until(args: &BenchReplayArgs, stopped: oneshot::Receiver<()>) -> anyhow::Result<()> {
-    let bar = progress::reading_bar();
-    let trace = read_log(&args.log, |file, bytes| {
-        bar.set_length(bytes);
-        bar.wrap_read(file)
-    })?;
-    bar.finish_and_clear();
-    let trace = Arc::new(trace);
+    let trace = Arc::new(progress::read_log(&args.log)?);
     let plan = plan(args, &trace)?;
     let is_part = args.share.is_some();
     let played = play(&plan, is_part, args.processes, args.plot.as_deref(), stopped)?;

@@ -28,15 +28,8 @@ pub(crate) struct CacheBypass {
 }
 
 /// What clients are told where the route has no cache.
-pub(crate) const CACHE_OFF: CacheStatus<'static> = CacheStatus {
-    forwarded: Some(ForwardReason::Bypass),
-    forward_status: None,
-    ttl_s: None,
-    stored: false,
-    collapsed: None,
-    key: None,
-    detail: None,
-};
+pub(crate) const CACHE_OFF: CacheStatus<'static> =
+    CacheStatus { forwarded: Some(ForwardReason::Bypass), ..CacheStatus::HIT };
 
 impl CacheBypass {
     /// What clients are told.

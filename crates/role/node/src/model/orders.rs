@@ -88,7 +88,7 @@ impl Orders {
     /// Orders that others know. Returns those that are new here.
     pub(crate) fn learn(&self, orders: Vec<ServerOrder>) -> Vec<ServerOrder> {
         let mut state = self.lock();
-        let new = state.table.learn(orders);
+        let new = state.table.learn(unix_ms(), orders);
         for order in &new {
             state.follow(order, self.handler.get());
         }
@@ -129,7 +129,7 @@ impl State {
         let outcome = handler.carry_out(order, novelty);
         if outcome.is_done {
             self.undone.remove(&order.stamp);
-            self.table.learn(vec![order.clone()]);
+            self.table.learn(unix_ms(), vec![order.clone()]);
         }
         outcome
     }

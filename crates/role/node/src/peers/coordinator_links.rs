@@ -49,6 +49,8 @@ pub(super) struct CoordinatorLinks {
     slots: Slots,
     orders: Arc<Orders>,
     relays: Relays,
+    /// Each thread that asks workers for an operator has one of these.
+    asking_workers: Arc<()>,
     /// To this thread, from those that answer for it.
     teller: Arc<OnceLock<CommandSender<Command>>>,
     pause: StallDetector,
@@ -90,6 +92,7 @@ impl CoordinatorLinks {
             slots: Slots::new(pools),
             orders,
             relays: Relays::default(),
+            asking_workers: Arc::default(),
             teller: Arc::clone(teller),
             pause: StallDetector::default(),
             view: Arc::clone(view),

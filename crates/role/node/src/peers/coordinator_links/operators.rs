@@ -1,6 +1,7 @@
 //! Operators: their questions and orders, from coordinators to this node, and from this node to coordinators.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 
@@ -9,6 +10,7 @@ use skep_wire::cache::{NodeQuestion, RelayedAnswer, ServerOrder, ToCoordinator};
 use skep_wire::message::Name;
 
 use super::CoordinatorLinks;
+use crate::limits::OPERATOR_QUESTIONS_MAX;
 use crate::peers::Command;
 
 /// What all nodes have answered.
@@ -91,11 +93,17 @@ impl CoordinatorLinks {
         let _ = outbox.send(link, &ToCoordinator::Status { question, json });
     }
 
-    /// Workers may take a while: not on this thread, which others wait for.
+    /// Workers may take a while: not on this thread, which others wait for. So many at a time, and no answer to
+    /// further ones.
     fn ask_workers(&self, link: LinkId, question: u64) {
         let (orders, teller) = (self.orders.clone(), self.teller.clone());
+        let asking = Arc::clone(&self.asking_workers);
+        if Arc::strong_count(&asking) > OPERATOR_QUESTIONS_MAX + 1 {
+            return;
+        }
         let ask = move || {
             let json = orders.answer(&NodeQuestion::Requests);
+            drop(asking);
             if let Some(teller) = teller.get() {
                 drop(teller.tell(Command::Said { link, question, json }));
             }

@@ -21,8 +21,6 @@ pub(super) struct Slots {
     servers: BTreeMap<ServerKey, Server>,
     /// Pools, those that reloads have removed, too: requests may still wait there.
     groups: Vec<Weak<Group>>,
-    /// What other nodes have at servers, by the coordinator of a link.
-    elsewhere: Option<(LinkId, BTreeMap<ServerKey, u32>)>,
 }
 
 /// A server of pools: its members, of which there are several while a reload puts one in the place of another,
@@ -51,16 +49,22 @@ pub(super) struct ReportedSlots {
     acknowledged: u64,
     told: Option<SlotReport>,
     loads: Vec<ServerLoad>,
+    /// What other nodes have at servers: it is told once, also by one that is not followed yet.
+    elsewhere: BTreeMap<ServerKey, u32>,
 }
 
 impl Slots {
     pub(super) fn new(pools: Arc<Pools>) -> Self {
-        Self { pools, servers: BTreeMap::new(), groups: Vec::new(), elsewhere: None }
+        Self { pools, servers: BTreeMap::new(), groups: Vec::new() }
     }
 
-    /// Looks at the servers that there are, applies the limits that follow, and returns what is to be
-    /// reported.
-    fn look(&mut self, followed: Option<LinkId>) -> Vec<SlotUse> {
+    /// Looks at the servers that there are, applies the limits that follow, and what others have there, and returns
+    /// what is to be reported.
+    fn look(
+        &mut self,
+        followed: Option<LinkId>,
+        elsewhere: Option<&BTreeMap<ServerKey, u32>>,
+    ) -> Vec<SlotUse> {
         let now = Now(monotonic_ms());
         let counted = self.counted();
         let loads: Vec<_> = counted.values().flatten().map(|it| it.slots.load.clone()).collect();
@@ -69,8 +73,8 @@ impl Slots {
         for (key, members) in counted {
             let mut server = known.remove(&key).unwrap_or_else(|| Server::new(now));
             server.look(now, followed, &members, &loads);
-            let elsewhere = self.elsewhere.as_ref().and_then(|(_, loads)| loads.get(&key));
-            members.iter().for_each(|it| it.set_elsewhere(elsewhere.copied().unwrap_or(0)));
+            let requests = elsewhere.and_then(|loads| loads.get(&key)).copied().unwrap_or(0);
+            members.iter().for_each(|it| it.set_elsewhere(requests));
             reports.push(server.holder.report(key));
             self.servers.insert(key, server);
         }
@@ -224,9 +228,11 @@ impl CoordinatorLinks {
     /// Tells coordinators what has changed.
     pub(super) fn tell_slots(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let active = self.active();
-        self.slots.elsewhere.take_if(|(link, _)| active != Some(*link));
+        let coordinator = active.and_then(|link| self.links.get(&link));
+        let elsewhere = coordinator.map(|it| &it.slots.elsewhere);
         // After a pause it is not known yet whether the coordinator has given this node up.
-        let servers = self.slots.look(active.filter(|_| !self.pause.is_in_doubt()));
+        let followed = active.filter(|_| !self.pause.is_in_doubt());
+        let servers = self.slots.look(followed, elsewhere);
         for (&link, coordinator) in &mut self.links {
             let of_link = &mut coordinator.slots;
             let report = SlotReport {
@@ -251,11 +257,11 @@ impl CoordinatorLinks {
         }
     }
 
-    /// A coordinator tells what other nodes have at servers: it counts if it is the one that is followed.
+    /// A coordinator tells what other nodes have at servers: it counts while that one is followed.
     pub(super) fn others_loaded(&mut self, link: LinkId, loads: &[ServerLoad]) {
-        if self.active() == Some(link) {
-            let loads = loads.iter().map(|it| (it.server, it.requests)).collect();
-            self.slots.elsewhere = Some((link, loads));
+        if let Some(coordinator) = self.links.get_mut(&link) {
+            let loads = loads.iter().map(|it| (it.server, it.requests));
+            coordinator.slots.elsewhere = loads.collect();
         }
     }
 
