@@ -137,6 +137,8 @@ fn a_receiver_that_stands_still_costs_the_client_50_ms() {
         assert_eq!(it.assert_short(), "node-1");
         assert!(began.elapsed() < Duration::from_millis(1_000), "{:?}", began.elapsed());
     }
+    // Counted at the end of the mover's turn, which gave the connection back at its beginning.
+    poll_until(PATIENCE, "each is counted", || silent() - before >= COUNT as f64);
     assert_eq!(silent() - before, COUNT as f64);
     cluster.daemon("node-2").resume();
     poll_until(PATIENCE, "the receiver gives all up", || {
