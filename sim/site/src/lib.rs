@@ -10,8 +10,7 @@
 //!   has nothing in memory, and one that drains first hands over what no other node has;
 //! - a dispatcher of mode `proxy`, which counts its requests and the announced bytes, or several;
 //! - clients: an open loop of Poisson arrivals, a closed loop, a ramp of clients, or what an access log says; each may take no
-//!   more than a rate.
-//!
+//!   more than a rate;
 //! - a loss of nodes: what they had in memory and in progress is gone; requests that are sent there until the failure detector's
 //!   time has passed go elsewhere after the time to connect, and fetches from there after that of a silent node;
 //! - the coordinator: what it is told and asked is counted, as live nodes batch it; its answers come at once.
@@ -21,7 +20,7 @@
 //! connections to a lost node that were open.
 //!
 //! **Invariants:** a seed gives the same outcome in every run of a program; every request ends, and as many bytes are sent as
-//! were asked for.
+//! were asked for, but those that a loss cuts.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +35,7 @@ mod fetch;
 mod fetch_table;
 mod limits;
 mod logged;
-mod losing;
+mod lose_nodes;
 mod loss;
 mod memory;
 mod outcome;
@@ -48,6 +47,7 @@ mod request;
 mod run;
 mod sending;
 mod statistics;
+mod timed_request;
 mod traffic;
 mod windows;
 mod workload;

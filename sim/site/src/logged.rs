@@ -11,7 +11,8 @@ use skep_units::SEGMENT_BYTES;
 use skep_workload::{LogTrace, LoggedObject, LoggedRequest, Popularity};
 
 use crate::limits::{LOG_GAP_NS_MAX, NS_PER_US, SITE_SEGMENTS_MAX};
-use crate::part::{ObjectPart, SiteRequest};
+use crate::part::ObjectPart;
+use crate::timed_request::TimedRequest;
 use crate::workload::{SiteObject, SiteWorkload};
 
 /// More objects, or larger ones, than a run has memory for.
@@ -58,7 +59,7 @@ impl SiteWorkload {
             let gap_ns = (gap_us as f64 / speed * NS_PER_US as f64) as u64;
             at_ns += gap_ns.min(LOG_GAP_NS_MAX);
             let (object, part) = objects.part(request)?;
-            logged.push(SiteRequest { at_ns, client: request.client, object, part });
+            logged.push(TimedRequest { at_ns, client: request.client, object, part });
         }
         Ok(Self {
             popularity: Popularity::weighted(objects.counts),

@@ -1,4 +1,4 @@
-//! The part of an object that a request is for, and a request of a log.
+//! The part of an object that a request is for.
 
 use std::ops::Range;
 
@@ -9,15 +9,6 @@ use skep_units::SEGMENT_BYTES;
 pub(crate) struct ObjectPart {
     pub(crate) from: u64,
     pub(crate) end: u64,
-}
-
-/// A request at its time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SiteRequest {
-    pub(crate) at_ns: u64,
-    pub(crate) client: u32,
-    pub(crate) object: u32,
-    pub(crate) part: ObjectPart,
 }
 
 impl ObjectPart {

@@ -5,8 +5,9 @@ use skep_wire::message::NodeLoad;
 
 use crate::limits::{NS_PER_MS, NS_PER_S, REPORT_INTERVAL_MS};
 use crate::outcome::RunOutcome;
-use crate::part::{ObjectPart, SiteRequest};
+use crate::part::ObjectPart;
 use crate::request::Request;
+use crate::timed_request::TimedRequest;
 use crate::world::{Event, OfferedLoad, SiteRun, Transfer, World};
 
 impl SiteRun<'_> {
@@ -85,7 +86,7 @@ impl World<'_> {
 
     fn arrive_as_logged(&mut self, now: u64) {
         let logged = &self.run.site.logged;
-        let SiteRequest { client, object, part, .. } = logged[self.asked as usize];
+        let TimedRequest { client, object, part, .. } = logged[self.asked as usize];
         self.ask_for(now, client, (object, part));
         if self.asked < self.run.requests {
             self.events.schedule(logged[self.asked as usize].at_ns, Event::Arrival);

@@ -6,7 +6,8 @@ use skep_policy::RequestKey;
 use skep_units::{Rng, SEGMENT_BYTES};
 use skep_workload::{Popularity, WorkloadKind};
 
-use crate::part::{ObjectPart, SiteRequest};
+use crate::part::ObjectPart;
+use crate::timed_request::TimedRequest;
 
 /// A kind of site, with the statistics of a published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub struct SiteWorkload {
     /// Segments of all objects.
     pub(crate) segments: u32,
     /// What a log says was asked for; nothing of other sites.
-    pub(crate) logged: Vec<SiteRequest>,
+    pub(crate) logged: Vec<TimedRequest>,
 }
 
 /// An object. Its segments are numbered through with those of the others.

@@ -1,0 +1,12 @@
+//! A request that comes at a given time.
+
+use crate::part::ObjectPart;
+
+/// A request of a log, at its time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimedRequest {
+    pub(crate) at_ns: u64,
+    pub(crate) client: u32,
+    pub(crate) object: u32,
+    pub(crate) part: ObjectPart,
+}
