@@ -31,9 +31,10 @@ use crate::limits::{
     ANSWERS_MARGIN_MS, COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS,
     RELAY_MS_MAX,
 };
-use crate::operating::Operating;
+use crate::operators::Operators;
 use crate::purging::{PurgeCounts, Purging};
 use crate::questions::{Asker, NodeAnswers, Questions};
+use crate::server_loads::ServerLoads;
 
 /// The displayed state of a coordinator.
 #[derive(Clone, Debug, Default)]
@@ -131,7 +132,8 @@ impl Coordination {
             purging: Purging::new(number),
             explanations: Questions::default(),
             features: HashMap::new(),
-            operating: Operating::new(number),
+            operators: Operators::new(number),
+            server_loads: ServerLoads::default(),
             links: HashMap::new(),
             members: HashMap::new(),
             loads: None,
@@ -257,7 +259,8 @@ struct CoordinatorServer {
     coordinator: Coordinator,
     purging: Purging,
     explanations: Questions<Option<Box<Explanation>>>,
-    operating: Operating,
+    operators: Operators,
+    server_loads: ServerLoads,
     /// What nodes understand that have not said hello yet.
     features: HashMap<LinkId, NodeFeatures>,
     /// Links that have said hello.
@@ -278,7 +281,8 @@ impl CoordinatorServer {
                 self.features.remove(&link);
                 self.purging.left(link);
                 self.explanations.left(link);
-                self.operating.left(link);
+                self.operators.left(link);
+                self.server_loads.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(now, member);
@@ -297,7 +301,7 @@ impl CoordinatorServer {
             }
             LinkEvent::Told(Told::AskNodes { question, limit_ms, asker }) => {
                 let (ends, asker) = (now.plus_ms(limit_ms), Asker::Here(asker));
-                self.operating.ask(ends, self.purging.nodes(), question, asker, outbox);
+                self.operators.ask(ends, self.purging.nodes(), question, asker, outbox);
             }
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
@@ -306,7 +310,7 @@ impl CoordinatorServer {
                 self.follow_stage();
                 self.read_loads(now);
                 self.coordinator.tick(now);
-                self.operating.tell_loads(outbox);
+                self.server_loads.tell(outbox);
                 self.ticks += 1;
                 if self.ticks.is_multiple_of(COORDINATOR_VIEW_TICKS) {
                     self.show();
@@ -316,7 +320,7 @@ impl CoordinatorServer {
         self.purging.report();
         // Only operators of this process ask for them.
         let _ = self.explanations.report(now);
-        self.operating.report(now, outbox);
+        self.operators.report(now, outbox);
         for (member, message) in self.coordinator.outbox() {
             if let Some(&link) = self.members.get(&member) {
                 // A link that takes no more ends, and is heard of.
@@ -364,7 +368,8 @@ impl CoordinatorServer {
                 }
                 let features = self.features.remove(&link).unwrap_or_default();
                 self.purging.joined(link, (name.clone(), features), outbox);
-                self.operating.joined(link, features, outbox);
+                self.operators.joined(link, features, outbox);
+                self.server_loads.joined(link, features);
                 self.links.insert(link, joined.link);
                 self.members.insert(joined.link, link);
                 tracing::info!("cache: node {name} linked, fetches at {address}");
@@ -383,17 +388,17 @@ impl CoordinatorServer {
                 self.purging.acknowledged(link, (stamp, newest), outbox);
             }
             (Some(_), ToCoordinator::Status { question, json }) => {
-                self.operating.answered(link, question, json);
+                self.operators.answered(link, question, json);
             }
             (Some(_), ToCoordinator::ServerOrders(orders)) => {
-                self.operating.learn(link, orders, self.purging.nodes(), outbox);
+                self.operators.learn(link, orders, self.purging.nodes(), outbox);
             }
             (Some(_), ToCoordinator::Relay { ask, question, limit_ms }) => {
                 let ends = now.plus_ms(limit_ms.min(RELAY_MS_MAX));
                 let asker = Asker::Node(link, ask);
-                self.operating.ask(ends, self.purging.nodes(), question, asker, outbox);
+                self.operators.ask(ends, self.purging.nodes(), question, asker, outbox);
             }
-            (Some(_), ToCoordinator::ServerLoads(loads)) => self.operating.loaded(link, loads),
+            (Some(_), ToCoordinator::ServerLoads(loads)) => self.server_loads.loaded(link, loads),
             (Some(_), ToCoordinator::AmInStep { question }) => {
                 // Behind all purges that were sent. If it takes no more it ends.
                 let _ = outbox.send(link, &ToNode::InStep { question });

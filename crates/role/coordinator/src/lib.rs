@@ -3,8 +3,8 @@
 //! ```text
 //!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
 //!                                   |   { Purging }     <-- purges of operators
-//!                                   |   { Questions }   <-- their questions to all nodes
-//!                                   |   { Operating }   <-- their orders about servers of pools
+//!                                   |   { Operators }   <-- their questions to all nodes, and orders about servers of pools
+//!                                   |   { ServerLoads } <-- requests that nodes have there
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
 //! ```
@@ -20,10 +20,11 @@
 mod coordination;
 mod limits;
 mod metrics;
-mod operating;
+mod operators;
 mod purge_text;
 mod purging;
 mod questions;
+mod server_loads;
 
 pub use coordination::{CacheView, Coordination, CoordinatorStage, NoCoordinator, NodeLoadReader};
 pub use metrics::{answers, register_coordinator, register_streams};

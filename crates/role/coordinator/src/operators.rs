@@ -1,52 +1,29 @@
-//! Operators in the thread of the links: their questions to all nodes, their orders about servers of pools, and the
-//! load that nodes have there.
+//! Operators in the thread of the links: their questions to all nodes, and their orders about servers of pools.
 //!
 //! An order is carried out by the nodes that it was sent to, and known here from the first of them that has done so;
 //! then all nodes hear of it that come later, or could not be reached.
-
-use std::collections::BTreeMap;
 
 use skep_directory::OrderTable;
 use skep_peer::stream::{LinkId, Outbox};
 use skep_serve::unix_ms;
 use skep_units::Now;
-use skep_wire::cache::{
-    NodeFeatures, NodeQuestion, RelayedAnswer, ServerKey, ServerLoad, ServerOrder, ToNode,
-};
-use skep_wire::limits::SLOT_SERVERS_MAX;
+use skep_wire::cache::{NodeFeatures, NodeQuestion, RelayedAnswer, ServerOrder, ToNode};
 use skep_wire::message::Name;
 
 use crate::limits::RELAY_QUEUE_BYTES_MAX;
 use crate::questions::{Asker, NodeAnswer, Questions};
 
-/// See the module.
-pub(crate) struct Operating {
+/// What operators have asked and ordered.
+pub(crate) struct Operators {
     /// Of the dispatcher.
     number: u16,
     orders: OrderTable,
     questions: Questions<Vec<u8>>,
-    /// Links of nodes that take part.
-    loads: BTreeMap<LinkId, NodeLoads>,
-    have_loads_changed: bool,
 }
 
-/// What a node has at servers.
-#[derive(Default)]
-struct NodeLoads {
-    own: BTreeMap<ServerKey, u32>,
-    /// What it was told of the others.
-    told: Vec<ServerLoad>,
-}
-
-impl Operating {
+impl Operators {
     pub(crate) fn new(number: u16) -> Self {
-        Self {
-            number,
-            orders: OrderTable::default(),
-            questions: Questions::default(),
-            loads: BTreeMap::new(),
-            have_loads_changed: false,
-        }
+        Self { number, orders: OrderTable::default(), questions: Questions::default() }
     }
 
     /// A node has said hello; it gets all orders.
@@ -57,8 +34,6 @@ impl Operating {
         outbox: &mut Outbox<ToNode>,
     ) {
         if features.has_operate() {
-            self.loads.insert(link, NodeLoads::default());
-            self.have_loads_changed = true;
             // A link that takes no more ends, and begins anew.
             let _ = outbox.send(link, &ToNode::ServerOrders(self.orders.all()));
         }
@@ -66,7 +41,6 @@ impl Operating {
 
     /// A link is gone.
     pub(crate) fn left(&mut self, link: LinkId) {
-        self.have_loads_changed |= self.loads.remove(&link).is_some();
         self.questions.left(link);
     }
 
@@ -122,14 +96,6 @@ impl Operating {
         }
     }
 
-    /// A node says what it has at servers.
-    pub(crate) fn loaded(&mut self, link: LinkId, loads: Vec<ServerLoad>) {
-        if let Some(of_node) = self.loads.get_mut(&link) {
-            self.have_loads_changed = true;
-            of_node.own = loads.into_iter().map(|it| (it.server, it.requests)).collect();
-        }
-    }
-
     /// Ends questions that are over.
     pub(crate) fn report(&mut self, now: Now, outbox: &mut Outbox<ToNode>) {
         for (link, ask, answers) in self.questions.report(now) {
@@ -144,30 +110,6 @@ impl Operating {
                 let _ = outbox.send(link, &ToNode::Relayed { ask, node, answer });
             }
             let _ = outbox.send(link, &ToNode::RelayEnd { ask });
-        }
-    }
-
-    /// Tells nodes what the others have at servers, where that has changed. Not at each change: of many nodes
-    /// each would hear of each.
-    pub(crate) fn tell_loads(&mut self, outbox: &mut Outbox<ToNode>) {
-        if !std::mem::take(&mut self.have_loads_changed) {
-            return;
-        }
-        let mut sums = BTreeMap::<ServerKey, u32>::new();
-        for (server, requests) in self.loads.values().flat_map(|it| &it.own) {
-            let sum = sums.entry(*server).or_default();
-            *sum = sum.saturating_add(*requests);
-        }
-        for (&link, of_node) in &mut self.loads {
-            let others = |(&server, &sum): (&ServerKey, &u32)| {
-                let requests = sum - of_node.own.get(&server).copied().unwrap_or(0).min(sum);
-                (requests > 0).then_some(ServerLoad { server, requests })
-            };
-            let loads: Vec<_> = sums.iter().filter_map(others).take(SLOT_SERVERS_MAX).collect();
-            if loads != of_node.told {
-                let _ = outbox.send(link, &ToNode::ServerLoads(loads.clone()));
-                of_node.told = loads;
-            }
         }
     }
 }

@@ -1,0 +1,71 @@
+//! Requests that nodes have at servers of pools: each node hears what all others have there, for its policies.
+//!
+//! Invariant: a node whose link is gone has nothing.
+
+use std::collections::BTreeMap;
+
+use skep_peer::stream::{LinkId, Outbox};
+use skep_wire::cache::{NodeFeatures, ServerKey, ServerLoad, ToNode};
+use skep_wire::limits::SLOT_SERVERS_MAX;
+
+/// The requests of all nodes that take part.
+#[derive(Default)]
+pub(crate) struct ServerLoads {
+    of_nodes: BTreeMap<LinkId, NodeLoads>,
+    have_changed: bool,
+}
+
+/// What a node has at servers.
+#[derive(Default)]
+struct NodeLoads {
+    own: BTreeMap<ServerKey, u32>,
+    /// What it was told of the others.
+    told: Vec<ServerLoad>,
+}
+
+impl ServerLoads {
+    /// A node has said hello.
+    pub(crate) fn joined(&mut self, link: LinkId, features: NodeFeatures) {
+        if features.has_operate() {
+            self.of_nodes.insert(link, NodeLoads::default());
+            self.have_changed = true;
+        }
+    }
+
+    /// A link is gone.
+    pub(crate) fn left(&mut self, link: LinkId) {
+        self.have_changed |= self.of_nodes.remove(&link).is_some();
+    }
+
+    /// A node says what it has at servers.
+    pub(crate) fn loaded(&mut self, link: LinkId, loads: Vec<ServerLoad>) {
+        if let Some(of_node) = self.of_nodes.get_mut(&link) {
+            self.have_changed = true;
+            of_node.own = loads.into_iter().map(|it| (it.server, it.requests)).collect();
+        }
+    }
+
+    /// Tells nodes what the others have at servers, where that has changed. Not at each change: of many nodes
+    /// each would hear of each.
+    pub(crate) fn tell(&mut self, outbox: &mut Outbox<ToNode>) {
+        if !std::mem::take(&mut self.have_changed) {
+            return;
+        }
+        let mut sums = BTreeMap::<ServerKey, u32>::new();
+        for (server, requests) in self.of_nodes.values().flat_map(|it| &it.own) {
+            let sum = sums.entry(*server).or_default();
+            *sum = sum.saturating_add(*requests);
+        }
+        for (&link, of_node) in &mut self.of_nodes {
+            let others = |(&server, &sum): (&ServerKey, &u32)| {
+                let requests = sum - of_node.own.get(&server).copied().unwrap_or(0).min(sum);
+                (requests > 0).then_some(ServerLoad { server, requests })
+            };
+            let loads: Vec<_> = sums.iter().filter_map(others).take(SLOT_SERVERS_MAX).collect();
+            if loads != of_node.told {
+                let _ = outbox.send(link, &ToNode::ServerLoads(loads.clone()));
+                of_node.told = loads;
+            }
+        }
+    }
+}
