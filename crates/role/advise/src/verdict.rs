@@ -23,14 +23,13 @@ impl PolicyVerdict {
     pub(crate) fn of(policies: &[AdvisedPolicy], current: &'static str) -> Self {
         let equal: Vec<&AdvisedPolicy> =
             policies.iter().filter(|it| !is_longer(it.behind_first)).collect();
-        let p99 = |it: &AdvisedPolicy| it.p99_s.mean;
-        let best = equal.iter().min_by(|a, b| p99(a).total_cmp(&p99(b)));
         let own = equal.iter().find(|it| it.policy == current);
-        let chosen = match (own, best) {
-            (Some(own), Some(best)) if !is_shorter(best.p99_ratio) => own,
-            (_, Some(best)) => best,
-            (own, None) => return Self::keep(own.map_or(current, |it| it.policy)),
+        let is_better = |it: &&&AdvisedPolicy| {
+            is_shorter(it.p99_ratio) || (own.is_none() && is_shorter(it.mean_ratio))
         };
+        let p99 = |it: &AdvisedPolicy| it.p99_s.mean;
+        let better = equal.iter().filter(is_better).min_by(|a, b| p99(a).total_cmp(&p99(b)));
+        let Some(chosen) = better.or(own).or(equal.first()) else { return Self::keep(current) };
         let as_good = equal.iter().map(|it| it.policy).filter(|it| *it != chosen.policy);
         let is_change = chosen.policy != current;
         Self {
@@ -65,7 +64,10 @@ fn change(chosen: &AdvisedPolicy, current: &str) -> String {
     let why = match (is_shorter(mean), is_shorter(p99)) {
         (true, _) => "The difference of the means exceeds its 95 % interval",
         (false, true) => "The means do not differ beyond their interval; the 99th percentiles do",
-        (false, false) => "No difference from it exceeds its interval; others are behind",
+        // The first is ahead of the current one, by the ratio the other way round.
+        (false, false) => {
+            "It has the shortest mean, and the current policy is behind that beyond the interval"
+        }
     };
     format!(
         "Choose {}: its mean response time is {}, its 99th percentile {}. {why}.",
@@ -140,6 +142,7 @@ mod tests {
         let unsure = ("random", [0.5, 1.0, 1.5], [4.0, 5.0, 6.0]);
         let hardly = ("power-of-two", [0.999, 1.099, 1.199], [5.0, 5.1, 5.2]);
         let tail = ("least-bytes", [1.0, 1.1, 1.2], [2.0, 2.04, 2.08]);
+        let wide = ("prequal", [0.3, 0.6, 1.5], [1.0, 3.0, 7.0]);
         for (others, chosen, words) in [
             (
                 vec![better],
@@ -150,6 +153,8 @@ mod tests {
             (vec![hardly], "round-robin", "Keep round-robin"),
             (vec![tail], "least-bytes", "The means do not differ beyond their interval"),
             (vec![better, tail], "lard", "exceeds its 95 % interval"),
+            // As good as the shortest, and of a shorter P99, but not told from the current one.
+            (vec![better, wide], "lard", "exceeds its 95 % interval"),
             (vec![], "round-robin", "no other policy has a shorter mean"),
         ] {
             let verdict = verdict(&[vec![turns], others].concat(), "round-robin");
