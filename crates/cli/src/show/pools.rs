@@ -1,4 +1,4 @@
-//! Pools and their servers, as one node sees them and as all do.
+//! Pools and their servers: added up over all nodes, and as each sees them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

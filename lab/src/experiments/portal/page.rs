@@ -71,8 +71,8 @@ impl Results {
         page.add("## Heavy load\n");
         page.add(
             "Failed: in all rounds together, with the warm-up for four nodes. In brackets: the slowest and the fastest round. Of \
-             linear: over one node's times the number of nodes. The paper says what a node adds \
-             to one of them that seemed slow for its failures; *right answers only* is without these.\n",
+             linear: over one node's times the number of nodes. The paper's speed-ups are relative \
+             to a single node slowed down by its failed requests; *right answers only* leaves these out.\n",
         );
         let head = texts([
             "nodes",

@@ -46,8 +46,8 @@ fn add_cells(page: &mut Page, cells: &[&CellFigures]) {
         "from disks, %",
         "busiest",
         "mean, ms",
-        "cut, of a second's",
-        "late, of a second's",
+        "cut / requests per s",
+        "late / requests per s",
         "disks settled, s",
         "response settled, s",
     ];
