@@ -4,12 +4,13 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, UdpSocket};
 use std::thread;
 
-use skep_repair::{RECEIVED_BYTES_MAX, RestoreError, SnapshotError, restore, snapshot};
+use skep_repair::{RECEIVED_BYTES_MAX, RestoreError, SnapshotError, snapshot};
 use skep_wire::handoff::tcp::{TcpState, WindowScales};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::common::{
-    Bed, Connection, Ip, LIMITS, Place, create, poll_until, set_repair, tcp_info, unread_bytes,
+    Bed, Connection, Ip, LIMITS, Place, create, poll_until, restored_socket, set_repair, tcp_info,
+    unread_bytes,
 };
 use crate::talk::{begin_request, finish, stream_bytes};
 
@@ -149,8 +150,7 @@ fn states_that_cannot_be_are_refused() {
     let refused = |change: fn(&mut TcpState)| {
         let mut wrong = state.clone();
         change(&mut wrong);
-        let socket = bed.receiver.run(|| create(connection.id));
-        restore(&socket, &connection.id, &wrong).unwrap_err()
+        restored_socket(&bed.receiver, &connection.id, &wrong).unwrap_err()
     };
     for change in [
         (|it| it.mss_clamp = 87) as fn(&mut TcpState),

@@ -1,11 +1,8 @@
 //! A handoff of a machine to itself: the donor's socket must go before the receiver's comes.
 
 use skep_repair::{RestoreError, close_silently, restore};
-use skep_wire::handoff::SocketId;
-use skep_wire::handoff::tcp::TcpState;
-use socket2::Socket;
 
-use crate::common::{BOTH, Bed, Place, create, patient, poll_until, set_repair};
+use crate::common::{BOTH, Bed, Place, create, patient, restored_socket, set_repair};
 use crate::talk::{begin_request, finish};
 
 #[test]
@@ -21,26 +18,11 @@ fn a_connection_moves_to_another_socket_of_the_same_machine() {
         close_silently(connection.server.into()).unwrap();
         // A socket that has failed is of no more use.
         close_silently(early.into()).unwrap();
-        let server = created(&bed, connection.id, &state);
+        let server = restored_socket(&bed.donor, &connection.id, &state).unwrap();
         bed.steer(Place::Donor);
         set_repair(&server, false);
         server.set_nonblocking(false).unwrap();
         connection.server = patient(server.into());
         finish(connection);
     }
-}
-
-/// Tried until the donor's socket is gone: processes that other tests start have copies of its descriptor until
-/// they have become another program.
-fn created(bed: &Bed, id: SocketId, state: &TcpState) -> Socket {
-    let mut created = None;
-    poll_until("the donor's socket is gone", || {
-        let server = bed.donor.run(|| create(id));
-        match restore(&server, &id, state) {
-            Ok(()) => created = Some(server),
-            Err(error) => assert!(matches!(error, RestoreError::Taken), "{error}"),
-        }
-        created.is_some()
-    });
-    created.unwrap()
 }

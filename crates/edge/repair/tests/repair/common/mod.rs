@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use skep_repair::{
-    RECEIVED_BYTES_MAX, SnapshotError, SnapshotLimits, close_silently, restore, snapshot,
+    RECEIVED_BYTES_MAX, RestoreError, SnapshotError, SnapshotLimits, close_silently, restore,
+    snapshot,
 };
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::tcp::TcpState;
@@ -225,8 +226,7 @@ impl Connection {
 
     /// The second half of a move, after [`Connection::freeze`].
     pub(crate) fn restored(self, bed: &Bed, place: Place, state: &TcpState) -> Self {
-        let server = bed.at(place).run(|| create(self.id));
-        restore(&server, &self.id, state).unwrap();
+        let server = restored_socket(bed.at(place), &self.id, state).unwrap();
         bed.steer(place);
         close_silently(self.server.into()).unwrap();
         set_repair(&server, false);
@@ -250,6 +250,25 @@ pub(crate) fn create(id: SocketId) -> Socket {
     set_repair(&socket, true);
     socket.bind(&id.server.into()).unwrap();
     socket
+}
+
+/// A new socket that is the end of the connection. Tried until one that was closed before is gone: processes that other
+/// tests start have copies of its descriptor until they have become another program.
+pub(crate) fn restored_socket(
+    at: &Namespace,
+    id: &SocketId,
+    state: &TcpState,
+) -> Result<Socket, RestoreError> {
+    let mut restored = None;
+    poll_until("no other socket of the connection is left", || {
+        let socket = at.run(|| create(*id));
+        restored = match restore(&socket, id, state) {
+            Err(RestoreError::Taken) => None,
+            result => Some(result.map(|()| socket)),
+        };
+        restored.is_some()
+    });
+    restored.unwrap()
 }
 
 /// Off with a window probe, as netguard does it.
