@@ -131,13 +131,13 @@ fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
 }
 
 /// `cargo build --release -p skep && cargo test --release -p skep-tests --test http -- \
-/// --ignored --nocapture memory::four_thousand`; five minutes.
+/// --ignored --nocapture memory::four_thousand`; seven minutes.
 #[test]
-#[ignore = "takes five minutes, and is about rates"]
+#[ignore = "takes seven minutes, and is about rates"]
 fn four_thousand_slow_readers_of_a_hundred_addresses_leave_others_their_rate() {
     const READERS: usize = 4_000;
     /// Pairs of windows, with and without them: what else the machine does changes meanwhile.
-    const ROUNDS: usize = 5;
+    const ROUNDS: usize = 7;
     /// What the node keeps for each in its socket, and what each reads in a second: bytes.
     const UNSENT: u64 = 128 * 1024;
     const READ_BYTES_S: u64 = 4 * 1024;
@@ -198,10 +198,11 @@ fn four_thousand_slow_readers_of_a_hundred_addresses_leave_others_their_rate() {
 /// What others hit.
 const HOT: [u8; 1024] = [b'h'; 1024];
 
-/// Hits per second of two connections of `others`.
+/// Hits per second of sixteen connections of `others`: so many that all workers have some,
+/// in each window as many as in the others.
 fn hits(skep: &Skep, others: &SourceAddress, what: &str) -> f64 {
     let load = Load::on(skep.address()).get("/hot", HOT).from(others.clone());
-    let (cpu, report) = (skep.cpu_time(), load.threads(2).run(60_000));
+    let (cpu, report) = (skep.cpu_time(), load.threads(16).run(250_000));
     report.assert_clean();
     let cpu_us = (skep.cpu_time() - cpu).as_secs_f64() * 1e6 / report.ok as f64;
     let rate = report.rate();
