@@ -269,7 +269,12 @@ impl Skep {
     /// Connections to [`Self::address`] that it holds. Those that wait to be
     /// accepted or that it has closed don't count, whatever the client did.
     pub fn connections(&self) -> usize {
-        let port = format!(":{:04X}", self.address().port());
+        self.connections_to(self.address())
+    }
+
+    /// The same to another address at which it listens.
+    pub fn connections_to(&self, address: SocketAddr) -> usize {
+        let port = format!(":{:04X}", address.port());
         let table = self.proc_file("net/tcp") + &self.proc_file("net/tcp6");
         table.lines().filter(|line| is_held_connection(line, &port)).count()
     }

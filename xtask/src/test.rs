@@ -29,8 +29,11 @@ const WAITING: [&str; 5] = ["direct", "adversary", "store", "testbed", "lab"];
 /// measures what a machine does in milliseconds.
 const BUSY: [&str; 5] = ["cluster", "http", "sim", "bpf", "datapath"];
 
-/// Executables at a time.
+/// Executables at a time, of those that are busy.
 const LANES: usize = 2;
+
+/// Lanes more for the others, which would leave a core idle.
+const LANES_NEVER_BUSY: usize = 1;
 
 /// Tests at a time in one executable: they wait for sockets and timers more than they compute.
 const THREADS: &str = "6";
@@ -78,10 +81,18 @@ struct Executable {
 impl Executable {
     /// Its place among all: the number of its group, and its place there.
     fn turn(&self) -> (u8, usize) {
-        let is_it = |name: &&str| self.is_test_target && *name == self.target;
-        let waiting = WAITING.iter().position(is_it).map(|at| (0, at));
-        let busy = || BUSY.iter().position(is_it).map(|at| (2, at));
+        let place = |group: &[&str]| group.iter().position(|it| self.is_named(it));
+        let waiting = place(&WAITING).map(|at| (0, at));
+        let busy = || place(&BUSY).map(|at| (2, at));
         waiting.or_else(busy).unwrap_or((1, 0))
+    }
+
+    fn is_busy(&self) -> bool {
+        BUSY.iter().any(|it| self.is_named(it))
+    }
+
+    fn is_named(&self, target: &str) -> bool {
+        self.is_test_target && self.target == target
     }
 
     fn name(&self) -> String {
@@ -158,12 +169,16 @@ fn programs_of(all: &[Executable]) -> Result<PathBuf> {
     Ok(one.file.ancestors().nth(2).context("an executable's folder")?.to_owned())
 }
 
-/// Runs all, [`LANES`] at a time, in their order, and keeps which of them passed.
+/// Runs all in their order, in [`LANES`] and those that take none that is busy, and keeps which of
+/// them passed.
 fn in_lanes(root: &Path, all: Vec<Executable>, inputs: &Inputs) -> Result<Vec<TestOutcome>> {
     let queue = Mutex::new(VecDeque::from(all));
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let lane = || -> Result<Vec<TestOutcome>> {
-        std::iter::from_fn(next)
+    let next = |takes_busy: bool| {
+        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.pop_front_if(|it| takes_busy || !it.is_busy())
+    };
+    let run_lane = &|number: usize| -> Result<Vec<TestOutcome>> {
+        std::iter::from_fn(|| next(number < LANES))
             .map(|one| {
                 let outcome = run_one(root, &one)?;
                 inputs.keep(&one, outcome.status.success())?;
@@ -172,7 +187,8 @@ fn in_lanes(root: &Path, all: Vec<Executable>, inputs: &Inputs) -> Result<Vec<Te
             .collect()
     };
     thread::scope(|scope| {
-        let running: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        let lanes = 0..LANES + LANES_NEVER_BUSY;
+        let running: Vec<_> = lanes.map(|lane| scope.spawn(move || run_lane(lane))).collect();
         let mut outcomes = Vec::new();
         for lane in running {
             let Ok(done) = lane.join() else { bail!("a lane of tests panicked") };

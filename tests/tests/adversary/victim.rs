@@ -165,8 +165,13 @@ impl Victim {
         }));
         assert!(waited.is_ok(), "behind {behind} it still has: {:?}", left.take());
         let cached = self.metric("skep_cache_alive_bytes").unwrap_or(0);
+        let tasks = self.metric("skep_tasks").expect("a gauge");
+        // What asked for these numbers has a socket there, too, until its end is seen.
+        poll_until(PATIENCE, "the metrics' connections are closed", || {
+            self.skep.connections_to(self.metrics.address()) == 0
+        });
         Rest {
-            tasks: self.metric("skep_tasks").expect("a gauge"),
+            tasks,
             open: self.skep.open_but_memory(),
             taken_bytes: self.skep.memory_bytes().saturating_sub(cached),
         }
