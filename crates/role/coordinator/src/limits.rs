@@ -19,9 +19,12 @@ pub(crate) const INVALIDATION_MS: u64 = 1_000;
 /// milliseconds: some ticks.
 pub(crate) const PURGE_MARGIN_MS: u64 = 2_000;
 
-/// Questions of operators to all nodes at a time: above it the oldest ends with what it has. Each takes
+/// Questions of operators to all nodes at a time: above it one ends with what it has. Each takes
 /// what the nodes answer, until it is read.
 pub(crate) const QUESTIONS_MAX: usize = 8;
+
+/// Those of them that come from one node: what one process asks leaves room for the others.
+pub(crate) const QUESTIONS_PER_NODE_MAX: usize = 4;
 
 /// How long the thread of the links may take to report that the time of a question is over, in
 /// milliseconds: some ticks.
