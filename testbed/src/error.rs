@@ -84,6 +84,9 @@ fn advice(key: &str, value: &str, source: &io::Error) -> String {
                 .to_owned()
         }
         (_, io::ErrorKind::NotFound) => "; this kernel has no such setting".to_owned(),
+        (_, io::ErrorKind::PermissionDenied) => {
+            "; run it as root, and outside of a container without privileges".to_owned()
+        }
         _ => String::new(),
     }
 }
@@ -120,5 +123,10 @@ mod tests {
         for part in ["net.ipv4.tcp_congestion_control", "\"cubic\"", "node-1", "sysctl -w"] {
             assert!(said.contains(part), "{part} in {said}");
         }
+        let of_another =
+            |errno| advice("net.ipv4.ip_forward", "1", &io::Error::from_raw_os_error(errno));
+        assert!(of_another(libc::EACCES).contains("as root"));
+        assert!(of_another(libc::ENOENT).contains("no such setting"));
+        assert!(of_another(libc::EROFS).contains("read-only"));
     }
 }

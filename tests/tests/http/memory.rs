@@ -9,7 +9,7 @@ use skep_tests::content::{self, assert_same};
 use skep_tests::flood::{TinyOrigin, get_all};
 use skep_tests::origin::{Answer, FRESH, Origin};
 use skep_tests::{
-    Crowd, End, Load, MemoryGroup, PATIENCE, RawClient, Skep, SourceAddress, poll_until,
+    Crowd, End, FreePort, Load, MemoryGroup, PATIENCE, RawClient, Skep, SourceAddress, poll_until,
 };
 use socket2::SockRef;
 
@@ -58,6 +58,27 @@ fn flood(size_mib: u64, tiny_urls: u64, long_queries: u64) -> u64 {
 fn objects_that_are_hardly_more_than_their_names_stay_within_the_cache() {
     let most = flood(8, 8_000, 6_000);
     assert!(most <= 8 * MIB + FIXED, "{} MiB", most / MIB);
+}
+
+#[test]
+fn there_are_no_more_segments_than_entries_whatever_their_size() {
+    const ENTRIES_MAX: u64 = 1_024;
+    let (origin, metrics) = (TinyOrigin::new(), FreePort::claim());
+    let skep = Skep::node_of(&format!(
+        "{}[cache]\nentries_max = {ENTRIES_MAX}\n[metrics]\nlisten = \"{}\"\n",
+        origin.line(),
+        metrics.address()
+    ));
+    get_all(skep.address(), 16, 0..3 * ENTRIES_MAX, tiny_url);
+    let text = RawClient::connect(metrics.address()).get("/metrics").text();
+    let of = |sample: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(sample));
+        line.and_then(|value| value.trim().parse::<u64>().ok()).expect("a number")
+    };
+    let segments = of("skep_cache_segments ");
+    assert!((ENTRIES_MAX / 2..=ENTRIES_MAX).contains(&segments), "{segments}");
+    let evicted = of("skep_cache_removals_total{kind=\"evicted\"} ");
+    assert!(evicted >= 2 * ENTRIES_MAX, "{evicted} evicted");
 }
 
 /// `cargo build --release -p skep && cargo test --release -p skep-tests --test http -- \

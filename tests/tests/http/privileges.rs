@@ -317,3 +317,32 @@ fn logs_are_rotated_and_configs_reloaded_by_that_user() {
         asks("/a.txt").assert_status(200);
     }
 }
+
+/// The kernel restricts writing to the folders that there were at the start (Landlock), not to their names.
+#[test]
+fn another_folder_in_the_place_of_the_logs_is_not_written_to() {
+    let (site, folder) = (site(), Site::new());
+    let logs = folder.path("logs");
+    let make = || {
+        fs::create_dir(&logs).unwrap();
+        set_mode(&logs, 0o777);
+    };
+    make();
+    let log = logs.join("access.log");
+    let skep = Skep::serve(site.root(), &["--access-log", text(&log)]);
+    if skep.stderr_text().contains("continuing without this restriction") {
+        return skip("this kernel has no Landlock");
+    }
+    let old = folder.path("logs.1");
+    fs::rename(&logs, &old).unwrap();
+    make();
+    skep.signal(Signal::HUP);
+    poll_until(PATIENCE, "it is refused", || {
+        skep.stderr_text().contains("cannot reopen the access log")
+    });
+    assert!(!log.exists());
+    skep.connect().get("/a.txt?after").assert_status(200);
+    poll_until(PATIENCE, "the old log goes on", || {
+        fs::read_to_string(old.join("access.log")).is_ok_and(|text| text.contains("/a.txt?after"))
+    });
+}

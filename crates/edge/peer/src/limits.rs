@@ -39,16 +39,29 @@ pub(crate) const HANDSHAKE_MS: u64 = 1_000;
 /// Milliseconds for a link to connect: one lost SYN is retransmitted after 1 s.
 pub(crate) const LINK_CONNECT_MS: u64 = 1_500;
 
-/// Concurrent handshakes of a link server with strangers, whose addresses are not in the config;
-/// further connections are closed.
-pub(crate) const HANDSHAKES_MAX: usize = 64;
+/// Bounds on concurrent handshakes of a server; further connections are closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HandshakeLimits {
+    /// With strangers, whose addresses are not in the config.
+    pub(crate) strangers_max: usize,
+    /// Of these, with one address (of IPv6: one /64): so no machine excludes others.
+    pub(crate) per_stranger_max: usize,
+    /// With the address of a machine of the config, reserved for it.
+    pub(crate) per_member_max: usize,
+}
 
-/// Of these, with one address (of IPv6: one /64): so no machine excludes others.
-pub(crate) const HANDSHAKES_PER_ADDRESS_MAX: usize = 8;
+/// Of a link server. A machine of the config: more than the nodes on it.
+pub(crate) const LINK_HANDSHAKES: HandshakeLimits =
+    HandshakeLimits { strangers_max: 64, per_stranger_max: 8, per_member_max: 16 };
 
-/// Concurrent handshakes with the address of a machine of the config, reserved for it: more than
-/// the nodes on one machine.
-pub(crate) const HANDSHAKES_PER_MEMBER_MAX: usize = 16;
+/// Of each worker that serves fetches: with strangers only, since [`PEER_ADMISSION`] bounds the connections of
+/// members. A node that connects from an address that is not in the config is one until it has said who it is, and opens
+/// as many as one of its workers may have at once.
+pub(crate) const FETCH_HANDSHAKES: HandshakeLimits = HandshakeLimits {
+    strangers_max: 8 * PEER_CONNECTIONS_MAX,
+    per_stranger_max: PEER_CONNECTIONS_MAX,
+    per_member_max: 0,
+};
 
 /// Refused streams that are drained until the refusal has arrived; others are closed at once.
 pub(crate) const LINGERING_MAX: usize = 64;

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::admission::{Admission, ConnectionRefusal};
@@ -106,12 +107,16 @@ async fn recover<S: ConnectionHandler>(
     reserve: &mut DescriptorReserve,
     error: &io::Error,
 ) {
-    const EMFILE: i32 = 24;
-    const ENFILE: i32 = 23;
-    if !matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) {
-        service.observe(AcceptEvent::Failed);
-        tracing::debug!(%error, "accept failed");
-        return;
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE | Errno::NFILE) => {}
+        errno => {
+            service.observe(AcceptEvent::Failed);
+            tracing::debug!(%error, "accept failed");
+            if !is_of_connection(errno) {
+                tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+            }
+            return;
+        }
     }
     let accepted = reserve.lend(|| {
         let accepted = rustix::net::accept(listener);
@@ -131,6 +136,25 @@ async fn recover<S: ConnectionHandler>(
     }
 }
 
+/// Whether one connection has failed, and the next one can be accepted at once: `accept` reports errors of the new
+/// connection, too (accept(2), "Error handling"). Others last, such as want of memory.
+fn is_of_connection(errno: Option<Errno>) -> bool {
+    const OF_CONNECTION: [Errno; 11] = [
+        Errno::CONNABORTED,
+        Errno::CONNRESET,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
+        Errno::INTR,
+        Errno::NETDOWN,
+        Errno::NETUNREACH,
+        Errno::NOPROTOOPT,
+        Errno::OPNOTSUPP,
+        Errno::PERM,
+        Errno::PROTO,
+    ];
+    errno.is_some_and(|it| OF_CONNECTION.contains(&it))
+}
+
 async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     std::future::poll_fn(|cx| without_reserve(|| listener.poll_accept(cx))).await
 }
@@ -142,4 +166,20 @@ async fn accept_now(listener: &TcpListener) -> Option<io::Result<(TcpStream, Soc
         std::task::Poll::Pending => std::task::Poll::Ready(None),
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lasts_is_paused_for() {
+        for errno in [Errno::CONNABORTED, Errno::INTR, Errno::PROTO] {
+            assert!(is_of_connection(Some(errno)), "{errno}");
+        }
+        for errno in [Errno::NOBUFS, Errno::NOMEM, Errno::INVAL] {
+            assert!(!is_of_connection(Some(errno)), "{errno}");
+        }
+        assert!(!is_of_connection(None));
+    }
 }

@@ -158,6 +158,13 @@ pub struct Permit {
     client: Option<IpAddr>,
 }
 
+impl Permit {
+    /// Whether it is for one of the members.
+    pub fn is_of_member(&self) -> bool {
+        self.client.is_none()
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         self.admission.release(self.client);

@@ -61,7 +61,7 @@ pub struct Conn {
     /// It takes bytes, which the runtime has not heard of yet.
     is_fresh: Cell<bool>,
     worker: Rc<Worker>,
-    _permit: Option<Permit>,
+    permit: Option<Permit>,
 }
 
 impl Conn {
@@ -137,13 +137,18 @@ impl Conn {
             is_fresh,
             worker,
             local: OnceCell::new(),
-            _permit: permit,
+            permit,
         }
     }
 
     /// The peer's address; the unspecified one behind a Unix socket.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Whether the peer is a machine of the cluster, by its address.
+    pub fn is_of_member(&self) -> bool {
+        self.permit.as_ref().is_some_and(Permit::is_of_member)
     }
 
     /// The own address; the unspecified one behind a Unix socket, or if the connection is gone.

@@ -293,3 +293,10 @@ fn lists_take_one_value_for_a_list_of_one() {
         assert_eq!(twice, [ErrorKind::Duplicate], "{}", setting.path);
     }
 }
+
+#[test]
+fn one_client_cannot_take_all_connections_of_a_dispatcher_to_a_node() {
+    let config = Config::parse("test", BASE).expect("a config");
+    let per_address = config.limits.connections_per_address_max;
+    assert!(config.services.iter().all(|it| per_address < it.upstream_connections_max));
+}

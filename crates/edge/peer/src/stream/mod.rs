@@ -12,6 +12,7 @@
 mod counts;
 mod fetch;
 mod greet;
+mod handshake_permits;
 mod link;
 
 pub use crate::limits::{BACKOFF_MS, PEER_ADMISSION, PEER_REPLY_MS, PING_MS, SILENCE_MS};

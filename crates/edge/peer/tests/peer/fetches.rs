@@ -1,10 +1,12 @@
 //! Fetches between nodes over loopback: one worker is both, or one of them is a
 //! socket that says what the test wants.
 
+use std::collections::VecDeque;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::rig::{BYTES, CHUNK, Rig, content, kind, on_worker};
 use crate::support::*;
@@ -208,6 +210,36 @@ fn a_node_does_not_fetch_from_itself() {
             stranger.ask(rig.address, &PeerRequest::Head { name: segment(0), place: None }).await;
         let refused = matches!(asked, Err(PeerError::Hello(HelloError::Here(Reason::Proof))));
         assert!(refused, "{asked:?}");
+    });
+}
+
+#[test]
+fn strangers_of_many_addresses_keep_no_node_from_fetching() {
+    /// More than there are permits for, and fewer than a process may have descriptors.
+    const STRANGERS: usize = 700;
+    on_worker(|rig| async move {
+        let (address, has_ended) = (rig.address, Arc::new(AtomicBool::new(false)));
+        let ends = Arc::clone(&has_ended);
+        let strangers = std::thread::spawn(move || {
+            // They lose their permits after a while: others come.
+            let mut open = VecDeque::new();
+            for number in (0..16).cycle().take_while(|_| !ends.load(Ordering::Relaxed)) {
+                open.push_back(connect_from([127, 0, 1, 1 + number], address));
+                if open.len() > STRANGERS {
+                    open.pop_front();
+                }
+            }
+        });
+        let refused = async {
+            while rig.answering.refused_here(Reason::Full) == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, refused).await.expect("all permits of strangers are taken");
+        let taken = take_from(&rig, kind::FILE, 0).await.unwrap();
+        assert!(taken == content());
+        has_ended.store(true, Ordering::Relaxed);
+        strangers.join().unwrap();
     });
 }
 

@@ -19,10 +19,12 @@ use skep_wire::message::Name;
 
 use super::error::PeerError;
 use crate::limits::{
-    PEER_BATCH_BYTES_MAX, PEER_PING_MS, PEER_REQUEST_MS, PEER_SERVE_IDLE_MS, PEER_STALL_MS,
+    FETCH_HANDSHAKES, PEER_BATCH_BYTES_MAX, PEER_PING_MS, PEER_REQUEST_MS, PEER_SERVE_IDLE_MS,
+    PEER_STALL_MS,
 };
 use crate::stream::counts::{StreamCount, StreamCounts};
 use crate::stream::greet::{GreetError, greet_conn, nonce};
+use crate::stream::handshake_permits::HandshakePermits;
 
 /// A role's handler of requests from other nodes. One value per worker.
 pub trait PeerHandler: 'static {
@@ -77,21 +79,32 @@ pub struct PeerService<H> {
     handler: H,
     identity: Identity,
     counts: Arc<StreamCounts>,
+    handshakes: Rc<HandshakePermits>,
 }
 
 impl<H: PeerHandler> PeerService<H> {
     /// A service of this machine. `counts` may be shared by all workers.
     pub fn new(handler: H, identity: &Identity, counts: &Arc<StreamCounts>) -> Rc<Self> {
         let (identity, counts) = (identity.clone(), Arc::clone(counts));
-        Rc::new(Self { handler, identity, counts })
+        let handshakes = HandshakePermits::new(&[], FETCH_HANDSHAKES);
+        Rc::new(Self { handler, identity, counts, handshakes })
     }
 
     pub fn handler(&self) -> &H {
         &self.handler
     }
 
-    /// The name of the connected node; `None` if the handshake failed.
+    /// The name of the connected node; `None` if the handshake failed. Strangers hold a permit meanwhile,
+    /// so that their silence does not take the connections of nodes.
     async fn greet(&self, conn: Conn) -> Option<(Conn, Name)> {
+        let permit = match conn.is_of_member() {
+            true => None,
+            false => self.handshakes.take(conn.peer().ip()),
+        };
+        if permit.is_none() && !conn.is_of_member() {
+            self.counts.count_refused(HelloError::Here(Reason::Full));
+            return None;
+        }
         let nonce = nonce().ok()?;
         let handshake = Handshake::server(&self.identity, Purpose::Fetch, nonce);
         match greet_conn(&conn, handshake, &self.counts).await {

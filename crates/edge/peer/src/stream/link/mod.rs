@@ -13,7 +13,6 @@
 //! are appended to a buffer, and a link whose buffer is full is lost.
 
 mod carry;
-mod handshake_permits;
 mod hub;
 mod node;
 mod server;

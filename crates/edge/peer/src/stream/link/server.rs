@@ -11,13 +11,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::carry::carry;
-use super::handshake_permits::{HandshakePermit, HandshakePermits};
 use super::hub::{Hub, Outbox, Shared};
 use super::thread::{CommandSender, LinkThread};
 use super::{LinkEvent, LinkSettings};
-use crate::limits::BACKOFF_MS;
+use crate::limits::{BACKOFF_MS, LINK_HANDSHAKES};
 use crate::stream::counts::StreamCounts;
 use crate::stream::greet::{GreetError, greet_stream, nonce};
+use crate::stream::handshake_permits::{HandshakePermit, HandshakePermits};
 
 /// The link server of a coordinator; all links end when this is dropped.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ async fn accept<C: 'static>(
     settings: Rc<LinkSettings>,
     listener: tokio::net::TcpListener,
 ) {
-    let places = HandshakePermits::new(&settings.members);
+    let places = HandshakePermits::new(&settings.members, LINK_HANDSHAKES);
     loop {
         match listener.accept().await {
             Ok((stream, from)) => match places.take(from.ip()) {

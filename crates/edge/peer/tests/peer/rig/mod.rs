@@ -220,7 +220,7 @@ impl Rig {
         let (listener, address) = listener();
         listener.set_nonblocking(true).unwrap();
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        let admission = Admission::new(PEER_ADMISSION);
+        let admission = Admission::with_members(PEER_ADMISSION, vec![address.ip()]);
         tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, service, admission));
         let pool = PeerPool::new(worker, &identity("a"), &asking);
         Self { worker: Rc::clone(worker), pool, address, asking, answering, sources }

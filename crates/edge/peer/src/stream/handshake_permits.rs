@@ -12,16 +12,15 @@ use std::rc::Rc;
 use skep_serve::client_of;
 use tokio::net::TcpStream;
 
-use crate::limits::{
-    HANDSHAKES_MAX, HANDSHAKES_PER_ADDRESS_MAX, HANDSHAKES_PER_MEMBER_MAX, LINGERING_MAX,
-};
+use crate::limits::{HandshakeLimits, LINGERING_MAX};
 use crate::stream::greet::linger;
 
 /// Prefix length that identifies a stranger's IPv6 address (RFC 6177).
 const STRANGER_IPV6_BITS: u8 = 64;
 
-/// All permits of a link server.
+/// All permits of a server.
 pub(super) struct HandshakePermits {
+    limits: HandshakeLimits,
     members: Box<[IpAddr]>,
     /// Handshakes in progress, by machine.
     taken: RefCell<HashMap<IpAddr, usize>>,
@@ -39,8 +38,9 @@ pub(super) struct HandshakePermit {
 
 impl HandshakePermits {
     /// All free; `members` have permits of their own.
-    pub(super) fn new(members: &[IpAddr]) -> Rc<Self> {
+    pub(super) fn new(members: &[IpAddr], limits: HandshakeLimits) -> Rc<Self> {
         Rc::new(Self {
+            limits,
             members: members.iter().map(IpAddr::to_canonical).collect(),
             taken: RefCell::default(),
             strangers: Cell::new(0),
@@ -53,12 +53,12 @@ impl HandshakePermits {
         let from = from.to_canonical();
         let is_member = self.members.contains(&from);
         let (of, taken_max) = match is_member {
-            true => (from, HANDSHAKES_PER_MEMBER_MAX),
-            false => (client_of(from, STRANGER_IPV6_BITS), HANDSHAKES_PER_ADDRESS_MAX),
+            true => (from, self.limits.per_member_max),
+            false => (client_of(from, STRANGER_IPV6_BITS), self.limits.per_stranger_max),
         };
         let mut all = self.taken.borrow_mut();
         let taken = all.get(&of).copied().unwrap_or(0);
-        if taken >= taken_max || (!is_member && self.strangers.get() >= HANDSHAKES_MAX) {
+        if taken >= taken_max || (!is_member && self.strangers.get() >= self.limits.strangers_max) {
             return None;
         }
         all.insert(of, taken + 1);
@@ -100,6 +100,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
+    const LIMITS: HandshakeLimits =
+        HandshakeLimits { strangers_max: 64, per_stranger_max: 8, per_member_max: 16 };
+
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
@@ -110,16 +113,16 @@ mod tests {
 
     #[test]
     fn members_have_their_own_and_no_stranger_has_all() {
-        let places = HandshakePermits::new(&[ip("10.0.0.1"), ip("2001:db8::1")]);
+        let places = HandshakePermits::new(&[ip("10.0.0.1"), ip("2001:db8::1")], LIMITS);
         let mut held = Vec::new();
         for number in 0..=255 {
             let some = take_all(&places, &format!("10.9.9.{number}"));
-            assert!(some.len() <= HANDSHAKES_PER_ADDRESS_MAX);
+            assert!(some.len() <= LIMITS.per_stranger_max);
             held.extend(some);
         }
-        assert_eq!(held.len(), HANDSHAKES_MAX);
+        assert_eq!(held.len(), LIMITS.strangers_max);
         for member in ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1"] {
-            assert_eq!(take_all(&places, member).len(), HANDSHAKES_PER_MEMBER_MAX, "{member}");
+            assert_eq!(take_all(&places, member).len(), LIMITS.per_member_max, "{member}");
         }
         drop(held);
         assert!(places.taken.borrow().is_empty() && places.strangers.get() == 0);
@@ -127,10 +130,10 @@ mod tests {
 
     #[test]
     fn a_strangers_ipv6_network_is_one_address() {
-        let places = HandshakePermits::new(&[]);
+        let places = HandshakePermits::new(&[], LIMITS);
         let mut held = take_all(&places, "2001:db8::1");
         held.extend(take_all(&places, "2001:db8::2"));
-        assert_eq!(held.len(), HANDSHAKES_PER_ADDRESS_MAX);
+        assert_eq!(held.len(), LIMITS.per_stranger_max);
         assert!(places.take(ip("2001:db8:0:1::1")).is_some());
     }
 }
