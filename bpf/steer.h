@@ -100,7 +100,16 @@ INLINE __u32 deliver(const struct frame *frame, const struct packet *packet, con
 	return verdict;
 }
 
-/* The owner that the flow table names, if it may have this packet. */
+/* Whether a packet begins another connection than the one that is in the flow table. */
+INLINE int is_another(const struct flow *flow, const struct packet *packet)
+{
+	return packet->opens && packet->ends->to.protocol == PROTOCOL_TCP &&
+	       flow->syn_sequence_low != packet->syn_sequence_low;
+}
+
+/* The owner that the flow table names, if it may have this packet. The SYN that has come
+ * before must find it also while it drains: the client may have shaken hands with it, and
+ * the connection may have moved there since. */
 INLINE struct node *owner_of(const struct flow *flow, const struct packet *packet)
 {
 	__u32 index = flow->node;
@@ -108,9 +117,7 @@ INLINE struct node *owner_of(const struct flow *flow, const struct packet *packe
 
 	if (!node || node->state == NODE_DOWN)
 		return 0;
-	if (packet->opens && packet->ends->to.protocol == PROTOCOL_TCP &&
-	    (node->state != NODE_UP ||
-	     (flow->flags & FLOW_CLOSING && flow->syn_sequence_low != packet->syn_sequence_low)))
+	if (is_another(flow, packet) && (node->state != NODE_UP || flow->flags & FLOW_CLOSING))
 		return 0;
 	return node;
 }

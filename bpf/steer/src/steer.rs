@@ -258,10 +258,11 @@ impl Tables {
     fn owner(&self, key: &FlowKey, packet: &Packet) -> Option<NodeIndex> {
         let flow = self.flows.get(key)?;
         let node = self.live_node(flow.node)?;
-        let begins = packet.opens && packet.protocol == PROTOCOL_TCP;
-        let is_another = flow.is_closing && flow.syn_sequence_low != packet.syn_sequence_low;
-        let is_usable = !begins || (node.state == ForwardingState::Up && !is_another);
-        is_usable.then_some(flow.node)
+        let is_another = packet.opens
+            && packet.protocol == PROTOCOL_TCP
+            && flow.syn_sequence_low != packet.syn_sequence_low;
+        let takes_others = node.state == ForwardingState::Up && !flow.is_closing;
+        (!is_another || takes_others).then_some(flow.node)
     }
 
     fn is_denied(&self, client: Ipv6Addr) -> bool {

@@ -4,9 +4,11 @@ mod bodies;
 mod connections;
 mod dead;
 mod dispatchers;
+mod messages;
 mod moving;
 mod options;
 mod refusals;
+mod steps;
 mod storm;
 mod to_self;
 

@@ -164,10 +164,19 @@ impl HandoffBed {
 
     /// What became so far of connections that were to move, of all nodes together, by outcome.
     pub(super) fn outcomes(&self) -> Result<Outcomes, Failure> {
+        self.counts("skep_handoffs_total", "outcome")
+    }
+
+    /// Why nodes have closed connections.
+    pub(super) fn closings(&self) -> Result<Outcomes, Failure> {
+        self.counts("skep_connections_closed_total", "reason")
+    }
+
+    /// A counter of all nodes, by one of its labels.
+    fn counts(&self, metric: &str, label: &str) -> Result<Outcomes, Failure> {
         let mut outcomes = Outcomes::default();
         for index in 0..self.nodes.len() {
-            for (outcome, count) in self.metrics(index)?.by_label("skep_handoffs_total", "outcome")
-            {
+            for (outcome, count) in self.metrics(index)?.by_label(metric, label) {
                 outcomes.add(outcome, count as u64);
             }
         }

@@ -1,4 +1,4 @@
-//! What became of connections that were to be handed off.
+//! What became of connections that were to be handed off, or why they were closed.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,12 @@ impl Outcomes {
 
     /// The causes in words.
     pub(super) fn causes(&self) -> String {
-        let words = self.kept().map(|(outcome, count)| format!("{count} {outcome}"));
-        words.collect::<Vec<_>>().join(", ")
+        in_words(self.kept())
+    }
+
+    /// All in words.
+    pub(super) fn words(&self) -> String {
+        in_words(self.0.iter())
     }
 
     /// What has come since; without those of which there are none.
@@ -44,4 +48,9 @@ impl Outcomes {
         self.0.retain(|_, count| *count > 0);
         self
     }
+}
+
+fn in_words<'a>(counts: impl Iterator<Item = (&'a String, &'a u64)>) -> String {
+    let words = counts.map(|(outcome, count)| format!("{count} {outcome}"));
+    words.collect::<Vec<_>>().join(", ")
 }

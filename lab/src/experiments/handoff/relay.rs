@@ -69,6 +69,9 @@ pub(super) struct RelayFigures {
     pub(super) seconds: f64,
     pub(super) requests: Requests,
     pub(super) handoffs: Outcomes,
+    /// Why nodes closed connections: one that ends before its response was closed by one of them.
+    #[serde(default)]
+    pub(super) closings: Outcomes,
     /// Established connections of the client's kernel that an RST ended, whoever saw it.
     pub(super) client_resets: u64,
     /// RSTs that the cluster's machines sent. A late copy of a reply that comes after the end makes the client's
@@ -116,6 +119,7 @@ impl RelayFigures {
             self.others_percent,
             self.packets,
         );
+        println!("  closed by nodes: {}", self.closings.words());
         self.requests.examples.iter().for_each(|example| println!("    {example}"));
     }
 }
@@ -155,8 +159,12 @@ pub(super) fn measure(plan: &Plan) -> Result<RelayFigures, Failure> {
         BedPlan { nodes: NODES, policy: "round-robin", transport: "ip", objects: &OBJECTS };
     let bed = HandoffBed::behind_router(&bed_plan, plan)?;
     bed.machines().set_relay(Some(FAULTS))?;
-    let before =
-        Before { outcomes: bed.outcomes()?, kernels: Kernels::of(&bed)?, cpu: bed.account() };
+    let before = Before {
+        outcomes: bed.outcomes()?,
+        closings: bed.closings()?,
+        kernels: Kernels::of(&bed)?,
+        cpu: bed.account(),
+    };
     let begin = Instant::now();
     let mixes = start(&bed)?;
     await_moves(&bed, &mixes, &before.outcomes, moves)?;
@@ -222,6 +230,7 @@ fn await_moves(
 /// How things stood before the load.
 struct Before {
     outcomes: Outcomes,
+    closings: Outcomes,
     kernels: Kernels,
     cpu: CpuAccount,
 }
@@ -251,6 +260,7 @@ impl Before {
             seconds,
             requests,
             handoffs: bed.outcomes()?.since(&self.outcomes),
+            closings: bed.closings()?.since(&self.closings),
             client_resets: client.resets_seen,
             resets_sent: cluster.resets_sent,
             cpu_s: cpu_ns as f64 / 1e9,

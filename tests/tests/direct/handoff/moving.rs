@@ -111,7 +111,8 @@ pub(super) struct Elsewhere {
     pub(super) donor: String,
     /// The one that is to answer.
     receiver: String,
-    local: SocketAddr,
+    /// The client's end.
+    pub(super) local: SocketAddr,
 }
 
 impl Elsewhere {

@@ -72,7 +72,8 @@ fn figures(relayed: &RelayFigures) -> Vec<[String; 3]> {
     let [by_nodes, by_client] = relayed.sent_again;
     vec![
         row("connections that moved", relayed.handoffs.moved().to_string()),
-        row("that were to move and stayed", if causes.is_empty() { "0".into() } else { causes }),
+        row("that were to move and stayed", none_if_empty(causes)),
+        row("connections that nodes closed, by cause", none_if_empty(relayed.closings.words())),
         row("requests with the right answer", succeeded.to_string()),
         row("their bytes", bytes.to_string()),
         row("packets relayed", packets.relayed.to_string()),
@@ -99,4 +100,8 @@ fn figures(relayed: &RelayFigures) -> Vec<[String; 3]> {
         ),
         row("cores used by others, %", format!("{:.0}", relayed.others_percent)),
     ]
+}
+
+fn none_if_empty(words: String) -> String {
+    if words.is_empty() { "0".into() } else { words }
 }

@@ -1,0 +1,114 @@
+//! Messages of LCCP between nodes, as they come in at one: seen before any rule, and dropped by a rule for one command of
+//! one connection. So a move stands still at exactly that step, with nothing in the product that knows of it.
+
+use std::io::{ErrorKind, Read};
+use std::net::SocketAddr;
+
+use skep_tests::direct::DirectCluster;
+use skep_wire::handoff::lccp::{Lccp, LccpCommand};
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Number of the IP protocol.
+const LCCP: u8 = 253;
+
+/// Bytes of an IPv4 header without options.
+const IP_BYTES: usize = 20;
+
+/// Bytes before and behind the body of a sealed datagram.
+const SEAL_BYTES: (usize, usize) = (49, 16);
+
+/// Where a body has its command, and the client's port of an IPv4 socket id, both little-endian.
+const COMMAND_AT: usize = 4;
+const PORT_AT: usize = 33;
+
+/// `ETH_P_IP`.
+const PROTOCOL_IP: u16 = 0x0800;
+
+/// Longest packet.
+const PACKET_BYTES_MAX: usize = 2_048;
+
+/// Commands of LCCP about one connection, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Command {
+    Offer = 1,
+    Ready = 2,
+    Go = 4,
+    Done = 5,
+    Abort = 7,
+}
+
+/// What comes in at a machine.
+pub(super) struct LccpCapture(Socket);
+
+impl LccpCapture {
+    pub(super) fn at(cluster: &DirectCluster, machine: &str) -> Self {
+        let open = || {
+            let protocol = Protocol::from(i32::from(PROTOCOL_IP.to_be()));
+            let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        };
+        Self(cluster.machine(machine).run(open).unwrap())
+    }
+
+    /// The commands and clients of all messages that came since.
+    pub(super) fn all(&mut self) -> Vec<(u32, SocketAddr)> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+
+    /// The next message about a connection; `None`: no more have come.
+    fn next(&mut self) -> Option<(u32, SocketAddr)> {
+        let mut packet = [0; PACKET_BYTES_MAX];
+        loop {
+            let len = match self.0.read(&mut packet) {
+                Ok(len) => len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+                Err(error) => panic!("packets cannot be read: {error}"),
+            };
+            if let Some(message) = about_a_connection(&packet[..len]) {
+                return Some(message);
+            }
+        }
+    }
+}
+
+fn about_a_connection(packet: &[u8]) -> Option<(u32, SocketAddr)> {
+    if packet.get(9) != Some(&LCCP) {
+        return None;
+    }
+    let end = packet.len().checked_sub(SEAL_BYTES.1)?;
+    let body = packet.get(IP_BYTES + SEAL_BYTES.0..end)?;
+    let Lccp { command, .. } = Lccp::decode(body).ok()?;
+    let is_of_a_move = !matches!(command, LccpCommand::Query(..) | LccpCommand::Decision(..));
+    let socket = command.socket().filter(|_| is_of_a_move)?;
+    let number = body[COMMAND_AT..].first_chunk().map(|bytes| u32::from_le_bytes(*bytes))?;
+    Some((number, socket.client))
+}
+
+/// Drops these messages at a machine from now on, under a name.
+pub(super) fn hold(
+    cluster: &DirectCluster,
+    machine: &str,
+    name: &str,
+    held: &[(Command, SocketAddr)],
+) {
+    let body_at = IP_BYTES + SEAL_BYTES.0;
+    let (command_at, port_at) = (8 * (body_at + COMMAND_AT), 8 * (body_at + PORT_AT));
+    let drop_it = |(command, client): &(Command, SocketAddr)| {
+        let (command, port) = ((*command as u32).swap_bytes(), client.port().swap_bytes());
+        format!(
+            "\nadd rule ip {name} in ip protocol {LCCP} @nh,{command_at},32 {command:#x} @nh,{port_at},16 {port:#x} drop"
+        )
+    };
+    let chain = format!(
+        "add table ip {name}\nadd chain ip {name} in {{ type filter hook input priority 0; }}"
+    );
+    let rules: String = held.iter().map(drop_it).collect();
+    cluster.tool(machine, "nft", &[&(chain + &rules)]);
+}
+
+/// Lets them through again.
+pub(super) fn let_through(cluster: &DirectCluster, machine: &str, name: &str) {
+    cluster.tool(machine, "nft", &["delete", "table", "ip", name]);
+}

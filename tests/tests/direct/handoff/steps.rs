@@ -1,0 +1,262 @@
+//! Donors and receivers that are killed in each step of a move, exactly: the message that would end the step is dropped for
+//! this one connection, and the kill comes once it was seen. Each connection ends served, or by RST within a second.
+//!
+//! | step | the donor | the receiver |
+//! |---|---|---|
+//! | OFFER | has frozen, and offered | knows nothing |
+//! | READY | has offered | has the connection, silent and blocked |
+//! | COMMIT | has ordered the redirect, which its netguard has not done | the same |
+//! | GO | has redirected | the same |
+//! | DONE | the same | serves |
+//! | ABORT | has ordered to thaw, which its netguard has not done | has the connection, silent and blocked |
+//!
+//! Four of them stand at once, and the two in which netguard stands still: four kills for twelve cases.
+
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use skep_tests::direct::{DirectCluster, figure};
+use skep_tests::{ClientError, PATIENCE, poll_until};
+
+use super::by_url;
+use super::messages::{Command, LccpCapture, hold, let_through};
+use super::moving::{Elsewhere, moved_from, owners, path_of, start};
+
+const DONOR: &str = "node-1";
+const RECEIVER: &str = "node-2";
+
+/// Names of rules.
+const HELD: &str = "held";
+const COMMIT: &str = "held_commit";
+
+/// How long a client waits for any end.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// From the fault to the end of a connection: one second, and what a busy machine takes.
+const END_MS: u128 = 2_500;
+
+/// How a connection ended for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Served by that node, and still there.
+    Served(&'static str),
+    Reset,
+    /// Reset, or closed in order: as of any process that dies.
+    Closed,
+}
+
+/// A cluster with a path that the receiver should answer, and what its nodes hear.
+struct Scene<'a> {
+    cluster: &'a DirectCluster,
+    path: String,
+    at_donor: LccpCapture,
+    at_receiver: LccpCapture,
+}
+
+impl<'a> Scene<'a> {
+    fn new(cluster: &'a DirectCluster) -> Self {
+        let path = path_of(cluster, RECEIVER);
+        let (at_donor, at_receiver) =
+            (LccpCapture::at(cluster, DONOR), LccpCapture::at(cluster, RECEIVER));
+        Self { cluster, path, at_donor, at_receiver }
+    }
+
+    fn connect(&self) -> Elsewhere {
+        Elsewhere::connect(self.cluster, self.cluster.vip(), RECEIVER)
+    }
+
+    fn ask(&self, all: &mut [&mut Elsewhere]) {
+        all.iter_mut().for_each(|it| _ = it.client.ask(&self.path));
+    }
+
+    /// Connections whose OFFER, READY, GO and DONE are seen, and do not arrive. The last one is served by the receiver.
+    fn hold_messages(&mut self) -> [Elsewhere; 4] {
+        let mut held = None;
+        poll_until(PATIENCE, "four moves stand still, each at its step", || {
+            held = self.try_hold_messages();
+            held.is_some()
+        });
+        held.unwrap()
+    }
+
+    /// `None`: the machine was so slow that a move has gone on.
+    fn try_hold_messages(&mut self) -> Option<[Elsewhere; 4]> {
+        let mut all = [(); 4].map(|()| self.connect());
+        let [offer, ready, go, done] = all.each_ref().map(|it| it.local);
+        let at_receiver = [(Command::Offer, offer), (Command::Go, go)];
+        let at_donor = [(Command::Ready, ready), (Command::Done, done)];
+        hold(self.cluster, RECEIVER, HELD, &at_receiver);
+        hold(self.cluster, DONOR, HELD, &at_donor);
+        self.ask(&mut all.each_mut());
+        let mut left: Vec<_> = at_receiver.into_iter().chain(at_donor).collect();
+        let mut has_gone_on = false;
+        poll_until(PATIENCE, "the messages come", || {
+            for (command, client) in self.at_donor.all().into_iter().chain(self.at_receiver.all()) {
+                left.retain(|it| (it.0 as u32, it.1) != (command, client));
+                has_gone_on |= command == Command::Abort as u32;
+            }
+            left.is_empty() || has_gone_on
+        });
+        if has_gone_on {
+            self.let_all_through();
+            return None;
+        }
+        assert_eq!(all[3].assert_short(), RECEIVER);
+        Some(all)
+    }
+
+    /// Connections that are to be redirected and to be thawed, and the donor's netguard, which stands still.
+    fn hold_netguard(&mut self) -> ([Elsewhere; 2], Pid) {
+        let [guard] = self.cluster.processes(DONOR, "netguard")[..] else { panic!("one netguard") };
+        let mut held = None;
+        poll_until(PATIENCE, "two moves wait for netguard", || {
+            held = self.try_hold_netguard(guard);
+            held.is_some()
+        });
+        (held.unwrap(), guard)
+    }
+
+    /// `None`: the machine was so slow that both are to be thawed.
+    fn try_hold_netguard(&mut self, guard: Pid) -> Option<[Elsewhere; 2]> {
+        let mut both = [(); 2].map(|()| self.connect());
+        let [commit, abort] = both.each_ref().map(|it| it.local);
+        hold(self.cluster, DONOR, HELD, &[(Command::Ready, abort)]);
+        hold(self.cluster, DONOR, COMMIT, &[(Command::Ready, commit)]);
+        hold(self.cluster, RECEIVER, HELD, &[(Command::Abort, abort)]);
+        let before = self.redirects();
+        self.ask(&mut both.each_mut());
+        let mut left = vec![abort, commit];
+        poll_until(PATIENCE, "the receiver is ready", || {
+            let ready = self.at_donor.all().into_iter().filter(|it| it.0 == Command::Ready as u32);
+            ready.for_each(|(_, client)| left.retain(|it| *it != client));
+            left.is_empty()
+        });
+        kill_process(guard, Signal::STOP).unwrap();
+        let_through(self.cluster, DONOR, COMMIT);
+        let (mut is_aborted, mut has_gone_on) = (false, false);
+        poll_until(PATIENCE, "one is to be thawed, the other to be redirected", || {
+            for (command, client) in self.at_receiver.all() {
+                let is_abort = command == Command::Abort as u32;
+                is_aborted |= is_abort && client == abort;
+                has_gone_on |= is_abort && client == commit;
+            }
+            has_gone_on || is_aborted && self.redirects() > before
+        });
+        if !has_gone_on {
+            return Some(both);
+        }
+        kill_process(guard, Signal::CONT).unwrap();
+        self.let_all_through();
+        None
+    }
+
+    /// Redirects that the donor has ordered.
+    fn redirects(&self) -> f64 {
+        self.cluster.metric(DONOR, "skep_handoff_step_seconds_count{step=\"offer\"}")
+    }
+
+    fn let_all_through(&self) {
+        [DONOR, RECEIVER].iter().for_each(|name| let_through(self.cluster, name, HELD));
+    }
+}
+
+/// How the connection ends, which has been asked for something.
+fn end_of(it: &mut Elsewhere) -> End {
+    it.client.set_timeout(WAIT);
+    match it.client.try_response() {
+        Ok(response) => {
+            let node = response.assert_status(200).header("x-skep-node").unwrap();
+            End::Served(if node == DONOR { DONOR } else { RECEIVER })
+        }
+        Err(ClientError::Failed(ErrorKind::ConnectionReset)) => End::Reset,
+        Err(ClientError::Closed(0)) => End::Closed,
+        Err(error) => panic!("{} of {}: {error}", it.local, it.donor),
+    }
+}
+
+/// Each connection ends as its step says, in time, and no node keeps a socket of one that has ended.
+fn assert_ends(cluster: &DirectCluster, killed: &str, ends: Vec<(&str, Elsewhere, &[End])>) {
+    let (began, mut clients) = (Instant::now(), Vec::new());
+    for (step, mut it, expected) in ends {
+        let end = end_of(&mut it);
+        let took = began.elapsed();
+        figure(&format!("{killed} killed at {step}: {end:?} after {took:?}"));
+        assert!(expected.contains(&end), "{killed} killed at {step}: {end:?}");
+        assert!(took.as_millis() < END_MS, "{killed} killed at {step}: {took:?}");
+        if let End::Served(node) = end {
+            // By whom it was served it still is.
+            it.client.ask(super::SHORT.0);
+            assert_eq!(end_of(&mut it), End::Served(node), "{killed} killed at {step}");
+        }
+        clients.push(it.local);
+    }
+    poll_until(PATIENCE, "no node has a socket of them", || {
+        clients.iter().all(|client| owners(cluster, *client).is_empty())
+    });
+}
+
+/// Starts a node again that was killed. Once all messages are let through, the donor moves connections to the receiver.
+fn revive(scene: &Scene<'_>, killed: &str) {
+    scene.let_all_through();
+    scene.cluster.run(killed);
+    scene.cluster.wait_serving();
+    moved_from(scene.cluster, (DONOR, RECEIVER), 1);
+}
+
+#[test]
+fn whoever_is_killed_in_whatever_step_each_connection_is_served_or_reset_within_a_second() {
+    use End::{Closed, Reset, Served};
+    let Some(cluster) = start(by_url(2)) else { return };
+    let kill = |name: &str| cluster.daemon(name).signal(Signal::KILL);
+    let mut scene = Scene::new(&cluster);
+
+    let [offer, ready, go, mut done] = scene.hold_messages();
+    kill(RECEIVER);
+    done.client.ask(super::SHORT.0);
+    assert_ends(
+        &cluster,
+        RECEIVER,
+        vec![
+            ("OFFER", offer, &[Served(DONOR)]),
+            ("READY", ready, &[Served(DONOR)]),
+            ("GO", go, &[Reset]),
+            ("DONE", done, &[Reset, Closed]),
+        ],
+    );
+    revive(&scene, RECEIVER);
+
+    let ([commit, abort], guard) = scene.hold_netguard();
+    kill(RECEIVER);
+    kill_process(guard, Signal::CONT).unwrap();
+    assert_ends(
+        &cluster,
+        RECEIVER,
+        vec![("ABORT", abort, &[Served(DONOR)]), ("COMMIT", commit, &[Reset])],
+    );
+    revive(&scene, RECEIVER);
+
+    let [offer, ready, go, mut done] = scene.hold_messages();
+    kill(DONOR);
+    done.client.ask(super::SHORT.0);
+    assert_ends(
+        &cluster,
+        DONOR,
+        vec![
+            ("OFFER", offer, &[Reset]),
+            ("READY", ready, &[Reset]),
+            ("GO", go, &[Reset]),
+            ("DONE", done, &[Served(RECEIVER)]),
+        ],
+    );
+    revive(&scene, DONOR);
+
+    let ([commit, abort], guard) = scene.hold_netguard();
+    kill(DONOR);
+    kill_process(guard, Signal::CONT).unwrap();
+    assert_ends(
+        &cluster,
+        DONOR,
+        vec![("COMMIT", commit, &[Reset]), ("ABORT", abort, &[Reset, Closed])],
+    );
+}
