@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use skep_agent::{Agent, AgentParts, LoadSource, register_agent};
+use skep_agent::{Agent, AgentParts, ReportSource, register_agent};
 use skep_config::{Config, DispatchMode};
 use skep_console::{ControlError, DirectPeer, DirectStatus, NodeBehind, PacketCount};
 use skep_dispatcher::{Dispatcher, NodeLoads};
@@ -44,8 +44,8 @@ pub(crate) struct DirectDispatch {
 
 /// The content of heartbeats, and the receivers of what they carry.
 pub(crate) struct Reports {
-    /// Reads the load of the node of this process, if it has one.
-    pub(crate) load: Option<LoadSource>,
+    /// What the node of this process has to report, if it has one.
+    pub(crate) source: Option<ReportSource>,
     /// Receives the nodes' loads.
     pub(crate) loads: Arc<NodeLoads>,
     /// Receives the active dispatcher.
@@ -113,15 +113,15 @@ impl DirectDispatch {
         reporting: Reports,
     ) -> anyhow::Result<Self> {
         let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
-        let Reports { load, loads, on_term, watchdog } = reporting;
+        let Reports { source, loads, on_term, watchdog } = reporting;
         let guard = Arc::clone(&guardian.guard);
         register_netguard_messages(registry, move || guard.messages_dropped());
-        if let (Some(name), Some(load)) = (&roles.node, load) {
+        if let (Some(name), Some(source)) = (&roles.node, source) {
             let parts = AgentParts {
                 name: name.clone(),
                 key: key.clone(),
                 guard: Arc::clone(&guardian.guard),
-                load,
+                source,
                 on_drained: Box::new(|is_drained| {
                     let what = if is_drained { "no new connections" } else { "new connections" };
                     tracing::info!("this node serves {what}");

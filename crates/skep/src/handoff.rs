@@ -69,6 +69,8 @@ impl Handoffs {
         let nodes = NodesView {
             table: Arc::clone(agent.table()),
             digest: Arc::clone(agent.digest()),
+            served: Arc::clone(agent.served()),
+            memory_bytes: config.cache.size_bytes_max,
             active: Arc::clone(agent.active()),
             agents: Arc::new(
                 agents.map(|(name, agent)| (name, lccp_address(config, agent))).collect(),
@@ -160,6 +162,8 @@ pub(crate) fn dispatcher_parts(
     let nodes = NodesView {
         table: Arc::default(),
         digest: Arc::default(),
+        served: Arc::default(),
+        memory_bytes: config.cache.size_bytes_max,
         active: Arc::default(),
         agents: Arc::default(),
     };
@@ -170,8 +174,9 @@ pub(crate) fn dispatcher_parts(
         let target = (parts.next().unwrap_or_default(), parts.next());
         chooser.pick(key.host(), target, *socket, skep_agent::now())
     };
-    let (table, digest, decide) = (nodes.table, nodes.digest, Box::new(decide));
-    Ok(skep_steering::LccpServerParts { socket, decide, table, digest, port })
+    let (table, digest, served) = (nodes.table, nodes.digest, nodes.served);
+    let decide = Box::new(decide);
+    Ok(skep_steering::LccpServerParts { socket, decide, table, digest, served, port })
 }
 
 /// Addresses of those of the services that hand off.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use skep_agent::{LoadSource, Reporter, ReporterParts};
+use skep_agent::{ReportSource, Reporter, ReporterParts};
 use skep_config::Config;
 use skep_console::NodeReport;
 use skep_dispatcher::{Dispatcher, LoadReceiver, NewReports, NodeLoads, register_reports};
@@ -56,9 +56,9 @@ impl Reporting {
         registry: &Arc<Registry>,
         on_term: OnTerm,
     ) -> anyhow::Result<Reports> {
-        let load = node.map(|node| self.source(roles, node, registry)).transpose()?;
+        let source = node.map(|node| self.source(roles, node, registry)).transpose()?;
         let (loads, watchdog) = (Arc::clone(&self.loads), Arc::clone(&self.watchdog));
-        Ok(Reports { load, loads, on_term, watchdog })
+        Ok(Reports { source, loads, on_term, watchdog })
     }
 
     /// The load of `node`, which this process also records if it dispatches: no process sends
@@ -68,16 +68,18 @@ impl Reporting {
         roles: &Roles,
         node: &Arc<Node>,
         registry: &Arc<Registry>,
-    ) -> anyhow::Result<LoadSource> {
+    ) -> anyhow::Result<ReportSource> {
         let mut meter = LoadMeter::new(node, registry);
-        let name = Name::new(&roles.name)?;
+        let (name, node) = (Name::new(&roles.name)?, Arc::clone(node));
         let own = roles.services.then(|| Arc::clone(&self.loads));
         Ok(Box::new(move || {
             let load = meter.read();
+            let served = node.take_served(name.peer());
             if let Some(own) = &own {
                 own.hear(&name, None, load);
+                served.iter().for_each(|served| own.hear_served(served.clone()));
             }
-            load
+            skep_agent::NodeReport { load, served }
         }))
     }
 
@@ -102,9 +104,9 @@ impl Reporting {
             self.receiver = Some(Arc::new(receiver.context("cannot hear nodes' loads")?));
         }
         if let (Some(node), Some(name)) = (node, &roles.node) {
-            let load = self.source(roles, node, registry)?;
+            let source = self.source(roles, node, registry)?;
             let (name, watchdog) = (name.clone(), Arc::clone(&self.watchdog));
-            let parts = ReporterParts { name, key: key.clone(), load, watchdog };
+            let parts = ReporterParts { name, key: key.clone(), source, watchdog };
             let reporter = Reporter::start(config, parts).context("cannot tell of this load")?;
             self.reporter = Some(Arc::new(reporter));
         }

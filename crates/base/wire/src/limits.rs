@@ -54,6 +54,9 @@ pub const FLOWS_PER_BATCH_MAX: usize = 48;
 /// Clients with their arms in one message: with ten bytes for a hash and one for an arm they fill a datagram.
 pub const CLIENTS_PER_MESSAGE_MAX: usize = 110;
 
+/// Objects with their sizes in one message: with ten bytes for a hash and ten for a size they fill a datagram.
+pub const OBJECTS_PER_MESSAGE_MAX: usize = 60;
+
 /// Largest weight of a node in a table.
 pub const WEIGHT_MAX: u32 = 65_535;
 

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use skep_units::EPOCH_MAX;
 
 use crate::delta::TableDelta;
-pub use crate::limits::CLIENTS_PER_MESSAGE_MAX;
 use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX};
+pub use crate::limits::{CLIENTS_PER_MESSAGE_MAX, OBJECTS_PER_MESSAGE_MAX};
 pub use crate::machine::{Mac, Name, NameTooLong};
 use crate::seal::PeerId;
 use crate::steer::{Flow, NODES_MAX, NodeIndex, SERVICES_MAX, is_index};
@@ -36,6 +36,8 @@ pub enum Message {
     Loads(LoadDigest),
     /// Of a dispatcher: arms of clients in an A/B test of policies, for the other dispatchers.
     ArmClients(ArmClients),
+    /// Of a node, or passed on by a dispatcher: objects that the node has answered for.
+    Served(ServedObjects),
 }
 
 /// The stage of a dispatcher.
@@ -191,6 +193,23 @@ pub struct ArmClient {
     pub arm: u8,
 }
 
+/// Some objects that a node has answered for, with their sizes: for those that choose nodes and see no responses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedObjects {
+    /// Whoever answered.
+    pub node: PeerId,
+    /// At most [`OBJECTS_PER_MESSAGE_MAX`].
+    pub objects: Vec<SizedObject>,
+}
+
+/// An object and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizedObject {
+    /// A hash of host, path and query, as policies have it.
+    pub url_hash: u64,
+    pub bytes: u64,
+}
+
 /// All batches of a dump up to a number have been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowsTaken {
@@ -236,6 +255,8 @@ impl Message {
             Self::Load(load) => load.is_sound(),
             // What arms there are, the receiver knows.
             Self::ArmClients(told) => told.clients.len() <= CLIENTS_PER_MESSAGE_MAX,
+            // Policies take any size.
+            Self::Served(served) => served.objects.len() <= OBJECTS_PER_MESSAGE_MAX,
             Self::Loads(digest) => {
                 digest.nodes.len() <= NODES_MAX && digest.nodes.iter().all(|it| is_index(it.node))
             }

@@ -13,7 +13,7 @@ use skep_config::{
 };
 use skep_proxy::{
     CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords, Groups,
-    LoadMeasure, MemberMetric, MemberProtocol, MemberSpec, MemberStatus, QueueSettings,
+    LoadMeasure, MemberMetric, MemberProtocol, MemberSpec, MemberStatus, QueueSettings, SizeSource,
     register_members, retry_budget,
 };
 use skep_serve::{WorkerHandle, Workers};
@@ -260,6 +260,10 @@ fn spec(config: &Config, service: &ServiceConfig) -> GroupSpec {
 
 fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
     let is_direct = service.dispatch == DispatchMode::Direct;
+    let sizes = match service.dispatch {
+        DispatchMode::Redirect => SizeSource::Told,
+        _ => SizeSource::Responses,
+    };
     let retry_after_s = config.limits.retry_after_s;
     GroupSettings {
         protocol: MemberProtocol::Http,
@@ -279,9 +283,16 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
             DispatchMode::Handoff => Some("since under handoff each node chooses for itself"),
         },
         // Nodes of a cluster have the same settings, and each worker of a dispatcher sends them its share.
-        memory_bytes: config.cache.size_bytes_max / Workers::count(config.machine.threads) as u64,
+        memory_bytes: match sizes {
+            SizeSource::Responses => {
+                config.cache.size_bytes_max / Workers::count(config.machine.threads) as u64
+            }
+            // Each worker hears of all requests.
+            SizeSource::Told => config.cache.size_bytes_max,
+        },
         // With a key they have a cluster cache.
         have_cluster_cache: config.key_file.is_some(),
+        sizes,
         loads: if service.dispatch.is_steered() {
             LoadMeasure::Reported
         } else {

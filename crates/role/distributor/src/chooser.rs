@@ -11,7 +11,9 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption, Cache};
 use skep_http::RequestHead;
 use skep_http::path::{self, Path, Reading};
-use skep_policy::{ClusterView, NodeView, Policy, RequestKey, build, is_stale};
+use skep_policy::{
+    ClusterView, NodeView, Policy, RequestKey, ServedLog, ServedReader, build, is_stale,
+};
 use skep_units::{NodeId, Now};
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::lccp::QueryKey;
@@ -32,6 +34,10 @@ pub struct NodesView {
     pub table: Arc<ArcSwap<Table>>,
     /// The work of all nodes, and when it was heard.
     pub digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+    /// Objects that nodes have answered for lately.
+    pub served: Arc<ArcSwap<ServedLog>>,
+    /// Bytes of memory for objects that each of them has.
+    pub memory_bytes: u64,
     /// The active dispatcher, if one is heard.
     pub active: Arc<ArcSwapOption<PeerId>>,
     /// Where nodes of the config are reached, by their names.
@@ -43,6 +49,8 @@ pub struct Chooser {
     own_name: Arc<str>,
     table: Cache<Arc<ArcSwap<Table>>, Arc<Table>>,
     digest: Cache<Arc<ArcSwap<(Now, LoadDigest)>>, HeardDigest>,
+    served: Cache<Arc<ArcSwap<ServedLog>>, Arc<ServedLog>>,
+    memory_bytes: u64,
     /// The table that the services are of.
     table_in_force: Arc<Table>,
     own: Option<NodeIndex>,
@@ -59,6 +67,8 @@ pub struct Chooser {
 struct ServiceChooser {
     policy: Box<dyn Policy>,
     is_content_aware: bool,
+    /// How far the policy has been told of sizes, if it goes by them.
+    sizes: Option<ServedReader>,
     view: ClusterView,
     digest: HeardDigest,
     /// When the loads were taken last.
@@ -80,6 +90,8 @@ impl Chooser {
             own_name,
             table: Cache::new(Arc::clone(&nodes.table)),
             digest: Cache::new(Arc::clone(&nodes.digest)),
+            served: Cache::new(Arc::clone(&nodes.served)),
+            memory_bytes: nodes.memory_bytes,
             table_in_force: Arc::default(),
             own: None,
             services: HashMap::new(),
@@ -136,6 +148,7 @@ impl Chooser {
         self.follow_table();
         let service = self.services.get_mut(&connection.server)?;
         service.follow_digest(self.digest.load(), now);
+        service.learn_sizes(self.served.load());
         let (client, client_port) = (connection.client.ip(), connection.client.port());
         service.pick(&RequestKey { client, client_port, host, path, query })
     }
@@ -191,7 +204,7 @@ impl Chooser {
             let known = known.filter(|it| it.policy.name() == service.policy.as_str());
             let made = known.or_else(|| ServiceChooser::new(service.policy.as_str(), self.seed));
             if let Some(mut chooser) = made {
-                chooser.take_members(table, service);
+                chooser.take_members(table, service, self.memory_bytes);
                 self.services.insert(address, chooser);
             }
         }
@@ -205,7 +218,9 @@ impl ServiceChooser {
         Some(Self {
             policy: build(policy, seed).ok()?,
             is_content_aware: info.content_aware,
-            view: ClusterView::default(),
+            sizes: info.learns_sizes.then(ServedReader::default),
+            // What hands off has a key, and thus a cluster cache.
+            view: ClusterView { has_cluster_cache: true, ..ClusterView::default() },
             digest: Arc::default(),
             loaded_at: Now::default(),
             sent: VecDeque::new(),
@@ -213,11 +228,11 @@ impl ServiceChooser {
     }
 
     /// The nodes that take the service's new connections, and those that only have some.
-    fn take_members(&mut self, table: &Table, service: &TableService) {
+    fn take_members(&mut self, table: &Table, service: &TableService, memory_bytes: u64) {
         let members = table.history(service).next().into_iter().flatten();
         let nodes = members.filter_map(|share| {
             let node = table.nodes.iter().find(|node| node.index == share.index)?;
-            Some(node_view(node, share.weight))
+            Some(NodeView { memory_bytes, ..node_view(node, share.weight) })
         });
         let nodes: Vec<NodeView> = nodes.collect();
         let is_same = |(old, new): (&NodeView, &NodeView)| {
@@ -247,6 +262,13 @@ impl ServiceChooser {
         }
     }
 
+    /// Tells the policy what nodes have said of sizes.
+    fn learn_sizes(&mut self, log: &ServedLog) {
+        if let Some(reader) = &mut self.sizes {
+            reader.teach(log, &self.view.nodes, &mut *self.policy);
+        }
+    }
+
     fn take_loads(&mut self) {
         self.loaded_at = self.view.now;
         self.sent.clear();
@@ -263,6 +285,9 @@ impl ServiceChooser {
     fn pick(&mut self, key: &RequestKey<'_>) -> Option<NodeIndex> {
         self.expire_sent();
         let id = self.policy.pick(key, &self.view, &[]).node()?;
+        if self.sizes.is_some() {
+            self.policy.sent_unseen(key.url_hash());
+        }
         // Its end is not seen here: most are short, and the next digest says what is left. The connection lasts.
         if let Some(node) = self.node(id) {
             node.outstanding_requests = node.outstanding_requests.saturating_add(1);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use skep_cluster::failure_detector::FailureDetector;
+use skep_policy::ServedLog;
 use skep_units::Now;
-use skep_wire::message::{LoadDigest, Message, NodeBeat, NodeWork};
+use skep_wire::message::{LoadDigest, Message, NodeBeat, NodeWork, ServedObjects};
 use skep_wire::table::{Table, TableNode};
 
 use crate::limits::{DIGEST_ENTRIES_PER_S_MAX, DIGEST_MS_MIN};
@@ -23,12 +24,26 @@ pub(crate) struct LoadDigests {
 pub(crate) struct OwnView {
     pub(crate) table: Arc<ArcSwap<Table>>,
     pub(crate) digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+    pub(crate) served: Arc<ArcSwap<ServedLog>>,
 }
 
 impl LoadDigests {
     /// None is sent unless nodes hand off.
     pub(crate) fn new(own: Option<OwnView>) -> Self {
         Self { own, due_at: Now(0) }
+    }
+
+    /// Whether nodes hand off.
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// A node has answered for these objects.
+    pub(crate) fn note_served(&self, served: ServedObjects) {
+        if let Some(own) = &self.own {
+            let served = Arc::new(served);
+            own.served.rcu(|log| log.with(Arc::clone(&served)));
+        }
     }
 
     /// The digest for all nodes, if it is due.

@@ -10,7 +10,8 @@ use skep_wire::limits::{
 };
 use skep_wire::message::{
     ArmClient, ArmClients, CLIENTS_PER_MESSAGE_MAX, DispatcherBeat, FlowBatch, FlowsTaken, Hears,
-    Message, Name, NameTooLong, NodeBeat, NodeLoad, NotAMessage, Stage,
+    Message, Name, NameTooLong, NodeBeat, NodeLoad, NotAMessage, OBJECTS_PER_MESSAGE_MAX,
+    ServedObjects, SizedObject, Stage,
 };
 use skep_wire::parts::{PART_BYTES, Reassembler, split};
 use skep_wire::seal::{Endpoint, Key, PeerId};
@@ -140,7 +141,13 @@ fn all() -> Vec<Message> {
         Message::Load(NodeLoad::default()),
         Message::Load(heaviest()),
         Message::ArmClients(arm_clients(CLIENTS_PER_MESSAGE_MAX)),
+        Message::Served(served(OBJECTS_PER_MESSAGE_MAX)),
     ]
+}
+
+fn served(count: usize) -> ServedObjects {
+    let objects = vec![SizedObject { url_hash: u64::MAX, bytes: u64::MAX }; count];
+    ServedObjects { node: PeerId(u64::MAX), objects }
 }
 
 fn arm_clients(count: usize) -> ArmClients {
@@ -190,6 +197,7 @@ fn beats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
         Message::Dispatcher(dispatcher_beat()),
         Message::Flows(flows(FLOWS_PER_BATCH_MAX)),
         Message::ArmClients(arm_clients(CLIENTS_PER_MESSAGE_MAX)),
+        Message::Served(served(OBJECTS_PER_MESSAGE_MAX)),
     ] {
         assert!(message.encode().len() <= PART_BYTES, "{message:?}");
     }

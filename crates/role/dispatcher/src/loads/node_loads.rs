@@ -22,7 +22,7 @@ use skep_policy::is_stale;
 use skep_proxy::NodeReports;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::message::{Name, NodeLoad};
+use skep_wire::message::{Name, NodeLoad, ServedObjects};
 use skep_wire::seal::Stamp;
 
 use crate::service::Dispatcher;
@@ -79,6 +79,11 @@ impl NodeLoads {
             false => &self.late,
         };
         outcome.fetch_add(1, Relaxed);
+    }
+
+    /// A node has answered for these objects, for services whose responses are not seen here.
+    pub fn hear_served(&self, served: ServedObjects) {
+        self.reports.hear_served(&Arc::new(served));
     }
 
     /// A node's heartbeats stopped: all services take it for down as soon as they look, without

@@ -67,6 +67,8 @@ impl Scene {
         let nodes = NodesView {
             table: Arc::new(ArcSwap::from_pointee(table(policy, &[0, 1, 2, 3]))),
             digest: Arc::default(),
+            served: Arc::default(),
+            memory_bytes: 1 << 30,
             active: Arc::default(),
             agents: Arc::default(),
         };
