@@ -11,6 +11,7 @@ use skep_agent::{Agent, AgentParts, ReportSource, register_agent};
 use skep_config::{Config, DispatchMode};
 use skep_console::{ControlError, DirectPeer, DirectStatus, NodeBehind, PacketCount};
 use skep_dispatcher::{Dispatcher, NodeLoads};
+use skep_distributor::ArmCounters;
 use skep_guard::HandoffGuard;
 use skep_peer::Watchdog;
 use skep_serve::Admission;
@@ -171,7 +172,7 @@ impl DirectDispatch {
         config: &Config,
         roles: &Roles,
         (admission, workers): (&Arc<Admission>, usize),
-        watchdog: &Arc<Watchdog>,
+        (watchdog, arm_counters): (&Arc<Watchdog>, &Arc<ArmCounters>),
     ) -> anyhow::Result<()> {
         let Some(guard) = self.handoff_guard.take() else { return Ok(()) };
         let (Some(name), Some(key), Some(agent)) = (&roles.node, &self.key, &self.agent) else {
@@ -186,6 +187,7 @@ impl DirectDispatch {
             workers,
             on_guard_gone: Box::new(end_without_guard),
             watchdog: Arc::clone(watchdog),
+            arm_counters: Arc::clone(arm_counters),
         };
         self.handoffs = Some(Handoffs::start(config, parts)?);
         Ok(())

@@ -1,5 +1,6 @@
 //! Handoffs: connections move to the nodes that should answer their requests.
 
+mod arms;
 mod bodies;
 mod connections;
 mod dead;

@@ -41,7 +41,7 @@ use skep_policy::ServedLog;
 use skep_serve::boottime_ms;
 use skep_units::Now;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, PacketCounters, ProgramSettings, Side};
-use skep_wire::message::{LoadDigest, Name, NameTooLong, ServedObjects};
+use skep_wire::message::{ArmsInForce, LoadDigest, Name, NameTooLong, ServedObjects};
 use skep_wire::seal::{Key, PeerId};
 use skep_wire::steer::{NO_NODE, service_hash};
 use skep_wire::table::{Table, TableVersion};
@@ -125,6 +125,7 @@ pub(crate) struct Shared {
     table: Arc<ArcSwap<Table>>,
     digest: Arc<ArcSwap<(Now, LoadDigest)>>,
     served: Arc<ArcSwap<ServedLog>>,
+    arms: Arc<ArcSwap<ArmsInForce>>,
     active: Arc<ArcSwapOption<PeerId>>,
 }
 
@@ -243,6 +244,11 @@ impl Agent {
     /// Objects that nodes have answered for lately, as they and the active dispatcher have told.
     pub fn served(&self) -> &Arc<ArcSwap<ServedLog>> {
         &self.shared.served
+    }
+
+    /// The A/B tests that nodes decide by, as the active dispatcher last told.
+    pub fn arms(&self) -> &Arc<ArcSwap<ArmsInForce>> {
+        &self.shared.arms
     }
 
     /// The active dispatcher, as long as its heartbeats come.

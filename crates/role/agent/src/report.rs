@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use skep_peer::{Pulse, Received, Socket};
 use skep_units::Now;
-use skep_wire::message::{Message, NodeLoad, ServedObjects};
+use skep_wire::message::{ArmCounts, Message, NodeLoad, ServedObjects};
 use skep_wire::seal::PeerId;
 
 use crate::limits::REPORT_STALL_S_MAX;
@@ -29,6 +29,8 @@ pub struct NodeReport {
     pub load: NodeLoad,
     /// Objects that it has answered for, for those that choose nodes and see no responses.
     pub served: Vec<ServedObjects>,
+    /// What it has counted of A/B tests.
+    pub arm_counts: Vec<ArmCounts>,
 }
 
 /// The node's current load, and what else it has to report.
@@ -89,12 +91,15 @@ impl<V: Voice> Report<V> {
     }
 
     fn report(&mut self, now: Now) {
-        let NodeReport { load, served } = (self.source)();
+        let NodeReport { load, served, arm_counts } = (self.source)();
         let message = self.voice.say(now, load);
         self.socket.send_all(self.dispatchers.iter().copied(), &message);
         for served in served {
             self.voice.note_served(&served);
             self.socket.send_all(self.dispatchers.iter().copied(), &Message::Served(served));
+        }
+        for counts in arm_counts {
+            self.socket.send_all(self.dispatchers.iter().copied(), &Message::ArmCounts(counts));
         }
     }
 }

@@ -96,6 +96,10 @@ impl Voice for Steered {
             Message::Served(served) if served.node != self.name.peer() => {
                 self.shared.note_served(&Arc::new(served));
             }
+            // Whoever goes by them looks for another pointer.
+            Message::Arms(arms) if **self.shared.arms.load() != arms => {
+                self.shared.arms.store(Arc::new(arms));
+            }
             Message::Loads(digest) => {
                 self.shared.digest.store(Arc::new((at, digest)));
             }

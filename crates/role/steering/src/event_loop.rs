@@ -199,6 +199,9 @@ impl DirectLoop {
                 }
             }
             Message::Served(served) if served.node == from => self.hear_served(served),
+            Message::ArmCounts(counts) if self.nodes().any(|node| node == from) => {
+                self.loads.hear_arm_counts(from, &counts);
+            }
             Message::FlowsTaken(taken) => self.streams.taken(now, from, taken),
             // Of loads: heartbeats carry them here. Of A/B tests: there are none.
             _ => {}
@@ -460,6 +463,10 @@ impl DirectLoop {
         let detector = self.publisher.detector();
         if let Some(digest) = self.load_digests.next(now, &self.told, detector) {
             self.socket.send_all(self.nodes().collect::<Vec<_>>(), &digest);
+        }
+        let arms = || self.loads.arms_of_nodes();
+        if let Some(arms) = self.load_digests.next_arms(now, arms) {
+            self.socket.send_all(self.nodes().collect::<Vec<_>>(), &arms);
         }
     }
 

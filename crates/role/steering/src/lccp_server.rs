@@ -17,7 +17,7 @@ use skep_policy::ServedLog;
 use skep_units::Now;
 use skep_wire::handoff::lccp::{Lccp, LccpCommand, MovedFlow, QueryKey, Receptor};
 use skep_wire::handoff::{HandoffId, SocketId};
-use skep_wire::message::{LoadDigest, Name, Stage};
+use skep_wire::message::{ArmsInForce, LoadDigest, Name, Stage};
 use skep_wire::seal::PeerId;
 use skep_wire::steer::{Flow, NodeIndex, OwnerChange};
 use skep_wire::table::Table;
@@ -40,6 +40,7 @@ pub struct LccpServerParts {
     pub table: Arc<ArcSwap<Table>>,
     pub digest: Arc<ArcSwap<(Now, LoadDigest)>>,
     pub served: Arc<ArcSwap<ServedLog>>,
+    pub arms: Arc<ArcSwap<ArmsInForce>>,
     /// Port of nodes, where UDP carries the messages.
     pub port: u16,
 }
@@ -67,6 +68,7 @@ impl LccpServerParts {
             table: Arc::clone(&self.table),
             digest: Arc::clone(&self.digest),
             served: Arc::clone(&self.served),
+            arms: Arc::clone(&self.arms),
         }
     }
 }

@@ -457,6 +457,7 @@ fn settings(
         memory_bytes: 0,
         have_cluster_cache: false,
         sizes: SizeSource::Responses,
+        arms_by_hash: false,
         loads: LoadMeasure::Counted,
         gives_up: true,
         buffering: Some(Buffering {

@@ -55,6 +55,8 @@ pub struct GroupSettings {
     pub policies: (&'static [&'static str], &'static str),
     /// The arms of an A/B test of policies; empty: there is none.
     pub arms: Vec<ArmSpec>,
+    /// Whether members decide about clients' arms themselves, by the hash of their addresses, and count.
+    pub arms_by_hash: bool,
     /// Why there can be no A/B test, if so.
     pub no_comparison: Option<&'static str>,
     /// Bytes of memory that each member has for what one worker sends there; 0: not known.
