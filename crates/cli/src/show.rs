@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use skep_console::{
     CoordinatorStatus, DirectStatus, HandoffCount, Latency, NodeBehind, NodeReport, NodeSource,
-    NodeState, NodeStatus, ProcessStatus, ServiceStatus,
+    NodeState, NodeStatus, ProcessStatus, ServiceArm, ServiceStatus,
 };
 
 mod advice;
@@ -87,6 +87,7 @@ pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
     for service in &status.services {
         out.push('\n');
         line(&mut out, &service_line(service));
+        test_line(&mut out, service);
         out.push_str(&matrix(service, status.uptime_ms, paint));
     }
     if !status.pools.is_empty() {
@@ -245,7 +246,7 @@ pub(crate) fn services(services: &[ServiceStatus]) -> String {
         table.row([
             service.name.clone(),
             service.dispatch.clone(),
-            service.policy.clone(),
+            policy_of(service),
             up_of(service),
             addresses(service),
         ]);
@@ -334,6 +335,33 @@ fn service_line(service: &ServiceStatus) -> String {
     let (name, dispatch, policy) = (&service.name, &service.dispatch, &service.policy);
     let up = up_of(service);
     format!("service {name}: {dispatch}, {policy}, {up} nodes up, on {}", addresses(service))
+}
+
+/// Its policy, or those of its A/B test.
+fn policy_of(service: &ServiceStatus) -> String {
+    match service.arms.is_empty() {
+        true => service.policy.clone(),
+        false => service.arms.iter().map(arm).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// As it is written behind `--arm`, without its nodes.
+fn arm(arm: &ServiceArm) -> String {
+    let weight = if arm.weight == 1 { String::new() } else { format!("*{}", arm.weight) };
+    format!("{}={}{weight}", arm.name, arm.policy)
+}
+
+/// The A/B test of a service, if there is one.
+fn test_line(out: &mut String, service: &ServiceStatus) {
+    if service.arms.is_empty() {
+        return;
+    }
+    let with_nodes = |it: &ServiceArm| match it.nodes.is_empty() {
+        true => arm(it),
+        false => format!("{}:{}", arm(it), it.nodes.join(",")),
+    };
+    let arms = service.arms.iter().map(with_nodes).collect::<Vec<_>>().join(" ");
+    line(out, &format!("  A/B test: {arms}; see skep policy compare {}", service.name));
 }
 
 /// The nodes of a service and their loads.

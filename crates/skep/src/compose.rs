@@ -141,7 +141,8 @@ impl Process {
         let mut direct_dispatch =
             direct_dispatch.start(&config, &roles, &dispatchers, &registry, reports)?;
         let clients = (&shared.admissions.clients, threads);
-        direct_dispatch.start_handoffs(&config, &roles, clients, &watchdog)?;
+        let for_mover = (&watchdog, reporting.arm_counters());
+        direct_dispatch.start_handoffs(&config, &roles, clients, for_mover)?;
         if let Some(handoffs) = direct_dispatch.handoffs() {
             handoffs.register(&registry);
         }

@@ -370,6 +370,7 @@ fn service_status(dispatcher: &Dispatcher) -> ServiceStatus {
         listen: status.listen,
         dispatch: status.dispatch,
         policy: status.policy,
+        arms: status.arms.into_iter().map(comparison::arm).collect(),
         nodes: status.nodes.into_iter().filter_map(|node| node_status(&name, node)).collect(),
         name,
     }

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use skep_agent::{Agent, AgentParts, LoadSource, register_agent};
+use skep_agent::{Agent, AgentParts, ReportSource, register_agent};
 use skep_config::{Config, DispatchMode};
 use skep_console::{ControlError, DirectPeer, DirectStatus, NodeBehind, PacketCount};
 use skep_dispatcher::{Dispatcher, NodeLoads};
+use skep_distributor::ArmCounters;
 use skep_guard::HandoffGuard;
 use skep_peer::Watchdog;
 use skep_serve::Admission;
@@ -44,8 +45,8 @@ pub(crate) struct DirectDispatch {
 
 /// The content of heartbeats, and the receivers of what they carry.
 pub(crate) struct Reports {
-    /// Reads the load of the node of this process, if it has one.
-    pub(crate) load: Option<LoadSource>,
+    /// What the node of this process has to report, if it has one.
+    pub(crate) source: Option<ReportSource>,
     /// Receives the nodes' loads.
     pub(crate) loads: Arc<NodeLoads>,
     /// Receives the active dispatcher.
@@ -113,15 +114,15 @@ impl DirectDispatch {
         reporting: Reports,
     ) -> anyhow::Result<Self> {
         let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
-        let Reports { load, loads, on_term, watchdog } = reporting;
+        let Reports { source, loads, on_term, watchdog } = reporting;
         let guard = Arc::clone(&guardian.guard);
         register_netguard_messages(registry, move || guard.messages_dropped());
-        if let (Some(name), Some(load)) = (&roles.node, load) {
+        if let (Some(name), Some(source)) = (&roles.node, source) {
             let parts = AgentParts {
                 name: name.clone(),
                 key: key.clone(),
                 guard: Arc::clone(&guardian.guard),
-                load,
+                source,
                 on_drained: Box::new(|is_drained| {
                     let what = if is_drained { "no new connections" } else { "new connections" };
                     tracing::info!("this node serves {what}");
@@ -171,7 +172,7 @@ impl DirectDispatch {
         config: &Config,
         roles: &Roles,
         (admission, workers): (&Arc<Admission>, usize),
-        watchdog: &Arc<Watchdog>,
+        (watchdog, arm_counters): (&Arc<Watchdog>, &Arc<ArmCounters>),
     ) -> anyhow::Result<()> {
         let Some(guard) = self.handoff_guard.take() else { return Ok(()) };
         let (Some(name), Some(key), Some(agent)) = (&roles.node, &self.key, &self.agent) else {
@@ -186,6 +187,7 @@ impl DirectDispatch {
             workers,
             on_guard_gone: Box::new(end_without_guard),
             watchdog: Arc::clone(watchdog),
+            arm_counters: Arc::clone(arm_counters),
         };
         self.handoffs = Some(Handoffs::start(config, parts)?);
         Ok(())

@@ -10,8 +10,9 @@ use skep_agent::Agent;
 use skep_config::{Config, DispatchMode, HandoffTransport, ServiceConfig};
 use skep_console::HandoffCount;
 use skep_distributor::{
-    ArrivalQueue, Chooser, HandoffCounters, HandoffOutcome, HandoffSettings, Mover, MoverParts,
-    NodesView, WorkerDistributor, handoff_outcomes, register_handoff_datagrams, register_handoffs,
+    ArmCounters, ArrivalQueue, Chooser, HandoffCounters, HandoffOutcome, HandoffSettings, Mover,
+    MoverParts, NodesView, WorkerDistributor, handoff_outcomes, register_handoff_datagrams,
+    register_handoffs,
 };
 use skep_guard::HandoffGuard;
 use skep_peer::{Counts, LccpSettings, LccpSocket, LccpTransport, Watchdog};
@@ -48,6 +49,7 @@ pub(crate) struct HandoffParts<'a> {
     pub(crate) workers: usize,
     pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
     pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) arm_counters: Arc<ArmCounters>,
 }
 
 impl Handoffs {
@@ -69,6 +71,10 @@ impl Handoffs {
         let nodes = NodesView {
             table: Arc::clone(agent.table()),
             digest: Arc::clone(agent.digest()),
+            served: Arc::clone(agent.served()),
+            memory_bytes: config.cache.size_bytes_max,
+            arms: Arc::clone(agent.arms()),
+            arm_counters: parts.arm_counters,
             active: Arc::clone(agent.active()),
             agents: Arc::new(
                 agents.map(|(name, agent)| (name, lccp_address(config, agent))).collect(),
@@ -160,6 +166,11 @@ pub(crate) fn dispatcher_parts(
     let nodes = NodesView {
         table: Arc::default(),
         digest: Arc::default(),
+        served: Arc::default(),
+        memory_bytes: config.cache.size_bytes_max,
+        arms: Arc::default(),
+        // Those who answer count.
+        arm_counters: Arc::default(),
         active: Arc::default(),
         agents: Arc::default(),
     };
@@ -170,8 +181,9 @@ pub(crate) fn dispatcher_parts(
         let target = (parts.next().unwrap_or_default(), parts.next());
         chooser.pick(key.host(), target, *socket, skep_agent::now())
     };
-    let (table, digest, decide) = (nodes.table, nodes.digest, Box::new(decide));
-    Ok(skep_steering::LccpServerParts { socket, decide, table, digest, port })
+    let NodesView { table, digest, served, arms, .. } = nodes;
+    let decide = Box::new(decide);
+    Ok(skep_steering::LccpServerParts { socket, decide, table, digest, served, arms, port })
 }
 
 /// Addresses of those of the services that hand off.

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use anyhow::Context;
-use skep_agent::{LoadSource, Reporter, ReporterParts};
+use skep_agent::{ReportSource, Reporter, ReporterParts};
 use skep_config::Config;
 use skep_console::NodeReport;
 use skep_dispatcher::{Dispatcher, LoadReceiver, NewReports, NodeLoads, register_reports};
+use skep_distributor::ArmCounters;
 use skep_node::{LoadMeter, Node};
 use skep_peer::Watchdog;
 use skep_steering::OnTerm;
@@ -29,6 +30,8 @@ pub(crate) struct Reporting {
     reporter: Option<Arc<Reporter>>,
     /// Watches the threads of heartbeats and reports.
     watchdog: Arc<Watchdog>,
+    /// What the node of this process counts of A/B tests.
+    arm_counters: Arc<ArmCounters>,
 }
 
 impl Reporting {
@@ -40,7 +43,13 @@ impl Reporting {
     ) -> Self {
         let loads = NodeLoads::new(config, dispatchers);
         let dispatchers = dispatchers.to_vec();
-        Self { loads, dispatchers, receiver: None, reporter: None, watchdog }
+        let arm_counters = Arc::default();
+        Self { loads, dispatchers, receiver: None, reporter: None, watchdog, arm_counters }
+    }
+
+    /// What the node of this process counts of A/B tests.
+    pub(crate) fn arm_counters(&self) -> &Arc<ArmCounters> {
+        &self.arm_counters
     }
 
     /// The reports from now on.
@@ -56,9 +65,9 @@ impl Reporting {
         registry: &Arc<Registry>,
         on_term: OnTerm,
     ) -> anyhow::Result<Reports> {
-        let load = node.map(|node| self.source(roles, node, registry)).transpose()?;
+        let source = node.map(|node| self.source(roles, node, registry)).transpose()?;
         let (loads, watchdog) = (Arc::clone(&self.loads), Arc::clone(&self.watchdog));
-        Ok(Reports { load, loads, on_term, watchdog })
+        Ok(Reports { source, loads, on_term, watchdog })
     }
 
     /// The load of `node`, which this process also records if it dispatches: no process sends
@@ -68,16 +77,22 @@ impl Reporting {
         roles: &Roles,
         node: &Arc<Node>,
         registry: &Arc<Registry>,
-    ) -> anyhow::Result<LoadSource> {
+    ) -> anyhow::Result<ReportSource> {
         let mut meter = LoadMeter::new(node, registry);
-        let name = Name::new(&roles.name)?;
+        let (name, node) = (Name::new(&roles.name)?, Arc::clone(node));
+        let arm_counters = Arc::clone(&self.arm_counters);
         let own = roles.services.then(|| Arc::clone(&self.loads));
         Ok(Box::new(move || {
             let load = meter.read();
+            let served = node.take_served(name.peer());
+            let arm_counts = arm_counters.tell(skep_agent::now());
             if let Some(own) = &own {
                 own.hear(&name, None, load);
+                served.iter().for_each(|served| own.hear_served(served.clone()));
+                let of = name.peer();
+                arm_counts.iter().for_each(|counts| own.hear_arm_counts(of, counts));
             }
-            load
+            skep_agent::NodeReport { load, served, arm_counts }
         }))
     }
 
@@ -102,9 +117,9 @@ impl Reporting {
             self.receiver = Some(Arc::new(receiver.context("cannot hear nodes' loads")?));
         }
         if let (Some(node), Some(name)) = (node, &roles.node) {
-            let load = self.source(roles, node, registry)?;
+            let source = self.source(roles, node, registry)?;
             let (name, watchdog) = (name.clone(), Arc::clone(&self.watchdog));
-            let parts = ReporterParts { name, key: key.clone(), load, watchdog };
+            let parts = ReporterParts { name, key: key.clone(), source, watchdog };
             let reporter = Reporter::start(config, parts).context("cannot tell of this load")?;
             self.reporter = Some(Arc::new(reporter));
         }

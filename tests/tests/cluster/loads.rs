@@ -262,6 +262,24 @@ fn policies_learn_sizes_from_responses() {
     drop(readers);
 }
 
+/// Where clients go to nodes by themselves, nodes say how large the objects are.
+#[test]
+fn policies_learn_sizes_from_nodes_where_the_dispatcher_sees_no_responses() {
+    let lines = "dispatch = \"redirect\"\nnode_header = true";
+    let cluster = Cluster::start("equiload", "100ms", lines);
+    for path in ["/page", "/image"] {
+        let node = answerer(&cluster, path);
+        RawClient::connect(cluster.outer(&node)).get(path).assert_status(200);
+    }
+    // By load alone they would take turns.
+    poll_until(PATIENCE, "pages and images have a node each", || {
+        for path in ["/page", "/page", "/image"] {
+            answerer(&cluster, path);
+        }
+        (0..10).all(|_| ["/page", "/image"].map(|path| answerer(&cluster, path)) == NODES)
+    });
+}
+
 #[test]
 fn garbage_and_replays_are_counted_and_change_nothing() {
     // Between the nodes and the dispatcher stands somebody who writes it all down.

@@ -1,5 +1,6 @@
 //! Handoffs: connections move to the nodes that should answer their requests.
 
+mod arms;
 mod bodies;
 mod connections;
 mod dead;
@@ -103,6 +104,30 @@ fn the_coordinator_decides_for_all_nodes() {
     let seen: BTreeSet<String> = (0..30).map(ask).collect();
     assert_eq!(seen.len(), 1, "{seen:?}");
     assert!(moved(&cluster) > before);
+}
+
+/// The node that decides sees only its own responses; of others' objects nodes tell it the sizes.
+#[test]
+fn each_size_is_answered_by_one_node_whoever_accepts_the_connection() {
+    let lines = format!("{PATIENT}machine.threads = 1\n");
+    let setup = Setup { policy: "equiload".to_owned(), lines, ..by_url(2) };
+    let Some(cluster) = DirectCluster::start(setup) else { return };
+    // As many bytes in requests for either size.
+    let sizes = [("page", 10_000, 2), ("image", 20_000, 1)];
+    for (name, bytes, _) in sizes {
+        for number in 0..4 {
+            std::fs::write(cluster.path(&format!("site/{name}-{number}")), vec![b'x'; bytes])
+                .unwrap();
+        }
+    }
+    let ask = |(name, _, often): (&str, usize, usize)| -> BTreeSet<String> {
+        let paths = (0..4 * often).map(|number| format!("/{name}-{}", number % 4));
+        paths.map(|path| cluster.ask("client-1", cluster.vip(), &path).unwrap()).collect()
+    };
+    poll_until(PATIENCE, "pages and images have a node each", || {
+        let [pages, images] = sizes.map(ask);
+        pages.len() == 1 && images.len() == 1 && pages != images
+    });
 }
 
 #[test]

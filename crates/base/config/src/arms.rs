@@ -9,8 +9,8 @@ use crate::words::POLICY_NAMES;
 
 table! {
     /// An arm of an A/B test: two or more policies at once, each for a part of the clients. A
-    /// client that is new gets an arm in turn, and stays there. Only with `dispatch = "proxy"` or
-    /// `"redirect"`; a service without arms goes by its `policy`.
+    /// client that is new gets an arm in turn (with `dispatch = "handoff"` by the hash of its address),
+    /// and stays there. Not with `dispatch = "direct"`; a service without arms goes by its `policy`.
     ArmConfig at "arm" {
         /// Its name, for `skep policy compare` and metrics.
         name: String => Kind::Text(Form::Name), live;

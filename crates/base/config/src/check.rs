@@ -101,7 +101,7 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["dispatcher.name"], dispatchers_have_numbers_of_their_own),
     (&["node.name", "service.nodes"], services_know_their_nodes),
     (&["service.arm"], arms::are_a_test),
-    (&["service.arm", "service.dispatch"], arms::are_chosen_by_a_dispatcher),
+    (&["service.arm", "service.dispatch"], arms::are_not_of_packets),
     (&["service.arm", "service.nodes", "node.name"], arms::know_their_nodes),
     (&["node.address", "dispatcher.name"], dispatchers_can_reach_nodes),
     (

@@ -54,6 +54,12 @@ pub const FLOWS_PER_BATCH_MAX: usize = 48;
 /// Clients with their arms in one message: with ten bytes for a hash and one for an arm they fill a datagram.
 pub const CLIENTS_PER_MESSAGE_MAX: usize = 110;
 
+/// Cells of an arm in one message: there are some 1,260, most of them 0.
+pub const ARM_CELLS_MAX: usize = 2_048;
+
+/// Objects with their sizes in one message: with ten bytes for a hash and ten for a size they fill a datagram.
+pub const OBJECTS_PER_MESSAGE_MAX: usize = 60;
+
 /// Largest weight of a node in a table.
 pub const WEIGHT_MAX: u32 = 65_535;
 

@@ -3,14 +3,14 @@
 //! Invariant: a decoded message is within the bounds of
 //! [`limits`](crate::limits), and the indexes in it are valid.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use skep_units::EPOCH_MAX;
+use skep_units::{ARMS_MAX, EPOCH_MAX};
 
 use crate::delta::TableDelta;
-pub use crate::limits::CLIENTS_PER_MESSAGE_MAX;
 use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX};
+pub use crate::limits::{ARM_CELLS_MAX, CLIENTS_PER_MESSAGE_MAX, OBJECTS_PER_MESSAGE_MAX};
 pub use crate::machine::{Mac, Name, NameTooLong};
 use crate::seal::PeerId;
 use crate::steer::{Flow, NODES_MAX, NodeIndex, SERVICES_MAX, is_index};
@@ -36,6 +36,12 @@ pub enum Message {
     Loads(LoadDigest),
     /// Of a dispatcher: arms of clients in an A/B test of policies, for the other dispatchers.
     ArmClients(ArmClients),
+    /// Of a node, or passed on by a dispatcher: objects that the node has answered for.
+    Served(ServedObjects),
+    /// Of the active dispatcher: the A/B tests of services whose nodes decide.
+    Arms(ArmsInForce),
+    /// Of a node: what it has counted of an arm of such a test.
+    ArmCounts(ArmCounts),
 }
 
 /// The stage of a dispatcher.
@@ -191,6 +197,66 @@ pub struct ArmClient {
     pub arm: u8,
 }
 
+/// The A/B tests of policies at services whose nodes decide; none: there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmsInForce {
+    /// At most [`SERVICES_MAX`].
+    pub services: Vec<ServiceArms>,
+}
+
+/// The A/B test of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceArms {
+    /// Those of the service, at most [`SERVICES_MAX`].
+    pub addresses: Vec<SocketAddr>,
+    /// Which test: a hash of its service and arms.
+    pub test: u64,
+    /// At least one, at most [`ARMS_MAX`].
+    pub arms: Vec<ArmShare>,
+}
+
+/// An arm as nodes that decide know it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmShare {
+    pub policy: Name,
+    /// Its share of the clients, at least 1.
+    pub weight: u32,
+    /// Its group, at most [`NODES_MAX`]; empty: all nodes.
+    pub nodes: Vec<PeerId>,
+}
+
+/// What a node has counted of an arm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmCounts {
+    /// Which test.
+    pub test: u64,
+    /// Place of the arm among those of the test.
+    pub arm: u8,
+    /// Another one each time that the node begins to count.
+    pub session: u64,
+    /// Since when it counts, in milliseconds.
+    pub counted_ms: u64,
+    /// At most [`ARM_CELLS_MAX`].
+    pub cells: Vec<u64>,
+}
+
+/// Some objects that a node has answered for, with their sizes: for those that choose nodes and see no responses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedObjects {
+    /// Whoever answered.
+    pub node: PeerId,
+    /// At most [`OBJECTS_PER_MESSAGE_MAX`].
+    pub objects: Vec<SizedObject>,
+}
+
+/// An object and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizedObject {
+    /// A hash of host, path and query, as policies have it.
+    pub url_hash: u64,
+    pub bytes: u64,
+}
+
 /// All batches of a dump up to a number have been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowsTaken {
@@ -236,6 +302,14 @@ impl Message {
             Self::Load(load) => load.is_sound(),
             // What arms there are, the receiver knows.
             Self::ArmClients(told) => told.clients.len() <= CLIENTS_PER_MESSAGE_MAX,
+            Self::Arms(arms) => {
+                arms.services.len() <= SERVICES_MAX
+                    && arms.services.iter().all(ServiceArms::is_sound)
+            }
+            // What arms and cells there are, the receiver knows.
+            Self::ArmCounts(counts) => counts.cells.len() <= ARM_CELLS_MAX,
+            // Policies take any size.
+            Self::Served(served) => served.objects.len() <= OBJECTS_PER_MESSAGE_MAX,
             Self::Loads(digest) => {
                 digest.nodes.len() <= NODES_MAX && digest.nodes.iter().all(|it| is_index(it.node))
             }
@@ -252,6 +326,15 @@ impl Message {
 impl Hears {
     fn is_sound(self) -> bool {
         self.epoch <= EPOCH_MAX
+    }
+}
+
+impl ServiceArms {
+    fn is_sound(&self) -> bool {
+        let is_sound = |arm: &ArmShare| arm.weight > 0 && arm.nodes.len() <= NODES_MAX;
+        self.addresses.len() <= SERVICES_MAX
+            && (1..=ARMS_MAX).contains(&self.arms.len())
+            && self.arms.iter().all(is_sound)
     }
 }
 

@@ -11,13 +11,13 @@ use super::{COLUMNS, bytes, count, duration, latency, permille, plural};
 pub(crate) fn comparison(shown: &PolicyComparison) -> String {
     let PolicyComparison { service, counted_ms, arms, .. } = shown;
     let clients: u64 = arms.iter().map(|arm| arm.clients).sum();
-    let mut text = format!(
-        "{service}: {} compared for {}, {}\n\n",
-        plural(arms.len() as u64, "arm"),
-        duration(*counted_ms),
-        plural(clients, "client")
-    );
-    text += &counts(arms);
+    let clients = match shown.by_hash {
+        true => "clients by the hash of their addresses".to_owned(),
+        false => plural(clients, "client"),
+    };
+    let (count, time) = (plural(arms.len() as u64, "arm"), duration(*counted_ms));
+    let mut text = format!("{service}: {count} compared for {time}, {clients}\n\n");
+    text += &counts(arms, shown.by_hash);
     if arms.iter().any(|arm| arm.total.is_some()) {
         let _ = write!(text, "\n{}\n{}", times(arms), differences(arms));
     } else if arms.iter().any(|arm| arm.redirected > 0) {
@@ -41,7 +41,7 @@ pub(crate) fn comparison(shown: &PolicyComparison) -> String {
     text
 }
 
-fn counts(arms: &[ComparedArm]) -> String {
+fn counts(arms: &[ComparedArm], is_by_hash: bool) -> String {
     let (left, right) = (Align::Left, Align::Right);
     let mut table = TextTable::new(&[
         ("ARM", left),
@@ -59,7 +59,7 @@ fn counts(arms: &[ComparedArm]) -> String {
             arm.name.clone(),
             arm.policy.clone(),
             nodes,
-            count(arm.clients),
+            if is_by_hash { "-".to_owned() } else { count(arm.clients) },
             count(arm.requests + arm.redirected),
             count(arm.failures),
             bytes(arm.bytes),
@@ -157,8 +157,13 @@ mod tests {
     }
 
     fn test(arms: Vec<ComparedArm>) -> String {
-        let shown =
-            PolicyComparison { service: "web".into(), counted_ms: 61_000, table_full: false, arms };
+        let shown = PolicyComparison {
+            service: "web".into(),
+            counted_ms: 61_000,
+            table_full: false,
+            by_hash: false,
+            arms,
+        };
         let text = comparison(&shown);
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
         text

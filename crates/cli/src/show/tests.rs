@@ -79,6 +79,7 @@ pub(crate) fn process() -> ProcessStatus {
             listen: vec![([127, 0, 0, 1], 8080).into()],
             dispatch: "proxy".into(),
             policy: "round-robin".into(),
+            arms: Vec::new(),
             nodes,
         }],
     }
@@ -98,6 +99,26 @@ node-2  down   1m 5s     3      4    200     20.0k       2  0.41 ms       1
   node-2 down: connection refused
 ";
     assert_eq!(status(&process(), Paint::Plain), expected);
+}
+
+#[test]
+fn a_service_in_an_ab_test_says_so() {
+    let mut process = process();
+    let arm = |name: &str, policy: &str, weight, nodes: &[&str]| ServiceArm {
+        name: name.into(),
+        policy: policy.into(),
+        weight,
+        nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+    };
+    let arms = vec![arm("a", "lard", 3, &["node-1"]), arm("b", "random", 1, &["node-2"])];
+    process.services[0].arms = arms;
+    let text = status(&process, Paint::Plain);
+    let expected = "
+  A/B test: a=lard*3:node-1 b=random:node-2; see skep policy compare web
+NODE";
+    assert!(text.contains(expected), "{text}");
+    let text = services(&process.services);
+    assert!(text.contains("a=lard*3 b=random"), "{text}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl HostTable {
             return arm.into();
         }
         if self.known.len() >= self.clients_max {
-            return self.by_hash(client);
+            return arm_by_hash(&self.weights, client);
         }
         let arm = self.next_in_turn();
         self.insert(client, arm);
@@ -134,23 +134,25 @@ impl HostTable {
         (0..self.weights.len()).fold(0, first) as u8
     }
 
-    fn by_hash(&self, client: ClientId) -> usize {
-        let total: u64 = self.weights.iter().copied().map(u64::from).sum();
-        let mut place = client.one_of(total, ARM_BY_HASH);
-        for (arm, weight) in self.weights.iter().enumerate() {
-            match place.checked_sub(u64::from(*weight)) {
-                Some(rest) => place = rest,
-                None => return arm,
-            }
-        }
-        0
-    }
-
     fn insert(&mut self, client: ClientId, arm: u8) {
         self.known.insert(client, arm);
         self.counts[usize::from(arm)] += 1;
         self.digest ^= entry_hash(client, arm);
     }
+}
+
+/// The arm of a client that no table has: the same for all that ask, by the hash of its address and the weights alone, of
+/// which there is one.
+pub fn arm_by_hash(weights: &[u32], client: ClientId) -> usize {
+    let total: u64 = weights.iter().copied().map(u64::from).sum();
+    let mut place = client.one_of(total.max(1), ARM_BY_HASH);
+    for (arm, weight) in weights.iter().enumerate() {
+        match place.checked_sub(u64::from(*weight)) {
+            Some(rest) => place = rest,
+            None => return arm,
+        }
+    }
+    0
 }
 
 /// Tells this use of a client's hash from others.

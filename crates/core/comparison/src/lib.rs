@@ -10,6 +10,9 @@
 //!  reply --ArmSample--> cells of a worker --sum--> ArmTally --> TimeEstimate, Difference (Welch)
 //! ```
 //!
+//! Where each node decides (`handoff`) there is no table: the arm is [`arm_by_hash`], and [`NodeCounts`] adds up what nodes
+//! count.
+//!
 //! Invariants:
 //! - Clients of the table are divided among the arms in proportion to weights, within one client of each (two, with three
 //!   or more arms of different weights), while all come from one dispatcher.
@@ -25,13 +28,15 @@ mod arms;
 mod client;
 mod host_table;
 pub mod limits;
+mod node_counts;
 mod statistics;
 mod sync;
 mod tally;
 
 pub use arms::{ArmSpec, Arms, ArmsError};
 pub use client::ClientId;
-pub use host_table::{HostTable, TableDigest};
+pub use host_table::{HostTable, TableDigest, arm_by_hash};
+pub use node_counts::NodeCounts;
 pub use statistics::{ArmEvent, ArmSample, record};
 pub use sync::TableSync;
 pub use tally::{ArmTally, Difference, MeasuredTime, TimeEstimate};

@@ -65,6 +65,11 @@ impl ArmTally {
         self.cells[cell] = self.cells[cell].saturating_add(count);
     }
 
+    /// Adds all counts of another.
+    pub fn merge(&mut self, other: &Self) {
+        other.cells.iter().enumerate().for_each(|(cell, count)| self.add(cell, *count));
+    }
+
     /// Requests of clients of the arm that were answered, or failed.
     pub fn requests(&self) -> u64 {
         self.answered() + self.failures()

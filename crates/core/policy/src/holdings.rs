@@ -60,8 +60,8 @@ impl Holdings {
         let known = std::mem::take(&mut self.memories);
         let memory = |node: &NodeView| {
             let before = known.iter().find(|memory| memory.node == node.id).copied();
-            let new = NodeMemory { node: node.id, fetched_bytes: 0, lost_before: 0, size: 0 };
-            NodeMemory { size: node.memory_bytes, ..before.unwrap_or(new) }
+            let before = before.unwrap_or_else(|| NodeMemory::new(node.id));
+            NodeMemory { size: node.memory_bytes, ..before }
         };
         self.memories = view.nodes.iter().map(memory).collect();
     }
@@ -89,8 +89,13 @@ impl Holdings {
 
     /// A node has answered for an object.
     pub(crate) fn answered(&mut self, url_hash: u64, object: ServedObject) {
-        self.objects.get_or_insert(url_hash).size = Some(object.bytes.min(OBJECT_BYTES_MAX));
+        self.sized(url_hash, object.bytes);
         self.used(url_hash, object.node, true);
+    }
+
+    /// An object has so many bytes.
+    pub(crate) fn sized(&mut self, url_hash: u64, bytes: u64) {
+        self.objects.get_or_insert(url_hash).size = Some(bytes.min(OBJECT_BYTES_MAX));
     }
 
     /// A node has failed: it may have been started anew.
@@ -102,9 +107,13 @@ impl Holdings {
     }
 
     fn used(&mut self, url_hash: u64, node: NodeId, has_answered: bool) {
-        let Some(memory) = self.memories.iter_mut().find(|memory| memory.node == node) else {
-            return;
-        };
+        let known = self.memories.iter().position(|memory| memory.node == node);
+        let at = known.unwrap_or_else(|| {
+            // It is told of before the first view with it, which says how large it is.
+            self.memories.push(NodeMemory::new(node));
+            self.memories.len() - 1
+        });
+        let memory = &mut self.memories[at];
         let object = self.objects.get_or_insert(url_hash);
         let had_answered = object.holder(node).is_some_and(|it| it.has_answered);
         let had_answered = had_answered && memory.has(object);
@@ -146,6 +155,10 @@ impl KnownObject {
 }
 
 impl NodeMemory {
+    fn new(node: NodeId) -> Self {
+        Self { node, fetched_bytes: 0, lost_before: 0, size: 0 }
+    }
+
     fn has(&self, object: &KnownObject) -> bool {
         let is_there = |holder: &Holder| {
             let since = self.fetched_bytes.saturating_sub(holder.used_at);

@@ -35,6 +35,7 @@ mod registry;
 mod report;
 mod rotation;
 mod rows;
+mod served;
 mod size_histogram;
 mod size_intervals;
 mod transfer_time;
@@ -49,7 +50,8 @@ pub use limits::{
 pub use registry::{DirectLoad, DirectPolicy, PolicyInfo, UnknownPolicy, build, names, policies};
 pub use report::{Work, is_stale};
 pub use rows::rows;
-pub use view::{ClusterView, NodeView, RequestKey};
+pub use served::{ServedLog, ServedReader};
+pub use view::{ClusterView, NodeView, RequestKey, url_hash};
 
 /// Chooses a node for each request.
 ///
@@ -78,6 +80,14 @@ pub trait Policy: Send {
     /// The head of a response has said so much of the object with that [`url_hash`](RequestKey::url_hash). Called by those
     /// who see responses; policies for which [`PolicyInfo::learns_sizes`] holds choose by it.
     fn learned(&mut self, _url_hash: u64, _object: ServedObject) {}
+
+    /// A node has said that it answered for the object with that [`url_hash`](RequestKey::url_hash), of so many bytes; `by`
+    /// is the node, if the view has it. Called in place of [`Self::learned`] by those who see no responses, and not for
+    /// every response.
+    fn told(&mut self, _url_hash: u64, _bytes: u64, _by: Option<NodeId>) {}
+
+    /// A request for the object with that hash was sent to a node whose response is not seen.
+    fn sent_unseen(&mut self, _url_hash: u64) {}
 }
 
 /// How an attempt at a node ended.

@@ -52,6 +52,10 @@ pub(crate) const LARD_AWAY_MS: u64 = 1_000;
 /// World Cup 1998 had 20,000 files.
 pub(crate) const URLS_MAX: usize = 1 << 16;
 
+/// Messages of nodes about objects that they have answered for, until workers have read them: some 7,700 objects, more than
+/// nodes tell between two requests of a busy worker. What an idle one misses is told again.
+pub(crate) const SERVED_BATCHES_MAX: usize = 128;
+
 /// URLs among which the oldest gives way.
 pub(crate) const URLS_PER_ROW: usize = 8;
 

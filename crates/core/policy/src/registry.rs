@@ -31,7 +31,7 @@ pub struct PolicyInfo {
     pub weighted: bool,
     /// Whether it goes by how fast nodes have answered, which only `proxy` and pools see.
     pub learns_latencies: bool,
-    /// Whether it goes by the sizes of objects, which only `proxy` and pools see.
+    /// Whether it goes by the sizes of objects: `proxy` and pools see them, and nodes tell of them under `redirect` and `handoff`.
     pub learns_sizes: bool,
     /// Where it comes from.
     pub source: &'static str,

@@ -143,4 +143,19 @@ impl Policy for SizeIntervals {
         *self.sizes.get_or_insert(url_hash) = size;
         self.count(size);
     }
+
+    /// The request that it was answered for had gone to an object of unknown size; later ones are counted as they are sent.
+    fn told(&mut self, url_hash: u64, bytes: u64, _: Option<NodeId>) {
+        let (is_new, size) = (self.sizes.get(url_hash).is_none(), bytes.min(OBJECT_BYTES_MAX));
+        *self.sizes.get_or_insert(url_hash) = size;
+        if is_new {
+            self.count(size);
+        }
+    }
+
+    fn sent_unseen(&mut self, url_hash: u64) {
+        if let Some(&size) = self.sizes.get(url_hash) {
+            self.count(size);
+        }
+    }
 }

@@ -156,6 +156,13 @@ impl Policy for TransferTime {
     fn learned(&mut self, url_hash: u64, object: ServedObject) {
         self.holdings.answered(url_hash, object);
     }
+
+    fn told(&mut self, url_hash: u64, bytes: u64, by: Option<NodeId>) {
+        match by {
+            Some(node) => self.holdings.answered(url_hash, ServedObject { node, bytes }),
+            None => self.holdings.sized(url_hash, bytes),
+        }
+    }
 }
 
 impl CostModel<'_> {

@@ -67,10 +67,15 @@ pub struct NodeView {
 impl RequestKey<'_> {
     /// The hash of host, path and query: the same on all machines.
     pub fn url_hash(&self) -> u64 {
-        // Each part is hashed under the hash of those before it, so a byte that moves over a boundary changes the result.
-        let site = stable_hash(self.path, stable_hash(self.host, 0));
-        self.query.map_or(site, |query| stable_hash(query, site))
+        url_hash(self.host, self.path, self.query)
     }
+}
+
+/// The hash of host, path and query: the same on all machines.
+pub fn url_hash(host: &[u8], path: &[u8], query: Option<&[u8]>) -> u64 {
+    // Each part is hashed under the hash of those before it, so a byte that moves over a boundary changes the result.
+    let site = stable_hash(path, stable_hash(host, 0));
+    query.map_or(site, |query| stable_hash(query, site))
 }
 
 impl ClusterView {

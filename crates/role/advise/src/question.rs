@@ -30,13 +30,11 @@ pub struct AdviceQuestion<'a> {
 }
 
 /// The policies that a mode of dispatch can carry, and that are there what they are in the simulator. Under `redirect` and
-/// `handoff` nobody sees sizes and latencies: what goes by them is another policy there, by another name.
+/// `handoff` nobody sees latencies: what goes by them is another policy there, by another name.
 pub fn policies_of(mode: DispatchMode) -> Vec<&'static str> {
     let suits = |info: &&skep_policy::PolicyInfo| match mode {
         DispatchMode::Direct => info.direct.is_some(),
-        DispatchMode::Redirect | DispatchMode::Handoff => {
-            !info.learns_sizes && !info.learns_latencies
-        }
+        DispatchMode::Redirect | DispatchMode::Handoff => !info.learns_latencies,
         DispatchMode::Proxy => true,
     };
     policies().iter().filter(suits).map(|info| info.name).collect()
@@ -78,7 +76,7 @@ mod tests {
         for (policy, redirect, direct) in [
             ("round-robin", true, true),
             ("lard", true, false),
-            ("transfer-time", false, false),
+            ("transfer-time", true, false),
             ("peak-ewma", false, false),
             ("maglev-address", true, true),
         ] {

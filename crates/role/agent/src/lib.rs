@@ -37,10 +37,11 @@ use skep_guard::{Guard, GuardError};
 use skep_peer::{
     BindError, Counts, Socket, SocketSettings, Waker, Watchdog, spawn_heartbeat_thread,
 };
+use skep_policy::ServedLog;
 use skep_serve::boottime_ms;
 use skep_units::Now;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, PacketCounters, ProgramSettings, Side};
-use skep_wire::message::{LoadDigest, Name, NameTooLong};
+use skep_wire::message::{ArmsInForce, LoadDigest, Name, NameTooLong, ServedObjects};
 use skep_wire::seal::{Key, PeerId};
 use skep_wire::steer::{NO_NODE, service_hash};
 use skep_wire::table::{Table, TableVersion};
@@ -52,8 +53,8 @@ pub use recorder::{
     CacheBytes, Recorder, RecorderCounts, RecorderParts, ServerCounters, ServerFigures,
     ServerGauges,
 };
-pub use report::LoadSource;
 use report::Report;
+pub use report::{NodeReport, ReportSource};
 pub use reporter::{Reporter, ReporterParts};
 use steered::Steered;
 
@@ -64,8 +65,8 @@ pub struct AgentParts {
     pub key: Key,
     /// The connection to netguard.
     pub guard: Arc<Guard>,
-    /// The node's current load.
-    pub load: LoadSource,
+    /// What the node has to report.
+    pub source: ReportSource,
     /// Called when the dispatchers want no new work here, and when they want it again.
     pub on_drained: Box<dyn Fn(bool) + Send>,
     /// Called when netguard has ended, without which nothing can be changed: the process is to end,
@@ -123,6 +124,8 @@ pub(crate) struct Shared {
     /// The table of that version.
     table: Arc<ArcSwap<Table>>,
     digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+    served: Arc<ArcSwap<ServedLog>>,
+    arms: Arc<ArcSwap<ArmsInForce>>,
     active: Arc<ArcSwapOption<PeerId>>,
 }
 
@@ -133,6 +136,11 @@ impl Shared {
 
     pub(crate) fn active_mac(&self) -> Option<[u8; 6]> {
         *self.active_mac.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node has answered for these objects.
+    pub(crate) fn note_served(&self, served: &Arc<ServedObjects>) {
+        self.served.rcu(|log| log.with(Arc::clone(served)));
     }
 
     pub(crate) fn set_active_mac(&self, mac: [u8; 6]) {
@@ -154,7 +162,7 @@ impl Agent {
 
     /// Starts: attaches the node's packet program, then reports.
     pub fn start(config: &Config, parts: AgentParts) -> Result<Self, AgentError> {
-        let AgentParts { name, key, guard, load, on_drained, on_guard_gone, watchdog } = parts;
+        let AgentParts { name, key, guard, source, on_drained, on_guard_gone, watchdog } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
         let (socket, dispatchers) = conversation(config, node, &key)?;
         let opened = match guard.ask(&Order::Open(Side::Node))? {
@@ -184,7 +192,7 @@ impl Agent {
         };
         let (interval_ms, stop) = (config.report_interval_ms(), Arc::default());
         let report =
-            Report { socket, dispatchers, interval_ms, load, voice, stop: Arc::clone(&stop) };
+            Report { socket, dispatchers, interval_ms, source, voice, stop: Arc::clone(&stop) };
         let told = Told { on_drained, on_guard_gone };
         let obey =
             Obey::new(&guard, &name, &opened, (settings, services), told, Arc::clone(&shared));
@@ -231,6 +239,16 @@ impl Agent {
     /// The work of all nodes, as the active dispatcher last told it, and when that came by [`now`].
     pub fn digest(&self) -> &Arc<ArcSwap<(Now, LoadDigest)>> {
         &self.shared.digest
+    }
+
+    /// Objects that nodes have answered for lately, as they and the active dispatcher have told.
+    pub fn served(&self) -> &Arc<ArcSwap<ServedLog>> {
+        &self.shared.served
+    }
+
+    /// The A/B tests that nodes decide by, as the active dispatcher last told.
+    pub fn arms(&self) -> &Arc<ArcSwap<ArmsInForce>> {
+        &self.shared.arms
     }
 
     /// The active dispatcher, as long as its heartbeats come.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use skep_peer::{Pulse, Received, Socket};
 use skep_units::Now;
-use skep_wire::message::{Message, NodeLoad};
+use skep_wire::message::{ArmCounts, Message, NodeLoad, ServedObjects};
 use skep_wire::seal::PeerId;
 
 use crate::limits::REPORT_STALL_S_MAX;
@@ -18,17 +18,30 @@ pub(crate) struct Report<V> {
     pub(crate) socket: Socket,
     pub(crate) dispatchers: Vec<PeerId>,
     pub(crate) interval_ms: u64,
-    pub(crate) load: LoadSource,
+    pub(crate) source: ReportSource,
     pub(crate) voice: V,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// The node's current load.
-pub type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
+/// What a node reports at an interval.
+#[derive(Debug, Default)]
+pub struct NodeReport {
+    pub load: NodeLoad,
+    /// Objects that it has answered for, for those that choose nodes and see no responses.
+    pub served: Vec<ServedObjects>,
+    /// What it has counted of A/B tests.
+    pub arm_counts: Vec<ArmCounts>,
+}
+
+/// The node's current load, and what else it has to report.
+pub type ReportSource = Box<dyn FnMut() -> NodeReport + Send>;
 
 /// The content of a report beside the load, and the handling of the dispatchers' datagrams.
 pub(crate) trait Voice {
     fn say(&mut self, now: Now, load: NodeLoad) -> Message;
+
+    /// Objects that this node has answered for.
+    fn note_served(&mut self, _served: &ServedObjects) {}
 
     /// A dispatcher's datagram.
     fn hear(&mut self, received: Received, socket: &mut Socket);
@@ -58,8 +71,7 @@ impl<V: Voice> Report<V> {
             pulse.beat();
             let now = now();
             if now >= report_at {
-                let message = self.voice.say(now, (self.load)());
-                self.socket.send_all(self.dispatchers.iter().copied(), &message);
+                self.report(now);
                 report_at = now.plus_ms(self.interval_ms);
             }
             let left = Duration::from_millis(report_at.since_ms(now).max(1));
@@ -75,6 +87,19 @@ impl<V: Voice> Report<V> {
                     std::thread::sleep(left);
                 }
             }
+        }
+    }
+
+    fn report(&mut self, now: Now) {
+        let NodeReport { load, served, arm_counts } = (self.source)();
+        let message = self.voice.say(now, load);
+        self.socket.send_all(self.dispatchers.iter().copied(), &message);
+        for served in served {
+            self.voice.note_served(&served);
+            self.socket.send_all(self.dispatchers.iter().copied(), &Message::Served(served));
+        }
+        for counts in arm_counts {
+            self.socket.send_all(self.dispatchers.iter().copied(), &Message::ArmCounts(counts));
         }
     }
 }

@@ -7,7 +7,7 @@ use skep_config::Config;
 use skep_peer::{Counts, Waker, Watchdog, spawn_heartbeat_thread};
 use skep_wire::seal::Key;
 
-use crate::report::{LoadAlone, LoadSource, Report};
+use crate::report::{LoadAlone, Report, ReportSource};
 use crate::{AgentError, conversation};
 
 /// What a reporter needs to start.
@@ -15,8 +15,8 @@ pub struct ReporterParts {
     /// Name of the node.
     pub name: String,
     pub key: Key,
-    /// The node's current load.
-    pub load: LoadSource,
+    /// What the node has to report.
+    pub source: ReportSource,
     /// Watches the thread.
     pub watchdog: Arc<Watchdog>,
 }
@@ -34,13 +34,13 @@ impl Reporter {
     /// # Errors
     /// If the config has no such node, or its agent's address cannot be bound.
     pub fn start(config: &Config, parts: ReporterParts) -> Result<Self, AgentError> {
-        let ReporterParts { name, key, load, watchdog } = parts;
+        let ReporterParts { name, key, source, watchdog } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
         let (socket, dispatchers) = conversation(config, node, &key)?;
         let (counts, waker) = (socket.counts(), socket.waker());
         let (interval_ms, stop) = (config.report_interval_ms(), Arc::<AtomicBool>::default());
         let (voice, stopped) = (LoadAlone, Arc::clone(&stop));
-        let report = Report { socket, dispatchers, interval_ms, load, voice, stop: stopped };
+        let report = Report { socket, dispatchers, interval_ms, source, voice, stop: stopped };
         let pulse = watchdog.watch("skep-report", report.stall_s_max());
         spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::debug!("reports have {priority}");

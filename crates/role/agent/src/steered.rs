@@ -12,7 +12,9 @@ use skep_cluster::table_distribution::RecentTables;
 use skep_peer::{Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::AttachedProgram;
-use skep_wire::message::{DispatcherBeat, Hears, Message, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::message::{
+    DispatcherBeat, Hears, Message, Name, NodeBeat, NodeLoad, ServedObjects, Stage,
+};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::Table;
 
@@ -60,6 +62,10 @@ impl Voice for Steered {
         })
     }
 
+    fn note_served(&mut self, served: &ServedObjects) {
+        self.shared.note_served(&Arc::new(served.clone()));
+    }
+
     fn hear(&mut self, received: Received, socket: &mut Socket) {
         let Received { from, stamp, at, message } = received;
         match message {
@@ -85,6 +91,14 @@ impl Voice for Steered {
                 if let Some(table) = self.recent.apply(&delta) {
                     self.take(table);
                 }
+            }
+            // What this node says itself it knows already.
+            Message::Served(served) if served.node != self.name.peer() => {
+                self.shared.note_served(&Arc::new(served));
+            }
+            // Whoever goes by them looks for another pointer.
+            Message::Arms(arms) if **self.shared.arms.load() != arms => {
+                self.shared.arms.store(Arc::new(arms));
             }
             Message::Loads(digest) => {
                 self.shared.digest.store(Arc::new((at, digest)));

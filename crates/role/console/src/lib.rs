@@ -45,7 +45,7 @@ pub use model::{
     NodeRequest, NodeSource, NodeState, NodeStatus, OrderedNode, PacketCount, PolicyComparison,
     PoolSessions, PoolStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded,
     RequestStatus, Role, ServerCommand, ServerOrdered, ServerSelfReport, ServerStatus, ServerTest,
-    ServerView, ServiceStatus, TimeDifference, Traffic, TrafficPoint, TrafficSeries,
+    ServerView, ServiceArm, ServiceStatus, TimeDifference, Traffic, TrafficPoint, TrafficSeries,
 };
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;

@@ -318,8 +318,24 @@ pub struct ServiceStatus {
     pub dispatch: String,
     /// How the node is chosen.
     pub policy: String,
+    /// The arms of its A/B test of policies; none: there is none.
+    #[serde(default)]
+    pub arms: Vec<ServiceArm>,
     /// Its nodes, the oldest first.
     pub nodes: Vec<NodeStatus>,
+}
+
+/// An arm of an A/B test that goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceArm {
+    /// Its name.
+    pub name: String,
+    /// How the node is chosen for its clients.
+    pub policy: String,
+    /// Its share of the clients, against the other arms' weights.
+    pub weight: u32,
+    /// Its group of nodes; none: all.
+    pub nodes: Vec<String>,
 }
 
 /// A node at one moment, as the dispatcher of a service sees it.

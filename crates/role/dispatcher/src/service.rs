@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
-use serde::{Deserialize, Serialize};
 use skep_cluster::elasticity::LifecycleState;
 use skep_cluster::{HealthSettings, MembershipSettings};
 use skep_comparison::ArmSpec;
@@ -13,12 +12,14 @@ use skep_config::{
 };
 use skep_proxy::{
     CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords, Groups,
-    LoadMeasure, MemberMetric, MemberProtocol, MemberSpec, MemberStatus, QueueSettings,
+    LoadMeasure, MemberMetric, MemberProtocol, MemberSpec, MemberStatus, QueueSettings, SizeSource,
     register_members, retry_budget,
 };
 use skep_serve::{WorkerHandle, Workers};
 use skep_telemetry::Registry;
 use skep_upstream::PoolLimits;
+use skep_wire::message::{ArmShare, Name, ServiceArms};
+use skep_wire::seal::PeerId;
 
 use crate::arm_metrics::register_arms;
 use crate::elastic::{self, ServiceElasticity};
@@ -82,7 +83,7 @@ pub(crate) struct DispatchSettings {
 }
 
 /// The state of a service at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceStatus {
     pub name: String,
     /// Where it listens.
@@ -91,6 +92,8 @@ pub struct ServiceStatus {
     pub dispatch: String,
     /// Name of the policy in force.
     pub policy: String,
+    /// The arms of its A/B test; none: there is none.
+    pub arms: Vec<ArmSpec>,
     /// Its nodes, the oldest first.
     pub nodes: Vec<MemberStatus>,
 }
@@ -152,7 +155,9 @@ impl Dispatcher {
     /// The service at this moment.
     pub fn status(&self) -> ServiceStatus {
         let settings = self.settings.load();
+        let comparison = self.group.comparison();
         ServiceStatus {
+            arms: comparison.map_or_else(Vec::new, |it| it.arms().list().to_vec()),
             name: self.name().to_owned(),
             listen: settings.listen.clone(),
             dispatch: settings.dispatch.word().to_owned(),
@@ -177,6 +182,22 @@ impl Dispatcher {
             }
         }
         nodes
+    }
+
+    /// The A/B test that its nodes decide by, if there is one. Takes no lock.
+    pub(crate) fn arms_of_nodes(&self) -> Option<ServiceArms> {
+        let settings = self.settings.load();
+        let comparison = self.group.comparison()?;
+        let arm = |arm: &ArmSpec| {
+            let nodes = arm.nodes.iter().map(|node| PeerId::of(node)).collect();
+            Some(ArmShare { policy: Name::new(&arm.policy).ok()?, weight: arm.weight, nodes })
+        };
+        let arms = comparison.arms();
+        (settings.dispatch == DispatchMode::Handoff).then(|| ServiceArms {
+            addresses: settings.listen.clone(),
+            test: arms.id(),
+            arms: arms.list().iter().filter_map(arm).collect(),
+        })
     }
 
     pub(crate) fn settings(&self) -> &Arc<ArcSwap<DispatchSettings>> {
@@ -260,6 +281,10 @@ fn spec(config: &Config, service: &ServiceConfig) -> GroupSpec {
 
 fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
     let is_direct = service.dispatch == DispatchMode::Direct;
+    let sizes = match service.dispatch {
+        DispatchMode::Redirect => SizeSource::Told,
+        _ => SizeSource::Responses,
+    };
     let retry_after_s = config.limits.retry_after_s;
     GroupSettings {
         protocol: MemberProtocol::Http,
@@ -272,16 +297,23 @@ fn settings(config: &Config, service: &ServiceConfig) -> GroupSettings {
         },
         arms: service.arms.iter().map(arm).collect(),
         no_comparison: match service.dispatch {
-            DispatchMode::Proxy | DispatchMode::Redirect => None,
+            DispatchMode::Proxy | DispatchMode::Redirect | DispatchMode::Handoff => None,
             DispatchMode::Direct => {
                 Some("since it is direct, where packet programs choose the node")
             }
-            DispatchMode::Handoff => Some("since under handoff each node chooses for itself"),
         },
+        arms_by_hash: service.dispatch == DispatchMode::Handoff,
         // Nodes of a cluster have the same settings, and each worker of a dispatcher sends them its share.
-        memory_bytes: config.cache.size_bytes_max / Workers::count(config.machine.threads) as u64,
+        memory_bytes: match sizes {
+            SizeSource::Responses => {
+                config.cache.size_bytes_max / Workers::count(config.machine.threads) as u64
+            }
+            // Each worker hears of all requests.
+            SizeSource::Told => config.cache.size_bytes_max,
+        },
         // With a key they have a cluster cache.
         have_cluster_cache: config.key_file.is_some(),
+        sizes,
         loads: if service.dispatch.is_steered() {
             LoadMeasure::Reported
         } else {

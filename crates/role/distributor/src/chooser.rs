@@ -5,21 +5,24 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Cache};
 use skep_http::RequestHead;
 use skep_http::path::{self, Path, Reading};
-use skep_policy::{ClusterView, NodeView, Policy, RequestKey, build, is_stale};
+use skep_policy::{
+    ClusterView, NodeView, Policy, RequestKey, ServedLog, ServedReader, build, is_stale,
+};
 use skep_units::{NodeId, Now};
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::lccp::QueryKey;
-use skep_wire::message::{LoadDigest, NodeWork};
+use skep_wire::message::{ArmShare, ArmsInForce, LoadDigest, NodeWork, ServiceArms};
 use skep_wire::seal::PeerId;
 use skep_wire::steer::{ForwardingState, NodeIndex};
 use skep_wire::table::{Table, TableNode, TableService};
 
+use crate::arms::{ArmCounters, arm_of, weights};
 use crate::limits::{FORGET_MS, SENT_MAX, SENT_MS};
 
 /// The work of all nodes, and when it was heard.
@@ -32,6 +35,13 @@ pub struct NodesView {
     pub table: Arc<ArcSwap<Table>>,
     /// The work of all nodes, and when it was heard.
     pub digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+    /// Objects that nodes have answered for lately.
+    pub served: Arc<ArcSwap<ServedLog>>,
+    /// Bytes of memory for objects that each of them has.
+    pub memory_bytes: u64,
+    /// The A/B tests in force, and what this node counts of them.
+    pub arms: Arc<ArcSwap<ArmsInForce>>,
+    pub arm_counters: Arc<ArmCounters>,
     /// The active dispatcher, if one is heard.
     pub active: Arc<ArcSwapOption<PeerId>>,
     /// Where nodes of the config are reached, by their names.
@@ -43,11 +53,19 @@ pub struct Chooser {
     own_name: Arc<str>,
     table: Cache<Arc<ArcSwap<Table>>, Arc<Table>>,
     digest: Cache<Arc<ArcSwap<(Now, LoadDigest)>>, HeardDigest>,
+    served: Cache<Arc<ArcSwap<ServedLog>>, Arc<ServedLog>>,
+    memory_bytes: u64,
+    arms: Cache<Arc<ArcSwap<ArmsInForce>>, Arc<ArmsInForce>>,
+    /// Those that services choose by.
+    arms_in_force: Arc<ArmsInForce>,
+    arm_counters: Arc<ArmCounters>,
     /// The table that the services are of.
     table_in_force: Arc<Table>,
     own: Option<NodeIndex>,
     /// By address: the services that hand connections off.
     services: HashMap<SocketAddr, ServiceChooser>,
+    /// By address: those in whose A/B test each client has an arm.
+    tests: HashMap<SocketAddr, TestChooser>,
     /// Addresses of services that hand off, as the config has them.
     addresses: Vec<SocketAddr>,
     seed: u64,
@@ -55,10 +73,20 @@ pub struct Chooser {
     host: Vec<u8>,
 }
 
-/// The policy of one service.
+/// The policies of an A/B test at one service.
+struct TestChooser {
+    test: u64,
+    weights: Vec<u32>,
+    /// With its group, by arm.
+    arms: Vec<(Vec<PeerId>, ServiceChooser)>,
+}
+
+/// The policy of one service, or of an arm.
 struct ServiceChooser {
     policy: Box<dyn Policy>,
     is_content_aware: bool,
+    /// How far the policy has been told of sizes, if it goes by them.
+    sizes: Option<ServedReader>,
     view: ClusterView,
     digest: HeardDigest,
     /// When the loads were taken last.
@@ -80,9 +108,15 @@ impl Chooser {
             own_name,
             table: Cache::new(Arc::clone(&nodes.table)),
             digest: Cache::new(Arc::clone(&nodes.digest)),
+            served: Cache::new(Arc::clone(&nodes.served)),
+            memory_bytes: nodes.memory_bytes,
+            arms: Cache::new(Arc::clone(&nodes.arms)),
+            arms_in_force: Arc::default(),
+            arm_counters: Arc::clone(&nodes.arm_counters),
             table_in_force: Arc::default(),
             own: None,
             services: HashMap::new(),
+            tests: HashMap::new(),
             addresses,
             seed,
             host: Vec::new(),
@@ -135,14 +169,20 @@ impl Chooser {
     ) -> Option<NodeIndex> {
         self.follow_table();
         let service = self.services.get_mut(&connection.server)?;
-        service.follow_digest(self.digest.load(), now);
         let (client, client_port) = (connection.client.ip(), connection.client.port());
-        service.pick(&RequestKey { client, client_port, host, path, query })
+        let key = RequestKey { client, client_port, host, path, query };
+        let heard = (self.digest.load(), &**self.served.load());
+        let arm = self.tests.get_mut(&connection.server).map(|test| test.chooser_of(client));
+        // Where no node of the arm's group can take it, it goes by the service's policy.
+        arm.and_then(|arm| arm.choose(&key, heard, now))
+            .or_else(|| service.choose(&key, heard, now))
     }
 
     fn is_content_aware(&mut self, server: SocketAddr) -> bool {
         self.follow_table();
+        let mut arms = self.tests.get(&server).into_iter().flat_map(|test| &test.arms);
         self.services.get(&server).is_some_and(|service| service.is_content_aware)
+            || arms.any(|(_, chooser)| chooser.is_content_aware)
     }
 
     /// The place of the node of this name in the table.
@@ -174,9 +214,14 @@ impl Chooser {
     }
 
     fn follow_table(&mut self) {
-        let table = self.table.load();
-        if Arc::ptr_eq(table, &self.table_in_force) {
+        let (table, arms) = (self.table.load(), self.arms.load());
+        let are_same_arms = Arc::ptr_eq(arms, &self.arms_in_force);
+        if are_same_arms && Arc::ptr_eq(table, &self.table_in_force) {
             return;
+        }
+        if !are_same_arms {
+            self.arms_in_force = Arc::clone(arms);
+            self.arm_counters.keep(self.arms.arc_swap());
         }
         self.table_in_force = Arc::clone(table);
         let table = &self.table_in_force;
@@ -191,10 +236,46 @@ impl Chooser {
             let known = known.filter(|it| it.policy.name() == service.policy.as_str());
             let made = known.or_else(|| ServiceChooser::new(service.policy.as_str(), self.seed));
             if let Some(mut chooser) = made {
-                chooser.take_members(table, service);
+                chooser.take_members(table, service, (self.memory_bytes, &[]));
                 self.services.insert(address, chooser);
             }
         }
+        self.follow_tests();
+    }
+
+    fn follow_tests(&mut self) {
+        let mut former = std::mem::take(&mut self.tests);
+        for service in &self.table_in_force.services {
+            let address = service.service.address;
+            let tests = &self.arms_in_force.services;
+            let Some(told) = tests.iter().find(|it| it.addresses.contains(&address)) else {
+                continue;
+            };
+            let known = former.remove(&address).filter(|known| known.test == told.test);
+            // A policy of another build: there is no test here.
+            let Some(mut test) = known.or_else(|| TestChooser::new(told, self.seed)) else {
+                continue;
+            };
+            for (nodes, chooser) in &mut test.arms {
+                chooser.take_members(&self.table_in_force, service, (self.memory_bytes, nodes));
+            }
+            self.tests.insert(address, test);
+        }
+    }
+}
+
+impl TestChooser {
+    fn new(told: &ServiceArms, seed: u64) -> Option<Self> {
+        let chooser = |arm: &ArmShare| {
+            let chooser = ServiceChooser::new(arm.policy.as_str(), seed)?;
+            Some((arm.nodes.clone(), chooser))
+        };
+        let arms: Option<Vec<_>> = told.arms.iter().map(chooser).collect();
+        Some(Self { test: told.test, weights: weights(told), arms: arms? })
+    }
+
+    fn chooser_of(&mut self, client: IpAddr) -> &mut ServiceChooser {
+        &mut self.arms[arm_of(self.test, &self.weights, client)].1
     }
 }
 
@@ -205,7 +286,9 @@ impl ServiceChooser {
         Some(Self {
             policy: build(policy, seed).ok()?,
             is_content_aware: info.content_aware,
-            view: ClusterView::default(),
+            sizes: info.learns_sizes.then(ServedReader::default),
+            // What hands off has a key, and thus a cluster cache.
+            view: ClusterView { has_cluster_cache: true, ..ClusterView::default() },
             digest: Arc::default(),
             loaded_at: Now::default(),
             sent: VecDeque::new(),
@@ -213,11 +296,19 @@ impl ServiceChooser {
     }
 
     /// The nodes that take the service's new connections, and those that only have some.
-    fn take_members(&mut self, table: &Table, service: &TableService) {
+    /// Those of `group` alone, unless that is empty.
+    fn take_members(
+        &mut self,
+        table: &Table,
+        service: &TableService,
+        (memory_bytes, group): (u64, &[PeerId]),
+    ) {
         let members = table.history(service).next().into_iter().flatten();
         let nodes = members.filter_map(|share| {
             let node = table.nodes.iter().find(|node| node.index == share.index)?;
-            Some(node_view(node, share.weight))
+            let is_in = group.is_empty() || group.contains(&node.name.peer());
+            is_in.then_some(())?;
+            Some(NodeView { memory_bytes, ..node_view(node, share.weight) })
         });
         let nodes: Vec<NodeView> = nodes.collect();
         let is_same = |(old, new): (&NodeView, &NodeView)| {
@@ -247,6 +338,13 @@ impl ServiceChooser {
         }
     }
 
+    /// Tells the policy what nodes have said of sizes.
+    fn learn_sizes(&mut self, log: &ServedLog) {
+        if let Some(reader) = &mut self.sizes {
+            reader.teach(log, &self.view.nodes, &mut *self.policy);
+        }
+    }
+
     fn take_loads(&mut self) {
         self.loaded_at = self.view.now;
         self.sent.clear();
@@ -260,9 +358,24 @@ impl ServiceChooser {
         }
     }
 
+    /// By what has been heard of loads and sizes.
+    fn choose(
+        &mut self,
+        key: &RequestKey<'_>,
+        (digest, served): (&HeardDigest, &ServedLog),
+        now: Now,
+    ) -> Option<NodeIndex> {
+        self.follow_digest(digest, now);
+        self.learn_sizes(served);
+        self.pick(key)
+    }
+
     fn pick(&mut self, key: &RequestKey<'_>) -> Option<NodeIndex> {
         self.expire_sent();
         let id = self.policy.pick(key, &self.view, &[]).node()?;
+        if self.sizes.is_some() {
+            self.policy.sent_unseen(key.url_hash());
+        }
         // Its end is not seen here: most are short, and the next digest says what is left. The connection lasts.
         if let Some(node) = self.node(id) {
             node.outstanding_requests = node.outstanding_requests.saturating_add(1);

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use skep_engine::{
-    ConnectionSoFar, Departed, Departure, Destination, Exchange, ExchangeError, Handler, Quick,
-    Reply,
+    Answered, ConnectionSoFar, Departed, Departure, Destination, Exchange, ExchangeError, Handler,
+    Quick, Reply,
 };
 use skep_http::RequestHead;
 
@@ -46,6 +46,13 @@ impl<H: Handler> Handler for Distributing<H> {
 
     fn expected_bytes(&self, request: &RequestHead<'_, '_>) -> Option<u64> {
         self.inner.expected_bytes(request)
+    }
+
+    fn answered(&self, answered: &Answered<'_>) {
+        if let Some(distributor) = &self.distributor {
+            distributor.answered(answered);
+        }
+        self.inner.answered(answered);
     }
 
     fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick {

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arms;
 mod chooser;
 mod counters;
 mod handler;
@@ -23,6 +24,7 @@ mod mover;
 mod settings;
 mod worker;
 
+pub use arms::ArmCounters;
 pub use chooser::{Chooser, NodesView};
 pub use counters::{HandoffCounters, HandoffCounts, HandoffTimings, MoveStep};
 pub use handler::Distributing;

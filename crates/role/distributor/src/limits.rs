@@ -32,3 +32,6 @@ pub(crate) const SENT_MS: u64 = 10;
 
 /// Such requests at most, for each worker and service.
 pub(crate) const SENT_MAX: usize = 4_096;
+
+/// How often dispatchers are told what was counted of A/B tests, in milliseconds: some 3 KB for each arm.
+pub(crate) const ARM_COUNTS_MS: u64 = 1_000;

@@ -6,14 +6,17 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
 
+use skep_comparison::{ArmEvent, ArmSample};
 use skep_config::HandoffDecision;
-use skep_engine::{ConnectionSoFar, Departed, Departure, Destination};
+use skep_engine::{Answered, ConnectionSoFar, Departed, Departure, Destination};
 use skep_http::RequestHead;
 use skep_serve::{TimeoutCause, Worker, boottime_ms};
+use skep_telemetry::CacheResult;
 use skep_units::Now;
 use skep_wire::handoff::SocketId;
 use skep_wire::steer::NodeIndex;
 
+use crate::arms::WorkerArmCounts;
 use crate::chooser::{Chooser, NodesView};
 use crate::mover::{Mover, MoverHandle, Moving, Outcome};
 use crate::settings::HandoffSettings;
@@ -21,6 +24,7 @@ use crate::settings::HandoffSettings;
 /// See the module.
 pub struct WorkerDistributor {
     chooser: RefCell<Chooser>,
+    arms: RefCell<WorkerArmCounts>,
     mover: MoverHandle,
     settings: HandoffSettings,
 }
@@ -36,8 +40,9 @@ impl WorkerDistributor {
         settings: HandoffSettings,
         seed: u64,
     ) -> Self {
-        let chooser = Chooser::new(name.into(), nodes, addresses, seed);
-        Self { chooser: RefCell::new(chooser), mover: mover.handle(), settings }
+        let arms = RefCell::new(WorkerArmCounts::new(name, &nodes.arms, &nodes.arm_counters));
+        let chooser = RefCell::new(Chooser::new(name.into(), nodes, addresses, seed));
+        Self { chooser, arms, mover: mover.handle(), settings }
     }
 
     /// Where a request should be answered, if not here. `bytes` is the length of its reply, where that
@@ -100,6 +105,17 @@ impl WorkerDistributor {
         });
     }
 
+    /// Counts a request that was answered here, for the arm of its client in an A/B test.
+    pub(crate) fn answered(&self, answered: &Answered<'_>) {
+        let mut arms = self.arms.borrow_mut();
+        let Some(ends) = SocketId::new(answered.conn.peer(), answered.conn.local()) else { return };
+        if arms.has_test(ends.server)
+            && let Some(event) = event(answered)
+        {
+            arms.count(ends.server, ends.client.ip(), &event, Now(boottime_ms()));
+        }
+    }
+
     /// Hands a connection off, or returns that it stays.
     pub(crate) async fn depart(&self, departure: Departure<'_, '_, '_>) -> Departed {
         let since = Instant::now();
@@ -131,6 +147,20 @@ impl WorkerDistributor {
     fn is_destination(&self, chooser: &mut Chooser, node: NodeIndex) -> bool {
         self.settings.to_self || !chooser.is_own(node)
     }
+}
+
+/// What a request says of its arm; `None`: nothing, since its client would not have the response.
+fn event(answered: &Answered<'_>) -> Option<ArmEvent> {
+    let Answered { summary, is_whole, first_byte_us, total_us, .. } = answered;
+    if !(*is_whole)? || summary.status >= 500 {
+        return Some(ArmEvent::Failed);
+    }
+    let is_hit = match summary.cache {
+        CacheResult::None => None,
+        cache => Some(matches!(cache, CacheResult::Hit | CacheResult::Peer)),
+    };
+    let (first_byte_us, total_us, bytes) = (*first_byte_us, *total_us, summary.body_bytes);
+    Some(ArmEvent::Answered(ArmSample { first_byte_us, total_us, bytes, is_hit }))
 }
 
 /// The active dispatcher says where.

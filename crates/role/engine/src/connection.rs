@@ -26,7 +26,7 @@ use skep_telemetry::Counter;
 
 use crate::closing::{End, refusal_words, refused, rejected};
 use crate::context::Context;
-use crate::handler::{Destination, Handler, Quick};
+use crate::handler::{Answered, Destination, Handler, Quick};
 use crate::limits::{OWN_AFTER, TURN_REQUESTS_MAX};
 use crate::owed::{Open, Owed, Unfinished};
 use crate::reply::{Reply, ReplyState, Stage};
@@ -388,7 +388,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         }
         assert_eq!(stage.get(), Stage::Held, "a quick reply is whole");
         self.count_request();
-        self.finished(&request, &state.summary, turn.began);
+        self.finished(&request, &state.summary, (turn.began, Some(true)));
         if !state.keep_alive {
             return ControlFlow::Break(Next::Close(End::after_reply(context)));
         }
@@ -423,10 +423,20 @@ impl<'e, H: Handler> Connection<'e, H> {
         &self,
         request: &RequestHead<'_, '_>,
         summary: &Summary,
-        began: Instant,
+        (began, is_whole): (Instant, Option<bool>),
     ) {
         let context = &self.engine.context;
         let total_us = began.elapsed().as_micros() as u64;
+        let head_us = |at: Instant| at.saturating_duration_since(began).as_micros() as u64;
+        let first_byte_us = summary.head_at.map_or(total_us, head_us);
+        let conn = self.conn;
+        self.engine.handler.answered(&Answered {
+            conn,
+            summary,
+            is_whole,
+            first_byte_us,
+            total_us,
+        });
         context.counters().inc(Counter::Requests);
         context.counters().request_time_us(total_us);
         context.counters().add(Counter::FieldsDropped, u64::from(request.fields.dropped()));

@@ -112,7 +112,7 @@ impl<'c> Exchange<'c> {
             pace,
             output,
             owed: Owed::new(context.counters()),
-            state: ReplyState::new(request, keep_alive),
+            state: ReplyState { times_head: true, ..ReplyState::new(request, keep_alive) },
             stage,
             body_deadline_ms,
             is_until_close: false,

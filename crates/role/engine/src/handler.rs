@@ -5,6 +5,7 @@ use skep_serve::Conn;
 
 use crate::exchange::{Exchange, ExchangeError};
 use crate::reply::Reply;
+use crate::summary::Summary;
 
 /// Whether a request could be answered from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,18 @@ pub enum Departed {
     Gone,
 }
 
+/// What became of a request.
+pub struct Answered<'a> {
+    pub conn: &'a Conn,
+    pub summary: &'a Summary,
+    /// Whether all of the response was written; `None`: it was the client who would not have it.
+    pub is_whole: Option<bool>,
+    /// From the request's head to that of the response, in microseconds.
+    pub first_byte_us: u64,
+    /// The same to the end.
+    pub total_us: u64,
+}
+
 /// Answers requests; one value per worker, shared by its connections.
 pub trait Handler: 'static {
     /// Answers at once if that needs no waiting. Runs inside a poll: must not
@@ -88,6 +101,9 @@ pub trait Handler: 'static {
     fn depart(&self, _departure: Departure<'_, '_, '_>) -> impl Future<Output = Departed> {
         std::future::ready(Departed::Kept)
     }
+
+    /// A request has been answered, or not.
+    fn answered(&self, _answered: &Answered<'_>) {}
 
     /// Answers asynchronously: on return the reply is complete, though perhaps unsent. An error
     /// closes the connection; if none of a reply was sent, an error reply is sent first. The rest

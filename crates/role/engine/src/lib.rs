@@ -42,7 +42,7 @@ mod tunnel;
 pub use connection::{Arrival, Engine};
 pub use context::Context;
 pub use exchange::{Exchange, ExchangeError, ReplySink, RequestBody};
-pub use handler::{ConnectionSoFar, Departed, Departure, Destination, Handler, Quick};
+pub use handler::{Answered, ConnectionSoFar, Departed, Departure, Destination, Handler, Quick};
 pub use reply::Reply;
 pub use settings::EngineSettings;
 pub use summary::Summary;

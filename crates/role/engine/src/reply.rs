@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use skep_http::{RequestHead, Version, encode};
 use skep_serve::{Output, SharedSlice};
@@ -39,6 +40,8 @@ pub(crate) struct ReplyState {
     pub(crate) version: Version,
     /// HEAD: the head is all there is.
     pub(crate) body_wanted: bool,
+    /// Whether the end of the head is worth a look at the clock: not of a reply that is there at once.
+    pub(crate) times_head: bool,
 }
 
 impl ReplyState {
@@ -49,13 +52,15 @@ impl ReplyState {
             keep_alive,
             version: request.version,
             body_wanted: request.method != skep_http::Method::Head,
+            times_head: false,
         }
     }
 
     /// The same for bytes that are not a valid request: it is the last reply.
     pub(crate) fn refusal() -> Self {
         let summary = Summary::default();
-        Self { summary, keep_alive: false, version: Version::Http11, body_wanted: true }
+        let version = Version::Http11;
+        Self { summary, keep_alive: false, version, body_wanted: true, times_head: false }
     }
 }
 
@@ -158,6 +163,7 @@ impl<'o> Reply<'o> {
     pub fn end_dated_head(&mut self) {
         self.assert_in_head();
         self.stage.set(Stage::Held);
+        self.time_head();
         let (keep_alive, version) = (self.state.keep_alive, self.state.version);
         self.output.inline(|out| {
             match (version, keep_alive) {
@@ -197,6 +203,7 @@ impl<'o> Reply<'o> {
         let keep_alive = self.state.keep_alive;
         self.output.inline(|out| write(out, keep_alive));
         self.stage.set(Stage::Held);
+        self.time_head();
     }
 
     /// A whole reply whose body is `body`.
@@ -236,6 +243,12 @@ impl<'o> Reply<'o> {
         assert_eq!(stage, Stage::Silent, "a reply has one head");
         self.state.summary.status = status;
         self.context.counters().inc(Counter::response(status));
+    }
+
+    fn time_head(&mut self) {
+        if self.state.times_head {
+            self.state.summary.head_at = Some(Instant::now());
+        }
     }
 
     fn assert_in_head(&self) {

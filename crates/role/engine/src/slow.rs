@@ -59,7 +59,7 @@ impl<H: Handler> Connection<'_, H> {
         if let Err(error) = finished {
             return Err(self.exchange_failed(&request, &mut exchange, &error, began).await);
         }
-        self.finished(&request, &exchange.reply.state.summary, began);
+        self.finished(&request, &exchange.reply.state.summary, (began, Some(true)));
         drop(place);
         self.reuse(exchange).await
     }
@@ -113,7 +113,9 @@ impl<H: Handler> Connection<'_, H> {
             // A reset for what the client still sends would take this away from it.
             end.linger = true;
         }
-        self.finished(request, &exchange.reply.state.summary, began);
+        let is_ours = matches!(error, ExchangeError::ReplyCutShort(_));
+        let ended = (began, is_ours.then_some(false));
+        self.finished(request, &exchange.reply.state.summary, ended);
         end
     }
 

@@ -1,6 +1,7 @@
 //! The result of a reply, for the access log.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use skep_telemetry::CacheResult;
 
@@ -20,4 +21,6 @@ pub struct Summary {
     pub connect_us: u64,
     /// From sending to the node until its first byte, in microseconds.
     pub first_byte_us: u64,
+    /// When the head was complete, of a reply that took time.
+    pub head_at: Option<Instant>,
 }

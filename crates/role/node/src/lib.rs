@@ -55,7 +55,8 @@ use skep_units::Now;
 use skep_wire::cache::{
     ExplainRequest, Explanation, PurgeKind, PurgeStamp, PurgeWhat, ServerOrder,
 };
-use skep_wire::seal::Key;
+use skep_wire::message::ServedObjects;
+use skep_wire::seal::{Key, PeerId};
 
 use backend::compressed::{CompressedHeads, Compressor};
 use backend::files::catalog::Catalog;
@@ -74,6 +75,7 @@ use model::pools::{PoolMap, Pools};
 pub use model::purges::PurgeEffects;
 use model::purges::Purges;
 pub use model::route::SiteError;
+use model::served::Served;
 pub use model::sessions::{ClientNetworks, SessionsByNetwork};
 use model::site::SiteSet;
 use model::worker_index::WorkerIndexes;
@@ -129,6 +131,8 @@ pub struct Node {
     leaving: AtomicBool,
     pools: Arc<Pools>,
     orders: Arc<Orders>,
+    /// Objects that dispatchers are to be told of.
+    served: Served,
     /// Addresses of the cluster's dispatchers.
     dispatchers: ArcSwap<HashSet<IpAddr>>,
 }
@@ -166,6 +170,7 @@ impl Node {
             leaving: AtomicBool::new(false),
             pools,
             orders: Arc::default(),
+            served: Served::of(config),
             dispatchers: ArcSwap::from_pointee(dispatchers(config)),
         }))
     }
@@ -180,6 +185,7 @@ impl Node {
         self.catalog.swap(new).retire_all();
         self.pins.set_per_address_max(config.limits.pinned_per_address_bytes_max);
         self.is_proxied.store(config.is_proxied(), Ordering::Relaxed);
+        self.served.reload(config);
         let ipv6_prefix_bits = config.limits.client_ipv6_prefix_bits as u8;
         self.ipv6_prefix_bits.store(ipv6_prefix_bits, Ordering::Relaxed);
         if let Some(cluster) = self.cluster.get() {
@@ -331,6 +337,12 @@ impl Node {
     /// serve.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Objects that it has answered for, of which it has not said so lately, with their sizes: for those that choose nodes
+    /// without seeing responses. `node` is its name.
+    pub fn take_served(&self, node: PeerId) -> Vec<ServedObjects> {
+        self.served.take(node)
     }
 
     /// Counts of the memory cache.

@@ -3,6 +3,16 @@
 use skep_directory::limits::LEASE_TTL_MS;
 use skep_peer::stream::{PEER_REPLY_MS, PING_MS, SILENCE_MS};
 
+/// Time after which dispatchers are told again of the size of an object that is served, in milliseconds: one that was
+/// started anew knows it by then, and the objects of a busy site cost some datagrams a second.
+pub(crate) const TELL_AGAIN_MS: u64 = 10_000;
+
+/// Objects that wait to be told of, at most; further ones have another turn later.
+pub(crate) const SIZES_WAITING_MAX: usize = 4_096;
+
+/// Messages about objects that go with one report of the load: some 960 objects.
+pub(crate) const SIZES_MESSAGES_MAX: usize = 16;
+
 /// Bytes that a worker itself copies out of the kernel's page cache before it
 /// leaves the rest of a file to the pool: about 0.1 ms of its time.
 pub(crate) const INLINE_READ_BYTES_MAX: u64 = 512 * 1024;

@@ -2,11 +2,14 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use arc_swap::{ArcSwap, Cache};
 use skep_http::RequestHead;
 use skep_http::path::{self, Path, Reading};
 use skep_policy::{
-    AttemptEnd, ClusterView, NodeView, Policy, PolicyInfo, RequestKey, ServedObject, policies,
+    AttemptEnd, ClusterView, NodeView, Policy, PolicyInfo, RequestKey, ServedLog, ServedObject,
+    ServedReader, policies,
 };
 use skep_units::{NodeId, Now};
 
@@ -20,6 +23,14 @@ pub(crate) struct Chooser {
     view: ClusterView,
     /// Positions of the view's nodes among the members.
     members: Vec<usize>,
+    /// What members tell of sizes, if the policy is to learn those and sees no responses.
+    served: Option<ToldSizes>,
+}
+
+/// What members tell of sizes, as far as a policy has read it.
+struct ToldSizes {
+    log: Cache<Arc<ArcSwap<ServedLog>>, Arc<ServedLog>>,
+    reader: ServedReader,
 }
 
 /// What a policy has chosen.
@@ -39,6 +50,7 @@ impl Chooser {
             learns_sizes: info_of(policy).learns_sizes,
             view: ClusterView::default(),
             members: Vec::new(),
+            served: None,
         }
     }
 
@@ -63,6 +75,11 @@ impl Chooser {
             }
         };
         self.view.nodes = self.members.iter().map(node).collect();
+        let served = published.served.as_ref().filter(|_| self.learns_sizes);
+        self.served = match (served, self.served.take()) {
+            (Some(_), Some(known)) => Some(known),
+            (served, _) => served.map(ToldSizes::new),
+        };
     }
 
     /// Chooses for `request`; `host` is scratch. `published` is what it follows.
@@ -75,6 +92,9 @@ impl Chooser {
         scratch: &mut Vec<u8>,
     ) -> Option<Chosen> {
         self.refresh(published, now);
+        if let Some(told) = &mut self.served {
+            told.reader.teach(told.log.load(), &self.view.nodes, &mut *self.policy);
+        }
         let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
         if self.content_aware {
             if host.iter().any(u8::is_ascii_uppercase) {
@@ -88,13 +108,17 @@ impl Chooser {
         let key = RequestKey {
             client: client.ip(),
             client_port: client.port(),
-            host,
+            // Members are asked by other hosts than this one, and tell of none.
+            host: if self.served.is_some() { b"" } else { host },
             path: &path,
             query: request.query,
         };
         let id = self.policy.pick(&key, &self.view, exclude).node()?;
         self.policy.started(id);
         let url_hash = self.learns_sizes.then(|| key.url_hash());
+        if let (Some(url_hash), Some(_)) = (url_hash, &self.served) {
+            self.policy.sent_unseen(url_hash);
+        }
         let at = self.view.nodes.iter().position(|node| node.id == id)?;
         Some(Chosen { index: self.members[at], url_hash })
     }
@@ -120,6 +144,12 @@ impl Chooser {
         for (view, index) in self.view.nodes.iter_mut().zip(&self.members) {
             published.members[*index].member.refresh(view, now, interval_ms);
         }
+    }
+}
+
+impl ToldSizes {
+    fn new(log: &Arc<ArcSwap<ServedLog>>) -> Self {
+        Self { log: Cache::new(Arc::clone(log)), reader: ServedReader::default() }
     }
 }
 

@@ -49,7 +49,7 @@ pub use members::protocol::{AjpSpec, FcgiSpec, MemberProtocol, PingSettings, Scr
 pub use members::session::{InsertedCookie, Sticky};
 pub use members::settings::{
     Buffering, CheckSettings, GroupSettings, GroupSpec, GroupWords, LoadMeasure, MemberSpec,
-    QueueSettings, retry_budget,
+    QueueSettings, SizeSource, retry_budget,
 };
 pub use members::slots::{MemberLoad, MemberSlots};
 pub use members::status::{GatewayStatus, MemberSource, MemberStatus};

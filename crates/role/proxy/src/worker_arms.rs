@@ -8,7 +8,7 @@ use skep_comparison::{ArmEvent, ClientId};
 
 use crate::chooser::Chooser;
 use crate::limits::RECENT_CLIENTS;
-use crate::members::comparison::{ArmCounts, Comparison};
+use crate::members::comparison::{Comparison, WorkerArmCounts};
 use crate::members::published::Published;
 
 /// See the module.
@@ -24,7 +24,7 @@ pub(crate) struct WorkerArms {
 /// What requests of arms hold on to.
 pub(crate) struct ArmShare {
     comparison: Arc<Comparison>,
-    counts: Arc<ArmCounts>,
+    counts: Arc<WorkerArmCounts>,
 }
 
 /// The arm of one request.

@@ -19,7 +19,9 @@ use skep_dispatcher::NodeLoads;
 use skep_peer::{EncodedMessage, Pulse, Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::{Expectations, ExpectedPeer};
-use skep_wire::message::{DispatcherBeat, FlowsTaken, Mac, Message, Name, NodeBeat, Stage};
+use skep_wire::message::{
+    DispatcherBeat, FlowsTaken, Mac, Message, Name, NodeBeat, ServedObjects, Stage,
+};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::{Table, TableNode, TableVersion};
 
@@ -196,6 +198,10 @@ impl DirectLoop {
                     self.job(Job::Insert(flows, taken));
                 }
             }
+            Message::Served(served) if served.node == from => self.hear_served(served),
+            Message::ArmCounts(counts) if self.nodes().any(|node| node == from) => {
+                self.loads.hear_arm_counts(from, &counts);
+            }
             Message::FlowsTaken(taken) => self.streams.taken(now, from, taken),
             // Of loads: heartbeats carry them here. Of A/B tests: there are none.
             _ => {}
@@ -250,6 +256,16 @@ impl DirectLoop {
         self.loads.hear(&name, Some(stamp), load);
         if self.is_active() && self.may_publish(now) {
             self.send_table(now, name.peer(), version);
+        }
+    }
+
+    /// Nodes that decide on handoffs see no responses of others: the active dispatcher tells them of the sizes.
+    fn hear_served(&mut self, served: ServedObjects) {
+        self.loads.hear_served(served.clone());
+        self.load_digests.note_served(served.clone());
+        if self.is_active() && self.load_digests.are_wanted() {
+            let others: Vec<PeerId> = self.nodes().filter(|node| *node != served.node).collect();
+            self.socket.send_all(others, &Message::Served(served));
         }
     }
 
@@ -447,6 +463,10 @@ impl DirectLoop {
         let detector = self.publisher.detector();
         if let Some(digest) = self.load_digests.next(now, &self.told, detector) {
             self.socket.send_all(self.nodes().collect::<Vec<_>>(), &digest);
+        }
+        let arms = || self.loads.arms_of_nodes();
+        if let Some(arms) = self.load_digests.next_arms(now, arms) {
+            self.socket.send_all(self.nodes().collect::<Vec<_>>(), &arms);
         }
     }
 

@@ -13,10 +13,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use skep_handoff::MovedFlows;
 use skep_peer::{LccpBatch, LccpReceived, LccpSocket, Pulse};
+use skep_policy::ServedLog;
 use skep_units::Now;
 use skep_wire::handoff::lccp::{Lccp, LccpCommand, MovedFlow, QueryKey, Receptor};
 use skep_wire::handoff::{HandoffId, SocketId};
-use skep_wire::message::{LoadDigest, Name, Stage};
+use skep_wire::message::{ArmsInForce, LoadDigest, Name, Stage};
 use skep_wire::seal::PeerId;
 use skep_wire::steer::{Flow, NodeIndex, OwnerChange};
 use skep_wire::table::Table;
@@ -38,6 +39,8 @@ pub struct LccpServerParts {
     /// What `decide` knows: kept up to date.
     pub table: Arc<ArcSwap<Table>>,
     pub digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+    pub served: Arc<ArcSwap<ServedLog>>,
+    pub arms: Arc<ArcSwap<ArmsInForce>>,
     /// Port of nodes, where UDP carries the messages.
     pub port: u16,
 }
@@ -61,7 +64,12 @@ pub(crate) struct LccpServer {
 impl LccpServerParts {
     /// What nodes are told is kept there, too.
     pub(crate) fn own_view(&self) -> OwnView {
-        OwnView { table: Arc::clone(&self.table), digest: Arc::clone(&self.digest) }
+        OwnView {
+            table: Arc::clone(&self.table),
+            digest: Arc::clone(&self.digest),
+            served: Arc::clone(&self.served),
+            arms: Arc::clone(&self.arms),
+        }
     }
 }
 

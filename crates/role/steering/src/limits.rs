@@ -67,6 +67,10 @@ pub(crate) const LCCP_STALL_S_MAX: u32 = 10;
 /// default, which bring it.
 pub(crate) const DIGEST_MS_MIN: u64 = 50;
 
+/// How often nodes that hand off are told of A/B tests even if nothing has changed, in milliseconds: one that has just
+/// started knows them soon.
+pub(crate) const ARMS_MS: u64 = 1_000;
+
 /// Entries of all digests that are sent to nodes in a second, at most: 12 MB, and 2 % of a core.
 pub(crate) const DIGEST_ENTRIES_PER_S_MAX: u64 = 1_000_000;
 

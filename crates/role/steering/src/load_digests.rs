@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use skep_cluster::failure_detector::FailureDetector;
+use skep_policy::ServedLog;
 use skep_units::Now;
-use skep_wire::message::{LoadDigest, Message, NodeBeat, NodeWork};
+use skep_wire::message::{ArmsInForce, LoadDigest, Message, NodeBeat, NodeWork, ServedObjects};
 use skep_wire::table::{Table, TableNode};
 
-use crate::limits::{DIGEST_ENTRIES_PER_S_MAX, DIGEST_MS_MIN};
+use crate::limits::{ARMS_MS, DIGEST_ENTRIES_PER_S_MAX, DIGEST_MS_MIN};
 
 /// When the next digest is due.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub(crate) struct LoadDigests {
     /// Where this dispatcher reads the same, if nodes want one.
     own: Option<OwnView>,
     due_at: Now,
+    arms_due_at: Now,
 }
 
 /// What this dispatcher decides by.
@@ -23,12 +25,46 @@ pub(crate) struct LoadDigests {
 pub(crate) struct OwnView {
     pub(crate) table: Arc<ArcSwap<Table>>,
     pub(crate) digest: Arc<ArcSwap<(Now, LoadDigest)>>,
+    pub(crate) served: Arc<ArcSwap<ServedLog>>,
+    pub(crate) arms: Arc<ArcSwap<ArmsInForce>>,
 }
 
 impl LoadDigests {
     /// None is sent unless nodes hand off.
     pub(crate) fn new(own: Option<OwnView>) -> Self {
-        Self { own, due_at: Now(0) }
+        Self { own, due_at: Now(0), arms_due_at: Now(0) }
+    }
+
+    /// The A/B tests for all nodes, if they are due: each second, and at once when there are others.
+    pub(crate) fn next_arms(
+        &mut self,
+        now: Now,
+        in_force: impl FnOnce() -> ArmsInForce,
+    ) -> Option<Message> {
+        let own = self.own.as_ref()?;
+        let arms = in_force();
+        let is_other = arms != **own.arms.load();
+        if is_other {
+            own.arms.store(Arc::new(arms.clone()));
+        }
+        if !is_other && now < self.arms_due_at {
+            return None;
+        }
+        self.arms_due_at = now.plus_ms(ARMS_MS);
+        Some(Message::Arms(arms))
+    }
+
+    /// Whether nodes hand off.
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// A node has answered for these objects.
+    pub(crate) fn note_served(&self, served: ServedObjects) {
+        if let Some(own) = &self.own {
+            let served = Arc::new(served);
+            own.served.rcu(|log| log.with(Arc::clone(&served)));
+        }
     }
 
     /// The digest for all nodes, if it is due.

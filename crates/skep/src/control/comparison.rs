@@ -1,7 +1,7 @@
 //! A/B tests of policies, as the API says them.
 
 use skep_comparison::{ArmSpec, ArmTally, Difference, MeasuredTime, TimeEstimate};
-use skep_console::{ArmTimes, ComparedArm, NewArm, PolicyComparison, TimeDifference};
+use skep_console::{ArmTimes, ComparedArm, NewArm, PolicyComparison, ServiceArm, TimeDifference};
 use skep_proxy::{ArmStatus, ComparisonStatus};
 
 /// An arm as it is asked for.
@@ -14,6 +14,12 @@ pub(super) fn spec(arm: &NewArm) -> ArmSpec {
     }
 }
 
+/// An arm that is in force.
+pub(super) fn arm(arm: ArmSpec) -> ServiceArm {
+    let ArmSpec { name, policy, weight, nodes } = arm;
+    ServiceArm { name, policy, weight, nodes }
+}
+
 /// The test of `service`.
 pub(super) fn shown(service: &str, status: &ComparisonStatus) -> PolicyComparison {
     let base = status.arms.first().map(|arm| &arm.tally);
@@ -22,6 +28,7 @@ pub(super) fn shown(service: &str, status: &ComparisonStatus) -> PolicyCompariso
         service: service.to_owned(),
         counted_ms: status.counted_ms,
         table_full: status.is_table_full,
+        by_hash: status.is_by_hash,
         arms: status.arms.iter().enumerate().map(arm).collect(),
     }
 }

@@ -49,14 +49,14 @@ fn clash_of(at: &[Step; 4], earlier: &ArmConfig, arm: &ArmConfig) -> Option<Conf
     Some(Conflict::new(&at("nodes"), "groups that have no node in common", found))
 }
 
-pub(super) fn are_chosen_by_a_dispatcher(config: &Config, clashes: &mut Vec<Conflict>) {
+pub(super) fn are_not_of_packets(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, service) in config.services.iter().enumerate() {
-        let chooses = matches!(service.dispatch, DispatchMode::Proxy | DispatchMode::Redirect);
+        let chooses = service.dispatch != DispatchMode::Direct;
         if !service.arms.is_empty() && !chooses {
             let at = [Key("service"), Nth(i), Key("arm"), Nth(0)];
-            let expected = "arms only with dispatch \"proxy\" or \"redirect\"";
+            let expected = "no arms with dispatch \"direct\"";
             let found = format!("dispatch {:?}", service.dispatch.word());
-            let why = "elsewhere no dispatcher chooses the node of each request";
+            let why = "there packet programs choose the node, for each connection";
             clashes.push(Conflict::new(&at, expected, found).hint(why.to_owned()));
         }
     }

@@ -323,7 +323,7 @@ fn arms_are_two_or_more_with_names_and_groups_of_their_own() {
     }
     let redirected = CLUSTER.replace("name = 'web'", "name = 'web'\ndispatch = 'handoff'");
     let text = refused(&format!("{redirected}{two}")).to_string();
-    assert!(text.contains("arms only with dispatch"), "{text}");
+    assert!(text.contains("no arms with dispatch"), "{text}");
 }
 
 #[test]

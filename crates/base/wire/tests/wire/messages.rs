@@ -9,8 +9,10 @@ use skep_wire::limits::{
     MESSAGE_BYTES_MAX, NAME_BYTES_MAX, WEIGHT_MAX,
 };
 use skep_wire::message::{
-    ArmClient, ArmClients, CLIENTS_PER_MESSAGE_MAX, DispatcherBeat, FlowBatch, FlowsTaken, Hears,
-    Message, Name, NameTooLong, NodeBeat, NodeLoad, NotAMessage, Stage,
+    ARM_CELLS_MAX, ArmClient, ArmClients, ArmCounts, ArmShare, ArmsInForce,
+    CLIENTS_PER_MESSAGE_MAX, DispatcherBeat, FlowBatch, FlowsTaken, Hears, Message, Name,
+    NameTooLong, NodeBeat, NodeLoad, NotAMessage, OBJECTS_PER_MESSAGE_MAX, ServedObjects,
+    ServiceArms, SizedObject, Stage,
 };
 use skep_wire::parts::{PART_BYTES, Reassembler, split};
 use skep_wire::seal::{Endpoint, Key, PeerId};
@@ -140,7 +142,33 @@ fn all() -> Vec<Message> {
         Message::Load(NodeLoad::default()),
         Message::Load(heaviest()),
         Message::ArmClients(arm_clients(CLIENTS_PER_MESSAGE_MAX)),
+        Message::Served(served(OBJECTS_PER_MESSAGE_MAX)),
+        Message::Arms(ArmsInForce::default()),
+        Message::Arms(arms(7)),
+        Message::ArmCounts(arm_counts(ARM_CELLS_MAX)),
     ]
+}
+
+fn arms(weight: u32) -> ArmsInForce {
+    let arm = ArmShare { policy: name("lard"), weight, nodes: vec![PeerId(1), PeerId(2)] };
+    let addresses = vec!["192.0.2.1:80".parse().unwrap()];
+    ArmsInForce { services: vec![ServiceArms { addresses, test: 3, arms: vec![arm; 2] }] }
+}
+
+fn arm_counts(count: usize) -> ArmCounts {
+    ArmCounts { test: 3, arm: 1, session: 4, counted_ms: 5, cells: vec![u64::MAX; count] }
+}
+
+#[test]
+fn arms_beyond_their_bounds_are_no_message() {
+    for wrong in [Message::Arms(arms(0)), Message::ArmCounts(arm_counts(ARM_CELLS_MAX + 1))] {
+        assert_eq!(Message::decode(&wrong.encode()), Err(NotAMessage));
+    }
+}
+
+fn served(count: usize) -> ServedObjects {
+    let objects = vec![SizedObject { url_hash: u64::MAX, bytes: u64::MAX }; count];
+    ServedObjects { node: PeerId(u64::MAX), objects }
 }
 
 fn arm_clients(count: usize) -> ArmClients {
@@ -190,6 +218,7 @@ fn beats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
         Message::Dispatcher(dispatcher_beat()),
         Message::Flows(flows(FLOWS_PER_BATCH_MAX)),
         Message::ArmClients(arm_clients(CLIENTS_PER_MESSAGE_MAX)),
+        Message::Served(served(OBJECTS_PER_MESSAGE_MAX)),
     ] {
         assert!(message.encode().len() <= PART_BYTES, "{message:?}");
     }

@@ -258,3 +258,34 @@ fn the_idlest_half_takes_turns() {
     assert!(rest.iter().all(|node| [1, 3, 4].contains(node)), "{rest:?}");
     assert!([0, 2, 4].contains(&scene.ask(KB)));
 }
+
+#[test]
+fn what_nodes_tell_of_sizes_is_as_good_as_what_responses_say() {
+    for name in ["equiload", "adaptload"] {
+        let (mut seen, mut scene) = (Scene::new(name, 3), Scene::new(name, 3));
+        seen.ask_often(EVEN, 200);
+        let path = |size: u64| format!("/{size}/0");
+        for request in 0..200 * 111 {
+            let size = [10 * KB, 100 * KB, 1_000 * KB]
+                [usize::from(request % 111 >= 100) + usize::from(request % 111 == 110)];
+            scene.pick(&path(size));
+            scene.policy.sent_unseen(hash_of(&path(size)));
+            // A node tells again now and then.
+            if request < 111 || request % 5_000 == 0 {
+                scene.policy.told(hash_of(&path(size)), size, None);
+            }
+        }
+        let owners = EVEN.iter().map(|&(size, _)| scene.pick(&path(size)) as usize);
+        let seen_owners: Vec<usize> = EVEN.iter().map(|&(size, _)| seen.ask(size)).collect();
+        assert_eq!(owners.collect::<Vec<_>>(), seen_owners, "{name}");
+    }
+    let preferred = Scene::new("transfer-time", 2).pick("/film");
+    let (mut scene, hash) = (Scene::new("transfer-time", 2), hash_of("/film"));
+    scene.policy.told(hash, 100 * MB, None);
+    scene.policy.told(hash, 100 * MB, Some(NodeId(1 - preferred)));
+    assert_eq!(scene.pick("/film"), 1 - preferred, "that one has it");
+}
+
+fn hash_of(path: &str) -> u64 {
+    request(1, path.as_bytes()).url_hash()
+}

@@ -39,6 +39,8 @@ pub struct PolicyComparison {
     pub counted_ms: u64,
     /// Whether the host table is full: further clients get an arm by the hash of their address.
     pub table_full: bool,
+    /// Whether all clients do, since nodes decide: then there is no host table, and clients are not counted.
+    pub by_hash: bool,
     /// The arms; differences are to the first.
     pub arms: Vec<ComparedArm>,
 }

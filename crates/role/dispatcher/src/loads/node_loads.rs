@@ -14,16 +14,16 @@
 //! the same whatever the number of services, and who brings it waits for nobody.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use skep_config::Config;
 use skep_policy::is_stale;
 use skep_proxy::NodeReports;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::message::{Name, NodeLoad};
-use skep_wire::seal::Stamp;
+use skep_wire::message::{ArmCounts, ArmsInForce, Name, NodeLoad, ServedObjects};
+use skep_wire::seal::{PeerId, Stamp};
 
 use crate::service::Dispatcher;
 
@@ -31,6 +31,8 @@ use crate::service::Dispatcher;
 pub struct NodeLoads {
     interval_ms: u64,
     reports: Arc<NodeReports>,
+    /// They read the loads here, and nodes count for their A/B tests.
+    services: Vec<Weak<Dispatcher>>,
     taken: AtomicU64,
     late: AtomicU64,
     strange: AtomicU64,
@@ -64,6 +66,7 @@ impl NodeLoads {
         Arc::new(Self {
             interval_ms: config.report_interval_ms(),
             reports,
+            services: dispatchers.iter().map(Arc::downgrade).collect(),
             taken: AtomicU64::new(0),
             late: AtomicU64::new(0),
             strange: AtomicU64::new(0),
@@ -79,6 +82,26 @@ impl NodeLoads {
             false => &self.late,
         };
         outcome.fetch_add(1, Relaxed);
+    }
+
+    /// A node has answered for these objects, for services whose responses are not seen here.
+    pub fn hear_served(&self, served: ServedObjects) {
+        self.reports.hear_served(&Arc::new(served));
+    }
+
+    /// A node has counted so much of an arm.
+    pub fn hear_arm_counts(&self, node: PeerId, counts: &ArmCounts) {
+        let services = self.services.iter().filter_map(Weak::upgrade);
+        let mut tests = services.filter_map(|it| it.group().comparison());
+        if !tests.any(|test| test.hear_counts(now(), node, counts)) {
+            self.ignore();
+        }
+    }
+
+    /// The A/B tests that nodes decide by.
+    pub fn arms_of_nodes(&self) -> ArmsInForce {
+        let services = self.services.iter().filter_map(Weak::upgrade);
+        ArmsInForce { services: services.filter_map(|it| it.arms_of_nodes()).collect() }
     }
 
     /// A node's heartbeats stopped: all services take it for down as soon as they look, without

@@ -133,6 +133,9 @@ fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads, others: &[Peer
         match socket.receive(wait) {
             Ok(Some(Received { from, stamp, message, .. })) => match (nodes.get(&from), message) {
                 (Some((name, _)), Message::Load(load)) => loads.hear(name, Some(stamp), load),
+                (Some(_), Message::Served(served)) if served.node == from => {
+                    loads.hear_served(served);
+                }
                 (_, Message::ArmClients(told)) if others.contains(&from) => {
                     let tests = shared.services.iter().filter_map(|it| it.group().comparison());
                     for test in tests {

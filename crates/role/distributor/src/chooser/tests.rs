@@ -67,6 +67,10 @@ impl Scene {
         let nodes = NodesView {
             table: Arc::new(ArcSwap::from_pointee(table(policy, &[0, 1, 2, 3]))),
             digest: Arc::default(),
+            served: Arc::default(),
+            memory_bytes: 1 << 30,
+            arms: Arc::default(),
+            arm_counters: Arc::default(),
             active: Arc::default(),
             agents: Arc::default(),
         };
@@ -176,4 +180,36 @@ fn a_service_that_does_not_hand_off_has_no_destinations() {
     let mut chooser = Chooser::new(name(0).into(), &scene.nodes, Vec::new(), 1);
     assert!(!chooser.hands_off(vip()));
     assert!((0..20).all(|number| choose(&mut chooser, &format!("/{number}"), scene.now).is_none()));
+}
+
+#[test]
+fn a_client_has_the_same_arm_at_all_nodes_and_strays_only_when_its_group_is_gone() {
+    let scene = Scene::new("round-robin");
+    let arm = |nodes: &[u16]| ArmShare {
+        policy: Name::new("least-outstanding").unwrap(),
+        weight: 1,
+        nodes: nodes.iter().map(|node| PeerId::of(&name(*node))).collect(),
+    };
+    let arms = vec![arm(&[0, 1]), arm(&[2, 3])];
+    let told = ServiceArms { addresses: vec![vip()], test: 5, arms };
+    scene.nodes.arms.store(Arc::new(ArmsInForce { services: vec![told] }));
+    let mut choosers = [0, 3].map(|node| scene.chooser(node));
+    let mut pick = |client: u8, at: usize| {
+        let id = SocketId::new(([198, 51, 100, client], 9).into(), vip()).unwrap();
+        choosers[at].pick(b"", (b"/", None), id, scene.now).unwrap()
+    };
+    let mut sizes = [0; 2];
+    for client in 0..100 {
+        let arm = pick(client, 0) / 2;
+        sizes[usize::from(arm)] += 1;
+        assert!((0..4).all(|n| pick(client, n % 2) / 2 == arm), "{client}");
+    }
+    assert!(sizes.iter().all(|clients| *clients > 30), "{sizes:?}");
+    // The second group is gone, then the test.
+    scene.nodes.table.store(Arc::new(table("round-robin", &[0, 1])));
+    assert!((0..100).all(|client| pick(client, 0) < 2));
+    scene.nodes.table.store(Arc::new(table("round-robin", &[0, 1, 2, 3])));
+    scene.nodes.arms.store(Arc::default());
+    let nodes: BTreeSet<_> = (0..20).map(|_| pick(1, 0)).collect();
+    assert_eq!(nodes.len(), 4);
 }

@@ -120,6 +120,23 @@ impl NodeHandler {
         }
     }
 
+    /// Lets those who choose nodes know how large the object is that a request was answered with.
+    fn tell_served(
+        &self,
+        resource: &Resource,
+        request: &RequestHead<'_, '_>,
+        status: u16,
+        now_ms: u64,
+    ) {
+        let has_bytes = matches!(status, 200 | 206) && request.method == Method::Get;
+        let served = &self.node.served;
+        if has_bytes && served.is_wanted() && resource.is_to_be_told(now_ms) {
+            let selected = Selected::of(resource, request);
+            let object = selected.object().map_or(&resource.variants.plain, |(_, object)| object);
+            served.note(request, object.bytes());
+        }
+    }
+
     /// Answers a dispatcher's health check: 503 stops new requests.
     fn health(&self, reply: &mut Reply<'_>) {
         let leaving = self.node.leaving.load(Ordering::Relaxed);
@@ -163,7 +180,12 @@ impl Handler for NodeHandler {
             if !resource.is_current(now_ms, interval_ms) {
                 return Quick::Later;
             }
-            answer_from_memory((resource, entry), request, reply, now_ms)
+            let answered = answer_from_memory((resource, entry), request, reply, now_ms);
+            if answered == Quick::Done {
+                let status = reply.summary().status;
+                self.tell_served(resource, request, status, now_ms);
+            }
+            answered
         });
         match hit {
             Some(quick) => quick,

@@ -26,6 +26,7 @@ pub(crate) mod redirect;
 pub(crate) mod reply_backend;
 pub(crate) mod resource;
 pub(crate) mod route;
+pub(crate) mod served;
 pub(crate) mod sessions;
 pub(crate) mod site;
 mod variant_tag;

@@ -12,7 +12,7 @@ use skep_config::{
 use skep_proxy::{
     Buffering, CheckSettings, Group, GroupControlError, GroupSettings, GroupSpec, GroupWords,
     InsertedCookie, LoadMeasure, MemberProtocol, MemberSource, MemberSpec, MemberTest,
-    QueueSettings, Sticky, TestRequest, retry_budget,
+    QueueSettings, SizeSource, Sticky, TestRequest, retry_budget,
 };
 use skep_serve::WorkerHandle;
 use skep_spool::BodyBuffers;
@@ -456,6 +456,8 @@ fn settings(
         no_comparison: Some("since a pool has no A/B tests"),
         memory_bytes: 0,
         have_cluster_cache: false,
+        sizes: SizeSource::Responses,
+        arms_by_hash: false,
         loads: LoadMeasure::Counted,
         gives_up: true,
         buffering: Some(Buffering {

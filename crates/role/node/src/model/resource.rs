@@ -12,7 +12,7 @@ use skep_wire::cache::PurgeStamp;
 
 use crate::disk::FileKind;
 use crate::disk::watch::Directory;
-use crate::limits::FORGOTTEN_SEGMENTS_MAX;
+use crate::limits::{FORGOTTEN_SEGMENTS_MAX, TELL_AGAIN_MS};
 use crate::model::compressed::CompressedVariants;
 use crate::model::freshness::{LatestPurges, Remote, ResourceFreshness};
 use crate::model::object::{ObjectSource, Variants};
@@ -38,6 +38,8 @@ pub(crate) struct Resource {
     stale_from_ms: AtomicU64,
     /// Requests that it has answered, where that is counted.
     hits: AtomicU64,
+    /// When dispatchers were last told of its size, by the monotonic clock in milliseconds; 0: never.
+    told_ms: AtomicU64,
 }
 
 /// Until when a resource may be served.
@@ -112,6 +114,7 @@ impl Resource {
             softly_purged: AtomicU64::new(softly_purged.0),
             stale_from_ms: AtomicU64::new(u64::MAX),
             hits: AtomicU64::new(0),
+            told_ms: AtomicU64::new(0),
         }
     }
 
@@ -385,6 +388,16 @@ impl Resource {
     /// Counts a request that it answers; returns how many there are.
     pub(crate) fn count_hit(&self) -> u64 {
         self.hits.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether dispatchers are to be told of its size, now that it is served: who asks does that.
+    pub(crate) fn is_to_be_told(&self, now_ms: u64) -> bool {
+        let told_ms = self.told_ms.load(Ordering::Relaxed);
+        let is_due = told_ms == 0 || now_ms.saturating_sub(told_ms) >= TELL_AGAIN_MS;
+        if is_due {
+            self.told_ms.store(now_ms.max(1), Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// Records that it was served; keeps it among those that are checked.

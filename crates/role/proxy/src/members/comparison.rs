@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use skep_comparison::{ArmEvent, ArmSpec, ArmTally, Arms, ClientId, HostTable, TableSync, record};
+use skep_comparison::{
+    ArmEvent, ArmSpec, ArmTally, Arms, ClientId, HostTable, NodeCounts, TableSync, record,
+};
 use skep_units::Now;
-use skep_wire::message::ArmClients;
+use skep_wire::message::{ArmClients, ArmCounts};
 use skep_wire::seal::PeerId;
 
 /// See the module. Shared by all threads.
@@ -18,12 +20,14 @@ pub struct Comparison {
     /// That of the table, so that workers know when to forget.
     revision: AtomicU64,
     sync: Mutex<TableSync>,
-    counts: Mutex<Vec<Arc<ArmCounts>>>,
+    counts: Mutex<Vec<Arc<WorkerArmCounts>>>,
+    /// What nodes count, where they decide; `None`: they do not.
+    nodes: Option<Mutex<NodeCounts>>,
 }
 
 /// What one worker counts of each arm: only this worker writes.
 #[derive(Debug)]
-pub(crate) struct ArmCounts {
+pub(crate) struct WorkerArmCounts {
     cells: Box<[AtomicU64]>,
 }
 
@@ -34,6 +38,8 @@ pub struct ComparisonStatus {
     pub counted_ms: u64,
     /// Whether further clients go by the hash of their address.
     pub is_table_full: bool,
+    /// Whether all clients do, since nodes decide: then there is no table, and nobody counts clients.
+    pub is_by_hash: bool,
     pub arms: Vec<ArmStatus>,
 }
 
@@ -47,15 +53,18 @@ pub struct ArmStatus {
 }
 
 impl Comparison {
-    /// Counts from now on. Clients of an earlier test with the same arms keep theirs.
-    pub(crate) fn new(arms: Arms, began: Now, earlier: Option<&Self>) -> Self {
+    /// Counts from now on. Clients of an earlier test with the same arms keep theirs. `is_by_hash`: nodes decide, by the
+    /// hash of clients' addresses.
+    pub(crate) fn new(arms: Arms, began: Now, earlier: Option<&Self>, is_by_hash: bool) -> Self {
         let earlier = earlier.filter(|earlier| earlier.arms == arms);
         let table =
             earlier.map_or_else(|| HostTable::new(arms.weights()), |it| lock(&it.table).clone());
         let sync = TableSync::new(arms.id());
+        let nodes = is_by_hash.then(|| Mutex::new(NodeCounts::new(arms.list().len())));
         Self {
             arms,
             began,
+            nodes,
             revision: AtomicU64::new(table.revision()),
             table: Mutex::new(table),
             sync: Mutex::new(sync),
@@ -63,7 +72,7 @@ impl Comparison {
         }
     }
 
-    pub(crate) fn arms(&self) -> &Arms {
+    pub fn arms(&self) -> &Arms {
         &self.arms
     }
 
@@ -78,9 +87,10 @@ impl Comparison {
     }
 
     /// Cells for one worker more.
-    pub(crate) fn new_counts(&self) -> Arc<ArmCounts> {
+    pub(crate) fn new_counts(&self) -> Arc<WorkerArmCounts> {
         let cells = self.arms.list().len() * ArmTally::CELLS;
-        let counts = Arc::new(ArmCounts { cells: (0..cells).map(|_| AtomicU64::new(0)).collect() });
+        let counts =
+            Arc::new(WorkerArmCounts { cells: (0..cells).map(|_| AtomicU64::new(0)).collect() });
         lock(&self.counts).push(Arc::clone(&counts));
         counts
     }
@@ -91,6 +101,18 @@ impl Comparison {
         let is_ours = lock(&self.sync).hear(now, from, told, &mut table);
         self.revision.store(table.revision(), Relaxed);
         is_ours
+    }
+
+    /// Takes in what a node has counted. False: it is of another test. Waits for nobody: what comes at a bad moment is
+    /// made up for by the next.
+    pub fn hear_counts(&self, now: Now, node: PeerId, told: &ArmCounts) -> bool {
+        let Some(nodes) = self.nodes.as_ref().filter(|_| told.test == self.arms.id()) else {
+            return false;
+        };
+        if let Ok(mut nodes) = nodes.try_lock() {
+            nodes.hear(node, told, now.since_ms(self.began));
+        }
+        true
     }
 
     /// What other dispatchers shall be told of clients now.
@@ -111,6 +133,11 @@ impl Comparison {
                 tallies[at / ArmTally::CELLS].add(at % ArmTally::CELLS, cell.load(Relaxed));
             }
         }
+        if let Some(nodes) = &self.nodes {
+            let nodes = lock(nodes);
+            tallies.iter_mut().enumerate().for_each(|(arm, tally)| nodes.add_to(arm, tally));
+        }
+        let is_by_hash = self.nodes.is_some();
         let arms = self.arms.list().iter().zip(clients).zip(tallies);
         let arm = |((spec, clients), tally): ((&ArmSpec, u64), ArmTally)| ArmStatus {
             spec: spec.clone(),
@@ -118,11 +145,11 @@ impl Comparison {
             tally,
         };
         let counted_ms = now.since_ms(self.began);
-        ComparisonStatus { counted_ms, is_table_full, arms: arms.map(arm).collect() }
+        ComparisonStatus { counted_ms, is_table_full, is_by_hash, arms: arms.map(arm).collect() }
     }
 }
 
-impl ArmCounts {
+impl WorkerArmCounts {
     /// Counts what happened to a request of a client of the arm.
     pub(crate) fn count(&self, arm: usize, client: ClientId, event: &ArmEvent) {
         record(client, event, |cell, count| {

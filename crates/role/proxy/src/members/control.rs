@@ -349,7 +349,8 @@ impl GroupState {
         let told = arms.list().iter().map(|arm| format!("{} ({})", arm.name, arm.policy));
         let told = told.collect::<Vec<_>>().join(", ");
         tracing::info!("{group} {name}: policies are compared: {told}");
-        let comparison = Comparison::new(arms, now, self.comparison.as_deref());
+        let is_by_hash = self.settings.arms_by_hash;
+        let comparison = Comparison::new(arms, now, self.comparison.as_deref(), is_by_hash);
         self.comparison = Some(Arc::new(comparison));
         self.unpublished = true;
         self.revision += 1;

@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
+use skep_policy::ServedLog;
 use skep_units::Now;
 use skep_wire::limits::PEERS_MAX;
-use skep_wire::message::{Name, NodeLoad};
+use skep_wire::message::{Name, NodeLoad, ServedObjects};
 use skep_wire::seal::Stamp;
 
 use crate::limits::REPORT_READS_MAX;
@@ -25,6 +26,8 @@ pub struct NodeReports {
     /// Held while a service gets a cell, and while cells that no service has are forgotten; not by
     /// who brings reports.
     users: Mutex<()>,
+    /// Objects that nodes have answered for.
+    served: Arc<ArcSwap<ServedLog>>,
 }
 
 type Cells = HashMap<Name, Arc<ReportCell>>;
@@ -72,6 +75,16 @@ impl NodeReports {
                 self.find_or_add(name, PEERS_MAX).is_some_and(|cell| cell.write(now, stamp, load))
             }
         }
+    }
+
+    /// A node has answered for these objects.
+    pub fn hear_served(&self, served: &Arc<ServedObjects>) {
+        self.served.rcu(|log| log.with(Arc::clone(served)));
+    }
+
+    /// The objects that nodes have answered for lately.
+    pub(crate) fn served(&self) -> &Arc<ArcSwap<ServedLog>> {
+        &self.served
     }
 
     /// The heartbeats of a node stopped.

@@ -6,6 +6,9 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+use skep_policy::ServedLog;
+
 use crate::members::comparison::Comparison;
 use crate::members::member::SharedMember;
 use crate::members::settings::GroupSettings;
@@ -19,6 +22,8 @@ pub(crate) struct Published {
     pub(crate) members: Vec<Entry>,
     /// The A/B test that goes on.
     pub(crate) comparison: Option<Arc<Comparison>>,
+    /// Objects that members have answered for, if their responses are not seen here.
+    pub(crate) served: Option<Arc<ArcSwap<ServedLog>>>,
 }
 
 /// A member and its values that only change with a new [`Published`].

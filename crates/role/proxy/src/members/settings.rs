@@ -55,12 +55,16 @@ pub struct GroupSettings {
     pub policies: (&'static [&'static str], &'static str),
     /// The arms of an A/B test of policies; empty: there is none.
     pub arms: Vec<ArmSpec>,
+    /// Whether members decide about clients' arms themselves, by the hash of their addresses, and count.
+    pub arms_by_hash: bool,
     /// Why there can be no A/B test, if so.
     pub no_comparison: Option<&'static str>,
     /// Bytes of memory that each member has for what one worker sends there; 0: not known.
     pub memory_bytes: u64,
     /// Whether members fetch from each other's memory what they do not have.
     pub have_cluster_cache: bool,
+    /// Where policies learn the sizes of objects.
+    pub sizes: SizeSource,
     /// Where a member's current load is read.
     pub loads: LoadMeasure,
     /// Whether a client that closes its side while it waits has left, so that its request is given up.
@@ -110,6 +114,15 @@ pub enum LoadMeasure {
     Counted,
     /// Its own reports: its packets pass by this process.
     Reported,
+}
+
+/// Where policies learn the sizes of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeSource {
+    /// From responses, which pass by here.
+    Responses,
+    /// Members tell of what they have answered for, by whatever host they were asked for it.
+    Told,
 }
 
 /// Requests that wait for a member with room.

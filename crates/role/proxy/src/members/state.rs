@@ -19,7 +19,7 @@ use crate::members::comparison::Comparison;
 use crate::members::member::{Load, SharedMember};
 use crate::members::node_reports::NodeReports;
 use crate::members::published::{Entry, Published};
-use crate::members::settings::{GroupSettings, GroupWords, LoadMeasure, MemberSpec};
+use crate::members::settings::{GroupSettings, GroupWords, LoadMeasure, MemberSpec, SizeSource};
 use crate::members::status::{MemberSource, MemberStatus};
 
 /// The state of one group.
@@ -161,6 +161,7 @@ impl GroupState {
     pub(crate) fn follow_reports(&mut self, reports: &Arc<NodeReports>) {
         self.details.values_mut().for_each(|details| details.follow(reports));
         self.reports = Some(Arc::clone(reports));
+        self.unpublished = true;
     }
 
     /// Nodes whose heartbeats stopped are down.
@@ -275,11 +276,13 @@ impl GroupState {
             let shared = Arc::clone(&details.member);
             Some(Entry::new(shared, member.weight(), &details.authority, &self.settings))
         });
+        let reports = self.reports.as_ref().filter(|_| self.settings.sizes == SizeSource::Told);
         Published {
             members_version: self.membership.version(),
             settings: Arc::clone(&self.settings),
             members: entries.collect(),
             comparison: self.comparison.clone(),
+            served: reports.map(|reports| Arc::clone(reports.served())),
         }
     }
 

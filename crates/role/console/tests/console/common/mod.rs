@@ -153,6 +153,7 @@ impl Control for Fake {
                 listen: vec![([127, 0, 0, 1], 80).into()],
                 dispatch: "proxy".into(),
                 policy: self.policy.lock().unwrap().clone(),
+                arms: Vec::new(),
                 nodes: self.nodes.lock().unwrap().clone(),
             }],
         }
@@ -297,7 +298,13 @@ impl Control for Fake {
 
     fn comparison(&self, service: &str) -> Result<PolicyComparison, ControlError> {
         let service = service.to_owned();
-        Ok(PolicyComparison { service, counted_ms: 1, table_full: false, arms: Vec::new() })
+        Ok(PolicyComparison {
+            service,
+            counted_ms: 1,
+            table_full: false,
+            by_hash: false,
+            arms: Vec::new(),
+        })
     }
 
     fn explain(&self, asked: &NewExplain) -> Result<Explained, ControlError> {

@@ -146,8 +146,12 @@ impl NodeHandler {
             let how = StoredStatus { key: cache.shown_key(&key), ..StoredStatus::default() };
             let hit = Hit { resource, object, segment, stored: Some(how) };
             let answered = hit.answer(request, reply, now_ms);
-            if matches!(answered, Quick::Done) && cache.ahead.is_some() {
-                resource.count_hit();
+            if matches!(answered, Quick::Done) {
+                let status = reply.summary().status;
+                self.tell_served(resource, request, status, now_ms);
+                if cache.ahead.is_some() {
+                    resource.count_hit();
+                }
             }
             answered
         });

@@ -169,6 +169,8 @@ impl SlowRequest<'_> {
         reply.summary().cache = cache;
         let lines = purpose.lines(object, (resource, plan.status(status)), cache);
         let boundary = write_head(&mut reply, object, &plan, status, &lines);
+        // Before the bytes are sent, which may take long.
+        self.handler.tell_served(resource, request, plan.status(status), monotonic_ms());
         let of = (&**object, &*lines.content_type);
         let sent = send_body(&mut source, &mut exchange.reply, of, &plan, boundary).await;
         match sent {
