@@ -78,7 +78,7 @@ impl Worker {
     pub fn put_output(&self, mut output: Output) {
         output.clear();
         let mut outputs = self.outputs.borrow_mut();
-        if outputs.len() < OUTPUTS_KEPT_MAX {
+        if output.has_memory() && outputs.len() < OUTPUTS_KEPT_MAX {
             outputs.push(output);
         }
     }
