@@ -442,7 +442,7 @@ impl<'r> Fill<'r> {
     /// Remembers what was decided.
     fn judged(&self, is_stored: bool, why: &'static str) {
         let FillPlan { heads, route, key, purged, .. } = &self.plan;
-        let name = route.head_name(key.primary(), *purged);
+        let name = route.primary_name(key, *purged);
         heads.judgements.record(name, self.status, is_stored, why);
     }
 
