@@ -121,12 +121,22 @@ pub fn write_address(out: &mut Vec<u8>, address: IpAddr) {
                 if at > 0 {
                     out.push(b'.');
                 }
-                write_u64(out, u64::from(octet));
+                write_octet(out, octet);
             }
         }
         // Writing to a Vec cannot fail.
         IpAddr::V6(address) => drop(write!(out, "{address}")),
     }
+}
+
+fn write_octet(out: &mut Vec<u8>, octet: u8) {
+    if octet >= 100 {
+        out.push(b'0' + octet / 100);
+    }
+    if octet >= 10 {
+        out.push(b'0' + octet / 10 % 10);
+    }
+    out.push(b'0' + octet % 10);
 }
 
 #[cfg(test)]
@@ -159,6 +169,11 @@ mod tests {
     fn numbers_are_written_as_the_library_does() {
         for number in [0, 1, 9, 10, 99, 100, 12345, u64::MAX - 1, u64::MAX] {
             assert_eq!(written(|out| write_u64(out, number)), number.to_string().as_bytes());
+        }
+        for octet in 0..=255 {
+            let address = std::net::Ipv4Addr::new(127, octet, 0, octet);
+            let text = written(|out| write_address(out, address.into()));
+            assert_eq!(text, address.to_string().as_bytes());
         }
         for len in [1, 15, 16, 255, 256, 4096, usize::MAX] {
             let expected = format!("{len:x}\r\n");

@@ -1,6 +1,6 @@
 //! What of a response's head matters to a cache, parsed once.
 
-use skep_http::Validators;
+use skep_http::{Known, Validators};
 
 use crate::directives::{ResponseDirectives, TARGETED_FIELDS};
 use crate::list::{date, delta_seconds, members};
@@ -59,27 +59,34 @@ impl ResponseMeta {
         times: ExchangeTimes,
     ) -> Self {
         let now_unix_s = times.received_unix_ms / 1000;
-        let all = |wanted: &'static str| values(fields.clone(), wanted);
+        // Each name is looked at once.
+        let known = |(name, value)| Known::of(name).map(|known| (known, value));
+        let known: Vec<_> = fields.clone().filter_map(known).collect();
+        let all = |wanted| {
+            known.iter().filter(move |(known, _)| *known == wanted).map(|(_, value)| *value)
+        };
         let date_of = |wanted| single(all(wanted)).and_then(|value| date(value, now_unix_s));
-        let mut targeted =
-            TARGETED_FIELDS.iter().map(|name| ResponseDirectives::parse_targeted(all(name)));
+        let mut targeted = TARGETED_FIELDS
+            .iter()
+            .map(|name| ResponseDirectives::parse_targeted(values(fields.clone(), name)));
         let targeted = targeted.find_map(|directives| directives);
         let has = |wanted| all(wanted).next().is_some();
         Self {
             status,
             times,
-            etag: single(all("etag")).and_then(etag_of),
-            last_modified: date_of("last-modified"),
-            date: date_of("date"),
+            etag: single(all(Known::Etag)).and_then(etag_of),
+            last_modified: date_of(Known::LastModified),
+            date: date_of(Known::Date),
             // An invalid date, "0" above all, or two are in the past.
-            expires: has("expires").then(|| date_of("expires").unwrap_or(0)),
+            expires: has(Known::Expires).then(|| date_of(Known::Expires).unwrap_or(0)),
             // RFC 9111 5.1: the first member of a list; what can't be read is ignored.
-            age_s: all("age").flat_map(members).next().and_then(delta_seconds),
-            vary: VaryNames::parse(all("vary")),
+            age_s: all(Known::Age).flat_map(members).next().and_then(delta_seconds),
+            vary: VaryNames::parse(all(Known::Vary)),
             is_targeted: targeted.is_some(),
-            directives: targeted.unwrap_or_else(|| ResponseDirectives::parse(all("cache-control"))),
-            sets_cookie: has("set-cookie"),
-            is_event_stream: all("content-type").any(is_event_stream),
+            directives: targeted
+                .unwrap_or_else(|| ResponseDirectives::parse(all(Known::CacheControl))),
+            sets_cookie: has(Known::SetCookie),
+            is_event_stream: all(Known::ContentType).any(is_event_stream),
             is_open_ended: false,
         }
     }

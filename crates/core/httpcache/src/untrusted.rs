@@ -4,7 +4,7 @@
 //! Applications take them from the proxy in front of them, so they are dropped from clients that
 //! are none. Forwarded and X-Forwarded-* are written anew by `skep_http::forward`.
 
-use crate::request::is_like;
+use skep_http::Known;
 
 /// Names in lower case; with `*` at their end: all that begin so.
 const UNTRUSTED: &[&str] = &[
@@ -49,20 +49,32 @@ const UNTRUSTED: &[&str] = &[
 
 /// Whether a field of an untrusted client is dropped before its request is looked up or forwarded.
 pub fn is_untrusted(name: &[u8]) -> bool {
-    UNTRUSTED.iter().any(|pattern| names_field(pattern, name))
+    match Known::of(name) {
+        Some(known) => matches!(known, Known::Forwarded | Known::XForwardedFor),
+        None => UNTRUSTED.iter().any(|pattern| names_field(pattern, name)),
+    }
 }
 
 /// Whether the field `name` is `pattern`, which is in lower case, or begins so where that ends with `*`.
 pub fn names_field(pattern: &str, name: &[u8]) -> bool {
-    match pattern.ends_with('*') {
-        true => is_like(&name[..name.len().min(pattern.len() - 1)].to_ascii_lowercase(), pattern),
-        false => name.eq_ignore_ascii_case(pattern.as_bytes()),
-    }
+    let (name, pattern) = match pattern.strip_suffix('*') {
+        Some(begin) => (name.get(..begin.len()).unwrap_or(name), begin),
+        None => (name, pattern),
+    };
+    name.eq_ignore_ascii_case(pattern.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn well_known_fields_that_are_untrusted_are_those_of_the_list() {
+        let listed = |name: &str| UNTRUSTED.iter().any(|it| names_field(it, name.as_bytes()));
+        for name in ["forwarded", "x-forwarded-for", "cookie", "host", "if-match", "upgrade"] {
+            assert_eq!(is_untrusted(name.as_bytes()), listed(name), "{name}");
+        }
+    }
 
     #[test]
     fn fields_that_applications_believe_are_dropped_in_any_case() {

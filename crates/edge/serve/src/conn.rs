@@ -215,9 +215,6 @@ impl Conn {
             }
             self.check_deadline(cx)?;
             let is_fresh = self.is_fresh.take();
-            if !is_fresh {
-                ready!(self.stream.poll_write_ready(&mut reborrow(cx)))?;
-            }
             let before = output.len();
             let written = output.write_once(turn_bytes, |piece| self.write(piece, is_fresh));
             turn_bytes -= (before - output.len()) as usize;
@@ -226,7 +223,10 @@ impl Conn {
                 // The socket took a part, so it is full: asking again would
                 // only cost a system call that says so.
                 Ok(false) => self.mark_not_ready(Interest::WRITABLE),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                // Only now: most sockets take all at once, and then nothing waits.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.stream.poll_write_ready(&mut reborrow(cx)))?;
+                }
                 Err(e) => return Poll::Ready(Err(e.into())),
             }
         }

@@ -35,4 +35,4 @@ pub use limits::{INPUT_BYTES, REPLY_PARTS_MAX};
 pub use listen::{ListenError, ListenerGroup, bind};
 pub use output::{FilePart, Output, SharedBytes, SharedSlice};
 pub use pace::Pace;
-pub use worker::{Worker, WorkerHandle, Workers, WorkersError};
+pub use worker::{Worker, WorkerHandle, Workers, WorkersError, others_first};

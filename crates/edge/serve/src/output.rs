@@ -213,6 +213,11 @@ impl Output {
         look(&self.inline[self.inline_start..])
     }
 
+    /// Whether it has memory for bytes: a new one has none.
+    pub fn has_memory(&self) -> bool {
+        self.inline.capacity() > 0
+    }
+
     /// Clears the output, written or not, and keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.parts.clear();

@@ -1,7 +1,9 @@
 //! Workers: one thread, one current-thread runtime, and their state.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -78,7 +80,7 @@ impl Worker {
     pub fn put_output(&self, mut output: Output) {
         output.clear();
         let mut outputs = self.outputs.borrow_mut();
-        if outputs.len() < OUTPUTS_KEPT_MAX {
+        if output.has_memory() && outputs.len() < OUTPUTS_KEPT_MAX {
             outputs.push(output);
         }
     }
@@ -101,6 +103,20 @@ impl Worker {
             self.ticks.borrow_mut().retain_mut(|job| job());
         }
     }
+}
+
+/// Returns when all tasks of this worker that are ready now have had their turn.
+pub async fn others_first() {
+    let mut has_waited = false;
+    poll_fn(|cx| match std::mem::replace(&mut has_waited, true) {
+        true => Poll::Ready(()),
+        false => {
+            // To the end of the queue.
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 /// A job to run on a worker's own thread.

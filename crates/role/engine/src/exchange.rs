@@ -101,8 +101,6 @@ impl<'c> Exchange<'c> {
             received: 0,
             forfeited_ms: 0,
         };
-        let output = context.worker().take_output();
-        assert!(output.is_empty(), "who takes an output has it to itself");
         // A client that waits for 100 may or may not send its body after a
         // final answer; only a close makes what follows unambiguous.
         let keep_alive = keep_alive && !request.expect_continue;
@@ -110,7 +108,7 @@ impl<'c> Exchange<'c> {
             conn,
             context,
             pace,
-            output,
+            output: Output::default(),
             owed: Owed::new(context.counters()),
             state: ReplyState { times_head: true, ..ReplyState::new(request, keep_alive) },
             stage,
@@ -409,6 +407,7 @@ pub struct ReplySink<'c> {
     conn: &'c Conn,
     context: &'c Rc<Context>,
     pace: Pace,
+    /// Taken from the worker when there is something to write: most of its time a request waits.
     output: Output,
     owed: Owed<'c>,
     pub(crate) state: ReplyState,
@@ -454,14 +453,23 @@ impl ReplySink<'_> {
         assert_eq!(self.stage.get(), Stage::Silent, "an interim response precedes the reply");
         assert_eq!(self.state.version, Version::Http11, "the client knows interim responses");
         self.context.counters().inc(Counter::Responses1xx);
-        self.output.inline(write);
+        self.output().inline(write);
         self.interim_bytes.set(self.output.len());
     }
 
     /// Appends to the reply; nothing is sent before a flush.
     pub fn write(&mut self) -> Reply<'_> {
+        self.output();
         let client = self.conn.peer();
         Reply::new(&mut self.output, self.context, &mut self.state, self.stage, client)
+    }
+
+    fn output(&mut self) -> &mut Output {
+        if !self.output.has_memory() {
+            self.output = self.context.worker().take_output();
+            assert!(self.output.is_empty(), "who takes an output has it to itself");
+        }
+        &mut self.output
     }
 
     /// Whether a reply was begun.

@@ -128,12 +128,18 @@ impl Head {
         Self::new(&head, &Ask::default(), (now_unix_ms, now_unix_ms)).ok()
     }
 
-    /// A response to a request for the whole, by whoever asked; without the fields that
-    /// `leaves_out` names.
+    /// What matters to caches of a response to a request for the whole, by whoever asked.
+    pub fn meta_of_whole(head: &ResponseHead<'_, '_>, times: ExchangeTimes) -> ResponseMeta {
+        let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
+        let is_open_ended = head.framing == ResponseFraming::UntilClose;
+        ResponseMeta { is_open_ended, ..ResponseMeta::parse(head.status, lines, times) }
+    }
+
+    /// Such a response, with its [`Head::meta_of_whole`]; without the fields that `leaves_out` names.
     pub fn of_whole(
         head: &ResponseHead<'_, '_>,
-        times: ExchangeTimes,
-        leaves_out: impl Fn(&[u8]) -> bool,
+        meta: ResponseMeta,
+        leaves_out: impl Fn(&[u8], &ResponseMeta) -> bool,
     ) -> Self {
         let total_bytes = match head.framing {
             ResponseFraming::None => Some(0),
@@ -141,17 +147,9 @@ impl Head {
             ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
         };
         let mut fields = Vec::new();
-        let is_own = |name: &[u8]| is_of_this_answer(name, head.status) || leaves_out(name);
+        let is_own = |name: &[u8]| is_of_this_answer(name, head.status) || leaves_out(name, &meta);
         write_kept_fields(&mut fields, head, is_own);
-        let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
-        let is_open_ended = head.framing == ResponseFraming::UntilClose;
-        Self {
-            meta: ResponseMeta { is_open_ended, ..ResponseMeta::parse(head.status, lines, times) },
-            total_bytes,
-            start: 0,
-            end: total_bytes,
-            fields,
-        }
+        Self { meta, total_bytes, start: 0, end: total_bytes, fields }
     }
 
     /// The tags of the object for purges.

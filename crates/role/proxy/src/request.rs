@@ -47,7 +47,7 @@ use skep_comparison::ArmEvent;
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::forward::{Forward, takes_trailers, upgrade_of};
 use skep_http::{BodyFraming, RequestHead};
-use skep_serve::Conn;
+use skep_serve::{Conn, others_first};
 use skep_telemetry::Counter;
 use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
@@ -292,6 +292,8 @@ impl Trip<'_, '_, '_, '_, '_> {
         let (group, target) = (self.group, in_flight.target().clone());
         let began = in_flight.began();
         self.tried.push(target.member().id);
+        // Requests that came in together are sent together: a member on this machine is woken once for all.
+        others_first().await;
         let mut kept = group.connections().reuse(target.member().address);
         if kept.as_ref().is_some_and(|lease| self.is_risky(lease)) {
             kept = None;

@@ -161,7 +161,7 @@ impl PoolBackend {
     /// their bodies.
     pub(crate) fn reply_rules<'a>(
         &'a self,
-        extra: &'a [u8],
+        own_lines: &'a [u8],
         coding: Option<&'a dyn ReplyCoding>,
     ) -> ReplyRules<'a> {
         ReplyRules {
@@ -169,7 +169,7 @@ impl PoolBackend {
             streams_response: self.streams_response,
             times: self.times,
             without: &self.response_without,
-            extra,
+            extra: [&self.response_lines, own_lines],
             coding,
             back: Some(&self.back).filter(|back| !back.is_empty()),
         }
@@ -198,9 +198,11 @@ impl PoolBackend {
         fields: &Fields<'_, '_>,
         (without, lines): (&mut Cow<'_, [String]>, &mut Cow<'_, [u8]>),
     ) {
-        for (field, name) in [(Known::IfMatch, "If-Match"), (Known::IfNoneMatch, "If-None-Match")] {
+        let conditions = [(Known::IfMatch, "If-Match"), (Known::IfNoneMatch, "If-None-Match")];
+        let is_asked = |field| self.asks_for_plain && fields.known(field).is_some();
+        for (field, name) in conditions.into_iter().filter(|(field, _)| is_asked(*field)) {
             let tags: Vec<_> = fields.known_all(field).collect();
-            let plain = plain_tags(&tags.join(&b", "[..])).filter(|_| self.asks_for_plain);
+            let plain = plain_tags(&tags.join(&b", "[..]));
             let is_kept = !without.iter().any(|it| it.eq_ignore_ascii_case(name));
             if let Some(plain) = plain.filter(|_| is_kept) {
                 without.to_mut().push(name.to_ascii_lowercase());

@@ -1,6 +1,7 @@
 //! How the responses of a pool are cached: the rules of a route, and the keys of its requests.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -16,6 +17,7 @@ use skep_httpcache::{
     names_field,
 };
 use skep_segments::Fills;
+use skep_wire::cache::{PurgeStamp, SegmentName};
 use skep_wire::limits::PURGE_TARGET_BYTES_MAX;
 
 use crate::limits::UNSTORABLE_IN_A_ROW_MAX;
@@ -72,6 +74,8 @@ pub(crate) struct PoolKey {
     pub(crate) target: Box<[u8]>,
     /// Behind the site's own: the primary key.
     text: Box<[u8]>,
+    /// The name in the cluster that it has had last, and since which purge.
+    name: Cell<Option<(PurgeStamp, SegmentName)>>,
 }
 
 /// Fields of requests that name the client, or the way to it: nodes write them, so that they differ
@@ -121,7 +125,7 @@ impl PoolCache {
         claims: Claims,
     ) -> Option<PoolKey> {
         let text = self.primary_key(request, target, claims)?;
-        Some(PoolKey { target: target.into(), text: text.into() })
+        Some(PoolKey { target: target.into(), text: text.into(), name: Cell::default() })
     }
 
     /// [`PoolKey::primary`] of [`Self::key`].
@@ -194,6 +198,22 @@ impl PoolKey {
     /// What names all responses under the key; and that of a response without Vary.
     pub(crate) fn primary(&self) -> &[u8] {
         &self.text
+    }
+
+    /// Its name since the purge `purged`, which `make` makes: once for all who want it.
+    pub(super) fn name(
+        &self,
+        purged: PurgeStamp,
+        make: impl FnOnce() -> SegmentName,
+    ) -> SegmentName {
+        match self.name.get() {
+            Some((since, name)) if since == purged => name,
+            _ => {
+                let name = make();
+                self.name.set(Some((purged, name)));
+                name
+            }
+        }
     }
 
     /// What names the response to requests with this secondary key.

@@ -22,7 +22,7 @@ use crate::model::field_lines::is_type;
 use crate::model::hosts::Hosts;
 use crate::model::origin_backend::OriginBackend;
 use crate::model::pool_backend::PoolBackend;
-use crate::model::pool_cache::PoolCache;
+use crate::model::pool_cache::{PoolCache, PoolKey};
 use crate::model::pools::PoolMap;
 use crate::model::purges::Purges;
 use crate::model::reply_backend::{FixedReplyError, ReplyBackend};
@@ -299,6 +299,11 @@ impl Route {
     /// has. A purge of the target changes the name.
     pub(crate) fn head_name(&self, target: &[u8], purged: PurgeStamp) -> SegmentName {
         ObjectName::head(&self.key, target, &self.head_kind, purged)
+    }
+
+    /// [`Self::head_name`] of what is stored under the primary key of requests for its pool.
+    pub(crate) fn primary_name(&self, key: &PoolKey, purged: PurgeStamp) -> SegmentName {
+        key.name(purged, || self.head_name(key.primary(), purged))
     }
 
     /// The name in the cluster of what the object whose segments begin with `plain` becomes by `coding`,

@@ -35,8 +35,8 @@ pub struct ReplyRules<'a> {
     pub times: OwnTimes,
     /// Fields that are left out; names in any case.
     pub without: &'a [String],
-    /// Further fields, each `Name: value\r\n`.
-    pub extra: &'a [u8],
+    /// Further fields, each `Name: value\r\n`: of all responses, and of this one.
+    pub extra: [&'a [u8]; 2],
     /// What may encode its body.
     pub coding: Option<&'a dyn ReplyCoding>,
     /// What the member says of its own places becomes what clients know.

@@ -420,7 +420,8 @@ impl<'a, 'c> Recipient<'a, 'c> {
         let mut head = *head;
         head.framing = framing_of(&head, coded);
         reply.write().foreign_head(head.status, |out, keep_alive| {
-            let extra = [name_line, session_lines, rules.extra, tap_lines, coded_lines];
+            let [common, own] = rules.extra;
+            let extra = [name_line, session_lines, common, own, tap_lines, coded_lines];
             let (without, extra) = (&*without, &extra[..]);
             let how = ForwardReply { version, keep_alive, date: &date, trailers, without, extra };
             framing = write_response(out, &head, &how);

@@ -38,11 +38,9 @@ impl Upload {
         forward: &Forward<'_>,
         body: CollectedBody,
     ) -> Self {
-        let mut output = worker.take_output();
-        output.inline(|out| write_request(out, head, forward));
         Self {
             worker: Rc::clone(worker),
-            output,
+            output: with_head(worker, head, forward),
             body,
             chunk: Vec::new(),
             is_chunked: head.framing == BodyFraming::Chunked,
@@ -75,8 +73,8 @@ impl Upload {
             return;
         }
         assert!(head.framing == BodyFraming::None, "a body that was begun is not there any more");
-        self.output.clear();
-        self.output.inline(|out| write_request(out, head, forward));
+        self.give_output_back();
+        self.output = with_head(&self.worker, head, forward);
         self.is_begun = false;
     }
 
@@ -112,6 +110,10 @@ impl Upload {
             }
         }
         self.is_over = true;
+        if self.output.is_empty() {
+            // Others send meanwhile.
+            self.give_output_back();
+        }
         // If the member takes no more, nobody reads on; the client is not to blame.
         pause(body);
         Poll::Ready(Ok(()))
@@ -143,12 +145,23 @@ impl Upload {
         }
         Poll::Ready(Ok(()))
     }
+
+    fn give_output_back(&mut self) {
+        self.worker.put_output(std::mem::take(&mut self.output));
+    }
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        self.worker.put_output(std::mem::take(&mut self.output));
+        self.give_output_back();
     }
+}
+
+/// The beginning of a request: its head.
+fn with_head(worker: &Worker, head: &RequestHead<'_, '_>, forward: &Forward<'_>) -> Output {
+    let mut output = worker.take_output();
+    output.inline(|out| write_request(out, head, forward));
+    output
 }
 
 /// Appends a chunk, and behind the last one the trailers.

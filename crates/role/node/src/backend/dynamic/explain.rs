@@ -54,7 +54,7 @@ impl PoolHeads {
         meta: &RequestMeta<'_>,
     ) -> KeyExplained {
         let purged = route.purged(route.purges.load().hard(), &key.target);
-        let primary = route.head_name(key.primary(), purged);
+        let primary = route.primary_name(key, purged);
         let mut slots = self.slots.lock();
         let decision = self.consider(&mut slots, (route, cache), (key, purged), (request, meta));
         let now_ms = monotonic_ms();

@@ -144,6 +144,7 @@ struct Copied {
 const TOO_LONG: &str = "too-long";
 
 /// Why a response is not stored, and for how long requests of its key go on their own.
+#[derive(Clone, Copy)]
 struct Unstorable {
     why: &'static str,
     mark_ms: u64,
@@ -230,10 +231,15 @@ impl<'r> Fill<'r> {
             requested_unix_ms: self.requested_unix_ms,
             received_unix_ms: unix_ms(),
         };
-        let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
-        let meta = ResponseMeta::parse(head.status, lines, times);
-        let leaves_out = |name: &[u8]| !is_stored_field(name, &meta, &cache.policy);
-        let received = Head::of_whole(head, times, leaves_out);
+        let meta = Head::meta_of_whole(head, times);
+        let may_be_stored = self.may_be_stored(cache, &meta);
+        if self.plan.kept.is_none() {
+            // There is nothing to renew or to send instead: nothing of it is needed.
+            may_be_stored?;
+        }
+        let leaves_out =
+            |name: &[u8], meta: &ResponseMeta| !is_stored_field(name, meta, &cache.policy);
+        let received = Head::of_whole(head, meta, leaves_out);
         if let Some(kept) = self.plan.kept.clone().filter(|_| head.status == 304) {
             return Ok(self.renewed(&kept, &received));
         }
@@ -247,6 +253,7 @@ impl<'r> Fill<'r> {
             self.stage = Stage::Discards(0);
             return Ok(Tapped::Take);
         }
+        may_be_stored?;
         let vary_key = self.storable(cache, &received)?;
         let is_unbounded =
             matches!(head.framing, ResponseFraming::Chunked | ResponseFraming::UntilClose);
@@ -272,17 +279,17 @@ impl<'r> Fill<'r> {
         })
     }
 
-    /// The secondary key under which a response is stored.
-    fn storable(&self, cache: &PoolCache, head: &Head) -> Result<SecondaryKey, Unstorable> {
-        let mark_ms = match head.meta.status {
-            200..300 => MARK_MS,
-            _ => MARK_ERROR_MS,
-        };
-        let because = |why| Unstorable { why, mark_ms };
-        store(&self.meta, &head.meta, &cache.policy).map_err(|rule| {
-            let mark_ms = if is_of_request(rule) { 0 } else { mark_ms };
+    /// Whether the rules allow a response to be stored.
+    fn may_be_stored(&self, cache: &PoolCache, meta: &ResponseMeta) -> Result<(), Unstorable> {
+        store(&self.meta, meta, &cache.policy).map(|_| ()).map_err(|rule| {
+            let mark_ms = if is_of_request(rule) { 0 } else { mark_ms(meta.status) };
             Unstorable { why: rule.token(), mark_ms }
-        })?;
+        })
+    }
+
+    /// The secondary key under which a response is stored that may be.
+    fn storable(&self, cache: &PoolCache, head: &Head) -> Result<SecondaryKey, Unstorable> {
+        let because = |why| Unstorable { why, mark_ms: mark_ms(head.meta.status) };
         if !PoolCache::may_vary(&head.meta.vary) {
             return Err(because(CachingRule::VaryRefused.token()));
         }
@@ -435,7 +442,7 @@ impl<'r> Fill<'r> {
     /// Remembers what was decided.
     fn judged(&self, is_stored: bool, why: &'static str) {
         let FillPlan { heads, route, key, purged, .. } = &self.plan;
-        let name = route.head_name(key.primary(), *purged);
+        let name = route.primary_name(key, *purged);
         heads.judgements.record(name, self.status, is_stored, why);
     }
 
@@ -483,6 +490,14 @@ fn when_known(known: Option<tokio::sync::oneshot::Receiver<()>>, then: impl FnOn
         drop(known.await);
         then();
     });
+}
+
+/// How long requests go on their own after a response with that status that may not be stored.
+fn mark_ms(status: u16) -> u64 {
+    match status {
+        200..300 => MARK_MS,
+        _ => MARK_ERROR_MS,
+    }
 }
 
 /// Whether a rule is about the request, so that it says nothing of the responses to others.

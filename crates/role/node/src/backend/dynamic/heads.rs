@@ -126,7 +126,7 @@ impl PoolHeads {
                 match ahead {
                     Some(flight) => PoolLookup::Stale(kept, Some(flight)),
                     None => {
-                        let primary = route.head_name(key.primary(), purged);
+                        let primary = route.primary_name(key, purged);
                         let version = slots.get(&primary).and_then(PoolSlot::version);
                         PoolLookup::Hit(kept, version)
                     }
@@ -184,7 +184,7 @@ impl PoolHeads {
         (key, purged): (&PoolKey, PurgeStamp),
         (request, meta): (&RequestHead<'_, '_>, &RequestMeta<'_>),
     ) -> LookupDecision {
-        let primary = route.head_name(key.primary(), purged);
+        let primary = route.primary_name(key, purged);
         let now_ms = monotonic_ms();
         let Some(found) = self.find(slots, (key, route, purged), primary, request) else {
             return LookupDecision::Alone(Alone::new(ForwardReason::Bypass, Some("vary-too-long")));
@@ -263,7 +263,7 @@ impl PoolHeads {
         if meta.has_authorization {
             return None;
         }
-        let primary = route.head_name(key.primary(), purged);
+        let primary = route.primary_name(key, purged);
         self.find(&mut self.slots.lock(), (key, route, purged), primary, request)?.kept
     }
 
@@ -344,7 +344,7 @@ impl PoolHeads {
     ) {
         // Its body broke off before anybody could know of it.
         let Some(remote) = resource.remote().filter(|_| !resource.is_retired()) else { return };
-        let primary = route.head_name(key.primary(), purged);
+        let primary = route.primary_name(key, purged);
         let variant = route.head_name(&key.variant(&remote.vary_key), purged);
         let vary = remote.head.meta.vary.clone();
         let put = |slot: &mut PoolSlot| {
@@ -378,7 +378,7 @@ impl PoolHeads {
 
     /// Tells other nodes that this one has a response that came without a lease.
     pub(crate) fn announce(&self, (route, key): (&Route, &PoolKey), purged: PurgeStamp) {
-        self.slots.store().announce(route.head_name(key.primary(), purged));
+        self.slots.store().announce(route.primary_name(key, purged));
     }
 
     /// Requests for these names do not wait for each other from now on; what is kept there and stale

@@ -79,7 +79,7 @@ impl PoolHeads {
             slot.kept = Some(Arc::clone(resource));
             slot.charge = self.slots.charge(slot.kept_bytes());
         });
-        let primary = route.head_name(key.primary(), purged);
+        let primary = route.primary_name(key, purged);
         let last = self.slots.change(primary, |slot| slot.refreshed.replace(name));
         if let Some(last) = last.filter(|last| *last != name) {
             self.slots.remove(last);

@@ -275,7 +275,7 @@ impl SlowRequest<'_> {
             let mut fill = Fill::new(plan, (request, of.meta), wishes, led);
             let coding = self.passed_compression(request);
             let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
-            let rules = of.pool.reply_rules(&of.pool.response_lines, coding);
+            let rules = of.pool.reply_rules(b"", coding);
             let forward = outgoing.forward();
             let mut tap = HandOver::new(of.pool, Some(&mut fill), b"");
             let exchanged = servers.forward_tapped(request, exchange, &forward, &rules, &mut tap);

@@ -113,10 +113,9 @@ impl SlowRequest<'_> {
         let cache_line = cache.line();
         let is_tapped = tap.is_some() || pool.file_names.is_some();
         let own_line = if is_tapped { &b""[..] } else { &cache_line };
-        let extra = [&*pool.response_lines, own_line].concat();
         let coding = self.passed_compression(request);
         let coding = coding.as_ref().map(|it| it as &dyn ReplyCoding);
-        let rules = pool.reply_rules(&extra, coding);
+        let rules = pool.reply_rules(own_line, coding);
         let servers = self.handler.servers(&pool.group);
         let forwarded = match tap {
             tap if is_tapped => {
