@@ -19,7 +19,6 @@ use skep_wire::seal::Key;
 use crate::direct::Reports;
 use crate::roles::Roles;
 
-/// See the module.
 pub(crate) struct Reporting {
     /// The loads that this process received.
     loads: Arc<NodeLoads>,

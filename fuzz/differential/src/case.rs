@@ -13,7 +13,6 @@ use crate::mutate;
 /// before it as it was meant.
 pub(crate) const END_TARGET: &str = "/the-end";
 
-/// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Case {
     /// Requests, as far as it was meant so.

@@ -58,7 +58,6 @@ pub(crate) struct Rest {
     taken_bytes: u64,
 }
 
-/// See the module.
 pub(crate) struct Victim {
     pub(crate) skep: Skep,
     liar: Liar,

@@ -188,7 +188,6 @@ pub enum FetchOutcome {
     Crowded,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Fetcher<P> {
     bytes: u32,

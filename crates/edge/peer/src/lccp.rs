@@ -73,7 +73,6 @@ pub enum LccpBatch {
     Full,
 }
 
-/// The socket.
 pub struct LccpSocket {
     sealed: Sealed<Carrier>,
     /// Addresses of all machines.
@@ -119,7 +118,6 @@ impl LccpSocket {
         self.sealed.incarnation()
     }
 
-    /// Its counters.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.sealed.counts)
     }

@@ -18,7 +18,6 @@ use crate::chooser::{Chooser, NodesView};
 use crate::mover::{Mover, MoverHandle, Moving, Outcome};
 use crate::settings::HandoffSettings;
 
-/// See the module.
 pub struct WorkerDistributor {
     chooser: RefCell<Chooser>,
     mover: MoverHandle,

@@ -52,7 +52,7 @@ enum Content {
 const STATUS_SOLE: u32 = u32::MAX;
 const STATUS_REDUNDANT: u32 = u32::MAX - 1;
 
-/// One segment. See the module.
+/// One segment of an object.
 #[derive(Debug)]
 pub struct Segment {
     bytes: u32,

@@ -42,7 +42,6 @@ pub struct LccpServerParts {
     pub port: u16,
 }
 
-/// See the module.
 pub(crate) struct LccpServer {
     socket: LccpSocket,
     decide: Decide,

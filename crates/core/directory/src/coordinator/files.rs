@@ -19,7 +19,6 @@ use super::directory::Directory;
 use super::holders::Holder;
 use crate::node_link::NodeLinkId;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Files {
     directory: Directory,

@@ -44,7 +44,6 @@ impl RecorderCounts {
     }
 }
 
-/// See the module.
 pub(super) struct SampleWriter {
     path: PathBuf,
     info: RecordingInfo,

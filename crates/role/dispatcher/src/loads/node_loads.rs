@@ -27,7 +27,7 @@ use skep_wire::seal::Stamp;
 
 use crate::service::Dispatcher;
 
-/// See the module. All methods may be called from any thread.
+/// All methods may be called from any thread.
 pub struct NodeLoads {
     interval_ms: u64,
     reports: Arc<NodeReports>,

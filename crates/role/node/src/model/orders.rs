@@ -41,7 +41,6 @@ pub struct OrderOutcome {
     pub json: Vec<u8>,
 }
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Orders {
     state: Mutex<State>,

@@ -92,7 +92,7 @@ pub(crate) struct PeerView {
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding(AtomicU64);
 
-/// See the module. All methods may be called from any thread.
+/// All methods may be called from any thread.
 pub struct Cluster {
     links: NodeLinks<Command>,
     teller: CommandSender<Command>,

@@ -92,7 +92,6 @@ pub struct Ends {
     pub local: SocketAddr,
 }
 
-/// See the module.
 pub(super) struct Recipient<'a, 'c> {
     exchange: Option<&'a mut Exchange<'c>>,
     tap: Option<&'a mut (dyn Tap + 'a)>,

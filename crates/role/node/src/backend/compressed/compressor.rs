@@ -14,7 +14,7 @@ use crate::limits::{COMPRESSIONS_WAITING_MAX, COMPRESSOR_CORES_PART};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// See the module. Its threads start with the first job.
+/// Its threads start with the first job.
 #[derive(Debug)]
 pub(crate) struct Compressor {
     threads: usize,

@@ -61,7 +61,6 @@ pub(crate) enum PoolLookup {
     OnlyIfCached,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct PoolHeads {
     pub(super) slots: HeadSlots<PoolSlot>,
