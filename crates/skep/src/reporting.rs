@@ -98,7 +98,7 @@ impl Reporting {
         if let Some(dispatcher) = own {
             let receiver =
                 LoadReceiver::start(config, &dispatcher.name, key, &self.loads, &self.dispatchers);
-            self.receiver = Some(Arc::new(receiver.context("cannot hear nodes' loads")?));
+            self.receiver = Some(Arc::new(receiver.context("cannot receive nodes' load reports")?));
         }
         if let (Some(node), Some(name)) = (node, &roles.node) {
             let load = self.source(roles, node, registry)?;

@@ -355,7 +355,7 @@ impl Segment {
             return Poll::Ready(ready);
         }
         let mut waiters = self.waiters();
-        // MachineState at again under the lock: whoever publishes takes it after.
+        // Look again under the lock: publishers take it afterwards.
         if let Some(ready) = look() {
             return Poll::Ready(ready);
         }

@@ -88,7 +88,7 @@ pub(super) fn status_can_be_asked(config: &Config, clashes: &mut Vec<Conflict>) 
         let at = |key| [Key("pool"), Nth(i), Key("status"), Key(key)];
         if status.agent == StatusAgent::Json && status.path.is_none() {
             let clash = Conflict::new(&at("agent"), "`path` in [pool.status]", "none");
-            clashes.push(clash.hint("where the application says its status".to_owned()));
+            clashes.push(clash.hint("the path of the application's status page".to_owned()));
         }
         if status.agent == StatusAgent::PhpFpm && pool.protocol != PoolProtocol::Fcgi {
             let expected = "protocol = \"fastcgi\" in the pool";

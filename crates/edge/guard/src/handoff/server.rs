@@ -243,6 +243,6 @@ fn part_from(client: ClientNumber, error: &io::Error) {
         io::ErrorKind::InvalidData => {
             tracing::warn!(client, "disconnected a client that sent an invalid batch of orders");
         }
-        _ => tracing::warn!(client, %error, "a client is disconnected"),
+        _ => tracing::warn!(client, %error, "disconnected a client after an error"),
     }
 }

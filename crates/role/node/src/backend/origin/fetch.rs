@@ -248,7 +248,7 @@ async fn answer(
             return judge(remotes, route, origin, flight, reply).await;
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
-            tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
+            tracing::warn!(origin = %reply.origin, "an origin answered 304 to an unconditional request");
             return AskOutcome::Failed(fetch_error(FaultKind::Malformed));
         };
         match head.revalidated(&reply.head, &origin.policy) {
