@@ -61,7 +61,7 @@ impl Case {
             if is_bent && is_noise {
                 mutate::noise(&mut rng, &mut bytes);
             }
-            // Whoever bends an answer says no more behind it: how long a peer waits
+            // A server that bends an answer sends nothing behind it: how long a peer waits
             // for the rest is not what this is about.
             case.replies.push(Answer { bytes, closes: closes || is_bent });
         }

@@ -128,7 +128,7 @@ impl Head {
         Self::new(&head, &Ask::default(), (now_unix_ms, now_unix_ms)).ok()
     }
 
-    /// A response to a request for the whole, by whoever asked; without the fields that
+    /// A response to a request for the whole, of any client; without the fields that
     /// `leaves_out` names.
     pub fn of_whole(
         head: &ResponseHead<'_, '_>,

@@ -69,7 +69,7 @@ pub(super) struct RelayFigures {
     pub(super) seconds: f64,
     pub(super) requests: Requests,
     pub(super) handoffs: Outcomes,
-    /// Established connections of the client's kernel that an RST ended, whoever saw it.
+    /// Established connections of the client's kernel that an RST ended.
     pub(super) client_resets: u64,
     /// RSTs that the cluster's machines sent. A late copy of a reply that comes after the end makes the client's
     /// kernel answer by RST, which ends the node's TIME_WAIT (RFC 1337); what of the client's is still on its way

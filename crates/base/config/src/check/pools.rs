@@ -145,7 +145,7 @@ pub(super) fn scripts_have_a_place(config: &Config, clashes: &mut Vec<Conflict>)
     }
 }
 
-/// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
+/// Anyone who reaches an AJP port can forge the client's identity (CVE-2020-1938).
 pub(super) fn ajp_beyond_this_machine_has_a_secret(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, pool) in config.pools.iter().enumerate() {
         for (j, server) in pool.servers.iter().enumerate() {

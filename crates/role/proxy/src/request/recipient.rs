@@ -72,7 +72,7 @@ pub enum Tapped {
     Copy(Vec<u8>),
     /// The tap takes it.
     Take,
-    /// Nobody wants it: whoever asked goes on, while the rest is read for a moment.
+    /// Nobody wants it: the requester goes on, while the rest is read for a moment.
     Stop,
 }
 

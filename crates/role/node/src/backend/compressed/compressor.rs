@@ -91,7 +91,7 @@ impl CompressorPermit<'_> {
     ) -> Option<T> {
         let (done, result) = oneshot::channel();
         let job = Box::new(move || {
-            // Whoever waited may be gone.
+            // The waiter may be gone.
             let _ = done.send(job());
         });
         self.compressor.send(job).ok()?;

@@ -175,7 +175,7 @@ impl PoolHeads {
         self.slots.change(name, |slot| slot.refreshes_paused_until_ms = until_ms);
     }
 
-    /// What is to be done for `request`, whoever asks already.
+    /// What is to be done for `request`, given the requests in flight.
     pub(super) fn consider(
         &self,
         slots: &mut HashMap<SegmentName, PoolSlot>,

@@ -107,7 +107,7 @@ impl Remotes {
         let (remotes, route) = (Rc::clone(self), Arc::clone(route));
         tokio::task::spawn_local(async move {
             let outcome = run_flight(&remotes, &route, flight).await;
-            // Whoever asked may be gone.
+            // The waiter may be gone.
             drop(sender.send(outcome));
         });
         receiver
