@@ -31,7 +31,7 @@ const AUTHENTIC: u8 = 30;
 const PAYLOAD_BYTES_MAX: usize = 200;
 
 /// A stream's beginning, behind a byte that chooses the side which hears it.
-/// Whoever does not say what only the key lets one say is refused.
+/// A peer without the proof that needs the key is refused.
 pub fn handshake(data: &[u8]) {
     static AUTHENTIC: LazyLock<Vec<Vec<u8>>> = LazyLock::new(handshakes);
     let Some((&side, said)) = data.split_first() else { return };

@@ -307,7 +307,7 @@ pub fn path(data: &[u8]) {
         }
     }
     let [name, target] = [Reading::Files, Reading::Origins].map(|it| path::read(data, it));
-    // What is no separator and no parameter has one place, whoever reads it.
+    // What is no separator and no parameter has one place for all readers.
     let is_odd = data.windows(2).any(|pair| pair == b"//");
     if let (Ok(name), Ok(target), false) = (name, target, is_odd) {
         assert_eq!(name.into_place(), target.into_place());

@@ -16,7 +16,7 @@ use crate::registry::{BedInfo, MachineInfo, Slot, entries};
 /// Where the kernel lists devices.
 const DEVICES: &str = "/sys/class/net";
 
-/// The beds that are up, whoever owns them.
+/// The beds that are up, of all owners.
 pub fn beds() -> Result<Vec<BedInfo>, TestbedError> {
     check_root()?;
     let alive = entries().into_iter().filter(|entry| entry.is_alive);

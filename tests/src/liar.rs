@@ -31,7 +31,7 @@ pub enum Act {
     Flood {
         /// What to write.
         piece: Vec<u8>,
-        /// Bytes after which it closes: whoever takes so much has no bound.
+        /// Bytes after which it closes: a victim that takes so much has no bound.
         bytes_max: usize,
     },
     /// Waits until the other side closes.

@@ -25,7 +25,7 @@ pub const DIRECTORY_ERROR: &str = "skep_cluster_cache_total{outcome=\"directory_
 /// The coordinator did not answer.
 pub const SILENT: &str = "skep_cluster_cache_total{outcome=\"silent\"}";
 
-/// All of these: whoever was asked gave nothing, and others were asked, in the end the origin.
+/// All of these: the first one asked gave nothing, and others were asked, in the end the origin.
 pub const DOUBTS: [&str; 4] = [LOST, REFUSED, DIRECTORY_ERROR, SILENT];
 
 /// Not got from anywhere.

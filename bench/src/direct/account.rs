@@ -1,6 +1,6 @@
 //! Who used the processor: all of the bed, the dispatcher's processes, others.
 //!
-//! The work of a bed's kernels is done in the name of whoever sent the packet,
+//! The work of a bed's kernels is done in the name of the packet's sender,
 //! or by ksoftirqd. So the time of all processes of the bed, clients included,
 //! with that of ksoftirqd is what its machines cost together, whatever else
 //! runs here.
@@ -17,7 +17,7 @@ pub(super) struct CpuAccount {
     nodes_ns: u64,
     dispatcher_ns: u64,
     softirq_ns: u64,
-    /// All cores, whoever it was.
+    /// All cores, all processes.
     busy_ns: u64,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Used {
     pub(super) servers_ns: u64,
     /// Processes of the dispatcher's machine.
     pub(super) dispatcher_ns: u64,
-    /// All cores, whoever it was.
+    /// All cores, all processes.
     pub(super) busy_ns: u64,
 }
 

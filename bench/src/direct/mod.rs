@@ -5,7 +5,7 @@
 //! Every measurement through a way comes right after the same one at the nodes
 //! themselves, so that ratios hold on a machine whose load changes. The servers
 //! behind are the same in all rows. Nothing is pinned to a core: in a bed the
-//! work of a dispatcher's kernel is done on the core of whoever sent the packet.
+//! work of a dispatcher's kernel is done on the core of the packet's sender.
 
 mod account;
 mod client;

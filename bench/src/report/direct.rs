@@ -183,7 +183,7 @@ threads asks one node, or all ask what stands before the nodes.\n\
 it and booted for the next.\n\
 - CPU is the time on a core of all processes of the bed (`/proc/PID/task/TID/schedstat`, for wrk \
 `/proc/self/stat`) and of ksoftirqd. The packets of a bed are carried by the kernel in the name of \
-whoever sends, so a dispatcher's packet programs and bridges are in it; where the kernel keeps \
+the sender, so a dispatcher's packet programs and bridges are in it; where the kernel keeps \
 softirq time apart, that of the whole machine is added. Interrupts in the name of a stranger are \
 not in it. What is left of the busy time of all cores (`/proc/stat`) is given as other work.\n\
 - *The dispatcher's processes* are Skep's daemon with its netguard, or the proxy, with the kernel's \

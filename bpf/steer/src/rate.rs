@@ -45,7 +45,7 @@ fn is_past(rate: &Rate, now_ns: u64) -> bool {
     now_ns.wrapping_sub(rate.window_began_ns) >= WINDOW_NS
 }
 
-/// Whoever can make addresses up has all of a /64.
+/// A client that can make addresses up has all of a /64.
 fn source_of(client: Ipv6Addr) -> Ipv6Addr {
     match client.to_ipv4_mapped() {
         Some(_) => client,

@@ -381,7 +381,7 @@ pub struct RunArgs {
     /// of them
     #[arg(long = "as", value_name = "NAME")]
     pub name: Option<String>,
-    /// End when standard input does: with whoever holds its other end
+    /// End when standard input does: with the process at its other end
     #[arg(long, hide = true)]
     pub leashed: bool,
 }

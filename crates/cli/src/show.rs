@@ -112,7 +112,7 @@ fn loads(reports: &[NodeReport]) -> String {
         ("SENT/S", Align::Right),
         ("HITS", Align::Right),
         ("FILLED/S", Align::Right),
-        ("HEARD", Align::Right),
+        ("AGE", Align::Right),
     ]);
     for report in reports {
         table.row(load_cells(report));

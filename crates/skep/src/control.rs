@@ -72,7 +72,6 @@ pub(crate) fn start_console(
     Ok(console.serve(Arc::new(Management(Arc::clone(running))))?)
 }
 
-/// See the module.
 struct Management(Arc<Running>);
 
 impl Control for Management {

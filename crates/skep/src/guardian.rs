@@ -53,11 +53,11 @@ fn spawn(file: &Path, name: &str) -> anyhow::Result<Child> {
         .context("cannot start netguard")?;
     let out = child.stdout.take().context("netguard has no standard output")?;
     let (mut out, mut said) = (BufReader::new(out), String::new());
-    out.read_line(&mut said).context("cannot hear netguard")?;
+    out.read_line(&mut said).context("cannot read netguard's output")?;
     if said.starts_with("skep: netguard ready") {
         return Ok(child);
     }
-    out.read_to_string(&mut said).context("cannot hear netguard")?;
+    out.read_to_string(&mut said).context("cannot read netguard's output")?;
     let status = child.wait().context("netguard is out of sight")?;
     match said.trim().strip_prefix("skep: ") {
         Some(why) => bail!("{why}"),

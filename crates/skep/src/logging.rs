@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::EitherWriter;
 
-/// Messages that wait for whoever reads them; later ones are dropped, and counted.
+/// Messages that wait for the reader of standard error; later ones are dropped, and counted.
 const MESSAGES_MAX: usize = 10_000;
 
 /// How long the end of this process waits for standard error, each time that it has something for it.
@@ -54,7 +54,7 @@ pub(crate) fn queue() -> MessageQueue {
 }
 
 /// Instead of the hook of the standard library, which waits for standard error as long as nobody reads
-/// it: then a thread that has panicked never ends, and whoever watches it sees it stall only.
+/// it: then a thread that has panicked never ends, and the watchdog sees only that it stalls.
 fn say_panic(panic: &PanicHookInfo<'_>) {
     let thread = thread::current();
     let name = thread.name().unwrap_or("without a name");

@@ -18,7 +18,7 @@ use crate::logging;
 
 pub(crate) fn run(args: &NetguardArgs) -> anyhow::Result<()> {
     match take_orders(args) {
-        // Whoever holds the leash says it.
+        // The parent process prints it.
         #[expect(clippy::disallowed_methods, reason = "all that it had is dropped already")]
         Err(error) if args.leashed && announce(&format!("{error:#}")).is_ok() => process::exit(1),
         outcome => outcome,

@@ -20,7 +20,6 @@ use skep_wire::seal::Key;
 use crate::direct::Reports;
 use crate::roles::Roles;
 
-/// See the module.
 pub(crate) struct Reporting {
     /// The loads that this process received.
     loads: Arc<NodeLoads>,
@@ -114,7 +113,7 @@ impl Reporting {
         if let Some(dispatcher) = own {
             let receiver =
                 LoadReceiver::start(config, &dispatcher.name, key, &self.loads, &self.dispatchers);
-            self.receiver = Some(Arc::new(receiver.context("cannot hear nodes' loads")?));
+            self.receiver = Some(Arc::new(receiver.context("cannot receive nodes' load reports")?));
         }
         if let (Some(node), Some(name)) = (node, &roles.node) {
             let source = self.source(roles, node, registry)?;

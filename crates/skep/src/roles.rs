@@ -2,7 +2,6 @@
 
 use skep_config::{Config, DispatcherConfig, NodeConfig};
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Roles {
     /// The name it runs as.

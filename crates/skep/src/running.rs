@@ -42,7 +42,7 @@ pub(crate) struct Shared {
     pub(crate) log: LogHandle,
 }
 
-/// See the module. All methods may be called from any thread.
+/// All methods may be called from any thread.
 pub(crate) struct Running {
     pub(crate) roles: Roles,
     pub(crate) addresses: Vec<SocketAddr>,

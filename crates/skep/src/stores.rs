@@ -7,7 +7,6 @@ use anyhow::Context;
 use skep_config::Config;
 use skep_store::{Store, StoreOpenError, StoreSettings};
 
-/// See the module.
 pub(crate) struct Stores {
     /// A file of this machine: for what must be stored before it is used.
     pub(crate) local: Store,

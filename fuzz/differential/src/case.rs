@@ -13,7 +13,6 @@ use crate::mutate;
 /// before it as it was meant.
 pub(crate) const END_TARGET: &str = "/the-end";
 
-/// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Case {
     /// Requests, as far as it was meant so.
@@ -62,7 +61,7 @@ impl Case {
             if is_bent && is_noise {
                 mutate::noise(&mut rng, &mut bytes);
             }
-            // Whoever bends an answer says no more behind it: how long a peer waits
+            // A server that bends an answer sends nothing behind it: how long a peer waits
             // for the rest is not what this is about.
             case.replies.push(Answer { bytes, closes: closes || is_bent });
         }

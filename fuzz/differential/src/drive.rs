@@ -199,7 +199,7 @@ fn smallest(
 fn keep(rig: &Rig, lane: usize, case: &Case, verdict: &Verdict) -> io::Result<()> {
     for row in &verdict.tolerated {
         let file = case_of(row);
-        // Whoever makes the file is the lane that fills it.
+        // The lane that makes the file fills it.
         if fs::File::create_new(&file).is_ok() {
             let is_same =
                 |verdict: &Verdict| verdict.findings.is_empty() && verdict.tolerated.contains(row);

@@ -1,7 +1,7 @@
 //! Who used the processor: processes of the bed with all their threads, this process, which is the
 //! client, and the kernel's own threads for packets.
 //!
-//! The work of a bed's kernels is done in the name of whoever sent the packet, or by ksoftirqd.
+//! The work of a bed's kernels is done in the name of the packet's sender, or by ksoftirqd.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -16,7 +16,7 @@ pub(super) const CHILD: &str = "netguard, ";
 #[derive(Clone, Copy)]
 pub(super) struct CpuAccount {
     bed_ns: u64,
-    /// All cores, whoever it was.
+    /// All cores, all processes.
     busy_ns: u64,
 }
 

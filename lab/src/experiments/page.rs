@@ -155,7 +155,7 @@ pub(super) fn setting(settings: &Settings, machine: &MachineDescription) -> Stri
          dispatcher and origin have no rate. The last column of tables says how busy the \
          machine's cores were, with whatever else ran on it. \
          Ratios depend on how the links stand to the origin; a slower origin would favour \
-         whoever asks it less.\n\n\
+         systems that ask it less.\n\n\
          {} clients ask in a closed loop, each over a connection that is replaced after {} \
          requests; every byte of every reply is compared with what it must be. Objects and their \
          order are the same in all rows. Caches are filled with a fast origin and fast links \

@@ -96,7 +96,7 @@ async fn read_part(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let part_bytes = plan.part_bytes.min(plan.object_bytes);
-    // The same parts in the same order, whoever reads them.
+    // The same parts in the same order, whichever client reads them.
     let mut rng = Rng::new(plan.seed ^ (number << 32));
     let start = rng.below(plan.object_bytes - part_bytes + 1);
     let begin = Instant::now();

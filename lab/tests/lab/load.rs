@@ -14,7 +14,7 @@ use skep_testbed::{Bed, Machine, Topology};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PATTERN: Pattern = Pattern { seed: 42 };
-/// What the kernel keeps of a reset, whoever made it.
+/// What the kernel keeps of a reset, whichever end made it.
 const NO_LINGER: Option<Duration> = Some(Duration::ZERO);
 
 fn bed() -> Bed {

@@ -21,7 +21,7 @@ struct Entry<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// Has `event` handle_event at this time.
+    /// Schedules `event` for this time.
     pub(crate) fn schedule(&mut self, at_ns: u64, event: E) {
         self.scheduled += 1;
         self.heap.push(Reverse(Entry { at_ns, number: self.scheduled, event }));

@@ -50,7 +50,6 @@ impl SiteKind {
             .find(|kind| kind.name() == name)
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::WorldCup => "world-cup",

@@ -56,7 +56,7 @@ impl Relay {
     /// Puts one into a router. Packets count from 0 there.
     pub(crate) fn start(router: &Machine, faults: RelayFaults) -> Result<Self, TestbedError> {
         let what = || format!("cannot make a relay in {}", router.name());
-        // The device is in the network where the file was opened, whoever reads it.
+        // The device is in the network where the file was opened, whichever process reads it.
         let tun = router.run(|| Tun::open(DEVICE))?.tried(what)?;
         // What comes out of it has addresses that are reached elsewhere.
         for device in ["all", DEVICE] {

@@ -23,7 +23,7 @@ static LONGER_LARGE: LazyLock<Vec<u8>> = LazyLock::new(|| version(4, SEGMENT + 1
 static OTHER_LARGE: LazyLock<Vec<u8>> = LazyLock::new(|| version(5, SEGMENT + 100_000));
 
 const SEGMENT: usize = 4 * 1024 * 1024;
-/// Whoever takes so much of what should be short has no bound.
+/// A reader that takes so much of what should be short has no bound.
 const FLOOD_BYTES: usize = 64 * 1024 * 1024;
 
 /// A head whose end comes later than anybody waits for it.
@@ -116,7 +116,7 @@ macro_rules! lies {
     };
 }
 
-/// Lies of framing, of heads and of pace: whoever reads HTTP meets them.
+/// Lies of framing, of heads and of pace: every reader of HTTP meets them.
 pub(crate) const OF_ALL: &[Lie] = lies! {
     // Lengths
     "no-lie", Right, |_, _| [right("ETag: \"a\"\r\n")];
@@ -268,7 +268,7 @@ pub(crate) const OF_ALL: &[Lie] = lies! {
     "body-after-a-hang", Fails, |_, _| [ok("Content-Length: 2000\r\n", &BODY[..1]), Act::Hang];
 };
 
-/// Lies of versions, ranges and dates: whoever keeps replies meets them.
+/// Lies of versions, ranges and dates: every cache meets them.
 pub(crate) const OF_ORIGINS: &[Lie] = lies! {
     // Versions
     "same-tag-other-length", OneOf(|| vec![BODY.clone(), SHORTER.clone()]),

@@ -1,4 +1,4 @@
-//! Whoever is at the other end lies, stalls or leaves, at any byte. Clients get right
+//! The other end lies, stalls or leaves, at any byte. Clients get right
 //! bytes or see that there are none; nobody waits for ever; and when they are gone,
 //! nothing of them is left: no connection, no place, no task, no pinned byte, no
 //! descriptor, no memory.

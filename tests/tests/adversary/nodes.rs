@@ -63,7 +63,7 @@ fn expect(reply: &str, wire: &[u8], body: &[u8], way: &str, bytes: usize) -> Exp
             let head = wire.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
             wire.get(head..bytes).map_or(Expect::Fails, |body| Expect::Either(body.to_vec()))
         }
-        // Its connection is kept, and whoever is sent over it next may wait in vain.
+        // Its connection is kept, and the next request over it may wait in vain.
         (_, "hang") if bytes == wire.len() && reply != "close" => Expect::Either(body.to_vec()),
         _ if bytes == wire.len() && reply != "close" => Expect::Right(body.to_vec()),
         _ => Expect::Fails,

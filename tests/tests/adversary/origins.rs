@@ -17,7 +17,7 @@ use crate::victim::{BRISK, PATIENT, Victim};
 /// Cases at once: each is up to five connections.
 const AT_ONCE: usize = 24;
 
-/// A server that tells the lie of that name to whoever asks for `/NAME/...`.
+/// A server that tells the lie of that name to clients that ask for `/NAME/...`.
 pub(crate) fn liar(lies: &'static [&'static [Lie]]) -> Liar {
     let counts: Mutex<HashMap<String, usize>> = Mutex::default();
     Liar::start(move |asked| {

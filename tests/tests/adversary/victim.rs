@@ -17,9 +17,9 @@ const MEMORY_SLACK_TIGHT: u64 = 8 * 1024 * 1024;
 pub(crate) struct Patience {
     /// Clients that send or take nothing.
     client_ms: u64,
-    /// Whoever breaks off in an answer.
+    /// The peer that breaks off in an answer.
     stall_ms: u64,
-    /// Whoever does not answer.
+    /// The peer that does not answer.
     pub(crate) response_ms: u64,
 }
 
@@ -58,7 +58,6 @@ pub(crate) struct Rest {
     taken_bytes: u64,
 }
 
-/// See the module.
 pub(crate) struct Victim {
     pub(crate) skep: Skep,
     liar: Liar,

@@ -276,7 +276,7 @@ fn kill_9_takes_the_children_along_and_the_next_cluster_cleans_up() {
     cluster.skep.wait_exit(PATIENCE);
     poll_until(PATIENCE, "the children end", || pids.iter().all(|pid| is_gone(*pid)));
     assert!(!left_in(&cluster.runtime).is_empty());
-    // Whoever looks for a cluster next cleans up.
+    // The next command that looks for a cluster cleans up.
     assert_failed(&cluster.run(&["status"]), &["no cluster answers"]);
     assert_nothing_left(&cluster.runtime);
     let Cluster { runtime, .. } = cluster;

@@ -33,7 +33,7 @@ fn asking(cluster: &CacheCluster, number: usize, target: &str) -> RawClient {
     client
 }
 
-/// A reply that is encoded: whoever would have to wait for the variant for more than a second gets plain
+/// A reply that is encoded: a client that would have to wait for the variant for more than a second gets plain
 /// bytes, and may ask again.
 fn encoded(mut reply: Response, client: &mut RawClient, target: &str) -> Response {
     poll_until(PATIENCE, "the variant is made", || {
@@ -67,7 +67,7 @@ fn a_file_of_all_nodes_is_compressed_once() {
     let first = ask_all(&cluster, 8, "/page.html");
     assert!(first.body.len() < page(20_000).len() / 4);
     cluster.assert_asked(cluster.sum(MADE), 1);
-    // It is in the memory of each, whoever made it.
+    // It is in the memory of each, whichever made it.
     if !cluster.has_doubts(0) {
         ask_all(&cluster, 1, "/page.html");
         assert_eq!(cluster.sum(MADE), 1);

@@ -1,4 +1,4 @@
-//! A file larger than a node's memory and smaller than the cluster's: whoever reads
+//! A file larger than a node's memory and smaller than the cluster's: any client reads
 //! whatever of it, the origin sends it once. (`skep-lab large` has the full size,
 //! and speeds.)
 

@@ -196,7 +196,7 @@ fn clients_of_a_dispatcher_are_not_one_client_of_its_nodes() {
     }
 }
 
-/// Whoever has one address of IPv6 has all of its /64 (RFC 6177).
+/// A client with one address of IPv6 has all of its /64 (RFC 6177).
 #[test]
 fn clients_of_ipv6_share_the_limits_of_their_prefix() {
     const MAX: usize = 8;

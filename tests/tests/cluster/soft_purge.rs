@@ -20,7 +20,7 @@ fn softly(cluster: &CacheCluster, what: &[&str]) -> Value {
     purged
 }
 
-/// The same, whoever acknowledges it.
+/// The same, whichever acknowledges it.
 fn softly_of(cluster: &CacheCluster, what: &str) {
     let order = json!({ "what": [what], "soft": true, "timeout_ms": 200 });
     cluster.order_purge("dispatcher-1", &order);

@@ -319,7 +319,7 @@ fn two_clusters_with_one_address_are_told_apart() {
     }
     theirs.run_all();
     assert_eq!(theirs.wait_active(), THEIRS);
-    // It announces the address once more after a second, to whoever hears it:
+    // It announces the address once more after a second, to all that receive it:
     // until then even the winner's clients could be misled.
     requests.wait_for_more(3 * u64::from(PER_SECOND));
     let healed = Instant::now();

@@ -145,7 +145,7 @@ fn a_port_that_is_used_again_keeps_its_later_connection() {
     let client = cluster.machine("client-1");
     let earlier: Vec<_> = PORTS.map(|port| ask_from(&cluster, client, port, SHORT.0)).collect();
     for mut stream in earlier {
-        // The node has ended it; whoever reads to the end takes that.
+        // The node has ended it; a client that reads to the end takes that.
         stream.read_to_end(&mut Vec::new()).unwrap();
     }
     // Until a node has acknowledged the client's FIN, no connection can take the port.

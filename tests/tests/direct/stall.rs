@@ -19,7 +19,7 @@ fn a_process_whose_event_loop_stands_still_is_replaced_and_ends() {
     requests.wait_for_more(100);
     freezer.freeze(cluster.daemon(&active).pid(), "skep-direct");
     poll_until(PATIENCE, "the standby takes over", || cluster.holders().contains(&standby));
-    cluster.wait_log(&standby, &format!("no heartbeat of active dispatcher {active}"));
+    cluster.wait_log(&standby, &format!("no heartbeat from active dispatcher {active}"));
     let Finished { code, stderr, .. } = cluster.end(&active);
     assert!(stderr.contains("thread skep-direct has stalled for 11 s"), "{stderr}");
     assert_eq!(code, Some(1), "its supervisor is to restart it");
@@ -37,7 +37,7 @@ fn a_node_whose_heartbeats_stand_still_is_removed_and_ends() {
     let Some(cluster) = DirectCluster::start(Setup::of(1, 2)) else { return };
     let active = cluster.wait_active();
     freezer.freeze(cluster.daemon("node-1").pid(), "skep-report");
-    cluster.wait_log(&active, "no heartbeat of node node-1");
+    cluster.wait_log(&active, "no heartbeat from node node-1");
     let Finished { code, stderr, .. } = cluster.end("node-1");
     assert!(stderr.contains("thread skep-report has stalled for 11 s"), "{stderr}");
     assert_eq!(code, Some(1), "its supervisor is to restart it");

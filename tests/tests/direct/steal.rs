@@ -58,7 +58,7 @@ fn a_tenth_of_the_time_taken_by_others_is_nobodys_death() {
     let count = |words: &str| -> usize {
         names.iter().map(|name| cluster.log(name).matches(words).count()).sum()
     };
-    let (silent, removed) = (count("no heartbeat of active"), count("no heartbeat of node"));
+    let (silent, removed) = (count("no heartbeat from active"), count("no heartbeat from node"));
     let gaps = names.iter().map(|name| cluster.heartbeat_gaps_ms(name));
     let gaps = gaps.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))).unwrap_or_default();
     figure(&format!(

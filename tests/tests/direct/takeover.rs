@@ -23,7 +23,7 @@ fn start_alone() -> Option<DirectCluster> {
 fn assert_stays_active(cluster: &DirectCluster, standby: &str, other: &str) {
     let active = cluster.wait_active();
     let log = cluster.log(other);
-    assert!(active == standby || log.contains("no heartbeat of active"), "{active}: {log}");
+    assert!(active == standby || log.contains("no heartbeat from active"), "{active}: {log}");
 }
 
 /// Downloads that flow and short requests at an even rate, by every client.

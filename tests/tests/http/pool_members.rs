@@ -110,7 +110,7 @@ fn a_server_that_is_removed_ends_its_requests_and_does_not_come_back() {
     assert_eq!(server(&skep, "s1")["state"], "removing");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| {
-            // Whoever waits is told when its last request has ended.
+            // The waiter is told when its last request has ended.
             done(&skep, &["pool", "remove", "app", "s1", "--wait"])
         });
         assert_eq!(server(&skep, "s1")["connections"], 1);

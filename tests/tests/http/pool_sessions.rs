@@ -104,7 +104,7 @@ fn sessions_are_counted_once_by_the_network_of_their_client() {
         rig.ask(client, "/", &[("Cookie", &format!("x=1; JSESSIONID={id}"))]);
     }
     rig.ask(second, "/page;jsessionid=e.s1", &[]);
-    // No session; and whoever comes from nowhere may not say where it is.
+    // No session; and a client of unknown origin may not say where it is.
     rig.ask(first, "/", &[("Cookie", "x=2")]);
     rig.ask(third, "/", &[("Cookie", "JSESSIONID=f"), ("X-Forwarded-For", "192.0.2.1")]);
     let wanted = by_network(&[("campus", 4), ("library", 2), ("other", 0)]);

@@ -184,8 +184,8 @@ const LAYERS: &[Layer] = &[
     // The model of the packet programs: as pure as a core.
     Layer { folder: "bpf/steer", may_use: &["crates/base"], banned: IMPURE },
     Layer { folder: "bpf", may_use: &["crates/base", "bpf/steer"], banned: &[] },
-    // No layer of the product: what serves must not be able to want it. The one who may is
-    // whoever starts clusters on one machine.
+    // No layer of the product: serving code must not be able to use it. Only what
+    // starts clusters on one machine may.
     Layer { folder: "testbed", may_use: &["crates/base"], banned: OUTERMOST },
     // It judges what Skep sends, so nothing of Skep may help it.
     Layer { folder: "testclient", may_use: &[], banned: OUTERMOST },

@@ -484,7 +484,7 @@ fn open_admin_needs_token(config: &Config, clashes: &mut Vec<Conflict>) {
         let at = [Key("admin"), Key("listen")];
         let expected = "an address of this machine alone, or a `token_file`";
         let clash = Conflict::new(&at, expected, format!("\"{address}\" without a token"));
-        clashes.push(clash.hint("whoever reaches this address could drain nodes".to_owned()));
+        clashes.push(clash.hint("anyone who can reach this address could drain nodes".to_owned()));
     }
 }
 

@@ -47,7 +47,7 @@ table! {
         /// Level of gzip.
         gzip_level: u32 = 6 => count(1..=9), live;
         /// Whether responses of a pool are compressed, too, that may be for one client: those that are not
-        /// stored, or stored without a lifetime, and those that have Set-Cookie or depend on cookies. Whoever can make a browser
+        /// stored, or stored without a lifetime, and those that have Set-Cookie or depend on cookies. Anyone who can make a browser
         /// send requests, and sees how long the responses are, can guess secrets in those that
         /// repeat a part of the request (BREACH, CVE-2013-3587): set it only where responses do not
         /// do both. Requests from other sites (Sec-Fetch-Site) never get such responses compressed.

@@ -45,8 +45,8 @@ table! {
     /// What servlet engines such as Tomcat are told beside a request. Only with `protocol = "ajp"`.
     AjpConfig at "ajp" {
         /// File whose only line is the `secret` of the server's Connector, not readable by everybody.
-        /// Required if a server is not on this machine: whoever reaches an AJP port may say who
-        /// the client is.
+        /// Required if a server is not on this machine: anyone who reaches an AJP port can forge
+        /// the client's identity.
         secret_file: Option<PathBuf> = None => Kind::Text(Form::Path), live;
         /// Size of a packet: the same value as the Connector's `packetSize`. It bounds the head of a
         /// request and of a reply.

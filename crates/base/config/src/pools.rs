@@ -262,8 +262,8 @@ table! {
 }
 
 impl PoolConfig {
-    /// Whether requests may go to `address`: whoever reaches an AJP port of another machine may say who
-    /// the client is (CVE-2020-1938), unless there is a secret.
+    /// Whether requests may go to `address`: anyone who reaches an AJP port of another machine can forge
+    /// the client's identity (CVE-2020-1938), unless there is a secret.
     pub fn may_reach(&self, address: ServerAddress) -> bool {
         self.protocol != PoolProtocol::Ajp || self.ajp.secret_file.is_some() || address.is_local()
     }

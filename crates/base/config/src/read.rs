@@ -99,7 +99,7 @@ fn unknown_key(path: &str, known: &[&'static str], entry: &RawEntry) -> Fault {
         _ => "setting",
     };
     let expected = match path {
-        "" => format!("a {what} that Skep knows"),
+        "" => format!("a supported {what}"),
         _ => format!("a {what} of [{path}]"),
     };
     let found = format!("the unknown {what} `{}`", key.escape_debug());

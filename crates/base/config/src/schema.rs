@@ -63,8 +63,8 @@ table! {
         /// and, in clusters that persist, its state.
         state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
         /// File with the secret that the cluster's machines share: a line of
-        /// 32 characters or more. Machines trust whoever has it, and nobody
-        /// else. Needed for `dispatch = "direct"` and `"handoff"`, for nodes that share
+        /// 32 characters or more. Machines trust every holder of the key, and
+        /// nobody else. Needed for `dispatch = "direct"` and `"handoff"`, for nodes that share
         /// memory, and for nodes that tell dispatchers of their load.
         key_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
         /// Where dispatchers keep persistent state, and which

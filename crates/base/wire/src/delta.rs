@@ -14,7 +14,7 @@ use crate::table::{Table, TableVersion};
 const RUN_BYTES_MIN: usize = 8;
 const HASH_SEED: u64 = 0x6465_6c74;
 
-/// A table, for whoever has its base.
+/// A table, for machines that have its base.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableDelta {
     pub base: TableVersion,

@@ -127,7 +127,7 @@ pub const STATUS_BYTES_MAX: usize = LINK_MESSAGE_BYTES_MAX / 2;
 pub const SERVER_ORDERS_MAX: usize = 1_024;
 const _: () = assert!(SERVER_ORDERS_MAX * 768 < LINK_MESSAGE_BYTES_MAX);
 
-/// How far the clock of whoever gives an order may be ahead of one that hears of it, in milliseconds: a day. Orders from
+/// How far the clock of an order's sender may be ahead of a receiver's, in milliseconds: a day. Orders from
 /// further ahead would stand for longer than any later one.
 pub const ORDER_AHEAD_MS_MAX: u64 = 24 * 60 * 60 * 1_000;
 

@@ -149,7 +149,7 @@ pub struct Flow {
 pub struct OwnerChange {
     /// With its new owner.
     pub flow: Flow,
-    /// The owner before; `None`: whoever it was.
+    /// The owner before; `None`: any.
     pub from: Option<NodeIndex>,
 }
 

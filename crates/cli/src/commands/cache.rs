@@ -129,8 +129,8 @@ fn missing(explained: &Explained) -> Vec<String> {
     let why = |node: &ExplainedNode| {
         let why = match node.outcome {
             ExplainOutcome::Explained => return None,
-            ExplainOutcome::Unclear => "makes no sense of the request",
-            ExplainOutcome::Earlier => "is of an earlier build, which knows no such question",
+            ExplainOutcome::Unclear => "cannot interpret the request",
+            ExplainOutcome::Earlier => "runs an earlier build without this command",
             ExplainOutcome::Silent => "has not answered in time",
             ExplainOutcome::Unlinked => "is not linked with this dispatcher",
         };

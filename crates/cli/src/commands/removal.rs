@@ -26,7 +26,7 @@ pub(super) fn wait_for_removal<T>(
         let left = read()?;
         match left.first().map(&state) {
             None => return Ok(left),
-            // Whoever else added it under that name.
+            // Somebody has added it again under that name.
             Some(state) if state != NodeState::Removing => {
                 bail!("{name} is {}, no longer removed", state.word())
             }

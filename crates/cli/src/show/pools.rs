@@ -219,7 +219,7 @@ fn agents(text: &mut String, rows: &[(&str, &ServerStatus)]) {
         if let Some(error) = &agent.error {
             let since = agent.age_ms.map(|ms| format!(" for {}", duration(ms)));
             let since = since.unwrap_or_default();
-            line(text, &format!("  {name} says nothing{since}: {}", plain(error)));
+            line(text, &format!("  no status from {name}{since}: {}", plain(error)));
         }
     }
 }

@@ -126,7 +126,7 @@ fn loads_have_a_table_that_says_what_is_stale() {
     let mut process = process();
     process.loads = vec![report("node-1", 40), report("node-2", 3_200)];
     let expected = "
-LOAD OF     CPU   MEMORY  CONNS   TO SEND    SENT/S    HITS  FILLED/S  HEARD
+LOAD OF     CPU   MEMORY  CONNS   TO SEND    SENT/S    HITS  FILLED/S    AGE
 node-1   12.5 %  300 MiB     64  5.00 MiB  80.0 MiB  97.0 %  1.00 MiB  40 ms
 node-2   12.5 %  300 MiB     64  5.00 MiB  80.0 MiB  97.0 %  1.00 MiB     3s
   no load report of node-2 for 3s: ignored

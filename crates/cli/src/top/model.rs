@@ -12,7 +12,6 @@ use crate::arguments::SortBy;
 /// Looks that the curve remembers: more than a terminal has columns.
 const HISTORY_MAX: usize = 512;
 
-/// See the module.
 pub(super) struct Model {
     /// Who is asked.
     pub(super) source: String,

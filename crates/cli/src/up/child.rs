@@ -268,7 +268,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 fn write_line(out: &mut impl Write, parts: &[&[u8]]) {
     let mut line = parts.concat();
     line.push(b'\n');
-    // Whoever closed our output does not want it.
+    // A reader that closed our output does not want it.
     let _ = out.write_all(&line).and_then(|()| out.flush());
 }
 

@@ -161,7 +161,7 @@ pub(crate) fn running() -> Vec<PathBuf> {
     if !check_private(&base).unwrap_or(false) {
         return Vec::new();
     }
-    // What died by SIGKILL could not clean up: whoever looks next does. Its lock is
+    // What died by SIGKILL could not clean up: the next run does. Its lock is
     // gone with it, its processes are.
     if clusters(&base).iter().any(|folder| !is_alive(folder))
         && let Ok(turn) = Turn::take_in(&base)

@@ -20,7 +20,6 @@ pub(crate) struct ServiceKey {
     is_udp: bool,
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceIds {
     /// Each id once, at most [`SERVICES_MAX`]: those that a table used last are at the end.

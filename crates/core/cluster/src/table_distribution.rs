@@ -165,7 +165,7 @@ impl TableDistributor {
         message
     }
 
-    /// What holds between any two calls: memory is bounded, whoever sends heartbeats.
+    /// What holds between any two calls: memory is bounded for any senders of heartbeats.
     fn check_invariants(&self) {
         debug_assert!(self.sent.len() <= PEERS_MAX, "{} machines", self.sent.len());
         let forms = self.messages.len();

@@ -43,11 +43,11 @@ impl fmt::Display for TableNote {
             Self::Back(name) => write!(f, "heartbeats from node {name} again"),
             Self::Leaving(name) => write!(f, "node {name} is about to stop: no new flows there"),
             Self::Dead { name, ms } => {
-                write!(f, "no heartbeat of node {name} for {ms} ms: removed")
+                write!(f, "no heartbeat from node {name} for {ms} ms: removed")
             }
             Self::Unplanned(name) => write!(
                 f,
-                "a node calls itself {name}, which is not in this dispatcher's config: \
+                "received heartbeats of node {name}, which is not in this dispatcher's config: \
                  give all machines the same config"
             ),
             Self::NotListening { name, address } => write!(

@@ -7,7 +7,7 @@ use skep_units::stable_hash;
 use crate::client::ClientId;
 use crate::limits::{CLIENTS_MAX, MERGED_CLIENTS_MAX, UNTOLD_MAX};
 
-/// See the module. An ordered map, not one by hash: clients choose their addresses.
+/// An ordered map, not one by hash: clients choose their addresses.
 #[derive(Clone, Debug)]
 pub struct HostTable {
     weights: Vec<u32>,

@@ -14,7 +14,7 @@ use crate::client::ClientId;
 use crate::host_table::{HostTable, TableDigest};
 use crate::limits::{BEAT_MS, FULL_PAUSE_MS, SETTLE_MS, SILENT_MS, SWEEP_MESSAGES, SWEEP_MS};
 
-/// See the module. Of one test at one dispatcher.
+/// Of one test at one dispatcher.
 #[derive(Clone, Debug)]
 pub struct TableSync {
     test: u64,

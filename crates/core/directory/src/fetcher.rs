@@ -155,7 +155,7 @@ pub enum FetchEvent<P> {
     Waited,
 }
 
-/// An answer, with nodes in the words of whoever drives.
+/// An answer, with nodes in the terms of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolvedAnswer<P> {
     /// These hold it.
@@ -188,7 +188,6 @@ pub enum FetchOutcome {
     Crowded,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct Fetcher<P> {
     bytes: u32,
@@ -342,7 +341,7 @@ impl<P: Copy + PartialEq> Fetcher<P> {
                 // itself fills it once more for all.
                 FetchAction::Wait { ms: OVERLOADED_WAIT_MS << (ASKS_MAX - 1 - self.asks_left) }
             }
-            // Whoever tells first that a leader is gone gets its lease.
+            // The first to report that a leader is gone gets its lease.
             (PeerRole::Leader, _) => self.tell_not_there(peer, role),
             (
                 PeerRole::Holder,

@@ -20,7 +20,7 @@ pub const LOST_NODE_MS: u64 = 30_000;
 pub const LEASES_MAX: usize = 16_384;
 
 /// How long a lease lasts if it is not renewed, in milliseconds:
-/// whoever waits for a leader that hangs is patient so long.
+/// nodes that wait for a leader that hangs wait so long.
 pub const LEASE_TTL_MS: u32 = 2_000;
 
 /// Age of a node's load, in milliseconds, after which it counts no more, by

@@ -16,7 +16,6 @@ use skep_wire::message::Name;
 /// Pool, server, and what of it.
 type Place = (Name, Name, ServerAspect);
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct OrderTable {
     orders: BTreeMap<Place, ServerOrder>,

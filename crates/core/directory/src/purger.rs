@@ -67,7 +67,7 @@ impl PurgeReport {
     }
 }
 
-/// See the module. `L` is a link, `T` the recipient of the result of an order.
+/// `L` is a link, `T` the recipient of the result of an order.
 #[derive(Debug)]
 pub struct Purger<L, T> {
     /// The number of this dispatcher.

@@ -116,7 +116,6 @@ impl PurgeTables {
     }
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeTable {
     bounds: PurgeBounds,

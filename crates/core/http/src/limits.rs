@@ -144,7 +144,7 @@ pub const NODE_RESPONSE_HEAD: HeadLimits =
     HeadLimits { head_bytes_max: 4 * HEAD_BYTES_MAX, fields_max: FIELDS_CAP, ..RESPONSE_HEAD };
 
 /// Body of such a response: its length is not bounded, since it is never held
-/// whole, or whoever reads it decides what is kept; its framing is.
+/// whole, or its reader decides what is kept; its framing is.
 pub const RESPONSE_BODY: BodyLimits = BodyLimits {
     body_bytes_max: u64::MAX,
     chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,

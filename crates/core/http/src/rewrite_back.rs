@@ -17,7 +17,6 @@ use crate::response::ResponseHead;
 /// Of cookies that are for one host and all its paths.
 const HOST_PREFIX: &[u8] = b"__Host-";
 
-/// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackRewrite {
     /// The first that fits counts.

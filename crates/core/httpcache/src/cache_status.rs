@@ -74,7 +74,7 @@ pub struct CacheStatus<'a> {
     /// Whether it was answered by a request that another one had forwarded; `Some(false)`: it waited for
     /// one, and had to be forwarded itself (2.6).
     pub collapsed: Option<bool>,
-    /// The key, for whoever may see it; not if it is longer than [`KEY_SHOWN_BYTES_MAX`] (2.7).
+    /// The key, for clients that may see it; not if it is longer than [`KEY_SHOWN_BYTES_MAX`] (2.7).
     pub key: Option<&'a [u8]>,
     /// A token of ours, [`CachingRule::token`] for example (2.8).
     pub detail: Option<&'a str>,

@@ -1,7 +1,7 @@
 //! Which nodes have which objects in memory, as far as an instance of a policy knows.
 //!
-//! Nodes do not say what they evict. So a node has what it has answered for until it has fetched_bytes in as many other bytes
-//! as its memory takes, has failed, or has left; objects larger than its memory it sends without keeping them.
+//! Nodes do not say what they evict. So a node has what it has answered for until it has fetched as many other bytes as its
+//! memory takes, has failed, or has left; objects larger than its memory it sends without keeping them.
 
 use skep_units::NodeId;
 
@@ -38,7 +38,7 @@ struct Holder {
 #[derive(Clone, Copy)]
 struct NodeMemory {
     node: NodeId,
-    /// Bytes that it has fetched_bytes in so far.
+    /// Bytes that it has fetched so far.
     fetched_bytes: u64,
     /// What was used before is lost: it has failed.
     lost_before: u64,
@@ -137,7 +137,7 @@ impl KnownObject {
     }
 
     /// Notes a use. Where there are as many holders as may be, it takes the place of one that has left, or else of the one
-    /// that has fetched_bytes in most since its last use.
+    /// that has fetched most bytes since its last use.
     fn note(&mut self, holder: Holder, memories: &[NodeMemory]) {
         let age = |place: &Option<Holder>| {
             let of = |it: &Holder| memories.iter().find(|memory| memory.node == it.node);

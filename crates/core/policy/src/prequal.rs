@@ -2,8 +2,9 @@
 //!
 //! The rule by which Prequal selects, hot-cold lexicographic (Wydrowski, Kleinberg, Rumble, Archer, "Load is not what you
 //! should balance: introducing Prequal", NSDI 2024, section 4.2): nodes with more requests in flight than the quantile
-//! `Q_RIF` of all are hot, and are chosen only if all are; of the others the least latency wins. Its compared_nodes tell the
-//! requests in flight of a few servers; here nodes report them, and up to so many, from a random one on, are compared.
+//! `Q_RIF` of all are hot, and are chosen only if all are; of the others the least latency wins. Its probes
+//! tell the requests in flight of a few servers; here nodes report them, and up to so many, from a random one on, are
+//! compared.
 //! Latencies are those that the balancer has seen, a peak-sensitive mean: without them, fewest requests win. Of
 //! fewer than five none is hot.
 

@@ -11,7 +11,6 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 /// Characters of a register that is written by itself: two of its number, one of its rank.
 const SPARSE: usize = 3;
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sketch {
     ranks: Box<[u8; REGISTERS]>,

@@ -22,7 +22,7 @@ const SLOT_MAX: u64 = (1 << (64 - RANKS_BITS)) - 1;
 
 const _: () = assert!(RANK_MAX as u64 <= RANK_MASK);
 
-/// See the module. All bits 0: nothing was seen yet.
+/// All bits 0: nothing was seen yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowRegister(pub u64);
 

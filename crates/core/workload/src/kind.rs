@@ -86,7 +86,6 @@ impl WorkloadKind {
         Self::ElasticRampUnfriendly,
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::WebBench => "webbench",

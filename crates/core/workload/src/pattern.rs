@@ -1,5 +1,5 @@
-//! Bytes that follow from their offset, so that whoever reads a part of a file
-//! knows whether it is that part.
+//! Bytes that follow from their offset, so that the reader of a part of a file
+//! can check that it is that part.
 
 use skep_units::Rng;
 

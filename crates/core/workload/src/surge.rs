@@ -3,7 +3,7 @@
 //!
 //! Sizes are those of SURGE's model (Barford and Crovella, 1998): a lognormal body and a Pareto tail, at
 //! even quantiles, scaled to the published sum. Popularity is Zipf's, with the exponent that gives the
-//! most popular file its published share; which file that is, whoever uses it draws.
+//! most popular file its published share; which file that is, the user draws.
 
 pub(crate) const FILES: usize = 10_000;
 const BYTES: f64 = 187e6;

@@ -7,16 +7,12 @@ use std::path::PathBuf;
 pub enum DatabaseError {
     /// There is none.
     #[error("{}: no such file: expected one that `skep probe run --out` or a recorder has written", path.display())]
-    Missing {
-        /// The file.
-        path: PathBuf,
-    },
+    Missing { path: PathBuf },
     /// It is something else.
     #[error(
         "{}: expected samples of `skep probe run` or of a recorder, found {found}: name another file", path.display()
     )]
     Foreign {
-        /// The file.
         path: PathBuf,
         /// What it is.
         found: String,
@@ -26,7 +22,6 @@ pub enum DatabaseError {
         "{}: expected tables of version {newest} or earlier, found {found}: use the skep that has written it", path.display()
     )]
     NewerSchema {
-        /// The file.
         path: PathBuf,
         /// Version of its tables.
         found: i32,
@@ -36,7 +31,6 @@ pub enum DatabaseError {
     /// It cannot be created or opened to write to it.
     #[error("{}: cannot open it ({why}): expected a folder that exists and can be written to", path.display())]
     CannotOpen {
-        /// The file.
         path: PathBuf,
         /// SQLite's words.
         why: String,
@@ -44,7 +38,6 @@ pub enum DatabaseError {
     /// It cannot be read.
     #[error("{}: cannot read it ({why}): expected a file that may be read", path.display())]
     CannotRead {
-        /// The file.
         path: PathBuf,
         /// The words of SQLite, or of the system.
         why: String,
@@ -53,22 +46,15 @@ pub enum DatabaseError {
     #[error(
         "{}: another process has it locked: a backup, or an open transaction of sqlite3? `fuser` names it; end it, or name another file", path.display()
     )]
-    Locked {
-        /// The file.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// There is no room.
     #[error(
         "{}: the disk is full: free some space, or name another file", path.display()
     )]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
+    Full { path: PathBuf },
     /// The disk refuses. SQLite names some calls so that fail for want of room.
     #[error("{}: cannot read or write it ({why}): is the disk full, or broken?", path.display())]
     Disk {
-        /// The file.
         path: PathBuf,
         /// SQLite's words.
         why: String,
@@ -76,7 +62,6 @@ pub enum DatabaseError {
     /// Part of it is missing, or was overwritten.
     #[error("{}: the file is damaged ({why}): was it copied in part? `sqlite3 FILE .recover` may save samples", path.display())]
     Corrupt {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -86,21 +71,16 @@ pub enum DatabaseError {
         "{}: expected less than {bytes_max} bytes of others in it, found more: `recorder.size_bytes_max` leaves no room", path.display()
     )]
     TooLarge {
-        /// The file.
         path: PathBuf,
         /// What it may have.
         bytes_max: u64,
     },
     /// It has no samples.
     #[error("{}: expected samples of a probe, found none (`skep probe export --recorded` has those of recorders)", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// Anything else.
     #[error("{}: {why}", path.display())]
     Other {
-        /// The file.
         path: PathBuf,
         /// SQLite's words.
         why: String,

@@ -67,14 +67,7 @@ pub enum DatapathError {
     },
     /// A pin could not be made, read or removed.
     #[error("cannot {doing} {path}: {error}")]
-    Pin {
-        /// The operation.
-        doing: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        error: io::Error,
-    },
+    Pin { doing: &'static str, path: PathBuf, error: io::Error },
     /// There is no such network device.
     #[error("there is no network device {device} here; there are {}", list(.devices))]
     NoSuchDevice {
@@ -114,11 +107,7 @@ pub enum DatapathError {
     },
     /// A map could not be read or written.
     #[error("cannot use the map {map} of the packet programs: {reason}")]
-    Map {
-        map: &'static str,
-        /// Why not.
-        reason: String,
-    },
+    Map { map: &'static str, reason: String },
     /// A number outside the range of the tables.
     #[error("{what} {found} is out of range: expected {expected}")]
     OutOfRange {
@@ -148,7 +137,6 @@ pub enum DatapathError {
         program: &'static str,
         /// Length of the frame.
         bytes: usize,
-        /// Why not.
         reason: String,
     },
 }

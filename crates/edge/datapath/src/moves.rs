@@ -20,7 +20,6 @@ use crate::limits::MOVES_MAX;
 use crate::tables::check;
 use crate::{DatapathError, PinPath, abi, sys};
 
-/// See the module.
 #[derive(Debug)]
 pub struct Moves {
     map: HashMap<MapData, abi::MoveKey, abi::Move>,

@@ -103,7 +103,7 @@ impl SocketSwitch {
         sockopt::set_socket_reuseaddr(socket, true).doing("let the address be used again")
     }
 
-    /// Ends the connection with RST, whoever else has the socket.
+    /// Ends the connection with RST, even if other processes have the socket.
     pub fn reset(&self, socket: BorrowedFd<'_>) -> Result<(), SocketError> {
         if is_in_repair(socket)? {
             self.leave_repair(socket)?;

@@ -39,7 +39,7 @@ enum LineState {
 }
 
 impl Guard {
-    /// Connects to netguard, which listens at `path`. Waits until it has served whoever is before.
+    /// Connects to netguard, which listens at `path`. Waits until it has served the clients before this one.
     pub fn connect(path: &Path) -> Result<Self, GuardError> {
         let socket =
             dial(path).map_err(|error| GuardError::Unreachable { path: path.to_owned(), error })?;

@@ -7,7 +7,7 @@
 //!
 //! Invariants: nothing in these files panics, and what one of them lacks, or has in another form, is
 //! missing from what is read, alone. Numbers are the kernel's own sums since it, or this process,
-//! began: whoever wants rates reads twice.
+//! began: for rates read twice.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,6 @@ pub enum Error {
          root, or give it the capability (systemd: `AmbientCapabilities={capability}`)"
     )]
     Privilege {
-        /// The operation.
         action: String,
         /// The capability.
         capability: &'static str,
@@ -42,17 +41,13 @@ pub enum Error {
         "cannot {action}: expected an Ethernet device, found one without a hardware address. \
          Direct dispatch needs an Ethernet segment"
     )]
-    NotEthernet {
-        /// The operation.
-        action: String,
-    },
+    NotEthernet { action: String },
     /// The device does not support IPv6 addresses.
     #[error(
         "cannot {action}: IPv6 is switched off there. Switch it on: \
          sysctl -w net.ipv6.conf.{device}.disable_ipv6=0"
     )]
     Ipv6Off {
-        /// The operation.
         action: String,
         /// The device's name.
         device: String,
@@ -69,7 +64,6 @@ pub enum Error {
     /// Any other error of the kernel.
     #[error("cannot {action}: {cause}")]
     Kernel {
-        /// The operation.
         action: String,
         /// The kernel's error.
         cause: io::Error,

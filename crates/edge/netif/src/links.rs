@@ -46,7 +46,7 @@ impl LinkWatch {
                 Err(cause) if cause.raw_os_error() == Some(libc::ENOBUFS) => has_changes = true,
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return Ok(has_changes),
                 Err(cause) => {
-                    return Err(Error::refused("hear news of devices", NET_ADMIN, cause));
+                    return Err(Error::refused("read device events", NET_ADMIN, cause));
                 }
             }
         }

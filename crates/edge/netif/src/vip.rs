@@ -58,8 +58,8 @@ impl Netif {
     }
 
     /// Lets `device` ask for hardware addresses by ARP as the machine itself, whatever address the
-    /// packet is from that waits for the answer. Whoever is asked takes the sender for an
-    /// announcement, and a virtual address is announced when it is time for that. Stays so.
+    /// packet is from that waits for the answer. The receiver takes the sender's address
+    /// for an announcement, and a virtual address is announced when it is time for that. Stays so.
     pub fn ask_as_itself(&self, device: &Device) -> Result<(), Error> {
         match sysctl::in_force(Knob::ArpAnnounce, &device.name)? {
             ..2 => sysctl::write(Knob::ArpAnnounce, &device.name, 2),

@@ -1,8 +1,8 @@
 //! The socket of LCCP: the messages by which machines hand connections off.
 //!
 //! A message is the body of one sealed datagram. Datagrams are IP packets of a protocol of their own (as in the paper,
-//! LCCP stands directly on IP), through a raw socket that netguard opens; or UDP. Whoever sends again what was
-//! lost is the caller.
+//! LCCP stands directly on IP), through a raw socket that netguard opens; or UDP. The
+//! caller retransmits what is lost.
 //!
 //! The socket never waits; [`Readiness`](crate::Readiness) does, in a runtime.
 //!
@@ -73,7 +73,6 @@ pub enum LccpBatch {
     Full,
 }
 
-/// The socket.
 pub struct LccpSocket {
     sealed: Sealed<Carrier>,
     /// Addresses of all machines.
@@ -119,7 +118,6 @@ impl LccpSocket {
         self.sealed.incarnation()
     }
 
-    /// Its counters.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.sealed.counts)
     }

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// See the module.
 #[derive(Debug)]
 pub struct Readiness(AsyncFd<OwnedFd>);
 

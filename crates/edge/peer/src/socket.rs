@@ -111,7 +111,6 @@ impl Socket {
         self.sealed.own()
     }
 
-    /// Its counters.
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.sealed.counts)
     }

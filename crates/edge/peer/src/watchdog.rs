@@ -1,7 +1,7 @@
 //! A watchdog over threads that keep promises to other machines: heartbeats, and what follows them.
 //!
-//! Such a thread takes a [`Pulse`] and beats it in every turn of its loop. Whoever looks, once a
-//! second, learns of a thread that has panicked, or has not turned for so many looks. Looks are
+//! Such a thread takes a [`Pulse`] and beats it in every turn of its loop. The watchdog looks once
+//! a second and learns of a thread that has panicked, or has not turned for so many looks. Looks are
 //! counted, not time: when the whole process was paused, nobody has stalled.
 
 use std::fmt;

@@ -7,7 +7,7 @@
 //! - [`allow_rebind`]: what a socket must be given back after repair mode.
 //!
 //! Repair mode (`TCP_REPAIR`) needs CAP_NET_ADMIN: netguard switches it, and blocks the flow before.
-//! In repair mode the kernel still takes packets; whoever calls [`snapshot`] has made sure that none come.
+//! In repair mode the kernel still takes packets; the caller of [`snapshot`] has made sure that none come.
 //!
 //! **What is lost.** Congestion window, slow-start threshold, round-trip time, retransmission timeout,
 //! segments that came out of order, ECN. The new socket begins as one that has just connected:

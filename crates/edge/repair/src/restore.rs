@@ -24,10 +24,7 @@ const TIMESTAMPS: u32 = 8;
 pub enum RestoreError {
     /// A number of the state is outside its bounds.
     #[error("the state of the connection is wrong: {what}")]
-    Invalid {
-        /// Which.
-        what: &'static str,
-    },
+    Invalid { what: &'static str },
     /// This machine has a socket of that connection, be it in TIME_WAIT. At a handoff to
     /// itself: the donor's, which must be closed first; try again with a new socket.
     #[error("this machine has a socket of the same connection")]

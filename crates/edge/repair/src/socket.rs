@@ -33,8 +33,8 @@ pub struct NotSilent {
 /// Closes a socket in repair mode: the client gets neither FIN nor RST, whatever is unread or unsent,
 /// and nothing of the connection stays (`__tcp_close`, `tcp_disconnect` in net/ipv4).
 ///
-/// The kernel does so when the last descriptor of the socket is closed: whoever had a copy of it must have
-/// closed that before, and a runtime must have let go of it. A child process has copies until it executes a
+/// The kernel does so when the last descriptor of the socket is closed: every holder of a copy must have
+/// closed it before, and a runtime must have let go of it. A child process has copies until it executes a
 /// program, so that a machine which hands off to itself may find the connection still taken for a moment.
 ///
 /// # Errors

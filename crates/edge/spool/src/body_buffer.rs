@@ -44,7 +44,7 @@ struct Disk {
     read_at: u64,
     written: u64,
     transfer: Option<(Direction, Transfer)>,
-    /// When whoever waits for it has waited for too long.
+    /// When a waiter has waited for too long.
     deadline: Option<Pin<Box<Sleep>>>,
     /// It takes no more.
     is_broken: bool,
@@ -170,7 +170,7 @@ impl BodyBuffer {
         }
     }
 
-    /// Counts that whoever fills it goes on without more room; once for each body.
+    /// Counts that its writer goes on without more room; once for each body.
     pub fn give_up(&mut self, shortage: Shortage) {
         if !std::mem::replace(&mut self.is_short, true) {
             self.of.count_shortage(shortage);

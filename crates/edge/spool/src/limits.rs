@@ -41,7 +41,7 @@ pub(crate) const UNWRITTEN_BYTES_MAX: u64 = 256 * 1024;
 /// disks, so that a slow spool leaves threads to files of sites.
 pub(crate) const TRANSFERS_MAX: usize = 4;
 
-/// How long whoever takes a body waits for the disk: a server's place is held meanwhile. Longer than any
+/// How long the reader of a body waits for the disk: a server's place is held meanwhile. Longer than any
 /// disk takes that will still answer.
 pub(crate) const READ_WAIT: Duration = Duration::from_secs(30);
 

@@ -417,8 +417,8 @@ impl Totals {
         self.family("skep_connections_refused_total")
     }
 
-    /// Requests answered from this node's memory, whoever was asked whether that is
-    /// still right.
+    /// Requests answered from this node's memory, whether or not that was
+    /// validated first.
     pub fn cache_hits(&self) -> u64 {
         self.cache_hit + self.cache_revalidated
     }

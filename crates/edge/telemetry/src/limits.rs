@@ -35,7 +35,7 @@ pub(crate) const LOG_WARNING_INTERVAL: Duration = Duration::from_secs(10);
 /// must not keep the process alive.
 pub(crate) const LOG_SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 
-/// A fine step of a series, in seconds, and how many are kept: an hour, for whoever looks at a fault.
+/// A fine step of a series, in seconds, and how many are kept: an hour, for the analysis of a fault.
 pub(crate) const SERIES_FINE_STEP_S: u64 = 10;
 /// See [`SERIES_FINE_STEP_S`].
 pub(crate) const SERIES_FINE_POINTS: usize = 360;

@@ -28,7 +28,6 @@ pub struct SeriesPoint<const N: usize> {
     pub counts: [u64; N],
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Series<const N: usize> {
     fine: Steps<N>,

@@ -33,7 +33,6 @@ pub(crate) struct ServiceAddresses {
     pub(crate) all: Vec<SocketAddr>,
 }
 
-/// See the module.
 pub(crate) struct Obey {
     guard: Arc<Guard>,
     own_mac: [u8; 6],

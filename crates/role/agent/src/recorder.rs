@@ -80,7 +80,7 @@ pub struct RecorderParts {
     pub figures: Box<dyn ServerFigures>,
 }
 
-/// See the module. Its thread ends when it is dropped.
+/// Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct Recorder {
     counts: Arc<RecorderCounts>,

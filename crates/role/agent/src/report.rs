@@ -13,7 +13,6 @@ use skep_wire::seal::PeerId;
 use crate::limits::REPORT_STALL_S_MAX;
 use crate::now;
 
-/// See the module.
 pub(crate) struct Report<V> {
     pub(crate) socket: Socket,
     pub(crate) dispatchers: Vec<PeerId>,

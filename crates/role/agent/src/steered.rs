@@ -22,7 +22,6 @@ use crate::limits::JOINING_ANSWER_MS;
 use crate::report::Voice;
 use crate::{Shared, now};
 
-/// See the module.
 pub(crate) struct Steered {
     pub(crate) name: Name,
     pub(crate) address: IpAddr,

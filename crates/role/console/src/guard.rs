@@ -67,7 +67,7 @@ async fn in_time(limit: Duration, answer: impl Future<Output = Response>) -> Res
     }
 }
 
-/// Whether whoever is there may ask.
+/// Whether the caller may ask.
 fn check_peer(door: &Door, peer: Option<&Caller>) -> Result<(), Problem> {
     let (Door::Tcp { networks, .. }, Some(Caller::Tcp(address))) = (door, peer) else {
         return Ok(());

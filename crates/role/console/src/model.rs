@@ -77,7 +77,7 @@ pub struct ProcessStatus {
 /// What a node said last of its load. Rates are those of the second before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeReport {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// How long ago it said so, in milliseconds.
     pub age_ms: u64,
@@ -141,7 +141,7 @@ pub struct AnswerCount {
 /// A node in the cluster cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CacheNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// Where other nodes fetch from it.
     pub address: String,
@@ -202,7 +202,7 @@ pub struct HandoffCount {
 /// A node that steers by an earlier table than the latest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeBehind {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
     /// Tables of this term that it has not applied yet.
     pub tables: u64,
@@ -211,7 +211,7 @@ pub struct NodeBehind {
 /// Another dispatcher, as it is heard here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DirectPeer {
-    /// Its name.
+    /// Name of the dispatcher or node.
     pub name: String,
     /// As `stage` of a process, or `silent`.
     pub stage: String,
@@ -309,7 +309,7 @@ pub struct NodeLocalStatus {
 /// A service at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ServiceStatus {
-    /// Its name.
+    /// Name of the service.
     pub name: String,
     /// Where it listens.
     #[schema(value_type = Vec<String>)]
@@ -341,7 +341,7 @@ pub struct ServiceArm {
 /// A node at one moment, as the dispatcher of a service sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeStatus {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// The service.
     pub service: String,
@@ -395,7 +395,7 @@ pub enum NodeSource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// Where the dispatcher reaches it.
     #[schema(value_type = String, example = "10.0.0.12:8080")]
@@ -464,7 +464,7 @@ pub struct Purged {
 /// A node and a purge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PurgedNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// Whether it has applied the purge.
     pub outcome: PurgeOutcome,

@@ -12,7 +12,6 @@ use crate::model::{TrafficPoint, TrafficSeries};
 /// Requests, those to pools, those of them that failed, responses 5xx, bytes sent.
 type Counts = [u64; 5];
 
-/// See the module.
 #[derive(Debug)]
 pub struct TrafficHistory {
     started: Instant,

@@ -45,7 +45,6 @@ pub struct CacheView {
     pub epoch: u64,
     /// Nodes that are linked.
     pub members: Vec<CacheMemberView>,
-    /// Its counters.
     pub counters: CoordinatorCounters,
 }
 

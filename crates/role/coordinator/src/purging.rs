@@ -47,7 +47,7 @@ impl PurgeCounts {
     }
 }
 
-/// See the module. Lives in the thread of the links.
+/// Lives in the thread of the links.
 pub(crate) struct Purging {
     purger: Purger<LinkId, SyncSender<PurgeReport>>,
     nodes: BTreeMap<LinkId, (Name, NodeFeatures)>,

@@ -48,7 +48,6 @@ pub struct NodesView {
     pub agents: Arc<HashMap<String, SocketAddr>>,
 }
 
-/// See the module.
 pub struct Chooser {
     own_name: Arc<str>,
     table: Cache<Arc<ArcSwap<Table>>, Arc<Table>>,

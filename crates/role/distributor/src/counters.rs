@@ -7,7 +7,6 @@ use std::time::Instant;
 use skep_handoff::{DonorCounters, MovedCounters, ReceiverCounters};
 use skep_telemetry::Histogram;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct HandoffCounters {
     latest: Mutex<HandoffCounts>,

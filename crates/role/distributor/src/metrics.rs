@@ -19,7 +19,7 @@ pub fn register_handoffs(registry: &Registry, counters: &Arc<HandoffCounters>) {
     let help = "Connections that other nodes offered to this one, by outcome.";
     register(registry, "skep_handoffs_received_total", help, counters, received);
     let help = "Moved connections reported to the active dispatcher, by outcome.";
-    register(registry, "skep_handoff_flows_told_total", help, counters, told);
+    register(registry, "skep_handoff_flows_reported_total", help, counters, reported);
     let own = Arc::clone(counters);
     let help = "Malformed handoff messages with a valid seal.";
     let read = move || own.malformed_messages() as f64;
@@ -114,7 +114,7 @@ fn received(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
     outcomes
 }
 
-fn told(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
+fn reported(counters: &HandoffCounters) -> Vec<HandoffOutcome> {
     let moved = counters.counts().moved;
     vec![("learned", moved.learned), ("given_up", moved.given_up)]
 }

@@ -2,7 +2,6 @@
 
 use skep_config::{Config, HandoffDecision};
 
-/// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct HandoffSettings {
     /// How often a connection may move.

@@ -21,7 +21,6 @@ use crate::chooser::{Chooser, NodesView};
 use crate::mover::{Mover, MoverHandle, Moving, Outcome};
 use crate::settings::HandoffSettings;
 
-/// See the module.
 pub struct WorkerDistributor {
     chooser: RefCell<Chooser>,
     arms: RefCell<WorkerArmCounts>,

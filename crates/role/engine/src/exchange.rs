@@ -347,8 +347,8 @@ impl RequestBody<'_> {
         }
     }
 
-    /// The moment at which the body so far will have been slower than allowed. Whoever
-    /// sent all of it waits for us from then on.
+    /// The moment at which the body so far will have been slower than allowed. A client
+    /// that has sent all of it waits for us from then on.
     fn set_deadline(&mut self) {
         if self.is_done() {
             return self.wait_until(u64::MAX);

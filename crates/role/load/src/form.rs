@@ -9,8 +9,8 @@ pub(crate) struct RequestForm {
     pub(crate) is_head: bool,
     /// A field that it has beside the usual ones.
     pub(crate) field: Option<(HeaderName, String)>,
-    /// A status that is right beside those from 200 to 299. If it is one of a redirect, that is not followed: whoever was
-    /// redirected asks in another line of the log.
+    /// A status that is right beside those from 200 to 299. If it is one of a redirect, that is not followed: the client's
+    /// next request is another line of the log.
     pub(crate) status: Option<u16>,
 }
 

@@ -281,7 +281,7 @@ pub(crate) fn are_elsewhere(plan: &NetguardPlan, netif: &mut Netif) -> Result<bo
     Ok(claims.iter().any(|claim| Some(claim.mac) != device.mac))
 }
 
-/// Releases the virtual addresses, whoever has claimed them. Whether any was there.
+/// Releases the virtual addresses, whichever process has claimed them. Whether any was there.
 pub(crate) fn release(plan: &NetguardPlan, netif: &mut Netif) -> Result<bool, NetguardError> {
     let device = plan.dispatch.device(netif)?;
     let was_there = !held_on(&device, plan).is_empty();

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// See the module. Sentences for operators.
+/// Sentences for operators.
 #[derive(Debug, thiserror::Error)]
 pub enum NetguardError {
     /// The config has no process of this name.

@@ -53,7 +53,7 @@ const SERVER_METRICS: &[MemberMetric] = &[
 ];
 
 const REQUESTS_ELSEWHERE: &str =
-    "Requests and tunnels that all other nodes have there, as the policy of this one is told.";
+    "Requests and tunnels of all other nodes at the server, as last reported by the coordinator.";
 
 const FIELDS_DROPPED: &str =
     "Fields of requests that FastCGI does not pass on, as their names could be read as others'.";

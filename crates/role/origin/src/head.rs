@@ -128,7 +128,7 @@ impl Head {
         Self::new(&head, &Ask::default(), (now_unix_ms, now_unix_ms)).ok()
     }
 
-    /// What matters to caches of a response to a request for the whole, by whoever asked.
+    /// What matters to caches of a response to a request for the whole, of any client.
     pub fn meta_of_whole(head: &ResponseHead<'_, '_>, times: ExchangeTimes) -> ResponseMeta {
         let lines = head.fields.iter().map(|(name, value)| (name.as_bytes(), value));
         let is_open_ended = head.framing == ResponseFraming::UntilClose;

@@ -21,7 +21,6 @@ pub enum ExportFormat {
 /// Samples cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The file.
     #[error(transparent)]
     Database(#[from] DatabaseError),
     /// The output.

@@ -100,7 +100,7 @@ fn store_all(mut writer: SampleWriter, jobs: &mpsc::Receiver<StoreJob>) {
         if job.is_last && result.is_ok() {
             writer.close();
         }
-        // Whoever waits may have been dropped.
+        // The waiter may have been dropped.
         let _ = job.reply.send((job.samples, result));
     }
 }

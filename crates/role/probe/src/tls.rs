@@ -19,7 +19,6 @@ pub enum CaError {
     /// The file cannot be read, or holds something else.
     #[error("{}: expected certificates in PEM form (-----BEGIN CERTIFICATE-----), {found}", path.display())]
     File {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         found: String,

@@ -15,7 +15,6 @@ use skep_units::{NodeId, Now};
 
 use crate::members::published::Published;
 
-/// See the module.
 pub(crate) struct Chooser {
     policy: Box<dyn Policy>,
     content_aware: bool,

@@ -11,7 +11,6 @@ use crate::limits::RECENT_CLIENTS;
 use crate::members::comparison::{Comparison, WorkerArmCounts};
 use crate::members::published::Published;
 
-/// See the module.
 pub(crate) struct WorkerArms {
     share: Rc<ArmShare>,
     choosers: Vec<Chooser>,

@@ -18,7 +18,6 @@ use crate::members::group::Group;
 use crate::members::session::Session;
 use crate::worker_balancer::{PickedMember, WorkerBalancer};
 
-/// See the module.
 pub struct WorkerGroup {
     group: Arc<Group>,
     context: Rc<Context>,

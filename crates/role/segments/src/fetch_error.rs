@@ -6,7 +6,6 @@
 use rustix::io::Errno;
 use skep_telemetry::Counter;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// This node's disk.

@@ -15,7 +15,6 @@ use tokio::sync::Notify;
 use crate::limits::LEAVING_BYTES_MAX;
 use crate::segment::Segment;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
     by_name: HashMap<SegmentName, Arc<Segment>>,
@@ -32,7 +31,6 @@ pub(crate) struct Leaving {
 /// A segment to be offered.
 #[derive(Debug)]
 pub struct Offered {
-    /// Which.
     pub name: SegmentName,
     /// Its length.
     pub bytes: u32,

@@ -52,7 +52,7 @@ enum Content {
 const STATUS_SOLE: u32 = u32::MAX;
 const STATUS_REDUNDANT: u32 = u32::MAX - 1;
 
-/// One segment. See the module.
+/// One segment of an object.
 #[derive(Debug)]
 pub struct Segment {
     bytes: u32,
@@ -355,7 +355,7 @@ impl Segment {
             return Poll::Ready(ready);
         }
         let mut waiters = self.waiters();
-        // MachineState at again under the lock: whoever publishes takes it after.
+        // Look again under the lock: publishers take it afterwards.
         if let Some(ready) = look() {
             return Poll::Ready(ready);
         }

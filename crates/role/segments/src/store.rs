@@ -53,7 +53,6 @@ pub enum Acquired {
 /// A segment that somebody needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Which.
     pub name: SegmentName,
     /// Its length.
     pub bytes: u32,
@@ -83,7 +82,6 @@ pub struct StoreStats {
     pub stale: u64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct SegmentStore {
     inner: Mutex<Inner>,

@@ -69,7 +69,7 @@ impl EpochWriter {
         let trouble = failure.map(|why| {
             Arc::from(format!(
                 "epochs cannot be persisted in `state_dir`: {why}; after a restart this dispatcher \
-                 takes the latest epoch that it hears of"
+                 takes the latest epoch that other machines report"
             ))
         });
         match (&self.trouble, &trouble) {

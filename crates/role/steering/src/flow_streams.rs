@@ -10,7 +10,6 @@ use skep_wire::steer::Flow;
 
 use crate::limits::FLOW_DUMP_PATIENCE_MS;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct FlowStreams {
     sources: BTreeMap<PeerId, StandbySync>,

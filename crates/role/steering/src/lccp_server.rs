@@ -45,7 +45,6 @@ pub struct LccpServerParts {
     pub port: u16,
 }
 
-/// See the module.
 pub(crate) struct LccpServer {
     socket: LccpSocket,
     decide: Decide,
@@ -179,8 +178,8 @@ struct Report {
     flows: Vec<MovedFlow>,
 }
 
-/// What a node has moved; `None`: it is gone, or the service. A later move may be heard of before the first one,
-/// so that it counts whoever is known as the owner.
+/// What a node has moved; `None`: it is gone, or the service. A later move may be reported before the first one,
+/// so it counts whatever owner is known.
 fn change_of(by: PeerId, moved: &MovedFlow, table: &Table) -> Option<OwnerChange> {
     let donor = table.nodes.iter().find(|node| node.name.peer() == by)?.index;
     let server = moved.socket.server;

@@ -12,7 +12,6 @@ use skep_wire::table::TableVersion;
 
 use crate::limits::{ANSWERING_MS, NODE_LOOK_MS};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct NodeObservations {
     /// Nodes that answer ARP for a virtual address, and when they were seen to.

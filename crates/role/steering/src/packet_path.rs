@@ -42,7 +42,6 @@ pub(crate) struct PathState {
     pub(crate) is_hindered: bool,
 }
 
-/// See the module.
 pub(crate) struct PacketPath {
     guard: Arc<Guard>,
     own_mac: [u8; 6],

@@ -32,7 +32,6 @@ pub(crate) struct DrainOrder {
     pub(crate) at: Now,
 }
 
-/// See the module.
 pub(crate) struct Planner {
     plans: Plans,
     shared: Arc<Shared>,

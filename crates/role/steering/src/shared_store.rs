@@ -89,7 +89,7 @@ impl SharedStore for EtcdStore {
         if is_wanted {
             match self.store.campaign(&self.name, self.ttl_s, |_| ()) {
                 Ok(campaign) => self.campaign = Some(campaign),
-                Err(error) => tracing::warn!("the store cannot be asked who leads: {error}"),
+                Err(error) => tracing::warn!("cannot read the leader from the store: {error}"),
             }
         }
     }

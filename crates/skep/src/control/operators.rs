@@ -9,7 +9,6 @@ use skep_wire::limits::STATUS_BYTES_MAX;
 use super::{pools, requests, servers};
 use crate::running::Running;
 
-/// See the module.
 struct NodeOfProcess(Weak<Running>);
 
 impl OperatorHandler for NodeOfProcess {

@@ -19,7 +19,7 @@ impl Results {
             "`skep-lab handoff` makes this page ([how](README.md)), or parts of it by `--parts moves,to-self,nodes,sizes,loss,transports,relay`. All \
              machines are network namespaces on one machine and share its cores. Frames are as on a wire, \
              each node has one worker, and clients open a connection for each request. *CPU* is that of the whole bed: \
-             client, dispatcher, nodes, netguards and their kernels, with all of ksoftirqd, whoever gave it work; *others* is \
+             client, dispatcher, nodes, netguards and their kernels, with all of ksoftirqd; *others* is \
              what else ran on the machine meanwhile. *The paper* is Doh and Noh, 2006, which introduced LCCP; XO and Prism are \
              other published systems for TCP handoff; SURGE is the generator of web load that the paper used. A ratio is of two measurements of the same round. Where ours loses, \
              or misses what is wanted, it is bold.\n",

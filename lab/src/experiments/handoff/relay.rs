@@ -72,7 +72,7 @@ pub(super) struct RelayFigures {
     /// Why nodes closed connections: one that ends before its response was closed by one of them.
     #[serde(default)]
     pub(super) closings: Outcomes,
-    /// Established connections of the client's kernel that an RST ended, whoever saw it.
+    /// Established connections of the client's kernel that an RST ended.
     pub(super) client_resets: u64,
     /// RSTs that the cluster's machines sent. A late copy of a reply that comes after the end makes the client's
     /// kernel answer by RST, which ends the node's TIME_WAIT (RFC 1337); what of the client's is still on its way

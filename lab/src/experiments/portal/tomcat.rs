@@ -19,7 +19,7 @@ const SERVLET: &str = include_str!("../../../peers/Portal.java");
 const SERVER: &str = include_str!("../../../peers/tomcat-portal.xml");
 const APPLICATION: &str = include_str!("../../../peers/web-portal.xml");
 
-/// What connectors and Skep share: whoever reaches an AJP port may say who the client is.
+/// What connectors and Skep share: anyone who reaches an AJP port can forge the client's identity.
 pub(super) const SECRET: &str = "portal of the test bed";
 
 /// Writes the application, compiled, into a folder.

@@ -44,7 +44,7 @@ pub fn poll_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A connection, once there is a way: a kernel that has just asked for a neighbour in
-/// vain says so to whoever connects meanwhile.
+/// vain says so to those who connect meanwhile.
 pub fn connect(to: SocketAddr) -> TcpStream {
     let deadline = Instant::now() + PATIENCE;
     loop {

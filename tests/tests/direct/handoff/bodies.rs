@@ -1,4 +1,4 @@
-//! Requests with bodies on connections that move: an application gets the whole body, whoever answers.
+//! Requests with bodies on connections that move: an application gets the whole body, whichever node answers.
 
 use std::net::SocketAddr;
 

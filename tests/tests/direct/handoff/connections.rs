@@ -81,7 +81,7 @@ fn requests_of_http_1_0_and_many_on_one_connection() {
         it.client.send("GET /short HTTP/1.0\r\nHost: test\r\n\r\n");
         moves.add(&it.assert_short());
         it.client.assert_closed();
-        // Small replies do not take the connection elsewhere, whoever has them.
+        // Small replies do not take the connection elsewhere, whichever node has them.
         let mut it = Elsewhere::connect(&cluster, cluster.vip(), &receiver);
         it.client.ask(SHORT.0);
         moves.add(&it.assert_short());

@@ -303,7 +303,7 @@ pub(super) fn assert_all_served(loads: Loads) {
 #[track_caller]
 pub(super) fn wait_learned(cluster: &DirectCluster) {
     poll_until(PATIENCE, "the dispatcher learns", || {
-        let learned = super::count(cluster, "skep_handoff_flows_told_total", "learned");
+        let learned = super::count(cluster, "skep_handoff_flows_reported_total", "learned");
         learned >= super::moved(cluster)
     });
 }

@@ -85,7 +85,7 @@ fn a_tomcat_says_its_memory_threads_version_and_sessions() {
     poll_until(PATIENCE, "another user has asked", is_less);
     // What is wrong with the user is said, and the server serves.
     for (user, more, why) in [
-        ("status:wrong", "", "status 401 for /manager/status: it wants other credentials"),
+        ("status:wrong", "", "status 401 for /manager/status: wrong credentials"),
         (STATUS_USER, "jmx = true", "status 403 for /manager/jmxproxy/: the user lacks the role"),
         (STATUS_USER, "path = \"/manager/nothing\"", "status 404"),
     ] {
@@ -227,7 +227,7 @@ fn a_server_that_says_nothing_of_use_serves_on() {
     skep.connect().get("/").assert_status(200);
     // Once for each time that it begins, not for each question.
     let log = skep.stderr_text();
-    assert_eq!(log.matches("no status of server s1").count(), 1, "{log}");
+    assert_eq!(log.matches("no status from server s1").count(), 1, "{log}");
     until_logged(&skep, "server s1 reports its status again");
 }
 

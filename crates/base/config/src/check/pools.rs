@@ -88,7 +88,7 @@ pub(super) fn status_can_be_asked(config: &Config, clashes: &mut Vec<Conflict>) 
         let at = |key| [Key("pool"), Nth(i), Key("status"), Key(key)];
         if status.agent == StatusAgent::Json && status.path.is_none() {
             let clash = Conflict::new(&at("agent"), "`path` in [pool.status]", "none");
-            clashes.push(clash.hint("where the application says its status".to_owned()));
+            clashes.push(clash.hint("the path of the application's status page".to_owned()));
         }
         if status.agent == StatusAgent::PhpFpm && pool.protocol != PoolProtocol::Fcgi {
             let expected = "protocol = \"fastcgi\" in the pool";
@@ -145,7 +145,7 @@ pub(super) fn scripts_have_a_place(config: &Config, clashes: &mut Vec<Conflict>)
     }
 }
 
-/// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
+/// Anyone who reaches an AJP port can forge the client's identity (CVE-2020-1938).
 pub(super) fn ajp_beyond_this_machine_has_a_secret(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, pool) in config.pools.iter().enumerate() {
         for (j, server) in pool.servers.iter().enumerate() {

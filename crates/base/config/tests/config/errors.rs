@@ -115,7 +115,7 @@ fn faults_of_keys_and_tables_are_told_apart() {
     let cases = [
         (
             "[timeout]\nhead_ms = 1000",
-            "6:2 UnknownKey timeout / a table that Skep knows / the unknown table `timeout` / did you mean `timeouts`?",
+            "6:2 UnknownKey timeout / a supported table / the unknown table `timeout` / did you mean `timeouts`?",
         ),
         (
             "[limits]\nhead_ms = 1000",
@@ -189,7 +189,7 @@ fn contradictions_are_told_at_one_of_their_places() {
         ),
         (
             "[admin]\nlisten = '10.0.0.1:7070'",
-            "12:10 Contradiction admin.listen / an address of this machine alone, or a `token_file` / \"10.0.0.1:7070\" without a token / whoever reaches this address could drain nodes",
+            "12:10 Contradiction admin.listen / an address of this machine alone, or a `token_file` / \"10.0.0.1:7070\" without a token / anyone who can reach this address could drain nodes",
         ),
         (
             "upstream_idle_ms = '1m'",

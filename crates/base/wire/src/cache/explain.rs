@@ -41,7 +41,6 @@ pub struct Explanation {
     pub key: Option<String>,
     /// What the request would meet now.
     pub verdict: ExplainVerdict,
-    /// Why.
     pub reason: ExplainReason,
     /// Until when requests of the key go on their own, in milliseconds from now, and why.
     pub marked: Option<(u64, ExplainReason)>,
@@ -65,7 +64,6 @@ pub enum ExplainVerdict {
     /// The source, for itself alone.
     #[default]
     Passed,
-    /// A refusal.
     Refused,
 }
 

@@ -17,7 +17,7 @@ use skep_units::{DISPATCHER_NUMBER_BITS, ServerAddress};
 use crate::limits::{ORDER_AHEAD_MS_MAX, STATUS_BYTES_MAX};
 use crate::machine::Name;
 
-/// The number of an order: later ones are greater, whoever gives them.
+/// The number of an order: later ones are greater, from any operator.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -35,8 +35,8 @@ impl OrderStamp {
         Self(time << DISPATCHER_NUMBER_BITS | u64::from(number))
     }
 
-    /// Whether it was given longer after `unix_ms` than clocks may differ: whoever gave it is not to be followed, or no
-    /// later order would be.
+    /// Whether it was given longer after `unix_ms` than clocks may differ: such an order is refused, or no
+    /// later one would count.
     pub fn is_ahead_of(self, unix_ms: u64) -> bool {
         self.0 >> DISPATCHER_NUMBER_BITS > unix_ms.saturating_add(ORDER_AHEAD_MS_MAX)
     }

@@ -102,7 +102,7 @@ pub enum PeerReply {
     },
 }
 
-/// Why not.
+/// Why a peer refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerRefusal {
     /// It does not have that.
@@ -114,7 +114,7 @@ pub enum PeerRefusal {
     OriginFailed,
     /// The node has no room for the offered segment or the fill, or has the segment already.
     NotWanted,
-    /// The response may not be stored: who wants it asks for itself.
+    /// The response may not be stored: each client's request goes to the server.
     NotStored,
 }
 

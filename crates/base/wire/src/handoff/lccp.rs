@@ -69,7 +69,7 @@ pub enum LccpCommand {
     MovedTaken,
     /// Node to dispatcher: who should answer this request?
     Query(SocketId, QueryKey),
-    /// Dispatcher to node: that one; `None`: whoever has it.
+    /// Dispatcher to node: that one; `None`: the present owner.
     Decision(SocketId, Option<NodeIndex>),
 }
 

@@ -37,10 +37,10 @@ open_errors! {
     Misaddressed = "misaddressed": "for another machine, or from one of the same name",
     /// Sealed with another key, or changed on the way.
     BadTag = "bad_tag": "sealed with another key (of {KEY_CHARACTERS_MIN} characters or more), or changed",
-    /// Said by an earlier incarnation of its sender.
+    /// Sent by an earlier incarnation of its sender.
     StaleIncarnation = "stale_incarnation": "from before its sender's last start",
-    /// Heard before, or too old to tell.
-    Replayed = "replayed": "heard before",
+    /// Received before, or too old to tell.
+    Replayed = "replayed": "received before",
     /// From one machine more than can be.
     TooManyPeers = "too_many_peers": "from one machine more than {PEERS_MAX}",
     /// Authentic, but its body is no message.

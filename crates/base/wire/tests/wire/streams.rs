@@ -126,7 +126,7 @@ fn each_difference_is_refused_with_its_reason() {
 fn a_proof_is_of_no_use_elsewhere() {
     let b = identity(KEY, "hive", "b");
     let proof_for = |nonce_of_client: [u8; 32]| {
-        // The server as an oracle: what it proves to whoever asks.
+        // The server as an oracle: what it proves to any client.
         let mut oracle = Handshake::server(&b, Purpose::Link, [2; 32]);
         let hello = Handshake::client(&b, Purpose::Link, None, nonce_of_client).output();
         oracle.take(&hello[..1]).unwrap();

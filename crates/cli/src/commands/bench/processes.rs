@@ -79,6 +79,6 @@ impl Part {
         if !status.success() {
             bail!("a process of the load has failed: {status}");
         }
-        serde_json::from_str(&text).context("a process of the load has not said what it counted")
+        serde_json::from_str(&text).context("a load process returned no results")
     }
 }

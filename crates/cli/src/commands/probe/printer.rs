@@ -1,4 +1,4 @@
-//! Standard output behind a thread: whoever reads it may stop to, as a pager does, and nothing else
+//! Standard output behind a thread: its reader may stop reading, as a pager does, and nothing else
 //! waits for that.
 
 use std::io::{self, Write};

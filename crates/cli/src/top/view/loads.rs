@@ -20,7 +20,7 @@ const COLUMNS: [(&str, Constraint); 9] = [
     ("SENT/S", Constraint::Length(8)),
     ("HITS", Constraint::Length(7)),
     ("FILLED/S", Constraint::Length(8)),
-    ("HEARD", Constraint::Length(6)),
+    ("AGE", Constraint::Length(6)),
 ];
 
 /// Draws the reports, stale ones in red.

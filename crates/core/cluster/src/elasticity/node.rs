@@ -7,7 +7,7 @@ use super::settings::{
     PowerOrder, StartFault,
 };
 
-/// A node, by the clock of whoever watches it.
+/// A node, by the watcher's clock.
 #[derive(Clone, Debug)]
 pub(super) struct ElasticNode {
     phase: Phase,

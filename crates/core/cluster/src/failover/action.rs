@@ -155,10 +155,13 @@ impl fmt::Display for FailoverNote {
         match self {
             Self::Heard(name) => write!(f, "heartbeat from dispatcher {name}"),
             Self::Silent { name: Some(name), ms } => {
-                write!(f, "no heartbeat of active dispatcher {name} for {ms} ms")
+                write!(f, "no heartbeat from active dispatcher {name} for {ms} ms")
             }
             Self::Silent { name: None, ms } => {
-                write!(f, "no machine has received heartbeats of the active dispatcher for {ms} ms")
+                write!(
+                    f,
+                    "no machine has received heartbeats from the active dispatcher for {ms} ms"
+                )
             }
             Self::LetGo(name) => write!(f, "dispatcher {name} is not active any more"),
             Self::Claimed { epoch, cause } => write!(f, "active with epoch {epoch}: {cause}"),

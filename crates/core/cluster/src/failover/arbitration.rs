@@ -1,7 +1,7 @@
 //! Arbitration by a store that dispatchers share: between two that are both active and do not hear
 //! each other, its lease decides.
 //!
-//! A takeover waits for no store. Whoever is active campaigns for the lease afterwards; one that
+//! A takeover waits for no store. The active dispatcher campaigns for the lease afterwards; one that
 //! does not get it steps down, and does not claim again as long as the store names another
 //! dispatcher. A store that does not answer decides nothing.
 

@@ -242,7 +242,7 @@ fn maps_that_others_have_changed_are_written_again() {
         assert_eq!(bench.run(), [Step::SetUp]);
     }
     assert_eq!(bench.run(), []);
-    // Whoever attaches the program sets it up.
+    // The process that attaches the program sets it up.
     let all = MachineState { is_attached: false, ..changed(ProgramMap::Settings) };
     assert_eq!(bench.reconciler.found(&all).len(), 2);
     assert_eq!(bench.run(), [Step::Attach, Step::Apply(table(1, &[1])), Step::Claim]);

@@ -4,7 +4,6 @@ use std::fmt;
 
 use skep_sim::SeedTotals;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) seeds: u64,

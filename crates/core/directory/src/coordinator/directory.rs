@@ -15,7 +15,6 @@ use skep_wire::cache::SegmentName;
 use super::holders::{HOLDER_MAX, Holder, HolderLists, Holders};
 use crate::limits::SHARDS;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Directory {
     shards: Vec<HashTable<Entry>>,

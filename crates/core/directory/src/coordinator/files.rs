@@ -19,7 +19,6 @@ use super::directory::Directory;
 use super::holders::Holder;
 use crate::node_link::NodeLinkId;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Files {
     directory: Directory,
@@ -57,7 +56,7 @@ struct FileNode {
     /// Whether it has announced all that it has.
     is_complete: bool,
     /// Whether some of it found no room here: it may have more than is known.
-    has_overflown: bool,
+    has_overflowed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +83,7 @@ impl Files {
             announced,
             before,
             is_complete: false,
-            has_overflown: false,
+            has_overflowed: false,
         });
     }
 
@@ -112,7 +111,7 @@ impl Files {
         let Some(node) = self.nodes.iter_mut().find(|node| node.is_at(link)) else { return };
         for name in added {
             if !self.directory.add_if_room(*name, 0, node.announced) {
-                node.has_overflown = true;
+                node.has_overflowed = true;
                 self.refused += 1;
             }
         }
@@ -120,7 +119,7 @@ impl Files {
             self.directory.remove(name, node.announced);
             node.before.map(|before| self.directory.remove(name, before));
         }
-        node.is_complete = is_complete && !node.has_overflown;
+        node.is_complete = is_complete && !node.has_overflowed;
         if is_complete && let Some(before) = node.before.take() {
             self.directory.retire(before);
         }

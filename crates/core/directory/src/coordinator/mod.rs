@@ -151,7 +151,7 @@ pub struct CacheMemberView {
     pub is_complete: bool,
 }
 
-/// See the module. It sends nothing by itself: drain [`Coordinator::outbox`]
+/// It sends nothing by itself: drain [`Coordinator::outbox`]
 /// after each call.
 #[derive(Debug)]
 pub struct Coordinator {

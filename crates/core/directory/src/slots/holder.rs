@@ -5,7 +5,7 @@ use skep_wire::cache::{ServerKey, SlotUse};
 
 use crate::limits::{SLOTS_FIRST_MS, SLOTS_KEPT_MS, SLOTS_SILENT_MS, SLOTS_WANTED_MS};
 
-/// See the module. The limit of a node that has just started is 0, until a coordinator grants it
+/// The limit of a node that has just started is 0, until a coordinator grants it
 /// some, or none is there.
 #[derive(Debug)]
 pub struct SlotHolder {

@@ -13,7 +13,6 @@ use crate::limits::{
 };
 use crate::node_link::NodeLinkId;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct SlotLedger {
     /// Whether it grants slots.

@@ -11,7 +11,7 @@ use skep_directory::limits::SETTLE_MS;
 use crate::links::Conn;
 use crate::world::{LEASE_TTL_MS, LEASES_MAX};
 
-/// A lease as whoever listens to a coordinator knows it.
+/// A lease as the listener of a coordinator sees it.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     lease: LeaseId,

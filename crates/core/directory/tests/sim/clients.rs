@@ -41,7 +41,7 @@ pub(crate) struct Head {
 #[derive(Default)]
 pub(crate) struct Seeking {
     attempt: u64,
-    /// When whoever is asked was asked, and which purges were known then, hard and soft.
+    /// When the peer was asked, and which purges were known then, hard and soft.
     asked_at: u64,
     purged: (PurgeStamp, PurgeStamp),
     clients: Vec<u64>,

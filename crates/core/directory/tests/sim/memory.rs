@@ -80,7 +80,7 @@ pub(crate) struct Offered {
     pub(crate) successor: Option<MemberId>,
 }
 
-/// See the module. The hasher is the same in every run.
+/// The hasher is the same in every run.
 pub(crate) struct Memory {
     index: S3Fifo<SegmentName, Kept, BuildHasherDefault<DefaultHasher>>,
     leaving: BTreeMap<SegmentName, Kept>,

@@ -226,7 +226,7 @@ proptest! {
         }
     }
 
-    /// The checks of the parser alone keep bare LF out, whoever scanned.
+    /// The checks of the parser alone keep bare LF out, whichever scanner ran.
     #[test]
     fn parsed_heads_have_crlf_lines(bytes in headlike()) {
         let mut slots = FieldSlots::new();
@@ -249,7 +249,7 @@ proptest! {
         };
         let mut out = Vec::new();
         write_request(&mut out, &head, &forward);
-        // Whoever allows what it came with, and what a hop adds, takes it.
+        // A receiver that allows its size, and what a hop adds, takes it.
         let sent = HeadLimits {
             head_bytes_max: bytes.len() + 1,
             fields_max: head.fields.iter().count(),

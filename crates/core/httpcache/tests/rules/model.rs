@@ -38,7 +38,6 @@ struct Entry {
     freshness: Freshness,
 }
 
-/// See the module.
 pub(crate) struct Model {
     policy: CachePolicy,
     rules: KeyRules,

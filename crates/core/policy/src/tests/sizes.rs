@@ -138,7 +138,7 @@ fn a_short_reply_does_not_wait_for_a_long_one_but_a_long_one_does() {
 
 #[test]
 fn nodes_forget_what_does_not_fit_and_full_ones_take_no_copies_lightly() {
-    // So much else is fetched_bytes in where it is that it is gone, or not.
+    // So much else is fetched where it is that it is gone, or not.
     let is_forgotten = |memory: u64| {
         let mut scene = Scene::new("transfer-time", 2).with_memory(memory);
         let (preferred, owner) = scene.ask_elsewhere(8 * MB);

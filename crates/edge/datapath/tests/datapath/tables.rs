@@ -425,7 +425,7 @@ fn owners_of_flows_change_if_they_are_who_is_said() {
         assert!(!change(700, Some(1), 1));
         assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(0));
         assert_eq!(steer(&dispatch, &frame(701, 80, ACK)), Some(1), "others stay");
-        // A later move, whoever is known.
+        // A later move, whatever owner is known.
         assert!(change(700, None, 1));
         assert_eq!(steer(&dispatch, &frame(700, 80, ACK)), Some(1));
         // What was forgotten meanwhile is learned.

@@ -69,7 +69,7 @@ struct Client {
 }
 
 impl HandoffListener {
-    /// As [`crate::Listener::bind`], but a live socket is replaced: whoever has that of direct dispatch is
+    /// As [`crate::Listener::bind`], but a live socket is replaced: the process that has that of direct dispatch is
     /// the netguard of this name.
     pub fn bind(path: &Path, users: Vec<u32>, group: Option<u32>) -> io::Result<Self> {
         let socket = listen_at(path, group)?;
@@ -243,6 +243,6 @@ fn part_from(client: ClientNumber, error: &io::Error) {
         io::ErrorKind::InvalidData => {
             tracing::warn!(client, "disconnected a client that sent an invalid batch of orders");
         }
-        _ => tracing::warn!(client, %error, "a client is disconnected"),
+        _ => tracing::warn!(client, %error, "disconnected a client after an error"),
     }
 }

@@ -21,7 +21,7 @@ pub enum StreamCount {
     /// Links whose other end fell silent or accepted no more bytes.
     Silent,
     /// Links closed because too many bytes waited to be sent.
-    Overflown,
+    Overflowed,
     /// Exchanges with other nodes that were started.
     Asked,
     /// Requests of other nodes that were answered.
@@ -49,7 +49,7 @@ impl StreamCount {
         Self::Sent,
         Self::Garbled,
         Self::Silent,
-        Self::Overflown,
+        Self::Overflowed,
         Self::Asked,
         Self::Answered,
         Self::ChunksTaken,
@@ -65,7 +65,7 @@ impl StreamCount {
             Self::Sent => "sent",
             Self::Garbled => "garbled",
             Self::Silent => "silent",
-            Self::Overflown => "overflown",
+            Self::Overflowed => "overflowed",
             Self::Asked => "asked",
             Self::Answered => "answered",
             Self::ChunksTaken => "chunks_taken",

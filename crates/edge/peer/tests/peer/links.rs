@@ -466,7 +466,7 @@ fn a_flood_beyond_the_queue_ends_the_link_and_begins_a_new_one() {
     let link = coordinator.up();
     coordinator.tell(Command::Flood(link, long_answer()));
     assert_eq!(coordinator.down(), (link, Lost::Overflow));
-    assert_eq!(coordinator.count(StreamCount::Overflown), 1);
+    assert_eq!(coordinator.count(StreamCount::Overflowed), 1);
     deaf.write_all(&PING).ok();
     let node = Node::new("n", address);
     let first = node.up();

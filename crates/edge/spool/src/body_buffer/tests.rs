@@ -118,7 +118,7 @@ fn clients_that_stand_still_stay_within_the_memory_and_leave_some_to_the_next() 
             for body in &mut bodies {
                 let (_, short) = fill(body, 0, 150 * KIB as usize).await;
                 whole += usize::from(short.is_none());
-                // As whoever waits for more does.
+                // As a reader that waits for more does.
                 while body.disk.transfer.is_some() {
                     poll_fn(|cx| body.poll_transfer(cx)).await;
                     let _ = poll_fn(|cx| Poll::Ready(body.poll_room(cx))).await;

@@ -133,7 +133,7 @@ impl Candidate {
             Ok((held, _)) => {
                 let is_news = held.view != before.view;
                 if is_news {
-                    tracing::info!(leader = ?held.view.leader, epoch = held.view.epoch, "leadership");
+                    tracing::info!(leader = ?held.view.leader, epoch = held.view.epoch, "leader changed");
                 }
                 self.latest.publish(held.clone(), is_news);
                 now + self.ttl / LEASE_ROUNDS

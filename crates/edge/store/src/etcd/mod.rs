@@ -274,7 +274,7 @@ fn judge(status: &StatusResponse, cluster: &mut Option<u64>) -> Option<String> {
     }
     // etcd lists this among its errors as well.
     if status.leader == 0 {
-        return Some("knows no leader: most members are gone".to_owned());
+        return Some("has no leader: most members are down".to_owned());
     }
     (!status.errors.is_empty()).then(|| status.errors.join(", "))
 }

@@ -328,7 +328,7 @@ fn a_minority_says_that_it_knows_no_leader() {
     let health = until("health", || {
         let health = store.health().to_string();
 
-        (health.starts_with("1 of 3") && health.contains("knows no leader")).then_some(health)
+        (health.starts_with("1 of 3") && health.contains("has no leader")).then_some(health)
     });
     eprintln!("{error}\n{health}");
 }

@@ -44,7 +44,6 @@ impl RecorderCounts {
     }
 }
 
-/// See the module.
 pub(super) struct SampleWriter {
     path: PathBuf,
     info: RecordingInfo,
@@ -100,7 +99,7 @@ impl SampleWriter {
     }
 
     fn attempt(&mut self) -> Result<(), DatabaseError> {
-        // Whoever moves it away, or deletes it, wants a new one.
+        // After it was moved away or deleted, a new one is begun.
         let recording = match self.recording.take().filter(Recording::is_in_place) {
             Some(recording) => recording,
             None => Recording::open(&self.path, &self.info, RECORDER_LOCK_WAIT_MS)?,

@@ -35,7 +35,7 @@ pub struct ServerOrdered {
 /// A node, and an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OrderedNode {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
     /// Whether it has done it.
     pub done: bool,

@@ -16,7 +16,7 @@ pub struct NewComparison {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewArm {
-    /// Its name.
+    /// Name of the arm.
     #[schema(max_length = 64)]
     pub name: String,
     /// Name of its policy, such as `round-robin`.
@@ -48,7 +48,7 @@ pub struct PolicyComparison {
 /// An arm and its counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ComparedArm {
-    /// Its name.
+    /// Name of the arm.
     pub name: String,
     /// Its policy.
     pub policy: String,

@@ -35,7 +35,7 @@ pub struct Explained {
 /// A node and what it says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedNode {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// Whether it answered.
     pub outcome: ExplainOutcome,
@@ -74,7 +74,7 @@ pub struct CacheExplanation {
     pub key: Option<String>,
     /// What the request would meet now.
     pub verdict: CacheVerdict,
-    /// Why.
+    /// The rule that decides the verdict.
     pub reason: CacheReason,
     /// Until when requests of the key go on their own, in milliseconds from now.
     pub marked_ms: Option<u64>,
@@ -100,7 +100,7 @@ pub enum CacheVerdict {
     Fetched,
     /// The source, for itself alone.
     Passed,
-    /// A refusal.
+    /// Refused, without asking the source.
     Refused,
 }
 

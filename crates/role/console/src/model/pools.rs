@@ -25,14 +25,14 @@ pub struct NodePools {
 pub struct MissingNode {
     /// Name of the node.
     pub node: String,
-    /// Why.
+    /// Why its status is missing.
     pub why: String,
 }
 
 /// A pool at one moment, as a node sees it; or all of them, whose counts are then added up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolStatus {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
     /// How the server is chosen.
     pub policy: String,
@@ -93,7 +93,7 @@ pub struct NetworkSessions {
 /// is that which most nodes see.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServerStatus {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
     /// The pool.
     pub pool: String,
@@ -170,7 +170,7 @@ pub struct ServerSelfReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewServer {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
     /// Where the node reaches it: an IP address and a port, or `unix:` and the path of a socket.
     #[schema(value_type = String, example = "10.0.0.23:3000")]

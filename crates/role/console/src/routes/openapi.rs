@@ -31,7 +31,7 @@ pub(crate) async fn openapi() -> Response {
     info(
         title = "Skep management API",
         description = "What the command line and the console use; there is no other way in.\n\n\
-                       Over the unix socket whoever may open it may do everything. Over TCP, Host \
+                       Over the unix socket anyone who may open it may do everything. Over TCP, Host \
                        and Origin must be the listener's own; where a token is configured every \
                        request needs it; where none is, nothing can be changed. Refusals are \
                        problem documents (RFC 9457).",

@@ -27,7 +27,7 @@ use skep_wire::seal::{PeerId, Stamp};
 
 use crate::service::Dispatcher;
 
-/// See the module. All methods may be called from any thread.
+/// All methods may be called from any thread.
 pub struct NodeLoads {
     interval_ms: u64,
     reports: Arc<NodeReports>,
@@ -35,7 +35,7 @@ pub struct NodeLoads {
     services: Vec<Weak<Dispatcher>>,
     taken: AtomicU64,
     late: AtomicU64,
-    strange: AtomicU64,
+    unknown_node: AtomicU64,
 }
 
 /// A node's last report.
@@ -69,7 +69,7 @@ impl NodeLoads {
             services: dispatchers.iter().map(Arc::downgrade).collect(),
             taken: AtomicU64::new(0),
             late: AtomicU64::new(0),
-            strange: AtomicU64::new(0),
+            unknown_node: AtomicU64::new(0),
         })
     }
 
@@ -130,14 +130,18 @@ impl NodeLoads {
 
     /// Counts a datagram that is no load, or from a machine that is no node.
     pub fn ignore(&self) {
-        self.strange.fetch_add(1, Relaxed);
+        self.unknown_node.fetch_add(1, Relaxed);
     }
 
     /// Reports by outcome: those that count, those that arrived after a later one, and those that
     /// were ignored.
     pub fn counts(&self) -> [(&'static str, u64); 3] {
         let of = |counter: &AtomicU64| counter.load(Relaxed);
-        [("taken", of(&self.taken)), ("late", of(&self.late)), ("strange", of(&self.strange))]
+        [
+            ("taken", of(&self.taken)),
+            ("late", of(&self.late)),
+            ("unknown_node", of(&self.unknown_node)),
+        ]
     }
 
     /// Forgets the nodes that a new config does not have.

@@ -166,7 +166,7 @@ fn a_node_that_takes_no_more_may_still_say_why() {
     let node = FakeNode::new(|_, mut wire| {
         let Some(_) = wire.head() else { return };
         wire.send(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
-        // Closes with unread bytes: a reset for whoever goes on sending.
+        // Closes with unread bytes: a reset for a client that goes on sending.
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();

@@ -9,7 +9,6 @@ use skep_wire::handoff::lccp::{Lccp, QueryKey};
 use skep_wire::steer::NodeIndex;
 use tokio::sync::oneshot;
 
-/// See the module.
 pub(super) struct PendingQueries {
     queries: DispatcherQueries,
     waiting: HashMap<u64, oneshot::Sender<Option<NodeIndex>>>,

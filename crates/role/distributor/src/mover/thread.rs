@@ -476,7 +476,7 @@ impl MoverThread {
         let _ = self.lccp.send(to, &message.encode());
     }
 
-    /// What is lost is sent again, to whoever is active then.
+    /// What is lost is sent again, to the dispatcher that is active then.
     fn tell_dispatcher(&mut self, message: &Lccp) {
         if let Some(active) = self.active {
             self.send(active, message);

@@ -12,7 +12,6 @@ use skep_wire::handoff::SocketId;
 
 use crate::limits::{HELD_MS_MAX, ORPHANED_MS_MAX};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct HeldConnections {
     by_id: HashMap<SocketId, HeldConnection>,

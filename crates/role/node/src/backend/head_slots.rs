@@ -19,7 +19,6 @@ pub(crate) trait HeadSlot {
     fn take_used(&self) -> bool;
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct HeadSlots<S> {
     store: Arc<SegmentStore>,

@@ -93,8 +93,8 @@ impl Watcher {
             Some(Ok(watch)) => {
                 inner.by_watch.insert(watch, (path.to_path_buf(), Arc::clone(&directory)));
             }
-            // A folder that is not there must not take a place: whoever asks for
-            // paths would choose how many.
+            // A folder that is not there must not take a place: clients would
+            // choose how many.
             _ if !path.is_dir() => return directory,
             Some(Err(error)) => {
                 tracing::debug!(path = %path.display(), %error, "directory can't be watched");

@@ -133,7 +133,7 @@ impl ObjectStream<'_> {
         }
         let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
         first?;
-        // Whoever got the object's head got the bytes as well, or had them.
+        // The request that got the object's head got the bytes as well, or had them.
         let is_known = self.cache_result == CacheResult::Hit || found == CacheResult::Fill;
         let result = if is_known { found } else { self.cache_result };
         let is_from_peer = segment.is_from_peer();

@@ -8,7 +8,6 @@ use crate::model::object::{Object, ObjectSource};
 use crate::model::resource::Resource;
 use crate::peers::PeerClient;
 
-/// See the module.
 #[derive(Clone, Copy)]
 pub(crate) enum Upstream<'a> {
     /// This node's disk.

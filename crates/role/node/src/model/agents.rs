@@ -211,7 +211,7 @@ impl Agents {
         // Once for each time that it begins or ends.
         match (&asked.error, &error) {
             (None, Some(error)) => {
-                tracing::warn!("pool {pool}: no status of server {server}: {error}");
+                tracing::warn!("pool {pool}: no status from server {server}: {error}");
             }
             (Some(_), None) => {
                 tracing::info!("pool {pool}: server {server} reports its status again")
@@ -305,7 +305,7 @@ impl Asking {
 fn refusal(status: u16, target: &str) -> String {
     let path = target.split('?').next().unwrap_or(target);
     let why = match status {
-        401 => ": it wants other credentials (credentials_file)",
+        401 => ": wrong credentials (credentials_file)",
         403 => ": the user lacks the role for it, or it is for other addresses only",
         404 => ": there is nothing (path)",
         _ => "",

@@ -28,7 +28,7 @@ pub(crate) struct AnnouncedChanges {
     pub(crate) removed: Vec<SegmentName>,
 }
 
-/// See the module. Outlives configs: announced entries stay announced over a reload.
+/// Outlives configs: announced entries stay announced over a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     inner: Mutex<Inner>,

@@ -284,8 +284,8 @@ impl Object {
         Validators { etag: &self.etag, last_modified: self.last_modified }
     }
 
-    /// The validators that the condition of a range is compared with: whoever has bytes of another
-    /// variant has the same date.
+    /// The validators that the condition of a range is compared with: bytes of another variant
+    /// have the same date.
     pub(crate) fn range_validators(&self) -> Validators<'_> {
         let last_modified = self.last_modified.filter(|_| !self.is_compressed());
         Validators { last_modified, ..self.validators() }

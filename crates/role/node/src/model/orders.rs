@@ -1,6 +1,6 @@
 //! What operators ask a node, and what they order about servers of its pools.
 //!
-//! Orders come from an operator of this process, or by a coordinator; whoever gives them, the latest about each
+//! Orders come from an operator of this process, or by a coordinator; of all of them the latest about each
 //! aspect of a server stands ([`OrderTable`]). An order that cannot be carried out, such as one about a server that
 //! the config does not have yet, is tried again after each reload.
 
@@ -41,7 +41,6 @@ pub struct OrderOutcome {
     pub json: Vec<u8>,
 }
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Orders {
     state: Mutex<State>,

@@ -336,7 +336,7 @@ pub enum AddServerError {
     /// No pool has this name.
     #[error("no pool {0:?}")]
     NoPool(String),
-    /// Whoever reaches an AJP port may say who the client is (CVE-2020-1938).
+    /// Anyone who reaches an AJP port can forge the client's identity (CVE-2020-1938).
     #[error(
         "{0} is not on this machine, which needs a secret: set secret_file in [pool.ajp] of the \
          config first"

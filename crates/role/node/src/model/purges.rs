@@ -27,7 +27,6 @@ use tokio::sync::Notify;
 
 use crate::limits::PAUSE_WAIT_MS;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Purges {
     snapshot: ArcSwap<PurgeSnapshot>,

@@ -2,8 +2,8 @@
 
 use skep_http::negotiate::Encoding;
 
-/// Entity tag of what an object with the tag `plain` becomes by `coding`: as strong as that. Whoever
-/// compresses it again may get other bytes, and then another tag (RFC 9110 8.8.3.3).
+/// Entity tag of what an object with the tag `plain` becomes by `coding`: as strong as that. Compressing
+/// it again may give other bytes, and then another tag (RFC 9110 8.8.3.3).
 pub(crate) fn tag_of(plain: &str, coding: Encoding, digest: [u8; 8]) -> String {
     match plain.strip_suffix('"').filter(|_| plain.starts_with('"')) {
         Some(begin) => {

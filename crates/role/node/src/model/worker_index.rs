@@ -43,7 +43,6 @@ pub(crate) struct WorkerIndexes {
     count: AtomicUsize,
 }
 
-/// See the module.
 pub(crate) struct WorkerIndex {
     store: Arc<SegmentStore>,
     worker_indexes: Arc<WorkerIndexes>,

@@ -169,7 +169,7 @@ async fn run<O: SegmentOrigin>(running: Running<O>, known: oneshot::Sender<()>) 
         event = match action {
             FetchAction::Ask => {
                 let event = running.ask().await;
-                // Whoever waited may be gone.
+                // The waiter may be gone.
                 known.take().map(|known| known.send(()));
                 event
             }

@@ -201,7 +201,7 @@ impl CoordinatorLinks {
         let peers = known.values().copied().collect();
         let Some(coordinator) = self.links.get_mut(&link) else { return };
         (coordinator.active_in, coordinator.members) = (active_in, known);
-        // Whoever answers knows best; without one any will do.
+        // One that answers is preferred; without one any will do.
         if self.active().is_none_or(|active| active == link) {
             let is_linked = self.active().is_some();
             self.view.store(Arc::new(PeerView { rendezvous, peers, is_linked }));
@@ -236,7 +236,7 @@ impl CoordinatorLinks {
                 let ask = self.file_asks.ask(link, answer);
                 (active, ToCoordinator::FindFile { ask, name })
             }
-            // Only whoever named it knows who that number is; if that link is
+            // Only the coordinator that gave the number can resolve it; if that link is
             // gone there is nobody to tell.
             Command::NotThere { name, holder } => {
                 (Some(holder.link), ToCoordinator::NotThere { name, holder: holder.member })

@@ -92,7 +92,7 @@ pub(crate) struct PeerView {
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding(AtomicU64);
 
-/// See the module. All methods may be called from any thread.
+/// All methods may be called from any thread.
 pub struct Cluster {
     links: NodeLinks<Command>,
     teller: CommandSender<Command>,
@@ -240,8 +240,8 @@ impl Cluster {
         let (asker, mut answered) = oneshot::channel();
         self.teller.tell(question(asker)).ok()?;
         let in_time = tokio::time::timeout(self.ask_timeout, &mut answered).await;
-        // Closed first, so that whoever answers later knows that nobody
-        // hears, and takes a lease back.
+        // Closed first, so that a later answer finds no receiver,
+        // and its lease is returned.
         answered.close();
         let reply = in_time.ok().or_else(|| answered.try_recv().ok().map(Ok));
         reply?.ok()?

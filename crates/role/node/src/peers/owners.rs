@@ -11,7 +11,7 @@ use skep_wire::seal::PeerId;
 
 use crate::limits::OWNER_LOST_MS;
 
-/// See the module. Bounded by the number of nodes.
+/// Bounded by the number of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Owners(Mutex<HashMap<PeerId, OwnerState>>);
 

@@ -174,7 +174,7 @@ fn an_inventory_beyond_the_queue_of_a_link_is_told_and_purges_are_heard() {
     node.announced.settle(term, true);
     gate.wait_for(vec![Heard::Purged(stamp), Heard::Announces(places, true)]);
     assert_eq!(node.purges.newest(), stamp);
-    assert_eq!(node.links.counts().of(StreamCount::Overflown), 0);
+    assert_eq!(node.links.counts().of(StreamCount::Overflowed), 0);
 }
 
 #[test]

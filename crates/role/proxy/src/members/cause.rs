@@ -7,7 +7,7 @@ use skep_upstream::UpstreamError;
 
 use crate::members::protocol::GatewayFault;
 
-/// See the module. The client's status follows from it: see [`Cause::status`].
+/// The client's status follows from it: see [`Cause::status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// It refused the connection.

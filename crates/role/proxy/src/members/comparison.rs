@@ -10,7 +10,7 @@ use skep_units::Now;
 use skep_wire::message::{ArmClients, ArmCounts};
 use skep_wire::seal::PeerId;
 
-/// See the module. Shared by all threads.
+/// Shared by all threads.
 #[derive(Debug)]
 pub struct Comparison {
     arms: Arms,

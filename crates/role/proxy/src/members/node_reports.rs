@@ -1,7 +1,7 @@
 //! The nodes' last load reports, by the names of nodes: written once for each report, whatever the
 //! number of groups, and read by all of them when they need it.
 //!
-//! **Invariant:** whoever writes a report waits for nobody. The event loop of direct dispatch does,
+//! **Invariant:** the writer of a report never waits. It is the event loop of direct dispatch,
 //! and its thread has real time: a lock that another thread held would let it wait for as long as
 //! that one gets no time.
 

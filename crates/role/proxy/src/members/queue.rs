@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// See the module. Shared by all threads.
+/// Shared by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     /// Length of `line`.

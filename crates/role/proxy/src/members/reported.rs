@@ -13,7 +13,6 @@ use skep_wire::message::NodeLoad;
 
 use crate::members::node_reports::ReportCell;
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     cell: OnceLock<Arc<ReportCell>>,

@@ -37,7 +37,6 @@ pub enum Sticky {
 /// A cookie that names the member of a session.
 #[derive(Clone)]
 pub struct InsertedCookie {
-    /// Its name.
     pub name: String,
     /// What follows its value in `Set-Cookie`, such as `; Path=/; HttpOnly`.
     pub attributes: String,

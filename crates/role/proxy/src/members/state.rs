@@ -191,7 +191,8 @@ impl GroupState {
                 details.bows_out = !is_back;
                 self.revision += 1;
                 details.since = now;
-                let what = if is_back { "takes requests again" } else { "drains, as it says" };
+                let what =
+                    if is_back { "takes requests again" } else { "reports that it is draining" };
                 let (name, GroupWords { group, member }) = (&details.member.name, self.words);
                 tracing::info!("{group} {}: {member} {name} {what}", self.name);
             }
@@ -354,7 +355,7 @@ fn shown(member: &Member, details: &Details, now: Now) -> (&'static str, Option<
     }
     match member.health().state() {
         HealthState::Up | HealthState::Joining if details.bows_out => {
-            ("draining", Some("it says so itself".to_owned()))
+            ("draining", Some("reported by its health check".to_owned()))
         }
         HealthState::Down { reason, .. } => ("down", Some(reason.to_string())),
         HealthState::Joining => ("joining", Some("no good check yet".to_owned())),

@@ -10,7 +10,6 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::limits::COPY_WAIT_MAX;
 
-/// See the module.
 pub(super) struct CopyWait {
     left: Duration,
     /// Since when the copy waits, and until when it may.

@@ -72,7 +72,7 @@ pub enum Tapped {
     Copy(Vec<u8>),
     /// The tap takes it.
     Take,
-    /// Nobody wants it: whoever asked goes on, while the rest is read for a moment.
+    /// Nobody wants it: the requester goes on, while the rest is read for a moment.
     Stop,
 }
 
@@ -92,7 +92,6 @@ pub struct Ends {
     pub local: SocketAddr,
 }
 
-/// See the module.
 pub(super) struct Recipient<'a, 'c> {
     exchange: Option<&'a mut Exchange<'c>>,
     tap: Option<&'a mut (dyn Tap + 'a)>,

@@ -1,6 +1,6 @@
 //! The requests that a worker has at members now, for operators who look.
 //!
-//! Each worker has a table of its own, which nobody else touches: whoever wants to see it has the worker
+//! Each worker has a table of its own, which no other thread touches: readers have the worker
 //! read it. So a request takes no lock for it, and in steady state no allocation.
 
 use std::cell::RefCell;

@@ -29,7 +29,6 @@ pub(super) enum AfterResponse {
     Close,
 }
 
-/// See the module.
 pub(super) struct UnreadResponse {
     wire: Wire,
     bytes_left: u64,

@@ -134,7 +134,7 @@ fn cleaning_bounds_memory_and_keeps_bytes() {
     }
 }
 
-/// Whoever brings segments in, and whether or not one of them is asked for again.
+/// Whatever inserts segments, and whether or not one of them is asked for again.
 #[test]
 fn the_cleaner_is_called_by_all_who_take_memory() {
     const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
@@ -153,7 +153,7 @@ fn the_cleaner_is_called_by_all_who_take_memory() {
     }
 }
 
-/// Whoever passes a copy on may lie, or be mistaken: only who knows what a name is a name
+/// A sender of a copy may lie, or be mistaken: only who knows what a name is a name
 /// of can tell.
 #[test]
 fn a_copy_of_another_length_is_no_copy() {

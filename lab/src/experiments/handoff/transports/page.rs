@@ -70,7 +70,7 @@ fn add_many(page: &mut Page, figures: &Transports) {
     page.add(&format!(
         "**{} exchanges at a time**, each followed by the next. *CPU* of an exchange in microseconds: both ends and their kernels; *donor* and \
          *receiver* are their threads, with the kernel's work for the packets that they send, as far as to the other machine's socket; the \
-         rest is ksoftirqd's, whoever gave it work. Times in microseconds; these and the rates suffer from *others*, packets and CPU less.\n",
+         rest is ksoftirqd's. Times in microseconds; these and the rates suffer from *others*, packets and CPU less.\n",
         figures.in_flight
     ));
     let head = texts([

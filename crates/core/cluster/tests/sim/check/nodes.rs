@@ -88,7 +88,7 @@ impl Check {
         Ok(())
     }
 
-    /// A dead node is out of the table of whoever is active and hears any other.
+    /// A dead node is out of the table of an active dispatcher that hears any other.
     pub(super) fn dead_nodes(&mut self, world: &World) -> Result<(), String> {
         for node in &world.nodes {
             let Some(dead_since) = node.dead_since else { continue };

@@ -110,7 +110,7 @@ impl<H: PeerHandler> PeerService<H> {
         match greet_conn(&conn, handshake, &self.counts).await {
             Ok(peer) => Some((conn, peer)),
             Err(error) => {
-                tracing::debug!(%error, address = %conn.peer(), "no connection of a node");
+                tracing::debug!(%error, address = %conn.peer(), "a node's connection was not accepted");
                 if matches!(error, GreetError::Hello(_)) {
                     conn.linger().await;
                 }

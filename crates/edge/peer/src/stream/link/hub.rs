@@ -159,7 +159,7 @@ impl<In, Out, C> Hub<In, Out, C> {
     fn count(&self, why: Lost) {
         match why {
             Lost::Silent | Lost::Stalled => self.counts().count(StreamCount::Silent),
-            Lost::Overflow => self.counts().count(StreamCount::Overflown),
+            Lost::Overflow => self.counts().count(StreamCount::Overflowed),
             Lost::Frame(_) | Lost::NotAMessage(_) => self.counts().count(StreamCount::Garbled),
             _ => {}
         }

@@ -105,7 +105,7 @@ async fn serve<C>(
     let peer = match greet_stream(&mut stream, handshake, &counts).await {
         Ok(peer) => peer,
         Err(error) => {
-            tracing::debug!(%error, "no link");
+            tracing::debug!(%error, "link handshake failed");
             if matches!(error, GreetError::Hello(_)) {
                 place.linger(stream).await;
             }
@@ -126,7 +126,7 @@ async fn serve<C>(
     line.push(&Handshake::welcome());
     drop(place);
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     hub.borrow_mut().tell(LinkEvent::Up { link, peer });
     carry(&hub, &stream, (link, &line), &settings).await;

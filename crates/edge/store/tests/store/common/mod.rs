@@ -97,7 +97,7 @@ impl Twin {
     }
 }
 
-/// Says a line to whoever started this process.
+/// Prints a line for the parent process.
 pub(crate) fn say(line: &str) {
     println!("said: {line}");
 }

@@ -14,7 +14,7 @@ use crate::limits::{COMPRESSIONS_WAITING_MAX, COMPRESSOR_CORES_PART};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// See the module. Its threads start with the first job.
+/// Its threads start with the first job.
 #[derive(Debug)]
 pub(crate) struct Compressor {
     threads: usize,
@@ -91,7 +91,7 @@ impl CompressorPermit<'_> {
     ) -> Option<T> {
         let (done, result) = oneshot::channel();
         let job = Box::new(move || {
-            // Whoever waited may be gone.
+            // The waiter may be gone.
             let _ = done.send(job());
         });
         self.compressor.send(job).ok()?;

@@ -22,7 +22,6 @@ pub(crate) enum CompressionOutcome {
     Skipped,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct CompressedHeads {
     slots: HeadSlots<CompressedSlot>,

@@ -26,7 +26,6 @@ pub(crate) enum LookupOutcome {
     Ask,
     /// The server, for itself.
     Alone,
-    /// A refusal.
     Refusal,
 }
 

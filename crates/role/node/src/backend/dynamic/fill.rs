@@ -105,7 +105,6 @@ pub(crate) enum FillOutcome {
     PassAgain(&'static str),
 }
 
-/// See the module.
 pub(crate) struct Fill<'r> {
     plan: FillPlan,
     request: &'r RequestHead<'r, 'r>,

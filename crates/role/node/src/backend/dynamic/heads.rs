@@ -61,7 +61,6 @@ pub(crate) enum PoolLookup {
     OnlyIfCached,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct PoolHeads {
     pub(super) slots: HeadSlots<PoolSlot>,
@@ -176,7 +175,7 @@ impl PoolHeads {
         self.slots.change(name, |slot| slot.refreshes_paused_until_ms = until_ms);
     }
 
-    /// What is to be done for `request`, whoever asks already.
+    /// What is to be done for `request`, given the requests in flight.
     pub(super) fn consider(
         &self,
         slots: &mut HashMap<SegmentName, PoolSlot>,

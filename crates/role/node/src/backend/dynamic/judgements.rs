@@ -21,7 +21,7 @@ pub(crate) struct Judgement {
     pub(crate) why: &'static str,
 }
 
-/// See the module. Beyond [`JUDGEMENTS_MAX`] keys the one that came first is forgotten.
+/// Beyond [`JUDGEMENTS_MAX`] keys the one that came first is forgotten.
 #[derive(Debug, Default)]
 pub(crate) struct Judgements(Mutex<Recent>);
 

@@ -15,7 +15,6 @@ pub(super) struct Copies {
     bytes: AtomicU64,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct ResponseCopy {
     bytes: Vec<u8>,

@@ -44,7 +44,6 @@ struct Kept {
     _charge: Charge,
 }
 
-/// See the module.
 pub(crate) struct Catalog {
     sites: SiteSet,
     store: Arc<SegmentStore>,

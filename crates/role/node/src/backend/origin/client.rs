@@ -108,7 +108,6 @@ impl Tally {
     }
 }
 
-/// See the module.
 pub(crate) struct Remotes {
     pub(super) context: Rc<Context>,
     pub(super) store: Arc<SegmentStore>,

@@ -107,7 +107,7 @@ impl Remotes {
         let (remotes, route) = (Rc::clone(self), Arc::clone(route));
         tokio::task::spawn_local(async move {
             let outcome = run_flight(&remotes, &route, flight).await;
-            // Whoever asked may be gone.
+            // The waiter may be gone.
             drop(sender.send(outcome));
         });
         receiver
@@ -248,7 +248,7 @@ async fn answer(
             return judge(remotes, route, origin, flight, reply).await;
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
-            tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
+            tracing::warn!(origin = %reply.origin, "an origin answered 304 to an unconditional request");
             return AskOutcome::Failed(fetch_error(FaultKind::Malformed));
         };
         match head.revalidated(&reply.head, &origin.policy) {

@@ -35,7 +35,6 @@ pub(crate) enum Elsewhere {
 /// The outcome of a look-up.
 type PartOutcome = Result<Elsewhere, FetchError>;
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct PartHeadCache {
     store: Arc<SegmentStore>,

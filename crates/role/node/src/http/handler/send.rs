@@ -254,7 +254,7 @@ impl SlowRequest<'_> {
             // What a pool sent is in memory or nowhere.
             FetchError::NoMemory => false,
             _ if resource.remote().is_some() && resource.route.origin().is_none() => true,
-            // Whoever read from an origin has retired it if it is to be.
+            // The reader of an origin has retired it if it is to be.
             _ => false,
         };
         if is_gone {

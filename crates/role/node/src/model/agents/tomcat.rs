@@ -67,7 +67,7 @@ fn manager(path: &str) -> &str {
 pub(super) fn read_jmx(version: &str, sessions: &str, found: &mut Findings) -> Result<(), String> {
     // OK - Attribute get 'Catalina:type=Server' - serverInfo = Apache Tomcat/10.1.60 (Debian)
     let said = version.lines().next().and_then(|line| line.split_once("serverInfo = "));
-    let (_, version) = said.ok_or("its JMX proxy says no version")?;
+    let (_, version) = said.ok_or("its JMX proxy returns no version")?;
     found.version = Some(shown(version));
     found.sessions = sessions_of(sessions);
     found.sessions.truncate(AGENT_CONTEXTS_MAX);

@@ -71,7 +71,7 @@ impl CoordinatorLinks {
             NodeQuestion::Order(order) => {
                 let outcome = self.orders.carry_out(&order);
                 if outcome.is_done {
-                    // Before the answer: whoever has that knows the order.
+                    // Before the answer: the receiver of that may rely on the order.
                     self.tell_orders(&[*order], None, outbox);
                 }
                 outcome.json

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 /// Gets the answer; `None`: it counts as no answer.
 pub(in crate::peers) type Asker<A> = oneshot::Sender<Option<A>>;
 
-/// See the module.
 pub(super) struct Questions<A> {
     open: HashMap<u64, (LinkId, Asker<A>)>,
     next: u64,
