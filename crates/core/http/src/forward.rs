@@ -427,7 +427,7 @@ pub(crate) fn write_response_line(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>
 }
 
 fn is_replaced_in_response(name: &[u8]) -> bool {
-    Known::of(name) == Some(Known::Date)
+    eq_lower(name, b"date")
 }
 
 pub(crate) fn write_response_framing(

@@ -215,7 +215,7 @@ impl Output {
 
     /// Whether it has memory for bytes: a new one has none.
     pub fn has_memory(&self) -> bool {
-        self.inline.capacity() > 0
+        self.inline.capacity() + self.parts.capacity() > 0
     }
 
     /// Clears the output, written or not, and keeps the memory for reuse.
