@@ -107,8 +107,7 @@ impl Handoffs {
             }
             HandoffOrder::ForgetOrphans => self.forget_orphans(),
             HandoffOrder::Freeze(id) => {
-                let own = own()?.try_clone_to_owned();
-                let own = own.map_err(|error| SocketError::Io { doing: "keep it", error })?;
+                let own = descriptor.ok_or(Refusal::NoDescriptor)?;
                 self.freeze(client, self.known(id)?, own)
             }
             HandoffOrder::Thaw(id) => self.thaw(self.known(id)?, own()?),
