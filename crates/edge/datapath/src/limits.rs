@@ -25,8 +25,8 @@ pub const STEERERS_MAX: usize = 2 * NODES_MAX - 1;
 const _: () = assert!(STEERERS_MAX >= NODES_MAX + DISPATCHERS_MAX, "all machines of a cluster");
 
 /// Connections that are blocked or redirected on a node at once: of 1,000 moves a second those of a minute, long
-/// after the dispatcher has learned where they are; of fewer those of ten. If there are more, those that were used
-/// longest ago go. 120 bytes of kernel memory each, taken as they come.
+/// after the dispatcher has learned where they are; of fewer those of ten. If there are more, old ones
+/// go. 120 bytes of kernel memory each, taken as they come.
 pub const MOVES_MAX: usize = 65_536;
 
 /// Receive buffer of a connection that is handed off here, in bytes as `SO_RCVBUF` counts, half of what the

@@ -17,12 +17,15 @@ use skep_wire::handoff::SocketId;
 use skep_wire::steer::{NO_NODE, NODES_MAX, NodeIndex};
 
 use crate::limits::MOVES_MAX;
+use crate::sys::MapPlace;
 use crate::tables::check;
 use crate::{DatapathError, PinPath, abi, sys};
 
 #[derive(Debug)]
 pub struct Moves {
     map: HashMap<MapData, abi::MoveKey, abi::Move>,
+    /// Where the next look for room begins.
+    looked_up_to: MapPlace,
 }
 
 /// What becomes of a connection's packets.
@@ -51,7 +54,8 @@ impl Moves {
     pub(crate) fn pinned(place: &PinPath) -> Result<Self, DatapathError> {
         let data = MapData::from_pin(place.pins.join(MAP)).map_err(DatapathError::map(MAP))?;
         let map = Map::from_map_data(data).and_then(HashMap::try_from);
-        Ok(Self { map: map.map_err(DatapathError::map(MAP))? })
+        let map = map.map_err(DatapathError::map(MAP))?;
+        Ok(Self { map, looked_up_to: MapPlace::default() })
     }
 
     /// What becomes of the connection's packets; `None`: what becomes of all others.
@@ -138,15 +142,25 @@ impl Moves {
         Ok(ExpiredMoves { blocked, redirected: old.len() - blocked })
     }
 
-    /// Forgets redirected connections, `count` at most: those whose last packet came longest ago, and none of
-    /// which one has come within `idle_min`. Returns how many.
-    pub fn make_room(&mut self, count: usize, idle_min: Duration) -> Result<usize, DatapathError> {
+    /// Looks at some `looked` connections, each time at the next ones, and forgets `count` redirected ones of them at most:
+    /// those whose last packet came longest ago, and none of which one has come within `idle_min`. Returns how many.
+    ///
+    /// Where entries lie in the map has nothing to do with their ages: of a part of them an eighth is as old as an eighth of
+    /// all, and the look takes as long as the part.
+    pub fn make_room(
+        &mut self,
+        looked: usize,
+        count: usize,
+        idle_min: Duration,
+    ) -> Result<usize, DatapathError> {
         let (now_ns, mut idle) = (now_ns(), Vec::new());
-        self.each(|key, entry| {
+        let note = |key, entry: abi::Move| {
             if entry.state == abi::MOVE_REDIRECT && age(now_ns, entry) >= idle_min {
                 idle.push((entry.used_ns, key));
             }
-        })?;
+        };
+        sys::each_behind(self.map.map().fd().as_fd(), &mut self.looked_up_to, looked, note)
+            .map_err(DatapathError::map_io(MAP))?;
         if idle.len() > count {
             idle.select_nth_unstable_by_key(count, |(used_ns, _)| *used_ns);
             idle.truncate(count);

@@ -174,12 +174,8 @@ pub fn control_socket(own: IpAddr) -> Result<OwnedFd, SocketError> {
 }
 
 fn check_ends(socket: BorrowedFd<'_>, id: SocketId) -> Result<(), SocketError> {
-    let is_tcp = |family, protocol| {
-        matches!(family, AddressFamily::INET | AddressFamily::INET6)
-            && protocol == Some(ipproto::TCP)
-    };
-    let kind = (sockopt::socket_domain(socket), sockopt::socket_protocol(socket));
-    if !matches!(kind, (Ok(family), Ok(protocol)) if is_tcp(family, protocol)) {
+    // Of what other families call by this number no address is one of TCP's.
+    if !matches!(sockopt::socket_protocol(socket), Ok(Some(ipproto::TCP))) {
         return Err(SocketError::NotTcp);
     }
     let server = rustix::net::getsockname(socket).doing("ask for the socket's local address")?;

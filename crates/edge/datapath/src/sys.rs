@@ -220,22 +220,41 @@ pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
 /// Where a batch begins and the next one does, as the kernel writes it.
 type BatchPlace = [u64; 8];
 
+/// Between two elements of a map; `None`: before the first.
+#[derive(Debug, Default)]
+pub(crate) struct MapPlace(Option<BatchPlace>);
+
 /// Calls `show` for every element of any map. Elements that are added or removed meanwhile may
 /// or may not be included.
 pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
     map: BorrowedFd<'_>,
     mut show: impl FnMut(K, V),
 ) -> io::Result<()> {
-    let mut keys = vec![K::default(); BATCH_ELEMENTS];
-    let mut values = vec![V::default(); BATCH_ELEMENTS];
+    let mut place = MapPlace::default();
+    loop {
+        each_behind(map, &mut place, BATCH_ELEMENTS, &mut show)?;
+        if place.0.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Calls `show` for some `count` elements behind a place, which is then behind them; behind the last one it is before
+/// the first again.
+pub(crate) fn each_behind<K: Pod + Default, V: Pod + Default>(
+    map: BorrowedFd<'_>,
+    place: &mut MapPlace,
+    count: usize,
+    mut show: impl FnMut(K, V),
+) -> io::Result<()> {
+    let (mut keys, mut values) = (vec![K::default(); count], vec![V::default(); count]);
     // A hash table's place is a number of four bytes; that of all other maps is a whole key
     // (`generic_map_lookup_batch`, `__htab_map_lookup_and_delete_batch` in kernel/bpf).
     const { assert!(size_of::<K>() <= size_of::<BatchPlace>()) }
-    let (mut at, mut next) = (BatchPlace::default(), BatchPlace::default());
-    let (mut is_first, mut growths) = (true, 0);
+    let (mut next, mut growths) = (BatchPlace::default(), 0);
     loop {
         let mut attr = BatchAttr {
-            at: if is_first { 0 } else { at.as_mut_ptr() as u64 },
+            at: place.0.as_mut().map_or(0, |at| at.as_mut_ptr() as u64),
             next: next.as_mut_ptr() as u64,
             keys: keys.as_mut_ptr() as u64,
             values: values.as_mut_ptr() as u64,
@@ -257,10 +276,8 @@ pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
         for (key, value) in keys.iter().zip(&values).take(attr.count as usize) {
             show(*key, *value);
         }
-        if errno.is_some() {
-            return Ok(());
-        }
-        (at, is_first) = (next, false);
+        place.0 = errno.is_none().then_some(next);
+        return Ok(());
     }
 }
 

@@ -13,9 +13,13 @@ pub(crate) const FORGET_MS: u64 = 1_000;
 /// Longest wait of the mover, in milliseconds: then it looks whether the table is another one.
 pub(crate) const TURN_MS_MAX: u64 = 50;
 
+/// Batches of messages that the mover hears before it looks at the clock, at most: of 64 datagrams each, about what its
+/// socket holds. More come only if somebody floods it, who must not stop the clock.
+pub(crate) const HEARD_BATCHES_MAX: usize = 64;
+
 /// How long an order waits for others to go with, in milliseconds: until then netguard holds a descriptor of a
-/// connection that has moved.
-pub(crate) const LATER_MS_MAX: u64 = 2;
+/// connection that has moved. As long as the report of it waits, so that one wake-up does both.
+pub(crate) const LATER_MS_MAX: u64 = skep_handoff::limits::MOVED_WAIT_MS;
 
 /// How long the mover may take for one turn before the process ends, in seconds: it waits for nothing.
 pub(crate) const MOVER_STALL_S_MAX: u32 = 10;

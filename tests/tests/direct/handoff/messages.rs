@@ -112,3 +112,12 @@ pub(super) fn hold(
 pub(super) fn let_through(cluster: &DirectCluster, machine: &str, name: &str) {
     cluster.tool(machine, "nft", &["delete", "table", "ip", name]);
 }
+
+/// Sends so many datagrams that no node has written.
+pub(super) fn send_foreign(to: SocketAddr, count: usize) {
+    let socket =
+        Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(i32::from(LCCP)))).unwrap();
+    for _ in 0..count {
+        socket.send_to(&[0; 64], &to.into()).unwrap();
+    }
+}

@@ -13,15 +13,16 @@
 //! Four of them stand at once, and the two in which netguard stands still: four kills for twelve cases.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use skep_tests::direct::{DirectCluster, figure};
+use skep_tests::direct::{DirectCluster, Setup, figure};
 use skep_tests::{ClientError, PATIENCE, poll_until};
 
-use super::by_url;
-use super::messages::{Command, LccpCapture, hold, let_through};
+use super::messages::{Command, LccpCapture, hold, let_through, send_foreign};
 use super::moving::{Elsewhere, moved_from, owners, path_of, start};
+use super::{by_url, count};
 
 const DONOR: &str = "node-1";
 const RECEIVER: &str = "node-2";
@@ -32,6 +33,12 @@ const COMMIT: &str = "held_commit";
 
 /// How long a client waits for any end.
 const WAIT: Duration = Duration::from_secs(5);
+
+/// Longer than a receiver that is ready waits for a word.
+const PAUSE: Duration = Duration::from_millis(900);
+
+/// Datagrams before a word that is to be heard late: many times what is read at once.
+const BEFORE: usize = 1_000;
 
 /// From the fault to the end of a connection: one second, and what a busy machine takes.
 const END_MS: u128 = 2_500;
@@ -259,4 +266,38 @@ fn whoever_is_killed_in_whatever_step_each_connection_is_served_or_reset_within_
         DONOR,
         vec![("COMMIT", commit, &[Reset]), ("ABORT", abort, &[Reset, Closed])],
     );
+}
+
+/// A receiver that is ready stands still until its time is over. ABORT has come by then, behind all that it has to read.
+#[test]
+fn a_word_that_has_come_counts_however_late_it_is_read() {
+    let direct = "node_heartbeats_missed_max = 100\n".into();
+    let Some(cluster) = start(Setup { direct, ..by_url(2) }) else { return };
+    let mut scene = Scene::new(&cluster);
+    let mut it = scene.connect();
+    hold(&cluster, DONOR, HELD, &[(Command::Ready, it.local)]);
+    let received = |outcome| count(&cluster, "skep_handoffs_received_total", outcome);
+    let before = received("aborted");
+    scene.ask(&mut [&mut it]);
+    let client = it.local;
+    poll_until(PATIENCE, "the receiver is ready", || {
+        scene.at_donor.all().contains(&(Command::Ready as u32, client))
+    });
+    cluster.daemon(RECEIVER).pause();
+    let to = SocketAddr::from((cluster.machine(RECEIVER).ipv4(), 0));
+    cluster.machine("client-2").run(|| send_foreign(to, BEFORE)).unwrap();
+    assert_eq!(it.assert_short(), DONOR);
+    poll_until(PATIENCE, "ABORT comes", || {
+        scene.at_receiver.all().contains(&(Command::Abort as u32, client))
+    });
+    // It is the fault, and no wait for anything.
+    std::thread::sleep(PAUSE);
+    cluster.daemon(RECEIVER).resume();
+    poll_until(PATIENCE, "the receiver gives it up", || {
+        received("aborted") - before + received("undecided") >= 1.0
+    });
+    assert_eq!((received("aborted") - before, received("undecided")), (1.0, 0.0));
+    let_through(&cluster, DONOR, HELD);
+    it.client.ask(super::SHORT.0);
+    assert_eq!(it.assert_short(), DONOR);
 }

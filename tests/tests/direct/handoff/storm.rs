@@ -100,14 +100,20 @@ impl Storm {
         while began.elapsed() < duration {
             loads.wait_for_more(50);
         }
-        let succeeded = loads.succeeded();
-        assert_all_served(loads);
+        let (succeeded, took) = (loads.succeeded(), began.elapsed());
+        let reports = loads.stop();
         let moves = moved(cluster) - before;
         let kept = KEPT.map(|it| (it, count(cluster, "skep_handoffs_total", it)));
+        let lost = [
+            ("closed", count(cluster, "skep_handoffs_total", "closed")),
+            ("undecided", count(cluster, "skep_handoffs_received_total", "undecided")),
+        ];
         figure(&format!(
-            "{moves} of {succeeded} connections moved in {:?}, {kind}; kept: {kept:?}",
-            began.elapsed()
+            "{moves} of {succeeded} connections moved in {took:?}, {kind}; so far kept: {kept:?}, reset: {lost:?}"
         ));
+        for report in reports {
+            assert_eq!((report.failed, report.resets), (0, 0), "{report:?}");
+        }
         // A build that checks its invariants is slow: then donors serve what receivers are late for.
         assert!(moves > 0.1 * succeeded as f64, "{moves} of {succeeded}");
         assert_back(cluster, used_before);

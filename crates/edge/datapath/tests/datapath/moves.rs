@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skep_datapath::limits::MOVES_MAX;
-use skep_datapath::{DatapathError, ExpiredMoves, MoveState, NodeProgram, PinPath};
+use skep_datapath::{DatapathError, ExpiredMoves, MoveState, Moves, NodeProgram, PinPath};
 use skep_wire::handoff::SocketId;
 
 use crate::common::{CLIENT, SIZES, VIP, in_bed};
@@ -142,7 +142,9 @@ fn old_entries_go_each_by_its_own_age() {
 }
 
 #[test]
-fn where_redirects_fill_the_map_those_go_that_were_used_longest_ago() {
+fn where_redirects_fill_the_map_old_ones_go_of_the_part_that_is_looked_at() {
+    const LOOKED: usize = 1_024;
+    const PARTS: usize = MOVES_MAX / LOOKED;
     in_bed(|_| {
         let mut moves = open().moves().unwrap();
         for number in 0..MOVES_MAX as u32 {
@@ -151,14 +153,25 @@ fn where_redirects_fill_the_map_those_go_that_were_used_longest_ago() {
                 moves.redirect(id(number), 3).unwrap();
             }
         }
-        assert_eq!(moves.make_room(100, AGES).unwrap(), 0, "none is as old");
+        let began = Instant::now();
+        assert_eq!(moves.make_room(LOOKED, LOOKED, AGES).unwrap(), 0, "none is as old");
+        println!("a look at {LOOKED} of {MOVES_MAX} entries: {:?}", began.elapsed());
         moves.block(id6()).unwrap_err();
-        assert_eq!(moves.make_room(100, Duration::ZERO).unwrap(), 100);
-        let state = |number| moves.state(id(number)).unwrap();
-        assert_eq!(state(0), Some(MoveState::Blocked), "it is somebody's");
-        assert!((1..=100).all(|number| state(number).is_none()));
-        assert!((101..1000).all(|number| state(number).is_some()));
+        let mut removed = 0;
+        for _ in 0..PARTS / 2 {
+            removed += moves.make_room(LOOKED, LOOKED / 8, Duration::ZERO).unwrap();
+        }
+        assert!((MOVES_MAX / 17..=MOVES_MAX / 16).contains(&removed), "{removed}");
         moves.block(id6()).unwrap();
-        assert_eq!(moves.make_room(MOVES_MAX, Duration::ZERO).unwrap(), MOVES_MAX - 101);
+        let state = |moves: &Moves, number| moves.state(id(number)).unwrap();
+        let is_there = |number: &u32| state(&moves, *number).is_some();
+        let mut late = MOVES_MAX as u32 / 2..MOVES_MAX as u32;
+        assert!(late.all(|number| is_there(&number)), "they were the last to be used");
+        // Each look goes on where the last one has ended, so that none is left out.
+        for _ in 0..2 * PARTS {
+            removed += moves.make_room(LOOKED, LOOKED, Duration::ZERO).unwrap();
+        }
+        assert_eq!(removed, MOVES_MAX - 1);
+        assert_eq!(state(&moves, 0), Some(MoveState::Blocked), "it is somebody's");
     });
 }

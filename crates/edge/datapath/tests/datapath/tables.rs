@@ -435,6 +435,24 @@ fn owners_of_flows_change_if_they_are_who_is_said() {
     });
 }
 
+/// A late copy of a connection's SYN comes when the connection has moved, and that node drains.
+#[test]
+fn the_syn_of_a_flow_that_has_moved_finds_its_node() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        assert_eq!(steer(&dispatch, &frame(700, 80, SYN)), Some(0));
+        let change = OwnerChange { flow: flow(CLIENT, 700, 1), from: Some(0) };
+        assert_eq!(dispatch.change_owners(&[change]).unwrap(), [change.flow]);
+        dispatch
+            .set_nodes(&[node(0), DatapathNode { state: ForwardingState::Draining, ..node(1) }])
+            .unwrap();
+        for flags in [SYN, ACK] {
+            assert_eq!(verdict(&dispatch, &frame(700, 80, flags)), Verdict::ForwardFlow);
+            assert_eq!(steer(&dispatch, &frame(700, 80, flags)), Some(1));
+        }
+    });
+}
+
 #[test]
 fn more_flows_than_a_batch_has_are_listed() {
     in_bed(|bed| {

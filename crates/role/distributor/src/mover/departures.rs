@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use skep_handoff::StayCause;
-use skep_repair::{SnapshotLimits, allow_rebind, snapshot};
+use skep_repair::{SnapshotLimits, snapshot};
 use skep_wire::handoff::{HandoffId, HandoffInfo};
 use skep_wire::limits::HANDOFF_QUEUE_BYTES_MAX;
 use skep_wire::steer::NodeIndex;
@@ -120,10 +120,6 @@ impl Departures {
     pub(super) fn end(&mut self, id: HandoffId, outcome: Outcome) -> Option<DepartedConnection> {
         let DepartingConnection { at_worker, since, to, moves, .. } = self.0.remove(&id)?;
         if let Some(WorkerSide { socket, done }) = at_worker {
-            if outcome == Outcome::Kept {
-                // Repair mode has taken it away.
-                let _ = allow_rebind(&socket);
-            }
             drop(socket);
             // A worker that is gone has closed its connections.
             let _ = done.send(outcome);

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use skep_engine::Arrival;
 use skep_handoff::{OfferKey, Preparation};
-use skep_repair::{allow_rebind, restore};
+use skep_repair::restore;
 use skep_serve::{Admission, Permit};
 use skep_wire::handoff::{HandoffInfo, SocketId};
 use skep_wire::table::Table;
@@ -100,7 +100,6 @@ impl Incoming {
         let IncomingConnection { info, accepted_by, permit, socket, .. } = connection;
         // Nobody else has it: the order that it went with is done.
         let Some(socket) = socket.and_then(Arc::into_inner) else { return };
-        let _ = allow_rebind(&socket);
         let arrival = Arrival { received: info.read_ahead, moves: info.moves, accepted_by };
         let arrived = ArrivedConnection { socket, client, permit, arrival };
         if self.workers.give(arrived).is_err() {

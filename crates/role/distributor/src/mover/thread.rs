@@ -46,7 +46,7 @@ use super::pending_queries::PendingQueries;
 use super::{Command, MoverHandle, Moving, Outcome};
 use crate::chooser::NodesView;
 use crate::counters::{HandoffCounters, MoveStep};
-use crate::limits::{MOVER_STALL_S_MAX, MOVES_WAITING_MAX, TURN_MS_MAX};
+use crate::limits::{HEARD_BATCHES_MAX, MOVER_STALL_S_MAX, MOVES_WAITING_MAX, TURN_MS_MAX};
 use to_self::ToSelf;
 
 /// What the mover needs to start.
@@ -259,7 +259,7 @@ impl MoverThread {
                 self.ordered(giver, &order, answer.result, answer.socket);
             }
         }
-        let has_more = woken.by_messages && self.hear();
+        let has_more = (woken.by_messages || self.is_due()) && self.hear_queued();
         self.donor.tick(now());
         self.receiver.tick(now());
         self.queries.tick(now()).iter().for_each(|message| self.tell_dispatcher(message));
@@ -363,7 +363,19 @@ impl MoverThread {
         }
     }
 
-    /// Takes messages of other nodes; false if no more are there.
+    /// Whether the time of a move is over.
+    fn is_due(&self) -> bool {
+        let due = [self.donor.next_due(), self.receiver.next_due()];
+        due.into_iter().flatten().any(|due| due <= now())
+    }
+
+    /// Takes messages of other nodes, before the clock is looked at: a word that is here has come in time, however long
+    /// this thread did not run. False if no more are there.
+    fn hear_queued(&mut self) -> bool {
+        (0..HEARD_BATCHES_MAX).all(|_| self.hear())
+    }
+
+    /// Takes a batch of them; false if no more are there.
     fn hear(&mut self) -> bool {
         let mut messages = std::mem::take(&mut self.messages);
         let received = self.lccp.receive(&mut messages);

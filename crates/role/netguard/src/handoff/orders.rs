@@ -25,7 +25,7 @@ use super::held::{HeldConnection, HeldConnections};
 use crate::error::NetguardError;
 use crate::limits::{
     BLOCKED_MS_MAX, HANDOFF_LOOK, HANDOFF_LOOK_IDLE, IDLE_MOVE_MS, IDLE_MOVE_MS_MIN, MOVES_LOOK,
-    ROOM_MOVES, ROOM_MS,
+    ROOM_LOOKED, ROOM_MOVES, ROOM_MS,
 };
 
 /// Executes orders.
@@ -41,7 +41,7 @@ pub(crate) struct Handoffs {
     held: HeldConnections,
     held_max: usize,
     swept_at: Instant,
-    /// When the full map had nothing that could go.
+    /// When what was looked at of the full map had nothing that could go.
     found_full_at: Option<Instant>,
 }
 
@@ -107,8 +107,7 @@ impl Handoffs {
             }
             HandoffOrder::ForgetOrphans => self.forget_orphans(),
             HandoffOrder::Freeze(id) => {
-                let own = own()?.try_clone_to_owned();
-                let own = own.map_err(|error| SocketError::Io { doing: "keep it", error })?;
+                let own = descriptor.ok_or(Refusal::NoDescriptor)?;
                 self.freeze(client, self.known(id)?, own)
             }
             HandoffOrder::Thaw(id) => self.thaw(self.known(id)?, own()?),
@@ -286,7 +285,7 @@ impl Handoffs {
         Ok(HandoffResult::Done)
     }
 
-    /// Where redirects have filled the map, the oldest of them go.
+    /// Where redirects have filled the map, old ones go.
     fn block(&mut self, id: SocketId) -> Outcome<()> {
         match self.moves()?.block(id) {
             Err(DatapathError::TooManyMoves { .. }) if self.make_room()? => {
@@ -303,7 +302,7 @@ impl Handoffs {
             return Ok(false);
         }
         let idle_min = Duration::from_millis(IDLE_MOVE_MS_MIN);
-        let removed = self.moves()?.make_room(ROOM_MOVES, idle_min)?;
+        let removed = self.moves()?.make_room(ROOM_LOOKED, ROOM_MOVES, idle_min)?;
         tracing::debug!(removed, "the map of moves was full");
         self.found_full_at = (removed == 0).then(Instant::now);
         Ok(removed > 0)

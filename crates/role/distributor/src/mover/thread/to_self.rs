@@ -2,8 +2,9 @@
 //!
 //! The kernel has one socket for a connection, so the donor's is closed before the receiver's is created. What
 //! was read of it is then all that there is of the connection: a creation that fails is tried again from that.
-//! When the donor waits no longer, the connection is lost, and the socket is created for the sake of its RST; if it cannot be
-//! within some seconds, the client gets that with its next packet.
+//! When the donor waits no longer, the connection is lost, and the socket is created for the sake of its RST: one that comes
+//! late is reset. If none comes within some seconds, the client gets that with the first packet that it sends once nobody
+//! has the donor's socket any more: only that can have kept the kernel from making another one for so long.
 //! The messages of donor and receiver do not leave the process, and the flow is blocked until the new socket
 //! is started: there is nowhere to redirect it to.
 
