@@ -54,7 +54,7 @@ impl<V: Voice> Report<V> {
     pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut report_at = now();
         while !self.stop.load(Ordering::Relaxed) {
-            pulse.beat();
+            pulse.tick();
             let now = now();
             if now >= report_at {
                 let message = self.voice.say(now, (self.load)());
