@@ -179,12 +179,8 @@ impl DirectLoop {
         let now = now();
         self.follow_active();
         match message {
-            Message::Dispatcher(heartbeat) => {
-                self.hear_dispatcher((now, at), heartbeat, from, stamp)
-            }
-            Message::Node(heartbeat) if heartbeat.name.peer() == from => {
-                self.hear_node((now, at), heartbeat, stamp);
-            }
+            Message::Dispatcher(it) => self.hear_dispatcher((now, at), it, from, stamp),
+            Message::Node(it) if it.name.peer() == from => self.hear_node((now, at), it, stamp),
             Message::Table(table) => self.hear_table(table, from),
             Message::TableDelta(delta) => {
                 // Without its base the whole table comes soon.
@@ -483,9 +479,7 @@ impl DirectLoop {
         let peers = self.others.values().map(|other| {
             let silent_ms = other.heartbeat.as_ref().map(|(_, at)| now.since_ms(*at));
             let stage = match &other.heartbeat {
-                Some((heartbeat, at)) if now.since_ms(*at) <= silent_max_ms => {
-                    stage_word(heartbeat.stage)
-                }
+                Some((it, at)) if now.since_ms(*at) <= silent_max_ms => stage_word(it.stage),
                 _ => "silent",
             };
             PeerStatus {
@@ -531,9 +525,7 @@ impl DirectLoop {
         let active = self.failover.active().and_then(|id| self.others.get(&id));
         Expectations {
             is_active: self.is_active(),
-            active: active
-                .and_then(|other| other.heartbeat.as_ref())
-                .map(|(heartbeat, _)| heartbeat.mac),
+            active: active.and_then(|other| other.heartbeat.as_ref()).map(|(it, _)| it.mac),
             peers: dispatchers.chain(nodes).filter(|peer| peer.mac != self.own_mac).collect(),
         }
     }
@@ -549,8 +541,7 @@ impl DirectLoop {
     /// Devices of all dispatchers, as far as they are known.
     fn macs(&self) -> Vec<Mac> {
         let heartbeats = self.others.values().filter_map(|other| other.heartbeat.as_ref());
-        let heard: Vec<Mac> =
-            heartbeats.map(|(heartbeat, _)| heartbeat.mac).chain([self.own_mac]).collect();
+        let heard: Vec<Mac> = heartbeats.map(|(it, _)| it.mac).chain([self.own_mac]).collect();
         // This dispatcher is not among the others.
         let unheard = (self.others.len() + 1).saturating_sub(heard.len());
         dispatcher_macs(heard, unheard, &self.publisher.table().dispatchers)
@@ -598,9 +589,7 @@ impl DirectLoop {
 /// The node with that device. Also one whose process is dead: what it left on its machine answers.
 fn node_of<'a>(table: &'a Table, detector: &'a FailureDetector, mac: Mac) -> Option<&'a Name> {
     let known = table.nodes.iter().find(|node| node.mac == mac).map(|node| &node.name);
-    known.or_else(|| {
-        detector.living().find(|heartbeat| heartbeat.mac == mac).map(|heartbeat| &heartbeat.name)
-    })
+    known.or_else(|| detector.living().find(|it| it.mac == mac).map(|it| &it.name))
 }
 
 impl Drop for DirectLoop {
