@@ -75,7 +75,7 @@ table! {
         fastcgi: FcgiConfig, live;
         /// AJP.
         ajp: AjpConfig, live;
-        /// What servers say of themselves.
+        /// The status that servers report.
         status: PoolStatusConfig, live;
         /// The servers. A pool without any answers 503.
         servers: Vec<ServerConfig>, live;

@@ -1,4 +1,4 @@
-//! What the table publisher has to say, for the log.
+//! Log messages of the table publisher.
 
 use std::fmt;
 use std::net::SocketAddr;

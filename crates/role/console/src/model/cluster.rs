@@ -1,4 +1,4 @@
-//! What the API says of all nodes of a cluster together, and of orders to all of them.
+//! API schemas of all nodes of a cluster together, and of orders to all of them.
 
 use std::collections::BTreeMap;
 

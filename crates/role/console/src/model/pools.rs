@@ -1,4 +1,4 @@
-//! What the API says of pools and their servers.
+//! API schemas of pools and their servers.
 
 use std::collections::BTreeMap;
 
