@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use skep_units::Now;
 use skep_wire::delta::TableDelta;
 use skep_wire::limits::PARTIALS_MAX;
-use skep_wire::message::{FlowBatch, FlowsTaken, Message, Name, NodeBeat, NodeLoad};
+use skep_wire::message::{FlowBatch, FlowsTaken, Message, Name, NodeHeartbeat, NodeLoad};
 use skep_wire::parts::{Reassembler, split};
 use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId};
 use skep_wire::steer::ForwardingState;
@@ -93,7 +93,7 @@ fn kinds(number: u16) -> [Message; 5] {
     let version = TableVersion { epoch: 8, generation: u64::from(number) };
     let shares = (0..number * 5).map(|index| Share { index, weight: 1 }).collect();
     let nodes = (0..number * 5).map(node).collect();
-    let beat = NodeBeat {
+    let heartbeat = NodeHeartbeat {
         name: Name::new("n1").unwrap_or_default(),
         index: Some(number),
         mac: [2; 6],
@@ -112,7 +112,7 @@ fn kinds(number: u16) -> [Message; 5] {
     [
         Message::Table(table),
         Message::TableDelta(delta),
-        Message::Node(beat),
+        Message::Node(heartbeat),
         Message::Flows(flows),
         Message::FlowsTaken(FlowsTaken { dump, number: 1 }),
     ]

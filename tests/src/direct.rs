@@ -34,7 +34,7 @@ const PORT: u16 = 80;
 const NODE_PORT: u16 = 8080;
 
 /// Port of heartbeats.
-pub const BEAT_PORT: u16 = 7071;
+pub const HEARTBEAT_PORT: u16 = 7071;
 
 /// Port of metrics of each process, at loopback of its machine.
 const METRICS_PORT: u16 = 9_090;
@@ -567,7 +567,7 @@ impl DirectCluster {
     fn dispatcher_lines(&self, number: usize) -> String {
         let name = format!("dispatcher-{number}");
         let address = self.machine(&name).ipv4();
-        format!("[[dispatcher]]\nname = \"{name}\"\naddress = \"{address}:{BEAT_PORT}\"\n")
+        format!("[[dispatcher]]\nname = \"{name}\"\naddress = \"{address}:{HEARTBEAT_PORT}\"\n")
     }
 
     fn node_lines(&self, number: usize, weight: u32) -> String {

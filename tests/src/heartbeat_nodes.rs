@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use skep_units::Now;
 use skep_wire::limits::DATAGRAM_BYTES_MAX;
-use skep_wire::message::{Mac, Message, Name, NodeBeat, NodeLoad};
+use skep_wire::message::{Mac, Message, Name, NodeHeartbeat, NodeLoad};
 use skep_wire::parts::{Reassembler, split};
 use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId};
 use skep_wire::steer::service_hash;
@@ -48,7 +48,7 @@ pub struct HeartbeatNodes {
 }
 
 /// What has come of them; they end when this is dropped.
-pub struct RunningBeats {
+pub struct RunningHeartbeats {
     state: Arc<State>,
 }
 
@@ -71,7 +71,7 @@ struct Tables {
     messages: Vec<(Vec<u8>, (TableVersion, bool))>,
 }
 
-struct BeatNode {
+struct HeartbeatNode {
     number: u16,
     name: Name,
     udp: UdpSocket,
@@ -106,15 +106,15 @@ impl HeartbeatNodes {
     }
 
     /// What they have applied; to be run beside [`HeartbeatNodes::speak`].
-    pub fn running() -> RunningBeats {
-        RunningBeats { state: Arc::default() }
+    pub fn running() -> RunningHeartbeats {
+        RunningHeartbeats { state: Arc::default() }
     }
 
     /// Speaks for all of them until `running` is dropped.
-    pub fn speak(self, running: &RunningBeats) -> impl FnOnce() + Send + use<> {
+    pub fn speak(self, running: &RunningHeartbeats) -> impl FnOnce() + Send + use<> {
         let state = Arc::clone(&running.state);
         move || {
-            let mut nodes: Vec<BeatNode> =
+            let mut nodes: Vec<HeartbeatNode> =
                 self.numbers.clone().map(|number| self.node(number)).collect();
             let mut tables = Tables::default();
             let mut due = Instant::now();
@@ -124,7 +124,7 @@ impl HeartbeatNodes {
                 }
                 if Instant::now() >= due {
                     due += self.interval;
-                    nodes.iter_mut().for_each(|node| node.beat(&self, &tables.all));
+                    nodes.iter_mut().for_each(|node| node.heartbeat(&self, &tables.all));
                     let versions = nodes.iter().map(|node| (node.number, node.version));
                     *state.versions.lock().unwrap_or_else(PoisonError::into_inner) =
                         versions.collect();
@@ -137,7 +137,7 @@ impl HeartbeatNodes {
     }
 
     /// Answers health checks of all of them until `running` is dropped.
-    pub fn answer_checks(self, running: &RunningBeats) -> impl FnOnce() + Send + use<> {
+    pub fn answer_checks(self, running: &RunningHeartbeats) -> impl FnOnce() + Send + use<> {
         let state = Arc::clone(&running.state);
         move || {
             let listen = |number| {
@@ -152,13 +152,13 @@ impl HeartbeatNodes {
         }
     }
 
-    fn node(&self, number: u16) -> BeatNode {
+    fn node(&self, number: u16) -> HeartbeatNode {
         let name = format!("node-{number}");
         let udp = UdpSocket::bind((self.address, Self::port(number))).unwrap();
         udp.set_nonblocking(true).unwrap();
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
         let key = Key::from_text(&self.key).unwrap();
-        BeatNode {
+        HeartbeatNode {
             number,
             endpoint: Endpoint::new(&key, &self.cluster, &name, started),
             name: Name::new(&name).unwrap(),
@@ -169,7 +169,7 @@ impl HeartbeatNodes {
     }
 }
 
-impl BeatNode {
+impl HeartbeatNode {
     fn hear(&mut self, nodes: &HeartbeatNodes, state: &State, tables: &mut Tables) {
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         while let Ok(bytes) = self.udp.recv(&mut buffer) {
@@ -191,10 +191,10 @@ impl BeatNode {
         }
     }
 
-    fn beat(&mut self, nodes: &HeartbeatNodes, tables: &[Arc<Table>]) {
+    fn heartbeat(&mut self, nodes: &HeartbeatNodes, tables: &[Arc<Table>]) {
         let own = tables.iter().find(|table| table.version == self.version);
         let row = own.and_then(|table| table.node(self.name.as_str()));
-        let beat = Message::Node(NodeBeat {
+        let heartbeat = Message::Node(NodeHeartbeat {
             name: self.name.clone(),
             index: row.map(|row| row.index),
             mac: HeartbeatNodes::mac(self.number),
@@ -207,7 +207,7 @@ impl BeatNode {
             load: NodeLoad::default(),
         });
         let to = PeerId::of(&nodes.dispatcher.0);
-        for body in split(&beat.encode()).unwrap() {
+        for body in split(&heartbeat.encode()).unwrap() {
             let datagram = self.endpoint.seal(to, &body).unwrap();
             let _ = self.udp.send_to(&datagram, nodes.dispatcher.1);
         }
@@ -253,7 +253,7 @@ impl Tables {
     }
 }
 
-impl RunningBeats {
+impl RunningHeartbeats {
     /// The table that each has applied, by its number.
     pub fn versions(&self) -> BTreeMap<u16, TableVersion> {
         self.state.versions.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -271,7 +271,7 @@ impl RunningBeats {
     }
 }
 
-impl Drop for RunningBeats {
+impl Drop for RunningHeartbeats {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
     }

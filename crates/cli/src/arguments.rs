@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Run a whole cluster on this machine, until Ctrl-C
     Up(UpArgs),
-    /// Run what a config file says: the daemon
+    /// Run the daemon with a config file
     Run(RunArgs),
     /// Show a cluster: services, nodes, their state and load; with --pools the servers of applications
     Status(ShowArgs),
@@ -53,7 +53,7 @@ pub(crate) enum Command {
     /// Check, show or explain config files
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Load a site with a workload of the literature, every body checked, or with what its log says
+    /// Load a site with a workload of the literature, every body checked, or with the requests of its log
     #[command(subcommand)]
     Bench(BenchCommand),
     /// Measure the response times of URLs from this machine, and report on them
@@ -187,7 +187,7 @@ pub(crate) struct Target {
 
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
-    /// Print what the API says, as JSON
+    /// Print the API's response, as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -303,7 +303,7 @@ pub(crate) struct OneNode {
     /// Its service, if only one of several is meant
     #[arg(long, value_name = "NAME")]
     pub(crate) service: Option<String>,
-    /// Print what the API says, as JSON
+    /// Print the API's response, as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -329,7 +329,7 @@ pub(crate) struct PurgeArgs {
     /// Longest time to wait for nodes
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = purge_time)]
     pub(crate) timeout: u64,
-    /// Print what the API says, as JSON
+    /// Print the API's response, as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -355,7 +355,7 @@ pub(crate) struct ExplainArgs {
     /// The client asks nodes themselves, not a dispatcher that proxies
     #[arg(long)]
     pub(crate) direct: bool,
-    /// Print what the API says, as JSON
+    /// Print the API's response, as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -364,14 +364,14 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ReloadArgs {
-    /// Print what the API says, as JSON
+    /// Print the API's response, as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) target: Target,
 }
 
-/// Run what a config file says: the daemon
+/// Run the daemon with a config file
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Config file of the cluster
@@ -406,12 +406,12 @@ pub struct NetguardArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Check a file; says file, line, column, what was expected, and a hint
+    /// Check a file; prints file, line, column, the expected value, and a hint
     Check {
         /// Config file
         file: PathBuf,
     },
-    /// Print every setting of a file, with the defaults where it says nothing
+    /// Print every setting of a file, with the defaults of those that it leaves out
     Show {
         /// Config file; without it, the defaults
         file: Option<PathBuf>,

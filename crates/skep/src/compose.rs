@@ -137,7 +137,7 @@ impl Process {
         let watchdog = Arc::new(Watchdog::default());
         let mut reporting = Reporting::new(&config, &dispatchers, Arc::clone(&watchdog));
         cluster_cache.follow_loads(reporting.new_reports())?;
-        let reports = reporting.with_beats(&roles, node.as_ref(), &registry, on_term)?;
+        let reports = reporting.with_heartbeats(&roles, node.as_ref(), &registry, on_term)?;
         let mut direct_dispatch =
             direct_dispatch.start(&config, &roles, &dispatchers, &registry, reports)?;
         let clients = (&shared.admissions.clients, threads);

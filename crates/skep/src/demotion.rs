@@ -23,8 +23,8 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
     if file.is_some() {
         make_folders(config, roles, &user)?;
     }
-    let beats = config.steered_services().next().is_some() || config.reports_load();
-    let raised = beats.then(RealtimePriority::try_new).flatten();
+    let heartbeats = config.steered_services().next().is_some() || config.reports_load();
+    let raised = heartbeats.then(RealtimePriority::try_new).flatten();
     privileges::serve_as(&user)?;
     confine_to(config, roles);
     if let Some(raised) = raised {

@@ -61,6 +61,6 @@ fn spawn(file: &Path, name: &str) -> anyhow::Result<Child> {
     let status = child.wait().context("netguard is out of sight")?;
     match said.trim().strip_prefix("skep: ") {
         Some(why) => bail!("{why}"),
-        None => bail!("netguard did not start ({status}); what it said is above"),
+        None => bail!("netguard did not start ({status}); its output is above"),
     }
 }

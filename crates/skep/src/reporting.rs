@@ -57,7 +57,7 @@ impl Reporting {
     }
 
     /// The content of heartbeats, and the receivers of what they carry.
-    pub(crate) fn with_beats(
+    pub(crate) fn with_heartbeats(
         &self,
         roles: &Roles,
         node: Option<&Arc<Node>>,

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use skep_testbed::Machine;
-use skep_tests::direct::{BEAT_PORT, DirectCluster, Loads, Setup, figure};
+use skep_tests::direct::{DirectCluster, HEARTBEAT_PORT, Loads, Setup, figure};
 use skep_tests::{PATIENCE, RawClient, Skep, poll_until, skip};
 
 /// Members of etcd.
@@ -246,7 +246,7 @@ fn the_loser_of_a_split_stays_a_standby() {
     nft(&["add table ip split"]);
     for hook in ["input", "output"] {
         nft(&[&format!("add chain ip split {hook} {{ type filter hook {hook} priority 0; }}")]);
-        nft(&[&format!("add rule ip split {hook} udp dport {BEAT_PORT} drop")]);
+        nft(&[&format!("add rule ip split {hook} udp dport {HEARTBEAT_PORT} drop")]);
     }
     poll_until(PATIENCE, "takeover", || it.cluster.status(&winner)["stage"] == "active");
     it.wait_recorded(&winner);

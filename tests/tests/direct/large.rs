@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use skep_tests::direct::{BEAT_PORT, DirectCluster, SHORT, Setup, figure};
+use skep_tests::direct::{DirectCluster, HEARTBEAT_PORT, SHORT, Setup, figure};
 use skep_tests::heartbeat_nodes::HeartbeatNodes;
 use skep_tests::{PATIENCE, holds_within, poll_until};
 use skep_units::NODES_MAX;
@@ -41,7 +41,10 @@ fn crowd(cluster: &DirectCluster) -> HeartbeatNodes {
     HeartbeatNodes {
         cluster: "lab".into(),
         key: format!("{:-<32}", "lab"),
-        dispatcher: (DISPATCHER.into(), (cluster.machine(DISPATCHER).ipv4(), BEAT_PORT).into()),
+        dispatcher: (
+            DISPATCHER.into(),
+            (cluster.machine(DISPATCHER).ipv4(), HEARTBEAT_PORT).into(),
+        ),
         address: cluster.machine(CROWD).ipv4().into(),
         numbers: 2..=NODES_MAX as u16,
         service: cluster.vip(),
@@ -117,11 +120,11 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
         setup.nodes = vec![(1, 100)];
         setup.site = crowd.lines();
     });
-    let beats = HeartbeatNodes::running();
+    let heartbeats = HeartbeatNodes::running();
     let began = Instant::now();
     let machine = cluster.machine(CROWD);
-    drop(machine.spawn(crowd.clone().speak(&beats)).unwrap());
-    drop(machine.spawn(crowd.clone().answer_checks(&beats)).unwrap());
+    drop(machine.spawn(crowd.clone().speak(&heartbeats)).unwrap());
+    drop(machine.spawn(crowd.clone().answer_checks(&heartbeats)).unwrap());
     cluster.run_all();
 
     let generation = |state: &str| {
@@ -131,16 +134,16 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
     // All have the table with all of them, and so has the packet program, which is asked last: metrics of a thousand
     // nodes cost a busy machine more than their heartbeats.
     poll_until(3 * PATIENCE, "all have the last table", || {
-        let versions = beats.versions();
+        let versions = heartbeats.versions();
         let latest = versions.values().map(|version| version.generation).max().unwrap_or(0);
         versions.len() == NODES_MAX - 1
-            && beats.members() == NODES_MAX
+            && heartbeats.members() == NODES_MAX
             && versions.values().all(|version| version.generation == latest)
             && latest > 1
             && [generation("published"), generation("applied")] == [latest; 2]
     });
     let ready_ms = began.elapsed().as_millis();
-    let (wholes, deltas) = beats.tables();
+    let (wholes, deltas) = heartbeats.tables();
 
     // New connections go to all of them. Some SYNs are lost where so many come at once.
     let frames = Frames::watch(&cluster);
@@ -156,7 +159,7 @@ fn tables_of_all_nodes_that_may_be_are_applied_and_steer() {
     drop((begun, frames));
 
     // The crowd falls silent: the node that serves gets all.
-    drop(beats);
+    drop(heartbeats);
     let silent = Instant::now();
     poll_until(PATIENCE, "the only node answers", || {
         (0..20).all(|_| cluster.ask("client-2", vip, SHORT.0) == Ok(NODE.to_owned()))

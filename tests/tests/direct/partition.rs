@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use skep_lab::load::Requests;
 use skep_testbed::Machine;
-use skep_tests::direct::{BEAT_PORT, DirectCluster, Loads, SHORT, Setup, figure};
+use skep_tests::direct::{DirectCluster, HEARTBEAT_PORT, Loads, SHORT, Setup, figure};
 use skep_tests::{PATIENCE, RawClient, poll_until};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -210,7 +210,7 @@ fn lost_heartbeats_are_no_takeovers() {
     let (done, gap_ms) = finish(requests, "a fifth of all heartbeats lost");
     let active = cluster.wait_active();
     assert_eq!(cluster.holders(), std::slice::from_ref(&active));
-    // Four beats in a row are lost once in 600, and all witnesses with them hardly ever. How
+    // Four heartbeats in a row are lost once in 600, and all witnesses with them hardly ever. How
     // many more are late is the machine's matter, so these are figures.
     let (takeovers, outs) = lossy.end();
     let gaps = cluster.heartbeat_gaps_ms(&active);
@@ -264,7 +264,8 @@ impl<'a> Lossy<'a> {
         let names = [cluster.wait_active(), cluster.standby()];
         let claims_before = cluster.claims(&names);
         for name in &names {
-            let lost = format!("udp dport {BEAT_PORT} numgen random mod 100 < 20 counter drop");
+            let lost =
+                format!("udp dport {HEARTBEAT_PORT} numgen random mod 100 < 20 counter drop");
             nft(cluster, name, &format!("add rule ip t in {lost}"));
         }
         Self { cluster, names, claims_before }
@@ -348,8 +349,9 @@ fn capture(cluster: &DirectCluster, at: &str, from: &str, count: usize) -> Vec<V
         let (mut packet, mut found) = ([0; 2048], Vec::new());
         while found.len() < count {
             let len = socket.read(&mut packet).unwrap();
-            let is_beat = packet[12..16] == source && packet[22..24] == BEAT_PORT.to_be_bytes();
-            if is_beat {
+            let is_heartbeat =
+                packet[12..16] == source && packet[22..24] == HEARTBEAT_PORT.to_be_bytes();
+            if is_heartbeat {
                 found.push(packet[HEADERS..len].to_vec());
             }
         }
@@ -364,35 +366,35 @@ fn datagrams_of_strangers_change_nothing_and_are_counted() {
     let Some(cluster) = DirectCluster::start(Setup::default()) else { return };
     let (active, standby) = (cluster.wait_active(), cluster.standby());
     let requests = start_requests(&cluster);
-    let target = SocketAddr::from((cluster.machine(&standby).ipv4(), BEAT_PORT));
+    let target = SocketAddr::from((cluster.machine(&standby).ipv4(), HEARTBEAT_PORT));
     let socket = cluster.machine("client-1").run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
     let refused = |name: &str, reason: &str| {
         let sample = format!("skep_datagrams_refused_total{{reason=\"{reason}\"}}");
         cluster.metric(name, &sample) as usize
     };
     // Sends what `change` makes of each; all must be counted.
-    let send = |beats: &[Vec<u8>], reason: &str, change: &dyn Fn(&mut Vec<u8>)| {
+    let send = |heartbeats: &[Vec<u8>], reason: &str, change: &dyn Fn(&mut Vec<u8>)| {
         let before = refused(&standby, reason);
-        for beat in beats {
-            let mut beat = beat.clone();
-            change(&mut beat);
-            socket.send_to(&beat, target).unwrap();
+        for heartbeat in heartbeats {
+            let mut heartbeat = heartbeat.clone();
+            change(&mut heartbeat);
+            socket.send_to(&heartbeat, target).unwrap();
         }
-        poll_until(PATIENCE, &format!("{} {reason}", beats.len()), || {
-            refused(&standby, reason) >= before + beats.len()
+        poll_until(PATIENCE, &format!("{} {reason}", heartbeats.len()), || {
+            refused(&standby, reason) >= before + heartbeats.len()
         });
-        beats.len()
+        heartbeats.len()
     };
-    let beats = capture(&cluster, &standby, &active, COUNT);
+    let heartbeats = capture(&cluster, &standby, &active, COUNT);
     let before = (cluster.status(&standby)["epoch"].clone(), cluster.holders());
-    let mut sent = send(&beats, "replayed", &|_| ());
-    sent += send(&beats, "bad_tag", &|beat| beat[60] ^= 1);
-    sent += send(&beats, "bad_tag", &|beat| *beat.last_mut().unwrap() ^= 1);
-    sent += send(&beats, "foreign_cluster", &|beat| beat[3] ^= 1);
-    sent += send(&beats, "misaddressed", &|beat| beat[20] ^= 1);
-    sent += send(&beats, "version", &|beat| beat[0] = 9);
-    sent += send(&beats, "too_short", &|beat| beat.truncate(40));
-    sent += send(&beats, "too_long", &|beat| beat.resize(1405, 0));
+    let mut sent = send(&heartbeats, "replayed", &|_| ());
+    sent += send(&heartbeats, "bad_tag", &|heartbeat| heartbeat[60] ^= 1);
+    sent += send(&heartbeats, "bad_tag", &|heartbeat| *heartbeat.last_mut().unwrap() ^= 1);
+    sent += send(&heartbeats, "foreign_cluster", &|heartbeat| heartbeat[3] ^= 1);
+    sent += send(&heartbeats, "misaddressed", &|heartbeat| heartbeat[20] ^= 1);
+    sent += send(&heartbeats, "version", &|heartbeat| heartbeat[0] = 9);
+    sent += send(&heartbeats, "too_short", &|heartbeat| heartbeat.truncate(40));
+    sent += send(&heartbeats, "too_long", &|heartbeat| heartbeat.resize(1405, 0));
     requests.wait_for_more(50);
     assert_eq!((cluster.status(&standby)["epoch"].clone(), cluster.holders()), before);
 
@@ -400,14 +402,14 @@ fn datagrams_of_strangers_change_nothing_and_are_counted() {
     cluster.machine(&active).kill().unwrap();
     poll_until(PATIENCE, "takeover", || cluster.holders() == [standby.clone()]);
     let claimed = epoch(&cluster, &standby);
-    sent += send(&beats, "replayed", &|_| ());
+    sent += send(&heartbeats, "replayed", &|_| ());
     cluster.machine(&active).boot().unwrap();
     cluster.run(&active);
     cluster.wait_log(&standby, &format!("heartbeat from dispatcher {active}"));
     poll_until(PATIENCE, "its restart is known", || {
         cluster.status(&standby)["peers"][0]["stage"] == "standby"
     });
-    sent += send(&beats, "stale_incarnation", &|_| ());
+    sent += send(&heartbeats, "stale_incarnation", &|_| ());
     requests.wait_for_more(50);
     assert_eq!((epoch(&cluster, &standby), cluster.wait_active()), (claimed, standby.clone()));
     let (done, gap_ms) = finish(requests, "datagrams of strangers");

@@ -1,4 +1,4 @@
-//! Replies that the config says itself: texts, small files, refusals, redirects.
+//! Replies that the config defines: texts, small files, refusals, redirects.
 
 use rustix::process::Signal;
 use skep_tests::{PATIENCE, Site, Skep, poll_until};

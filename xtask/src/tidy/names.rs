@@ -48,7 +48,8 @@ const TABLE: &[Refused] = &[
     refused(&["fills_elsewhere", "ClusterPlaced"], "prefers_remote_fill, ClusterRemoteFill"),
     refused(&["Front", "Fronts"], "WorkerIndex"),
     refused(&["Whence", "Handed"], "ObjectSource, PeerHead"),
-    refused(&["Beat", "Beats"], "Heartbeat"),
+    refused(&["Beat", "Beats", "DispatcherBeat", "NodeBeat", "SendBeat"], "Heartbeat"),
+    refused(&["beat", "beats", "send_beat"], "heartbeat; of a Pulse: tick"),
     refused(&["PowerState"], "LifecycleState"),
     refused(&["Keeper"], "TablePublisher"),
     Refused {

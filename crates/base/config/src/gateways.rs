@@ -9,7 +9,7 @@ use crate::table::table;
 use crate::words::ScriptWord;
 
 table! {
-    /// What FastCGI applications such as php-fpm are told beside a request. Only with
+    /// Parameters for FastCGI applications such as php-fpm. Only with
     /// `protocol = "fastcgi"`.
     FcgiConfig at "fastcgi" {
         /// Folder of the scripts, as the application sees it: DOCUMENT_ROOT, and the beginning of
@@ -35,14 +35,14 @@ table! {
         /// `threads` times `connections_max` of all nodes.
         keep_conn: bool = false => Kind::Switch, live;
         /// Most of a body of unknown length that is collected before the request is passed on, since
-        /// FastCGI tells the length first; unset, it is what `buffer_bytes_max` and `[spool]` hold of
+        /// FastCGI sends the length first; unset, it is what `buffer_bytes_max` and `[spool]` hold of
         /// one body. Over it: 411.
         collect_bytes_max: Option<u64> = None => bytes(0..=TIB), live;
     }
 }
 
 table! {
-    /// What servlet engines such as Tomcat are told beside a request. Only with `protocol = "ajp"`.
+    /// Settings of AJP for servlet engines such as Tomcat. Only with `protocol = "ajp"`.
     AjpConfig at "ajp" {
         /// File whose only line is the `secret` of the server's Connector, not readable by everybody.
         /// Required if a server is not on this machine: anyone who reaches an AJP port can forge

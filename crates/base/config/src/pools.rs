@@ -59,7 +59,7 @@ table! {
         request_buffering: bool = true => Kind::Switch, live;
         /// Whether responses are read as fast as the server sends them, by the same bounds, so that its place
         /// is free before a slow client has all of it. What a client takes at once is sent at once. Never
-        /// responses of type `text/event-stream`. The application says otherwise with
+        /// responses of type `text/event-stream`. The application overrides it with
         /// `X-Accel-Buffering: no` or `yes`.
         response_buffering: bool = true => Kind::Switch, live;
         /// Memory for the body of one request, and as much for that of one response, before it goes on in the
@@ -75,7 +75,7 @@ table! {
         fastcgi: FcgiConfig, live;
         /// AJP.
         ajp: AjpConfig, live;
-        /// What servers say of themselves.
+        /// The status that servers report.
         status: PoolStatusConfig, live;
         /// The servers. A pool without any answers 503.
         servers: Vec<ServerConfig>, live;
@@ -100,7 +100,7 @@ table! {
         /// addresses) if no two nodes have the same IP address, else of the cluster.
         connections_scope: ConnectionsScope = ConnectionsScope::Auto
             => word(ConnectionsScope::WORDS), live;
-        /// Where it says its status, if not at `address`: over HTTP (`tomcat`, `json`), or over FastCGI
+        /// Address of its status, if not at `address`: over HTTP (`tomcat`, `json`), or over FastCGI
         /// (`php-fpm`, where it is `pm.status_listen`). Unset, it is asked at `address`, over the protocol
         /// of the pool.
         status_address: Option<ServerAddress> = None => Kind::ServerAddress, live;
@@ -122,7 +122,7 @@ table! {
         /// Field Host; unset, it is the server's address.
         host: Option<String> = None => Kind::Text(Form::Authority), live;
         /// File whose only line is NAME:PASSWORD of a user with the role `manager-status`, or as the
-        /// application wants it; not readable by everybody. They are sent in plain text.
+        /// application requires; not readable by everybody. They are sent in plain text.
         credentials_file: Option<PathBuf> = None => Kind::Text(Form::Path), live;
         /// Whether a Tomcat is asked for its version and sessions as well, by the JMX proxy of its manager.
         /// The role that this needs, `manager-jmx`, may change everything there.
@@ -172,7 +172,7 @@ table! {
     /// How the requests of a session stay at one server, as long as it is up. No node stores
     /// anything about a session, so any of them finds its server.
     StickyConfig at "sticky" {
-        /// How a request tells its server. `cookie`: by a cookie that nodes insert, and that servers
+        /// How a request identifies its server. `cookie`: by a cookie that nodes insert, and that servers
         /// do not see. `route`: by the server's name behind the id that the application gives the
         /// session, as in `JSESSIONID=ID.NAME`, which Tomcat does where `jvmRoute` is the name.
         /// `cookie-hash`, `field-hash`: by the hash of the value of `cookie` or `field`.
@@ -193,9 +193,9 @@ table! {
         /// Which requests from other sites have the inserted cookie.
         same_site: SameSite = SameSite::Lax
             => word(SameSite::WORDS), live;
-        /// Cookie whose value tells sessions apart, by which `skep status --pools` counts them, such as
+        /// Cookie whose value identifies a session, by which `skep status --pools` counts them, such as
         /// `"PHPSESSID"`. Unset, it is what `by` looks at: the id before the server's name under `route`,
-        /// or what is hashed. The cookie of `by = "cookie"` tells servers apart, not sessions, so that
+        /// or what is hashed. The cookie of `by = "cookie"` identifies a server, not a session, so that
         /// none are counted unless this is set. Values are hashed, and not kept.
         counted_cookie: Option<String> = None => Kind::Text(Form::Name), live;
     }

@@ -14,14 +14,14 @@ table! {
     ResponseCacheConfig at "cache" {
         /// Whether responses of the pool are cached.
         enabled: bool = false => Kind::Switch, live;
-        /// How long a successful response is used that says nothing about it: for pages that are the
+        /// Lifetime of a successful response that sets none: for pages that are the
         /// same for all (micro-caching). 0 is not at all. Requests with cookies never see or make
         /// such responses, and `no-store`, `private` and Set-Cookie are heeded.
         fresh_ms: u64 = 0 => ms(0..=24 * HOUR_MS), live;
-        /// How long a response with 404, 405, 410 or 451 is used that says nothing about it. 0 is
+        /// Lifetime of a response with 404, 405, 410 or 451 that sets none. 0 is
         /// not at all.
         negative_ms: u64 = 0 => ms(0..=24 * HOUR_MS), live;
-        /// How long a response with this status is used that says nothing about it: of a status, or of a class of
+        /// Lifetime of a response with this status that sets none: of a status, or of a class of
         /// those that `statuses` has; in place of `fresh_ms`, `negative_ms` and `heuristic`. A status that is named
         /// by itself is stored also if `statuses` does not have it. 0 is not at all. Requests with cookies or
         /// credentials never see or make such responses.
@@ -88,7 +88,7 @@ table! {
         /// Request fields for each value of which responses are stored apart, also if Vary does not
         /// name them.
         key_fields: Vec<String> = Vec::new() => Kind::Texts(Form::FieldName), live;
-        /// Whether `Cache-Status` tells clients the key, if it has at most 1,024 bytes: to look for faults.
+        /// Whether `Cache-Status` shows clients the key, if it has at most 1,024 bytes: to look for faults.
         show_key: bool = false => Kind::Switch, live;
     }
 }

@@ -53,8 +53,8 @@ pub fn setting(path: &str) -> Option<&'static Setting> {
 }
 
 table! {
-    /// One cluster. The same file goes to every machine; each says who it is
-    /// with `skep run --config FILE --as NAME`. Relative paths start at the
+    /// One cluster. The same file goes to every machine; each is identified
+    /// by `skep run --config FILE --as NAME`. Relative paths start at the
     /// file's folder.
     Config at "" {
         /// Name of the cluster, shown by `skep status` and the console.
@@ -159,7 +159,7 @@ table! {
     /// one layer-2 network.
     DirectConfig at "direct" {
         /// Where in a dispatcher's kernel packets are steered. `auto` takes
-        /// the first of the others that the device can do, and says which.
+        /// the first of the others that the device can do, and logs which.
         attach: Attach = Attach::Auto => word(Attach::WORDS), restart;
         /// Folder of netguard: its socket, and what it changed on the machine.
         /// Nobody else may be able to write there, least of all the user who
@@ -522,8 +522,8 @@ table! {
         /// Whether nodes get from each other's memory what is not `local` to
         /// each.
         cooperate: bool = true => Kind::Switch, restart;
-        /// How long a node waits for the coordinator, which knows who holds
-        /// what, before it asks the owner. Longer than an answer
+        /// How long a node waits for the coordinator, which knows the
+        /// holders, before it asks the owner. Longer than an answer
         /// takes on a machine that is overloaded: then more requests to origins
         /// would be the last thing that helps.
         coordinator_timeout_ms: u64 = 500 => ms(1..=10_000), restart;

@@ -98,9 +98,9 @@ impl DispatchMode {
 words! {
     /// Who decides which node answers a request under `dispatch = "handoff"`.
     HandoffDecision {
-        /// The node that read the request, by what it knows of the others.
+        /// The node that read the request, by its view of the others.
         Local = "local",
-        /// The active dispatcher, which knows all loads.
+        /// The active dispatcher, which has all loads.
         Coordinator = "coordinator",
     }
 }
@@ -142,7 +142,7 @@ words! {
 }
 
 words! {
-    /// How a request tells the server of its session.
+    /// How a request identifies the server of its session.
     StickyBy {
         /// It does not: the policy chooses for each request.
         Off = "off",
@@ -279,7 +279,7 @@ words! {
     StoreKind {
         /// In a file of each dispatcher.
         Embedded = "embedded",
-        /// In an etcd cluster, which also says who leads.
+        /// In an etcd cluster, which also holds the leader's lease.
         Etcd = "etcd",
     }
 }

@@ -19,9 +19,9 @@ use crate::table::{Table, TableVersion};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// A dispatcher is alive.
-    Dispatcher(DispatcherBeat),
+    Dispatcher(DispatcherHeartbeat),
     /// A node is alive.
-    Node(NodeBeat),
+    Node(NodeHeartbeat),
     /// The table of the active dispatcher, by which all machines steer.
     Table(Table),
     /// Flows of the active dispatcher, for a standby.
@@ -59,7 +59,7 @@ pub enum Stage {
 
 /// A dispatcher's heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DispatcherBeat {
+pub struct DispatcherHeartbeat {
     /// Its name in the config.
     pub name: Name,
     /// Its stage.
@@ -72,13 +72,13 @@ pub struct DispatcherBeat {
     pub flows_synced: bool,
     /// The table that it steers, or would steer, by.
     pub table: TableVersion,
-    /// The active dispatcher whose beats it receives.
+    /// The active dispatcher whose heartbeats it receives.
     pub hears: Option<Hears>,
     /// Of its device; of two clusters with one address the lower wins.
     pub mac: Mac,
 }
 
-/// Evidence that an active dispatcher is alive: its own beat, not another machine's report.
+/// Evidence that an active dispatcher is alive: its own heartbeat, not another machine's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hears {
     pub dispatcher: PeerId,
@@ -89,7 +89,7 @@ pub struct Hears {
 
 /// A node's heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeBeat {
+pub struct NodeHeartbeat {
     /// Its name in the config.
     pub name: Name,
     /// Its place in the table it applied.
@@ -105,7 +105,7 @@ pub struct NodeBeat {
     pub services: Vec<u64>,
     /// The table that it applied last.
     pub table: TableVersion,
-    /// The active dispatcher whose beats it receives.
+    /// The active dispatcher whose heartbeats it receives.
     pub hears: Option<Hears>,
     /// Whether it is about to stop: no new flows, please.
     pub is_leaving: bool,
@@ -286,18 +286,18 @@ impl Message {
         match self {
             // What a delta leads to is checked when it is applied.
             Self::FlowsTaken(_) | Self::TableDelta(_) => true,
-            Self::Dispatcher(beat) => {
-                beat.epoch <= EPOCH_MAX
-                    && beat.table.is_sound()
-                    && beat.hears.is_none_or(Hears::is_sound)
+            Self::Dispatcher(heartbeat) => {
+                heartbeat.epoch <= EPOCH_MAX
+                    && heartbeat.table.is_sound()
+                    && heartbeat.hears.is_none_or(Hears::is_sound)
             }
-            Self::Node(beat) => {
-                beat.addresses.len() <= ADDRESSES_MAX
-                    && beat.table.is_sound()
-                    && beat.hears.is_none_or(Hears::is_sound)
-                    && beat.services.len() <= SERVICES_MAX
-                    && beat.index.is_none_or(is_index)
-                    && beat.load.is_sound()
+            Self::Node(heartbeat) => {
+                heartbeat.addresses.len() <= ADDRESSES_MAX
+                    && heartbeat.table.is_sound()
+                    && heartbeat.hears.is_none_or(Hears::is_sound)
+                    && heartbeat.services.len() <= SERVICES_MAX
+                    && heartbeat.index.is_none_or(is_index)
+                    && heartbeat.load.is_sound()
             }
             Self::Load(load) => load.is_sound(),
             // What arms there are, the receiver knows.

@@ -18,7 +18,7 @@ pub(crate) enum BenchCommand {
     Data(BenchDataArgs),
     /// Ask a site for a workload, check every body, and report latencies and throughput
     Run(Box<BenchRunArgs>),
-    /// Ask a site again for what an access log says, at the log's times, and report latencies and throughput
+    /// Replay the requests of an access log against a site, at the log's times, and report latencies and throughput
     Replay(Box<BenchReplayArgs>),
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct CompareArgs {
         required_if_eq("action", "start")
     )]
     pub(crate) arms: Vec<NewArm>,
-    /// Print what the API says, as JSON
+    /// Print the API's response, as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

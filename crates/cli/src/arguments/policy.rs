@@ -30,7 +30,7 @@ pub(crate) enum PolicyCommand {
         /// Name of the policy
         #[arg(value_parser = PossibleValuesParser::new(POLICY_NAMES))]
         policy: String,
-        /// Print what the API says, as JSON
+        /// Print the API's response, as JSON
         #[arg(long)]
         json: bool,
         #[command(flatten)]

@@ -32,7 +32,7 @@ pub(crate) enum PoolCommand {
         #[arg(long, value_name = "WHOSE", default_value = "auto",
               value_parser = PossibleValuesParser::new(ConnectionsScope::WORDS))]
         connections_scope: String,
-        /// Where it says its status, if not at ADDRESS
+        /// Address of its status, if not ADDRESS
         #[arg(long, value_name = "ADDRESS")]
         status_address: Option<ServerAddress>,
     },
@@ -91,7 +91,7 @@ pub(crate) struct OneServer {
     pub(crate) pool: String,
     /// Name of the server
     pub(crate) name: String,
-    /// Print what the API says, as JSON
+    /// Print the API's response, as JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]

@@ -25,7 +25,7 @@ pub(super) fn with_signals(
         tokio::select! {
             result = ended => result.context("the run has panicked")?,
             () = until_second(signals, stop) => {
-                bail!("ended by a signal before all was told")
+                bail!("ended by a signal before all output was written")
             }
         }
     })

@@ -195,7 +195,7 @@ fn servers_of_nodes(seen: &[(&str, &PoolStatus)], paint: Paint) -> String {
     text
 }
 
-/// What servers say of themselves: of each as the node with the latest answer has it.
+/// The status that servers report, each as of the latest answer to any node.
 fn agents(text: &mut String, rows: &[(&str, &ServerStatus)]) {
     let mut latest: Vec<(&str, &ServerSelfReport)> = Vec::new();
     for (_, server) in rows {

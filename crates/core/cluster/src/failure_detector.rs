@@ -1,26 +1,26 @@
 //! Failure detector: decides by heartbeats which nodes are alive.
 //!
-//! A node is alive from its first beat until `missed_max` intervals and a half have
+//! A node is alive from its first heartbeat until `missed_max` intervals and a half have
 //! passed in silence, counting only time in which this process was listening. A node that reports
 //! that it is leaving stays alive, but receives no new flows.
 //!
-//! While no beats arrive from any node, no node is declared dead: then this machine is cut off.
+//! While no heartbeats arrive from any node, no node is declared dead: then this machine is cut off.
 
 use std::collections::BTreeMap;
 
 use skep_units::Now;
 use skep_wire::limits::PEERS_MAX;
-use skep_wire::message::{Name, NodeBeat};
+use skep_wire::message::{Name, NodeHeartbeat};
 use skep_wire::seal::Stamp;
 
 use crate::arrivals::Arrivals;
 use crate::listening::Listening;
 
-/// Beats in a row that may be lost of all nodes before the silence is this machine's.
-const DEAF_BEATS: u64 = 3;
+/// Heartbeats in a row that may be lost of all nodes before the silence is this machine's.
+const DEAF_HEARTBEATS: u64 = 3;
 
 /// Silence after which a machine is taken for dead, in milliseconds: half an interval more than the
-/// beats that may be missed, so that the last of them may be late.
+/// heartbeats that may be missed, so that the last of them may be late.
 pub fn silence_ms(interval_ms: u64, missed_max: u32) -> u64 {
     interval_ms * u64::from(missed_max) + interval_ms / 2
 }
@@ -28,15 +28,15 @@ pub fn silence_ms(interval_ms: u64, missed_max: u32) -> u64 {
 /// Settings of the failure detector: when a node counts as dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureDetectorSettings {
-    /// Time from one beat of a node to the next, in milliseconds.
+    /// Time from one heartbeat of a node to the next, in milliseconds.
     pub interval_ms: u64,
-    /// Beats missed in a row after which it is dead.
+    /// Heartbeats missed in a row after which it is dead.
     pub missed_max: u32,
 }
 
 impl Default for FailureDetectorSettings {
     /// Dead after 525 ms, so that it is out of the tables within a second; in a
-    /// network that loses every fifth datagram once in 10^7 beats by mistake.
+    /// network that loses every fifth datagram once in 10^7 heartbeats by mistake.
     fn default() -> Self {
         Self { interval_ms: 50, missed_max: 10 }
     }
@@ -62,7 +62,7 @@ pub enum Liveness {
 pub struct FailureDetector {
     settings: FailureDetectorSettings,
     listening: Listening,
-    /// Time of the last beat of any node.
+    /// Time of the last heartbeat of any node.
     heard_at: Option<Now>,
     nodes: BTreeMap<Name, Monitored>,
 }
@@ -70,7 +70,7 @@ pub struct FailureDetector {
 /// A node that was heard, alive or dead.
 #[derive(Clone, Debug)]
 struct Monitored {
-    beat: NodeBeat,
+    heartbeat: NodeHeartbeat,
     arrivals: Arrivals,
     /// In time spent listening.
     heard_at: Now,
@@ -101,20 +101,20 @@ impl FailureDetector {
         self.listening.total_ms() > self.silence_ms()
     }
 
-    /// Keeps a beat that is authentic and fresh, and came at `arrived`. False if it came after a later
+    /// Keeps a heartbeat that is authentic and fresh, and came at `arrived`. False if it came after a later
     /// one of the same node, or is from one node more than can be.
-    pub fn heard(&mut self, arrived: Now, beat: NodeBeat, stamp: Stamp) -> bool {
+    pub fn heard(&mut self, arrived: Now, heartbeat: NodeHeartbeat, stamp: Stamp) -> bool {
         self.listened(arrived);
         let heard_at = self.listening.of(arrived);
-        let known = self.nodes.get(&beat.name);
+        let known = self.nodes.get(&heartbeat.name);
         let arrivals = Arrivals::next(known.map(|node| node.arrivals), stamp, arrived);
         let is_crowded = known.is_none() && self.nodes.len() >= PEERS_MAX;
         let Some(arrivals) = arrivals.filter(|_| !is_crowded) else { return false };
         // What was in the queue in a pause of this process does not make the silence longer.
         let heard_at = known.map_or(heard_at, |node| node.heard_at.max(heard_at));
         self.heard_at = self.heard_at.max(Some(arrived));
-        let name = beat.name.clone();
-        self.nodes.insert(name, Monitored { beat, arrivals, heard_at, is_alive: true });
+        let name = heartbeat.name.clone();
+        self.nodes.insert(name, Monitored { heartbeat, arrivals, heard_at, is_alive: true });
         true
     }
 
@@ -135,9 +135,9 @@ impl FailureDetector {
         dead
     }
 
-    /// Whether no beat has arrived for longer than one or two lost beats explain.
+    /// Whether no heartbeat has arrived for longer than one or two lost heartbeats explain.
     pub fn hears_nobody(&self, now: Now) -> bool {
-        let deaf_ms = DEAF_BEATS * self.settings.interval_ms;
+        let deaf_ms = DEAF_HEARTBEATS * self.settings.interval_ms;
         self.heard_at.is_none_or(|at| now.since_ms(at) > deaf_ms)
     }
 
@@ -153,19 +153,19 @@ impl FailureDetector {
         match self.nodes.get(name) {
             None => Liveness::Unheard,
             Some(node) if !node.is_alive => Liveness::Dead,
-            Some(node) if node.beat.is_leaving => Liveness::Leaving,
+            Some(node) if node.heartbeat.is_leaving => Liveness::Leaving,
             Some(_) => Liveness::Alive,
         }
     }
 
-    /// The last beat of a node, dead or alive.
-    pub fn beat(&self, name: &Name) -> Option<&NodeBeat> {
-        self.nodes.get(name).map(|node| &node.beat)
+    /// The last heartbeat of a node, dead or alive.
+    pub fn heartbeat(&self, name: &Name) -> Option<&NodeHeartbeat> {
+        self.nodes.get(name).map(|node| &node.heartbeat)
     }
 
-    /// The last beats of those that live.
-    pub fn living(&self) -> impl Iterator<Item = &NodeBeat> {
-        self.nodes.values().filter(|node| node.is_alive).map(|node| &node.beat)
+    /// The last heartbeats of those that live.
+    pub fn living(&self) -> impl Iterator<Item = &NodeHeartbeat> {
+        self.nodes.values().filter(|node| node.is_alive).map(|node| &node.heartbeat)
     }
 
     /// The longest time between two heartbeats of each node's process, in milliseconds.

@@ -151,7 +151,8 @@ fn are_applied(
     detector: &FailureDetector,
 ) -> bool {
     let mut open = table.nodes.iter().filter(|node| node.state != ForwardingState::Down);
-    let has_applied =
-        |node: &TableNode| detector.beat(&node.name).is_some_and(|beat| beat.table > after);
+    let has_applied = |node: &TableNode| {
+        detector.heartbeat(&node.name).is_some_and(|heartbeat| heartbeat.table > after)
+    };
     table.version > after && applied > after && open.all(has_applied)
 }

@@ -73,8 +73,8 @@ pub(crate) const EPOCHS_SKIPPED_MAX: u64 = 1 << (20 + DISPATCHER_NUMBER_BITS);
 /// store to others, in milliseconds: twenty heartbeats.
 pub(crate) const DATA_PATH_LOST_MS: u64 = 1_000;
 
-/// How long the beats of the leader in the shared store must arrive until a dispatcher that lost the
-/// lease takes over from it as others do, in milliseconds: twenty beats.
+/// How long the heartbeats of the leader in the shared store must arrive until a dispatcher that lost the
+/// lease takes over from it as others do, in milliseconds: twenty heartbeats.
 pub(crate) const LEADER_HEARD_MS: u64 = 1_000;
 
 /// How long a claim waits for epochs to be persisted, in milliseconds: some times what a disk needs.

@@ -1,4 +1,4 @@
-//! Time spent listening: silence counts only while the process could have received beats.
+//! Time spent listening: silence counts only while the process could have received heartbeats.
 //!
 //! A process that was not scheduled for seconds finds old deadlines expired, and in its
 //! socket the heartbeats that refute them (keepalived#2066). In listening
@@ -47,14 +47,14 @@ impl Listening {
         Now(self.listened.0.saturating_sub(ago_ms))
     }
 
-    /// The listening time, if no beat could be received since the last call.
+    /// The listening time, if no heartbeat could be received since the last call.
     pub(crate) fn deaf_at(&mut self, now: Now) -> Now {
         self.last = Some(self.last.map_or(now, |last| last.max(now)));
         self.paused_at = Some(self.listened);
         self.listened
     }
 
-    /// Whether there was no pause within the last two steps: a beat of every live
+    /// Whether there was no pause within the last two steps: a heartbeat of every live
     /// machine would have arrived since. Silence from before a pause may
     /// have ended in it.
     pub(crate) fn is_awake(&self) -> bool {

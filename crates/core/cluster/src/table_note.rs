@@ -1,4 +1,4 @@
-//! What the table publisher has to say, for the log.
+//! Log messages of the table publisher.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use skep_wire::steer::NODES_MAX;
 /// Something for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableNote {
-    /// The first beat of a node.
+    /// The first heartbeat of a node.
     Came(Name),
     /// A dead node is alive again.
     Back(Name),

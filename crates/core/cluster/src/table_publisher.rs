@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use skep_units::Now;
 use skep_wire::limits::{HISTORY_MAX, WEIGHT_MAX};
-use skep_wire::message::{Mac, Name, NodeBeat};
+use skep_wire::message::{Mac, Name, NodeHeartbeat};
 use skep_wire::seal::Stamp;
 use skep_wire::steer::{ForwardingState, NODES_MAX, NodeIndex, service_hash};
 use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
@@ -177,17 +177,17 @@ impl TablePublisher {
         if is_up && !is_still_up { Change::Urgent } else { Change::Usual }
     }
 
-    /// A node's beat came. Beats must be authentic and fresh.
-    pub fn heard(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) -> Vec<TableNote> {
-        let name = beat.name.clone();
+    /// A node's heartbeat came. Heartbeats must be authentic and fresh.
+    pub fn heard(&mut self, now: Now, heartbeat: NodeHeartbeat, stamp: Stamp) -> Vec<TableNote> {
+        let name = heartbeat.name.clone();
         if !self.planned.contains_key(&name) && !self.nodes.contains_key(&name) {
             return self.refuse(name, TableNote::Unplanned);
         }
-        let (life_before, version) = (self.detector.life(&name), beat.table);
+        let (life_before, version) = (self.detector.life(&name), heartbeat.table);
         let was_ready = self.is_ready(&name);
-        let known = self.detector.beat(&name);
-        let has_moved = known.is_none_or(|known| known.services != beat.services);
-        if !self.detector.heard(now, beat, stamp) {
+        let known = self.detector.heartbeat(&name);
+        let has_moved = known.is_none_or(|known| known.services != heartbeat.services);
+        if !self.detector.heard(now, heartbeat, stamp) {
             return Vec::new();
         }
         let life = self.detector.life(&name);
@@ -267,9 +267,10 @@ impl TablePublisher {
 
     /// This dispatcher is active now: it is the author, in its `epoch`.
     pub fn begin_term(&mut self, epoch: u64) {
-        let living: Vec<Name> = self.detector.living().map(|beat| beat.name.clone()).collect();
+        let living: Vec<Name> =
+            self.detector.living().map(|heartbeat| heartbeat.name.clone()).collect();
         for name in &living {
-            // Who finds no index now says so at its next beat.
+            // Who finds no index now says so at its next heartbeat.
             let _ = self.learn(name);
         }
         self.publish(TableVersion { epoch, generation: 1 });
@@ -318,20 +319,21 @@ impl TablePublisher {
 
     /// Where a node does not listen although it is planned for it.
     fn not_listening(&self, name: &Name) -> Vec<TableNote> {
-        let Some(beat) = self.detector.beat(name) else { return Vec::new() };
+        let Some(heartbeat) = self.detector.heartbeat(name) else { return Vec::new() };
         let at = self.plan.nodes.iter().position(|node| node.name == *name);
         let is_behind = |service: &&ServicePlan| at.is_some_and(|at| service.nodes.contains(&at));
         let services = self.plan.services.iter().filter(is_behind);
         let addresses = services.map(|service| service.address);
-        let missed = addresses.filter(|&address| !beat.services.contains(&service_hash(address)));
+        let missed =
+            addresses.filter(|&address| !heartbeat.services.contains(&service_hash(address)));
         missed.map(|address| TableNote::NotListening { name: name.clone(), address }).collect()
     }
 
     /// Assigns an index to a node that was heard, and stores what it reported:
     /// returns whether that changed anything.
     fn learn(&mut self, name: &Name) -> Result<bool, NoIndexLeft> {
-        let Some(beat) = self.detector.beat(name) else { return Ok(false) };
-        let (mac, mtu, wished) = (beat.mac, beat.mtu, beat.index);
+        let Some(heartbeat) = self.detector.heartbeat(name) else { return Ok(false) };
+        let (mac, mtu, wished) = (heartbeat.mac, heartbeat.mtu, heartbeat.index);
         if let Some(known) = self.nodes.get_mut(name) {
             let is_news = (known.mac, known.mtu) != (mac, mtu);
             (known.mac, known.mtu) = (mac, mtu);
@@ -411,7 +413,8 @@ impl TablePublisher {
         let mut histories = std::mem::take(&mut self.histories);
         let candidate = |node: &NodePlan| {
             let share = self.share(&node.name)?;
-            let services = self.detector.beat(&node.name).map(|beat| &*beat.services);
+            let services =
+                self.detector.heartbeat(&node.name).map(|heartbeat| &*heartbeat.services);
             Some(Candidate { share, services })
         };
         let candidates: Vec<_> = self.plan.nodes.iter().map(candidate).collect();
@@ -474,7 +477,9 @@ impl TablePublisher {
     /// Whether a node has any table: without one it would refuse packets that it must
     /// hand on.
     fn is_ready(&self, name: &Name) -> bool {
-        self.detector.beat(name).is_some_and(|beat| beat.table > TableVersion::default())
+        self.detector
+            .heartbeat(name)
+            .is_some_and(|heartbeat| heartbeat.table > TableVersion::default())
     }
 
     fn make(&self, version: TableVersion) -> Table {

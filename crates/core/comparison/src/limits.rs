@@ -32,7 +32,7 @@ pub const BINS_PER_OCTAVE: usize = 16;
 pub const TIME_US_MAX: u64 = 1 << 36;
 
 /// How often a table is told of to other dispatchers even if nothing is new, in milliseconds.
-pub const BEAT_MS: u64 = 1_000;
+pub const HEARTBEAT_MS: u64 = 1_000;
 
 /// How long the tables of two dispatchers may differ before one of them is told whole, in milliseconds: what is under way
 /// arrives meanwhile.
@@ -47,4 +47,4 @@ pub const SWEEP_MS: u64 = 50;
 pub const FULL_PAUSE_MS: u64 = 60_000;
 
 /// Time after which a dispatcher that tells nothing is gone, in milliseconds.
-pub const SILENT_MS: u64 = 4 * BEAT_MS;
+pub const SILENT_MS: u64 = 4 * HEARTBEAT_MS;

@@ -12,7 +12,7 @@ use skep_wire::seal::PeerId;
 
 use crate::client::ClientId;
 use crate::host_table::{HostTable, TableDigest};
-use crate::limits::{BEAT_MS, FULL_PAUSE_MS, SETTLE_MS, SILENT_MS, SWEEP_MESSAGES, SWEEP_MS};
+use crate::limits::{FULL_PAUSE_MS, HEARTBEAT_MS, SETTLE_MS, SILENT_MS, SWEEP_MESSAGES, SWEEP_MS};
 
 /// Of one test at one dispatcher.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl TableSync {
         }
         let digest = table.digest();
         self.sweep(now, digest, table, &mut told);
-        let is_due = self.told_at.is_none_or(|at| now.since_ms(at) >= BEAT_MS);
+        let is_due = self.told_at.is_none_or(|at| now.since_ms(at) >= HEARTBEAT_MS);
         if told.is_empty() && is_due {
             told.push(Vec::new());
         }
@@ -185,10 +185,10 @@ mod tests {
     fn a_standby_knows_each_client_with_the_next_message() {
         let mut pair = [Dispatcher::new("gate-1"), Dispatcher::new("gate-2")];
         pair[0].serve(0..250);
-        assert_eq!(run(&mut pair, 1_000, 1, 0), 4, "three, and a beat of the other");
+        assert_eq!(run(&mut pair, 1_000, 1, 0), 4, "three, and a heartbeat of the other");
         assert_eq!(pair[0].table.digest(), pair[1].table.digest());
         assert_eq!(pair[1].table.clients(), [125, 125]);
-        // Both agree: beats only.
+        // Both agree: heartbeats only.
         assert!(run(&mut pair, 1_050, 10_000, 0) <= 22);
     }
 
@@ -202,9 +202,9 @@ mod tests {
         assert!(pair.iter().all(|it| it.table.is_full()));
         assert_ne!(pair[0].table.digest(), pair[1].table.digest());
         let passes = 2 * 2 * (81_920 / CLIENTS_PER_MESSAGE_MAX + 1);
-        let beats = 2 * 61;
+        let heartbeats = 2 * 61;
         let sent = run(&mut pair, 30_000, 60_000, 0);
-        assert!(sent <= passes + beats, "{sent} messages in a minute");
+        assert!(sent <= passes + heartbeats, "{sent} messages in a minute");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What an application complains about, line by line.
+//! Standard error of an application, line by line.
 
 use crate::limits::{STDERR_BYTES_MAX, STDERR_LINE_BYTES_MAX};
 

@@ -9,9 +9,9 @@
 //! - [`confine`]: system calls and files that this process never needs.
 //!
 //! One message is one order or one answer (`SOCK_SEQPACKET`), so neither end ever waits for the
-//! rest of a message. The first message of a connection tells whether both ends are of builds that
-//! understand each other ([`GREETING`](skep_wire::guard::GREETING)). Netguard serves only peers of the configured users, as identified by the
-//! kernel (`SO_PEERCRED`), one at a time: two masters would undo each other's changes.
+//! rest of a message. The first message of a connection tells whether the builds of both ends
+//! are compatible ([`GREETING`](skep_wire::guard::GREETING)). Netguard serves only peers of the configured users, as identified by the
+//! kernel (`SO_PEERCRED`), one at a time: two clients would undo each other's changes.
 
 #![forbid(unsafe_code)]
 

@@ -138,7 +138,7 @@ impl Socket {
 
     /// Sends a message that was encoded before. Failures are counted.
     pub fn send_encoded(&mut self, to: PeerId, message: &EncodedMessage) {
-        // The next beat tries again, and the counter tells.
+        // The next heartbeat tries again, and the counter tells.
         let _ = self.send_bodies(to, &message.0);
     }
 

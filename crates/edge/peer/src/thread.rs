@@ -76,7 +76,7 @@ pub fn spawn_heartbeat_thread(
         let _ = rustix::thread::set_name(&name);
         body(priority);
     };
-    let gone = |_| io::Error::other("a thread that was kept for beats has ended");
+    let gone = |_| io::Error::other("a thread that was kept for heartbeats has ended");
     give.send(Box::new(named)).map_err(gone)?;
     Ok(thread)
 }

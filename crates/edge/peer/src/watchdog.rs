@@ -1,6 +1,6 @@
 //! A watchdog over threads that keep promises to other machines: heartbeats, and what follows them.
 //!
-//! Such a thread takes a [`Pulse`] and beats it in every turn of its loop. The watchdog looks once
+//! Such a thread takes a [`Pulse`] and ticks it in every turn of its loop. The watchdog looks once
 //! a second and learns of a thread that has panicked, or has not turned for so many looks. Looks are
 //! counted, not time: when the whole process was paused, nobody has stalled.
 
@@ -63,7 +63,7 @@ impl Watchdog {
 
 impl Pulse {
     /// The thread takes another turn.
-    pub fn beat(&self) {
+    pub fn tick(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -112,7 +112,7 @@ mod tests {
         let watchdog = Watchdog::default();
         let pulse = watchdog.watch("one", 2);
         for _ in 0..10 {
-            pulse.beat();
+            pulse.tick();
             assert_eq!([watchdog.look(), watchdog.look(), watchdog.look()], [None; 3]);
         }
         drop(pulse);
@@ -124,13 +124,13 @@ mod tests {
         let watchdog = Watchdog::default();
         let (one, two) = (watchdog.watch("one", 2), watchdog.watch("two", 3));
         let look = || {
-            one.beat();
+            one.tick();
             watchdog.look()
         };
         assert_eq!([look(), look(), look()], [None; 3]);
         assert_eq!(look(), Some(ThreadFault::Stalled { thread: "two", looks: 4 }));
         assert_eq!(look().unwrap().to_string(), "thread two has stalled for 5 s");
-        two.beat();
+        two.tick();
         assert_eq!(look(), None);
     }
 
@@ -139,7 +139,7 @@ mod tests {
         let watchdog = Watchdog::default();
         let pulse = watchdog.watch("one", 2);
         let thread = std::thread::spawn(move || {
-            pulse.beat();
+            pulse.tick();
             panic!("a test's");
         });
         assert!(thread.join().is_err());

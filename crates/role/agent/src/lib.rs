@@ -3,7 +3,7 @@
 //! packet program; elsewhere ([`Reporter`]) it only reports.
 //!
 //! ```text
-//!   dispatchers <--NodeBeat, Load-- Report (own thread, high priority)
+//!   dispatchers <--NodeHeartbeat, Load-- Report (own thread, high priority)
 //!   dispatchers --Table-----------> Report --tables--> Obey --orders--> netguard
 //! ```
 //!

@@ -88,7 +88,7 @@ impl Obey {
         let mut look_at = Instant::now();
         let mut table = None;
         loop {
-            pulse.beat();
+            pulse.tick();
             match tables.recv_timeout(Duration::from_millis(COUNTERS_MS)) {
                 // Those in between were overtaken.
                 Ok(first) => table = Some(tables.try_iter().last().unwrap_or(first)),
@@ -117,7 +117,7 @@ impl Obey {
         let (at, addresses) = (now(), Some(true));
         self.reconciler.want(Wants { at, addresses, table: table.cloned(), announcements: 0 });
         while let Some(step) = self.reconciler.next(now()) {
-            pulse.beat();
+            pulse.tick();
             let done = self.execute(&step);
             let result = done.as_ref().map(drop).map_err(ToString::to_string);
             self.reconciler.done(now(), &step, result);

@@ -67,7 +67,7 @@ impl<V: Voice> Report<V> {
     pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut report_at = now();
         while !self.stop.load(Ordering::Relaxed) {
-            pulse.beat();
+            pulse.tick();
             let now = now();
             if now >= report_at {
                 self.report(now);

@@ -13,7 +13,7 @@ use skep_peer::{Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::AttachedProgram;
 use skep_wire::message::{
-    DispatcherBeat, Hears, Message, Name, NodeBeat, NodeLoad, ServedObjects, Stage,
+    DispatcherHeartbeat, Hears, Message, Name, NodeHeartbeat, NodeLoad, ServedObjects, Stage,
 };
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::Table;
@@ -47,7 +47,7 @@ impl Voice for Steered {
         self.hand_over();
         let hears = self.witness.hears(now, self.takeover_ms);
         self.show_active(hears);
-        Message::Node(NodeBeat {
+        Message::Node(NodeHeartbeat {
             name: self.name.clone(),
             index: self.table.node(self.name.as_str()).map(|node| node.index),
             mac: self.opened.mac,
@@ -68,21 +68,21 @@ impl Voice for Steered {
     fn hear(&mut self, received: Received, socket: &mut Socket) {
         let Received { from, stamp, at, message } = received;
         match message {
-            Message::Dispatcher(beat) => {
+            Message::Dispatcher(heartbeat) => {
                 // It has lost its memory: without the histories it would find no owner for
                 // connections of earlier memberships, and report other dispatchers' machines as
                 // address conflicts.
-                let is_new = matches!(beat.stage, Stage::Joining | Stage::Leaving);
-                let asks = is_new && beat.table < self.table.version;
+                let is_new = matches!(heartbeat.stage, Stage::Joining | Stage::Leaving);
+                let asks = is_new && heartbeat.table < self.table.version;
                 let now = now();
                 let answered = self.answered.get(&from);
                 let is_due = answered.is_none_or(|at| now.since_ms(*at) >= JOINING_ANSWER_MS);
                 if asks && is_due {
-                    // A later beat asks again.
+                    // A later heartbeat asks again.
                     self.answered.insert(from, now);
                     let _ = socket.send(from, &Message::Table(Table::clone(&self.table)));
                 }
-                self.witness(at, &beat, from, stamp);
+                self.witness(at, &heartbeat, from, stamp);
             }
             Message::Table(table) => self.take(table),
             Message::TableDelta(delta) => {
@@ -108,11 +108,17 @@ impl Voice for Steered {
 }
 
 impl Steered {
-    fn witness(&mut self, arrived: Now, beat: &DispatcherBeat, from: PeerId, stamp: Stamp) {
-        if self.witness.heard(arrived, beat, from, stamp)
+    fn witness(
+        &mut self,
+        arrived: Now,
+        heartbeat: &DispatcherHeartbeat,
+        from: PeerId,
+        stamp: Stamp,
+    ) {
+        if self.witness.heard(arrived, heartbeat, from, stamp)
             && self.witness.hears(now(), self.takeover_ms).is_some_and(|it| it.dispatcher == from)
         {
-            self.shared.set_active_mac(beat.mac);
+            self.shared.set_active_mac(heartbeat.mac);
         }
     }
 

@@ -74,12 +74,12 @@ pub struct ProcessStatus {
     pub pools: Vec<PoolStatus>,
 }
 
-/// What a node said last of its load. Rates are those of the second before.
+/// The last load report of a node. Rates are those of the second before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeReport {
     /// Name of the node.
     pub name: String,
-    /// How long ago it said so, in milliseconds.
+    /// Age of the report, in milliseconds.
     pub age_ms: u64,
     /// Whether that is so long that it counts no more: dispatchers go by what
     /// they see themselves.
@@ -111,7 +111,7 @@ pub struct CoordinatorStatus {
     /// In direct dispatch, the epoch of its term; else its rank among the dispatchers times 65,536,
     /// plus the number of the dispatcher.
     pub epoch: u64,
-    /// Segments that it knows a holder of.
+    /// Segments with a known holder.
     pub segments: u64,
     /// Segments times their holders.
     pub copies: u64,
@@ -123,7 +123,7 @@ pub struct CoordinatorStatus {
     /// nobody is known to have may be there.
     pub nodes_unsure: u64,
     /// What it has answered, by kind: `have`, `busy`, `grant`, `refused`; and
-    /// `directory_error`, of holders that had lost what they were said to have.
+    /// `directory_error`, of named holders that had lost the segment.
     pub answers: Vec<AnswerCount>,
     /// The nodes that are linked.
     pub nodes: Vec<CacheNode>,
@@ -161,7 +161,7 @@ pub struct DirectStatus {
     pub stage: String,
     /// Number of the active dispatcher's term, as far as it is known here.
     pub epoch: u64,
-    /// Name of the active dispatcher, if one is heard.
+    /// Name of the active dispatcher, if heartbeats of one arrive.
     pub active: Option<String>,
     /// Number of the table in that term by which packets are steered.
     pub table_generation: u64,
@@ -208,14 +208,14 @@ pub struct NodeBehind {
     pub tables: u64,
 }
 
-/// Another dispatcher, as it is heard here.
+/// Another dispatcher, by its heartbeats.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DirectPeer {
     /// Name of the dispatcher or node.
     pub name: String,
     /// As `stage` of a process, or `silent`.
     pub stage: String,
-    /// Time since it was heard, in milliseconds.
+    /// Time since its last heartbeat, in milliseconds.
     pub silent_ms: u64,
 }
 

@@ -4,7 +4,7 @@
 //!
 //! The parts of the event loop are driven by a clock of their own, as fast as they go, and the time
 //! of this thread on a core is compared with the seconds that went by there. Every tick looks at the
-//! plan and publishes; a heartbeat goes out each 20 ms, to as many nodes as it does; every node beats each 50 ms and acknowledges at once what it was sent, and the
+//! plan and publishes; a heartbeat goes out each 20 ms, to as many nodes as it does; every node sends one each 50 ms and acknowledges at once what it was sent, and the
 //! lists of loads for the packet program are made, too. Datagrams really leave, to a socket of this
 //! machine that nobody reads. In the busy rows an operator changes a weight each 25 ms, which is in
 //! the memberships of all services.
@@ -26,7 +26,7 @@ use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_peer::{Socket, SocketSettings};
 use skep_steering::{HeartbeatTurns, Plans, load_orders};
 use skep_units::{Now, Rng};
-use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::message::{DispatcherHeartbeat, Message, Name, NodeHeartbeat, NodeLoad, Stage};
 use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId, Stamp};
 use skep_wire::steer::{NODES_MAX, service_hash};
 use skep_wire::table::{Table, TableVersion};
@@ -36,9 +36,9 @@ const SIZES: [(usize, usize); 2] = [(256, 64), (1_000, 8)];
 /// A quarter of an interval of the heartbeats of dispatchers, with the default.
 const TICK_MS: u64 = 5;
 const CHANGE_MS: u64 = 25;
-const BEAT_MS: u64 = 50;
+const HEARTBEAT_MS: u64 = 50;
 /// Between two heartbeats of the dispatcher, by default.
-const OWN_BEAT_MS: u64 = 20;
+const OWN_HEARTBEAT_MS: u64 = 20;
 const OWN_NAME: &str = "d1";
 
 fn main() {
@@ -112,7 +112,7 @@ struct Cluster {
 }
 
 struct Node {
-    beat: NodeBeat,
+    heartbeat: NodeHeartbeat,
     endpoint: Endpoint,
 }
 
@@ -138,7 +138,7 @@ impl Cluster {
         };
         let mut socket = Socket::bind(&settings).expect("a socket on loopback");
         let address = nobody.local_addr().expect("it is bound");
-        nodes.iter().for_each(|node| socket.set_peer(node.beat.name.as_str(), address));
+        nodes.iter().for_each(|node| socket.set_peer(node.heartbeat.name.as_str(), address));
         let mut publisher = TablePublisher::new(FailureDetectorSettings::default());
         publisher.begin_term(8);
         Self {
@@ -173,16 +173,16 @@ impl Cluster {
             self.publish();
             self.costs.plans += looked - start;
             self.costs.tables += cpu_ns() - looked;
-            if tick % (OWN_BEAT_MS / TICK_MS) == 0 {
+            if tick % (OWN_HEARTBEAT_MS / TICK_MS) == 0 {
                 self.send_heartbeat();
             }
-            let turns = BEAT_MS / TICK_MS;
+            let turns = HEARTBEAT_MS / TICK_MS;
             if tick % turns == 0 {
                 self.tell_loads();
             }
             (0..self.nodes.len()).skip((tick % turns) as usize).step_by(turns as usize).for_each(
                 |node| {
-                    self.beat(node);
+                    self.heartbeat(node);
                 },
             );
         }
@@ -192,7 +192,8 @@ impl Cluster {
     fn change_a_weight(&mut self) {
         let service = self.rng.below(self.dispatchers.len() as u64) as usize;
         let node = self.rng.below(self.nodes.len() as u64) as usize;
-        let (name, weight) = (self.nodes[node].beat.name.as_str(), 1 + self.rng.below(9) as u32);
+        let (name, weight) =
+            (self.nodes[node].heartbeat.name.as_str(), 1 + self.rng.below(9) as u32);
         self.dispatchers[service].group().set_weight(name, weight).expect("the node is known");
     }
 
@@ -212,8 +213,8 @@ impl Cluster {
         }
         self.told = Arc::clone(table);
         let peers = self.plans.plan().nodes.iter().filter_map(|node| {
-            let beat = self.publisher.detector().beat(&node.name)?;
-            Some((node.name.peer(), beat.table))
+            let heartbeat = self.publisher.detector().heartbeat(&node.name)?;
+            Some((node.name.peer(), heartbeat.table))
         });
         let sent = self.socket.counts().sent();
         for update in self.distributor.publish(self.now, Arc::clone(table), peers) {
@@ -226,7 +227,7 @@ impl Cluster {
 
     /// The dispatcher's own, to the nodes whose turn it is.
     fn send_heartbeat(&mut self) {
-        let beat = DispatcherBeat {
+        let heartbeat = DispatcherHeartbeat {
             name: Name::new(OWN_NAME).expect("a short name"),
             stage: Stage::Active,
             epoch: 8,
@@ -238,9 +239,9 @@ impl Cluster {
         };
         let start = cpu_ns();
         let nodes = &self.plans.plan().nodes;
-        let turn = self.heartbeats.next(&beat, nodes.len(), OWN_BEAT_MS);
+        let turn = self.heartbeats.next(&heartbeat, nodes.len(), OWN_HEARTBEAT_MS);
         let to = turn.map(|at| nodes[at].name.peer());
-        self.socket.send_all(to, &Message::Dispatcher(beat));
+        self.socket.send_all(to, &Message::Dispatcher(heartbeat));
         self.costs.own += cpu_ns() - start;
     }
 
@@ -255,20 +256,20 @@ impl Cluster {
     }
 
     /// A node's heartbeat travels, and is taken note of.
-    fn beat(&mut self, node: usize) {
+    fn heartbeat(&mut self, node: usize) {
         let node = &mut self.nodes[node];
-        node.beat.table = self.has;
-        let body = Message::Node(node.beat.clone()).encode();
+        node.heartbeat.table = self.has;
+        let body = Message::Node(node.heartbeat.clone()).encode();
         let datagram = node.endpoint.seal(PeerId::of(OWN_NAME), &body).expect("it fits");
         self.sequence += 1;
         let stamp = Stamp { incarnation: 1, sequence: self.sequence };
         let start = cpu_ns();
         let opened = self.endpoint.open(self.now, &datagram).expect("it is authentic");
         let OpenedDatagram::Live { from, body, .. } = opened else { panic!("a hello") };
-        let Ok(Message::Node(beat)) = Message::decode(body) else { panic!("no heartbeat") };
+        let Ok(Message::Node(heartbeat)) = Message::decode(body) else { panic!("no heartbeat") };
         let unsealed = cpu_ns();
-        let (name, load) = (beat.name.clone(), beat.load);
-        self.publisher.heard(self.now, beat, stamp);
+        let (name, load) = (heartbeat.name.clone(), heartbeat.load);
+        self.publisher.heard(self.now, heartbeat, stamp);
         self.loads.hear(&name, Some(stamp), load);
         assert!(self.distributor.heard(self.now, from, self.has).is_none(), "it has the latest");
         self.costs.unsealing += unsealed - start;
@@ -287,7 +288,7 @@ impl Node {
         let id = PeerId::of(name.as_str()).0.to_le_bytes();
         let listens = config.steered_services().flat_map(|(_, service)| &service.listen);
         let services = listens.map(|&address| service_hash(address));
-        let beat = NodeBeat {
+        let heartbeat = NodeHeartbeat {
             name,
             index: None,
             mac: [2, id[0], id[1], id[2], id[3], id[4]],
@@ -299,7 +300,7 @@ impl Node {
             is_leaving: false,
             load: NodeLoad::default(),
         };
-        Self { beat, endpoint }
+        Self { heartbeat, endpoint }
     }
 }
 

@@ -271,7 +271,7 @@ fn conversation(
         let Some(address) = other.address.filter(|_| other.name != own.name) else { continue };
         socket.set_peer(&other.name, address);
         let (name, address) = (Name::new(&other.name)?, address.ip());
-        others.insert(name.peer(), Other { name, address, beat: None });
+        others.insert(name.peer(), Other { name, address, heartbeat: None });
     }
     Ok((socket, others))
 }

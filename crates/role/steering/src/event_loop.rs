@@ -20,7 +20,7 @@ use skep_peer::{EncodedMessage, Pulse, Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::{Expectations, ExpectedPeer};
 use skep_wire::message::{
-    DispatcherBeat, FlowsTaken, Mac, Message, Name, NodeBeat, ServedObjects, Stage,
+    DispatcherHeartbeat, FlowsTaken, Mac, Message, Name, NodeHeartbeat, ServedObjects, Stage,
 };
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::{Table, TableNode, TableVersion};
@@ -87,7 +87,7 @@ pub(crate) struct DirectLoop {
 pub(crate) struct Other {
     pub(crate) name: Name,
     pub(crate) address: IpAddr,
-    pub(crate) beat: Option<(DispatcherBeat, Now)>,
+    pub(crate) heartbeat: Option<(DispatcherHeartbeat, Now)>,
 }
 
 impl DirectLoop {
@@ -97,7 +97,7 @@ impl DirectLoop {
         let tick_ms = self.failover.tick_ms();
         let mut tick_at = now().plus_ms(tick_ms);
         while !self.stop.load(Ordering::Relaxed) {
-            pulse.beat();
+            pulse.tick();
             let left_ms = if self.table_queue.is_empty() { tick_at.since_ms(now()) } else { 0 };
             match self.socket.receive(Duration::from_millis(left_ms)) {
                 Ok(Some(received)) => self.hear(received),
@@ -179,10 +179,8 @@ impl DirectLoop {
         let now = now();
         self.follow_active();
         match message {
-            Message::Dispatcher(beat) => self.hear_dispatcher((now, at), beat, from, stamp),
-            Message::Node(beat) if beat.name.peer() == from => {
-                self.hear_node((now, at), beat, stamp);
-            }
+            Message::Dispatcher(it) => self.hear_dispatcher((now, at), it, from, stamp),
+            Message::Node(it) if it.name.peer() == from => self.hear_node((now, at), it, stamp),
             Message::Table(table) => self.hear_table(table, from),
             Message::TableDelta(delta) => {
                 // Without its base the whole table comes soon.
@@ -221,33 +219,33 @@ impl DirectLoop {
     fn hear_dispatcher(
         &mut self,
         (now, arrived): (Now, Now),
-        beat: DispatcherBeat,
+        heartbeat: DispatcherHeartbeat,
         from: PeerId,
         stamp: Stamp,
     ) {
         let Some(other) = self.others.get_mut(&from) else { return };
-        other.beat = Some((beat.clone(), arrived));
+        other.heartbeat = Some((heartbeat.clone(), arrived));
         let name = other.name.clone();
-        if self.is_active() && !self.publisher.knows(beat.table) {
-            self.handover.await_table(now, &name, beat.table);
+        if self.is_active() && !self.publisher.knows(heartbeat.table) {
+            self.handover.await_table(now, &name, heartbeat.table);
         }
-        let outputs = self.failover.heard(arrived, &beat, from, stamp);
+        let outputs = self.failover.heard(arrived, &heartbeat, from, stamp);
         self.carry_out(outputs);
         if self.is_active() {
-            self.send_table(now, from, beat.table);
-            let is_standby = beat.stage == Stage::Standby;
-            if is_standby && self.streams.heard(now, from, beat.flows_synced) {
+            self.send_table(now, from, heartbeat.table);
+            let is_standby = heartbeat.stage == Stage::Standby;
+            if is_standby && self.streams.heard(now, from, heartbeat.flows_synced) {
                 self.job(Job::Stream(true));
                 self.job(Job::List);
             }
         }
     }
 
-    fn hear_node(&mut self, (now, arrived): (Now, Now), beat: NodeBeat, stamp: Stamp) {
-        let outputs = self.failover.witness(arrived, beat.hears, beat.table);
+    fn hear_node(&mut self, (now, arrived): (Now, Now), heartbeat: NodeHeartbeat, stamp: Stamp) {
+        let outputs = self.failover.witness(arrived, heartbeat.hears, heartbeat.table);
         self.carry_out(outputs);
-        let (name, load, version) = (beat.name.clone(), beat.load, beat.table);
-        for note in self.publisher.heard(arrived, beat, stamp) {
+        let (name, load, version) = (heartbeat.name.clone(), heartbeat.load, heartbeat.table);
+        for note in self.publisher.heard(arrived, heartbeat, stamp) {
             match note.is_trouble() {
                 true => tracing::warn!("{note}"),
                 false => tracing::info!("{note}"),
@@ -356,7 +354,7 @@ impl DirectLoop {
     fn carry_out(&mut self, outputs: Vec<FailoverAction>) {
         for output in outputs {
             match output {
-                FailoverAction::SendBeat => self.send_beat(),
+                FailoverAction::SendHeartbeat => self.send_heartbeat(),
                 FailoverAction::Probe => self.job(Job::Probe),
                 FailoverAction::PersistEpochs { last } => self.epoch_writer.write(now(), last),
                 FailoverAction::Claim { epoch } => {
@@ -373,7 +371,7 @@ impl DirectLoop {
                     self.table_queue.clear();
                     self.handover.step_down();
                     self.last_table = Some(LastTable::new(Arc::clone(self.publisher.table())));
-                    // Before the beat that says so.
+                    // Before the heartbeat that says so.
                     self.hand_table_over(now());
                     self.streams.clear();
                     self.job(Job::Stream(false));
@@ -403,12 +401,12 @@ impl DirectLoop {
         self.job(Job::Reconcile);
     }
 
-    fn send_beat(&mut self) {
-        let beat = self.failover.beat(now(), self.publisher.table().version);
+    fn send_heartbeat(&mut self) {
+        let heartbeat = self.failover.heartbeat(now(), self.publisher.table().version);
         let nodes = &self.plans.plan().nodes;
-        let turn = self.heartbeats.next(&beat, nodes.len(), self.failover.interval_ms());
+        let turn = self.heartbeats.next(&heartbeat, nodes.len(), self.failover.interval_ms());
         let to = self.others.keys().copied().chain(turn.map(|at| nodes[at].name.peer()));
-        self.socket.send_all(to, &Message::Dispatcher(beat));
+        self.socket.send_all(to, &Message::Dispatcher(heartbeat));
     }
 
     /// Applies changes of the config and the operator.
@@ -440,12 +438,12 @@ impl DirectLoop {
         if !Arc::ptr_eq(&table, &self.told) {
             self.told = Arc::clone(&table);
             let nodes = self.plans.plan().nodes.iter().filter_map(|node| {
-                let beat = self.publisher.detector().beat(&node.name)?;
-                Some((node.name.peer(), beat.table))
+                let heartbeat = self.publisher.detector().heartbeat(&node.name)?;
+                Some((node.name.peer(), heartbeat.table))
             });
             let others = self.others.iter().filter_map(|(id, other)| {
-                let (beat, _) = other.beat.as_ref()?;
-                Some((*id, beat.table))
+                let (heartbeat, _) = other.heartbeat.as_ref()?;
+                Some((*id, heartbeat.table))
             });
             let updates = self.distributor.publish(now, Arc::clone(&table), nodes.chain(others));
             let encode = |it: TableUpdate| {
@@ -473,7 +471,7 @@ impl DirectLoop {
     /// Whether a table may be published: all nodes were heard, or had time to be. Until then the table
     /// of an earlier process stays in force; one without nodes must not replace it.
     fn may_publish(&self, now: Now) -> bool {
-        let is_heard = |node: &NodePlan| self.publisher.detector().beat(&node.name).is_some();
+        let is_heard = |node: &NodePlan| self.publisher.detector().heartbeat(&node.name).is_some();
         now.since_ms(self.started) >= PATIENCE_AT_START_MS
             || self.plans.plan().nodes.iter().all(is_heard)
     }
@@ -497,9 +495,9 @@ impl DirectLoop {
         });
         let silent_max_ms = self.failover.takeover_ms();
         let peers = self.others.values().map(|other| {
-            let silent_ms = other.beat.as_ref().map(|(_, at)| now.since_ms(*at));
-            let stage = match &other.beat {
-                Some((beat, at)) if now.since_ms(*at) <= silent_max_ms => stage_word(beat.stage),
+            let silent_ms = other.heartbeat.as_ref().map(|(_, at)| now.since_ms(*at));
+            let stage = match &other.heartbeat {
+                Some((it, at)) if now.since_ms(*at) <= silent_max_ms => stage_word(it.stage),
                 _ => "silent",
             };
             PeerStatus {
@@ -534,18 +532,18 @@ impl DirectLoop {
     /// The hosts expected on the segment, for the check of this machine.
     fn expectations(&self) -> Expectations {
         let dispatchers = self.others.values().filter_map(|other| {
-            let (beat, _) = other.beat.as_ref()?;
+            let (heartbeat, _) = other.heartbeat.as_ref()?;
             let (name, address) = (other.name.to_string(), other.address);
-            Some(ExpectedPeer { name, address, mac: beat.mac, mtu: 0 })
+            Some(ExpectedPeer { name, address, mac: heartbeat.mac, mtu: 0 })
         });
-        let nodes = self.publisher.detector().living().filter_map(|beat| {
-            let (name, &address) = (beat.name.to_string(), beat.addresses.first()?);
-            Some(ExpectedPeer { name, address, mac: beat.mac, mtu: beat.mtu })
+        let nodes = self.publisher.detector().living().filter_map(|heartbeat| {
+            let (name, &address) = (heartbeat.name.to_string(), heartbeat.addresses.first()?);
+            Some(ExpectedPeer { name, address, mac: heartbeat.mac, mtu: heartbeat.mtu })
         });
         let active = self.failover.active().and_then(|id| self.others.get(&id));
         Expectations {
             is_active: self.is_active(),
-            active: active.and_then(|other| other.beat.as_ref()).map(|(beat, _)| beat.mac),
+            active: active.and_then(|other| other.heartbeat.as_ref()).map(|(it, _)| it.mac),
             peers: dispatchers.chain(nodes).filter(|peer| peer.mac != self.own_mac).collect(),
         }
     }
@@ -560,8 +558,8 @@ impl DirectLoop {
 
     /// Devices of all dispatchers, as far as they are known.
     fn macs(&self) -> Vec<Mac> {
-        let beats = self.others.values().filter_map(|other| other.beat.as_ref());
-        let heard: Vec<Mac> = beats.map(|(beat, _)| beat.mac).chain([self.own_mac]).collect();
+        let heartbeats = self.others.values().filter_map(|other| other.heartbeat.as_ref());
+        let heard: Vec<Mac> = heartbeats.map(|(it, _)| it.mac).chain([self.own_mac]).collect();
         // This dispatcher is not among the others.
         let unheard = (self.others.len() + 1).saturating_sub(heard.len());
         dispatcher_macs(heard, unheard, &self.publisher.table().dispatchers)
@@ -585,7 +583,7 @@ impl DirectLoop {
     }
 
     pub(crate) fn send(&mut self, to: PeerId, message: &Message) {
-        // The next beat tries again, and a counter tells.
+        // The next heartbeat tries again, and a counter tells.
         let _ = self.socket.send(to, message);
     }
 
@@ -609,7 +607,7 @@ impl DirectLoop {
 /// The node with that device. Also one whose process is dead: what it left on its machine answers.
 fn node_of<'a>(table: &'a Table, detector: &'a FailureDetector, mac: Mac) -> Option<&'a Name> {
     let known = table.nodes.iter().find(|node| node.mac == mac).map(|node| &node.name);
-    known.or_else(|| detector.living().find(|beat| beat.mac == mac).map(|beat| &beat.name))
+    known.or_else(|| detector.living().find(|it| it.mac == mac).map(|it| &it.name))
 }
 
 impl Drop for DirectLoop {

@@ -4,7 +4,7 @@
 //! others which dispatchers they hear: in a large cluster each gets a part of the heartbeats, so that
 //! their cost is bounded.
 
-use skep_wire::message::{DispatcherBeat, Stage};
+use skep_wire::message::{DispatcherHeartbeat, Stage};
 
 /// Heartbeats that a dispatcher sends to nodes in a second, at most: some hundredths of a core. By
 /// default, with one each 20 ms, 500 nodes get all of them, and each of 1,024 every other one.
@@ -23,11 +23,11 @@ impl HeartbeatTurns {
     /// `interval_ms`. A new stage or term is told to all.
     pub fn next(
         &mut self,
-        beat: &DispatcherBeat,
+        heartbeat: &DispatcherHeartbeat,
         nodes: usize,
         interval_ms: u64,
     ) -> impl Iterator<Item = usize> + use<> {
-        let said = Some((beat.stage, beat.epoch));
+        let said = Some((heartbeat.stage, heartbeat.epoch));
         let is_news = std::mem::replace(&mut self.said, said) != said;
         let turns = if is_news { 1 } else { turns(nodes, interval_ms) };
         self.turn = self.turn.wrapping_add(1);
@@ -37,8 +37,8 @@ impl HeartbeatTurns {
 
 /// Heartbeats until each node has got one.
 fn turns(nodes: usize, interval_ms: u64) -> usize {
-    let per_beat_max = NODE_HEARTBEATS_PER_S_MAX * interval_ms / 1000;
-    nodes.div_ceil(usize::try_from(per_beat_max).unwrap_or(usize::MAX).max(1)).max(1)
+    let per_heartbeat_max = NODE_HEARTBEATS_PER_S_MAX * interval_ms / 1000;
+    nodes.div_ceil(usize::try_from(per_heartbeat_max).unwrap_or(usize::MAX).max(1)).max(1)
 }
 
 #[cfg(test)]
@@ -50,8 +50,8 @@ mod tests {
 
     use super::*;
 
-    fn beat(epoch: u64) -> DispatcherBeat {
-        DispatcherBeat {
+    fn heartbeat(epoch: u64) -> DispatcherHeartbeat {
+        DispatcherHeartbeat {
             name: Name::new("d1").unwrap(),
             stage: Stage::Active,
             epoch,
@@ -70,7 +70,7 @@ mod tests {
         {
             let mut heartbeats = HeartbeatTurns::default();
             let mut next = |epoch| -> Vec<usize> {
-                heartbeats.next(&beat(epoch), nodes, interval_ms).collect()
+                heartbeats.next(&heartbeat(epoch), nodes, interval_ms).collect()
             };
             let all: Vec<usize> = (0..nodes).collect();
             assert_eq!(next(8), all, "the first");

@@ -90,7 +90,7 @@ impl LccpServer {
     pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut received = Vec::new();
         while !self.stop.load(Ordering::Relaxed) {
-            pulse.beat();
+            pulse.tick();
             if let Err(error) = self.turn(&mut received) {
                 tracing::error!(%error, "messages about handoffs cannot be received");
                 std::thread::sleep(Duration::from_millis(LCCP_WAIT_MS));

@@ -6,7 +6,9 @@ use arc_swap::ArcSwap;
 use skep_cluster::failure_detector::FailureDetector;
 use skep_policy::ServedLog;
 use skep_units::Now;
-use skep_wire::message::{ArmsInForce, LoadDigest, Message, NodeBeat, NodeWork, ServedObjects};
+use skep_wire::message::{
+    ArmsInForce, LoadDigest, Message, NodeHeartbeat, NodeWork, ServedObjects,
+};
 use skep_wire::table::{Table, TableNode};
 
 use crate::limits::{ARMS_MS, DIGEST_ENTRIES_PER_S_MAX, DIGEST_MS_MIN};
@@ -75,7 +77,8 @@ impl LoadDigests {
         detector: &FailureDetector,
     ) -> Option<Message> {
         let own = self.own.as_ref().filter(|_| now >= self.due_at)?;
-        let heard = table.nodes.iter().filter_map(|node| Some((node, detector.beat(&node.name)?)));
+        let heard =
+            table.nodes.iter().filter_map(|node| Some((node, detector.heartbeat(&node.name)?)));
         let nodes: Vec<NodeWork> = heard.map(work).collect();
         let interval_ms = interval_ms(nodes.len());
         self.due_at = now.plus_ms(interval_ms);
@@ -87,13 +90,13 @@ impl LoadDigests {
     }
 }
 
-fn work((node, beat): (&TableNode, &NodeBeat)) -> NodeWork {
+fn work((node, heartbeat): (&TableNode, &NodeHeartbeat)) -> NodeWork {
     let short = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     NodeWork {
         node: node.index,
-        connections: short(beat.load.connections),
-        requests: short(beat.load.requests_in_flight),
-        bytes: beat.load.bytes_outstanding,
+        connections: short(heartbeat.load.connections),
+        requests: short(heartbeat.load.requests_in_flight),
+        bytes: heartbeat.load.bytes_outstanding,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use skep_cluster::failure_detector::FailureDetector;
 use skep_policy::{DirectLoad, Work, policies};
-use skep_wire::message::{NodeBeat, NodeLoad};
+use skep_wire::message::{NodeHeartbeat, NodeLoad};
 use skep_wire::steer::{Measure, WeightedLoad};
 use skep_wire::table::{Table, TableNode, TableService};
 
@@ -38,13 +38,13 @@ pub fn load_orders(table: &Table, detector: &FailureDetector) -> Vec<LoadOrder> 
     if groups.is_empty() {
         return Vec::new();
     }
-    let heard = table.nodes.iter().filter_map(|node| Some((node, detector.beat(&node.name)?)));
-    let heard: Vec<(&TableNode, &NodeBeat)> = heard.collect();
+    let heard = table.nodes.iter().filter_map(|node| Some((node, detector.heartbeat(&node.name)?)));
+    let heard: Vec<(&TableNode, &NodeHeartbeat)> = heard.collect();
     let loads = |(counted, services): (Counted, Vec<u16>)| {
-        let load = |(node, beat): &(&TableNode, &NodeBeat)| WeightedLoad {
+        let load = |(node, heartbeat): &(&TableNode, &NodeHeartbeat)| WeightedLoad {
             node: node.index,
             weight: if counted.is_weighted { node.weight.max(1) } else { 1 },
-            load: counted.of(&beat.load),
+            load: counted.of(&heartbeat.load),
         };
         LoadOrder { services, loads: heard.iter().map(load).collect() }
     };
@@ -103,8 +103,8 @@ mod tests {
         }
     }
 
-    fn beat(index: u16, load: NodeLoad) -> NodeBeat {
-        NodeBeat {
+    fn heartbeat(index: u16, load: NodeLoad) -> NodeHeartbeat {
+        NodeHeartbeat {
             name: node(index).name,
             index: None,
             mac: [2; 6],
@@ -123,7 +123,7 @@ mod tests {
         let mut detector = FailureDetector::new(FailureDetectorSettings::default());
         let load = NodeLoad { connections: 5, requests_in_flight: 3, ..NodeLoad::default() };
         // The second was never heard.
-        detector.heard(Now(1), beat(0, load), Stamp { incarnation: 1, sequence: 1 });
+        detector.heard(Now(1), heartbeat(0, load), Stamp { incarnation: 1, sequence: 1 });
         let table = Table {
             services: vec![
                 service(0, "least-connections", Measure::Load),

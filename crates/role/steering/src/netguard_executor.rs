@@ -89,7 +89,7 @@ impl NetguardExecutor {
     pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut rounds = Rounds::default();
         loop {
-            pulse.beat();
+            pulse.tick();
             let mut next = match self.jobs.pop(rounds.until_next()) {
                 Popped::Item(job) => Some(job),
                 Popped::Nothing => None,
@@ -101,7 +101,7 @@ impl NetguardExecutor {
                 let kind = job.kind();
                 let done = self.perform(&mut rounds, job);
                 self.note(kind, &done);
-                pulse.beat();
+                pulse.tick();
                 // Before the next one: flows and loads must not hold a takeover up.
                 self.reconcile(pulse);
                 jobs += 1;
@@ -114,7 +114,7 @@ impl NetguardExecutor {
     fn reconcile(&mut self, pulse: &Pulse) {
         let before = self.path.state();
         while let Some(done) = self.path.step(now()) {
-            pulse.beat();
+            pulse.tick();
             self.see_to(&done);
         }
         let after = self.path.state();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use skep_cluster::failover::Failover;
 use skep_cluster::failure_detector::FailureDetector;
 use skep_units::Now;
-use skep_wire::message::{Name, NodeBeat};
+use skep_wire::message::{Name, NodeHeartbeat};
 use skep_wire::table::TableVersion;
 
 use crate::limits::{ANSWERING_MS, NODE_LOOK_MS};
@@ -43,10 +43,10 @@ impl NodeObservations {
             return;
         }
         self.look_at = now.plus_ms(NODE_LOOK_MS);
-        let behind = |beat: &NodeBeat| {
-            let is_same = beat.table.epoch == told.epoch;
-            let applied = if is_same { beat.table.generation } else { 0 };
-            (beat.name.clone(), told.generation.saturating_sub(applied))
+        let behind = |heartbeat: &NodeHeartbeat| {
+            let is_same = heartbeat.table.epoch == told.epoch;
+            let applied = if is_same { heartbeat.table.generation } else { 0 };
+            (heartbeat.name.clone(), told.generation.saturating_sub(applied))
         };
         self.behind = Arc::new(detector.living().map(behind).collect());
         let gaps = failover.heartbeat_gaps().chain(detector.heartbeat_gaps());

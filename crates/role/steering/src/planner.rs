@@ -82,7 +82,7 @@ impl Planner {
     pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut done = 0;
         loop {
-            pulse.beat();
+            pulse.tick();
             match self.shared.orders.pop(Duration::from_millis(PLAN_MS)) {
                 Popped::Item(order) => {
                     self.execute(&order);

@@ -71,7 +71,7 @@ fn the_format_is_pinned_because_machines_must_agree() {
 fn what_was_recorded_never_counts_again() {
     let (mut a, mut b) = (endpoint("a", 1_000), endpoint("b", 2_000));
     meet(&mut a, &mut b, Now(0));
-    let recorded: Vec<Vec<u8>> = (0..100).map(|_| a.seal(b.own(), b"beat").unwrap()).collect();
+    let recorded: Vec<Vec<u8>> = (0..100).map(|_| a.seal(b.own(), b"heartbeat").unwrap()).collect();
     for datagram in &recorded {
         assert!(is_live(b.open(Now(1), datagram)));
     }
@@ -85,12 +85,12 @@ fn what_was_recorded_never_counts_again() {
     let mut b = endpoint("b", 2_001);
     replay_all(&mut b);
     // The recording did not shut out its true sender.
-    let beat = a.seal(b.own(), b"beat").unwrap();
-    assert!(is_hello(b.open(Now(50), &beat)));
+    let heartbeat = a.seal(b.own(), b"heartbeat").unwrap();
+    assert!(is_hello(b.open(Now(50), &heartbeat)));
     let answer = b.take_answer().unwrap();
     // It is a hello for the sender, too: it knew the receiver's former start.
     assert!(is_live(a.open(Now(50), &answer.datagram)));
-    assert!(is_live(b.open(Now(51), &a.seal(b.own(), b"beat").unwrap())));
+    assert!(is_live(b.open(Now(51), &a.seal(b.own(), b"heartbeat").unwrap())));
     // The sender starts again: what it said before is stale.
     let mut a = endpoint("a", 1_001);
     meet(&mut a, &mut b, Now(100));
@@ -103,13 +103,13 @@ fn a_machine_whose_clock_went_back_finds_its_way() {
     let (mut a, mut b) = (endpoint("a", 5_000), endpoint("b", 2_000));
     meet(&mut a, &mut b, Now(0));
     let mut a = endpoint("a", 70);
-    let beat = a.seal(b.own(), b"beat").unwrap();
-    assert_eq!(b.open(Now(100), &beat), Err(OpenError::StaleIncarnation));
+    let heartbeat = a.seal(b.own(), b"heartbeat").unwrap();
+    assert_eq!(b.open(Now(100), &heartbeat), Err(OpenError::StaleIncarnation));
     let answer = b.take_answer().unwrap();
     assert!(is_hello(a.open(Now(100), &answer.datagram)));
     assert_eq!(a.incarnation(), 5_001);
-    let beat = a.seal(b.own(), b"beat").unwrap();
-    assert!(is_live(b.open(Now(150), &beat)), "and b was known from the answer");
+    let heartbeat = a.seal(b.own(), b"heartbeat").unwrap();
+    assert!(is_live(b.open(Now(150), &heartbeat)), "and b was known from the answer");
 }
 
 #[test]
@@ -171,9 +171,9 @@ fn channels_do_not_accept_each_other() {
     let of = |channel, name: &str, at| Endpoint::of(channel, &key(), "hive", name, at);
     let (mut a, mut b) = (of(Channel::Handoff, "a", 1_000), of(Channel::Handoff, "b", 2_000));
     meet(&mut a, &mut b, Now(0));
-    let mut beats = of(Channel::Heartbeats, "b", 2_000);
+    let mut heartbeats = of(Channel::Heartbeats, "b", 2_000);
     let datagram = a.seal(b.own(), b"go").unwrap();
-    assert_eq!(beats.open(Now(1), &datagram), Err(OpenError::BadTag));
+    assert_eq!(heartbeats.open(Now(1), &datagram), Err(OpenError::BadTag));
     assert!(is_live(b.open(Now(1), &datagram)));
 }
 

@@ -10,8 +10,8 @@ use skep_wire::limits::{
 };
 use skep_wire::message::{
     ARM_CELLS_MAX, ArmClient, ArmClients, ArmCounts, ArmShare, ArmsInForce,
-    CLIENTS_PER_MESSAGE_MAX, DispatcherBeat, FlowBatch, FlowsTaken, Hears, Message, Name,
-    NameTooLong, NodeBeat, NodeLoad, NotAMessage, OBJECTS_PER_MESSAGE_MAX, ServedObjects,
+    CLIENTS_PER_MESSAGE_MAX, DispatcherHeartbeat, FlowBatch, FlowsTaken, Hears, Message, Name,
+    NameTooLong, NodeHeartbeat, NodeLoad, NotAMessage, OBJECTS_PER_MESSAGE_MAX, ServedObjects,
     ServiceArms, SizedObject, Stage,
 };
 use skep_wire::parts::{PART_BYTES, Reassembler, split};
@@ -26,8 +26,8 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-fn dispatcher_beat() -> DispatcherBeat {
-    DispatcherBeat {
+fn dispatcher_heartbeat() -> DispatcherHeartbeat {
+    DispatcherHeartbeat {
         name: name("d1"),
         stage: Stage::Standby,
         epoch: 9,
@@ -39,8 +39,8 @@ fn dispatcher_beat() -> DispatcherBeat {
     }
 }
 
-fn node_beat() -> NodeBeat {
-    NodeBeat {
+fn node_heartbeat() -> NodeHeartbeat {
+    NodeHeartbeat {
         name: name("n1"),
         index: Some(3),
         mac: [2, 0, 0, 0, 0, 2],
@@ -132,8 +132,8 @@ fn flows(count: usize) -> FlowBatch {
 
 fn all() -> Vec<Message> {
     vec![
-        Message::Dispatcher(dispatcher_beat()),
-        Message::Node(node_beat()),
+        Message::Dispatcher(dispatcher_heartbeat()),
+        Message::Node(node_heartbeat()),
         Message::Table(table(256, 3, false)),
         Message::Table(Table::default()),
         Message::TableDelta(TableDelta::between(&table(256, 3, false), &table(200, 3, false))),
@@ -213,9 +213,9 @@ fn a_load_is_one_small_datagram() {
 }
 
 #[test]
-fn beats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
+fn heartbeats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
     for message in [
-        Message::Dispatcher(dispatcher_beat()),
+        Message::Dispatcher(dispatcher_heartbeat()),
         Message::Flows(flows(FLOWS_PER_BATCH_MAX)),
         Message::ArmClients(arm_clients(CLIENTS_PER_MESSAGE_MAX)),
         Message::Served(served(OBJECTS_PER_MESSAGE_MAX)),
@@ -224,8 +224,8 @@ fn beats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
     }
     let addresses = vec!["2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap(); ADDRESSES_MAX];
     let (name, services) = (name(&"n".repeat(NAME_BYTES_MAX)), vec![u64::MAX; SERVICES_MAX]);
-    let beat = NodeBeat { name, addresses, services, ..node_beat() };
-    assert!(Message::Node(beat).encode().len() <= PART_BYTES);
+    let heartbeat = NodeHeartbeat { name, addresses, services, ..node_heartbeat() };
+    assert!(Message::Node(heartbeat).encode().len() <= PART_BYTES);
 
     let usual = Message::Table(table(NODES_MAX as u16, 8, false)).encode().len();
     let worst = Message::Table(table(NODES_MAX as u16, SERVICES_MAX as u16, true));
@@ -261,28 +261,30 @@ fn beyond_the_bounds_is_no_message() {
         change(&mut table);
         assert_eq!(Message::decode(&Message::Table(table).encode()), Err(NotAMessage), "{what}");
     }
-    let many =
-        NodeBeat { addresses: vec!["::1".parse().unwrap(); ADDRESSES_MAX + 1], ..node_beat() };
+    let many = NodeHeartbeat {
+        addresses: vec!["::1".parse().unwrap(); ADDRESSES_MAX + 1],
+        ..node_heartbeat()
+    };
     let mut stray = flows(1);
     stray.flows[0].service = SERVICES_MAX as u16;
     let epoch = EPOCH_MAX + 1;
     let hears = Some(Hears { dispatcher: PeerId::of("d"), epoch, ago_ms: 1 });
     let late = TableVersion { epoch, generation: 1 };
     for message in [
-        Message::Dispatcher(DispatcherBeat { epoch, ..dispatcher_beat() }),
-        Message::Dispatcher(DispatcherBeat { hears, ..dispatcher_beat() }),
-        Message::Dispatcher(DispatcherBeat { table: late, ..dispatcher_beat() }),
-        Message::Node(NodeBeat { hears, ..node_beat() }),
-        Message::Node(NodeBeat { table: late, ..node_beat() }),
+        Message::Dispatcher(DispatcherHeartbeat { epoch, ..dispatcher_heartbeat() }),
+        Message::Dispatcher(DispatcherHeartbeat { hears, ..dispatcher_heartbeat() }),
+        Message::Dispatcher(DispatcherHeartbeat { table: late, ..dispatcher_heartbeat() }),
+        Message::Node(NodeHeartbeat { hears, ..node_heartbeat() }),
+        Message::Node(NodeHeartbeat { table: late, ..node_heartbeat() }),
         Message::Node(many),
-        Message::Node(NodeBeat { services: vec![1; SERVICES_MAX + 1], ..node_beat() }),
-        Message::Node(NodeBeat { index: Some(NODES_MAX as u16), ..node_beat() }),
+        Message::Node(NodeHeartbeat { services: vec![1; SERVICES_MAX + 1], ..node_heartbeat() }),
+        Message::Node(NodeHeartbeat { index: Some(NODES_MAX as u16), ..node_heartbeat() }),
         Message::Flows(flows(FLOWS_PER_BATCH_MAX + 1)),
         Message::Flows(stray),
         Message::Load(NodeLoad { cpu_permille: 1001, ..heaviest() }),
-        Message::Node(NodeBeat {
+        Message::Node(NodeHeartbeat {
             load: NodeLoad { hit_permille: 1001, ..heaviest() },
-            ..node_beat()
+            ..node_heartbeat()
         }),
     ] {
         assert_eq!(Message::decode(&message.encode()), Err(NotAMessage), "{message:?}");
@@ -322,7 +324,8 @@ fn names_are_bounded_on_the_wire_too() {
     let bytes = NAME_BYTES_MAX + 1;
     assert_eq!(Name::new(&"x".repeat(bytes)), Err(NameTooLong { bytes }));
     let long = name(&"x".repeat(NAME_BYTES_MAX));
-    let good = Message::Dispatcher(DispatcherBeat { name: long, ..dispatcher_beat() }).encode();
+    let good =
+        Message::Dispatcher(DispatcherHeartbeat { name: long, ..dispatcher_heartbeat() }).encode();
     // The second byte is the name's length.
     let mut bad = good;
     assert_eq!(usize::from(bad[1]), NAME_BYTES_MAX);

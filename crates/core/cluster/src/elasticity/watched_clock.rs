@@ -1,4 +1,4 @@
-//! Time in which somebody looked.
+//! A clock that counts only time in which elasticity was driven.
 
 use skep_units::Now;
 

@@ -8,8 +8,8 @@ use skep_wire::message::{Mac, Name};
 /// Actions to perform, in order of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailoverAction {
-    /// Send `Failover::beat` to all dispatchers and nodes, now.
-    SendBeat,
+    /// Send `Failover::heartbeat` to all dispatchers and nodes, now.
+    SendHeartbeat,
     /// Ask the network whether a machine outside the cluster holds a virtual address (RFC 5227,
     /// 2.1.1), and call `Failover::conflict` if so.
     Probe,
@@ -63,11 +63,11 @@ pub struct AddressConflict {
 /// Something for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailoverNote {
-    /// Beats of a dispatcher arrive (again).
+    /// Heartbeats of a dispatcher arrive (again).
     Heard(Name),
-    /// Beats of an active dispatcher have stopped.
+    /// Heartbeats of an active dispatcher have stopped.
     Silent {
-        /// Its name, if its own beats were ever received.
+        /// Its name, if its own heartbeats were ever received.
         name: Option<Name>,
         /// For how long.
         ms: u64,

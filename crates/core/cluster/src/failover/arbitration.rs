@@ -75,7 +75,7 @@ pub(super) struct Arbitration {
 struct Restraint {
     /// Since when the store has not answered.
     unknown_since: Option<Now>,
-    /// Since when the beats of the leader arrive without a gap, and the last one.
+    /// Since when the heartbeats of the leader arrive without a gap, and the last one.
     leader_heard: Option<(Now, Now)>,
 }
 
@@ -139,8 +139,8 @@ impl Arbitration {
         }
     }
 
-    /// A beat of an active dispatcher came, no gap being longer than `gap_ms`. After a while the
-    /// silence of the leader means something again; a single beat says only that some are lost.
+    /// A heartbeat of an active dispatcher came, no gap being longer than `gap_ms`. After a while the
+    /// silence of the leader means something again; a single heartbeat says only that some are lost.
     pub(super) fn heard(&mut self, listened: Now, active: PeerId, gap_ms: u64) {
         if !matches!(self.view, LeaseView::Held { leader, .. } if leader == active) {
             return;

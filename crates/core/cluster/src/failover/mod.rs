@@ -8,9 +8,9 @@
 //!     +--- the address conflict is over ----+  +--- a better claim -----+
 //! ```
 //!
-//! All dispatchers send a beat every interval. A standby that receives no beat of an active
+//! All dispatchers send a heartbeat every interval. A standby that receives no heartbeat of an active
 //! dispatcher for `missed_max` intervals and a half **claims**: it becomes active in a new epoch,
-//! later than all it has seen. Of standbys that receive each other's beats the fittest claims first
+//! later than all it has seen. Of standbys that receive each other's heartbeats the fittest claims first
 //! (the one with the flows, then with the priority); others wait a takeover time more each.
 //!
 //! There is no vote, so both sides of a partition may have an active dispatcher; that is harmless,
@@ -19,8 +19,8 @@
 //! of an epoch are its owner's number, which follows from its name, so no two dispatchers ever claim
 //! the same epoch, whatever their configs.
 //!
-//! **Witnesses.** Nodes and standbys report which dispatchers' beats they receive themselves, and
-//! the age of the last one. This restrains a standby that lost some beats, or its path to the
+//! **Witnesses.** Nodes and standbys report which dispatchers' heartbeats they receive themselves, and
+//! the age of the last one. This restrains a standby that lost some heartbeats, or its path to the
 //! active dispatcher, while others still receive them.
 //!
 //! **The store**, if any, arbitrates between two that are active and do not hear each other
@@ -47,7 +47,7 @@ mod witness_state;
 
 use skep_units::{Now, dispatcher_number};
 use skep_wire::limits::DISPATCHERS_MAX;
-use skep_wire::message::{DispatcherBeat, Hears, Name, Stage};
+use skep_wire::message::{DispatcherHeartbeat, Hears, Name, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::TableVersion;
 
@@ -84,7 +84,7 @@ pub struct Failover {
     hindrance: Hindrance,
     arbitration: Arbitration,
     data_path: DataPath,
-    beat_at: Now,
+    heartbeat_at: Now,
     outputs: Vec<FailoverAction>,
 }
 
@@ -114,11 +114,11 @@ impl Failover {
             hindrance: Hindrance::default(),
             arbitration,
             data_path: DataPath::default(),
-            beat_at: now,
+            heartbeat_at: now,
             outputs: vec![FailoverAction::Probe],
         };
         failover.reserve_epochs(now);
-        failover.beat_soon(now);
+        failover.heartbeat_soon(now);
         let outputs = failover.drain();
         (failover, outputs)
     }
@@ -172,8 +172,8 @@ impl Failover {
     }
 
     /// Its heartbeat.
-    pub fn beat(&self, now: Now, table: TableVersion) -> DispatcherBeat {
-        DispatcherBeat {
+    pub fn heartbeat(&self, now: Now, table: TableVersion) -> DispatcherHeartbeat {
+        DispatcherHeartbeat {
             name: self.settings.name.clone(),
             stage: self.stage(),
             epoch: self.epoch(),
@@ -209,8 +209,8 @@ impl Failover {
             State::Stopped { .. } => return Vec::new(),
         }
         self.reserve_epochs(now);
-        if now >= self.beat_at {
-            self.beat_soon(now);
+        if now >= self.heartbeat_at {
+            self.heartbeat_soon(now);
         }
         self.drain()
     }
@@ -230,11 +230,11 @@ impl Failover {
         self.epochs.next(now).is_some()
     }
 
-    /// A dispatcher's beat came at `arrived`. Beats must be authentic and fresh.
+    /// A dispatcher's heartbeat came at `arrived`. Heartbeats must be authentic and fresh.
     pub fn heard(
         &mut self,
         arrived: Now,
-        beat: &DispatcherBeat,
+        heartbeat: &DispatcherHeartbeat,
         from: PeerId,
         stamp: Stamp,
     ) -> Vec<FailoverAction> {
@@ -243,21 +243,21 @@ impl Failover {
             return Vec::new();
         }
         let heard_at = self.listening.of(arrived);
-        let Some(before) = self.peers.hear((arrived, heard_at), beat, from, stamp) else {
+        let Some(before) = self.peers.hear((arrived, heard_at), heartbeat, from, stamp) else {
             return Vec::new();
         };
         self.end_conflict(|_| false);
         let is_back = before.is_none_or(|peer| !peer.is_fresh(heard_at, self.takeover_ms()));
         if is_back {
-            self.log(FailoverNote::Heard(beat.name.clone()));
+            self.log(FailoverNote::Heard(heartbeat.name.clone()));
         }
-        self.note_epoch(listened, beat.epoch);
-        if beat.stage == Stage::Active {
-            let seen = Seen { id: from, epoch: beat.epoch, at: heard_at };
-            self.heard_active(arrived, listened, beat, seen);
+        self.note_epoch(listened, heartbeat.epoch);
+        if heartbeat.stage == Stage::Active {
+            let seen = Seen { id: from, epoch: heartbeat.epoch, at: heard_at };
+            self.heard_active(arrived, listened, heartbeat, seen);
         } else {
-            self.heard_other(listened, beat, from);
-            if let Some(hears) = beat.hears {
+            self.heard_other(listened, heartbeat, from);
+            if let Some(hears) = heartbeat.hears {
                 self.hearsay(listened, heard_at, hears);
             }
             if is_back {
@@ -269,7 +269,7 @@ impl Failover {
         self.drain()
     }
 
-    /// A node's beat, which came at `arrived`, reported the active dispatcher that it receives, and the
+    /// A node's heartbeat, which came at `arrived`, reported the active dispatcher that it receives, and the
     /// table it has applied.
     pub fn witness(
         &mut self,
@@ -324,37 +324,43 @@ impl Failover {
             self.step_down(listened, StepDownReason::Stopping);
         }
         self.state = State::Stopped { active: self.state.followed() };
-        self.beat_soon(now);
+        self.heartbeat_soon(now);
         self.drain()
     }
 
-    // --- what beats say ---
+    // --- what heartbeats say ---
 
-    fn heard_active(&mut self, now: Now, listened: Now, beat: &DispatcherBeat, seen: Seen) {
+    fn heard_active(
+        &mut self,
+        now: Now,
+        listened: Now,
+        heartbeat: &DispatcherHeartbeat,
+        seen: Seen,
+    ) {
         let State::Active { epoch, announce_at, .. } = self.state else {
             return self.follow(listened, seen);
         };
-        let theirs: ClaimRank = (beat.epoch, beat.priority, seen.id);
+        let theirs: ClaimRank = (heartbeat.epoch, heartbeat.priority, seen.id);
         if theirs > (epoch, self.settings.priority, self.own) {
-            self.step_down(listened, StepDownReason::Outranked { epoch: beat.epoch });
+            self.step_down(listened, StepDownReason::Outranked { epoch: heartbeat.epoch });
             self.follow(listened, seen);
         } else if announce_at.is_none() {
-            // It steps down on our next beat; what it announced is still
-            // believed. Once a second is enough while it does not hear us.
-            self.log(FailoverNote::Stays { name: beat.name.clone(), epoch: beat.epoch });
+            // It steps down on our next heartbeat; clients and routers still use what it announced. Once a second
+            // is enough while it receives none of our heartbeats.
+            self.log(FailoverNote::Stays { name: heartbeat.name.clone(), epoch: heartbeat.epoch });
             self.announce(listened);
-            self.beat_soon(now);
+            self.heartbeat_soon(now);
         }
     }
 
-    fn heard_other(&mut self, listened: Now, beat: &DispatcherBeat, from: PeerId) {
-        // A beat from before its claim knows nothing of that epoch yet.
-        let is_over = |seen: &Seen| seen.id == from && beat.epoch >= seen.epoch;
+    fn heard_other(&mut self, listened: Now, heartbeat: &DispatcherHeartbeat, from: PeerId) {
+        // A heartbeat from before its claim knows nothing of that epoch yet.
+        let is_over = |seen: &Seen| seen.id == from && heartbeat.epoch >= seen.epoch;
         if let Some(seen) = self.state.followed().filter(is_over) {
             self.let_go = Some((from, seen.epoch));
             self.lose_active(listened);
             self.arbitration.vacant(Some(from));
-            self.log(FailoverNote::LetGo(beat.name.clone()));
+            self.log(FailoverNote::LetGo(heartbeat.name.clone()));
         }
     }
 
@@ -395,7 +401,7 @@ impl Failover {
         }
     }
 
-    /// The active dispatcher is lost: a standby follows another one whose beats arrive, or none.
+    /// The active dispatcher is lost: a standby follows another one whose heartbeats arrive, or none.
     fn lose_active(&mut self, listened: Now) {
         if let State::Standby { follows, .. } = &mut self.state {
             *follows = Follows::Nobody { since: listened };
@@ -429,7 +435,7 @@ impl Failover {
                 }
                 return;
             }
-            let name = self.peers.get(seen.id).map(|peer| peer.beat.name.clone());
+            let name = self.peers.get(seen.id).map(|peer| peer.heartbeat.name.clone());
             self.log(FailoverNote::Silent { name, ms });
             self.lose_active(listened);
         }
@@ -465,7 +471,7 @@ impl Failover {
     fn would_preempt(&self, listened: Now, seen: Seen) -> bool {
         let State::Standby { since, flows_synced, .. } = self.state else { return false };
         let peer = self.peers.get(seen.id).filter(|peer| peer.is_active());
-        let outranks = peer.is_some_and(|peer| peer.beat.priority < self.settings.priority);
+        let outranks = peer.is_some_and(|peer| peer.heartbeat.priority < self.settings.priority);
         let has_settled = listened.since_ms(since) > PREEMPT_SETTLE_MS;
         (self.settings.preempt && self.may_claim() && !self.hindrance.yields())
             && (outranks && has_settled && flows_synced)
@@ -486,7 +492,7 @@ impl Failover {
         self.hindrance.release();
         self.outputs.push(FailoverAction::Claim { epoch });
         self.announce(listened);
-        self.beat_soon(now);
+        self.heartbeat_soon(now);
         self.log(FailoverNote::Claimed { epoch, cause });
     }
 
@@ -500,9 +506,9 @@ impl Failover {
     fn step_down(&mut self, listened: Now, why: StepDownReason) {
         self.state = State::standby(listened, Follows::Nobody { since: listened });
         self.lose_active(listened);
-        // The next beat says so without waiting for its time.
+        // The next heartbeat says so without waiting for its time.
         self.outputs.push(FailoverAction::StepDown { why: why.clone() });
-        self.outputs.push(FailoverAction::SendBeat);
+        self.outputs.push(FailoverAction::SendHeartbeat);
         self.log(FailoverNote::SteppedDown(why));
     }
 
@@ -510,7 +516,7 @@ impl Failover {
         let seen = self.state.followed()?;
         let peer = self.peers.get(seen.id).filter(|peer| peer.is_active())?;
         let ago_ms = u32::try_from(peer.silent_ms(now)).ok()?;
-        Some(Hears { dispatcher: seen.id, epoch: peer.beat.epoch, ago_ms })
+        Some(Hears { dispatcher: seen.id, epoch: peer.heartbeat.epoch, ago_ms })
     }
 
     fn fitness(&self) -> Fitness {
@@ -523,9 +529,9 @@ impl Failover {
         }
     }
 
-    fn beat_soon(&mut self, now: Now) {
-        self.beat_at = now.plus_ms(self.settings.interval_ms);
-        self.outputs.push(FailoverAction::SendBeat);
+    fn heartbeat_soon(&mut self, now: Now) {
+        self.heartbeat_at = now.plus_ms(self.settings.interval_ms);
+        self.outputs.push(FailoverAction::SendHeartbeat);
     }
 
     fn log(&mut self, note: FailoverNote) {

@@ -1,10 +1,10 @@
-//! The state of the other dispatchers, from their beats.
+//! The state of the other dispatchers, from their heartbeats.
 
 use std::collections::BTreeMap;
 
 use skep_units::Now;
 use skep_wire::limits::DISPATCHERS_MAX;
-use skep_wire::message::{DispatcherBeat, Mac, Name, Stage};
+use skep_wire::message::{DispatcherHeartbeat, Mac, Name, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 
 use crate::arrivals::Arrivals;
@@ -18,7 +18,7 @@ pub(super) type Fitness = (bool, u32, PeerId);
 /// Another dispatcher.
 #[derive(Clone, Debug)]
 pub(super) struct PeerDispatcher {
-    pub(super) beat: DispatcherBeat,
+    pub(super) heartbeat: DispatcherHeartbeat,
     arrivals: Arrivals,
     /// In time spent listening.
     heard_at: Now,
@@ -29,12 +29,12 @@ pub(super) struct PeerDispatcher {
 pub(super) struct Peers(BTreeMap<PeerId, PeerDispatcher>);
 
 impl Peers {
-    /// Stores the beat and returns the previous one, or `None` if the beat is older
+    /// Stores the heartbeat and returns the previous one, or `None` if the heartbeat is older
     /// than one already received, or the table of dispatchers is full.
     pub(super) fn hear(
         &mut self,
         (arrived, listened): (Now, Now),
-        beat: &DispatcherBeat,
+        heartbeat: &DispatcherHeartbeat,
         from: PeerId,
         stamp: Stamp,
     ) -> Option<Option<PeerDispatcher>> {
@@ -42,10 +42,10 @@ impl Peers {
         let is_crowded = self.0.len() >= DISPATCHERS_MAX && arrivals.is_none();
         let arrivals = Arrivals::next(arrivals, stamp, arrived).filter(|_| !is_crowded)?;
         let before = self.0.remove(&from);
-        // A beat of before a pause of this process does not make the silence longer.
+        // A heartbeat of before a pause of this process does not make the silence longer.
         let heard_at = before.as_ref().map_or(listened, |before| before.heard_at.max(listened));
-        let beat = beat.clone();
-        self.0.insert(from, PeerDispatcher { beat, arrivals, heard_at });
+        let heartbeat = heartbeat.clone();
+        self.0.insert(from, PeerDispatcher { heartbeat, arrivals, heard_at });
         Some(before)
     }
 
@@ -59,33 +59,33 @@ impl Peers {
 
     /// The longest time between two heartbeats of each, in milliseconds.
     pub(super) fn gaps(&self) -> impl Iterator<Item = (&Name, u64)> {
-        self.0.values().map(|peer| (&peer.beat.name, peer.arrivals.gap_ms_max))
+        self.0.values().map(|peer| (&peer.heartbeat.name, peer.arrivals.gap_ms_max))
     }
 
     pub(super) fn owns(&self, mac: Mac) -> bool {
-        self.0.values().any(|peer| peer.beat.mac == mac)
+        self.0.values().any(|peer| peer.heartbeat.mac == mac)
     }
 
     /// The dispatcher that was active within the last `ms`: that with the latest epoch, and
-    /// the time of its beat.
+    /// the time of its heartbeat.
     pub(super) fn active(&self, listened: Now, ms: u64) -> Option<(PeerId, u64, Now)> {
         let fresh =
             self.0.iter().filter(|(_, peer)| peer.is_active() && peer.is_fresh(listened, ms));
-        let best = fresh.max_by_key(|(_, peer)| peer.beat.epoch);
-        best.map(|(id, peer)| (*id, peer.beat.epoch, peer.heard_at))
+        let best = fresh.max_by_key(|(_, peer)| peer.heartbeat.epoch);
+        best.map(|(id, peer)| (*id, peer.heartbeat.epoch, peer.heard_at))
     }
 
     /// Whether a standby was heard within the last `ms`, which would take over.
     pub(super) fn has_standby(&self, listened: Now, ms: u64) -> bool {
-        let is_standby = |peer: &PeerDispatcher| peer.beat.stage == Stage::Standby;
+        let is_standby = |peer: &PeerDispatcher| peer.heartbeat.stage == Stage::Standby;
         self.0.values().any(|peer| is_standby(peer) && peer.is_fresh(listened, ms))
     }
 
     /// The number of dispatchers heard within the last `ms` that would take over before `own`.
     pub(super) fn fitter(&self, listened: Now, ms: u64, own: Fitness) -> u64 {
         let is_fitter = |(id, peer): &(&PeerId, &PeerDispatcher)| {
-            let would = matches!(peer.beat.stage, Stage::Standby | Stage::Joining);
-            let fitness = (peer.beat.flows_synced, peer.beat.priority, **id);
+            let would = matches!(peer.heartbeat.stage, Stage::Standby | Stage::Joining);
+            let fitness = (peer.heartbeat.flows_synced, peer.heartbeat.priority, **id);
             would && peer.is_fresh(listened, ms) && fitness > own
         };
         self.0.iter().filter(is_fitter).count() as u64
@@ -94,14 +94,14 @@ impl Peers {
 
 impl PeerDispatcher {
     pub(super) fn is_active(&self) -> bool {
-        self.beat.stage == Stage::Active
+        self.heartbeat.stage == Stage::Active
     }
 
     pub(super) fn is_fresh(&self, listened: Now, ms: u64) -> bool {
         listened.since_ms(self.heard_at) <= ms
     }
 
-    /// Time since its last beat, pauses of this process included, in milliseconds.
+    /// Time since its last heartbeat, pauses of this process included, in milliseconds.
     pub(super) fn silent_ms(&self, real: Now) -> u64 {
         real.since_ms(self.arrivals.at)
     }

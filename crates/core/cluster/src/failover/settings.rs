@@ -12,9 +12,9 @@ pub struct FailoverSettings {
     pub priority: u32,
     /// Of the device that gets the virtual addresses.
     pub mac: Mac,
-    /// Time from one beat to the next, in milliseconds.
+    /// Time from one heartbeat to the next, in milliseconds.
     pub interval_ms: u64,
-    /// Beats missed in a row after which a standby takes over.
+    /// Heartbeats missed in a row after which a standby takes over.
     pub missed_max: u32,
     /// Whether to take over from an active one of lower priority.
     pub preempt: bool,

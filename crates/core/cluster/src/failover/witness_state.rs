@@ -1,10 +1,10 @@
-//! The witness state of a node: the dispatchers whose beats it receives, and its reports.
+//! The witness state of a node: the dispatchers whose heartbeats it receives, and its reports.
 
 use std::collections::BTreeMap;
 
 use skep_units::Now;
 use skep_wire::limits::DISPATCHERS_MAX;
-use skep_wire::message::{DispatcherBeat, Hears, Stage};
+use skep_wire::message::{DispatcherHeartbeat, Hears, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 
 /// Stores the last heartbeat of each dispatcher, which shows whether the active one is alive.
@@ -22,12 +22,12 @@ struct Heard {
 }
 
 impl WitnessState {
-    /// A dispatcher's beat came at `arrived`. Beats must be authentic and fresh. False if it
+    /// A dispatcher's heartbeat came at `arrived`. Heartbeats must be authentic and fresh. False if it
     /// came after a later one, or exceeds the number of dispatchers that a cluster can have.
     pub fn heard(
         &mut self,
         arrived: Now,
-        beat: &DispatcherBeat,
+        heartbeat: &DispatcherHeartbeat,
         from: PeerId,
         stamp: Stamp,
     ) -> bool {
@@ -36,7 +36,10 @@ impl WitnessState {
         if is_old || (known.is_none() && self.last.len() >= DISPATCHERS_MAX) {
             return false;
         }
-        self.last.insert(from, Heard { stamp, stage: beat.stage, epoch: beat.epoch, at: arrived });
+        self.last.insert(
+            from,
+            Heard { stamp, stage: heartbeat.stage, epoch: heartbeat.epoch, at: arrived },
+        );
         true
     }
 

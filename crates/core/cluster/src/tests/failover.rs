@@ -4,7 +4,7 @@ mod epochs;
 mod machine;
 
 use skep_units::{DISPATCHER_NUMBER_BITS, Now, dispatcher_number};
-use skep_wire::message::{DispatcherBeat, Hears, Name, Stage};
+use skep_wire::message::{DispatcherHeartbeat, Hears, Name, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::TableVersion;
 
@@ -53,7 +53,7 @@ impl Bench {
     fn with_slow_disk(settings: FailoverSettings, epoch: u64) -> Self {
         let (failover, outputs) = Failover::new(settings, Now(1_000), epoch, 0);
         let persist = FailoverAction::PersistEpochs { last: epoch + EPOCHS_RESERVED };
-        assert_eq!(outputs, [FailoverAction::Probe, persist, FailoverAction::SendBeat]);
+        assert_eq!(outputs, [FailoverAction::Probe, persist, FailoverAction::SendHeartbeat]);
         assert_eq!((failover.stage(), failover.takeover_ms()), (Stage::Joining, TAKEOVER_MS));
         Self { failover, now: Now(1_000), sequence: 0 }
     }
@@ -85,23 +85,23 @@ impl Bench {
         outputs
     }
 
-    /// The same, while another one beats.
-    fn run_with(&mut self, ms: u64, beat: &DispatcherBeat) -> Vec<FailoverAction> {
+    /// The same, while another one sends heartbeats.
+    fn run_with(&mut self, ms: u64, heartbeat: &DispatcherHeartbeat) -> Vec<FailoverAction> {
         let mut outputs = Vec::new();
         for _ in 0..ms / 50 {
-            outputs.extend(self.hear(beat));
+            outputs.extend(self.hear(heartbeat));
             outputs.extend(self.run(50));
         }
         outputs
     }
 
-    fn hear(&mut self, beat: &DispatcherBeat) -> Vec<FailoverAction> {
+    fn hear(&mut self, heartbeat: &DispatcherHeartbeat) -> Vec<FailoverAction> {
         self.sequence += 1;
-        self.hear_as(beat, Stamp { incarnation: 1, sequence: self.sequence })
+        self.hear_as(heartbeat, Stamp { incarnation: 1, sequence: self.sequence })
     }
 
-    fn hear_as(&mut self, beat: &DispatcherBeat, stamp: Stamp) -> Vec<FailoverAction> {
-        self.failover.heard(self.now, beat, beat.name.peer(), stamp)
+    fn hear_as(&mut self, heartbeat: &DispatcherHeartbeat, stamp: Stamp) -> Vec<FailoverAction> {
+        self.failover.heard(self.now, heartbeat, heartbeat.name.peer(), stamp)
     }
 
     fn witness(&mut self, dispatcher: &str, epoch: u64, ago_ms: u32) -> Vec<FailoverAction> {
@@ -110,8 +110,8 @@ impl Bench {
     }
 }
 
-fn beat(name: &str, stage: Stage, epoch: u64) -> DispatcherBeat {
-    DispatcherBeat {
+fn heartbeat(name: &str, stage: Stage, epoch: u64) -> DispatcherHeartbeat {
+    DispatcherHeartbeat {
         name: Name::new(name).unwrap(),
         stage,
         epoch,
@@ -158,7 +158,7 @@ fn alone_it_listens_claims_and_announces_twice() {
     let claim = [
         FailoverAction::Claim { epoch: of(3, 0) },
         FailoverAction::Announce,
-        FailoverAction::SendBeat,
+        FailoverAction::SendHeartbeat,
         FailoverAction::Log(FailoverNote::Claimed {
             epoch: of(3, 0),
             cause: TakeoverReason::Vacancy,
@@ -168,17 +168,17 @@ fn alone_it_listens_claims_and_announces_twice() {
     assert_eq!(bench.failover.stage(), Stage::Active);
     let outputs = bench.run(3_000);
     assert_eq!(count(&outputs, &FailoverAction::Announce), 1, "once more after a second");
-    assert_eq!(count(&outputs, &FailoverAction::SendBeat), 60);
+    assert_eq!(count(&outputs, &FailoverAction::SendHeartbeat), 60);
     assert_eq!(claimed(&outputs), [0; 0]);
 }
 
 #[test]
 fn it_follows_an_active_one_and_takes_over_from_silence() {
     let mut bench = Bench::new(settings(0, 200), 0);
-    let outputs = bench.run_with(2_000, &beat("d1", Stage::Active, of(1, 0)));
+    let outputs = bench.run_with(2_000, &heartbeat("d1", Stage::Active, of(1, 0)));
     assert_eq!(claimed(&outputs), [0; 0], "whatever the priority");
     assert_eq!(bench.failover.active(), Some(PeerId::of("d1")));
-    // The last beat is 50 ms old.
+    // The last heartbeat is 50 ms old.
     assert_eq!(claimed(&bench.run(TAKEOVER_MS - 50)), [0; 0]);
     assert_eq!(claimed(&bench.run(TICK_MS)), [of(0, 1)]);
 }
@@ -187,8 +187,8 @@ fn it_follows_an_active_one_and_takes_over_from_silence() {
 fn it_takes_over_at_once_from_one_that_lets_go() {
     for stage in [Stage::Leaving, Stage::Standby, Stage::Joining] {
         let mut bench = Bench::new(settings(0, 200), 0);
-        bench.run_with(500, &beat("d1", Stage::Active, of(1, 0)));
-        bench.hear(&beat("d1", Stage::Leaving, of(1, 0)));
+        bench.run_with(500, &heartbeat("d1", Stage::Active, of(1, 0)));
+        bench.hear(&heartbeat("d1", Stage::Leaving, of(1, 0)));
         let outputs = bench.run(TICK_MS);
         assert_eq!(claimed(&outputs), [of(0, 1)], "{stage:?}");
     }
@@ -201,11 +201,11 @@ fn the_fittest_of_several_goes_first() {
         [(200, false, true), (50, true, true), (50, false, false)]
     {
         let mut bench = Bench::new(settings(0, 100), 0);
-        let active = beat("d1", Stage::Active, of(1, 0));
-        let other = DispatcherBeat {
+        let active = heartbeat("d1", Stage::Active, of(1, 0));
+        let other = DispatcherHeartbeat {
             priority,
             flows_synced: is_synced,
-            ..beat("d2", Stage::Standby, of(1, 0))
+            ..heartbeat("d2", Stage::Standby, of(1, 0))
         };
         bench.run_with(500, &active);
         let outputs = bench.run_with(250, &other);
@@ -219,7 +219,7 @@ fn the_fittest_of_several_goes_first() {
 #[test]
 fn a_pause_of_its_own_is_no_silence_of_others() {
     let mut bench = Bench::new(settings(0, 200), 0);
-    bench.run_with(500, &beat("d1", Stage::Active, of(1, 0)));
+    bench.run_with(500, &heartbeat("d1", Stage::Active, of(1, 0)));
     bench.now = bench.now.plus_ms(5_000);
     assert_eq!(claimed(&bench.failover.tick(bench.now)), [0; 0]);
     assert_eq!(claimed(&bench.run(50)), [0; 0]);
@@ -236,7 +236,7 @@ fn the_better_claim_stays_and_announces_again() {
     ] {
         let mut bench = Bench::active();
         bench.run(2_000);
-        let other = DispatcherBeat { priority, ..beat(name, Stage::Active, epoch) };
+        let other = DispatcherHeartbeat { priority, ..heartbeat(name, Stage::Active, epoch) };
         let outputs = bench.hear(&other);
         let why = stepped_down(&outputs);
         assert_eq!(
@@ -245,13 +245,13 @@ fn the_better_claim_stays_and_announces_again() {
             "{epoch} {priority}"
         );
         if is_better {
-            assert!(outputs.contains(&FailoverAction::SendBeat), "says so at once");
+            assert!(outputs.contains(&FailoverAction::SendHeartbeat), "says so at once");
             assert_eq!(bench.failover.active(), Some(PeerId::of(name)));
             continue;
         }
         assert!(
             outputs.contains(&FailoverAction::Announce)
-                && outputs.contains(&FailoverAction::SendBeat)
+                && outputs.contains(&FailoverAction::SendHeartbeat)
         );
         let outputs = bench.run_with(900, &other);
         assert_eq!(count(&outputs, &FailoverAction::Announce), 0, "once a second is enough");
@@ -262,7 +262,7 @@ fn the_better_claim_stays_and_announces_again() {
 #[test]
 fn the_active_one_announces_again_to_whoever_it_had_lost() {
     let mut bench = Bench::active();
-    let standby = beat("d2", Stage::Standby, bench.failover.epoch());
+    let standby = heartbeat("d2", Stage::Standby, bench.failover.epoch());
     assert_eq!(
         count(&bench.hear(&standby), &FailoverAction::Announce),
         1,
@@ -276,22 +276,22 @@ fn the_active_one_announces_again_to_whoever_it_had_lost() {
 }
 
 #[test]
-fn late_beats_of_before_change_nothing() {
+fn late_heartbeats_of_before_change_nothing() {
     let mut bench = Bench::new(settings(0, 200), 0);
     let stamp = |sequence| Stamp { incarnation: 5, sequence };
-    bench.hear_as(&beat("d1", Stage::Active, of(1, 0)), stamp(10));
-    bench.hear_as(&beat("d1", Stage::Leaving, of(1, 0)), stamp(9));
+    bench.hear_as(&heartbeat("d1", Stage::Active, of(1, 0)), stamp(10));
+    bench.hear_as(&heartbeat("d1", Stage::Leaving, of(1, 0)), stamp(9));
     assert_eq!(bench.failover.active(), Some(PeerId::of("d1")));
     // A later start counts, whatever its number.
     let later = Stamp { incarnation: 6, sequence: 1 };
-    bench.hear_as(&beat("d1", Stage::Joining, of(1, 0)), later);
+    bench.hear_as(&heartbeat("d1", Stage::Joining, of(1, 0)), later);
     assert_eq!(bench.failover.active(), None);
 }
 
 #[test]
 fn witnesses_hold_it_back_until_their_word_is_old() {
     let mut bench = Bench::new(settings(0, 200), 0);
-    bench.run_with(500, &beat("d1", Stage::Active, of(1, 0)));
+    bench.run_with(500, &heartbeat("d1", Stage::Active, of(1, 0)));
     for _ in 0..20 {
         assert_eq!(claimed(&bench.run(100)), [0; 0], "a node hears d1");
         bench.witness("d1", of(1, 0), 30);
@@ -308,7 +308,7 @@ fn hearsay_of_a_later_reign_is_believed_and_of_one_that_ended_is_not() {
     assert_eq!(stepped_down(&bench.witness("d1", of(1, 0), 200)), None, "too old");
     let outputs = bench.witness("d1", of(1, 1), 20);
     assert_eq!(stepped_down(&outputs), Some(&StepDownReason::Outranked { epoch: of(1, 1) }));
-    bench.hear(&beat("d1", Stage::Leaving, of(1, 1)));
+    bench.hear(&heartbeat("d1", Stage::Leaving, of(1, 1)));
     bench.witness("d1", of(1, 1), 40);
     assert_eq!(claimed(&bench.run(TICK_MS)), [of(0, 2)], "d1 itself said that it left");
 }
@@ -328,9 +328,9 @@ fn later_epochs_without_anybody_active_make_it_claim_anew() {
 }
 
 #[test]
-fn beats_that_waited_in_a_pause_are_no_return_and_no_life() {
+fn heartbeats_that_waited_in_a_pause_are_no_return_and_no_life() {
     let mut bench = Bench::new(settings(0, 200), 0);
-    let active = beat("d1", Stage::Active, of(1, 0));
+    let active = heartbeat("d1", Stage::Active, of(1, 0));
     bench.run_with(1_000, &active);
     let paused = bench.now;
     bench.now = paused.plus_ms(5_000);
@@ -360,7 +360,7 @@ fn preemption_wants_permission_priority_flows_and_time() {
         (true, 200, false, false),
     ] {
         let mut bench = Bench::new(FailoverSettings { preempt, ..settings(0, priority) }, 0);
-        let active = beat("d1", Stage::Active, of(1, 0));
+        let active = heartbeat("d1", Stage::Active, of(1, 0));
         // Only of an active dispatcher that it follows it can have the flows.
         assert_eq!(claimed(&bench.run_with(50, &active)), [0; 0], "it follows");
         bench.failover.set_flows_synced(is_synced);
@@ -378,9 +378,9 @@ fn the_store_restrains_and_its_silence_does_not() {
     let outputs = bench.failover.lease(bench.now, others(of(1, 0)));
     assert_eq!(stepped_down(&outputs), Some(&StepDownReason::Lease { epoch: of(1, 0) }));
     assert_eq!(claimed(&bench.run(3_000)), [0; 0], "it leads, though unheard");
-    bench.run_with(100, &beat("d1", Stage::Active, of(1, 0)));
-    assert_eq!(claimed(&bench.run(200)), [0; 0], "some of its beats are lost");
-    bench.run_with(1_200, &beat("d1", Stage::Active, of(1, 0)));
+    bench.run_with(100, &heartbeat("d1", Stage::Active, of(1, 0)));
+    assert_eq!(claimed(&bench.run(200)), [0; 0], "some of its heartbeats are lost");
+    bench.run_with(1_200, &heartbeat("d1", Stage::Active, of(1, 0)));
     assert_eq!(
         claimed(&bench.run(200)),
         [of(0, 1)],
@@ -426,7 +426,7 @@ fn who_lost_the_lease_does_not_claim_while_another_holds_it() {
 #[test]
 fn a_standby_that_hears_no_node_any_more_does_not_claim() {
     let mut bench = Bench::new(settings(0, 200), 0);
-    bench.run_with(100, &beat("d1", Stage::Active, 1));
+    bench.run_with(100, &heartbeat("d1", Stage::Active, 1));
     bench.hears_nodes(true, 50);
     // Its receive path fails: it hears nobody, and others would hear its claim.
     assert_eq!(claimed(&bench.hears_nodes(false, 5_000)), [0; 0]);
@@ -448,14 +448,14 @@ fn nobody_who_does_not_hear_the_leader_claims_in_its_place() {
     // A third one, as the second steps down for the lease of the first.
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.failover.lease(bench.now, others);
-    bench.run_with(500, &beat("d1", Stage::Active, of(1, 1)));
-    bench.hear(&beat("d1", Stage::Standby, of(1, 1)));
+    bench.run_with(500, &heartbeat("d1", Stage::Active, of(1, 1)));
+    bench.hear(&heartbeat("d1", Stage::Standby, of(1, 1)));
     assert_eq!(claimed(&bench.run(5_000)), [0; 0]);
     // The leader itself lets go.
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.failover.lease(bench.now, others);
-    bench.run_with(500, &beat("d2", Stage::Active, of(1, 0)));
-    bench.hear(&beat("d2", Stage::Leaving, of(1, 0)));
+    bench.run_with(500, &heartbeat("d2", Stage::Active, of(1, 0)));
+    bench.hear(&heartbeat("d2", Stage::Leaving, of(1, 0)));
     assert_eq!(claimed(&bench.run(100)), [of(0, 1)]);
 }
 
@@ -478,7 +478,7 @@ fn who_cannot_serve_leaves_the_lease_to_others() {
     let mut bench = Bench::active();
     bench.hears_nodes(true, 100);
     bench.hears_nodes(false, 900);
-    assert!(bench.failover.wants_lease(), "some beats are lost");
+    assert!(bench.failover.wants_lease(), "some heartbeats are lost");
     assert_eq!(stepped_down(&bench.hears_nodes(false, 10_000)), None, "nobody else leads");
     assert!(!bench.failover.wants_lease());
     bench.failover.lease(bench.now, LeaseView::Held { leader: PeerId::of("d1"), epoch: 0 });
@@ -491,20 +491,20 @@ fn who_stops_says_so_once() {
     let mut bench = Bench::active();
     let outputs = bench.failover.stop(bench.now);
     assert_eq!(stepped_down(&outputs), Some(&StepDownReason::Stopping));
-    assert_eq!(outputs.last(), Some(&FailoverAction::SendBeat));
-    let last = bench.failover.beat(bench.now, TableVersion::default());
+    assert_eq!(outputs.last(), Some(&FailoverAction::SendHeartbeat));
+    let last = bench.failover.heartbeat(bench.now, TableVersion::default());
     assert_eq!((last.stage, last.epoch), (Stage::Leaving, of(0, 0)));
     assert_eq!(bench.run(1_000), []);
-    assert_eq!(bench.hear(&beat("d1", Stage::Active, 3)), []);
+    assert_eq!(bench.hear(&heartbeat("d1", Stage::Active, 3)), []);
 }
 
 #[test]
 fn dispatchers_are_bounded() {
     let mut bench = Bench::active();
     for number in 0..100 {
-        bench.hear(&beat(&format!("x{number}"), Stage::Standby, 0));
+        bench.hear(&heartbeat(&format!("x{number}"), Stage::Standby, 0));
     }
-    let crowd = beat("one-more", Stage::Active, 1_000);
+    let crowd = heartbeat("one-more", Stage::Active, 1_000);
     assert_eq!(bench.hear(&crowd), [], "one of more than there can be");
 }
 
@@ -513,7 +513,7 @@ fn a_witness_tells_of_the_latest_epoch_that_it_hears_now() {
     let mut witness = WitnessState::default();
     let hear = |witness: &mut WitnessState, at, name: &str, stage, epoch, sequence| {
         let stamp = Stamp { incarnation: 1, sequence };
-        witness.heard(Now(at), &beat(name, stage, epoch), PeerId::of(name), stamp)
+        witness.heard(Now(at), &heartbeat(name, stage, epoch), PeerId::of(name), stamp)
     };
     assert_eq!(witness.hears(Now(0), 175), None);
     assert!(hear(&mut witness, 100, "d0", Stage::Active, 8, 2));

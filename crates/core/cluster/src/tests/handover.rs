@@ -2,12 +2,12 @@
 //! are announced.
 
 use skep_units::{DISPATCHER_NUMBER_BITS, Now, dispatcher_number};
-use skep_wire::message::{Name, NodeBeat};
+use skep_wire::message::{Name, NodeHeartbeat};
 use skep_wire::seal::Stamp;
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableNode, TableVersion};
 
-use super::{beat, name};
+use super::{heartbeat, name};
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings};
 use crate::handover::{Handover, LastTable};
 use crate::limits::{HANDOVER_MS_MAX, LAST_TABLE_MS_MAX, LAST_TABLE_RESEND_MS};
@@ -110,7 +110,7 @@ fn an_announcement_waits_until_all_nodes_steer_by_the_merged_table() {
         let stamp = Stamp { incarnation: 1, sequence };
         assert!(detector.heard(
             Now(0),
-            NodeBeat { table: version(generation), ..beat(number) },
+            NodeHeartbeat { table: version(generation), ..heartbeat(number) },
             stamp
         ));
     };

@@ -16,7 +16,7 @@ mod table_publisher;
 
 use std::net::SocketAddr;
 
-use skep_wire::message::{Name, NodeBeat, NodeLoad};
+use skep_wire::message::{Name, NodeHeartbeat, NodeLoad};
 use skep_wire::steer::service_hash;
 use skep_wire::table::TableVersion;
 
@@ -43,8 +43,8 @@ fn service_address(number: u16) -> SocketAddr {
 
 /// Of the node of this number, which listens for the first three services and has a table of an
 /// earlier term.
-fn beat(number: usize) -> NodeBeat {
-    NodeBeat {
+fn heartbeat(number: usize) -> NodeHeartbeat {
+    NodeHeartbeat {
         name: name(number),
         index: None,
         mac: [2, 0, 0, 0, 0, number as u8],

@@ -71,9 +71,9 @@ fn sent_in_vain(
     (peer, has): (PeerId, TableVersion),
 ) -> [Vec<u64>; 2] {
     let mut sent = [Vec::new(), Vec::new()];
-    for beat in 0..30 {
-        if let Some(message) = distributor.heard(Now(beat * heartbeat_ms), peer, has) {
-            sent[usize::from(base(&message).is_none())].push(beat / 2);
+    for heartbeat in 0..30 {
+        if let Some(message) = distributor.heard(Now(heartbeat * heartbeat_ms), peer, has) {
+            sent[usize::from(base(&message).is_none())].push(heartbeat / 2);
         }
     }
     sent

@@ -1,12 +1,12 @@
 //! Merging the tables of dispatchers that were active at the same time.
 
 use skep_wire::limits::{DISPATCHERS_MAX, HISTORY_MAX};
-use skep_wire::message::NodeBeat;
+use skep_wire::message::NodeHeartbeat;
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Share, Table, TableVersion};
 
 use super::table_publisher::{Bench, plan};
-use super::{beat, name};
+use super::{heartbeat, name};
 use crate::table_publisher::TableNote;
 
 #[test]
@@ -81,7 +81,7 @@ fn a_merge_brings_no_dead_node_back() {
     };
     let (lesser, mut better) = (side(17), side(27));
     better.run(700, [1, 2]);
-    let leaving = NodeBeat { is_leaving: true, mac: [9; 6], ..beat(2) };
+    let leaving = NodeHeartbeat { is_leaving: true, mac: [9; 6], ..heartbeat(2) };
     better.hear(leaving);
     assert_eq!([0, 1, 2].map(|it| better.state(it)), [Down, Up, Draining]);
     assert_eq!([0, 1, 2].map(|it| lesser.state(it)), [Up; 3]);

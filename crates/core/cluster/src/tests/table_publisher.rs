@@ -2,14 +2,14 @@
 
 use skep_units::Now;
 use skep_wire::limits::HISTORY_MAX;
-use skep_wire::message::{Message, Name, NodeBeat};
+use skep_wire::message::{Message, Name, NodeHeartbeat};
 use skep_wire::seal::Stamp;
 use skep_wire::steer::{
     ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol, SERVICES_MAX, service_hash,
 };
 use skep_wire::table::{Share, Table, TableService, TableVersion};
 
-use super::{beat, name, service_address};
+use super::{heartbeat, name, service_address};
 use crate::failure_detector::{FailureDetectorSettings, Liveness};
 use crate::limits::{TABLE_INTERVAL_MS_MIN, TABLES_AT_ONCE_MAX};
 use crate::table_publisher::{NodePlan, ServicePlan, TableNote, TablePlan, TablePublisher};
@@ -43,7 +43,7 @@ fn plan_of(numbers: impl IntoIterator<Item = usize>) -> TablePlan {
     TablePlan { services: vec![service(0, 0..nodes.len())], nodes, dispatchers: vec![[1; 6]] }
 }
 
-/// A publisher with its clock and nodes that beat.
+/// A publisher with its clock and nodes that heartbeat.
 pub(super) struct Bench {
     pub(super) publisher: TablePublisher,
     pub(super) now: Now,
@@ -66,17 +66,17 @@ impl Bench {
         bench
     }
 
-    /// A beat comes, and the table has time to follow.
-    pub(super) fn hear(&mut self, beat: NodeBeat) -> Vec<TableNote> {
-        let notes = self.beat(beat);
+    /// A heartbeat comes, and the table has time to follow.
+    pub(super) fn hear(&mut self, heartbeat: NodeHeartbeat) -> Vec<TableNote> {
+        let notes = self.heartbeat(heartbeat);
         self.turn();
         notes
     }
 
-    fn beat(&mut self, beat: NodeBeat) -> Vec<TableNote> {
+    fn heartbeat(&mut self, heartbeat: NodeHeartbeat) -> Vec<TableNote> {
         self.sequence += 1;
         let stamp = Stamp { incarnation: 1, sequence: self.sequence };
-        self.publisher.heard(self.now, beat, stamp)
+        self.publisher.heard(self.now, heartbeat, stamp)
     }
 
     /// The next tick at which any table may be made.
@@ -100,17 +100,19 @@ impl Bench {
         self.turn();
     }
 
-    /// Time goes by while some nodes beat.
+    /// Time goes by while some nodes heartbeat.
     pub(super) fn run(
         &mut self,
         ms: u64,
-        beating: impl IntoIterator<Item = usize> + Clone,
+        heartbeating: impl IntoIterator<Item = usize> + Clone,
     ) -> Vec<TableNote> {
         let mut notes = Vec::new();
         for step in 0..ms / 25 {
             self.now = self.now.plus_ms(25);
             if step % 4 == 0 {
-                notes.extend(beating.clone().into_iter().flat_map(|it| self.beat(beat(it))));
+                notes.extend(
+                    heartbeating.clone().into_iter().flat_map(|it| self.heartbeat(heartbeat(it))),
+                );
             }
             notes.extend(self.publisher.tick(self.now));
         }
@@ -165,9 +167,9 @@ fn a_node_gets_connections_of_services_at_whose_addresses_it_listens() {
     let mut moved = plan(3);
     moved.services = vec![service(0, [0, 2]), service(1, [1, 2])];
     bench.publisher.set_plan(moved.clone());
-    let listening = |number, ids: &[u16]| NodeBeat {
+    let listening = |number, ids: &[u16]| NodeHeartbeat {
         services: ids.iter().map(|&id| service_hash(service_address(id))).collect(),
-        ..beat(number)
+        ..heartbeat(number)
     };
     let notes = bench.hear(listening(1, &[0]));
     let note = TableNote::NotListening { name: name(1), address: service_address(1) };
@@ -175,7 +177,7 @@ fn a_node_gets_connections_of_services_at_whose_addresses_it_listens() {
     assert_eq!(bench.hear(listening(1, &[0])), []);
     assert_eq!(bench.present_of(1), [2], "the other node's");
     assert_eq!(bench.state(1), ForwardingState::Up, "it keeps what it has");
-    // Restarted, and no beat was missed of it.
+    // Restarted, and no heartbeat was missed of it.
     bench.hear(listening(1, &[1]));
     assert_eq!((bench.present(), bench.present_of(1)), (vec![0, 2], vec![1, 2]));
     // A dispatcher that takes over goes on from there, until it has heard it.
@@ -225,14 +227,14 @@ fn nodes_come_as_they_are_heard_and_generations_count_changes() {
     let mut bench = Bench::new(plan(3));
     bench.publisher.begin_term(8);
     assert_eq!(bench.table().version, TableVersion { epoch: 8, generation: 1 });
-    assert_eq!(bench.hear(beat(1)), [TableNote::Came(name(1))]);
+    assert_eq!(bench.hear(heartbeat(1)), [TableNote::Came(name(1))]);
     assert_eq!(bench.table().version.generation, 2);
-    assert_eq!(bench.hear(beat(1)), [], "no news");
+    assert_eq!(bench.hear(heartbeat(1)), [], "no news");
     assert_eq!(bench.table().version.generation, 2);
-    bench.hear(beat(0));
+    bench.hear(heartbeat(0));
     assert_eq!(bench.present(), [0, 1]);
     assert_eq!((bench.index(1), bench.index(0), bench.index(2)), (Some(0), Some(1), None));
-    let moved = NodeBeat { mac: [9; 6], ..beat(0) };
+    let moved = NodeHeartbeat { mac: [9; 6], ..heartbeat(0) };
     bench.hear(moved);
     assert_eq!(bench.table().version.generation, 4, "frames go elsewhere now");
 }
@@ -240,15 +242,15 @@ fn nodes_come_as_they_are_heard_and_generations_count_changes() {
 #[test]
 fn a_node_takes_flows_once_it_has_a_table() {
     let mut bench = Bench::up(2);
-    let bare = NodeBeat { table: TableVersion::default(), ..beat(1) };
+    let bare = NodeHeartbeat { table: TableVersion::default(), ..heartbeat(1) };
     bench.hear(bare.clone());
     assert_eq!((bench.present(), bench.state(1)), (vec![0], ForwardingState::Down));
-    bench.hear(NodeBeat { table: bench.table().version, ..bare });
+    bench.hear(NodeHeartbeat { table: bench.table().version, ..bare });
     assert_eq!((bench.present(), bench.state(1)), (vec![0, 1], ForwardingState::Up));
 }
 
 #[test]
-fn the_silent_are_out_within_a_second_and_back_with_a_beat() {
+fn the_silent_are_out_within_a_second_and_back_with_a_heartbeat() {
     let mut bench = Bench::up(3);
     assert_eq!(bench.present(), [0, 1, 2]);
     let dead = TableNote::Dead { name: name(1), ms: 525 };
@@ -268,9 +270,9 @@ fn who_hears_nobody_steers_on_as_before() {
     let mut bench = Bench::up(3);
     assert_eq!(bench.run(700, [0, 2]).len(), 1);
     assert_eq!(bench.present(), [0, 2]);
-    // The last beats of nodes are up to an interval apart.
+    // The last heartbeats of nodes are up to an interval apart.
     bench.now = bench.now.plus_ms(40);
-    bench.hear(beat(2));
+    bench.hear(heartbeat(2));
     assert_eq!(bench.run(10_000, []), []);
     assert_eq!(bench.present(), [0, 2], "its own cable, rather than both at once");
     bench.set_drained(&[2]);
@@ -281,7 +283,7 @@ fn who_hears_nobody_steers_on_as_before() {
     assert_eq!(bench.present(), [0, 2]);
     assert_eq!(bench.run(700, [2]).len(), 1);
     assert_eq!(bench.present(), [2]);
-    bench.hear(NodeBeat { is_leaving: true, ..beat(2) });
+    bench.hear(NodeHeartbeat { is_leaving: true, ..heartbeat(2) });
     bench.run(700, []);
     assert_eq!(bench.present(), [], "it said that it goes");
 }
@@ -303,7 +305,7 @@ fn a_standby_that_never_heard_a_node_believes_the_table_it_took_over() {
 #[test]
 fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     let mut bench = Bench::up(4);
-    let leaving = NodeBeat { is_leaving: true, ..beat(0) };
+    let leaving = NodeHeartbeat { is_leaving: true, ..heartbeat(0) };
     assert_eq!(bench.hear(leaving), [TableNote::Leaving(name(0))]);
     bench.set_drained(&[1, 99]);
     bench.set_plan(plan_of([0, 1, 3]));
@@ -358,7 +360,7 @@ fn history_is_distinct_newest_first_and_bounded() {
     assert_eq!(weights, (30 - HISTORY_MAX as u32..30).rev().collect::<Vec<_>>());
     // With nobody there the present membership is empty, and stays nobody's past.
     for number in [0, 1] {
-        bench.hear(NodeBeat { is_leaving: true, ..beat(number) });
+        bench.hear(NodeHeartbeat { is_leaving: true, ..heartbeat(number) });
     }
     assert_eq!(bench.history()[0], []);
     bench.run(100, [0, 1]);
@@ -391,7 +393,7 @@ fn when_indexes_run_out_histories_are_shortened_and_then_nodes_stay_out() {
     bench.set_plan(plan(NODES_MAX + 1));
     let notes = [TableNote::Came(name(7)), TableNote::NoIndex(name(7))];
     assert_eq!(bench.run(300, [7]), notes, "said once");
-    let stray = NodeBeat { name: Name::new("stray").unwrap(), ..beat(0) };
+    let stray = NodeHeartbeat { name: Name::new("stray").unwrap(), ..heartbeat(0) };
     assert_eq!(bench.hear(stray.clone()), [TableNote::Unplanned(stray.name.clone())]);
     assert_eq!(bench.hear(stray), []);
 }
@@ -444,24 +446,24 @@ fn a_standby_goes_on_where_the_active_one_was() {
 #[test]
 fn after_all_was_lost_nodes_tell_their_indexes_and_versions() {
     let mut bench = Bench::new(plan(3));
-    bench.hear(NodeBeat { index: Some(2), ..beat(0) });
-    bench.hear(NodeBeat { index: Some(2), ..beat(1) });
+    bench.hear(NodeHeartbeat { index: Some(2), ..heartbeat(0) });
+    bench.hear(NodeHeartbeat { index: Some(2), ..heartbeat(1) });
     bench.publisher.begin_term(8);
     let mut indexes = [bench.index(0), bench.index(1)];
     indexes.sort();
     assert_eq!(indexes, [Some(0), Some(2)], "one of them has it");
     let version = TableVersion { epoch: 8, generation: 50 };
-    bench.hear(NodeBeat { table: version, ..beat(0) });
+    bench.hear(NodeHeartbeat { table: version, ..heartbeat(0) });
     assert_eq!(bench.table().version, TableVersion { epoch: 8, generation: 51 });
 }
 
 #[test]
-fn late_beats_of_before_change_nothing() {
+fn late_heartbeats_of_before_change_nothing() {
     let mut bench = Bench::up(1);
     let stamp = |sequence| Stamp { incarnation: 2, sequence };
-    let leaving = NodeBeat { is_leaving: true, ..beat(0) };
+    let leaving = NodeHeartbeat { is_leaving: true, ..heartbeat(0) };
     bench.publisher.heard(bench.now, leaving, stamp(2));
-    assert_eq!(bench.publisher.heard(bench.now, beat(0), stamp(1)), []);
+    assert_eq!(bench.publisher.heard(bench.now, heartbeat(0), stamp(1)), []);
     bench.turn();
     assert_eq!(bench.state(0), ForwardingState::Draining);
 }
@@ -497,7 +499,7 @@ fn a_death_is_in_the_next_table_while_everything_changes() {
         bench.now = bench.now.plus_ms(25);
         let lives = |it: &usize| *it != 7 || step < 200;
         if step % 2 == 0 {
-            (0..8).filter(lives).for_each(|it| drop(bench.beat(beat(it))));
+            (0..8).filter(lives).for_each(|it| drop(bench.heartbeat(heartbeat(it))));
         }
         bench.publisher.set_weight(&name(step % 7), 1 + step as u32);
         let before = bench.table().version;

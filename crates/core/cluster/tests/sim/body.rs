@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use skep_units::{Now, Rng};
-use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat};
+use skep_wire::message::{DispatcherHeartbeat, Message, Name, NodeHeartbeat};
 use skep_wire::seal::{PeerId, Stamp};
 
 use crate::net::Id;
@@ -12,8 +12,8 @@ use crate::net::Id;
 /// What travels.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
-    Dispatcher(Arc<DispatcherBeat>, Stamp),
-    Node(Arc<NodeBeat>, Stamp),
+    Dispatcher(Arc<DispatcherHeartbeat>, Stamp),
+    Node(Arc<NodeHeartbeat>, Stamp),
     /// A table, whole or as a delta.
     Table(Arc<Message>),
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use skep_sim::SeedTotals;
-use skep_wire::message::{DispatcherBeat, Message, Stage};
+use skep_wire::message::{DispatcherHeartbeat, Message, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableService, TableVersion};
@@ -45,7 +45,7 @@ const LOOK_MS: u64 = 25;
 #[derive(Clone, Copy, Default)]
 struct Heard {
     stamp: Stamp,
-    /// When it was last heard to be active, if it still was at its last beat.
+    /// When it was last heard to be active, if it still was at its last heartbeat.
     active_at: Option<u64>,
 }
 
@@ -140,16 +140,23 @@ impl Check {
         self.made_at[id].clear();
     }
 
-    /// A dispatcher takes note of another's beat, which came at this time.
-    pub(crate) fn heard(&mut self, at: u64, id: Id, from: Id, beat: &DispatcherBeat, stamp: Stamp) {
+    /// A dispatcher takes note of another's heartbeat, which came at this time.
+    pub(crate) fn heard(
+        &mut self,
+        at: u64,
+        id: Id,
+        from: Id,
+        heartbeat: &DispatcherHeartbeat,
+        stamp: Stamp,
+    ) {
         let heard = &mut self.heard[id][from];
         if stamp > heard.stamp {
             heard.stamp = stamp;
-            heard.active_at = (beat.stage == Stage::Active).then_some(at);
+            heard.active_at = (heartbeat.stage == Stage::Active).then_some(at);
             if heard.active_at.is_some() {
                 self.lost_to[id] = None;
             }
-            self.epoch_heard[id] = self.epoch_heard[id].max(beat.epoch);
+            self.epoch_heard[id] = self.epoch_heard[id].max(heartbeat.epoch);
         }
     }
 
@@ -292,7 +299,7 @@ impl Check {
         for (id, dispatcher) in world.dispatchers.iter().enumerate() {
             let (own, sees_store) = (dispatcher.body.peer, dispatcher.reaches_store);
             let is_others = leader.is_some_and(|leader| leader != own);
-            // Who hears again of the leader goes by its beats.
+            // Who hears again of the leader goes by its heartbeats.
             let follows = dispatcher.failover.active() == self.lost_to[id];
             let is_same = self.lost_to[id] == leader && !follows;
             if !sees_store || !dispatcher.body.runs(world.at) || !is_same {

@@ -13,7 +13,7 @@ use skep_cluster::table_distribution::{RecentTables, TableDistributor, TableUpda
 use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_sim::StateSummary;
 use skep_units::{Now, Rng};
-use skep_wire::message::{Message, NodeBeat, NodeLoad, Stage};
+use skep_wire::message::{Message, NodeHeartbeat, NodeLoad, Stage};
 use skep_wire::seal::PeerId;
 use skep_wire::steer::service_hash;
 use skep_wire::table::{Table, TableVersion};
@@ -60,7 +60,7 @@ pub(crate) struct Dispatcher {
     pub(crate) distributor: TableDistributor,
     /// The table that was published last.
     told: Arc<Table>,
-    /// The tables that its peers had at their last beats.
+    /// The tables that its peers had at their last heartbeats.
     peers: BTreeMap<PeerId, TableVersion>,
     /// Survives restarts.
     pub(crate) disk: Disk,
@@ -72,7 +72,7 @@ pub(crate) struct Dispatcher {
     pub(crate) may_claim_since: Option<u64>,
     /// As its outputs say.
     pub(crate) is_active: bool,
-    /// When it last sent a beat that says so.
+    /// When it last sent a heartbeat that says so.
     pub(crate) said_active_at: u64,
     /// Whom it follows, and since when.
     pub(crate) follows: Option<(PeerId, u64)>,
@@ -255,7 +255,7 @@ impl Dispatcher {
         self.distributor.publish(now, Arc::clone(table), peers)
     }
 
-    /// A peer's beat reports its table: the table that it is sent, if any.
+    /// A peer's heartbeat reports its table: the table that it is sent, if any.
     pub(crate) fn acknowledged(
         &mut self,
         at: u64,
@@ -390,9 +390,9 @@ impl Node {
         self.dead_since = None;
     }
 
-    pub(crate) fn beat(&self, at: u64) -> NodeBeat {
+    pub(crate) fn heartbeat(&self, at: u64) -> NodeHeartbeat {
         let now = self.body.clock.at(at);
-        NodeBeat {
+        NodeHeartbeat {
             name: self.body.name.clone(),
             index: self.table.node(self.body.name.as_str()).map(|node| node.index),
             mac: self.mac,

@@ -9,7 +9,7 @@ use skep_cluster::failover::{FailoverAction, StepDownReason};
 use skep_cluster::reconciler::Step;
 use skep_sim::{Agenda, StateChanges};
 use skep_units::Rng;
-use skep_wire::message::{Message, NodeBeat, Stage};
+use skep_wire::message::{Message, NodeHeartbeat, Stage};
 use skep_wire::seal::PeerId;
 
 use crate::body::{Arrived, Body, Said};
@@ -164,7 +164,7 @@ impl World {
             self.dispatchers.push(dispatcher);
             let at = self.rng.below(25);
             self.schedule(at, Event::Tick(place, 1));
-            // Nobody listens yet: the beat is lost.
+            // Nobody listens yet: the heartbeat is lost.
             let persist = |output| match output {
                 FailoverAction::PersistEpochs { last } => Some(last),
                 _ => None,
@@ -188,7 +188,7 @@ impl World {
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Tick(id, life) => self.tick(id, life),
-            Event::Heartbeat(id, life) => self.node_beat(id, life),
+            Event::Heartbeat(id, life) => self.node_heartbeat(id, life),
             Event::Arrive { from, to, said } => self.arrive(from, to, said),
             Event::Wake(id) => self.wake(id),
             Event::Fault(fault) => self.befall(&fault),
@@ -281,7 +281,7 @@ impl World {
     fn carry_out(&mut self, id: Id, outputs: Vec<FailoverAction>) -> Result<(), String> {
         for output in outputs {
             match output {
-                FailoverAction::SendBeat => self.dispatcher_beat(id),
+                FailoverAction::SendHeartbeat => self.dispatcher_heartbeat(id),
                 FailoverAction::PersistEpochs { last } => self.persist(id, last),
                 FailoverAction::Claim { epoch } => {
                     self.totals.claims += 1;
@@ -389,16 +389,16 @@ impl World {
         }
     }
 
-    fn dispatcher_beat(&mut self, id: Id) {
+    fn dispatcher_heartbeat(&mut self, id: Id) {
         let dispatcher = &mut self.dispatchers[id];
         let version = dispatcher.publisher.table().version;
-        let beat = dispatcher.failover.beat(dispatcher.body.clock.at(self.at), version);
-        if beat.stage == Stage::Active {
+        let heartbeat = dispatcher.failover.heartbeat(dispatcher.body.clock.at(self.at), version);
+        if heartbeat.stage == Stage::Active {
             dispatcher.said_active_at = self.at;
         }
-        self.broken = self.check.tells(self, id, &beat).err().or_else(|| self.broken.take());
+        self.broken = self.check.tells(self, id, &heartbeat).err().or_else(|| self.broken.take());
         let dispatcher = &mut self.dispatchers[id];
-        let said = Said::Dispatcher(Arc::new(beat), dispatcher.body.next_stamp());
+        let said = Said::Dispatcher(Arc::new(heartbeat), dispatcher.body.next_stamp());
         for to in 0..self.dispatchers.len() + self.nodes.len() {
             if to != id {
                 self.send(id, to, said.clone());
@@ -412,21 +412,22 @@ impl World {
         let dispatcher = &mut self.dispatchers[id];
         let now = dispatcher.body.clock.at(self.at);
         let theirs = match &said {
-            Said::Dispatcher(beat, _) => Some(beat.table),
-            Said::Node(beat, _) => Some(beat.table),
+            Said::Dispatcher(heartbeat, _) => Some(heartbeat.table),
+            Said::Node(heartbeat, _) => Some(heartbeat.table),
             Said::Table(_) => None,
         };
         let outputs = match said {
-            Said::Dispatcher(beat, stamp) => {
-                self.check.heard(arrived_at, id, from, &beat, stamp);
-                if dispatcher.is_active && !dispatcher.publisher.knows(beat.table) {
-                    dispatcher.handover.await_table(now, &beat.name, beat.table);
+            Said::Dispatcher(heartbeat, stamp) => {
+                self.check.heard(arrived_at, id, from, &heartbeat, stamp);
+                if dispatcher.is_active && !dispatcher.publisher.knows(heartbeat.table) {
+                    dispatcher.handover.await_table(now, &heartbeat.name, heartbeat.table);
                 }
-                dispatcher.failover.heard(arrived, &beat, peer, stamp)
+                dispatcher.failover.heard(arrived, &heartbeat, peer, stamp)
             }
-            Said::Node(beat, stamp) => {
-                let outputs = dispatcher.failover.witness(arrived, beat.hears, beat.table);
-                dispatcher.publisher.heard(arrived, NodeBeat::clone(&beat), stamp);
+            Said::Node(heartbeat, stamp) => {
+                let outputs =
+                    dispatcher.failover.witness(arrived, heartbeat.hears, heartbeat.table);
+                dispatcher.publisher.heard(arrived, NodeHeartbeat::clone(&heartbeat), stamp);
                 outputs
             }
             Said::Table(message) => {
@@ -449,17 +450,18 @@ impl World {
 
     // --- nodes ---
 
-    fn node_beat(&mut self, id: Id, life: u64) -> Result<(), String> {
+    fn node_heartbeat(&mut self, id: Id, life: u64) -> Result<(), String> {
         let at = self.at;
         let node = &mut self.nodes[id - self.scenario.dispatchers];
         if node.body.life != life || !node.body.is_alive {
             return Ok(());
         }
         if node.body.runs(at) {
-            let beat = node.beat(at);
+            let heartbeat = node.heartbeat(at);
             let stamp = node.body.next_stamp();
-            Check::reports(self, id, &beat).map_err(|broken| format!("at {at} ms: {broken}"))?;
-            let said = Said::Node(Arc::new(beat), stamp);
+            Check::reports(self, id, &heartbeat)
+                .map_err(|broken| format!("at {at} ms: {broken}"))?;
+            let said = Said::Node(Arc::new(heartbeat), stamp);
             for to in 0..self.scenario.dispatchers {
                 self.send(id, to, said.clone());
             }
@@ -474,8 +476,8 @@ impl World {
         let (peer, release) = (self.peer(from), self.net.release(id));
         let node = &mut self.nodes[id - self.scenario.dispatchers];
         match &said {
-            Said::Dispatcher(beat, stamp) => {
-                node.witness.heard(now, beat, peer, *stamp);
+            Said::Dispatcher(heartbeat, stamp) => {
+                node.witness.heard(now, heartbeat, peer, *stamp);
             }
             Said::Table(message) => {
                 if let Some(table) = table_in(message, release, &node.recent) {

@@ -72,7 +72,7 @@ fn policies_that_look_at_load_beat_those_that_do_not() {
     assert!(two.mean < random.mean / 2.0 && two.p99 < random.p99 / 1.5);
     assert!(least.mean < random.mean / 2.0 && least.p99 < random.p99 / 1.5);
     assert!(two.mean < round_robin.mean && two.p99 < round_robin.p99);
-    assert!(least.mean < two.mean, "all beats two");
+    assert!(least.mean < two.mean, "all heartbeats two");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What was read of a log.
+//! Counts of the lines of a log: read, skipped, malformed.
 
 use super::line::LogLineError;
 use crate::limits::{LOG_OBJECTS_MAX, LOG_PATHS_BYTES_MAX, LOG_REQUESTS_MAX};

@@ -235,7 +235,7 @@ impl Complaints {
                 self.add(ComplaintKind::PeerNotFound, &place, expected, "none", remedy);
             }
             for claim in answers().filter(|claim| claim.mac != peer.mac) {
-                let expected = format!("{}, as it says itself", peer.mac);
+                let expected = format!("{}, as in its heartbeats", peer.mac);
                 let found = who(claim.mac, &input.peers);
                 let remedy = "Two machines have this address, or a proxy answers for it: give \
                      each machine its own address on the segment.";

@@ -1,4 +1,4 @@
-//! What the API says of all nodes of a cluster together, and of orders to all of them.
+//! API schemas of all nodes of a cluster together, and of orders to all of them.
 
 use std::collections::BTreeMap;
 
@@ -41,8 +41,8 @@ pub struct OrderedNode {
     pub done: bool,
     /// Why not; or, if it is `away`, why it was not asked.
     pub why: Option<String>,
-    /// It could not be asked. It does it when it links with a dispatcher that knows of the order, or that another
-    /// node tells.
+    /// It could not be asked. It does it when it links with a dispatcher that has the order, or gets it from another
+    /// node.
     pub away: bool,
     /// The server as it sees it afterwards; nothing: it is gone, or never was there.
     pub server: Option<ServerStatus>,

@@ -1,4 +1,4 @@
-//! What the API says of A/B tests of policies.
+//! API schemas of A/B tests of policies.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -56,7 +56,7 @@ pub struct ComparedArm {
     pub weight: u32,
     /// Its group of nodes; none: all.
     pub nodes: Vec<String>,
-    /// Its clients in the host table, those that other dispatchers told of included.
+    /// Its clients in the host table, including those reported by other dispatchers.
     pub clients: u64,
     /// Requests that ended: answered or failed.
     pub requests: u64,

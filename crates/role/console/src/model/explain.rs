@@ -32,7 +32,7 @@ pub struct Explained {
     pub nodes: Vec<ExplainedNode>,
 }
 
-/// A node and what it says.
+/// A node and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExplainedNode {
     /// Name of the node.
@@ -51,7 +51,7 @@ pub enum ExplainOutcome {
     Explained,
     /// It makes no sense of the request.
     Unclear,
-    /// It is of an earlier build, which knows no such question.
+    /// It is of an earlier build, without this request.
     Earlier,
     /// It is linked, and did not answer in time.
     Silent,

@@ -1,4 +1,4 @@
-//! What the API says of pools and their servers.
+//! API schemas of pools and their servers.
 
 use std::collections::BTreeMap;
 
@@ -42,10 +42,10 @@ pub struct PoolStatus {
     pub refused_total: u64,
     /// Requests of a session that another server answered than the one that has it.
     pub sessions_lost_total: u64,
-    /// Whether its servers say different versions.
+    /// Whether its servers report different versions.
     #[serde(default)]
     pub versions_differ: bool,
-    /// The sessions that this node has seen lately; nothing: they cannot be told apart, as
+    /// The sessions that this node has seen lately; nothing: they cannot be distinguished, as
     /// `[pool.sticky]` of the config has it, or the node is of an earlier build.
     #[serde(default)]
     pub sessions: Option<PoolSessions>,
@@ -130,7 +130,7 @@ pub struct ServerStatus {
     pub bytes_total: u64,
     /// Moving average of its time to answer, in microseconds; 0: none yet.
     pub latency_us: u64,
-    /// What it says of itself, if it is asked.
+    /// The status that it reports, if it is asked.
     #[serde(default)]
     pub agent: Option<ServerSelfReport>,
     /// Of a sum, how each node sees it.
@@ -151,10 +151,10 @@ pub struct ServerView {
     pub weight: u32,
 }
 
-/// What a server of a pool says of itself, as `[pool.status]` of the config has it asked.
+/// The status that a server of a pool reports, if `[pool.status]` of the config asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServerSelfReport {
-    /// Time since it said so, in milliseconds; nothing: it has not yet.
+    /// Age of the report, in milliseconds; nothing: there is none yet.
     pub age_ms: Option<u64>,
     /// Its version.
     pub version: Option<String>,
@@ -187,7 +187,7 @@ pub struct NewServer {
     #[serde(default)]
     #[schema(example = "auto")]
     pub connections_scope: Option<String>,
-    /// Where it says its status, if not at `address`.
+    /// Address of its status, if not `address`.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub status_address: Option<ServerAddress>,
@@ -240,7 +240,7 @@ pub struct ServerTest {
     pub body: String,
     /// Whether there would have been more than 1 MiB of it, or 8 MiB with its framing.
     pub is_cut: bool,
-    /// What the check says: `good`, or why the server would be down. Of tests with `health`.
+    /// The result of the check: `good`, or why the server would be down. Of tests with `health`.
     pub check: Option<String>,
     /// Why there is no whole answer, or what is wrong with it.
     pub error: Option<String>,

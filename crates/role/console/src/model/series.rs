@@ -1,4 +1,4 @@
-//! What the API says of requests: over time, and now.
+//! API schemas of requests: over time, and now.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

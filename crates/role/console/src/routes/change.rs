@@ -250,7 +250,7 @@ pub(crate) async fn resume_server(State(control): State<Shared>, server: ServerN
     order(control, server, ServerCommand::Resume).await
 }
 
-/// Changes a server's share under weighted policies, at all nodes, until the config file says another weight.
+/// Changes a server's share under weighted policies, at all nodes, until the config file sets another weight.
 #[utoipa::path(
     put, path = "/api/v1/pools/{pool}/servers/{name}/weight", tag = "pools", request_body = NewWeight,
     params(

@@ -192,7 +192,7 @@ impl MoverThread {
         self.orders.give(Giver::Nobody, HandoffOrder::ForgetOrphans, None);
         let mut woken = Woken { by_answers: true, by_messages: true, has_ended: false };
         while !woken.has_ended {
-            pulse.beat();
+            pulse.tick();
             let has_more = match self.turn(&woken) {
                 Ok(has_more) => has_more,
                 Err(error) => {

@@ -52,7 +52,7 @@ pub(crate) struct Pool {
     counting: BTreeMap<String, Counting>,
     /// Servers that were added at run time.
     added: Vec<ServerConfig>,
-    /// What servers say of themselves.
+    /// The status that servers report.
     pub(crate) agents: Arc<Agents>,
     /// What they are to be asked.
     agent_spec: Arc<AgentSpec>,

@@ -183,7 +183,7 @@ fn locations_that_are_no_urls_are_escaped() {
     assert_eq!((kind(&sample), sample.redirects), ("none", 1), "{sample:?}");
 }
 
-/// What servers say of themselves is drawn on terminals and read by others.
+/// What servers report is drawn on terminals and read by others.
 #[test]
 fn texts_of_servers_are_harmless() {
     let server = Server::answering(|stream, path| {

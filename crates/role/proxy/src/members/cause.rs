@@ -30,7 +30,7 @@ pub(crate) enum Cause {
     Malformed(&'static str),
     /// It was nothing that the codec of the member's protocol accepts.
     Gateway(GatewayFault),
-    /// The member has no room for the request, as it says itself.
+    /// The member has no room for the request, as it reports itself.
     Overloaded,
     /// This process may not connect to its Unix socket.
     Denied,

@@ -1,4 +1,4 @@
-//! What a response answers, and what becomes of its fields on the way to the client.
+//! The request fields that decide how its response is forwarded.
 
 use skep_http::{BackRewrite, Method};
 

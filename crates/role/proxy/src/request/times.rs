@@ -1,4 +1,4 @@
-//! How long a member may be silent: what its group says, or the route of the request.
+//! Timeouts of an exchange, from the group or the route.
 
 use crate::members::settings::GroupSettings;
 

@@ -23,9 +23,9 @@ fn thirty_takeovers_need_no_disk() {
     let mut bench = Bench::new(settings(0, 200), 0);
     let mut persists = Vec::new();
     for takeover in 0..30 {
-        let outputs = bench.run_with(100, &beat("d1", Stage::Active, of(1, 2 * takeover)));
+        let outputs = bench.run_with(100, &heartbeat("d1", Stage::Active, of(1, 2 * takeover)));
         persists.extend(persisting(&outputs));
-        bench.hear(&beat("d1", Stage::Leaving, of(1, 2 * takeover)));
+        bench.hear(&heartbeat("d1", Stage::Leaving, of(1, 2 * takeover)));
         let outputs = bench.run(TAKEOVER_MS + TICK_MS);
         persists.extend(persisting(&outputs));
         assert_eq!(claimed(&outputs), [of(0, 2 * takeover + 1)], "takeover {takeover}");

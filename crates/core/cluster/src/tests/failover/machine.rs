@@ -27,7 +27,7 @@ fn an_address_conflict_ends_when_the_machine_turns_out_to_be_of_the_cluster() {
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.failover.conflict(bench.now, ours, false);
     assert_eq!(bench.failover.stage(), Stage::Leaving);
-    bench.hear(&beat("d1", Stage::Active, of(1, 0)));
+    bench.hear(&heartbeat("d1", Stage::Active, of(1, 0)));
     assert_eq!(bench.failover.stage(), Stage::Standby);
     assert_eq!(claimed(&bench.run(TAKEOVER_MS + 2 * TICK_MS)), [of(0, 1)]);
     // By a table, as its process does not run.
@@ -57,7 +57,7 @@ fn of_two_running_clusters_the_higher_mac_steps_down() {
     }
     // Its own cluster's machines are no conflict.
     let mut bench = Bench::active();
-    bench.hear(&beat("d1", Stage::Standby, 8));
+    bench.hear(&heartbeat("d1", Stage::Standby, 8));
     let ours = AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, 99] };
     assert_eq!(bench.failover.conflict(bench.now, ours, false), []);
 }
@@ -69,7 +69,7 @@ fn who_cannot_steer_steps_down_for_a_standby_and_for_nobody_else() {
         let mut outputs = Vec::new();
         for _ in 0..ms / 50 {
             bench.failover.set_hindered(bench.now, is_hindered);
-            outputs.extend(bench.run_with(50, &beat("d1", other, 1)));
+            outputs.extend(bench.run_with(50, &heartbeat("d1", other, 1)));
         }
         outputs
     };

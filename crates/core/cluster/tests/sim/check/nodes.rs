@@ -1,6 +1,6 @@
 //! What nodes have of tables, and tables of nodes.
 
-use skep_wire::message::NodeBeat;
+use skep_wire::message::NodeHeartbeat;
 
 use crate::machine::Node;
 
@@ -33,7 +33,7 @@ impl Check {
                     && node.body.runs(world.at)
                     && world.net.loss_percent == 0
                     && world.net.joins(d, id)
-                    && dispatcher.publisher.detector().beat(&node.body.name).is_some();
+                    && dispatcher.publisher.detector().heartbeat(&node.body.name).is_some();
                 let behind =
                     self.behind.remove(&key).filter(|(wanted, _)| node.version() < *wanted);
                 let present = dispatcher.publisher.table().version;
@@ -120,8 +120,8 @@ impl Check {
 
     /// A node says of no dispatcher that it heard it later than that one spoke, but for a moment after
     /// its clock stood still.
-    pub(crate) fn reports(world: &World, id: Id, beat: &NodeBeat) -> Result<(), String> {
-        let Some(hears) = beat.hears else { return Ok(()) };
+    pub(crate) fn reports(world: &World, id: Id, heartbeat: &NodeHeartbeat) -> Result<(), String> {
+        let Some(hears) = heartbeat.hears else { return Ok(()) };
         let body = &world.nodes[id - world.dispatchers.len()].body;
         let is_of = |it: &&Dispatcher| it.body.peer == hears.dispatcher;
         let Some(dispatcher) = world.dispatchers.iter().find(is_of) else { return Ok(()) };
@@ -185,12 +185,12 @@ impl Check {
     }
 }
 
-/// Whether beats of a node come to a dispatcher, and its checks of it pass.
+/// Whether heartbeats of a node come to a dispatcher, and its checks of it pass.
 fn may_hear(world: &World, dispatcher: Id, number: usize) -> bool {
     let (node, id) = (&world.nodes[number], world.dispatchers.len() + number);
-    let beats = node.body.runs(world.at) && !node.is_leaving;
+    let heartbeats = node.body.runs(world.at) && !node.is_leaving;
     let comes = world.net.loss_percent == 0 && world.net.joins(dispatcher, id);
-    beats && comes && world.dispatchers[dispatcher].passes(number)
+    heartbeats && comes && world.dispatchers[dispatcher].passes(number)
 }
 
 /// Whether a node gets new flows by that table.

@@ -1,7 +1,7 @@
 //! What netguards and other machines are told.
 
 use skep_cluster::reconciler::Step;
-use skep_wire::message::DispatcherBeat;
+use skep_wire::message::DispatcherHeartbeat;
 
 use super::*;
 
@@ -16,8 +16,13 @@ const HEARD_MS: u64 = 300;
 impl Check {
     /// A dispatcher says of no other that it heard it later than the last of its heartbeats came,
     /// whatever came after that one and was sent before, unless its clock stood still meanwhile.
-    pub(crate) fn tells(&self, world: &World, id: Id, beat: &DispatcherBeat) -> Result<(), String> {
-        let Some(hears) = beat.hears else { return Ok(()) };
+    pub(crate) fn tells(
+        &self,
+        world: &World,
+        id: Id,
+        heartbeat: &DispatcherHeartbeat,
+    ) -> Result<(), String> {
+        let Some(hears) = heartbeat.hears else { return Ok(()) };
         let body = &world.dispatchers[id].body;
         let is_it = |it: &Dispatcher| it.body.peer == hears.dispatcher;
         let other = world.dispatchers.iter().position(is_it).ok_or("hears a stranger")?;

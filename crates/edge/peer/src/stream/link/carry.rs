@@ -114,10 +114,10 @@ async fn write(stream: &TcpStream, line: &Line) -> Lost {
 
 async fn watch(line: &Line, settings: &LinkSettings, heard: &Cell<Instant>) -> Lost {
     let silence = Duration::from_millis(settings.silence_ms);
-    let mut beat = tokio::time::interval(Duration::from_millis(settings.ping_ms));
-    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heartbeat = tokio::time::interval(Duration::from_millis(settings.ping_ms));
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        beat.tick().await;
+        heartbeat.tick().await;
         if heard.get().elapsed() >= silence {
             return Lost::Silent;
         }

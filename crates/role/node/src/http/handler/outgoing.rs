@@ -1,4 +1,4 @@
-//! What a request goes out with whose response may be stored.
+//! Fields of requests to pools whose response may be stored.
 
 use std::net::IpAddr;
 use std::sync::Arc;
