@@ -212,12 +212,12 @@ pub struct ServiceArms {
     /// Which test: a hash of its service and arms.
     pub test: u64,
     /// At least one, at most [`ARMS_MAX`].
-    pub arms: Vec<ArmShare>,
+    pub arms: Vec<ToldArm>,
 }
 
 /// An arm as nodes that decide know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArmShare {
+pub struct ToldArm {
     pub policy: Name,
     /// Its share of the clients, at least 1.
     pub weight: u32,
@@ -331,7 +331,7 @@ impl Hears {
 
 impl ServiceArms {
     fn is_sound(&self) -> bool {
-        let is_sound = |arm: &ArmShare| arm.weight > 0 && arm.nodes.len() <= NODES_MAX;
+        let is_sound = |arm: &ToldArm| arm.weight > 0 && arm.nodes.len() <= NODES_MAX;
         self.addresses.len() <= SERVICES_MAX
             && (1..=ARMS_MAX).contains(&self.arms.len())
             && self.arms.iter().all(is_sound)

@@ -18,7 +18,7 @@ use skep_proxy::{
 use skep_serve::{WorkerHandle, Workers};
 use skep_telemetry::Registry;
 use skep_upstream::PoolLimits;
-use skep_wire::message::{ArmShare, Name, ServiceArms};
+use skep_wire::message::{Name, ServiceArms, ToldArm};
 use skep_wire::seal::PeerId;
 
 use crate::arm_metrics::register_arms;
@@ -190,7 +190,7 @@ impl Dispatcher {
         let comparison = self.group.comparison()?;
         let arm = |arm: &ArmSpec| {
             let nodes = arm.nodes.iter().map(|node| PeerId::of(node)).collect();
-            Some(ArmShare { policy: Name::new(&arm.policy).ok()?, weight: arm.weight, nodes })
+            Some(ToldArm { policy: Name::new(&arm.policy).ok()?, weight: arm.weight, nodes })
         };
         let arms = comparison.arms();
         (settings.dispatch == DispatchMode::Handoff).then(|| ServiceArms {

@@ -208,14 +208,14 @@ impl WorkerArmCounts {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
-    use skep_wire::message::{ArmShare, Name};
+    use skep_wire::message::{Name, ToldArm};
 
     use super::*;
 
     const VIP: &str = "192.0.2.1:80";
 
     fn tests(test: u64) -> ArmsInForce {
-        let arm = |node: &str| ArmShare {
+        let arm = |node: &str| ToldArm {
             policy: Name::new("random").unwrap(),
             weight: 1,
             nodes: vec![PeerId::of(node)],

@@ -17,7 +17,7 @@ use skep_policy::{
 use skep_units::{NodeId, Now};
 use skep_wire::handoff::SocketId;
 use skep_wire::handoff::lccp::QueryKey;
-use skep_wire::message::{ArmShare, ArmsInForce, LoadDigest, NodeWork, ServiceArms};
+use skep_wire::message::{ArmsInForce, LoadDigest, NodeWork, ServiceArms, ToldArm};
 use skep_wire::seal::PeerId;
 use skep_wire::steer::{ForwardingState, NodeIndex};
 use skep_wire::table::{Table, TableNode, TableService};
@@ -265,7 +265,7 @@ impl Chooser {
 
 impl TestChooser {
     fn new(told: &ServiceArms, seed: u64) -> Option<Self> {
-        let chooser = |arm: &ArmShare| {
+        let chooser = |arm: &ToldArm| {
             let chooser = ServiceChooser::new(arm.policy.as_str(), seed)?;
             Some((arm.nodes.clone(), chooser))
         };

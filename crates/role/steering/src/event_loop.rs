@@ -20,7 +20,7 @@ use skep_peer::{EncodedMessage, Pulse, Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::{Expectations, ExpectedPeer};
 use skep_wire::message::{
-    DispatcherHeartbeat, FlowsTaken, Mac, Message, Name, NodeHeartbeat, ServedObjects, Stage,
+    DispatcherHeartbeat, FlowsTaken, Mac, Message, Name, NodeHeartbeat, Stage,
 };
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::{Table, TableNode, TableVersion};
@@ -32,7 +32,6 @@ use crate::flow_streams::FlowStreams;
 use crate::heartbeats::HeartbeatTurns;
 use crate::limits::PATIENCE_AT_START_MS;
 use crate::load_digests::LoadDigests;
-use crate::load_orders::load_orders;
 use crate::netguard_executor::{Job, News, conflicts};
 use crate::node_observations::NodeObservations;
 use crate::packet_path::{PathState, PathWishes};
@@ -257,16 +256,6 @@ impl DirectLoop {
         }
     }
 
-    /// Nodes that decide on handoffs see no responses of others: the active dispatcher tells them of the sizes.
-    fn hear_served(&mut self, served: ServedObjects) {
-        self.loads.hear_served(served.clone());
-        self.load_digests.note_served(served.clone());
-        if self.is_active() && self.load_digests.are_wanted() {
-            let others: Vec<PeerId> = self.nodes().filter(|node| *node != served.node).collect();
-            self.socket.send_all(others, &Message::Served(served));
-        }
-    }
-
     /// A standby steers by the active dispatcher's table, and records what its operator wants. One
     /// that has just started, with no active dispatcher before it, learns from nodes which earlier
     /// flows they have.
@@ -458,14 +447,7 @@ impl DirectLoop {
             self.loads_due_at = now.plus_ms(self.publisher.detector().interval_ms());
             self.tell_loads();
         }
-        let detector = self.publisher.detector();
-        if let Some(digest) = self.load_digests.next(now, &self.told, detector) {
-            self.socket.send_all(self.nodes().collect::<Vec<_>>(), &digest);
-        }
-        let arms = || self.loads.arms_of_nodes();
-        if let Some(arms) = self.load_digests.next_arms(now, arms) {
-            self.socket.send_all(self.nodes().collect::<Vec<_>>(), &arms);
-        }
+        self.tell_deciding_nodes(now);
     }
 
     /// Whether a table may be published: all nodes were heard, or had time to be. Until then the table
@@ -474,12 +456,6 @@ impl DirectLoop {
         let is_heard = |node: &NodePlan| self.publisher.detector().heartbeat(&node.name).is_some();
         now.since_ms(self.started) >= PATIENCE_AT_START_MS
             || self.plans.plan().nodes.iter().all(is_heard)
-    }
-
-    fn tell_loads(&mut self) {
-        for told in load_orders(&self.told, self.publisher.detector()) {
-            self.job(Job::Loads(told.services, told.loads));
-        }
     }
 
     fn stream(&mut self, now: Now) {
@@ -548,11 +524,11 @@ impl DirectLoop {
         }
     }
 
-    fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.failover.stage() == Stage::Active
     }
 
-    fn nodes(&self) -> impl Iterator<Item = PeerId> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = PeerId> {
         self.plans.plan().nodes.iter().map(|node| node.name.peer())
     }
 
@@ -587,7 +563,7 @@ impl DirectLoop {
         let _ = self.socket.send(to, message);
     }
 
-    fn job(&mut self, job: Job) {
+    pub(crate) fn job(&mut self, job: Job) {
         self.backlog.push_back(job);
         self.hand_over();
     }

@@ -30,6 +30,7 @@ mod load_digests;
 mod load_orders;
 mod metrics;
 mod netguard_executor;
+mod node_news;
 mod node_observations;
 mod packet_path;
 mod plan;

@@ -9,10 +9,10 @@ use skep_wire::limits::{
     MESSAGE_BYTES_MAX, NAME_BYTES_MAX, WEIGHT_MAX,
 };
 use skep_wire::message::{
-    ARM_CELLS_MAX, ArmClient, ArmClients, ArmCounts, ArmShare, ArmsInForce,
-    CLIENTS_PER_MESSAGE_MAX, DispatcherHeartbeat, FlowBatch, FlowsTaken, Hears, Message, Name,
-    NameTooLong, NodeHeartbeat, NodeLoad, NotAMessage, OBJECTS_PER_MESSAGE_MAX, ServedObjects,
-    ServiceArms, SizedObject, Stage,
+    ARM_CELLS_MAX, ArmClient, ArmClients, ArmCounts, ArmsInForce, CLIENTS_PER_MESSAGE_MAX,
+    DispatcherHeartbeat, FlowBatch, FlowsTaken, Hears, Message, Name, NameTooLong, NodeHeartbeat,
+    NodeLoad, NotAMessage, OBJECTS_PER_MESSAGE_MAX, ServedObjects, ServiceArms, SizedObject, Stage,
+    ToldArm,
 };
 use skep_wire::parts::{PART_BYTES, Reassembler, split};
 use skep_wire::seal::{Endpoint, Key, PeerId};
@@ -150,7 +150,7 @@ fn all() -> Vec<Message> {
 }
 
 fn arms(weight: u32) -> ArmsInForce {
-    let arm = ArmShare { policy: name("lard"), weight, nodes: vec![PeerId(1), PeerId(2)] };
+    let arm = ToldArm { policy: name("lard"), weight, nodes: vec![PeerId(1), PeerId(2)] };
     let addresses = vec!["192.0.2.1:80".parse().unwrap()];
     ArmsInForce { services: vec![ServiceArms { addresses, test: 3, arms: vec![arm; 2] }] }
 }

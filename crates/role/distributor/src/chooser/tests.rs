@@ -185,7 +185,7 @@ fn a_service_that_does_not_hand_off_has_no_destinations() {
 #[test]
 fn a_client_has_the_same_arm_at_all_nodes_and_strays_only_when_its_group_is_gone() {
     let scene = Scene::new("round-robin");
-    let arm = |nodes: &[u16]| ArmShare {
+    let arm = |nodes: &[u16]| ToldArm {
         policy: Name::new("least-outstanding").unwrap(),
         weight: 1,
         nodes: nodes.iter().map(|node| PeerId::of(&name(*node))).collect(),

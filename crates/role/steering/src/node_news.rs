@@ -1,0 +1,40 @@
+//! What the active dispatcher tells those that choose nodes: the packet program, and nodes that decide on handoffs.
+
+use skep_units::Now;
+use skep_wire::message::{Message, ServedObjects};
+use skep_wire::seal::PeerId;
+
+use crate::event_loop::DirectLoop;
+use crate::load_orders::load_orders;
+use crate::netguard_executor::Job;
+
+impl DirectLoop {
+    /// Loads for the packet program.
+    pub(crate) fn tell_loads(&mut self) {
+        for told in load_orders(&self.told, self.publisher.detector()) {
+            self.job(Job::Loads(told.services, told.loads));
+        }
+    }
+
+    /// Loads of each other, and A/B tests, for nodes that decide.
+    pub(crate) fn tell_deciding_nodes(&mut self, now: Now) {
+        let detector = self.publisher.detector();
+        if let Some(digest) = self.load_digests.next(now, &self.told, detector) {
+            self.socket.send_all(self.nodes().collect::<Vec<_>>(), &digest);
+        }
+        let arms = || self.loads.arms_of_nodes();
+        if let Some(arms) = self.load_digests.next_arms(now, arms) {
+            self.socket.send_all(self.nodes().collect::<Vec<_>>(), &arms);
+        }
+    }
+
+    /// Nodes that decide on handoffs see no responses of others: the active dispatcher tells them of the sizes.
+    pub(crate) fn hear_served(&mut self, served: ServedObjects) {
+        self.loads.hear_served(served.clone());
+        self.load_digests.note_served(served.clone());
+        if self.is_active() && self.load_digests.are_wanted() {
+            let others: Vec<PeerId> = self.nodes().filter(|node| *node != served.node).collect();
+            self.socket.send_all(others, &Message::Served(served));
+        }
+    }
+}
