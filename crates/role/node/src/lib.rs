@@ -71,6 +71,7 @@ pub use model::orders::{OperatorHandler, OrderNovelty, OrderOutcome};
 pub use model::pool_protocol::PoolError;
 pub use model::pools::AddServerError;
 use model::pools::{PoolMap, Pools};
+use model::power::NodePower;
 pub use model::purges::PurgeEffects;
 use model::purges::Purges;
 pub use model::route::SiteError;
@@ -129,6 +130,7 @@ pub struct Node {
     leaving: AtomicBool,
     pools: Arc<Pools>,
     orders: Arc<Orders>,
+    power: Arc<NodePower>,
     /// Addresses of the cluster's dispatchers.
     dispatchers: ArcSwap<HashSet<IpAddr>>,
 }
@@ -166,6 +168,7 @@ impl Node {
             leaving: AtomicBool::new(false),
             pools,
             orders: Arc::default(),
+            power: Arc::default(),
             dispatchers: ArcSwap::from_pointee(dispatchers(config)),
         }))
     }
@@ -269,10 +272,21 @@ impl Node {
             pools: Arc::clone(&self.pools),
             orders: Arc::clone(&self.orders),
             explain: Box::new(explain::explainer(&self.catalog, &self.store)),
+            power: Arc::clone(&self.power),
+            release: self.releaser(),
         };
         let cluster = Cluster::start(config, parts, shared)?;
         assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
         self.walk(config)
+    }
+
+    /// What returns the memory of heads.
+    fn releaser(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let (catalog, compressed) = (Arc::clone(&self.catalog), Arc::clone(&self.compressed_heads));
+        Arc::new(move || {
+            catalog.load().retire_all();
+            compressed.forget_all();
+        })
     }
 
     /// Announces this node's parts of the current sites.
