@@ -61,6 +61,9 @@ pub(crate) enum Command {
     Probe(ProbeCommand),
     /// Hold the privileges of a process in direct dispatch; `skep run` starts it
     Netguard(NetguardArgs),
+    /// Run the commands that switch machines; `skep run` starts it
+    #[command(hide = true)]
+    Power(PowerArgs),
 }
 
 mod advise;
@@ -402,6 +405,14 @@ pub struct NetguardArgs {
     /// Serve the process that holds the other end of standard input, and end after it
     #[arg(long, hide = true)]
     pub leashed: bool,
+}
+
+/// Run the commands that switch machines; `skep run` starts it
+#[derive(Args, Debug)]
+pub struct PowerArgs {
+    /// Config file of the cluster
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]

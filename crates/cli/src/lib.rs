@@ -21,7 +21,7 @@ mod up;
 
 use clap::Parser;
 
-pub use arguments::{NetguardArgs, RunArgs, ServeArgs};
+pub use arguments::{NetguardArgs, PowerArgs, RunArgs, ServeArgs};
 pub use config_file::load as load_config;
 pub use options::check as check_options;
 pub use program::this_program;
@@ -38,6 +38,8 @@ pub enum Job {
     Run(RunArgs),
     /// The netguard of a daemon.
     Netguard(NetguardArgs),
+    /// What runs the commands that switch machines, for a daemon.
+    Power(PowerArgs),
 }
 
 /// Runs the command, or returns the process to be made. Invalid arguments end this process, with a
@@ -50,6 +52,7 @@ pub fn run() -> anyhow::Result<Option<Job>> {
         Command::Serve(args) => return Ok(Some(Job::Serve(args))),
         Command::Run(args) => return Ok(Some(Job::Run(args))),
         Command::Netguard(args) => return Ok(Some(Job::Netguard(args))),
+        Command::Power(args) => return Ok(Some(Job::Power(args))),
         Command::Up(args) => up::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Status(args) => commands::status(&args),

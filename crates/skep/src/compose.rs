@@ -32,6 +32,7 @@ use crate::demotion::demote;
 use crate::direct::{DirectDispatch, cluster_key, config_of_node};
 use crate::failure;
 use crate::logging::{self, MessageQueue};
+use crate::power::{NodeSwitches, PowerRunner};
 use crate::recording;
 use crate::reporting::Reporting;
 use crate::roles::Roles;
@@ -111,6 +112,7 @@ impl Process {
         let (mut cluster_cache, peers) =
             ClusterCache::prepare(&config, &roles, threads, key.as_ref())?;
         let console = bind_console(&config, &roles, file.is_some())?;
+        let power_runner = PowerRunner::start(&config, &roles, file.as_deref())?;
         // All that takes privileges is done, and no other thread is there yet.
         demote(&config, &roles, file.as_deref())?;
         let messages = logging::queue();
@@ -120,12 +122,7 @@ impl Process {
         let access_log =
             AccessLog::start(log_target(&config), log_format(&config), registry.core())
                 .context("cannot start the access log")?;
-        let shared = Shared {
-            settings: Arc::new(ArcSwap::from_pointee(engine_settings(&config, threads))),
-            admissions: Admissions::new(&config, roles.node.is_some()),
-            registry: Arc::clone(&registry),
-            log: access_log.handle(),
-        };
+        let shared = shared(&config, &roles, &registry, &access_log);
 
         let start =
             |_| Node::start(&config_of_node(&config, &roles), seed(), key.as_ref().cloned());
@@ -154,16 +151,13 @@ impl Process {
         cluster_cache.show_streams(&registry, node.as_deref());
         let workers = Workers::start(threads)?;
         register_tasks(&registry, &workers);
-        for dispatcher in &dispatchers {
-            dispatcher.watch_nodes(&workers.handles()[0]);
-        }
-        if let Some(node) = &node {
-            node.start_checks(&workers.handles()[0]);
-            skep_node::register_pools(&registry, node);
-        }
-        skep_dispatcher::register_metrics(&registry, &dispatchers);
+        let switches =
+            NodeSwitches::start(&config, power_runner, cluster_cache.coordination(), &dispatchers)?;
+        switches.register(&registry, &roles);
+        watch_members(node.as_ref(), &dispatchers, &workers, &registry);
         let recorder = recording::start(&config, &roles, node.as_ref(), &registry)?;
-        let parts = ProcessParts { node, dispatchers, direct_dispatch, cluster_cache, reporting };
+        let parts =
+            ProcessParts { node, dispatchers, switches, direct_dispatch, cluster_cache, reporting };
         let addresses = addresses(&responders);
         let running = Arc::new(Running::new(config, roles, file, addresses, parts, shared));
         let _ = running.workers.set(workers.handles().to_vec());
@@ -248,6 +242,39 @@ impl Process {
             () = told_again => tracing::warn!("second signal: stopping now"),
         }
     }
+}
+
+/// What all workers share.
+fn shared(
+    config: &Config,
+    roles: &Roles,
+    registry: &Arc<Registry>,
+    access_log: &AccessLog,
+) -> Shared {
+    let threads = Workers::count(config.machine.threads);
+    Shared {
+        settings: Arc::new(ArcSwap::from_pointee(engine_settings(config, threads))),
+        admissions: Admissions::new(config, roles.node.is_some()),
+        registry: Arc::clone(registry),
+        log: access_log.handle(),
+    }
+}
+
+/// Starts the checks of nodes and of servers of pools.
+fn watch_members(
+    node: Option<&Arc<Node>>,
+    dispatchers: &[Arc<Dispatcher>],
+    workers: &Workers,
+    registry: &Registry,
+) {
+    for dispatcher in dispatchers {
+        dispatcher.watch_nodes(&workers.handles()[0]);
+    }
+    if let Some(node) = node {
+        node.start_checks(&workers.handles()[0]);
+        skep_node::register_pools(registry, node);
+    }
+    skep_dispatcher::register_metrics(registry, dispatchers);
 }
 
 /// Binds the addresses at which this process answers clients and dispatchers.

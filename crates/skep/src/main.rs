@@ -1,7 +1,7 @@
 //! The binary: runs the parsed command line on one composition root.
 //!
 //! `skep-cli` implements the commands for people. It leaves the process to be made: [`serve`],
-//! [`run`] and [`netguard`] determine its config, and [`compose`] makes a running process from a
+//! [`run`], [`netguard`] and [`power_runner`] determine its config, and [`compose`] makes a running process from a
 //! config. Exit codes: 0 done, 1 failed, 2 usage.
 
 #![forbid(unsafe_code)]
@@ -16,6 +16,8 @@ mod guardian;
 mod handoff;
 mod logging;
 mod netguard;
+mod power;
+mod power_runner;
 mod recording;
 mod reporting;
 mod roles;
@@ -53,5 +55,6 @@ fn make(job: Job) -> anyhow::Result<()> {
         Job::Serve(args) => serve::serve(args),
         Job::Run(args) => run::run(&args),
         Job::Netguard(args) => netguard::run(&args),
+        Job::Power(args) => power_runner::run(&args),
     }
 }

@@ -20,6 +20,7 @@ use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 use crate::cluster_cache::ClusterCache;
 use crate::demotion::check_sites;
 use crate::direct::{DirectDispatch, config_of_node};
+use crate::power::NodeSwitches;
 use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::settings::{Admissions, engine_settings};
@@ -28,6 +29,8 @@ use crate::settings::{Admissions, engine_settings};
 pub(crate) struct ProcessParts {
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
+    /// What switches nodes for elasticity.
+    pub(crate) switches: NodeSwitches,
     pub(crate) direct_dispatch: DirectDispatch,
     pub(crate) cluster_cache: ClusterCache,
     pub(crate) reporting: Reporting,
@@ -176,6 +179,7 @@ impl Running {
         for setting in &for_restart {
             tracing::warn!("{setting} changed; it takes effect at the next restart");
         }
+        parts.switches.reload(&config);
         for dispatcher in &parts.dispatchers {
             dispatcher.reload(&config);
         }

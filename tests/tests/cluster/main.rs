@@ -21,6 +21,7 @@ mod pool_cache;
 mod pool_loads;
 mod pool_orders;
 mod pool_refresh;
+mod power;
 mod purge;
 mod routes;
 mod slots;

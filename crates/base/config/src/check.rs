@@ -31,6 +31,7 @@ pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
 mod arms;
 mod client_networks;
 mod pools;
+mod power;
 mod sites;
 
 const KEY_HINT: &str = "head -c 32 /dev/urandom | base64 makes a key; every machine gets the same";
@@ -130,6 +131,9 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["service.upstream_idle_ms", "timeouts.idle_ms"], dispatcher_closes_first),
     (&["service.health.timeout_ms", "service.health.interval_ms"], checks_do_not_overlap),
     (&["service.elastic", "service.dispatch"], elasticity_is_possible),
+    (&["power", "node.power", "node.power_id"], power::commands_can_be_run),
+    (&["power", "node.power", "service.elastic"], power::commands_end_in_time),
+    (&["power", "node.power", "site"], power::parts_stay_on),
     (&["site.hosts"], sites::hosts_are_unique),
     (&["site"], sites::one_answer_for_folders),
     (&["site.redirect.from", "site.redirect.to"], sites::redirects_lead_elsewhere),

@@ -8,6 +8,7 @@ use crate::check::check;
 use crate::error::{ConfigErrors, ErrorKind, Fault};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::pools::ServerConfig;
+use crate::power::{PowerConfig, filled};
 use crate::raw::Raw;
 use crate::schema::{
     AGENT_PORT, BackendConfig, Config, DispatcherConfig, NodeConfig, RedirectConfig, RouteConfig,
@@ -172,9 +173,12 @@ impl Config {
     }
 
     /// Whether nodes link with the coordinators of dispatchers: for the cache, or to count requests at
-    /// servers of pools, those that are added at run time as well, and show them.
+    /// servers of pools, those that are added at run time as well, and show them; or to hear whether they are to be off.
     pub fn links_nodes(&self) -> bool {
-        self.cooperates() || (self.can_count_slots() && !self.pools.is_empty())
+        let is_elastic = self.services.iter().any(|service| service.elastic.enabled);
+        self.cooperates()
+            || (self.can_count_slots() && !self.pools.is_empty())
+            || (is_elastic && self.reports_load())
     }
 
     /// Whether `connections_max` of `server` bounds the requests of all nodes together.
@@ -213,6 +217,16 @@ impl Config {
         if is_direct { self.direct.node_heartbeat_ms } else { self.agent.report_ms }
     }
 
+    /// The commands for the machine of `node`.
+    pub fn power_of<'c>(&'c self, node: &'c NodeConfig) -> &'c PowerConfig {
+        if node.power.has_commands() { &node.power } else { &self.power }
+    }
+
+    /// Whether elasticity switches machines.
+    pub fn switches_machines(&self) -> bool {
+        self.nodes.iter().any(|node| self.power_of(node).has_commands())
+    }
+
     /// The control socket of the process that runs as `name`.
     pub fn socket_of(&self, name: &str) -> PathBuf {
         let default = || self.state_dir.join(format!("{name}.sock"));
@@ -240,6 +254,17 @@ impl BackendConfig {
 }
 
 impl NodeConfig {
+    /// An argument of a command for its machine, with what the placeholders stand for.
+    pub fn power_argument(&self, argument: &str) -> String {
+        filled(argument, |placeholder| match placeholder {
+            "name" => Some(self.name.clone()),
+            "address" => Some(self.address.ip().to_string()),
+            "port" => Some(self.address.port().to_string()),
+            "id" => self.power_id.clone(),
+            _ => None,
+        })
+    }
+
     /// Where dispatchers reach this node's agent.
     pub fn agent_address(&self) -> SocketAddr {
         self.agent.unwrap_or_else(|| SocketAddr::new(self.address.ip(), AGENT_PORT))
@@ -260,7 +285,12 @@ pub fn changes_needing_restart(old: &Config, new: &Config) -> Vec<&'static str> 
     if new.cooperates() && !old.cooperates() {
         paths.push("site.content");
     } else if new.links_nodes() && !old.links_nodes() {
-        paths.push("pool");
+        let is_for_pools = new.can_count_slots() && !new.pools.is_empty();
+        paths.push(if is_for_pools { "pool" } else { "service.elastic" });
+    }
+    // The process that runs commands is started before privileges are dropped.
+    if new.switches_machines() && !old.switches_machines() {
+        paths.push("power");
     }
     paths.sort_unstable();
     paths.dedup();

@@ -30,6 +30,8 @@ pub enum Kind {
     Text(Form),
     /// One string or a list of strings of some form.
     Texts(Form),
+    /// A list: the path of a program, and its arguments.
+    Arguments,
     /// `"IP:PORT"`.
     Address,
     /// `"IP:PORT"` or `"off"`.
@@ -138,6 +140,7 @@ impl Kind {
             Self::Word(known) => alternatives(known, |word| format!("\"{word}\"")),
             Self::Text(form) => form.expected().into(),
             Self::Texts(form) => format!("{}, or a list of them", form.expected()),
+            Self::Arguments => "a list: the path of a program, and its arguments".into(),
             Self::Address => "an address \"IP:PORT\"".into(),
             Self::AddressOrOff => "an address \"IP:PORT\", or \"off\"".into(),
             Self::Addresses => "an address \"IP:PORT\", or a list of them".into(),

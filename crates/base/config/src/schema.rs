@@ -17,6 +17,7 @@ use crate::elastic::ElasticConfig;
 use crate::kind::{DAY_MS, Form, HOUR_MS, Kind, MINUTE_MS, TIB, bytes, count, ms, number, word};
 use crate::number::Unit;
 use crate::pools::{ForwardConfig, PoolConfig};
+use crate::power::PowerConfig;
 use crate::recorder::RecorderConfig;
 use crate::replies::ReplyConfig;
 use crate::response_cache::ResponseCacheConfig;
@@ -90,6 +91,8 @@ table! {
         agent: AgentConfig, restart;
         /// What dispatchers offer to clients.
         services: Vec<ServiceConfig>, restart;
+        /// How machines of nodes are switched on and off.
+        power: PowerConfig, live;
         /// What nodes serve.
         sites: Vec<SiteConfig>, live;
         /// Applications that nodes pass requests to.
@@ -245,8 +248,7 @@ table! {
         name: String => Kind::Text(Form::Name), restart;
         /// Where the node listens and dispatchers reach it.
         address: SocketAddr => Kind::Address, restart;
-        /// Its share of the work under weighted policies, against the other
-        /// nodes' weights.
+        /// Its share of the work under weighted policies, against the other nodes' weights.
         weight: u32 = 1 => count(1..=WEIGHT_MAX as u64), live;
         /// Where `dispatch = "redirect"` sends clients; unset, it is
         /// `address`.
@@ -254,9 +256,14 @@ table! {
         /// Where it is reached by dispatchers, by UDP, and by other nodes, by
         /// TCP for what it has in memory; unset, it is port 7071 of `address`.
         agent: Option<SocketAddr> = None => Kind::Address, restart;
-        /// The network device that steered packets come in by; unset, the one
-        /// that has `address`.
+        /// The network device that steered packets come in by; unset, the one that has `address`.
         device: Option<String> = None => Kind::Text(Form::Name), restart;
+        /// What `{id}` in commands of `power` is: an instance, a management controller, a MAC address.
+        power_id: Option<String> = None => Kind::Text(Form::FieldValue), live;
+    }
+    tables {
+        /// How its machine is switched, in place of the commands for all nodes.
+        power: PowerConfig, live;
     }
 }
 

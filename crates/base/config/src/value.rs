@@ -163,6 +163,20 @@ impl Entry {
         (faults.len() == faults_before).then_some(values)
     }
 
+    /// A program and its arguments, of which some may be alike.
+    fn arguments(&self, raw: &Raw, faults: &mut Vec<Fault>) -> Option<Vec<String>> {
+        let RawValue::List(raws) = &raw.value else {
+            let hint = "without a shell: each argument is a string of its own";
+            faults.push(self.wrong(raw).hint(Some(hint.to_owned())));
+            return None;
+        };
+        if raws.len() > LIST_MAX {
+            faults.push(self.fault(ErrorKind::OutOfRange, raw).hint(format!("at most {LIST_MAX}")));
+            return None;
+        }
+        raws.iter().map(|raw| self.text(Form::Prose, raw, faults)).collect()
+    }
+
     fn twice(&self, raw: &Raw) -> Fault {
         let found = format!("{} twice", raw.describe());
         Fault::new(ErrorKind::Duplicate, raw.span.clone(), self.path, "each value once", found)
@@ -431,8 +445,11 @@ where
 
 impl Field for Vec<String> {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
-        let Kind::Texts(form) = at.kind else { unreachable!("{} takes strings", at.path) };
-        at.list(raw, faults, |raw, faults| at.text(form, raw, faults))
+        match at.kind {
+            Kind::Texts(form) => at.list(raw, faults, |raw, faults| at.text(form, raw, faults)),
+            Kind::Arguments => at.arguments(raw, faults),
+            _ => unreachable!("{} takes strings", at.path),
+        }
     }
 
     fn write(&self, _kind: Kind) -> Option<String> {

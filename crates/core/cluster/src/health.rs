@@ -195,6 +195,11 @@ impl NodeHealth {
         }
     }
 
+    /// Whether its checks are good, whatever an operator has ordered.
+    pub fn is_well(&self) -> bool {
+        matches!(self.health, Health::Up)
+    }
+
     /// May it get new requests?
     pub fn eligible(&self) -> bool {
         self.state() == HealthState::Up

@@ -155,3 +155,7 @@ pub const ELASTIC_TOLERANCE_PERMILLE_MAX: u32 = 500;
 /// How often the pause between two attempts to start or stop a node doubles, at most: then it is as long as a machine needs to
 /// boot.
 pub(crate) const ELASTIC_RETRY_DOUBLINGS_MAX: u32 = 4;
+
+/// Time that a node has to say that it returns its memory, in milliseconds; over it, another dispatcher wants it on. Some ticks
+/// of the links.
+pub(crate) const ELASTIC_AGREE_MS: u64 = 2_000;

@@ -7,7 +7,9 @@
 //! when the file is gone.
 //!
 //! The only unsafe code of the node: a mapping is created, advised and removed within one function,
-//! and no reference into it ever exists.
+//! and no reference into it ever exists; and a call of the allocator ([`return_unused`]).
+
+mod allocator;
 
 use std::fs::File;
 use std::io;
@@ -16,6 +18,8 @@ use std::os::unix::fs::MetadataExt;
 use std::ptr;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+
+pub use allocator::return_unused;
 
 /// Size and alignment of a huge page, in bytes (x86-64 and arm64 with 4 KiB
 /// base pages).

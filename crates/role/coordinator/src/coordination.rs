@@ -4,7 +4,7 @@
 //! of all dispatchers answer, and nodes use the first one in the config that they are linked with:
 //! it has the highest rank.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -32,6 +32,7 @@ use crate::limits::{
     RELAY_MS_MAX,
 };
 use crate::operators::Operators;
+use crate::power::{NodePower, PowerStages};
 use crate::purging::{PurgeCounts, Purging};
 use crate::questions::{Asker, NodeAnswers, Questions};
 use crate::server_loads::ServerLoads;
@@ -55,6 +56,7 @@ pub struct Coordination {
     stage: CoordinatorStage,
     view: Arc<ArcSwap<CacheView>>,
     purge_counts: PurgeCounts,
+    power_stages: Arc<ArcSwap<PowerStages>>,
 }
 
 /// The coordinator's thread has ended, or has too much to do.
@@ -80,6 +82,8 @@ pub(crate) enum Told {
     },
     /// The same for what they show operators, or what they are to do.
     AskNodes { question: NodeQuestion, limit_ms: u64, asker: SyncSender<NodeAnswers<Vec<u8>>> },
+    /// These nodes are to be off, and all others on.
+    WantOff(BTreeSet<Name>),
 }
 
 /// Sets whether a coordinator is active.
@@ -118,6 +122,7 @@ impl Coordination {
     ) -> std::io::Result<Self> {
         let load_ms_max = report_ms * REPORTS_MISSED_MAX + COORDINATOR_TICK_MS;
         let view = Arc::<ArcSwap<CacheView>>::default();
+        let power_stages = Arc::<ArcSwap<PowerStages>>::default();
         let settings = CoordinatorSettings {
             load_ms_max,
             nodes: nodes.len(),
@@ -133,6 +138,7 @@ impl Coordination {
             features: HashMap::new(),
             operators: Operators::new(number),
             server_loads: ServerLoads::default(),
+            power: NodePower::new(&power_stages),
             links: HashMap::new(),
             members: HashMap::new(),
             loads: None,
@@ -147,7 +153,8 @@ impl Coordination {
         let server = LinkServer::start(&settings, listener, handle)?;
         let teller = server.teller();
         let stage = CoordinatorStage { wanted, teller: teller.clone() };
-        Ok(Self { server, teller, stage, view, purge_counts: PurgeCounts::default() })
+        let purge_counts = PurgeCounts::default();
+        Ok(Self { server, teller, stage, view, purge_counts, power_stages })
     }
 
     /// Purges, and waits until all nodes that are linked, or that serve clients by `serving`, have
@@ -243,6 +250,19 @@ impl Coordination {
         self.server.counts()
     }
 
+    /// Has these nodes be off, as far as all coordinators agree, and all others on.
+    ///
+    /// # Errors
+    /// If its thread has ended, or has too much to do.
+    pub fn want_off(&self, nodes: BTreeSet<Name>) -> Result<(), NoCoordinator> {
+        self.teller.tell(Told::WantOff(nodes)).map_err(|_| NoCoordinator)
+    }
+
+    /// How far the linked nodes are that can be off.
+    pub fn power_stages(&self) -> Arc<PowerStages> {
+        self.power_stages.load_full()
+    }
+
     /// Its displayed state, at most half a second old.
     pub fn view(&self) -> Arc<CacheView> {
         self.view.load_full()
@@ -260,6 +280,7 @@ struct CoordinatorServer {
     explanations: Questions<Option<Box<Explanation>>>,
     operators: Operators,
     server_loads: ServerLoads,
+    power: NodePower,
     /// What nodes understand that have not said hello yet.
     features: HashMap<LinkId, NodeFeatures>,
     /// Links that have said hello.
@@ -282,6 +303,7 @@ impl CoordinatorServer {
                 self.explanations.left(link);
                 self.operators.left(link);
                 self.server_loads.left(link);
+                self.power.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(now, member);
@@ -302,6 +324,7 @@ impl CoordinatorServer {
                 let (ends, asker) = (now.plus_ms(limit_ms), Asker::Here(asker));
                 self.operators.ask(ends, self.purging.nodes(), question, asker, outbox);
             }
+            LinkEvent::Told(Told::WantOff(nodes)) => self.power.want_off(nodes, outbox),
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
             }
@@ -369,6 +392,7 @@ impl CoordinatorServer {
                 self.purging.joined(link, (name.clone(), features), outbox);
                 self.operators.joined(link, features, outbox);
                 self.server_loads.joined(link, features);
+                self.power.joined(link, (name.clone(), features), outbox);
                 self.links.insert(link, joined.link);
                 self.members.insert(joined.link, link);
                 tracing::info!("cache: node {name} linked, fetches at {address}");
@@ -402,7 +426,12 @@ impl CoordinatorServer {
                 // Behind all purges that were sent. If it takes no more it ends.
                 let _ = outbox.send(link, &ToNode::InStep { question });
             }
-            (Some(&member), message) => self.coordinator.heard(now, member, message),
+            (Some(&member), message) => {
+                if let ToCoordinator::Power { stage, .. } = message {
+                    self.power.heard(link, stage);
+                }
+                self.coordinator.heard(now, member, message);
+            }
             (None, _) => outbox.close(link),
         }
     }

@@ -5,6 +5,7 @@
 //!                                   |   { Purging }     <-- purges of operators
 //!                                   |   { Operators }   <-- their questions to all nodes, and orders about servers of pools
 //!                                   |   { ServerLoads } <-- requests that nodes have there
+//!                                   |   { NodePower }   <-- nodes that are to be off
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
 //! ```
@@ -21,6 +22,7 @@ mod coordination;
 mod limits;
 mod metrics;
 mod operators;
+mod power;
 mod purge_text;
 mod purging;
 mod questions;
@@ -28,6 +30,7 @@ mod server_loads;
 
 pub use coordination::{CacheView, Coordination, CoordinatorStage, NoCoordinator, NodeLoadReader};
 pub use metrics::{answers, register_coordinator, register_streams};
+pub use power::PowerStages;
 pub use purge_text::{PurgeTextError, parse_purge};
 pub use purging::PurgeCounts;
 pub use questions::{NodeAnswer, NodeAnswers};

@@ -1,11 +1,12 @@
 //! Elasticity of a service: asks the controller (`skep_cluster::elasticity`) some times in each of its intervals how many
 //! nodes are to get requests, and drains and resumes them.
 //!
-//! A node is `off` when it was drained by this and has no request left. It keeps its process and its memory.
+//! A node is `off` when it was drained by this, has no request left, and its machine is off if a command switches that:
+//! [`NodePowers`] has its agent return its memory, and runs the commands.
 //! **Invariant:** what an operator has drained is not resumed here, and what an operator resumes counts as active.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use skep_cluster::elasticity::{
@@ -20,10 +21,13 @@ use skep_units::{NodeId, Now};
 use crate::limits::{
     ELASTIC_LOOK_MS_MAX, ELASTIC_OFF_LOOK_MS, ELASTIC_RETRY_PAUSE_MS, ELASTIC_SAMPLES,
 };
+use crate::power::NodePowers;
 
 /// The elasticity of one service.
 pub(crate) struct ServiceElasticity {
     state: Mutex<ElasticityState>,
+    /// What switches nodes; without it they are drained, and no more.
+    powers: OnceLock<Arc<NodePowers>>,
 }
 
 /// See [`ServiceElasticity`].
@@ -37,6 +41,8 @@ struct ElasticityState {
     drained: BTreeSet<String>,
     /// Of these, those that are off.
     off: BTreeSet<String>,
+    /// Nodes that did not come, and were switched off in case that they came half-way.
+    given_up: BTreeSet<String>,
     counts: ElasticCounts,
 }
 
@@ -56,9 +62,16 @@ impl ServiceElasticity {
             ids: BTreeMap::new(),
             drained: BTreeSet::new(),
             off: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             counts: ElasticCounts::default(),
         };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), powers: OnceLock::new() }
+    }
+
+    /// Nodes are switched by `powers` from now on. Call it once.
+    pub(crate) fn switch_by(&self, powers: &Arc<NodePowers>) {
+        // A second one is none.
+        let _ = self.powers.set(Arc::clone(powers));
     }
 
     /// Settings were reloaded.
@@ -66,8 +79,9 @@ impl ServiceElasticity {
         let mut state = self.lock();
         state.config = config.clone();
         // Where it is off now the next look ends it; its settings need not make sense.
+        let powers = self.powers.get().map(|it| &**it);
         if let Some(controller) = state.controller.as_mut().filter(|_| config.enabled) {
-            controller.set_settings(settings(config));
+            controller.set_settings(settings(config, powers));
         }
     }
 
@@ -91,6 +105,11 @@ impl ServiceElasticity {
         id.is_some_and(|id| state.controller.as_ref().is_some_and(|it| it.is_failed(*id)))
     }
 
+    /// What an operator is told of the machine and the memory of a node, if there is something.
+    pub(crate) fn power_text(&self, node: &str) -> Option<String> {
+        self.powers.get()?.text(node)
+    }
+
     pub(crate) fn counts(&self) -> ElasticCounts {
         self.lock().counts
     }
@@ -104,12 +123,16 @@ impl ServiceElasticity {
 
     /// Looks at the nodes and does what is to be done. Returns the time to the next look.
     pub(crate) fn tick(&self, now: Now, group: &Group) -> Duration {
+        let powers = self.powers.get().map(|it| &**it);
+        if let Some(powers) = powers {
+            powers.tick(now, group.name(), &group.well_members());
+        }
         let mut state = self.lock();
         if !state.config.enabled {
-            state.end(group);
+            state.end(group, powers);
             return Duration::from_millis(ELASTIC_OFF_LOOK_MS);
         }
-        state.tick(now, group);
+        state.tick(now, group, powers);
         let pause_ms = state.config.interval_ms / ELASTIC_SAMPLES;
         Duration::from_millis(pause_ms.min(ELASTIC_LOOK_MS_MAX))
     }
@@ -121,50 +144,103 @@ impl ServiceElasticity {
 }
 
 impl ElasticityState {
-    fn tick(&mut self, now: Now, group: &Group) {
+    fn tick(&mut self, now: Now, group: &Group, powers: Option<&NodePowers>) {
         let members = group.members();
-        self.drained.retain(|name| {
-            // One that is up was resumed by an operator.
-            let found = members.iter().find(|member| member.name == *name);
-            found.is_some_and(|member| member.state != "up")
-        });
-        self.off.retain(|name| self.drained.contains(name));
-        let seen: Vec<NodeObservation> = members.iter().map(|it| self.observe(it)).collect();
+        if self.controller.is_none() && members.iter().any(|member| member.state == "joining") {
+            // Nodes that run are not to be started.
+            return;
+        }
+        self.note_resumed(&members, group, powers);
+        let of_powers = powers.map(|powers| (group.name(), powers));
+        let observe = |member| self.observe(member, of_powers);
+        let seen: Vec<NodeObservation> = members.iter().map(observe).collect();
         let config = &self.config;
-        let controller = self.controller.get_or_insert_with(|| Elasticity::new(settings(config)));
+        let begin = || Elasticity::new(settings(config, powers));
+        let controller = self.controller.get_or_insert_with(begin);
         let step = controller.tick(now, &seen);
         for order in step.orders {
-            self.carry_out(order, group);
+            self.carry_out(now, order, group, powers);
         }
         for event in step.events {
+            self.follow_joined(event, group, powers);
             self.log(event, group.name());
         }
     }
 
+    /// What an operator has resumed is no longer drained by this, and is switched on.
+    fn note_resumed(
+        &mut self,
+        members: &[MemberStatus],
+        group: &Group,
+        powers: Option<&NodePowers>,
+    ) {
+        let is_drained = |name: &String| {
+            let found = members.iter().find(|member| member.name == *name);
+            found.is_some_and(|member| is_drained(member) || member.state == "removing")
+        };
+        self.drained.retain(is_drained);
+        self.off.retain(|name| self.drained.contains(name));
+        let Some(powers) = powers else { return };
+        for name in powers.wanted_off_by(group.name()) {
+            if !is_drained(&name) && !self.given_up.contains(&name) {
+                powers.order_on(group.name(), &name);
+            }
+        }
+    }
+
+    /// A node that came without an order, or when it was given up, is on.
+    fn follow_joined(&mut self, event: PowerEvent, group: &Group, powers: Option<&NodePowers>) {
+        if let PowerEvent::Joined { node } = event
+            && let (Some(name), Some(powers)) = (self.name_of(node), powers)
+        {
+            self.given_up.remove(&name);
+            powers.order_on(group.name(), &name);
+        }
+    }
+
     /// What the controller is told of a node.
-    fn observe(&mut self, member: &MemberStatus) -> NodeObservation {
+    fn observe(
+        &mut self,
+        member: &MemberStatus,
+        powers: Option<(&str, &NodePowers)>,
+    ) -> NodeObservation {
         let next = NodeId(self.ids.len() as u32);
         let id = *self.ids.entry(member.name.clone()).or_insert(next);
         let is_ours = self.drained.contains(&member.name);
         let observed = match member.state.as_str() {
             "up" => Observed::Ready,
-            _ if self.off.contains(&member.name) => Observed::Off,
+            _ if self.off.contains(&member.name) => {
+                match powers.and_then(|(service, it)| it.is_off(service, &member.name)) {
+                    // Its machine is on still.
+                    Some(false) => Observed::Ready,
+                    Some(true) | None => Observed::Off,
+                }
+            }
             "draining" | "drained" => Observed::Ready,
             "joining" => Observed::Silent,
+            _ if powers.is_some_and(|(_, it)| it.is_coming(&member.name)) => Observed::Silent,
             _ => Observed::Lost,
         };
+        let order_failed =
+            powers.is_some_and(|(service, it)| it.take_failed(service, &member.name));
         NodeObservation {
             id,
             observed,
             is_held: member.state == "removing" || (is_drained(member) && !is_ours),
             is_idle: member.state == "drained",
-            order_failed: false,
+            order_failed,
             requests: member.outstanding_requests.into(),
             bytes: member.outstanding_bytes,
         }
     }
 
-    fn carry_out(&mut self, order: PowerOrder, group: &Group) {
+    fn carry_out(
+        &mut self,
+        now: Now,
+        order: PowerOrder,
+        group: &Group,
+        powers: Option<&NodePowers>,
+    ) {
         let (PowerOrder::Start(id) | PowerOrder::Drain(id) | PowerOrder::Stop(id)) = order;
         let Some(name) = self.name_of(id) else { return };
         let done = match order {
@@ -172,6 +248,10 @@ impl ElasticityState {
                 self.counts.starts += 1;
                 self.drained.remove(&name);
                 self.off.remove(&name);
+                self.given_up.remove(&name);
+                if let Some(powers) = powers {
+                    powers.order_on(group.name(), &name);
+                }
                 group.resume(&name)
             }
             PowerOrder::Drain(_) => {
@@ -180,10 +260,14 @@ impl ElasticityState {
                 group.drain(&name)
             }
             PowerOrder::Stop(_) => {
-                // One that was given up serves when it comes after all.
-                if self.drained.contains(&name) {
-                    self.off.insert(name);
+                if let Some(powers) = powers {
+                    powers.order_off(now, group.name(), &name);
                 }
+                // One that was given up serves when it comes after all.
+                match self.drained.contains(&name) {
+                    true => self.off.insert(name),
+                    false => self.given_up.insert(name),
+                };
                 Ok(())
             }
         };
@@ -209,7 +293,7 @@ impl ElasticityState {
     }
 
     /// All nodes get requests again.
-    fn end(&mut self, group: &Group) {
+    fn end(&mut self, group: &Group, powers: Option<&NodePowers>) {
         if self.controller.take().is_none() {
             return;
         }
@@ -218,6 +302,11 @@ impl ElasticityState {
             let _ = group.resume(&name);
         }
         self.off.clear();
+        self.given_up.clear();
+        if let Some(powers) = powers {
+            let off = powers.wanted_off_by(group.name());
+            off.iter().for_each(|name| powers.order_on(group.name(), name));
+        }
         tracing::info!("service {}: elasticity is off, all nodes get requests", group.name());
     }
 }
@@ -244,7 +333,8 @@ fn is_drained(member: &MemberStatus) -> bool {
     matches!(member.state.as_str(), "draining" | "drained")
 }
 
-fn settings(config: &ElasticConfig) -> ElasticitySettings {
+fn settings(config: &ElasticConfig, powers: Option<&NodePowers>) -> ElasticitySettings {
+    let switched_ms = powers.and_then(NodePowers::stop_timeout_ms);
     ElasticitySettings {
         nodes_min: config.nodes_min as usize,
         nodes_max: config.nodes_max as usize,
@@ -260,7 +350,7 @@ fn settings(config: &ElasticConfig) -> ElasticitySettings {
         retry_pause_ms: ELASTIC_RETRY_PAUSE_MS,
         failed_hold_ms: config.failed_hold_ms,
         drain_timeout_ms: config.drain_timeout_ms,
-        // A drain is carried out at once.
-        stop_timeout_ms: config.interval_ms,
+        // A drain is carried out at once, where no machine is switched.
+        stop_timeout_ms: switched_ms.unwrap_or(config.interval_ms),
     }
 }

@@ -4,8 +4,8 @@
 //! how clients get to them. One [`DispatcherHandler`] per worker: answers requests, in `redirect`
 //! mode with the address of a node, in `proxy` mode with the response of a node.
 //!
-//! `http` is the request path, `loads` the reports of nodes, `elastic` how many nodes get requests, `service` the rest. `http`
-//! and `loads` use `service`; `service` uses neither.
+//! `http` is the request path, `loads` the reports of nodes, `elastic` how many nodes get requests, `power` how the others are
+//! switched off, `service` the rest. `http` and `loads` use `service`; `service` uses neither.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,8 @@ mod elastic;
 mod http;
 mod limits;
 mod loads;
+mod power;
+mod power_metrics;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -22,5 +24,8 @@ pub use http::handler::{DispatcherHandler, forwarded_head};
 pub use loads::metrics::register_reports;
 pub use loads::node_loads::{NewReports, NodeLoads, NodeReport};
 pub use loads::receiver::{LoadReceiver, LoadReceiverError};
+pub use power::{CommandOutcome, EndedCommand, NodeAgents, NodePowers, PowerCommands};
+pub use power_metrics::register_powers;
 pub use service::{Dispatcher, NoSuchService, ServiceStatus, register_metrics};
+pub use skep_cluster::elasticity::PowerCommand;
 pub use skep_proxy::{Candidate, Openness};

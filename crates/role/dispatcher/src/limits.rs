@@ -20,3 +20,10 @@ pub(crate) const ELASTIC_OFF_LOOK_MS: u64 = 1_000;
 
 /// Time between two attempts to start a node, in milliseconds; doubled each time.
 pub(crate) const ELASTIC_RETRY_PAUSE_MS: u64 = 1_000;
+
+/// Time that a node has to hand over what only it has in memory, before its machine is switched off, in milliseconds: a little
+/// more than it takes at most.
+pub(crate) const POWER_HAND_OVER_MS: u64 = 40_000;
+
+/// Characters of the output of a command that are logged: the line that says why.
+pub(crate) const POWER_OUTPUT_SHOWN_MAX: usize = 500;

@@ -24,6 +24,7 @@ use skep_wire::seal::PeerId;
 use crate::arm_metrics::register_arms;
 use crate::elastic::{self, ServiceElasticity};
 use crate::limits::TUNNEL_IDLE_MS;
+use crate::power::NodePowers;
 
 /// The words of operators for a service and what is behind it.
 static WORDS: GroupWords = GroupWords { group: "service", member: "node" };
@@ -143,6 +144,11 @@ impl Dispatcher {
         self.group.start_checks(worker) && elastic::start(&self.elasticity, &self.group, worker)
     }
 
+    /// Nodes are switched off and on by `powers` from now on. Call it once.
+    pub fn switch_by(&self, powers: &Arc<NodePowers>) {
+        self.elasticity.switch_by(powers);
+    }
+
     /// Drains a node for an operator: elasticity does not resume it.
     ///
     /// # Errors
@@ -176,9 +182,9 @@ impl Dispatcher {
             let is_up = node.state == "up" || state == LifecycleState::Active;
             if !is_up || !failed.is_empty() {
                 let word = state.word();
-                let reason = node.reason.take().map(|reason| format!("; {reason}"));
-                let reason = reason.unwrap_or_default();
-                node.reason = Some(format!("elasticity: {word}{failed}{reason}"));
+                let more = [self.elasticity.power_text(&node.name), node.reason.take()];
+                let more: String = more.iter().flatten().map(|text| format!("; {text}")).collect();
+                node.reason = Some(format!("elasticity: {word}{failed}{more}"));
             }
         }
         nodes

@@ -72,6 +72,7 @@ pub use model::orders::{OperatorHandler, OrderNovelty, OrderOutcome};
 pub use model::pool_protocol::PoolError;
 pub use model::pools::AddServerError;
 use model::pools::{PoolMap, Pools};
+use model::power::NodePower;
 pub use model::purges::PurgeEffects;
 use model::purges::Purges;
 pub use model::route::SiteError;
@@ -133,6 +134,7 @@ pub struct Node {
     orders: Arc<Orders>,
     /// Objects that dispatchers are to be told of.
     served: Served,
+    power: Arc<NodePower>,
     /// Addresses of the cluster's dispatchers.
     dispatchers: ArcSwap<HashSet<IpAddr>>,
 }
@@ -171,6 +173,7 @@ impl Node {
             pools,
             orders: Arc::default(),
             served: Served::of(config),
+            power: Arc::default(),
             dispatchers: ArcSwap::from_pointee(dispatchers(config)),
         }))
     }
@@ -275,10 +278,21 @@ impl Node {
             pools: Arc::clone(&self.pools),
             orders: Arc::clone(&self.orders),
             explain: Box::new(explain::explainer(&self.catalog, &self.store)),
+            power: Arc::clone(&self.power),
+            release: self.releaser(),
         };
         let cluster = Cluster::start(config, parts, shared)?;
         assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
         self.walk(config)
+    }
+
+    /// What returns the memory of heads.
+    fn releaser(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let (catalog, compressed) = (Arc::clone(&self.catalog), Arc::clone(&self.compressed_heads));
+        Arc::new(move || {
+            catalog.load().retire_all();
+            compressed.forget_all();
+        })
     }
 
     /// Announces this node's parts of the current sites.

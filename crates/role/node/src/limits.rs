@@ -161,6 +161,10 @@ pub(crate) const LINK_TICK_MS: u64 = 20;
 /// a dispatcher.
 pub(crate) const FIRST_LINK_MS: u64 = 1_000;
 
+/// Time that a node which goes off has to hand over what no other node has, in milliseconds: 10 GB at 3 Gbit/s. What is
+/// left then is dropped.
+pub(crate) const HAND_OVER_MS_MAX: u64 = 30_000;
+
 /// Bytes that may wait on a link before more of an inventory is put behind them:
 /// what a link takes in a few milliseconds, told every [`LINK_TICK_MS`], is 4 million
 /// segments in some seconds; and looking them up holds the links' thread up for a few

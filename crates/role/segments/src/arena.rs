@@ -201,6 +201,13 @@ impl Arena {
         Some(settle(Arc::clone(region), offset, bytes, key))
     }
 
+    /// Fills the region no further that is being filled: it goes with its last segment.
+    pub(crate) fn leave_current(&mut self) {
+        self.current = None;
+        self.regions.retain(|region| region.strong_count() > 0);
+        self.regions.shrink_to_fit();
+    }
+
     /// The regions with the smallest share of live bytes, except the one being filled.
     pub(crate) fn thinnest(&mut self) -> Vec<Arc<Region>> {
         self.regions.retain(|region| region.strong_count() > 0);

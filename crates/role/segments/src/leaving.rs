@@ -63,6 +63,15 @@ impl Leaving {
         true
     }
 
+    /// Whether a segment of any size fits.
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes + skep_units::SEGMENT_BYTES <= LEAVING_BYTES_MAX
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
     /// Is notified of each segment that is added.
     pub(crate) fn added(&self) -> &Arc<Notify> {
         &self.added

@@ -13,6 +13,8 @@
 //! ([`crate::account`]) leave.
 
 mod clean;
+mod close;
+mod offers;
 #[cfg(test)]
 mod tests;
 
@@ -32,7 +34,7 @@ use crate::account::HeadAccount;
 use crate::arena::{Arena, Ledger};
 use crate::fetch_error::FetchError;
 use crate::fills::Fills;
-use crate::leaving::{Leaving, Offered};
+use crate::leaving::Leaving;
 use crate::limits::{
     FILLS_PART, FIT_PART, FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN,
     REGION_FILES_SHARE, REGIONS_CAPACITY_MIN, REGIONS_SLACK, ROOM_LOOK_MS, ROOM_WAIT_MS,
@@ -87,6 +89,7 @@ pub struct SegmentStore {
     inner: Mutex<Inner>,
     ledger: Arc<Ledger>,
     capacity_bytes: u64,
+    entries_max: usize,
     /// Of it, what regions may waste.
     slack_bytes: u64,
     /// What was taken beside segments when these were made to leave room for it.
@@ -109,6 +112,8 @@ struct Inner {
     tail_of: (usize, u64),
     /// Changes not yet reported to coordinators; `None` without coordinators.
     changes: Option<Changes>,
+    /// Nothing is kept: see [`SegmentStore::close`].
+    is_closed: bool,
 }
 
 impl SegmentStore {
@@ -134,11 +139,13 @@ impl SegmentStore {
             leaving,
             tail_of: (0, 0),
             changes: is_shared.then(Changes::default),
+            is_closed: false,
         };
         Arc::new(Self {
             inner: Mutex::new(inner),
             ledger,
             capacity_bytes,
+            entries_max,
             slack_bytes,
             fitted_bytes: AtomicU64::new(0),
             stale: AtomicU64::new(0),
@@ -187,6 +194,9 @@ impl SegmentStore {
             segment.touch();
             return Acquired::Ready(Arc::clone(segment));
         }
+        if let Some(segment) = inner.leaving.get(&key).filter(|_| inner.is_closed) {
+            return Acquired::Ready(Arc::clone(segment));
+        }
         if let Some(segment) = inner.leaving.remove(&key) {
             if !inner.insert(key, Arc::clone(&segment)) {
                 inner.lost(key);
@@ -196,7 +206,7 @@ impl SegmentStore {
         }
         let segment = inner.segment(wanted, &self.ledger);
         inner.filling.insert(key, Arc::clone(&segment));
-        let fits = segment.bytes() <= inner.index.capacity_bytes();
+        let fits = !inner.is_closed && segment.bytes() <= inner.index.capacity_bytes();
         drop(inner);
         self.took_memory();
         Acquired::Fill(Filler { store: Arc::clone(self), key, segment, fits })
@@ -379,49 +389,19 @@ impl SegmentStore {
     /// Room for sole replicas of other nodes.
     pub fn room(&self) -> Room {
         let inner = self.lock();
+        if inner.is_closed {
+            return Room { free_bytes: 0, redundant_bytes: 0 };
+        }
         Room {
             free_bytes: inner.index.capacity_bytes().saturating_sub(inner.index.bytes()),
             redundant_bytes: inner.index.dispensable_bytes(),
         }
     }
 
-    /// Waits until a segment was evicted that may be offered to other nodes. Each wakes one caller.
-    pub async fn evicted_to_offer(&self) {
-        self.leaving_added.notified().await;
-    }
-
-    /// Whether [`SegmentStore::next_leaving`] has something; true for one caller only,
-    /// until there is no more.
-    pub fn wants_offering(&self) -> bool {
-        self.lock().leaving.wants_offering()
-    }
-
-    /// The next sole or primary replica to be offered to another node. Until
-    /// [`SegmentStore::left`] it can be read.
-    pub fn next_leaving(&self) -> Option<Offered> {
-        self.lock().leaving.next()
-    }
-
-    /// Ends the offer of a replica, passed on or not.
-    pub fn left(&self, name: &SegmentName) {
-        let mut inner = self.lock();
-        if inner.leaving.remove(name).is_some() {
-            inner.lost(*name);
-        }
-    }
-
-    /// Stops offering until the cluster reports a node with room; waiting segments are lost.
-    pub fn stop_offering(&self) {
-        let mut inner = self.lock();
-        inner.leaving.set_wanted(false);
-        while let Some(name) = inner.leaving.give_up() {
-            inner.lost(name);
-        }
-    }
-
     /// Bytes of segments that it may keep.
     pub fn index_bytes_max(&self) -> u64 {
-        self.lock().index.capacity_bytes()
+        let inner = self.lock();
+        if inner.is_closed { 0 } else { inner.index.capacity_bytes() }
     }
 
     /// Bytes that the store may take.
@@ -531,8 +511,11 @@ impl Inner {
         }
     }
 
-    /// Keeps a whole segment, and tells of it; false: it is larger than the index.
+    /// Keeps a whole segment, and tells of it; false: it is larger than the index, or nothing is kept.
     fn keep(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
+        if self.is_closed {
+            return false;
+        }
         let is_kept = self.insert(name, Arc::clone(segment));
         if segment.is_copy() {
             self.index.set_redundant(&name, true);

@@ -161,6 +161,24 @@ pub enum ToCoordinator {
     /// Requests that the node has at servers of its pools that all nodes count together, without those that have
     /// none; whenever that changes. Only to coordinators that have said [`ToNode::ServerOrders`].
     ServerLoads(Vec<ServerLoad>),
+    /// Whether the node is on; whenever that changes, and first as the answer to [`ToNode::Power`]. Only to coordinators
+    /// that have said that.
+    Power {
+        stage: PowerStage,
+        /// Bytes that its cache may hold from now on.
+        capacity_bytes: u64,
+    },
+}
+
+/// Whether a node is on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PowerStage {
+    #[default]
+    On,
+    /// It is to be off, and gives away what only it has in memory.
+    Stopping,
+    /// It keeps nothing in memory.
+    Off,
 }
 
 /// Messages that a node understands beside those that every build does: bits.
@@ -169,11 +187,13 @@ pub struct NodeFeatures(pub u32);
 
 impl NodeFeatures {
     /// Those of this build.
-    pub const OWN: Self = Self(Self::SOFT_PURGES | Self::EXPLAIN | Self::STATUS | Self::OPERATE);
+    pub const OWN: Self =
+        Self(Self::SOFT_PURGES | Self::EXPLAIN | Self::STATUS | Self::OPERATE | Self::POWER);
     const SOFT_PURGES: u32 = 1;
     const EXPLAIN: u32 = 2;
     const STATUS: u32 = 4;
     const OPERATE: u32 = 8;
+    const POWER: u32 = 16;
 
     /// Whether it understands [`ToNode::SoftPurges`].
     pub fn has_soft_purges(self) -> bool {
@@ -194,6 +214,11 @@ impl NodeFeatures {
     /// [`ToCoordinator::Relay`].
     pub fn has_operate(self) -> bool {
         self.0 & Self::OPERATE != 0
+    }
+
+    /// Whether it understands [`ToNode::Power`].
+    pub fn has_power(self) -> bool {
+        self.0 & Self::POWER != 0
     }
 }
 
@@ -284,6 +309,9 @@ pub enum ToNode {
     /// Requests that all other nodes together have at servers that this one counts, without those where they have
     /// none; whenever that changes.
     ServerLoads(Vec<ServerLoad>),
+    /// Whether this dispatcher wants the node off: it is, while all coordinators that are linked say so. At the first
+    /// such wish, and at each change. Only to nodes with [`NodeFeatures::has_power`].
+    Power { is_off: bool },
 }
 
 impl ToCoordinator {
@@ -473,7 +501,10 @@ impl ToNode {
             }
             Self::Purges(news) | Self::SoftPurges(news) => news.is_sound(),
             Self::Explain { request, .. } => request.is_sound(),
-            Self::InStep { .. } | Self::AskStatus { .. } | Self::RelayEnd { .. } => true,
+            Self::InStep { .. }
+            | Self::AskStatus { .. }
+            | Self::RelayEnd { .. }
+            | Self::Power { .. } => true,
             Self::Slots { grants, .. } => grants.len() <= SLOT_SERVERS_MAX,
             Self::ServerOrders(orders) => are_sound(orders),
             Self::Ask { what, .. } => what.is_sound(),

@@ -32,7 +32,7 @@ pub use frame::{FrameDecoder, FrameError, FrameHead};
 pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
 pub use link::{
     CacheMember, CoordinatorAnswer, FileAnswer, Held, LeaseId, NodeFeatures, PossibleHolder,
-    ReplicaStatus, ToCoordinator, ToNode,
+    PowerStage, ReplicaStatus, ToCoordinator, ToNode,
 };
 pub use name::{ObjectName, SegmentName};
 pub use operate::{

@@ -26,6 +26,7 @@
 //! `nodes_min` would serve. Nodes that an operator holds get no order. Time in which nobody looked does not count, so a clock
 //! that jumps ends neither a window nor a timeout.
 
+mod machine;
 mod node;
 mod settings;
 mod target;
@@ -39,6 +40,9 @@ use node::ElasticNode;
 use target::{LoadMean, LoadWindow};
 use watched_clock::WatchedClock;
 
+pub use machine::{
+    CommandEnd, MachinePower, MachineSeen, MachineSettings, MachineStatus, PowerCommand,
+};
 pub use settings::{
     ElasticitySettings, ElasticityStep, LifecycleState, LoadTargets, NodeObservation, Observed,
     PowerEvent, PowerOrder, StartFault,

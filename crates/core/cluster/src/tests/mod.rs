@@ -8,6 +8,7 @@ mod flows;
 mod handover;
 mod health;
 mod lease_observer;
+mod machine_power;
 mod membership;
 mod reconciler;
 mod table_distribution;

@@ -15,13 +15,14 @@ pub(crate) mod holders;
 mod invariants;
 mod leases;
 mod members;
+mod tail;
 
 use std::net::SocketAddr;
 
 use skep_units::{Now, Rng};
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{
-    CoordinatorAnswer, FileAnswer, Held, LeaseId, ReplicaStatus, SegmentName, ToCoordinator, ToNode,
+    CoordinatorAnswer, FileAnswer, Held, LeaseId, SegmentName, ToCoordinator, ToNode,
 };
 use skep_wire::message::Name;
 
@@ -313,6 +314,11 @@ impl Coordinator {
             ToCoordinator::NotThere { name, holder } => self.not_there(&name, holder),
             ToCoordinator::Tail { names } => self.tail(link, names),
             ToCoordinator::Slots(report) => self.slots.reported(now, link, &report),
+            ToCoordinator::Power { capacity_bytes, .. } => {
+                if let Some(member) = self.members.get_mut(link) {
+                    member.capacity_bytes = capacity_bytes;
+                }
+            }
         }
         self.outbox.extend(self.slots.grants());
         self.check_invariants();
@@ -566,35 +572,5 @@ impl Coordinator {
         let was_announced = self.files.remove(name, link);
         self.counters.directory_errors += u64::from(was_held || was_announced);
         self.counters.broken += u64::from(was_led);
-    }
-
-    fn tail(&mut self, link: NodeLinkId, names: Vec<SegmentName>) {
-        let replica_statuses = names.iter().map(|name| self.replica_status(link, name)).collect();
-        let roomiest = self.roomiest(link);
-        self.welcome(link);
-        self.outbox.push((link, ToNode::Tail { names, replica_statuses, roomiest }));
-    }
-
-    /// The status of the replica that the node on this link holds. Of several holders the
-    /// one that has held it longest has the primary one, so that they don't all let it go
-    /// at once.
-    fn replica_status(&self, link: NodeLinkId, name: &SegmentName) -> ReplicaStatus {
-        let mut holders = self.holders(name);
-        match (holders.next().is_none_or(|first| first == link.member), holders.next()) {
-            (true, None) => ReplicaStatus::Sole,
-            (true, Some(successor)) => ReplicaStatus::Primary { successor },
-            (false, _) => ReplicaStatus::Redundant,
-        }
-    }
-
-    /// The node with most bytes free; if none has any, the node with most in redundant replicas,
-    /// which can be evicted.
-    fn roomiest(&self, asker: NodeLinkId) -> Option<MemberId> {
-        let others = self.members.iter().filter(|it| it.is_complete && it.link != asker);
-        let room = |member: &&Linked| {
-            let account = self.directory.account(member.holder);
-            (member.capacity_bytes.saturating_sub(account.bytes), account.redundant_bytes)
-        };
-        others.max_by_key(room).filter(|it| room(it) != (0, 0)).map(|it| it.link.member)
     }
 }

@@ -269,7 +269,8 @@ impl World {
             ToNode::Slots { .. }
             | ToNode::AskStatus { .. }
             | ToNode::ServerOrders(_)
-            | ToNode::ServerLoads(_) => {}
+            | ToNode::ServerLoads(_)
+            | ToNode::Power { .. } => {}
             // What it says is compared where it says it.
             ToNode::FileAnswer { .. } => {}
             ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),

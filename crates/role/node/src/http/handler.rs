@@ -79,7 +79,27 @@ impl NodeHandler {
         let view = RefCell::new(CatalogView { cache, catalog, worker_index, remotes });
         let (node, context, servers) = (Arc::clone(node), Rc::clone(context), RefCell::default());
         let passed_encoders = Rc::default();
-        Rc::new(Self { node, context, peer_client, view, servers, passed_encoders })
+        let handler = Rc::new(Self { node, context, peer_client, view, servers, passed_encoders });
+        handler.release_when_off();
+        handler
+    }
+
+    /// Returns the memory of this worker each time that the node goes off.
+    fn release_when_off(self: &Rc<Self>) {
+        let (handler, mut seen) = (Rc::downgrade(self), self.node.power.releases());
+        self.context.worker().on_tick(move || {
+            let Some(handler) = handler.upgrade() else { return false };
+            let releases = handler.node.power.releases();
+            if std::mem::replace(&mut seen, releases) != releases {
+                let mut view = handler.view();
+                let routes = view.catalog.sites().routes_len();
+                let (store, indexes) = (&handler.node.store, &handler.node.worker_indexes);
+                view.worker_index = Rc::new(WorkerIndex::new(routes, store, indexes));
+                drop(view);
+                skep_memory::return_unused();
+            }
+            true
+        });
     }
 
     /// The current catalog, and the client of the origins of its routes.

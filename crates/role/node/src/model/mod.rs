@@ -21,6 +21,7 @@ pub(crate) mod pool_backend;
 pub(crate) mod pool_cache;
 pub(crate) mod pool_protocol;
 pub(crate) mod pools;
+pub(crate) mod power;
 pub(crate) mod purges;
 pub(crate) mod redirect;
 pub(crate) mod reply_backend;

@@ -5,6 +5,7 @@
 mod files;
 mod operators;
 mod pause;
+mod power;
 mod purge;
 mod questions;
 mod slots;
@@ -29,10 +30,12 @@ use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
 use crate::model::orders::Orders;
 use crate::model::peer::PeerNode;
+use crate::model::power::NodePower;
 use crate::model::purges::Purges;
 use files::Announcement;
 use operators::Relays;
 use pause::StallDetector;
+use power::Stopping;
 use questions::Questions;
 use slots::{ReportedSlots, Slots};
 
@@ -54,6 +57,10 @@ pub(super) struct CoordinatorLinks {
     /// To this thread, from those that answer for it.
     teller: Arc<OnceLock<CommandSender<Command>>>,
     pause: StallDetector,
+    pub(super) node_power: Arc<NodePower>,
+    /// Returns the memory of heads.
+    release: Arc<dyn Fn() + Send + Sync>,
+    stopping: Stopping,
     view: Arc<ArcSwap<PeerView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
     pub(super) links: HashMap<LinkId, CoordinatorLink>,
@@ -72,6 +79,8 @@ pub(super) struct CoordinatorLink {
     slots: ReportedSlots,
     /// Whether it takes questions and orders of operators.
     operates: bool,
+    /// Whether it wants this node off; `None`: it has said nothing about that, so it does not.
+    wants_off: Option<bool>,
 }
 
 impl CoordinatorLinks {
@@ -82,7 +91,8 @@ impl CoordinatorLinks {
         roomiest: &Arc<ArcSwapOption<PeerNode>>,
         teller: &Arc<OnceLock<CommandSender<Command>>>,
     ) -> Self {
-        let SharedParts { store, announced, purges, pools, orders, explain } = shared;
+        let SharedParts { store, announced, purges, pools, orders, explain, power, release } =
+            shared;
         Self {
             parts,
             store,
@@ -95,6 +105,9 @@ impl CoordinatorLinks {
             asking_workers: Arc::default(),
             teller: Arc::clone(teller),
             pause: StallDetector::default(),
+            node_power: power,
+            release,
+            stopping: Stopping::default(),
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
             links: HashMap::new(),
@@ -117,6 +130,7 @@ impl CoordinatorLinks {
                 self.asks.link_lost(link);
                 self.file_asks.link_lost(link);
                 self.relays.link_lost(link);
+                self.follow_power(outbox);
                 self.publish_linked();
             }
             LinkEvent::Missed { peer, why } => tracing::debug!("cache: no link with {peer}: {why}"),
@@ -136,11 +150,14 @@ impl CoordinatorLinks {
             inventory: Some(Inventory::new(self.store.names())),
             slots: ReportedSlots::default(),
             operates: false,
+            wants_off: None,
         };
         self.links.insert(link, coordinator);
+        self.follow_power(outbox);
         let hello = ToCoordinator::Hello {
             name: self.parts.identity.name().clone(),
             address: self.parts.address,
+            // With a new link the node is on.
             capacity_bytes: self.store.index_bytes_max(),
         };
         // A link that takes no more ends, and begins anew. Nothing may be said on
@@ -168,6 +185,7 @@ impl CoordinatorLinks {
                 let members = self.links.get(&link).map(|it| &it.members);
                 let peer = roomiest.and_then(|id| members?.get(&id).copied());
                 self.roomiest.store(peer.map(Arc::new));
+                self.tail_of_stopping(link, &names, outbox);
             }
             ToNode::Purges(news) => self.purged(link, (PurgeKind::Hard, &news), outbox),
             ToNode::SoftPurges(news) => self.purged(link, (PurgeKind::Soft, &news), outbox),
@@ -186,6 +204,7 @@ impl CoordinatorLinks {
             ToNode::Relayed { ask, node, answer } => self.relayed(link, ask, (node, answer)),
             ToNode::RelayEnd { ask } => self.relay_ended(link, ask),
             ToNode::ServerLoads(loads) => self.others_loaded(link, &loads),
+            ToNode::Power { is_off } => self.power(link, is_off, outbox),
         }
     }
 
@@ -335,6 +354,7 @@ impl CoordinatorLinks {
         self.tell_inventories(outbox);
         self.asks.forget_closed();
         self.file_asks.forget_closed();
+        self.follow_power(outbox);
         if let (Some(link), Some(names)) = (self.active(), self.store.tail()) {
             let _ = outbox.send(link, &ToCoordinator::Tail { names });
         }

@@ -48,6 +48,7 @@ use crate::model::announced::Announced;
 use crate::model::orders::{OrderOutcome, Orders};
 use crate::model::peer::PeerNode;
 use crate::model::pools::Pools;
+use crate::model::power::NodePower;
 use crate::model::purges::Purges;
 pub(crate) use client::{PeerClient, SegmentOrigin, read_all, renewing};
 pub use coordinator_links::RelayedAnswers;
@@ -73,6 +74,9 @@ pub(crate) struct SharedParts {
     pub(crate) pools: Arc<Pools>,
     pub(crate) orders: Arc<Orders>,
     pub(crate) explain: Box<Explain>,
+    pub(crate) power: Arc<NodePower>,
+    /// Returns the memory of heads, of all kinds.
+    pub(crate) release: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// Says why something is kept here, or not; `None`: of a request that makes no sense.

@@ -143,6 +143,8 @@ impl Linked {
             purges: Arc::clone(&purges),
             orders: Arc::default(),
             explain: Box::new(|_| None),
+            power: Arc::default(),
+            release: Arc::new(|| ()),
             pools: no_pools(),
         };
         let mut coordinators =

@@ -1,5 +1,6 @@
 //! A group: its state behind a lock, what it publishes, and the workers' reports.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,6 +78,13 @@ impl Group {
     /// The members at this moment, the oldest first.
     pub fn members(&self) -> Vec<MemberStatus> {
         self.lock().member_statuses(now())
+    }
+
+    /// Names of the members whose checks are good, those that drain included.
+    pub fn well_members(&self) -> BTreeSet<String> {
+        let state = self.lock();
+        let well = state.membership.members().iter().filter(|member| member.health().is_well());
+        well.map(|member| member.name().to_string()).collect()
     }
 
     /// Requests that wait for a member with room; and those that did not get one, since the start.

@@ -72,6 +72,11 @@ impl CompressedHeads {
         Arc::new(Self { slots: HeadSlots::new(store, slots_max), flights: Flights::new() })
     }
 
+    /// Drops all of them.
+    pub(crate) fn forget_all(&self) {
+        self.slots.forget_all();
+    }
+
     /// The charge for a variant's head of `bytes` bytes.
     pub(crate) fn charge(&self, bytes: usize) -> Charge {
         self.slots.charge(bytes)

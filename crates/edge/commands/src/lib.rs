@@ -1,0 +1,204 @@
+//! Runs programs of the operator: without a shell, with a clean environment, for a limited time, with bounded output.
+//!
+//! **Invariant:** when a run ends, its process group has ended.
+
+#![forbid(unsafe_code)]
+
+mod limits;
+
+use std::io::{self, PipeReader, Read, pipe};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+use std::{fmt, thread};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+pub use limits::OUTPUT_BYTES_MAX;
+use limits::{LOOK_MS, OUTPUT_AFTER_END_MS};
+
+/// Where programs that a program starts by name are looked for.
+const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// A program to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorCommand {
+    /// The path of the program, and its arguments; not empty.
+    pub arguments: Vec<String>,
+    /// Beside `PATH` and `LANG`, which it may replace.
+    pub environment: Vec<(String, String)>,
+    /// The user and group as which it runs, without supplementary groups; `None`: those of this process.
+    pub user: Option<(u32, u32)>,
+    /// Time that it may take.
+    pub timeout: Duration,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandReport {
+    pub end: RunEnd,
+    /// What it wrote to its standard output and error, up to [`OUTPUT_BYTES_MAX`] bytes.
+    pub output: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// It exited with 0.
+    Done,
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signalled(i32),
+    /// It was killed, since its time was over.
+    TimedOut,
+    /// It could not be started.
+    NotStarted(String),
+}
+
+/// Runs `command` to its end, or to that of its time. `started` is called with its process group.
+pub fn run(command: &OperatorCommand, started: impl FnOnce(Pid)) -> CommandReport {
+    match start(command) {
+        Ok((child, output)) => {
+            let group = Pid::from_child(&child);
+            started(group);
+            let end = wait(child, group, command.timeout);
+            let output = output.recv_timeout(Duration::from_millis(OUTPUT_AFTER_END_MS));
+            CommandReport { end, output: output.unwrap_or_default() }
+        }
+        Err(error) => {
+            CommandReport { end: RunEnd::NotStarted(error.to_string()), output: String::new() }
+        }
+    }
+}
+
+/// Ends all processes of a group that [`run`] has started. One that is gone is none.
+pub fn kill_group(group: Pid) {
+    let _ = kill_process_group(group, Signal::KILL);
+}
+
+fn start(command: &OperatorCommand) -> io::Result<(Child, Receiver<String>)> {
+    let (program, arguments) =
+        command.arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let (reader, writer) = pipe()?;
+    let mut process = Command::new(program);
+    process.args(arguments).env_clear().env("PATH", SEARCH_PATH).env("LANG", "C");
+    process.envs(command.environment.iter().map(|(name, value)| (name, value)));
+    process.current_dir("/").process_group(0);
+    process.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    if let Some((uid, gid)) = command.user {
+        process.uid(uid).gid(gid);
+    }
+    let child = process.spawn()?;
+    // With it go the writing ends of this process.
+    drop(process);
+    let (sender, output) = sync_channel(1);
+    thread::Builder::new().name("skep-output".into()).spawn(move || {
+        // Nobody waits for what comes after the end.
+        let _ = sender.send(read_output(reader));
+    })?;
+    Ok((child, output))
+}
+
+/// All that comes, of which the first bytes are kept: a program that writes on is not held up.
+fn read_output(mut reader: PipeReader) -> String {
+    let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = reader.read(&mut buffer) {
+        let room = OUTPUT_BYTES_MAX - kept.len();
+        kept.extend_from_slice(&buffer[..count.min(room)]);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+fn wait(mut child: Child, group: Pid, timeout: Duration) -> RunEnd {
+    let began = Instant::now();
+    let end = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break RunEnd::of(status),
+            Ok(None) if began.elapsed() >= timeout => break RunEnd::TimedOut,
+            Ok(None) => thread::sleep(Duration::from_millis(LOOK_MS)),
+            Err(error) => break RunEnd::NotStarted(error.to_string()),
+        }
+    };
+    // What it has left in the background as well.
+    kill_group(group);
+    let _ = child.wait();
+    end
+}
+
+impl RunEnd {
+    fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(0), _) => Self::Done,
+            (Some(code), _) => Self::Exited(code),
+            (None, signal) => Self::Signalled(signal.unwrap_or_default()),
+        }
+    }
+}
+
+impl fmt::Display for RunEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("exited with 0"),
+            Self::Exited(code) => write!(f, "exited with {code}"),
+            Self::Signalled(signal) => write!(f, "was ended by signal {signal}"),
+            Self::TimedOut => f.write_str("was killed, since its time was over"),
+            Self::NotStarted(why) => write!(f, "could not be started: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(script: &str, timeout_ms: u64) -> CommandReport {
+        let command = OperatorCommand {
+            arguments: ["/bin/sh", "-c", script].map(String::from).to_vec(),
+            environment: vec![("WORD".into(), "hello".into())],
+            user: None,
+            timeout: Duration::from_millis(timeout_ms),
+        };
+        run(&command, |_| ())
+    }
+
+    #[test]
+    fn a_run_has_an_end_and_output() {
+        let report = ran("echo $WORD; echo error >&2", 10_000);
+        assert_eq!((report.end, &*report.output), (RunEnd::Done, "hello\nerror\n"));
+        assert_eq!(ran("exit 3", 10_000).end, RunEnd::Exited(3));
+        assert_eq!(ran("kill -9 $$", 10_000).end, RunEnd::Signalled(9));
+        let command = OperatorCommand {
+            arguments: vec!["/nosuch/program".into()],
+            environment: Vec::new(),
+            user: None,
+            timeout: Duration::from_secs(10),
+        };
+        assert!(matches!(run(&command, |_| ()).end, RunEnd::NotStarted(_)));
+    }
+
+    #[test]
+    fn its_environment_is_clean() {
+        let report = ran("env | sort | cut -d= -f1 | tr '\\n' ' '", 10_000);
+        assert_eq!(report.output, "LANG PATH PWD WORD ");
+    }
+
+    #[test]
+    fn one_that_hangs_is_killed_with_what_it_has_started() {
+        let began = Instant::now();
+        let report = ran("sleep 100 & echo $!; sleep 100", 100);
+        assert_eq!(report.end, RunEnd::TimedOut);
+        let left = format!("/proc/{}/stat", report.output.trim());
+        // A killed one may be there until somebody has waited for it.
+        let state = std::fs::read_to_string(left).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        assert!(began.elapsed() < Duration::from_secs(50));
+    }
+
+    #[test]
+    fn output_beyond_the_bound_is_read_and_dropped() {
+        let report = ran("head -c 1000000 /dev/zero | tr '\\0' x", 10_000);
+        assert_eq!((report.end, report.output.len()), (RunEnd::Done, OUTPUT_BYTES_MAX));
+    }
+}

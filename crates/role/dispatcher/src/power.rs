@@ -1,0 +1,334 @@
+//! Nodes that elasticity switches off and on: their agents, and their machines by commands, for all services of this process.
+//!
+//! ```text
+//!   elastic.rs of each service --order--> NodePowers { MachinePower of each node }
+//!                                            |              |
+//!                           NodeAgents: who is to be off   PowerCommands: which command runs
+//! ```
+//!
+//! **Invariant:** a node is switched off only if all services of this process that it is behind want it off.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use skep_cluster::elasticity::{
+    CommandEnd, MachinePower, MachineSeen, MachineSettings, MachineStatus, PowerCommand,
+};
+use skep_config::{Config, PowerConfig};
+use skep_units::Now;
+use skep_wire::cache::PowerStage;
+
+use crate::limits::{POWER_HAND_OVER_MS, POWER_OUTPUT_SHOWN_MAX};
+
+/// The agents of nodes.
+pub trait NodeAgents: Send + Sync {
+    /// These nodes are to return their memory, and all others are not.
+    fn want_off(&self, nodes: BTreeSet<String>);
+
+    /// How far the linked ones are.
+    fn stages(&self) -> BTreeMap<String, PowerStage>;
+}
+
+/// Runs commands for machines of nodes, elsewhere.
+pub trait PowerCommands: Send + Sync {
+    /// Runs a command; what it came to is among the ended ones some time.
+    fn run(&self, node: &str, command: PowerCommand);
+
+    /// Those that have ended since the last call.
+    fn take_ended(&self) -> Vec<EndedCommand>;
+}
+
+/// A command that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedCommand {
+    pub node: String,
+    pub command: PowerCommand,
+    pub outcome: CommandOutcome,
+    /// How it ended, in words.
+    pub how: String,
+    pub output: String,
+}
+
+/// What a command came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommandOutcome {
+    /// It exited with 0.
+    Done,
+    Failed,
+    TimedOut,
+    /// It could not be run.
+    NotRun,
+}
+
+/// See the module.
+pub struct NodePowers {
+    agents: Option<Box<dyn NodeAgents>>,
+    commands: Option<Box<dyn PowerCommands>>,
+    state: Mutex<PowersState>,
+}
+
+/// See [`NodePowers`].
+#[derive(Default)]
+struct PowersState {
+    /// Which services each node is behind.
+    services_of: BTreeMap<String, BTreeSet<String>>,
+    machines: BTreeMap<String, Machine>,
+    told_off: BTreeSet<String>,
+    counts: BTreeMap<(PowerCommand, CommandOutcome), u64>,
+}
+
+/// One node.
+struct Machine {
+    power: MachinePower,
+    config: PowerConfig,
+    /// Services that want it off.
+    wanted_off: BTreeSet<String>,
+    /// Services that find it well.
+    well: BTreeSet<String>,
+    /// Services that have not heard that an order failed.
+    failed_for: BTreeSet<String>,
+}
+
+impl NodePowers {
+    /// Those of a config. Without `agents`, nodes cannot return their memory; without `commands`, machines stay on.
+    pub fn new(
+        config: &Config,
+        agents: Option<Box<dyn NodeAgents>>,
+        commands: Option<Box<dyn PowerCommands>>,
+    ) -> Arc<Self> {
+        let powers = Self { agents, commands, state: Mutex::default() };
+        powers.reload(config);
+        Arc::new(powers)
+    }
+
+    /// Another config is in force.
+    pub fn reload(&self, config: &Config) {
+        let mut state = self.lock();
+        state.services_of.clear();
+        for service in &config.services {
+            for (_, node) in config.nodes_of(service) {
+                let services = state.services_of.entry(node.name.clone()).or_default();
+                services.insert(service.name.clone());
+            }
+        }
+        let PowersState { services_of, machines, .. } = &mut *state;
+        machines.retain(|name, _| services_of.contains_key(name));
+        for node in &config.nodes {
+            let power = config.power_of(node);
+            match machines.get_mut(&node.name) {
+                Some(machine) => machine.reload(power),
+                None => _ = machines.insert(node.name.clone(), Machine::new(power)),
+            }
+        }
+    }
+
+    /// A service wants a node on.
+    pub(crate) fn order_on(&self, service: &str, node: &str) {
+        if let Some(machine) = self.lock().machines.get_mut(node) {
+            machine.wanted_off.remove(service);
+            machine.failed_for.remove(service);
+            machine.power.order_on();
+        }
+    }
+
+    /// A service has no more use for a node.
+    pub(crate) fn order_off(&self, now: Now, service: &str, node: &str) {
+        let mut state = self.lock();
+        let PowersState { services_of, machines, .. } = &mut *state;
+        let Some(machine) = machines.get_mut(node) else { return };
+        machine.wanted_off.insert(service.to_owned());
+        machine.failed_for.remove(service);
+        if services_of.get(node) == Some(&machine.wanted_off) {
+            machine.power.order_off(now);
+        }
+    }
+
+    /// Nodes that a service has no use for.
+    pub(crate) fn wanted_off_by(&self, service: &str) -> Vec<String> {
+        let state = self.lock();
+        let is_it = |(_, machine): &(&String, &Machine)| machine.wanted_off.contains(service);
+        state.machines.iter().filter(is_it).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Goes on with what takes a while. `well` are the nodes of a service whose checks are good.
+    pub(crate) fn tick(&self, now: Now, service: &str, well: &BTreeSet<String>) {
+        let stages = self.agents.as_ref().map(|agents| agents.stages()).unwrap_or_default();
+        let mut state = self.lock();
+        let ended = self.commands.as_ref().map(|it| it.take_ended()).unwrap_or_default();
+        ended.iter().for_each(|ended| state.finished(now, ended));
+        let mut not_run = Vec::new();
+        for (name, machine) in &mut state.machines {
+            machine.set_well(service, well.contains(name));
+            let seen =
+                MachineSeen { serves: !machine.well.is_empty(), agent: stages.get(name).copied() };
+            let Some(command) = machine.power.tick(now, seen) else { continue };
+            tracing::debug!("node {name}: command `power.{}` runs", command.word());
+            match &self.commands {
+                Some(commands) => commands.run(name, command),
+                None => not_run.push(EndedCommand::not_run(
+                    name,
+                    command,
+                    "could not be run: commands are run by a process that is started with this one",
+                )),
+            }
+        }
+        not_run.iter().for_each(|ended| state.finished(now, ended));
+        state.note_failures();
+        let wants_off = |(name, machine): (&String, &Machine)| {
+            machine.power.wants_agent_off().then(|| name.clone())
+        };
+        let off: BTreeSet<_> = state.machines.iter().filter_map(wants_off).collect();
+        if let Some(agents) = &self.agents
+            && off != state.told_off
+        {
+            state.told_off.clone_from(&off);
+            agents.want_off(off);
+        }
+    }
+
+    /// Whether the machine of a node is off, as far as a service wants it; `None`: no command switches it.
+    pub(crate) fn is_off(&self, service: &str, node: &str) -> Option<bool> {
+        let state = self.lock();
+        let machine = state.machines.get(node).filter(|it| !it.config.off.is_empty())?;
+        let is_wanted = state.services_of.get(node) != Some(&machine.wanted_off);
+        Some(machine.power.is_off() || (is_wanted && machine.wanted_off.contains(service)))
+    }
+
+    /// Whether a command has the machine of a node come up.
+    pub(crate) fn is_coming(&self, node: &str) -> bool {
+        let state = self.lock();
+        let machine = state.machines.get(node).filter(|it| !it.config.on.is_empty());
+        machine.is_some_and(|machine| machine.power.is_coming())
+    }
+
+    /// Whether the last order of a service failed; said once.
+    pub(crate) fn take_failed(&self, service: &str, node: &str) -> bool {
+        self.lock().machines.get_mut(node).is_some_and(|it| it.failed_for.remove(service))
+    }
+
+    /// What an operator is told of a node, behind the state of elasticity.
+    pub(crate) fn text(&self, node: &str) -> Option<String> {
+        let text = self.lock().machines.get(node)?.power.to_string();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Time that a node of these has to be off after the order, in milliseconds; `None`: no command switches any.
+    pub(crate) fn stop_timeout_ms(&self) -> Option<u64> {
+        let state = self.lock();
+        let switched = state.machines.values().filter(|machine| !machine.config.off.is_empty());
+        let needs_ms = |it: &PowerConfig| POWER_HAND_OVER_MS + it.timeout_ms + it.off_timeout_ms;
+        switched.map(|machine| needs_ms(&machine.config)).max()
+    }
+
+    /// Commands that have ended, by what they came to.
+    pub(crate) fn counts(&self) -> BTreeMap<(PowerCommand, CommandOutcome), u64> {
+        self.lock().counts.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PowersState> {
+        // What a panic left is put right by the next look.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PowersState {
+    fn finished(&mut self, now: Now, ended: &EndedCommand) {
+        let EndedCommand { node, command, outcome, how, output } = ended;
+        *self.counts.entry((*command, *outcome)).or_default() += 1;
+        let word = command.word();
+        let shown = shown(output);
+        match (outcome, command) {
+            (CommandOutcome::Done, PowerCommand::Status) => {
+                tracing::debug!("node {node}: command `power.{word}` {how}{shown}");
+            }
+            (CommandOutcome::Done, _) => {
+                tracing::info!("node {node}: command `power.{word}` {how}{shown}");
+            }
+            _ => tracing::warn!("node {node}: command `power.{word}` {how}{shown}"),
+        }
+        let Some(machine) = self.machines.get_mut(node) else { return };
+        let (on_words, off_words) = (&machine.config.on_words, &machine.config.off_words);
+        let end = match outcome {
+            CommandOutcome::Done => {
+                CommandEnd::Done(MachineStatus::read(output, on_words, off_words))
+            }
+            _ => CommandEnd::Failed,
+        };
+        machine.power.finished(now, *command, end);
+    }
+
+    fn note_failures(&mut self) {
+        for (name, machine) in &mut self.machines {
+            if machine.power.take_failed() {
+                tracing::warn!("node {name}: {}", machine.power);
+                machine.failed_for = self.services_of.get(name).cloned().unwrap_or_default();
+            }
+        }
+    }
+}
+
+impl Machine {
+    fn new(config: &PowerConfig) -> Self {
+        Self {
+            power: MachinePower::new(settings(config)),
+            config: config.clone(),
+            wanted_off: BTreeSet::new(),
+            well: BTreeSet::new(),
+            failed_for: BTreeSet::new(),
+        }
+    }
+
+    fn reload(&mut self, config: &PowerConfig) {
+        self.power.set_settings(settings(config));
+        self.config = config.clone();
+    }
+
+    fn set_well(&mut self, service: &str, is_well: bool) {
+        match is_well {
+            true if !self.well.contains(service) => _ = self.well.insert(service.to_owned()),
+            true => {}
+            false => _ = self.well.remove(service),
+        }
+    }
+}
+
+impl EndedCommand {
+    /// One that could not be run, and why.
+    pub fn not_run(node: &str, command: PowerCommand, how: &str) -> Self {
+        let (node, how) = (node.to_owned(), how.to_owned());
+        Self { node, command, outcome: CommandOutcome::NotRun, how, output: String::new() }
+    }
+}
+
+impl CommandOutcome {
+    /// As metrics call it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::NotRun => "not_run",
+        }
+    }
+}
+
+fn settings(config: &PowerConfig) -> MachineSettings {
+    MachineSettings {
+        has_on: !config.on.is_empty(),
+        has_off: !config.off.is_empty(),
+        has_status: !config.status.is_empty(),
+        status_interval_ms: config.status_interval_ms,
+        off_timeout_ms: config.off_timeout_ms,
+    }
+}
+
+/// The beginning of what a command said, on one line.
+fn shown(output: &str) -> String {
+    let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
+    let kept: String = words.chars().take(POWER_OUTPUT_SHOWN_MAX).collect();
+    match (kept.is_empty(), kept.len() < words.len()) {
+        (true, _) => String::new(),
+        (false, true) => format!(": {}...", kept.escape_debug()),
+        (false, false) => format!(": {}", kept.escape_debug()),
+    }
+}

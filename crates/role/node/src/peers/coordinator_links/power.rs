@@ -1,0 +1,146 @@
+//! Off and on: the node is off while all coordinators that are linked want it so.
+//!
+//! ```text
+//!   On --all want it--> Stopping: let segments go, offer those that no other node has
+//!    ^                      | nothing is left, or it takes too long
+//!    |                      v
+//!    |                  a thread returns heads, tables and what workers keep
+//!    |                      v
+//!    +--one does not--  Off: the agent lives, and answers from its disk and the origins what comes nevertheless
+//! ```
+//!
+//! Invariant: without a link the node is on: who cannot reach it may have nobody else.
+
+use std::thread;
+
+use skep_peer::stream::{LinkId, Outbox};
+use skep_serve::monotonic_ms;
+use skep_wire::cache::{PowerStage, SegmentName, ToCoordinator};
+use skep_wire::limits::TAIL_MAX;
+
+use super::CoordinatorLinks;
+use crate::limits::HAND_OVER_MS_MAX;
+
+/// How far the node is with going off.
+#[derive(Default)]
+pub(super) struct Stopping {
+    /// When what was not handed over by then is dropped, by the monotonic clock in milliseconds.
+    until_ms: u64,
+    /// The coordinator that was asked about the oldest segments, and has not answered yet.
+    asked: Option<LinkId>,
+    /// What workers and tables have is being returned.
+    is_releasing: bool,
+    /// What coordinators were told.
+    told: PowerStage,
+}
+
+impl CoordinatorLinks {
+    /// A coordinator says whether it wants the node off.
+    pub(super) fn power(&mut self, link: LinkId, is_off: bool, outbox: &mut Outbox<ToCoordinator>) {
+        let Some(coordinator) = self.links.get_mut(&link) else { return };
+        coordinator.wants_off = Some(is_off);
+        self.follow_power(outbox);
+        self.tell_power(link, outbox);
+    }
+
+    /// Switches the node as all coordinators want it, and goes on with what takes a while.
+    pub(super) fn follow_power(&mut self, outbox: &mut Outbox<ToCoordinator>) {
+        let wants_off = |wanted: Option<bool>| wanted == Some(true);
+        let is_off =
+            !self.links.is_empty() && self.links.values().all(|it| wants_off(it.wants_off));
+        match (is_off, self.node_power.stage()) {
+            (true, PowerStage::On) => self.stop(),
+            (false, PowerStage::Stopping | PowerStage::Off) => self.wake(),
+            _ => {}
+        }
+        // One that went off, on, and off again at once may be off with segments.
+        let is_over = self.node_power.stage() == PowerStage::On || self.stopping.is_releasing;
+        if !is_over {
+            self.let_go(outbox);
+        }
+        let stage = self.node_power.stage();
+        if std::mem::replace(&mut self.stopping.told, stage) != stage {
+            let told: Vec<_> = self.links.keys().copied().collect();
+            told.into_iter().for_each(|link| self.tell_power(link, outbox));
+        }
+    }
+
+    /// The coordinator has told which of these others hold.
+    pub(super) fn tail_of_stopping(
+        &mut self,
+        link: LinkId,
+        names: &[SegmentName],
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        if self.node_power.stage() == PowerStage::On || self.stopping.asked != Some(link) {
+            return;
+        }
+        self.stopping.asked = None;
+        // Else again with the next tick.
+        if self.store.let_go(names, true) {
+            self.let_go(outbox);
+        }
+    }
+
+    fn stop(&mut self) {
+        tracing::info!("off: nothing is kept any more, and what no other node has is handed over");
+        self.store.close();
+        self.node_power.set_stage(PowerStage::Stopping);
+        let until_ms = monotonic_ms() + HAND_OVER_MS_MAX;
+        self.stopping = Stopping { until_ms, told: self.stopping.told, ..Stopping::default() };
+    }
+
+    fn wake(&mut self) {
+        tracing::info!("on: segments are kept again");
+        self.node_power.set_stage(PowerStage::On);
+        self.store.open();
+    }
+
+    fn let_go(&mut self, outbox: &mut Outbox<ToCoordinator>) {
+        let names = self.store.oldest(TAIL_MAX);
+        let active = self.active().filter(|_| monotonic_ms() < self.stopping.until_ms);
+        match active {
+            Some(link) if !names.is_empty() => {
+                if self.stopping.asked != Some(link) {
+                    self.stopping.asked = Some(link);
+                    let _ = outbox.send(link, &ToCoordinator::Tail { names });
+                }
+            }
+            // Until other nodes have what is offered.
+            Some(_) if !self.store.is_empty() => {}
+            _ => {
+                self.store.stop_offering();
+                self.store.let_go(&names, false);
+                if self.store.oldest(1).is_empty() {
+                    self.release();
+                }
+            }
+        }
+    }
+
+    /// Returns all other memory on a thread of its own: with millions of heads it takes longer than a link is silent.
+    fn release(&mut self) {
+        self.stopping.is_releasing = true;
+        let (release, power) = (self.release.clone(), self.node_power.clone());
+        let store = self.store.clone();
+        let run = move || {
+            release();
+            store.shrink();
+            power.stopped();
+            skep_memory::return_unused();
+        };
+        if let Err(error) = thread::Builder::new().name("skep-off".into()).spawn(run) {
+            tracing::warn!("off: no thread to return memory: {error}");
+            self.node_power.stopped();
+        }
+        skep_memory::return_unused();
+    }
+
+    fn tell_power(&self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) {
+        if self.links.get(&link).is_some_and(|it| it.wants_off.is_some()) {
+            let (stage, capacity_bytes) = (self.node_power.stage(), self.store.index_bytes_max());
+            // A link that takes no more ends, and begins anew.
+            let _ = outbox.send(link, &ToCoordinator::Power { stage, capacity_bytes });
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Nodes that are off: their memory is with the kernel, and their machines are switched by commands.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use skep_tests::cache::{CacheCluster, SEGMENT};
+use skep_tests::{PATIENCE, RawClient, Site, poll_until, promtool};
+
+const GATE: &str = "dispatcher-1";
+const MIB: u64 = 1 << 20;
+const LARGE: usize = 12;
+const SMALL: usize = 1_000;
+const SMALL_BYTES: usize = 4 << 10;
+
+/// Windows as short as they can be. Not at first.
+const ELASTIC: &str = "[service.health]\ninterval_ms = \"100ms\"\ntimeout_ms = \"100ms\"\nrise = 1\n\
+    [service.elastic]\nenabled = false\ntarget_requests = 1\ninterval_ms = 100\n\
+    scale_out_window_ms = 0\nscale_in_window_ms = 300\nstep_in_nodes_max = 4\n";
+
+fn cluster(nodes: usize, site: Site, more: &str) -> CacheCluster {
+    let root = site.root().display();
+    let lines = format!("root = \"{root}\"\ncontent = \"shared\"\n{ELASTIC}{more}");
+    CacheCluster::start_of(1, nodes, site, &lines, "")
+}
+
+fn is_switched_on(config: String) -> String {
+    config.replace("enabled = false", "enabled = true")
+}
+
+/// The state of a node, and why.
+fn shown(cluster: &CacheCluster, node: &str) -> String {
+    let status = cluster.status(GATE);
+    let nodes = status["services"][0]["nodes"].as_array().unwrap().iter();
+    let node = nodes.into_iter().find(|it| it["name"] == node).unwrap();
+    format!("{}: {}", node["state"].as_str().unwrap(), node["reason"].as_str().unwrap_or(""))
+}
+
+#[track_caller]
+fn wait_shown(cluster: &CacheCluster, node: &str, wanted: &str) {
+    poll_until(PATIENCE, &format!("{node} is shown as {wanted}"), || {
+        shown(cluster, node).contains(wanted)
+    });
+}
+
+/// A client that has asked for much and reads nothing of it: load.
+fn waiting(cluster: &CacheCluster) -> RawClient {
+    let mut client = RawClient::connect(cluster.outer(GATE));
+    client.send_request("GET", "/big", &[("Connection", "close")]);
+    client
+}
+
+fn get_all(cluster: &CacheCluster, node: &str) {
+    let mut client = RawClient::connect(cluster.outer(node));
+    for number in 0..LARGE {
+        client.get(&format!("/large-{number}")).assert_status(200);
+    }
+    for number in 0..SMALL {
+        client.get(&format!("/small-{number}")).assert_status(200);
+    }
+}
+
+#[test]
+fn a_node_that_is_off_has_returned_its_memory_and_has_lost_nothing() {
+    let mut site = Site::new().with_large("big", 64 << 20);
+    for number in 0..LARGE {
+        site = site.with_large(&format!("large-{number}"), SEGMENT);
+    }
+    for number in 0..SMALL {
+        site = site.with(&format!("small-{number}"), vec![b's'; SMALL_BYTES]);
+    }
+    let cluster = cluster(2, site, "");
+    cluster.wait_up();
+    let memory = || cluster.daemon("node-2").memory_bytes();
+    let fresh = memory();
+    get_all(&cluster, "node-2");
+    let full = memory();
+    let filled = (LARGE * SEGMENT + SMALL * SMALL_BYTES) as u64;
+    assert!(full - fresh > filled, "{} MiB of {} MiB", (full - fresh) / MIB, filled / MIB);
+    cluster.reconfigure(GATE, is_switched_on);
+    assert_eq!(cluster.skep(GATE, &["reload"]).code, Some(0));
+    wait_shown(&cluster, "node-2", "elasticity: off; memory is returned");
+    let kept = |node: &str| {
+        let nodes = cluster.coordinator(GATE)["nodes"].take();
+        let found = nodes.as_array().unwrap().iter().find(|it| it["name"] == node).cloned();
+        found.unwrap()["held_bytes"].as_u64().unwrap()
+    };
+    poll_until(PATIENCE, "what only it had is at the other one", || {
+        kept("node-2") == 0 && kept("node-1") >= filled
+    });
+    // A worker returns its own memory a tick later.
+    poll_until(PATIENCE, "the memory is returned", || memory() < fresh + (full - fresh) / 10);
+    println!(
+        "memory of a node: {} MiB fresh, {} full, {} off",
+        fresh / MIB,
+        full / MIB,
+        memory() / MIB
+    );
+    // What comes nevertheless is answered, and not kept.
+    RawClient::connect(cluster.outer("node-2")).get("/large-0").assert_status(200);
+    assert_eq!(kept("node-2"), 0);
+    let _load: Vec<_> = (0..3).map(|_| waiting(&cluster)).collect();
+    wait_shown(&cluster, "node-2", "up: ");
+    poll_until(PATIENCE, "it keeps segments again", || {
+        let response = RawClient::connect(cluster.outer("node-2")).get("/large-1");
+        response.assert_status(200);
+        response.header("cache-status").is_some_and(|it| it.contains("hit")) && kept("node-2") > 0
+    });
+}
+
+/// What switches the machines of a test: node-3 fails, node-4 hangs, node-5 exits and does not come. The others work: the
+/// test starts them, as a machine does when it boots.
+const SWITCH: &str = "#!/bin/sh
+echo \"$1 $2 $SKEP_TEST\" >> \"$0.log\"
+case $1-$2 in
+status-*) test -e \"$0.$2.off\" && echo 'power is off' || echo 'power is on' ;;
+off-*) kill -9 $(cat \"$0.$2.pid\"); touch \"$0.$2.off\" ;;
+on-node-3) echo 'no such instance' >&2; exit 7 ;;
+on-node-4) sleep 600 ;;
+on-node-5) ;;
+on-*) rm \"$0.$2.off\"; touch \"$0.$2.on\" ;;
+esac
+";
+
+#[test]
+fn commands_that_work_fail_hang_and_exit_without_a_node_in_one_cluster() {
+    let site = Site::new().with_large("big", 64 << 20).with("small", "small");
+    let tools = Site::new().with("switch", SWITCH);
+    let switch = tools.path("switch");
+    fs::set_permissions(&switch, fs::Permissions::from_mode(0o755)).unwrap();
+    let file = |node: &str, kind: &str| tools.path(&format!("switch.{node}.{kind}"));
+    let mut cluster = cluster(5, site, "start_timeout_ms = 2000\nattempts_max = 1\n");
+    cluster.wait_up();
+    let all: Vec<String> = (1..=5).map(|it| format!("node-{it}")).collect();
+    for node in &all {
+        fs::write(file(node, "pid"), cluster.daemon(node).pid().as_raw_nonzero().to_string())
+            .unwrap();
+    }
+    cluster.guard_configs();
+    let command =
+        |word: &str| format!("{word} = [\"{}\", \"{word}\", \"{{name}}\"]\n", switch.display());
+    let power = format!(
+        "[power]\n{}{}{}environment = {{ SKEP_TEST = \"a b\" }}\ntimeout_ms = 1000\nstatus_interval_ms = 100\n[[site]]",
+        command("on"),
+        command("off"),
+        command("status")
+    );
+    cluster.reconfigure(GATE, |config| is_switched_on(config).replace("[[site]]", &power));
+    cluster.kill(GATE);
+    cluster.run(GATE);
+    for node in &all[1..] {
+        wait_shown(&cluster, node, "elasticity: off; machine is off");
+    }
+    assert_eq!(cluster.daemon(GATE).stderr_text().matches("power.off` exited with 0").count(), 4);
+    let _load: Vec<_> = (0..5).map(|_| waiting(&cluster)).collect();
+    poll_until(PATIENCE, "node-2 is switched on", || file("node-2", "on").exists());
+    cluster.run("node-2");
+    wait_shown(&cluster, "node-2", "up: ");
+    for node in &all[2..] {
+        wait_shown(&cluster, node, ", failed");
+    }
+    RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
+    let said = cluster.daemon(GATE).stderr_text();
+    for expected in [
+        "node node-2: command `power.on` exited with 0",
+        "node node-3: command `power.on` exited with 7: no such instance",
+        "node node-4: command `power.on` was killed, since its time was over",
+        "node node-5: command `power.on` exited with 0",
+        "node node-3: marked failed after 1 attempts to start it: the order failed",
+        "node node-4: marked failed after 1 attempts to start it: the order failed",
+        "node node-5: marked failed after 1 attempts to start it: no node came in time",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    let metrics = cluster.metrics(GATE);
+    promtool::assert_clean(&metrics);
+    for (command, outcome) in
+        [("on", "done"), ("on", "failed"), ("on", "timed_out"), ("off", "done"), ("status", "done")]
+    {
+        let metric =
+            format!("skep_power_commands_total{{command=\"{command}\",outcome=\"{outcome}\"}}");
+        assert!(cluster.metric(GATE, &metric) > 0, "{metric}");
+    }
+    let log = fs::read_to_string(tools.path("switch.log")).unwrap();
+    assert!(log.contains("on node-2 a b\n"), "{log}");
+}
+
+#[test]
+fn power_settings_that_cannot_be_are_refused_by_name() {
+    let site = Site::new().with("small", "small");
+    for (wrong, expected) in [
+        ("[power]\non = [\"ipmitool\", \"on\"]\n", "the whole path of a program"),
+        ("[power]\non = [\"/bin/on\", \"{nmae}\"]\n", "{nmae}"),
+        ("[power]\non = [\"/bin/on\", \"{id}\"]\n", "power_id"),
+        ("[power]\noff = [\"/bin/off\"]\n", "a command `on`"),
+        ("[power]\non = [\"/bin/on\"]\ntimeout_ms = \"2m\"\n", "power.timeout_ms"),
+        ("[power]\non = \"/bin/on\"\n", "without a shell"),
+    ] {
+        let text = format!(
+            "[[dispatcher]]\nname = \"gate\"\n[[node]]\nname = \"comb\"\naddress = \"127.0.0.1:8081\"\n\
+             [[service]]\nname = \"web\"\nlisten = [\"127.0.0.1:8080\"]\n[service.elastic]\nenabled = true\n\
+             target_requests = 1\n{wrong}[[site]]\nroot = \"{}\"\n",
+            site.root().display()
+        );
+        let file = site.path("skep.toml");
+        fs::write(&file, text).unwrap();
+        let checked = skep_tests::run_to_end(&["config", "check", file.to_str().unwrap()]);
+        assert_ne!(checked.code, Some(0), "{wrong}");
+        let said = checked.stdout + &checked.stderr;
+        assert!(said.contains(expected), "{said}");
+    }
+}
