@@ -7,15 +7,17 @@
 //! Most are refusals of Skep's where others repair: a refusal lets nothing through. The
 //! few where Skep takes what another refuses name exactly what that is.
 
-use crate::case::Case;
+use crate::case::{Answer, Case};
 use crate::compare::{Did, Difference, What};
 use crate::http::Framing;
 use crate::peers::NAMES;
+use crate::said;
 
 /// What a row looks at.
 struct Look<'c> {
     difference: &'c Difference,
     did: &'c [Did],
+    case: &'c Case,
     /// The message at which peers part, as the client meant it, and all behind it.
     request: Vec<u8>,
     /// The same, and the message before it: what stands behind a body counts to what
@@ -40,7 +42,8 @@ pub(crate) fn row(difference: &Difference, case: &Case, did: &[Did]) -> Option<&
     let earlier = (0..difference.at).map(|at| case.answer(at).bytes).collect();
     let before = difference.at.checked_sub(1);
     let is_behind_origins_close = before.is_some_and(|at| case.answer(at).closes);
-    let look = Look { difference, did, request, around, reply, earlier, is_behind_origins_close };
+    let look =
+        Look { difference, did, case, request, around, reply, earlier, is_behind_origins_close };
     ROWS.iter().find(|(_, applies)| applies(&look)).map(|(name, _)| *name)
 }
 
@@ -209,20 +212,12 @@ const ROWS: &[Row] = &[
                 .any(|name| !name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-'))
     }),
     ("RFC 9110 7.6.1: what Connection lists stays on its hop; others pass it on", |it| {
-        it.differs("fields", "")
-            && it.values("connection").any(|value| {
-                !matches!(
-                    value.to_ascii_lowercase().as_slice(),
-                    b"" | b"close" | b"keep-alive" | b"upgrade"
-                )
-            })
+        let lists = |name: &str| it.values("connection").any(|value| is_listed(&value, name));
+        it.passes("fields") && it.other_fields().all(lists)
     }),
     ("RFC 9110 7.6.1, 11.7: Proxy-... concern one hop; others pass them on", |it| {
-        it.differs("fields", "")
-            && it.names().any(|name| {
-                name.to_ascii_lowercase().starts_with(b"proxy")
-                    || name.eq_ignore_ascii_case(b"http2-settings")
-            })
+        it.passes("fields")
+            && it.other_fields().all(|name| name.starts_with("proxy") || name == "http2-settings")
     }),
     (
         "RFC 9112 3.2: without a Host in HTTP/1.0 the next hop gets one by each server's choice",
@@ -272,7 +267,14 @@ const ROWS: &[Row] = &[
         },
     ),
     ("RFC 9112 9.6: behind a reply that is not well-formed a proxy may close", |it| {
-        (it.is_one_sided() || it.hears()) && it.earlier.iter().any(|reply| !is_plain_reply(reply))
+        let is_absent = match it.difference.what {
+            What::OnlySkep { status } | What::OnlyOther { status } => {
+                matches!(status, None | Some(502..=504))
+            }
+            What::Heard { .. } => it.is_absent_or_said(),
+            What::Passed { .. } => false,
+        };
+        is_absent && (0..it.difference.at).any(|at| !is_sound(&it.case.answer(at)))
     }),
     ("RFC 9110 15.2: interim responses may come any time; nginx before 1.29 knows none", |it| {
         NAMES[it.difference.with] == NAMES[1]
@@ -280,7 +282,7 @@ const ROWS: &[Row] = &[
             && !it.skep_refuses()
     }),
     ("RFC 9112 4, 6.3: a reply that is not well-formed is refused (502), or repaired", |it| {
-        it.hears() && !is_plain_reply(&it.reply)
+        it.hears() && !is_sound(&it.case.answer(it.difference.at)) && it.is_absent_or_said()
     }),
     (
         "RFC 9110 5.4: how large a head may be is each server's choice; nginx refuses a reply's of 4 KB",
@@ -299,13 +301,16 @@ const ROWS: &[Row] = &[
             && it.other_fields().all(|name| name == "content-type")
     }),
     ("RFC 9110 7.6.1: Trailer and Upgrade concern one hop; others pass them on", |it| {
+        let reply = crate::http::Head::read(&it.reply);
+        let lists = |name: &str| {
+            let mut lines = reply.iter().flat_map(|(head, _)| head.all("connection"));
+            lines.any(|value| is_listed(value, name))
+        };
+        let is_of_hop =
+            |name: &str| matches!(name, "trailer" | "upgrade" | "te") || name.starts_with("proxy-");
         it.hears()
             && it.differs("fields", "")
-            && (contains(&it.reply, b"Trailer:")
-                || contains(&it.reply, b"Upgrade:")
-                || contains(&it.reply, b"Proxy-")
-                || contains(&it.reply, b"TE:")
-                || contains(&it.reply, b"Connection:"))
+            && it.other_fields().all(|name| is_of_hop(name) || lists(name))
     }),
     ("RFC 9110 16.3.2.1: fields X-Accel-... are orders for nginx", |it| {
         let is_order = |reply: &Vec<u8>| contains(reply, b"X-Accel-");
@@ -317,10 +322,6 @@ const ROWS: &[Row] = &[
 impl Look<'_> {
     fn skep_refuses(&self) -> bool {
         matches!(self.difference.what, What::OnlyOther { .. })
-    }
-
-    fn is_one_sided(&self) -> bool {
-        matches!(self.difference.what, What::OnlySkep { .. } | What::OnlyOther { .. })
     }
 
     fn only_skep(&self, other: &str) -> bool {
@@ -343,6 +344,17 @@ impl Look<'_> {
 
     fn hears(&self) -> bool {
         matches!(self.difference.what, What::Heard { .. })
+    }
+
+    /// Whether Skep's client gets no whole reply, or the other's none while Skep's gets what
+    /// the origin says.
+    fn is_absent_or_said(&self) -> bool {
+        let (at, with) = (self.difference.at, self.difference.with);
+        let is_absent = |peer: usize| {
+            let heard = self.did[peer].heard.responses.get(at);
+            heard.is_none_or(|it| it.body.is_none() || matches!(it.status, 502..=504))
+        };
+        is_absent(0) || (is_absent(with) && said::is_said(self.case, &self.did[0], at))
     }
 
     fn head(&self) -> &[u8] {
@@ -435,6 +447,13 @@ fn is_absolute_without_path(target: &[u8]) -> bool {
     authority.is_some_and(|rest| {
         rest.iter().find(|byte| matches!(**byte, b'/' | b'?')).is_some_and(|byte| *byte == b'?')
     })
+}
+
+/// Whether a value of Connection has that name, which is in lower case.
+fn is_listed(value: &[u8], name: &str) -> bool {
+    value
+        .split(|byte| *byte == b',')
+        .any(|item| item.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// A list of tokens, some of which may be empty.
@@ -551,6 +570,11 @@ fn is_plain_chunks(bytes: &[u8]) -> bool {
         }
         at += size + 2;
     }
+}
+
+/// Whether a reply is well-formed, and ends.
+fn is_sound(answer: &Answer) -> bool {
+    is_plain_reply(&answer.bytes) && (answer.closes || !is_open_ended(&answer.bytes))
 }
 
 /// Whether a reply is one that a generator makes: see [`crate::message::reply`].
