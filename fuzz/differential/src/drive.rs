@@ -192,7 +192,7 @@ fn minimised(
 ) -> io::Result<String> {
     let small = smallest(rig, lane, case, |verdict| has(verdict, kind))?;
     let again = rig.play(lane, &small)?;
-    let verdict = if has(&again, kind) { &again } else { first };
+    let (small, verdict) = if has(&again, kind) { (small, &again) } else { (case.clone(), first) };
     let folder = std::env::temp_dir().join("skep-differential-findings");
     fs::create_dir_all(&folder)?;
     let file = folder.join(format!("{}.case", kind.replace([' ', ','], "-")));

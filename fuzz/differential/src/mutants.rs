@@ -122,11 +122,11 @@ const ALL: &[Mutant] = &[
              _ => framing_of(&fields, version, status, request_method)?,\n    };",
     },
     Mutant {
-        what: "a 204 has the body that its length announces",
-        file: "response.rs",
-        from: "(100..200 | 204, _) => Err(Reject::BODY_FORBIDDEN),",
-        to: "(204, Announced::Length(bytes)) if @ => Ok(ResponseFraming::Length(bytes)),\n        \
-             (100..200 | 204, _) => Err(Reject::BODY_FORBIDDEN),",
+        what: "a chunked reply that the end of the connection cuts is whole",
+        file: "body.rs",
+        from: "DecoderState::Length(_) | DecoderState::Chunked(_) => {",
+        to: "DecoderState::Chunked(_) if @ => {\n                self.state = DecoderState::Done;\n                Ok(())\n            }\n            \
+             DecoderState::Length(_) | DecoderState::Chunked(_) => {",
     },
 ];
 

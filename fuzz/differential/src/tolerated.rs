@@ -178,6 +178,11 @@ const ROWS: &[Row] = &[
         "RFC 3986 3.3, RFC 9112 3.2.2: HAProxy wants a path before the query of an absolute target",
         |it| it.only_skep(NAMES[2]) && is_absolute_without_path(&word(&it.request, 1)),
     ),
+    ("RFC 9112 3.2.2: HAProxy wants Host to be as in an absolute target, byte for byte", |it| {
+        let target = word(&it.request, 1);
+        let is_same = |host: Vec<u8>| contains(&target, &[b"://", &host[..], b"/"].concat());
+        it.only_skep(NAMES[2]) && target.contains(&b':') && !it.values("host").all(is_same)
+    }),
     ("RFC 9110 9.1: nginx serves neither TRACE nor methods in other letters", |it| {
         let method = it.did[0].passed.get(it.difference.at).map(|it| it.head.word(0).to_owned());
         let is_other = |it: &String| {
@@ -206,10 +211,8 @@ const ROWS: &[Row] = &[
     ),
     // Both take it
     ("RFC 9110 5.1: nginx drops fields whose names have more than letters, digits and -", |it| {
-        it.differs("fields", NAMES[1])
-            && it
-                .names()
-                .any(|name| !name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-'))
+        let is_other = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'-';
+        it.differs("fields", NAMES[1]) && it.other_fields().all(|name| name.bytes().any(is_other))
     }),
     ("RFC 9110 7.6.1: what Connection lists stays on its hop; others pass it on", |it| {
         let lists = |name: &str| it.values("connection").any(|value| is_listed(&value, name));
@@ -239,6 +242,20 @@ const ROWS: &[Row] = &[
         |it| {
             matches!(it.difference.what, What::OnlySkep { status: None })
                 && it.earlier.iter().any(|reply| is_open_ended(reply))
+        },
+    ),
+    (
+        "RFC 9112 9.6: who closes with requests unread may lose the last answer; nginx does so behind one without a length",
+        |it| {
+            it.differs("body", NAMES[1])
+                && it.hears()
+                && it.is_said_by_skep()
+                && is_open_ended(&it.reply)
+                && it.did[1]
+                    .heard
+                    .responses
+                    .get(it.difference.at)
+                    .is_some_and(|it| it.body.is_none())
         },
     ),
     (
@@ -297,7 +314,8 @@ const ROWS: &[Row] = &[
     ("RFC 9110 8.3: nginx leaves an empty Content-Type out", |it| {
         it.hears()
             && it.differs("fields", NAMES[1])
-            && contains(&it.reply, b"Content-Type:\r\n")
+            && it.is_said_by_skep()
+            && is_without_type(&it.reply)
             && it.other_fields().all(|name| name == "content-type")
     }),
     ("RFC 9110 7.6.1: Trailer and Upgrade concern one hop; others pass them on", |it| {
@@ -354,7 +372,11 @@ impl Look<'_> {
             let heard = self.did[peer].heard.responses.get(at);
             heard.is_none_or(|it| it.body.is_none() || matches!(it.status, 502..=504))
         };
-        is_absent(0) || (is_absent(with) && said::is_said(self.case, &self.did[0], at))
+        is_absent(0) || (is_absent(with) && self.is_said_by_skep())
+    }
+
+    fn is_said_by_skep(&self) -> bool {
+        said::is_said(self.case, &self.did[0], self.difference.at)
     }
 
     fn head(&self) -> &[u8] {
@@ -437,8 +459,14 @@ fn head_len(reply: &[u8]) -> usize {
     crate::http::Head::read(reply).map_or(0, |(_, len)| len)
 }
 
+/// Whether its Content-Type is there, and empty.
+fn is_without_type(reply: &[u8]) -> bool {
+    let head = crate::http::Head::read(reply).map(|(head, _)| head);
+    head.is_some_and(|head| head.all("content-type").any(<[u8]>::is_empty))
+}
+
 fn is_interim(reply: &[u8]) -> bool {
-    reply.starts_with(b"HTTP/1.1 1")
+    reply.starts_with(b"HTTP/1.1 1") || reply.starts_with(b"HTTP/1.0 1")
 }
 
 /// `scheme://authority?query`.
