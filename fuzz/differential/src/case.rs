@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use skep_units::{Rng, stable_hash};
 
-use crate::limits::REQUESTS_MAX;
+use crate::limits::{BENT_OPEN_ONE_IN, REQUESTS_MAX};
 use crate::message::{self, one_in};
 use crate::mutate;
 
@@ -61,9 +61,11 @@ impl Case {
             if is_bent && is_noise {
                 mutate::noise(&mut rng, &mut bytes);
             }
-            // A server that bends an answer sends nothing behind it: how long a peer waits
-            // for the rest is not what this is about.
-            case.replies.push(Answer { bytes, closes: closes || is_bent });
+            // Most servers that bend an answer send nothing behind it: how long a peer waits for
+            // the rest is not what this is about. The others show whether a connection
+            // carries on from where the answer ended.
+            let closes = closes || (is_bent && !one_in(&mut rng, BENT_OPEN_ONE_IN));
+            case.replies.push(Answer { bytes, closes });
         }
         let len = case.stream().len() as u64;
         let mut splits: Vec<_> = (0..rng.below(6)).map(|_| rng.below(len) as usize).collect();

@@ -42,15 +42,18 @@ pub(crate) fn play(address: SocketAddr, case: &Case) -> std::io::Result<Raw> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(HANG))?;
     stream.set_write_timeout(Some(HANG))?;
+    let mut is_reset = false;
     for piece in case.pieces() {
-        // Who refuses may close before it took all.
-        if stream.write_all(&piece).is_err() {
+        // Who refuses may close before it took all. A write that meets a reset takes it away
+        // from reads, to which the connection then ends in order.
+        if let Err(error) = stream.write_all(&piece) {
+            is_reset = error.kind() == ErrorKind::ConnectionReset;
             break;
         }
         thread::yield_now();
     }
-    let (bytes, hung, is_reset) = read_to_end(&mut stream);
-    Ok(Raw { bytes, hung, closed: !hung && !is_reset })
+    let (bytes, hung, is_read_reset) = read_to_end(&mut stream);
+    Ok(Raw { bytes, hung, closed: !hung && !is_reset && !is_read_reset })
 }
 
 fn read_to_end(stream: &mut TcpStream) -> (Vec<u8>, bool, bool) {

@@ -11,9 +11,11 @@ use std::time::Instant;
 
 use crate::case::Case;
 use crate::http::latin;
-use crate::limits::{ACCEPTED_PERCENT_MIN, LANES, MINIMISE, MINIMISE_STEPS_MAX};
+use crate::limits::{
+    ACCEPTED_PERCENT_MIN, LANES, MINIMISE, MINIMISE_STEPS_MAX, REPLAYS, UNSTEADY_PERCENT_MAX,
+};
 use crate::peers::NAMES;
-use crate::rig::{Rig, Verdict};
+use crate::rig::{CERTAIN, Rig, Verdict};
 use crate::run::Run;
 use crate::tolerated;
 
@@ -22,9 +24,9 @@ use crate::tolerated;
 pub(crate) struct Report {
     cases: u64,
     accepted: u64,
-    /// Came out differently when it was played again: a busy machine runs into the
-    /// peers' timeouts.
-    unsteady: u64,
+    /// Failed once, and not when it was played again: a busy machine runs into the peers'
+    /// timeouts. By kind: how often, and the first one.
+    unsteady: BTreeMap<String, (u64, String)>,
     tolerated: BTreeMap<&'static str, u64>,
     /// By kind: how often, and the first one.
     findings: BTreeMap<String, (u64, String)>,
@@ -55,7 +57,11 @@ impl Report {
             let count = self.tolerated.get(name).unwrap_or(&0);
             println!("tolerated {count:>6}  {name}");
         }
-        let Self { cases, accepted, unsteady, .. } = self;
+        for (kind, (count, name)) in &self.unsteady {
+            println!("unsteady {count:>7}  {kind} ({name})");
+        }
+        let Self { cases, accepted, .. } = self;
+        let unsteady: u64 = self.unsteady.values().map(|(count, _)| count).sum();
         let percent = accepted * 100 / (*cases).max(1);
         println!(
             "{cases} cases, {percent} % accepted by all three, {unsteady} unsteady, {} kinds of findings",
@@ -65,7 +71,11 @@ impl Report {
         if !is_broad {
             println!("FAILED: less than {ACCEPTED_PERCENT_MIN} % were accepted by all three");
         }
-        self.findings.is_empty() && is_broad
+        let is_steady = unsteady * 100 <= cases * UNSTEADY_PERCENT_MAX;
+        if !is_steady {
+            println!("FAILED: more than {UNSTEADY_PERCENT_MAX} % failed once and not again");
+        }
+        self.findings.is_empty() && is_broad && is_steady
     }
 }
 
@@ -129,11 +139,15 @@ fn one(
             *report.tolerated.entry(row).or_default() += 1;
         }
     }
-    let Some((kind, _)) = verdict.findings.first() else {
+    let is_certain = |kind: &str| CERTAIN.contains(&kind);
+    let certain = verdict.findings.iter().find(|(kind, _)| is_certain(kind));
+    let Some((kind, _)) = certain.or_else(|| verdict.findings.first()) else {
         return if run.keeps { keep(rig, lane, case, &verdict) } else { Ok(()) };
     };
-    if !has(&rig.play(lane, case)?, kind) {
-        lock(report).unsteady += 1;
+    if !is_certain(kind) && !comes_again(rig, lane, case, kind)? {
+        let mut report = lock(report);
+        let unsteady = report.unsteady.entry(kind.clone());
+        unsteady.or_insert_with(|| (0, name.to_owned())).0 += 1;
         return Ok(());
     }
     let is_new = {
@@ -144,7 +158,7 @@ fn one(
     if is_new {
         // Of a known bug nothing is asked but whether it is found.
         let text = match run.mutant {
-            0 => minimised(rig, lane, name, case, kind)?,
+            0 => minimised(rig, lane, name, case, kind, &verdict)?,
             _ => name.to_owned(),
         };
         lock(report).findings.entry(kind.clone()).or_insert((0, text)).0 += 1;
@@ -152,21 +166,40 @@ fn one(
     Ok(())
 }
 
+/// Whether it fails once more in that way.
+fn comes_again(rig: &Rig, lane: usize, case: &Case, kind: &str) -> io::Result<bool> {
+    for _ in 0..REPLAYS {
+        if has(&rig.play(lane, case)?, kind) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn has(verdict: &Verdict, kind: &str) -> bool {
     verdict.findings.iter().any(|(found, _)| found == kind)
 }
 
-/// The smallest case found that fails in the same way, in words, and as a file.
-fn minimised(rig: &Rig, lane: usize, name: &str, case: &Case, kind: &str) -> io::Result<String> {
+/// The smallest case found that fails in the same way, in words, and as a file; if it does not
+/// fail again, what it did the first time.
+fn minimised(
+    rig: &Rig,
+    lane: usize,
+    name: &str,
+    case: &Case,
+    kind: &str,
+    first: &Verdict,
+) -> io::Result<String> {
     let small = smallest(rig, lane, case, |verdict| has(verdict, kind))?;
-    let verdict = rig.play(lane, &small)?;
+    let again = rig.play(lane, &small)?;
+    let (small, verdict) = if has(&again, kind) { (small, &again) } else { (case.clone(), first) };
     let folder = std::env::temp_dir().join("skep-differential-findings");
     fs::create_dir_all(&folder)?;
     let file = folder.join(format!("{}.case", kind.replace([' ', ','], "-")));
     fs::write(&file, format!("# {kind}\n{}", small.to_text()))?;
     Ok(format!(
         "{}replay: cargo run -p skep-differential -- {name}\nsmaller: cargo run -p skep-differential -- --replay {}\n",
-        in_words(&small, &verdict),
+        in_words(&small, verdict),
         file.display()
     ))
 }

@@ -109,7 +109,8 @@ fn chunks(bytes: &[u8]) -> Body {
     };
     loop {
         let Some((size, next)) = line(at) else { return Body::Part(body) };
-        let digits = size.split(|byte| matches!(byte, b';' | b' ')).next().unwrap_or_default();
+        let digits =
+            size.split(|byte| matches!(byte, b';' | b' ' | b'\t')).next().unwrap_or_default();
         let digits =
             std::str::from_utf8(digits).ok().filter(|it| it.bytes().all(|b| b.is_ascii_hexdigit()));
         let Some(size) = digits.and_then(|it| usize::from_str_radix(it, 16).ok()) else {

@@ -17,6 +17,10 @@ pub(crate) const HANG: Duration = Duration::from_secs(10);
 /// does to the next.
 pub(crate) const REQUESTS_MAX: u64 = 4;
 
+/// Of so many bent replies one leaves the origin's connection open: enough to see what
+/// follows on it, and few, for peers wait for what such replies do not say.
+pub(crate) const BENT_OPEN_ONE_IN: u64 = 4;
+
 /// Bytes of a body at most: several reads of a peer.
 pub(crate) const BODY_BYTES_MAX: u64 = 3_000;
 
@@ -36,6 +40,13 @@ pub(crate) const FINDINGS_MAX: usize = 12;
 /// Of a hundred cases so many must be accepted by all three, or the fuzzer looks at
 /// little but refusals.
 pub(crate) const ACCEPTED_PERCENT_MIN: u64 = 50;
+
+/// Times that a case is played again when it fails: what comes out once more is a finding.
+pub(crate) const REPLAYS: usize = 3;
+
+/// Of a hundred cases so many at most may fail once and not again, or the fuzzer drops
+/// what it should tell.
+pub(crate) const UNSTEADY_PERCENT_MAX: u64 = 1;
 
 /// Time for a peer to start.
 pub(crate) const START: Duration = Duration::from_secs(30);

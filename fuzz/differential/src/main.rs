@@ -8,6 +8,13 @@
 //!                 '--> haproxy --> origin --+               (made smaller, as a file)
 //! ```
 //!
+//! Of Skep alone it asks that what it passes on is well-formed, and that its clients hear
+//! what the origin has said, as `said` reads it, or an error of Skep's own: where others fail
+//! in the same way, or are tolerated for another reason, there is no difference to see.
+//!
+//! Skep is a dispatcher that proxies. Nodes with pools read origins' replies with the same
+//! codec, but each node has one address to listen at and one cache: they are not compared.
+//!
 //! A case is a few requests, most of them valid, pipelined and cut anywhere, a last one
 //! that shows whether all before it was read as it was meant, and the origin's answers.
 //! It depends on its seed alone; `--case SEED` and `--replay FILE` play one again. Each
@@ -26,6 +33,7 @@ mod origin;
 mod peers;
 mod rig;
 mod run;
+mod said;
 mod tolerated;
 
 use std::path::PathBuf;

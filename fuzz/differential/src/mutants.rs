@@ -103,6 +103,31 @@ const ALL: &[Mutant] = &[
         from: "(304, _) => Ok(ResponseFraming::None),",
         to: "(304, _) if !@ => Ok(ResponseFraming::None),",
     },
+    Mutant {
+        what: "Content-Length beside Transfer-Encoding in a reply: the length counts",
+        file: "response.rs",
+        from: "let announced = framing::announced(fields, version)?;",
+        to: "let announced = match fields.known(crate::Known::ContentLength) {\n        \
+             Some(digits) if @ && fields.known(crate::Known::TransferEncoding).is_some() => {\n            \
+             framing::parse_length(digits).map(Announced::Length).ok_or(Reject::LENGTH_INVALID)?\n        }\n        \
+             _ => framing::announced(fields, version)?,\n    };",
+    },
+    Mutant {
+        what: "two lengths in a reply: the first counts",
+        file: "response.rs",
+        from: "let framing = framing_of(&fields, version, status, request_method)?;",
+        to: "let framing = match fields.known(crate::Known::ContentLength) {\n        \
+             Some(digits) if @ && request_method != Method::Head && fields.is_repeated(crate::Known::ContentLength) => {\n            \
+             framing::parse_length(digits).map(ResponseFraming::Length).ok_or(Reject::LENGTH_INVALID)?\n        }\n        \
+             _ => framing_of(&fields, version, status, request_method)?,\n    };",
+    },
+    Mutant {
+        what: "a chunked reply that the end of the connection cuts is whole",
+        file: "body.rs",
+        from: "DecoderState::Length(_) | DecoderState::Chunked(_) => {",
+        to: "DecoderState::Chunked(_) if @ => {\n                self.state = DecoderState::Done;\n                Ok(())\n            }\n            \
+             DecoderState::Length(_) | DecoderState::Chunked(_) => {",
+    },
 ];
 
 /// Puts each bug in and looks as long as `run` says; whether all were found.

@@ -9,7 +9,16 @@ use crate::compare::{self, Did, Difference};
 use crate::origin::Origin;
 use crate::peers::{NAMES, Peer};
 use crate::run::Run;
+use crate::said;
 use crate::tolerated;
+
+const MALFORMED: &str = "passed on malformed";
+const HANGS: &str = "hangs";
+const UNSAID: &str = "clients hear what the origin has not said";
+
+/// Kinds of findings that count though they do not come again: a busy machine is no reason for
+/// them. It is one for the others, for what comes late to an origin counts to the next case.
+pub(crate) const CERTAIN: [&str; 2] = [MALFORMED, HANGS];
 
 /// All peers, before all origins.
 pub(crate) struct Rig {
@@ -84,11 +93,14 @@ fn judge(case: &Case, verdict: &mut Verdict) {
     let skep = &verdict.did[0];
     for passed in &skep.passed {
         if let Some(what) = compare::malformed(passed) {
-            verdict.findings.push(("passed on malformed".into(), what));
+            verdict.findings.push((MALFORMED.into(), what));
         }
     }
     if skep.heard.hung {
-        verdict.findings.push(("hangs".into(), "neither an answer nor a close".into()));
+        verdict.findings.push((HANGS.into(), "neither an answer nor a close".into()));
+    }
+    if let Some(what) = said::unsaid(case, skep) {
+        verdict.findings.push((UNSAID.into(), what));
     }
     for (with, other) in verdict.did.iter().enumerate().skip(1) {
         let Some(difference) = compare::difference(skep, other, with) else { continue };

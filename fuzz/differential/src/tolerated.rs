@@ -7,15 +7,17 @@
 //! Most are refusals of Skep's where others repair: a refusal lets nothing through. The
 //! few where Skep takes what another refuses name exactly what that is.
 
-use crate::case::Case;
+use crate::case::{Answer, Case};
 use crate::compare::{Did, Difference, What};
 use crate::http::Framing;
 use crate::peers::NAMES;
+use crate::said;
 
 /// What a row looks at.
 struct Look<'c> {
     difference: &'c Difference,
     did: &'c [Did],
+    case: &'c Case,
     /// The message at which peers part, as the client meant it, and all behind it.
     request: Vec<u8>,
     /// The same, and the message before it: what stands behind a body counts to what
@@ -40,7 +42,8 @@ pub(crate) fn row(difference: &Difference, case: &Case, did: &[Did]) -> Option<&
     let earlier = (0..difference.at).map(|at| case.answer(at).bytes).collect();
     let before = difference.at.checked_sub(1);
     let is_behind_origins_close = before.is_some_and(|at| case.answer(at).closes);
-    let look = Look { difference, did, request, around, reply, earlier, is_behind_origins_close };
+    let look =
+        Look { difference, did, case, request, around, reply, earlier, is_behind_origins_close };
     ROWS.iter().find(|(_, applies)| applies(&look)).map(|(name, _)| *name)
 }
 
@@ -175,6 +178,14 @@ const ROWS: &[Row] = &[
         "RFC 3986 3.3, RFC 9112 3.2.2: HAProxy wants a path before the query of an absolute target",
         |it| it.only_skep(NAMES[2]) && is_absolute_without_path(&word(&it.request, 1)),
     ),
+    ("RFC 9112 3.2.2: HAProxy wants Host to be as in an absolute target, byte for byte", |it| {
+        let target = word(&it.request, 1);
+        let is_other = |host: Vec<u8>| {
+            let wanted = authority(&target).unwrap_or_default();
+            wanted != host && is_same_host(wanted, &host)
+        };
+        it.only_skep(NAMES[2]) && it.values("host").any(is_other)
+    }),
     ("RFC 9110 9.1: nginx serves neither TRACE nor methods in other letters", |it| {
         let method = it.did[0].passed.get(it.difference.at).map(|it| it.head.word(0).to_owned());
         let is_other = |it: &String| {
@@ -203,26 +214,16 @@ const ROWS: &[Row] = &[
     ),
     // Both take it
     ("RFC 9110 5.1: nginx drops fields whose names have more than letters, digits and -", |it| {
-        it.differs("fields", NAMES[1])
-            && it
-                .names()
-                .any(|name| !name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-'))
+        let is_other = |byte: u8| !byte.is_ascii_alphanumeric() && byte != b'-';
+        it.differs("fields", NAMES[1]) && it.other_fields().all(|name| name.bytes().any(is_other))
     }),
     ("RFC 9110 7.6.1: what Connection lists stays on its hop; others pass it on", |it| {
-        it.differs("fields", "")
-            && it.values("connection").any(|value| {
-                !matches!(
-                    value.to_ascii_lowercase().as_slice(),
-                    b"" | b"close" | b"keep-alive" | b"upgrade"
-                )
-            })
+        let lists = |name: &str| it.values("connection").any(|value| is_listed(&value, name));
+        it.passes("fields") && it.other_fields().all(lists)
     }),
     ("RFC 9110 7.6.1, 11.7: Proxy-... concern one hop; others pass them on", |it| {
-        it.differs("fields", "")
-            && it.names().any(|name| {
-                name.to_ascii_lowercase().starts_with(b"proxy")
-                    || name.eq_ignore_ascii_case(b"http2-settings")
-            })
+        it.passes("fields")
+            && it.other_fields().all(|name| name.starts_with("proxy") || name == "http2-settings")
     }),
     (
         "RFC 9112 3.2: without a Host in HTTP/1.0 the next hop gets one by each server's choice",
@@ -244,6 +245,20 @@ const ROWS: &[Row] = &[
         |it| {
             matches!(it.difference.what, What::OnlySkep { status: None })
                 && it.earlier.iter().any(|reply| is_open_ended(reply))
+        },
+    ),
+    (
+        "RFC 9112 9.6: who closes with requests unread may lose the last answer; nginx does so behind one without a length",
+        |it| {
+            it.differs("body", NAMES[1])
+                && it.hears()
+                && it.is_said_by_skep()
+                && is_open_ended(&it.reply)
+                && it.did[1]
+                    .heard
+                    .responses
+                    .get(it.difference.at)
+                    .is_some_and(|it| it.body.is_none())
         },
     ),
     (
@@ -272,7 +287,14 @@ const ROWS: &[Row] = &[
         },
     ),
     ("RFC 9112 9.6: behind a reply that is not well-formed a proxy may close", |it| {
-        (it.is_one_sided() || it.hears()) && it.earlier.iter().any(|reply| !is_plain_reply(reply))
+        let is_absent = match it.difference.what {
+            What::OnlySkep { status } | What::OnlyOther { status } => {
+                matches!(status, None | Some(502..=504))
+            }
+            What::Heard { .. } => it.is_absent_or_said(),
+            What::Passed { .. } => false,
+        };
+        is_absent && (0..it.difference.at).any(|at| !is_sound(&it.case.answer(at)))
     }),
     ("RFC 9110 15.2: interim responses may come any time; nginx before 1.29 knows none", |it| {
         NAMES[it.difference.with] == NAMES[1]
@@ -280,7 +302,7 @@ const ROWS: &[Row] = &[
             && !it.skep_refuses()
     }),
     ("RFC 9112 4, 6.3: a reply that is not well-formed is refused (502), or repaired", |it| {
-        it.hears() && !is_plain_reply(&it.reply)
+        it.hears() && !is_sound(&it.case.answer(it.difference.at)) && it.is_absent_or_said()
     }),
     (
         "RFC 9110 5.4: how large a head may be is each server's choice; nginx refuses a reply's of 4 KB",
@@ -295,17 +317,21 @@ const ROWS: &[Row] = &[
     ("RFC 9110 8.3: nginx leaves an empty Content-Type out", |it| {
         it.hears()
             && it.differs("fields", NAMES[1])
-            && contains(&it.reply, b"Content-Type:\r\n")
+            && it.is_said_by_skep()
+            && is_without_type(&it.reply)
             && it.other_fields().all(|name| name == "content-type")
     }),
     ("RFC 9110 7.6.1: Trailer and Upgrade concern one hop; others pass them on", |it| {
+        let reply = crate::http::Head::read(&it.reply);
+        let lists = |name: &str| {
+            let mut lines = reply.iter().flat_map(|(head, _)| head.all("connection"));
+            lines.any(|value| is_listed(value, name))
+        };
+        let is_of_hop =
+            |name: &str| matches!(name, "trailer" | "upgrade" | "te") || name.starts_with("proxy-");
         it.hears()
             && it.differs("fields", "")
-            && (contains(&it.reply, b"Trailer:")
-                || contains(&it.reply, b"Upgrade:")
-                || contains(&it.reply, b"Proxy-")
-                || contains(&it.reply, b"TE:")
-                || contains(&it.reply, b"Connection:"))
+            && it.other_fields().all(|name| is_of_hop(name) || lists(name))
     }),
     ("RFC 9110 16.3.2.1: fields X-Accel-... are orders for nginx", |it| {
         let is_order = |reply: &Vec<u8>| contains(reply, b"X-Accel-");
@@ -317,10 +343,6 @@ const ROWS: &[Row] = &[
 impl Look<'_> {
     fn skep_refuses(&self) -> bool {
         matches!(self.difference.what, What::OnlyOther { .. })
-    }
-
-    fn is_one_sided(&self) -> bool {
-        matches!(self.difference.what, What::OnlySkep { .. } | What::OnlyOther { .. })
     }
 
     fn only_skep(&self, other: &str) -> bool {
@@ -343,6 +365,21 @@ impl Look<'_> {
 
     fn hears(&self) -> bool {
         matches!(self.difference.what, What::Heard { .. })
+    }
+
+    /// Whether Skep's client gets no whole reply, or the other's none while Skep's gets what
+    /// the origin says.
+    fn is_absent_or_said(&self) -> bool {
+        let (at, with) = (self.difference.at, self.difference.with);
+        let is_absent = |peer: usize| {
+            let heard = self.did[peer].heard.responses.get(at);
+            heard.is_none_or(|it| it.body.is_none() || matches!(it.status, 502..=504))
+        };
+        is_absent(0) || (is_absent(with) && self.is_said_by_skep())
+    }
+
+    fn is_said_by_skep(&self) -> bool {
+        said::is_said(self.case, &self.did[0], self.difference.at)
     }
 
     fn head(&self) -> &[u8] {
@@ -425,8 +462,30 @@ fn head_len(reply: &[u8]) -> usize {
     crate::http::Head::read(reply).map_or(0, |(_, len)| len)
 }
 
+/// Whether its Content-Type is there, and empty.
+fn is_without_type(reply: &[u8]) -> bool {
+    let head = crate::http::Head::read(reply).map(|(head, _)| head);
+    head.is_some_and(|head| head.all("content-type").any(<[u8]>::is_empty))
+}
+
 fn is_interim(reply: &[u8]) -> bool {
-    reply.starts_with(b"HTTP/1.1 1")
+    reply.starts_with(b"HTTP/1.1 1") || reply.starts_with(b"HTTP/1.0 1")
+}
+
+/// That of an absolute target.
+fn authority(target: &[u8]) -> Option<&[u8]> {
+    let at = target.windows(3).position(|it| it == b"://")? + 3;
+    target[at..].split(|byte| matches!(byte, b'/' | b'?')).next()
+}
+
+/// Whether two hosts differ at most in what says nothing: letters, a dot at the end, the usual port.
+fn is_same_host(one: &[u8], other: &[u8]) -> bool {
+    let plain = |host: &[u8]| {
+        let host = host.to_ascii_lowercase();
+        let host = host.strip_suffix(b":80").unwrap_or(&host);
+        host.strip_suffix(b".").unwrap_or(host).to_vec()
+    };
+    plain(one) == plain(other)
 }
 
 /// `scheme://authority?query`.
@@ -435,6 +494,13 @@ fn is_absolute_without_path(target: &[u8]) -> bool {
     authority.is_some_and(|rest| {
         rest.iter().find(|byte| matches!(**byte, b'/' | b'?')).is_some_and(|byte| *byte == b'?')
     })
+}
+
+/// Whether a value of Connection has that name, which is in lower case.
+fn is_listed(value: &[u8], name: &str) -> bool {
+    value
+        .split(|byte| *byte == b',')
+        .any(|item| item.trim_ascii().eq_ignore_ascii_case(name.as_bytes()))
 }
 
 /// A list of tokens, some of which may be empty.
@@ -551,6 +617,11 @@ fn is_plain_chunks(bytes: &[u8]) -> bool {
         }
         at += size + 2;
     }
+}
+
+/// Whether a reply is well-formed, and ends.
+fn is_sound(answer: &Answer) -> bool {
+    is_plain_reply(&answer.bytes) && (answer.closes || !is_open_ended(&answer.bytes))
 }
 
 /// Whether a reply is one that a generator makes: see [`crate::message::reply`].
