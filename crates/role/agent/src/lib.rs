@@ -89,7 +89,7 @@ pub enum AgentError {
     #[error(transparent)]
     Guard(#[from] GuardError),
     #[error("cannot start a thread: {0}")]
-    Thread(#[from] io::Error),
+    Thread(io::Error),
 }
 
 /// The displayed state of an agent.
@@ -192,11 +192,11 @@ impl Agent {
         spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::info!("heartbeats have {priority}");
             report.run(&pulse);
-        })?;
+        })
+        .map_err(AgentError::Thread)?;
         let pulse = watchdog.watch("skep-obey", OBEY_STALL_S_MAX);
-        std::thread::Builder::new().name("skep-obey".into()).spawn(move || {
-            obey.run(&to_apply, &pulse);
-        })?;
+        let obeying = std::thread::Builder::new().name("skep-obey".into());
+        obeying.spawn(move || obey.run(&to_apply, &pulse)).map_err(AgentError::Thread)?;
         Ok(Self { opened, counts, shared, stop, waker })
     }
 

@@ -45,7 +45,8 @@ impl Reporter {
         spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::debug!("reports have {priority}");
             report.run(&pulse);
-        })?;
+        })
+        .map_err(AgentError::Thread)?;
         Ok(Self { counts, stop, waker })
     }
 

@@ -93,7 +93,7 @@ pub enum DirectError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("cannot start a thread: {0}")]
-    Thread(#[from] io::Error),
+    Thread(io::Error),
 }
 
 /// Direct dispatch of one process. Ends when dropped: another dispatcher may take over at once;
@@ -317,28 +317,32 @@ fn spawn(
     executor: NetguardExecutor,
     planner: Planner,
     watchdog: &Watchdog,
-) -> io::Result<Vec<JoinHandle<()>>> {
+) -> Result<Vec<JoinHandle<()>>, DirectError> {
     let pulse = watchdog.watch("skep-direct", LOOP_STALL_S_MAX);
     let direct_loop = spawn_heartbeat_thread("skep-direct", move |priority| {
         tracing::info!("heartbeats have {priority}");
         direct_loop.run(first, &pulse);
-    })?;
+    })
+    .map_err(DirectError::Thread)?;
     let pulse = watchdog.watch("skep-guard-exec", EXECUTOR_STALL_S_MAX);
-    let executor = std::thread::Builder::new().name("skep-guard-exec".into()).spawn(move || {
-        executor.run(&pulse);
-    })?;
+    let executor = spawn_thread("skep-guard-exec", move || executor.run(&pulse))?;
     let pulse = watchdog.watch("skep-planner", PLANNER_STALL_S_MAX);
-    let planner = std::thread::Builder::new().name("skep-planner".into()).spawn(move || {
-        planner.run(&pulse);
-    })?;
+    let planner = spawn_thread("skep-planner", move || planner.run(&pulse))?;
     Ok(vec![direct_loop, executor, planner])
 }
 
-fn spawn_lccp_server(server: Option<LccpServer>, watchdog: &Watchdog) -> io::Result<()> {
+fn spawn_lccp_server(server: Option<LccpServer>, watchdog: &Watchdog) -> Result<(), DirectError> {
     let Some(server) = server else { return Ok(()) };
     let pulse = watchdog.watch("skep-lccp", LCCP_STALL_S_MAX);
-    std::thread::Builder::new().name("skep-lccp".into()).spawn(move || server.run(&pulse))?;
-    Ok(())
+    spawn_thread("skep-lccp", move || server.run(&pulse)).map(drop)
+}
+
+fn spawn_thread(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, DirectError> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(body).map_err(DirectError::Thread)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

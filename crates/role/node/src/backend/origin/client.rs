@@ -223,7 +223,8 @@ pub(super) struct Asked<'a> {
     pub(super) condition: Condition<'a>,
 }
 
-/// Whether a status reports a temporary state of the origin, and nothing about the object.
-pub(super) fn is_trouble(status: u16) -> bool {
+/// Whether a status reports a temporary state of the origin, and nothing about the object: those
+/// of overload. Another origin is asked after fewer, 500, 502, 503 and 504 (skep-origin).
+pub(super) fn is_origin_failure(status: u16) -> bool {
     FailureStatuses::Overload.has(status)
 }

@@ -77,7 +77,7 @@ impl SlowRequest<'_> {
             let ready = ResponseSource { resource, file: None, cache_result };
             match self.send(request, exchange, ready, purpose).await? {
                 SendOutcome::Done => return Ok(()),
-                SendOutcome::Changed => {}
+                SendOutcome::Changed(_) => {}
                 SendOutcome::Failed(error) => return self.failed(request, exchange, error).await,
             }
         }
