@@ -10,7 +10,7 @@ use skep_telemetry::CacheResult;
 use skep_units::SEGMENT_BYTES;
 use tokio::sync::oneshot;
 
-use super::client::{Asked, Passed, Remotes, is_origin_failure};
+use super::client::{OriginRequest, Passed, Remotes, is_origin_failure};
 use super::head_cache::{HeadFlight, HeadLookup, HeadOutcome, PassFor};
 use super::kept::{FetchedHead, NotKept};
 use super::segment::RemoteSegment;
@@ -241,7 +241,7 @@ async fn answer(
         let head = kept.and_then(|kept| Some(&kept.remote()?.head));
         let condition = head.map_or(Condition::None, |head| Condition::Unless(head.validators()));
         // The head and the first segment by one exchange.
-        let asked = Asked { target, range: Some(0..SEGMENT_BYTES), condition };
+        let asked = OriginRequest { target, range: Some(0..SEGMENT_BYTES), condition };
         let reply = match remotes.ask(route, origin, asked).await {
             Ok(reply) if !is_origin_failure(reply.head.meta.status) => reply,
             failed => return failed_with(flight, origin, failed),

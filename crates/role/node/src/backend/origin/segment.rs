@@ -16,7 +16,7 @@ use skep_wire::cache::{OriginRef, SegmentName};
 use skep_wire::limits::ORIGIN_BYTES_MAX;
 use tokio::sync::oneshot;
 
-use super::client::{Asked, PassPermit, Remotes, is_origin_failure};
+use super::client::{OriginRequest, PassPermit, Remotes, is_origin_failure};
 use crate::limits::ORIGIN_ASKS_MAX;
 use crate::model::fault::fetch_error;
 use crate::model::freshness::is_once;
@@ -183,7 +183,7 @@ impl RemoteSegment {
         }
         let at = range.start;
         let condition = Condition::Pinned(known.head.validators());
-        let asked = Asked { target: &known.target, range: Some(range), condition };
+        let asked = OriginRequest { target: &known.target, range: Some(range), condition };
         let reply = self.remotes.ask(&self.resource.route, remote, asked).await?;
         let head = &reply.head;
         if !matches!(head.meta.status, 200 | 206) {
