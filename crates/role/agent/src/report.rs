@@ -14,12 +14,12 @@ use crate::limits::REPORT_STALL_S_MAX;
 use crate::now;
 
 /// See the module.
-pub(crate) struct Report<V> {
+pub(crate) struct Report<P> {
     pub(crate) socket: Socket,
     pub(crate) dispatchers: Vec<PeerId>,
     pub(crate) interval_ms: u64,
     pub(crate) load: LoadSource,
-    pub(crate) voice: V,
+    pub(crate) protocol: P,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -27,25 +27,26 @@ pub(crate) struct Report<V> {
 pub type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
 
 /// The content of a report beside the load, and the handling of the dispatchers' datagrams.
-pub(crate) trait Voice {
-    fn say(&mut self, now: Now, load: NodeLoad) -> Message;
+pub(crate) trait ReportProtocol {
+    /// The next report.
+    fn message(&mut self, now: Now, load: NodeLoad) -> Message;
 
     /// A dispatcher's datagram.
-    fn hear(&mut self, received: Received, socket: &mut Socket);
+    fn received(&mut self, received: Received, socket: &mut Socket);
 }
 
 /// Only the load.
-pub(crate) struct LoadAlone;
+pub(crate) struct LoadOnly;
 
-impl Voice for LoadAlone {
-    fn say(&mut self, _: Now, load: NodeLoad) -> Message {
+impl ReportProtocol for LoadOnly {
+    fn message(&mut self, _: Now, load: NodeLoad) -> Message {
         Message::Load(load)
     }
 
-    fn hear(&mut self, _: Received, _: &mut Socket) {}
+    fn received(&mut self, _: Received, _: &mut Socket) {}
 }
 
-impl<V: Voice> Report<V> {
+impl<P: ReportProtocol> Report<P> {
     /// How long one turn may take before the process ends, in seconds.
     pub(crate) fn stall_s_max(&self) -> u32 {
         let interval_s = u32::try_from(self.interval_ms / 1000).unwrap_or(u32::MAX / 2);
@@ -58,14 +59,14 @@ impl<V: Voice> Report<V> {
             pulse.beat();
             let now = now();
             if now >= report_at {
-                let message = self.voice.say(now, (self.load)());
+                let message = self.protocol.message(now, (self.load)());
                 self.socket.send_all(self.dispatchers.iter().copied(), &message);
                 report_at = now.plus_ms(self.interval_ms);
             }
             let left = Duration::from_millis(report_at.since_ms(now).max(1));
             match self.socket.receive(left) {
                 Ok(Some(received)) if self.dispatchers.contains(&received.from) => {
-                    self.voice.hear(received, &mut self.socket);
+                    self.protocol.received(received, &mut self.socket);
                 }
                 Ok(Some(_)) => {}
                 // Woken: there is something to say.

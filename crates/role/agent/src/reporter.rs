@@ -7,7 +7,7 @@ use skep_config::Config;
 use skep_peer::{Counts, Waker, Watchdog, spawn_heartbeat_thread};
 use skep_wire::seal::Key;
 
-use crate::report::{LoadAlone, LoadSource, Report};
+use crate::report::{LoadOnly, LoadSource, Report};
 use crate::{AgentError, conversation};
 
 /// What a reporter needs to start.
@@ -39,8 +39,8 @@ impl Reporter {
         let (socket, dispatchers) = conversation(config, node, &key)?;
         let (counts, waker) = (socket.counts(), socket.waker());
         let (interval_ms, stop) = (config.report_interval_ms(), Arc::<AtomicBool>::default());
-        let (voice, stopped) = (LoadAlone, Arc::clone(&stop));
-        let report = Report { socket, dispatchers, interval_ms, load, voice, stop: stopped };
+        let (protocol, stopped) = (LoadOnly, Arc::clone(&stop));
+        let report = Report { socket, dispatchers, interval_ms, load, protocol, stop: stopped };
         let pulse = watchdog.watch("skep-report", report.stall_s_max());
         spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::debug!("reports have {priority}");

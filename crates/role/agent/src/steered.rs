@@ -17,7 +17,7 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::Table;
 
 use crate::limits::JOINING_ANSWER_MS;
-use crate::report::Voice;
+use crate::report::ReportProtocol;
 use crate::{Shared, now};
 
 /// See the module.
@@ -41,8 +41,8 @@ pub(crate) struct Steered {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Voice for Steered {
-    fn say(&mut self, now: Now, load: NodeLoad) -> Message {
+impl ReportProtocol for Steered {
+    fn message(&mut self, now: Now, load: NodeLoad) -> Message {
         self.hand_over();
         let hears = self.witness.hears(now, self.takeover_ms);
         self.show_active(hears);
@@ -60,7 +60,7 @@ impl Voice for Steered {
         })
     }
 
-    fn hear(&mut self, received: Received, socket: &mut Socket) {
+    fn received(&mut self, received: Received, socket: &mut Socket) {
         let Received { from, stamp, at, message } = received;
         match message {
             Message::Dispatcher(beat) => {

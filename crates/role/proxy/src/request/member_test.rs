@@ -294,7 +294,7 @@ impl<'a> Testing<'a> {
         let outcome = probe(self.worker, self.address, settings, || false).await;
         let (said, result) = match outcome {
             Some(CheckOutcome::Good) => ("good".to_owned(), Ok(())),
-            Some(CheckOutcome::BowsOut) => ("it drains".to_owned(), Ok(())),
+            Some(CheckOutcome::DrainAnnounced) => ("it drains".to_owned(), Ok(())),
             Some(CheckOutcome::Bad(failure)) => {
                 (failure.to_string(), Err(format!("the check fails: {failure}")))
             }

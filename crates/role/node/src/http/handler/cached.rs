@@ -18,8 +18,8 @@ use super::hand_over::HandOver;
 use super::outgoing::Outgoing;
 use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::dynamic::{
-    Alone, Errand, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads,
-    PoolLookup, PoolSought, Refusal, StaleUse, Wishes, is_for, seek, use_of_stale,
+    Alone, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads, PoolLookup,
+    PoolRequest, PoolSought, Refusal, StaleUse, Wishes, is_for, seek, use_of_stale,
 };
 use crate::http::cacheable::Cacheable;
 use crate::http::respond::{StoredStatus, is_simple};
@@ -168,7 +168,7 @@ impl SlowRequest<'_> {
     ) -> Result<Option<CacheLookup>, ExchangeError> {
         let peers = self.handler.peer_client.as_ref();
         let seeker = (request, &*flight);
-        let errand = match seek(peers, (&self.route, of.cache, &of.key), seeker).await {
+        let pool_request = match seek(peers, (&self.route, of.cache, &of.key), seeker).await {
             PoolSought::Found(resource) => {
                 flight.land_stored(&self.route, Arc::clone(&resource), None);
                 let answers = PoolHeads::answers(&resource, of.cache, request, &of.meta);
@@ -191,11 +191,11 @@ impl SlowRequest<'_> {
                 let alone = Alone { has_waited, ..Alone::new(reason, Some("not-stored")) };
                 return Ok(Some(self.ask_alone(request, exchange, of, alone).await?));
             }
-            PoolSought::Ask(errand) => errand,
+            PoolSought::Ask(pool_request) => pool_request,
         };
         flight.asks_pool();
         // Here it was judged at the look-up.
-        if let Some(stale) = errand.kept.clone().filter(|kept| !flight.has(kept)) {
+        if let Some(stale) = pool_request.kept.clone().filter(|kept| !flight.has(kept)) {
             let send = || {
                 CacheLookup::Send(Arc::clone(&stale), CacheResult::Peer, StoredStatus::default())
             };
@@ -206,13 +206,13 @@ impl SlowRequest<'_> {
                 }
                 StaleUse::SendAndValidate => {
                     flight.keep_stale(&self.route, &stale);
-                    self.refresh(request, exchange, of, flight, Some(errand));
+                    self.refresh(request, exchange, of, flight, Some(pool_request));
                     return Ok(Some(send()));
                 }
                 StaleUse::Validate => {}
             }
         }
-        let Errand { lease, kept } = errand;
+        let PoolRequest { lease, kept } = pool_request;
         // For the client the cluster is one cache.
         let reason = kept.as_ref().map_or(reason, |_| ForwardReason::Stale);
         let plan = FillPlan {
@@ -328,7 +328,7 @@ impl SlowRequest<'_> {
         self.pass(request, exchange, of.pool, &outgoing.forward(), &status).await
     }
 
-    /// Refreshes a stored response, for nobody in particular. With an `errand` other nodes have been
+    /// Refreshes a stored response, for nobody in particular. With a `pool_request` other nodes have been
     /// asked.
     fn refresh(
         &self,
@@ -336,7 +336,7 @@ impl SlowRequest<'_> {
         exchange: &Exchange<'_>,
         of: &Cacheable<'_>,
         flight: Box<PoolFlight>,
-        errand: Option<Errand>,
+        pool_request: Option<PoolRequest>,
     ) {
         let why = if flight.is_ahead() { Counter::RefreshAhead } else { Counter::RefreshStale };
         self.handler.context.counters().inc(why);
@@ -353,7 +353,7 @@ impl SlowRequest<'_> {
             servers: self.handler.servers(&of.pool.group),
             peer_client: self.handler.peer_client.as_ref().map(Rc::clone),
         };
-        tokio::task::spawn_local(async move { refresh.run(flight, errand).await });
+        tokio::task::spawn_local(async move { refresh.run(flight, pool_request).await });
     }
 }
 
@@ -462,7 +462,7 @@ struct Refresh {
 }
 
 impl Refresh {
-    async fn run(self, flight: Box<PoolFlight>, errand: Option<Errand>) {
+    async fn run(self, flight: Box<PoolFlight>, pool_request: Option<PoolRequest>) {
         let Some(pool) = self.route.pool() else { return };
         let Some(cache) = &pool.cache else { return };
         let mut slots = HeapFieldSlots::for_head(&self.head);
@@ -470,14 +470,14 @@ impl Refresh {
             return tracing::debug!("a request that was parsed is not parsed again");
         };
         let peers = self.peer_client.as_ref();
-        let sought = match errand {
-            Some(errand) => PoolSought::Ask(errand),
+        let sought = match pool_request {
+            Some(pool_request) => PoolSought::Ask(pool_request),
             None => seek(peers, (&self.route, cache, &self.key), (&request, &flight)).await,
         };
-        let Errand { lease, kept } = match sought {
+        let PoolRequest { lease, kept } = match sought {
             PoolSought::Found(resource) => return flight.land_stored(&self.route, resource, None),
             PoolSought::NotStored => return flight.land_unstorable(PASS_MS, "not-stored"),
-            PoolSought::Ask(errand) => errand,
+            PoolSought::Ask(pool_request) => pool_request,
         };
         flight.asks_pool();
         let name = flight.name();

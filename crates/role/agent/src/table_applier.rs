@@ -1,4 +1,4 @@
-//! The thread that keeps the node's packet path as it should be, and checks the machine.
+//! The thread that applies tables and keeps the node's packet path as it should be, and checks the machine.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -20,7 +20,7 @@ use crate::limits::{CHECK_MS, COUNTERS_MS};
 use crate::{Shared, now};
 
 /// Callbacks of the agent.
-pub(crate) struct Told {
+pub(crate) struct AgentCallbacks {
     pub(crate) on_drained: Box<dyn Fn(bool) + Send>,
     pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct ServiceAddresses {
 }
 
 /// See the module.
-pub(crate) struct Obey {
+pub(crate) struct TableApplier {
     guard: Arc<Guard>,
     own_mac: [u8; 6],
     applier: Applier,
@@ -42,7 +42,7 @@ pub(crate) struct Obey {
     name: String,
     settings: ProgramSettings,
     services: ServiceAddresses,
-    told: Told,
+    callbacks: AgentCallbacks,
     is_drained: bool,
     shared: Arc<Shared>,
     /// From the last table: the hosts expected on the segment.
@@ -55,13 +55,13 @@ pub(crate) struct Obey {
     doubts: Vec<String>,
 }
 
-impl Obey {
+impl TableApplier {
     pub(crate) fn new(
         guard: &Arc<Guard>,
         name: &str,
         opened: &AttachedProgram,
         (settings, services): (ProgramSettings, ServiceAddresses),
-        told: Told,
+        callbacks: AgentCallbacks,
         shared: Arc<Shared>,
     ) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Obey {
             name: name.to_owned(),
             settings,
             services,
-            told,
+            callbacks,
             is_drained: false,
             shared,
             expectations: Expectations::default(),
@@ -172,7 +172,7 @@ impl Obey {
         let is_drained = own.is_some_and(|node| node.state == ForwardingState::Draining);
         if is_drained != self.is_drained {
             self.is_drained = is_drained;
-            (self.told.on_drained)(is_drained);
+            (self.callbacks.on_drained)(is_drained);
         }
         self.expectations.peers = peers(table, &self.name);
         Ok(())
@@ -209,7 +209,7 @@ impl Obey {
 
     fn see_to(&self, done: &Result<(), GuardError>) {
         if done.as_ref().is_err_and(GuardError::is_fatal) {
-            (self.told.on_guard_gone)();
+            (self.callbacks.on_guard_gone)();
         }
     }
 
