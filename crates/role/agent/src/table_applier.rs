@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use skep_cluster::reconciler::{Reconciler, Step, Wants};
 use skep_config::Config;
-use skep_guard::{Applier, Complaints, Guard, GuardError};
+use skep_guard::{Applier, CheckFindings, Complaints, Guard, GuardError};
 use skep_peer::Pulse;
 use skep_policy::policies;
 use skep_wire::guard::{
@@ -49,10 +49,7 @@ pub(crate) struct TableApplier {
     expectations: Expectations,
     /// Errors between this process and netguard.
     complaints: Complaints,
-    /// Faults that the last check has found.
-    findings: Vec<String>,
-    /// Uncertain results of the last check.
-    doubts: Vec<String>,
+    findings: CheckFindings,
 }
 
 impl TableApplier {
@@ -78,8 +75,7 @@ impl TableApplier {
             shared,
             expectations: Expectations::default(),
             complaints: Complaints::default(),
-            findings: Vec::new(),
-            doubts: Vec::new(),
+            findings: CheckFindings::default(),
         }
     }
 
@@ -190,14 +186,7 @@ impl TableApplier {
         let expectations = Expectations { active, ..self.expectations.clone() };
         let order = Order::Check(Side::Node, expectations);
         if let OrderReply::Checked { wrong, doubtful } = self.guard.ask(&order)? {
-            for finding in wrong.iter().filter(|it| !self.findings.contains(it)) {
-                tracing::warn!("{finding}");
-            }
-            self.findings = wrong;
-            for doubt in doubtful.iter().filter(|it| !self.doubts.contains(it)) {
-                tracing::info!("self-check inconclusive: {doubt}");
-            }
-            self.doubts = doubtful;
+            self.findings.replace(wrong, doubtful);
         }
         Ok(())
     }
@@ -217,7 +206,7 @@ impl TableApplier {
     fn show(&self) {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.complaints = self.complaints.sentences(Instant::now());
-        status.complaints.extend(self.findings.iter().cloned());
+        status.complaints.extend(self.findings.wrong().iter().cloned());
     }
 }
 

@@ -22,6 +22,7 @@ use skep_guard::{Guard, GuardError};
 use skep_peer::{
     BindError, Counts, Socket, SocketSettings, Waker, Watchdog, spawn_heartbeat_thread,
 };
+use skep_serve::unix_ms;
 use skep_store::{Store, StoreError};
 use skep_units::Rng;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side};
@@ -122,7 +123,7 @@ impl Direct {
             parts.shared_store.map(|store| EtcdStore::new(store, &name, ttl_s)).transpose()?;
         let started = now();
         let settings = failover_settings(config, place, &opened)?;
-        let random = Rng::new(wall_clock_ms()).next_u64();
+        let random = Rng::new(unix_ms()).next_u64();
         let (failover, first) = Failover::new(settings, started, last_epoch, random);
         let publisher = TablePublisher::new(detector_settings(config));
         let (jobs, news) = (Arc::new(Queue::new(JOBS_MAX)), Arc::new(Queue::new(NEWS_MAX)));
@@ -163,7 +164,7 @@ impl Direct {
             node_observations: NodeObservations::default(),
             followed: None,
             sink: FlowSink::default(),
-            streams: FlowStreams::new(wall_clock_ms()),
+            streams: FlowStreams::new(unix_ms()),
             handover: Handover::default(),
             last_table: None,
             epoch_writer: EpochWriter::new(local_store),
@@ -368,9 +369,4 @@ fn setup(config: &Config, key: &Key) -> Setup {
     };
     let (allow, deny) = (&config.direct.allow, &config.direct.deny);
     Setup { settings, allow: networks(allow), deny: networks(deny) }
-}
-
-fn wall_clock_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0))
 }
