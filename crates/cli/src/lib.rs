@@ -25,7 +25,7 @@ pub use arguments::{NetguardArgs, PowerArgs, RunArgs, ServeArgs};
 pub use config_file::load as load_config;
 pub use options::check as check_options;
 pub use program::this_program;
-pub use signals::{Signals, Wish, announce};
+pub use signals::{SignalAction, Signals, announce};
 
 use arguments::{Cli, Command};
 

@@ -5,9 +5,9 @@ use std::io::Write;
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The request in a signal.
+/// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum SignalAction {
     /// SIGHUP.
     Reload,
     /// SIGTERM: complete the work in progress.
@@ -37,11 +37,11 @@ impl Signals {
         })
     }
 
-    pub async fn next(&mut self) -> Wish {
+    pub async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
-            _ = self.terminate.recv() => Wish::Drain,
-            _ = self.interrupt.recv() => Wish::Interrupt,
+            _ = self.hangup.recv() => SignalAction::Reload,
+            _ = self.terminate.recv() => SignalAction::Drain,
+            _ = self.interrupt.recv() => SignalAction::Interrupt,
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use skep_agent::Recorder;
-use skep_cli::{Signals, Wish, announce};
+use skep_cli::{SignalAction, Signals, announce};
 use skep_config::Config;
 use skep_console::ConsoleHandle;
 use skep_dispatcher::{Dispatcher, DispatcherHandler};
@@ -179,15 +179,15 @@ impl Process {
             let mut signals = Signals::listen()?;
             announce(ready)?;
             supervisor::notify_ready();
-            let wish = loop {
+            let action = loop {
                 match signals.next().await {
-                    Wish::Reload => drop(self.running.reload()),
-                    wish => break wish,
+                    SignalAction::Reload => drop(self.running.reload()),
+                    action => break action,
                 }
             };
             failure::expect_end();
             supervisor::notify_stopping();
-            if wish == Wish::Drain {
+            if action == SignalAction::Drain {
                 self.leave_quietly(&mut signals).await;
             } else {
                 self.running.leave();
@@ -232,7 +232,7 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(DRAIN_POLL_MS)).await;
             }
         };
-        let told_again = async { while signals.next().await == Wish::Reload {} };
+        let told_again = async { while signals.next().await == SignalAction::Reload {} };
         tokio::select! {
             () = done => tracing::info!("drained"),
             () = tokio::time::sleep(limit) => {

@@ -22,8 +22,8 @@ use skep_wire::seal::Key;
 use skep_wire::steer::{Count, Verdict};
 
 use crate::failure;
-use crate::guardian::Guardian;
 use crate::handoff::{self, HandoffParts, Handoffs};
+use crate::netguard_handle::NetguardHandle;
 use crate::roles::Roles;
 use crate::seed::seed;
 use crate::stores::Stores;
@@ -32,7 +32,7 @@ use crate::stores::Stores;
 /// where there is none.
 #[derive(Default)]
 pub(crate) struct DirectDispatch {
-    guardian: Option<Arc<Guardian>>,
+    netguard: Option<Arc<NetguardHandle>>,
     key: Option<Key>,
     direct: Option<Arc<Direct>>,
     /// Until handoffs start.
@@ -56,11 +56,11 @@ pub(crate) struct Reports {
 }
 
 /// Removes what a start has put on this machine, and nothing else.
-pub(crate) struct Undo(Option<Arc<Guardian>>);
+pub(crate) struct Undo(Option<Arc<NetguardHandle>>);
 
 impl Undo {
     pub(crate) fn run(&self) {
-        let aborted = self.0.as_ref().map(|guardian| guardian.guard.ask(&Order::Abort));
+        let aborted = self.0.as_ref().map(|netguard| netguard.guard.ask(&Order::Abort));
         if let Some(Err(error)) = aborted {
             tracing::warn!("cleanup after the failed start was incomplete: {error}");
         }
@@ -79,24 +79,24 @@ impl DirectDispatch {
         let (Some(key), Some(file)) = (key.filter(|_| is_direct), file) else {
             return Ok(Self::default());
         };
-        let guardian = Arc::new(Guardian::start(config, file, &roles.name)?);
-        let undo = Undo(Some(Arc::clone(&guardian)));
+        let netguard = Arc::new(NetguardHandle::start(config, file, &roles.name)?);
+        let undo = Undo(Some(Arc::clone(&netguard)));
         let (mut node_addresses, mut handoff_guard) = (Vec::new(), None);
         if let Some(name) = &roles.node {
-            Agent::hold_addresses(&guardian.guard).inspect_err(|_| undo.run())?;
+            Agent::hold_addresses(&netguard.guard).inspect_err(|_| undo.run())?;
             node_addresses = addresses_of(config, name);
         }
         if config.hands_off() {
-            let connected = HandoffGuard::connect(&guardian.handoff_socket);
+            let connected = HandoffGuard::connect(&netguard.handoff_socket);
             handoff_guard = Some(connected.inspect_err(|_| undo.run())?);
         }
-        let (guardian, key) = (Some(guardian), Some(key.clone()));
-        Ok(Self { guardian, key, node_addresses, handoff_guard, ..Self::default() })
+        let (netguard, key) = (Some(netguard), Some(key.clone()));
+        Ok(Self { netguard, key, node_addresses, handoff_guard, ..Self::default() })
     }
 
     /// What to do if the start fails.
     pub(crate) fn undo(&self) -> Undo {
-        Undo(self.guardian.clone())
+        Undo(self.netguard.clone())
     }
 
     /// Virtual addresses at which the node of this process listens too.
@@ -113,15 +113,15 @@ impl DirectDispatch {
         registry: &Arc<Registry>,
         reporting: Reports,
     ) -> anyhow::Result<Self> {
-        let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
+        let (Some(netguard), Some(key)) = (&self.netguard, &self.key) else { return Ok(self) };
         let Reports { source, loads, on_term, watchdog } = reporting;
-        let guard = Arc::clone(&guardian.guard);
+        let guard = Arc::clone(&netguard.guard);
         register_netguard_messages(registry, move || guard.messages_dropped());
         if let (Some(name), Some(source)) = (&roles.node, source) {
             let parts = AgentParts {
                 name: name.clone(),
                 key: key.clone(),
-                guard: Arc::clone(&guardian.guard),
+                guard: Arc::clone(&netguard.guard),
                 source,
                 on_drained: Box::new(|is_drained| {
                     let what = if is_drained { "no new connections" } else { "new connections" };
@@ -145,7 +145,7 @@ impl DirectDispatch {
             let parts = DirectParts {
                 name: dispatcher.name.clone(),
                 key: key.clone(),
-                guard: Arc::clone(&guardian.guard),
+                guard: Arc::clone(&netguard.guard),
                 dispatchers: dispatchers.to_vec(),
                 last_epoch,
                 local_store: local,

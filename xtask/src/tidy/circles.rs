@@ -17,7 +17,7 @@ type Module = Vec<String>;
 /// Crates whose folders are layers, the lowest first: a file uses its own folder and those
 /// before it.
 const FOLDERS: &[(&str, &[&str])] = &[
-    ("crates/role/node", &["disk", "model", "peers", "backend", "http", "peer_server"]),
+    ("crates/role/node", &["disk", "model", "peers", "backend", "http", "peer_server", "explain"]),
     ("crates/role/dispatcher", &["service", "loads", "http"]),
 ];
 

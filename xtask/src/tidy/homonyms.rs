@@ -1,8 +1,9 @@
-//! A public type name is defined by one crate only, and a type that a crate keeps to itself has no name
-//! that a crate it uses has made public; exceptions are listed with a reason.
+//! A public type name is defined by one crate only, a type that a crate keeps to itself has no name
+//! that a crate it uses has made public, and no two files of a crate define types of one name;
+//! exceptions are listed with a reason.
 //!
 //! `Plan` can be the plan of anything, `NetguardPlan` cannot. `ALLOWED` lists the names that two
-//! crates define for the same thing, with the reason.
+//! crates or files define for the same thing, with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +19,12 @@ const PATH: &str = "xtask/src/tidy/homonyms.rs";
 /// Not checked: no crate imports the fuzz targets and the tests of the packet programs.
 const BUT_BELOW: &[&str] = &["fuzz/", "bpf/tests/"];
 
+/// Where two files of a crate must not define types of one name: tools and tests are read alone.
+const OWN: &str = "crates/";
+
 const ITEMS: &[&str] = &["struct", "enum", "trait", "type", "union"];
 
-/// Names that two crates define, and why.
+/// Names that two crates or files define, and why.
 const ALLOWED: &[(&str, &str)] = &[
     ("Count", "of packets, and its layout in a map of the packet programs"),
     ("Flow", "wire type, and its layout in a map of the packet programs"),
@@ -38,6 +42,9 @@ struct Types {
     restricted: BTreeMap<(String, String), (String, usize)>,
 }
 
+/// By crate and name: files that define such a type, with the line.
+type OwnTypes = BTreeMap<(String, String), BTreeMap<String, usize>>;
+
 /// By crate: the crates that it uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
@@ -47,7 +54,7 @@ struct Homonym<'t> {
     finding: Finding,
 }
 
-/// Finds types of two crates that have one name without a reason, and reasons for names that need none.
+/// Finds types of two crates or files that have one name without a reason, and reasons for names that need none.
 pub(crate) fn check(
     sources: &[Source],
     manifests: &[Page],
@@ -65,6 +72,8 @@ fn check_but(
     let types = types(sources, test_only);
     let mut homonyms = public_homonyms(&types);
     homonyms.extend(restricted_homonyms(&types, uses));
+    let own = own_types(sources, test_only);
+    homonyms.extend(own_homonyms(&own));
     let needs_reason = |name: &str| homonyms.iter().any(|it| it.name == name);
     let stale = allowed.iter().filter(|(name, _)| !needs_reason(name)).map(|(name, _)| {
         let what = format!("`{name}` needs no reason: remove it from the table");
@@ -84,7 +93,8 @@ fn public_homonyms(types: &Types) -> Vec<Homonym<'_>> {
         for (here, place) in crates {
             let others: Vec<_> =
                 crates.keys().filter(|it| *it != here).map(String::as_str).collect();
-            homonyms.push(Homonym::new(name, place, &format!("{}, too", others.join(" and "))));
+            let whose = format!("a public type of {}, too", others.join(" and "));
+            homonyms.push(Homonym::new(name, place, &whose));
         }
     }
     homonyms
@@ -97,7 +107,22 @@ fn restricted_homonyms<'t>(types: &'t Types, uses: &Uses) -> Vec<Homonym<'t>> {
         let used = uses.get(here).into_iter().flatten();
         let defines = |it: &&String| types.public.get(name).is_some_and(|at| at.contains_key(*it));
         if let Some(other) = used.into_iter().find(defines) {
-            homonyms.push(Homonym::new(name, place, &format!("{other}, which is used here")));
+            let whose = format!("a public type of {other}, which is used here");
+            homonyms.push(Homonym::new(name, place, &whose));
+        }
+    }
+    homonyms
+}
+
+/// Types of two files of a crate that have one name.
+fn own_homonyms(own: &OwnTypes) -> Vec<Homonym<'_>> {
+    let mut homonyms = Vec::new();
+    for ((_, name), places) in own.iter().filter(|(_, places)| places.len() > 1) {
+        for (path, line) in places {
+            let others: Vec<_> =
+                places.keys().filter(|it| *it != path).map(String::as_str).collect();
+            let whose = format!("a type of {}, too", others.join(" and "));
+            homonyms.push(Homonym::new(name, &(path.clone(), *line), &whose));
         }
     }
     homonyms
@@ -106,7 +131,7 @@ fn restricted_homonyms<'t>(types: &'t Types, uses: &Uses) -> Vec<Homonym<'t>> {
 impl<'t> Homonym<'t> {
     fn new(name: &'t str, (path, line): &(String, usize), whose: &str) -> Self {
         let what = format!(
-            "`{name}` is a public type of {whose}: name one of them by what it is, or give a reason in {PATH}"
+            "`{name}` is {whose}: name one of them by what it is, or give a reason in {PATH}"
         );
         Self { name, finding: Finding::new(path, *line, "homonym", what) }
     }
@@ -173,6 +198,23 @@ fn types(sources: &[Source], test_only: &BTreeSet<String>) -> Types {
     types
 }
 
+/// Types that files of our crates define outside all braces, tests apart.
+fn own_types(sources: &[Source], test_only: &BTreeSet<String>) -> OwnTypes {
+    let mut own = OwnTypes::new();
+    for source in sources.iter().filter(|source| source.path.starts_with(OWN)) {
+        let Some(crate_name) = crate_of(&source.path) else { continue };
+        let in_tests = escapes::test_ranges(source, test_only);
+        let lines = std::iter::once(0).chain(source.code.match_indices('\n').map(|(at, _)| at + 1));
+        for at in lines.filter(|at| !in_tests.iter().any(|range| range.contains(at))) {
+            if let Some(name) = defined_at_margin(&source.code[at..]) {
+                let files = own.entry((crate_name.to_owned(), name.to_owned())).or_default();
+                files.entry(source.path.clone()).or_insert_with(|| source.line_of(at));
+            }
+        }
+    }
+    own
+}
+
 /// The folder of the crate that a file of `src/` belongs to.
 fn crate_of(path: &str) -> Option<&str> {
     let is_looked_at = !BUT_BELOW.iter().any(|folder| path.starts_with(folder));
@@ -184,6 +226,16 @@ fn defined(behind: &str) -> Option<&str> {
     let mut words = words(behind.strip_prefix(char::is_whitespace)?);
     let item = words.find(|word| !["unsafe", "auto"].contains(word))?;
     words.next().filter(|_| ITEMS.contains(&item))
+}
+
+/// The type that a line defines which is not indented, whoever may use it.
+fn defined_at_margin(line: &str) -> Option<&str> {
+    let (first, behind) = line.split_at(line.find(|c: char| !c.is_alphanumeric() && c != '_')?);
+    match first {
+        "pub" => defined(behind).or_else(|| defined_inside(behind)),
+        "unsafe" => defined(behind),
+        first => words(behind).next().filter(|_| ITEMS.contains(&first)),
+    }
 }
 
 /// The type that the code behind the `pub` of a `pub(…)` defines.
@@ -250,11 +302,9 @@ mod tests {
     }
 
     #[test]
-    fn one_crate_private_types_tests_and_words_of_others_do_not_count() {
+    fn private_types_tests_and_words_of_others_do_not_count() {
         let public = "pub struct Plan;";
         for (path, text) in [
-            ("crates/core/one/src/plan.rs", public),
-            ("crates/core/one/src/plan.rs", "pub(super) struct Plan;"),
             (TWO, "struct Plan;"),
             (TWO, "pub(crate) struct Planner;"),
             (TWO, "pub(crate) fn plan() -> Plan {}"),
@@ -285,6 +335,28 @@ mod tests {
             assert_eq!(findings.len(), 1, "{two} {findings:?}");
             assert!(findings[0].starts_with(&format!("{TWO}:1: homonym: `Plan`")), "{findings:?}");
             assert!(found(&[], &[(ONE, two), (TWO, "pub struct Plan;")]).is_empty(), "{two}");
+        }
+    }
+
+    #[test]
+    fn two_files_of_a_crate_do_not_name_types_alike() {
+        let (other, tool) = ("crates/core/one/src/plan.rs", "bench/src/a.rs");
+        for two in
+            ["struct Plan {}", "pub enum Plan {}", "pub(super) struct Plan;", "type Plan = u8;"]
+        {
+            let findings = found(&[], &[(ONE, "pub struct Plan;"), (other, two)]);
+            assert_eq!(findings.len(), 2, "{two} {findings:?}");
+            assert!(findings[0].starts_with(ONE) && findings[0].contains(other), "{findings:?}");
+            let reason = [("Plan", "a mirror")];
+            assert!(found(&reason, &[(ONE, "pub struct Plan;"), (other, two)]).is_empty(), "{two}");
+            let alone: [&[_]; 3] = [
+                &[(ONE, "#[cfg(test)]\nmod tests {\nstruct Plan;\n}"), (other, two)],
+                &[(ONE, "impl A for B {\n    type Plan = u8;\n}"), (other, two)],
+                &[("bench/src/b.rs", "struct Plan;"), (tool, two)],
+            ];
+            for files in alone {
+                assert!(found(&[], files).is_empty(), "{files:?}");
+            }
         }
     }
 

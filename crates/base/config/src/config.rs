@@ -159,13 +159,6 @@ impl Config {
             && self.backends().any(BackendConfig::is_shared)
     }
 
-    /// Whether nodes count their requests at servers of pools together: they can, and there are such
-    /// servers.
-    pub fn counts_slots(&self) -> bool {
-        let mut servers = self.pools.iter().flat_map(|pool| &pool.servers);
-        self.can_count_slots() && servers.any(|server| self.is_of_cluster(server))
-    }
-
     /// Whether nodes could count their requests at servers together: there are several, and
     /// dispatchers that they can link with.
     pub fn can_count_slots(&self) -> bool {

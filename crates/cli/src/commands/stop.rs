@@ -6,7 +6,7 @@ use std::thread;
 use anyhow::{Context, bail};
 use tokio::sync::oneshot;
 
-use crate::signals::{Signals, Wish};
+use crate::signals::{SignalAction, Signals};
 
 /// Calls `work` in a thread of that name, with what hears of the first SIGINT or SIGTERM, and returns what it
 /// returns. It is not waited for after the second, or after the first once it hears no more.
@@ -40,7 +40,7 @@ async fn until_second(mut signals: Signals, stop: oneshot::Sender<()>) {
 
 /// Until SIGINT or SIGTERM; there is nothing to reload.
 async fn until_stopped(signals: &mut Signals) {
-    while signals.next().await == Wish::Reload {}
+    while signals.next().await == SignalAction::Reload {}
 }
 
 #[cfg(test)]

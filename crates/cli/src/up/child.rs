@@ -51,7 +51,7 @@ pub(super) enum Event {
 }
 
 /// The data that all children share.
-pub(super) struct Nest {
+pub(super) struct ChildSettings {
     pub(super) program: PathBuf,
     /// Where processes run.
     pub(super) environment: Environment,
@@ -65,13 +65,13 @@ pub(super) struct Nest {
 
 /// Keeps the process called `name` running, as a task of this thread. The task
 /// ends with the process, and then drops `orders`.
-pub(super) fn keep(nest: &Rc<Nest>, name: &str, orders: watch::Receiver<ChildOrder>) {
-    let (nest, name) = (Rc::clone(nest), name.into());
-    tokio::task::spawn_local(ChildRunner { nest, name, orders, pause_ms: RESTART_MS }.run());
+pub(super) fn keep(settings: &Rc<ChildSettings>, name: &str, orders: watch::Receiver<ChildOrder>) {
+    let (settings, name) = (Rc::clone(settings), name.into());
+    tokio::task::spawn_local(ChildRunner { settings, name, orders, pause_ms: RESTART_MS }.run());
 }
 
 struct ChildRunner {
-    nest: Rc<Nest>,
+    settings: Rc<ChildSettings>,
     name: Rc<str>,
     orders: watch::Receiver<ChildOrder>,
     pause_ms: u64,
@@ -81,7 +81,7 @@ impl ChildRunner {
     async fn run(mut self) {
         while *self.orders.borrow() == ChildOrder::Run {
             let started = Instant::now();
-            let mut child = match spawn(&self.nest, &self.name) {
+            let mut child = match spawn(&self.settings, &self.name) {
                 Ok(child) => child,
                 Err(error) => {
                     let name = Rc::clone(&self.name);
@@ -154,7 +154,7 @@ impl ChildRunner {
 
     async fn tell(&self, event: Event) {
         // Nobody listens any more when the cluster ends.
-        let _ = self.nest.events.send(event).await;
+        let _ = self.settings.events.send(event).await;
     }
 
     /// Passes on what the child writes to standard output, but for its ready
@@ -163,7 +163,7 @@ impl ChildRunner {
         &self,
         out: impl AsyncRead + Unpin + 'static,
     ) -> impl Future<Output = ()> + 'static {
-        let (events, name) = (self.nest.events.clone(), Rc::clone(&self.name));
+        let (events, name) = (self.settings.events.clone(), Rc::clone(&self.name));
         async move {
             let mut lines = Lines::new(out);
             while let Some(line) = lines.next().await {
@@ -195,9 +195,9 @@ impl ChildRunner {
     }
 }
 
-fn spawn(nest: &Nest, name: &str) -> io::Result<Child> {
-    let mut command = Command::from(nest.environment.command(&nest.program, name));
-    command.arg("run").arg("--config").arg(&nest.config).args(["--as", name, "--leashed"]);
+fn spawn(settings: &ChildSettings, name: &str) -> io::Result<Child> {
+    let mut command = Command::from(settings.environment.command(&settings.program, name));
+    command.arg("run").arg("--config").arg(&settings.config).args(["--as", name, "--leashed"]);
     if !io::IsTerminal::is_terminal(&io::stderr()) {
         command.env("NO_COLOR", "1");
     }
@@ -205,7 +205,7 @@ fn spawn(nest: &Nest, name: &str) -> io::Result<Child> {
         // Ctrl-C at the terminal is for this process, which passes it on in
         // good order.
         .process_group(0)
-        .stdin(Stdio::from(nest.leash.try_clone()?))
+        .stdin(Stdio::from(settings.leash.try_clone()?))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
-use super::child::{ChildOrder, Event, Nest, keep};
+use super::child::{ChildOrder, ChildSettings, Event, keep};
 use super::environment::{Environment, write_key};
 use super::folder::{ClusterFolder, Turn};
 use super::limits::{DRAIN_MS, END_MS, EVENTS_MAX, READY_MS, READY_POLL_MS};
@@ -67,10 +67,10 @@ fn prepare(
 /// Processes of a cluster.
 struct Cluster<'a> {
     config: &'a Config,
-    nest: Rc<Nest>,
+    child_settings: Rc<ChildSettings>,
     events: mpsc::Receiver<Event>,
-    nodes: Crew,
-    dispatcher: Crew,
+    nodes: ChildGroup,
+    dispatcher: ChildGroup,
     client: ApiClient,
     /// Closes when this process ends in any way; children detect it.
     _leash: PipeWriter,
@@ -86,13 +86,14 @@ impl<'a> Cluster<'a> {
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         environment.notes().iter().for_each(|note| eprintln!("skep: {note}"));
         let (program, config_file) = (this_program(), folder.config());
-        let nest = Nest { program, environment, config: config_file, leash, events: sender };
+        let settings =
+            ChildSettings { program, environment, config: config_file, leash, events: sender };
         Ok(Self {
             config,
-            nest: Rc::new(nest),
+            child_settings: Rc::new(settings),
             events,
-            nodes: Crew::new(),
-            dispatcher: Crew::new(),
+            nodes: ChildGroup::new(),
+            dispatcher: ChildGroup::new(),
             client: ApiClient::socket(&config.socket_of(DISPATCHER)),
             _leash: held,
         })
@@ -120,15 +121,15 @@ impl<'a> Cluster<'a> {
     }
 
     async fn start(&mut self) -> anyhow::Result<()> {
-        eprintln!("skep: starting {}", self.crew());
+        eprintln!("skep: starting {}", self.processes());
         let in_time = tokio::time::timeout(Duration::from_millis(READY_MS), async {
             for node in &self.config.nodes {
-                self.nodes.add(&self.nest, &node.name);
+                self.nodes.add(&self.child_settings, &node.name);
             }
             let nodes = self.config.nodes.len();
             ready(&mut self.events, nodes).await?;
             let dispatchers = &self.config.dispatchers;
-            dispatchers.iter().for_each(|it| self.dispatcher.add(&self.nest, &it.name));
+            dispatchers.iter().for_each(|it| self.dispatcher.add(&self.child_settings, &it.name));
             ready(&mut self.events, dispatchers.len()).await?;
             tokio::select! {
                 () = healthy(&self.client, self.config) => Ok(()),
@@ -176,7 +177,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// The processes, in words.
-    fn crew(&self) -> String {
+    fn processes(&self) -> String {
         let nodes = self.config.nodes.len();
         let dispatchers = match self.config.dispatchers.len() {
             1 => "a dispatcher",
@@ -186,7 +187,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Stops the dispatcher, then the nodes.
-    async fn end(events: mpsc::Receiver<Event>, dispatcher: &Crew, nodes: &Crew) {
+    async fn end(events: mpsc::Receiver<Event>, dispatcher: &ChildGroup, nodes: &ChildGroup) {
         // Nobody reports any more, so that nobody waits to.
         drop(events);
         dispatcher.end(Signal::TERM).await;
@@ -196,17 +197,17 @@ impl<'a> Cluster<'a> {
 }
 
 /// Processes that start and stop together.
-struct Crew {
+struct ChildGroup {
     orders: watch::Sender<ChildOrder>,
 }
 
-impl Crew {
+impl ChildGroup {
     fn new() -> Self {
         Self { orders: watch::Sender::new(ChildOrder::Run) }
     }
 
-    fn add(&self, nest: &Rc<Nest>, name: &str) {
-        keep(nest, name, self.orders.subscribe());
+    fn add(&self, settings: &Rc<ChildSettings>, name: &str) {
+        keep(settings, name, self.orders.subscribe());
     }
 
     /// Stops them by `signal`, and waits as long as a drain may take.

@@ -63,7 +63,7 @@ pub struct Handover {
     /// By the numbers of the dispatchers whose tables were awaited; at most [`DISPATCHERS_MAX`].
     terms: BTreeMap<u16, EndedTerm>,
     /// Tables were merged, which not all nodes may have applied yet.
-    merged: Option<Merged>,
+    merged: Option<MergedTables>,
     /// An announcement waits.
     is_announcement_due: bool,
 }
@@ -78,7 +78,7 @@ struct EndedTerm {
 
 /// All nodes are to apply a later table than `after`.
 #[derive(Clone, Copy, Debug)]
-struct Merged {
+struct MergedTables {
     after: TableVersion,
     until: Now,
 }
@@ -101,7 +101,7 @@ impl Handover {
     /// This table of another dispatcher was merged into the one that will follow `present`.
     pub fn merged(&mut self, now: Now, table: TableVersion, present: TableVersion) {
         self.known(table);
-        self.merged = Some(Merged { after: present, until: now.plus_ms(HANDOVER_MS_MAX) });
+        self.merged = Some(MergedTables { after: present, until: now.plus_ms(HANDOVER_MS_MAX) });
     }
 
     /// This table of another dispatcher came, and was known.
@@ -134,7 +134,7 @@ impl Handover {
         for term in self.terms.values_mut() {
             term.until = term.until.filter(|&until| now < until);
         }
-        let is_open = |merged: &Merged| {
+        let is_open = |merged: &MergedTables| {
             now < merged.until && !are_applied(merged.after, table, applied, detector)
         };
         self.merged = self.merged.filter(is_open);

@@ -86,7 +86,7 @@ pub struct Reconciler {
     /// Announcements that were made, or were not needed.
     announced: u64,
     gate: ClaimGate,
-    failures: [Option<Failure>; KINDS],
+    failures: [Option<StepFailure>; KINDS],
 }
 
 /// In a cluster that starts, addresses are claimed once each service has a node that takes new flows:
@@ -110,7 +110,7 @@ enum GateState {
 
 /// A step that has failed and was not done since.
 #[derive(Clone, Debug)]
-struct Failure {
+struct StepFailure {
     retry_at: Now,
     why: String,
 }
@@ -206,7 +206,7 @@ impl Reconciler {
     pub fn done(&mut self, now: Now, step: &Step, result: Result<(), String>) {
         let is_done = result.is_ok();
         self.failures[step.kind() as usize] =
-            result.err().map(|why| Failure { retry_at: now.plus_ms(RETRY_MS), why });
+            result.err().map(|why| StepFailure { retry_at: now.plus_ms(RETRY_MS), why });
         match step {
             Step::Attach if is_done => {
                 (self.is_attached, self.is_set_up, self.has_table) = (true, true, true);

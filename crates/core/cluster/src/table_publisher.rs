@@ -70,12 +70,12 @@ pub struct TablePublisher {
 #[derive(Clone, Copy, Debug, Default)]
 struct Author {
     /// What the present table may not show yet.
-    change: Option<Change>,
+    change: Option<PublishedChange>,
 }
 
 /// A reason for a new table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Change {
+enum PublishedChange {
     /// It can wait for others.
     Usual,
     /// Flows must not go on to a node, or must reach it by another device.
@@ -138,7 +138,7 @@ impl TablePublisher {
     pub fn set_plan(&mut self, plan: TablePlan) {
         let mut places = plan.services.iter().flat_map(|service| &*service.nodes);
         assert!(places.all(|&at| at < plan.nodes.len()), "services name nodes of the plan");
-        let mut change = Change::Usual;
+        let mut change = PublishedChange::Usual;
         // The same nodes at the same places, as nearly always: only what differs costs.
         let is_same = plan.nodes.len() == self.plan.nodes.len()
             && plan.nodes.iter().zip(&self.plan.nodes).all(|(a, b)| a.name == b.name);
@@ -165,16 +165,16 @@ impl TablePublisher {
     }
 
     /// A node is planned like this from now on.
-    fn plan_node(&mut self, node: &NodePlan) -> Change {
+    fn plan_node(&mut self, node: &NodePlan) -> PublishedChange {
         let is_up = self.share(&node.name).is_some();
         let before = self.planned.insert(node.name.clone(), node.clone());
-        let Some(known) = self.nodes.get_mut(&node.name) else { return Change::Usual };
+        let Some(known) = self.nodes.get_mut(&node.name) else { return PublishedChange::Usual };
         known.address = node.address;
         if before.is_some_and(|before| before.weight != node.weight) {
             known.weight = node.weight;
         }
         let is_still_up = self.share(&node.name).is_some();
-        if is_up && !is_still_up { Change::Urgent } else { Change::Usual }
+        if is_up && !is_still_up { PublishedChange::Urgent } else { PublishedChange::Usual }
     }
 
     /// A node's heartbeat came. Heartbeats must be authentic and fresh.
@@ -211,7 +211,11 @@ impl TablePublisher {
                         || self.is_ready(&name) != was_ready =>
                 {
                     let is_known = life_before == Liveness::Alive && was_ready;
-                    self.changed(if is_known { Change::Urgent } else { Change::Usual });
+                    self.changed(if is_known {
+                        PublishedChange::Urgent
+                    } else {
+                        PublishedChange::Usual
+                    });
                 }
                 Ok(_) => {}
                 Err(NoIndexLeft) => notes.extend(self.refuse(name, TableNote::NoIndex)),
@@ -230,10 +234,10 @@ impl TablePublisher {
         self.has_settled |= settles;
         self.expire_presumption(now);
         if !dead.is_empty() || settles {
-            self.changed(Change::Urgent);
+            self.changed(PublishedChange::Urgent);
         }
         let change = self.author.and_then(|author| author.change);
-        if change.is_some_and(|change| self.pace.allows(now, change == Change::Urgent)) {
+        if change.is_some_and(|change| self.pace.allows(now, change == PublishedChange::Urgent)) {
             self.remake(now);
         }
         self.check_invariants();
@@ -248,7 +252,7 @@ impl TablePublisher {
             let is_drained = drained.contains(name);
             if node.is_drained != is_drained && self.planned.contains_key(name) {
                 node.is_drained = is_drained;
-                let one = if is_drained { Change::Urgent } else { Change::Usual };
+                let one = if is_drained { PublishedChange::Urgent } else { PublishedChange::Usual };
                 change = change.max(Some(one));
             }
         }
@@ -260,7 +264,11 @@ impl TablePublisher {
     pub fn set_weight(&mut self, name: &Name, weight: u32) -> bool {
         let Some(node) = self.nodes.get_mut(name) else { return false };
         if std::mem::replace(&mut node.weight, weight) != weight {
-            self.changed(if weight == 0 { Change::Urgent } else { Change::Usual });
+            self.changed(if weight == 0 {
+                PublishedChange::Urgent
+            } else {
+                PublishedChange::Usual
+            });
         }
         true
     }
@@ -305,7 +313,7 @@ impl TablePublisher {
     }
 
     /// The present table may be out of date.
-    fn changed(&mut self, change: Change) {
+    fn changed(&mut self, change: PublishedChange) {
         if let Some(author) = &mut self.author {
             author.change = author.change.max(Some(change));
         }

@@ -4,8 +4,6 @@
 use std::io::Write;
 use std::net::IpAddr;
 
-/// Ends a chunked body that has no trailers.
-pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Ends the data of one chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 /// The interim reply that asks a client for its body.

@@ -29,12 +29,6 @@ impl Boundary {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
-
-    /// Appends `multipart/byteranges; boundary=…`, the value of Content-Type.
-    pub fn write_content_type(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"multipart/byteranges; boundary=");
-        out.extend_from_slice(&self.0);
-    }
 }
 
 /// Appends the head of one part; the bytes of `range` follow it.

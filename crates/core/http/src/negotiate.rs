@@ -114,12 +114,6 @@ impl AcceptEncoding {
         best.0
     }
 
-    /// Whether plain bytes are acceptable. If not, and [`Self::choose`] finds
-    /// nothing, 406 would be exact; RFC 9110 12.5.3 lets a server send them.
-    pub fn identity_ok(&self) -> bool {
-        self.identity != Some(0)
-    }
-
     #[inline]
     fn weight(&self, encoding: Encoding) -> Weight {
         match encoding {

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use aya::maps::{IterableMap, LpmTrie, MapData, RingBuf};
@@ -334,11 +334,6 @@ impl DispatchProgram {
             flows.extend(event.map(|event| event.key.owned_by(event.node)));
         }
         Ok(flows)
-    }
-
-    /// Readable when there are new flows to take.
-    pub fn events_fd(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
     }
 
     /// The counters since the maps were created.

@@ -1,5 +1,5 @@
-//! What is wrong with orders that are repeated, for people: logged once, and shown as long as it
-//! lasts.
+//! What is wrong with orders that are repeated, and with this machine, for people: logged once, and
+//! shown as long as it lasts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -59,6 +59,31 @@ impl Complaints {
         sentences.sort_unstable();
         sentences.dedup();
         sentences
+    }
+}
+
+/// What the last self-check of this machine has found.
+#[derive(Debug, Default)]
+pub struct CheckFindings {
+    wrong: Vec<String>,
+    doubtful: Vec<String>,
+}
+
+impl CheckFindings {
+    /// The faults of another check, and what it could not tell; what is new is logged.
+    pub fn replace(&mut self, wrong: Vec<String>, doubtful: Vec<String>) {
+        for finding in wrong.iter().filter(|it| !self.wrong.contains(it)) {
+            tracing::warn!("{finding}");
+        }
+        for doubt in doubtful.iter().filter(|it| !self.doubtful.contains(it)) {
+            tracing::info!("self-check inconclusive: {doubt}");
+        }
+        (self.wrong, self.doubtful) = (wrong, doubtful);
+    }
+
+    /// The faults.
+    pub fn wrong(&self) -> &[String] {
+        &self.wrong
     }
 }
 

@@ -32,7 +32,7 @@ mod user;
 
 pub use apply::Applier;
 pub use client::{Guard, is_listening, open_again};
-pub use complaints::Complaints;
+pub use complaints::{CheckFindings, Complaints};
 pub use error::GuardError;
 pub use handoff::{ClientNumber, HandoffAnswer, HandoffGuard, HandoffListener, ServeHandoffs};
 pub use server::{Listener, Serve, Visit};

@@ -60,7 +60,8 @@ impl ClaimWatch {
     }
 
     /// Sets the addresses to listen for.
-    pub fn set_vips(&mut self, vips: Vec<IpAddr>) {
+    #[cfg(test)]
+    pub(crate) fn set_vips(&mut self, vips: Vec<IpAddr>) {
         self.vips = vips;
     }
 

@@ -45,6 +45,8 @@ pub use hold::Record;
 pub use links::LinkWatch;
 pub use mac::MacAddr;
 pub use netif::Netif;
-pub use offload::{Offloads, offloads, set_tx_checksum};
+#[cfg(test)]
+pub(crate) use offload::set_tx_checksum;
+pub use offload::{Offloads, offloads};
 pub use provoke_rst::{ProvokedClients, provoke_rst};
 pub use route::Route;

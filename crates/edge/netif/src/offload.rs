@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::error::{Error, NET_ADMIN};
 
 const ETHTOOL_GTXCSUM: u32 = 0x16;
+#[cfg(test)]
 const ETHTOOL_STXCSUM: u32 = 0x17;
 const ETHTOOL_GGRO: u32 = 0x2b;
 
@@ -41,7 +42,8 @@ pub fn offloads(device: &Device) -> Result<Option<Offloads>, Error> {
 }
 
 /// Leaves the checksums of packets sent by `device` to the kernel (`false`) or to the device.
-pub fn set_tx_checksum(device: &Device, is_on: bool) -> Result<(), Error> {
+#[cfg(test)]
+pub(crate) fn set_tx_checksum(device: &Device, is_on: bool) -> Result<(), Error> {
     let switched = ethtool(&device.name, ETHTOOL_STXCSUM, u32::from(is_on));
     switched.map(drop).map_err(|cause| {
         Error::refused(format!("set the tx checksum offload of {}", device.name), NET_ADMIN, cause)

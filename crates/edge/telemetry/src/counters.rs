@@ -313,6 +313,7 @@ counter_table! {
         FetchErrorsFile fetch_errors_file = "file";
         FetchErrorsOrigin fetch_errors_origin = "origin";
         FetchErrorsPeer fetch_errors_peer = "peer";
+        FetchErrorsConnection fetch_errors_connection = "connection";
         FetchErrorsMemory fetch_errors_memory = "memory";
         FetchErrorsLost fetch_errors_lost = "lost";
         FetchErrorsAbandoned fetch_errors_abandoned = "abandoned";
@@ -321,6 +322,7 @@ counter_table! {
         RepliesCutFile replies_cut_file = "file";
         RepliesCutOrigin replies_cut_origin = "origin";
         RepliesCutPeer replies_cut_peer = "peer";
+        RepliesCutConnection replies_cut_connection = "connection";
         RepliesCutMemory replies_cut_memory = "memory";
         RepliesCutLost replies_cut_lost = "lost";
         RepliesCutAbandoned replies_cut_abandoned = "abandoned";

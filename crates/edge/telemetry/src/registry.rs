@@ -27,12 +27,12 @@ pub struct Registry {
 struct Inner {
     cores: Vec<Arc<CoreCounters>>,
     retired: CoreCounters,
-    families: Vec<Family>,
+    families: Vec<RegisteredFamily>,
 }
 
 /// A registered metric: its value is read by a callback.
 #[derive(Clone)]
-struct Family {
+struct RegisteredFamily {
     name: String,
     kind: Kind,
     help: String,
@@ -236,7 +236,7 @@ impl Registry {
     }
 
     /// Sums and families; the families' callbacks run later, without the lock.
-    fn read(&self) -> (Sums, Vec<Family>) {
+    fn read(&self) -> (Sums, Vec<RegisteredFamily>) {
         let inner = self.lock();
         let mut sums = Sums::new();
         sums.absorb(&inner.retired);
@@ -264,19 +264,19 @@ impl Inner {
         });
     }
 
-    fn family(&mut self, name: &str, help: &str) -> &mut Family {
+    fn family(&mut self, name: &str, help: &str) -> &mut RegisteredFamily {
         assert!(is_name(name) && name.starts_with("skep_"), "metric name {name:?}");
         assert!(FAMILIES.iter().all(|family| family.name != name), "{name} is a worker's");
         let at = self.families.iter().position(|family| family.name == name).unwrap_or_else(|| {
             let (name, kind, help) = (name.to_owned(), Kind::of(name), help.to_owned());
-            self.families.push(Family { name, kind, help, sources: Vec::new() });
+            self.families.push(RegisteredFamily { name, kind, help, sources: Vec::new() });
             self.families.len() - 1
         });
         &mut self.families[at]
     }
 }
 
-impl Family {
+impl RegisteredFamily {
     fn each_sample(&self, mut each: impl FnMut(Labels, f64)) {
         for source in &self.sources {
             match source {

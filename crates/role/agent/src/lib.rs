@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   dispatchers <--NodeHeartbeat, Load-- Report (own thread, high priority)
-//!   dispatchers --Table-----------> Report --tables--> Obey --orders--> netguard
+//!   dispatchers --Table-----------> Report --tables--> TableApplier --orders--> netguard
 //! ```
 //!
 //! The [`Recorder`] of each process writes what it and its machine do to a file.
@@ -16,11 +16,11 @@
 
 mod limits;
 mod metrics;
-mod obey;
 mod recorder;
 mod report;
 mod reporter;
 mod steered;
+mod table_applier;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -46,9 +46,8 @@ use skep_wire::seal::{Key, PeerId};
 use skep_wire::steer::{NO_NODE, service_hash};
 use skep_wire::table::{Table, TableVersion};
 
-use limits::{OBEY_STALL_S_MAX, TABLES_WAITING_MAX};
+use limits::{TABLE_STALL_S_MAX, TABLES_WAITING_MAX};
 pub use metrics::{register_agent, register_recorder};
-use obey::{Obey, ServiceAddresses, Told};
 pub use recorder::{
     CacheBytes, Recorder, RecorderCounts, RecorderParts, ServerCounters, ServerFigures,
     ServerGauges,
@@ -57,6 +56,7 @@ use report::Report;
 pub use report::{NodeReport, ReportSource};
 pub use reporter::{Reporter, ReporterParts};
 use steered::Steered;
+use table_applier::{AgentCallbacks, ServiceAddresses, TableApplier};
 
 /// What an agent needs to start.
 pub struct AgentParts {
@@ -90,7 +90,7 @@ pub enum AgentError {
     #[error(transparent)]
     Guard(#[from] GuardError),
     #[error("cannot start a thread: {0}")]
-    Thread(#[from] io::Error),
+    Thread(io::Error),
 }
 
 /// The displayed state of an agent.
@@ -176,7 +176,7 @@ impl Agent {
         let (tables, to_apply) = sync_channel(TABLES_WAITING_MAX);
         let shared = Arc::new(Shared::default());
         let (waker, counts) = (socket.waker(), socket.counts());
-        let voice = Steered {
+        let protocol = Steered {
             name: Name::new(&name)?,
             address: node.address.ip(),
             opened: opened.clone(),
@@ -192,19 +192,25 @@ impl Agent {
         };
         let (interval_ms, stop) = (config.report_interval_ms(), Arc::default());
         let report =
-            Report { socket, dispatchers, interval_ms, source, voice, stop: Arc::clone(&stop) };
-        let told = Told { on_drained, on_guard_gone };
-        let obey =
-            Obey::new(&guard, &name, &opened, (settings, services), told, Arc::clone(&shared));
+            Report { socket, dispatchers, interval_ms, source, protocol, stop: Arc::clone(&stop) };
+        let callbacks = AgentCallbacks { on_drained, on_guard_gone };
+        let table_applier = TableApplier::new(
+            &guard,
+            &name,
+            &opened,
+            (settings, services),
+            callbacks,
+            Arc::clone(&shared),
+        );
         let pulse = watchdog.watch("skep-report", report.stall_s_max());
         spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::info!("heartbeats have {priority}");
             report.run(&pulse);
-        })?;
-        let pulse = watchdog.watch("skep-obey", OBEY_STALL_S_MAX);
-        std::thread::Builder::new().name("skep-obey".into()).spawn(move || {
-            obey.run(&to_apply, &pulse);
-        })?;
+        })
+        .map_err(AgentError::Thread)?;
+        let pulse = watchdog.watch("skep-table", TABLE_STALL_S_MAX);
+        let applying = std::thread::Builder::new().name("skep-table".into());
+        applying.spawn(move || table_applier.run(&to_apply, &pulse)).map_err(AgentError::Thread)?;
         Ok(Self { opened, counts, shared, stop, waker })
     }
 

@@ -19,7 +19,7 @@ pub(crate) const REPORT_STALL_S_MAX: u32 = 10;
 
 /// How long the applying thread may take for one turn before the process ends, in seconds: a table
 /// is several orders to netguard, each of which may take ten seconds on an overloaded machine.
-pub(crate) const OBEY_STALL_S_MAX: u32 = 120;
+pub(crate) const TABLE_STALL_S_MAX: u32 = 120;
 
 /// Looks of the recorder at what rises and falls (requests in flight), in each interval: means of so
 /// many are within a few percent.

@@ -15,12 +15,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use skep_config::RecorderConfig;
 use skep_database::RecordingInfo;
 use skep_machine::{MachineCounters, PROC};
-use skep_serve::boottime_ms;
+use skep_serve::{boottime_ms, unix_ms};
 
 use crate::limits::{RECORDER_END_WAIT_MS, RECORDER_LOOK_MS_MIN, RECORDER_LOOKS};
 pub(crate) use sample_writer::RECORDER_FAULTS;
@@ -168,11 +168,6 @@ fn run(
         // After a pause the intervals lie as before; what it covers is in one sample.
         due_ms += (now_ms - due_ms) / interval_ms * interval_ms + interval_ms;
     }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -13,12 +13,12 @@ use skep_wire::seal::PeerId;
 use crate::limits::REPORT_STALL_S_MAX;
 use crate::now;
 
-pub(crate) struct Report<V> {
+pub(crate) struct Report<P> {
     pub(crate) socket: Socket,
     pub(crate) dispatchers: Vec<PeerId>,
     pub(crate) interval_ms: u64,
     pub(crate) source: ReportSource,
-    pub(crate) voice: V,
+    pub(crate) protocol: P,
     pub(crate) stop: Arc<AtomicBool>,
 }
 
@@ -36,28 +36,29 @@ pub struct NodeReport {
 pub type ReportSource = Box<dyn FnMut() -> NodeReport + Send>;
 
 /// The content of a report beside the load, and the handling of the dispatchers' datagrams.
-pub(crate) trait Voice {
-    fn say(&mut self, now: Now, load: NodeLoad) -> Message;
+pub(crate) trait ReportProtocol {
+    /// The next report.
+    fn message(&mut self, now: Now, load: NodeLoad) -> Message;
 
     /// Objects that this node has answered for.
     fn note_served(&mut self, _served: &ServedObjects) {}
 
     /// A dispatcher's datagram.
-    fn hear(&mut self, received: Received, socket: &mut Socket);
+    fn received(&mut self, received: Received, socket: &mut Socket);
 }
 
 /// Only the load.
-pub(crate) struct LoadAlone;
+pub(crate) struct LoadOnly;
 
-impl Voice for LoadAlone {
-    fn say(&mut self, _: Now, load: NodeLoad) -> Message {
+impl ReportProtocol for LoadOnly {
+    fn message(&mut self, _: Now, load: NodeLoad) -> Message {
         Message::Load(load)
     }
 
-    fn hear(&mut self, _: Received, _: &mut Socket) {}
+    fn received(&mut self, _: Received, _: &mut Socket) {}
 }
 
-impl<V: Voice> Report<V> {
+impl<P: ReportProtocol> Report<P> {
     /// How long one turn may take before the process ends, in seconds.
     pub(crate) fn stall_s_max(&self) -> u32 {
         let interval_s = u32::try_from(self.interval_ms / 1000).unwrap_or(u32::MAX / 2);
@@ -76,7 +77,7 @@ impl<V: Voice> Report<V> {
             let left = Duration::from_millis(report_at.since_ms(now).max(1));
             match self.socket.receive(left) {
                 Ok(Some(received)) if self.dispatchers.contains(&received.from) => {
-                    self.voice.hear(received, &mut self.socket);
+                    self.protocol.received(received, &mut self.socket);
                 }
                 Ok(Some(_)) => {}
                 // Woken: there is something to say.

@@ -7,7 +7,7 @@ use skep_config::Config;
 use skep_peer::{Counts, Waker, Watchdog, spawn_heartbeat_thread};
 use skep_wire::seal::Key;
 
-use crate::report::{LoadAlone, Report, ReportSource};
+use crate::report::{LoadOnly, Report, ReportSource};
 use crate::{AgentError, conversation};
 
 /// What a reporter needs to start.
@@ -39,13 +39,14 @@ impl Reporter {
         let (socket, dispatchers) = conversation(config, node, &key)?;
         let (counts, waker) = (socket.counts(), socket.waker());
         let (interval_ms, stop) = (config.report_interval_ms(), Arc::<AtomicBool>::default());
-        let (voice, stopped) = (LoadAlone, Arc::clone(&stop));
-        let report = Report { socket, dispatchers, interval_ms, source, voice, stop: stopped };
+        let (protocol, stopped) = (LoadOnly, Arc::clone(&stop));
+        let report = Report { socket, dispatchers, interval_ms, source, protocol, stop: stopped };
         let pulse = watchdog.watch("skep-report", report.stall_s_max());
         spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::debug!("reports have {priority}");
             report.run(&pulse);
-        })?;
+        })
+        .map_err(AgentError::Thread)?;
         Ok(Self { counts, stop, waker })
     }
 

@@ -19,7 +19,7 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::Table;
 
 use crate::limits::JOINING_ANSWER_MS;
-use crate::report::Voice;
+use crate::report::ReportProtocol;
 use crate::{Shared, now};
 
 pub(crate) struct Steered {
@@ -42,8 +42,8 @@ pub(crate) struct Steered {
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Voice for Steered {
-    fn say(&mut self, now: Now, load: NodeLoad) -> Message {
+impl ReportProtocol for Steered {
+    fn message(&mut self, now: Now, load: NodeLoad) -> Message {
         self.hand_over();
         let hears = self.witness.hears(now, self.takeover_ms);
         self.show_active(hears);
@@ -65,7 +65,7 @@ impl Voice for Steered {
         self.shared.note_served(&Arc::new(served.clone()));
     }
 
-    fn hear(&mut self, received: Received, socket: &mut Socket) {
+    fn received(&mut self, received: Received, socket: &mut Socket) {
         let Received { from, stamp, at, message } = received;
         match message {
             Message::Dispatcher(heartbeat) => {

@@ -19,13 +19,13 @@
 
 mod audit;
 mod client;
+mod connection_slots;
 mod console;
 mod control;
 mod guard;
 mod limits;
 mod model;
 mod problem;
-mod room;
 mod routes;
 mod server;
 mod socket;

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::audit::Caller;
+use crate::connection_slots::{ConnectionSlots, RequestCount};
 use crate::limits::{ACCEPT_PAUSE_MS, CONNECTION_MS, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_MS};
-use crate::room::{Asked, Room};
 
 /// The reply to a connection over the limit.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
@@ -67,7 +67,7 @@ const PATIENCE: Patience = Patience {
 
 /// Serves the connections of `listener`, until dropped. Runs within a `LocalSet`.
 pub(crate) async fn serve(listener: impl Listener, router: Router) {
-    let room = Room::new(CONNECTIONS_MAX);
+    let slots = ConnectionSlots::new(CONNECTIONS_MAX);
     loop {
         let (mut stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -77,17 +77,17 @@ pub(crate) async fn serve(listener: impl Listener, router: Router) {
                 continue;
             }
         };
-        match room.take() {
-            Some(place) => {
+        match slots.take() {
+            Some(slot) => {
                 let stream = TokioIo::new(stream);
-                let (asked, left) = (place.asked(), place.left());
-                let served = connection(stream, peer, router.clone(), PATIENCE, asked);
+                let (request_count, left) = (slot.request_count(), slot.left());
+                let served = connection(stream, peer, router.clone(), PATIENCE, request_count);
                 tokio::task::spawn_local(async move {
                     tokio::select! {
                         () = served => {}
                         () = left => tracing::debug!("a connection made room for another"),
                     }
-                    drop(place);
+                    drop(slot);
                 });
             }
             // It fits into the empty buffer of a new connection: no wait.
@@ -96,18 +96,18 @@ pub(crate) async fn serve(listener: impl Listener, router: Router) {
     }
 }
 
-/// Serves `stream` to its end; `asked` counts its requests in progress.
+/// Serves `stream` to its end; `request_count` counts its requests in progress.
 async fn connection(
     stream: impl Read + Write + Unpin,
     peer: Caller,
     router: Router,
     patience: Patience,
-    asked: Asked,
+    request_count: RequestCount,
 ) {
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        let work = asked.begin();
+        let work = request_count.begin();
         let answered = routes.call(request);
         async move {
             let answer = answered.await;

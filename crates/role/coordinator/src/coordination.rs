@@ -51,8 +51,8 @@ pub struct CacheView {
 
 /// A coordinator; its links end when this is dropped.
 pub struct Coordination {
-    server: LinkServer<Told>,
-    teller: CommandSender<Told>,
+    server: LinkServer<CoordinatorCommand>,
+    commands: CommandSender<CoordinatorCommand>,
     stage: CoordinatorStage,
     view: Arc<ArcSwap<CacheView>>,
     purge_counts: PurgeCounts,
@@ -65,7 +65,7 @@ pub struct Coordination {
 pub struct NoCoordinator;
 
 /// A message to the thread of the links.
-pub(crate) enum Told {
+pub(crate) enum CoordinatorCommand {
     /// The [`CoordinatorStage`] has changed.
     Stage,
     /// Where nodes' loads are read from now on.
@@ -90,7 +90,7 @@ pub(crate) enum Told {
 #[derive(Clone)]
 pub struct CoordinatorStage {
     wanted: Arc<ArcSwapOption<u64>>,
-    teller: CommandSender<Told>,
+    commands: CommandSender<CoordinatorCommand>,
 }
 
 impl CoordinatorStage {
@@ -98,7 +98,7 @@ impl CoordinatorStage {
     pub fn set(&self, stage: Option<u64>) {
         self.wanted.store(stage.map(Arc::new));
         // One with too much to do looks at its next tick.
-        drop(self.teller.tell(Told::Stage));
+        drop(self.commands.tell(CoordinatorCommand::Stage));
     }
 }
 
@@ -147,14 +147,15 @@ impl Coordination {
         };
         let usual = LinkSettings::new(identity, COORDINATOR_TICK_MS);
         let settings = LinkSettings { members: nodes, ..usual };
-        let handle = move |event: LinkEvent<ToCoordinator, Told>, outbox: &mut Outbox<ToNode>| {
+        let handle = move |event: LinkEvent<ToCoordinator, CoordinatorCommand>,
+                           outbox: &mut Outbox<ToNode>| {
             coordinator_server.handle(event, outbox);
         };
         let server = LinkServer::start(&settings, listener, handle)?;
-        let teller = server.teller();
-        let stage = CoordinatorStage { wanted, teller: teller.clone() };
+        let commands = server.teller();
+        let stage = CoordinatorStage { wanted, commands: commands.clone() };
         let purge_counts = PurgeCounts::default();
-        Ok(Self { server, teller, stage, view, purge_counts, power_stages })
+        Ok(Self { server, commands, stage, view, purge_counts, power_stages })
     }
 
     /// Purges, and waits until all nodes that are linked, or that serve clients by `serving`, have
@@ -170,19 +171,21 @@ impl Coordination {
         serving: impl Fn() -> Vec<Name>,
     ) -> Result<PurgeReport, NoCoordinator> {
         let limit = Duration::from_millis(limit_ms + PURGE_MARGIN_MS);
-        let (teller, told) = sync_channel(1);
+        let (sender, reports) = sync_channel(1);
         let began = Instant::now();
         let order = PurgeOrder { kind, what, limit_ms, serving: serving() };
-        self.teller.tell(Told::Purge(order, teller)).map_err(|_| NoCoordinator)?;
+        self.commands.tell(CoordinatorCommand::Purge(order, sender)).map_err(|_| NoCoordinator)?;
         while began.elapsed() < limit {
-            match told.recv_timeout(Duration::from_millis(PURGE_LOOK_MS)) {
+            match reports.recv_timeout(Duration::from_millis(PURGE_LOOK_MS)) {
                 Ok(report) => {
                     self.purge_counts.count(&report, began.elapsed());
                     return Ok(report);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     // Of nodes that are found down meanwhile nothing is waited for.
-                    self.teller.tell(Told::Serving(serving())).map_err(|_| NoCoordinator)?;
+                    self.commands
+                        .tell(CoordinatorCommand::Serving(serving()))
+                        .map_err(|_| NoCoordinator)?;
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -200,7 +203,7 @@ impl Coordination {
         request: ExplainRequest,
         limit_ms: u64,
     ) -> Result<NodeAnswers<Option<Box<Explanation>>>, NoCoordinator> {
-        self.ask(limit_ms, |asker| Told::Explain { request, limit_ms, asker })
+        self.ask(limit_ms, |asker| CoordinatorCommand::Explain { request, limit_ms, asker })
     }
 
     /// Asks all linked nodes, and waits for them at most `limit_ms`. They answer in JSON. An order gets its stamp
@@ -213,16 +216,16 @@ impl Coordination {
         question: NodeQuestion,
         limit_ms: u64,
     ) -> Result<NodeAnswers<Vec<u8>>, NoCoordinator> {
-        self.ask(limit_ms, |asker| Told::AskNodes { question, limit_ms, asker })
+        self.ask(limit_ms, |asker| CoordinatorCommand::AskNodes { question, limit_ms, asker })
     }
 
     fn ask<A>(
         &self,
         limit_ms: u64,
-        told: impl FnOnce(SyncSender<NodeAnswers<A>>) -> Told,
+        command: impl FnOnce(SyncSender<NodeAnswers<A>>) -> CoordinatorCommand,
     ) -> Result<NodeAnswers<A>, NoCoordinator> {
         let (asker, answers) = sync_channel(1);
-        self.teller.tell(told(asker)).map_err(|_| NoCoordinator)?;
+        self.commands.tell(command(asker)).map_err(|_| NoCoordinator)?;
         let limit = Duration::from_millis(limit_ms + ANSWERS_MARGIN_MS);
         answers.recv_timeout(limit).map_err(|_| NoCoordinator)
     }
@@ -242,7 +245,7 @@ impl Coordination {
     /// # Errors
     /// If its thread has ended.
     pub fn follow_loads(&self, source: NodeLoadReader) -> Result<(), NoCoordinator> {
-        self.teller.tell(Told::Loads(source)).map_err(|_| NoCoordinator)
+        self.commands.tell(CoordinatorCommand::Loads(source)).map_err(|_| NoCoordinator)
     }
 
     /// Counts of its links.
@@ -255,7 +258,7 @@ impl Coordination {
     /// # Errors
     /// If its thread has ended, or has too much to do.
     pub fn want_off(&self, nodes: BTreeSet<Name>) -> Result<(), NoCoordinator> {
-        self.teller.tell(Told::WantOff(nodes)).map_err(|_| NoCoordinator)
+        self.commands.tell(CoordinatorCommand::WantOff(nodes)).map_err(|_| NoCoordinator)
     }
 
     /// How far the linked nodes are that can be off.
@@ -292,7 +295,11 @@ struct CoordinatorServer {
 }
 
 impl CoordinatorServer {
-    fn handle(&mut self, event: LinkEvent<ToCoordinator, Told>, outbox: &mut Outbox<ToNode>) {
+    fn handle(
+        &mut self,
+        event: LinkEvent<ToCoordinator, CoordinatorCommand>,
+        outbox: &mut Outbox<ToNode>,
+    ) {
         let now = Now(monotonic_ms());
         match event {
             LinkEvent::Up { .. } | LinkEvent::Missed { .. } => {}
@@ -310,22 +317,24 @@ impl CoordinatorServer {
                     tracing::info!("cache: link of node {peer} lost: {why}");
                 }
             }
-            LinkEvent::Told(Told::Stage) => self.follow_stage(),
-            LinkEvent::Told(Told::Loads(source)) => self.loads = Some(source),
-            LinkEvent::Told(Told::Serving(nodes)) => self.purging.set_serving(&nodes),
-            LinkEvent::Told(Told::Explain { request, limit_ms, asker }) => {
+            LinkEvent::Told(CoordinatorCommand::Stage) => self.follow_stage(),
+            LinkEvent::Told(CoordinatorCommand::Loads(source)) => self.loads = Some(source),
+            LinkEvent::Told(CoordinatorCommand::Serving(nodes)) => self.purging.set_serving(&nodes),
+            LinkEvent::Told(CoordinatorCommand::Explain { request, limit_ms, asker }) => {
                 let knows_it = NodeFeatures::has_explain;
                 let nodes = self.purging.nodes().map(|(link, name, it)| (link, name, knows_it(it)));
                 let message = |question| ToNode::Explain { question, request };
                 let (ends, asker) = (now.plus_ms(limit_ms), Asker::Here(asker));
                 self.explanations.ask(ends, nodes, message, asker, outbox);
             }
-            LinkEvent::Told(Told::AskNodes { question, limit_ms, asker }) => {
+            LinkEvent::Told(CoordinatorCommand::AskNodes { question, limit_ms, asker }) => {
                 let (ends, asker) = (now.plus_ms(limit_ms), Asker::Here(asker));
                 self.operators.ask(ends, self.purging.nodes(), question, asker, outbox);
             }
-            LinkEvent::Told(Told::WantOff(nodes)) => self.power.want_off(nodes, outbox),
-            LinkEvent::Told(Told::Purge(order, teller)) => {
+            LinkEvent::Told(CoordinatorCommand::WantOff(nodes)) => {
+                self.power.want_off(nodes, outbox)
+            }
+            LinkEvent::Told(CoordinatorCommand::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
             }
             LinkEvent::Tick => {

@@ -84,19 +84,19 @@ impl Purging {
     pub(crate) fn begin(
         &mut self,
         order: PurgeOrder,
-        teller: SyncSender<PurgeReport>,
+        sender: SyncSender<PurgeReport>,
         outbox: &mut Outbox<ToNode>,
     ) {
         if self.nodes.is_empty() {
             let nobody = PurgeReport { stamp: PurgeStamp::NONE, nodes: Vec::new() };
-            return drop(teller.try_send(nobody));
+            return drop(sender.try_send(nobody));
         }
         let how = match order.kind {
             PurgeKind::Hard => "purging",
             PurgeKind::Soft => "softly purging",
         };
         tracing::info!(nodes = self.nodes.len(), "{how} {}", list(&order.what));
-        self.order(order, teller, outbox);
+        self.order(order, sender, outbox);
     }
 
     /// A request at some node has changed `what`. Nobody asks for the result.
@@ -111,12 +111,12 @@ impl Purging {
     fn order(
         &mut self,
         order: PurgeOrder,
-        teller: SyncSender<PurgeReport>,
+        sender: SyncSender<PurgeReport>,
         outbox: &mut Outbox<ToNode>,
     ) {
         let nodes = self.nodes.iter().map(|(&link, (name, _))| (link, name.clone()));
         let kind = order.kind;
-        let news = self.purger.begin((self.now(), unix_ms()), order, nodes, teller);
+        let news = self.purger.begin((self.now(), unix_ms()), order, nodes, sender);
         self.tell((kind, news), None, outbox);
     }
 
@@ -157,9 +157,9 @@ impl Purging {
 
     /// Reports the purges that are complete or out of time.
     pub(crate) fn report(&mut self) {
-        for (teller, report) in self.purger.ended(self.now()) {
+        for (sender, report) in self.purger.ended(self.now()) {
             // Who asked may have given up.
-            drop(teller.try_send(report));
+            drop(sender.try_send(report));
         }
     }
 

@@ -6,9 +6,9 @@ use skep_comparison::MeasuredTime;
 use skep_proxy::{ArmStatus, Group};
 use skep_telemetry::{Labels, Registry};
 
-type Said = fn(&ArmStatus) -> f64;
+type ArmValue = fn(&ArmStatus) -> f64;
 
-const METRICS: &[(&str, &str, Said)] = &[
+const METRICS: &[(&str, &str, ArmValue)] = &[
     ("skep_arm_clients", "Clients of an arm of an A/B test, in the host table.", |arm| {
         arm.clients as f64
     }),
@@ -37,17 +37,17 @@ const METRICS: &[(&str, &str, Said)] = &[
 
 /// Registers the metrics of the A/B tests of `groups`, with the labels `service`, `arm` and `policy`.
 pub(crate) fn register_arms(registry: &Registry, groups: &[Weak<Group>]) {
-    for &(name, help, said) in METRICS {
+    for &(name, help, value) in METRICS {
         let groups = groups.to_vec();
         let read = move || {
             let groups = groups.iter().filter_map(Weak::upgrade);
-            groups.flat_map(|group| samples(&group, said)).collect()
+            groups.flat_map(|group| samples(&group, value)).collect()
         };
         registry.register_samples(name, help, Box::new(read));
     }
 }
 
-fn samples(group: &Arc<Group>, said: Said) -> Vec<(Labels, f64)> {
+fn samples(group: &Arc<Group>, value: ArmValue) -> Vec<(Labels, f64)> {
     let Ok(status) = group.comparison_status() else { return Vec::new() };
     let labels = |arm: &ArmStatus| {
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -57,7 +57,7 @@ fn samples(group: &Arc<Group>, said: Said) -> Vec<(Labels, f64)> {
             label("policy", &arm.spec.policy),
         ]
     };
-    status.arms.iter().map(|arm| (labels(arm), said(arm))).collect()
+    status.arms.iter().map(|arm| (labels(arm), value(arm))).collect()
 }
 
 /// 0 before the first response.

@@ -106,7 +106,7 @@ pub enum NodeError {
     Spool { folder: String, error: std::io::Error },
     /// A thread could not be started.
     #[error("cannot start a thread of the node: {0}")]
-    Thread(#[from] std::io::Error),
+    Thread(std::io::Error),
 }
 
 /// A web server with its memory; shared by all workers of a process.
@@ -146,7 +146,7 @@ impl Node {
         let cache = &config.cache;
         let entries_max = cache.entries_max as usize;
         let store = SegmentStore::new(cache.size_bytes_max, entries_max, config.cooperates());
-        store.start_cleaner()?;
+        store.start_cleaner().map_err(NodeError::Thread)?;
         let compressed_heads = CompressedHeads::new(&store, entries_max);
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
@@ -281,7 +281,7 @@ impl Node {
             power: Arc::clone(&self.power),
             release: self.releaser(),
         };
-        let cluster = Cluster::start(config, parts, shared)?;
+        let cluster = Cluster::start(config, parts, shared).map_err(NodeError::Thread)?;
         assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
         self.walk(config)
     }
@@ -298,7 +298,8 @@ impl Node {
     /// Announces this node's parts of the current sites.
     fn walk(&self, config: &Config) -> Result<(), NodeError> {
         let (catalog, interval_ms) = (self.catalog.load(), config.cache.check_interval_ms);
-        let walker = Walker::start(catalog.sites(), &self.announced, &self.watcher, interval_ms)?;
+        let walker = Walker::start(catalog.sites(), &self.announced, &self.watcher, interval_ms)
+            .map_err(NodeError::Thread)?;
         *self.walker.lock().unwrap_or_else(PoisonError::into_inner) = Some(walker);
         Ok(())
     }
@@ -434,7 +435,8 @@ fn catalog(
     let sites = SiteSet::with_pools(&config.sites, pools, purges)?;
     let entries_max = config.cache.entries_max as usize;
     let interval_ms = config.cache.check_interval_ms;
-    Ok(Catalog::start(sites, Arc::clone(store), Arc::clone(watcher), entries_max, interval_ms)?)
+    Catalog::start(sites, Arc::clone(store), Arc::clone(watcher), entries_max, interval_ms)
+        .map_err(NodeError::Thread)
 }
 
 #[cfg(test)]

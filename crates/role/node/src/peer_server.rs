@@ -217,7 +217,7 @@ impl PeerServer {
         }
         let (route, counters) = (Arc::clone(route), Arc::clone(&self.counters));
         let look = move || SharedFile::described_by(&origin, name, &route, &counters);
-        let file = pool(move || Ok(look())).await.ok().flatten()?;
+        let file = pool(move || Ok::<_, DiskError>(look())).await.ok().flatten()?;
         Some(self.begin(wanted, file, why))
     }
 

@@ -153,7 +153,7 @@ impl WorkerGroup {
                 Outbound::Gateway(Box::new(leg?))
             }
         };
-        let mut trip = Trip {
+        let mut proxied = ProxiedRequest {
             group: self,
             request,
             forward: *forward,
@@ -167,11 +167,11 @@ impl WorkerGroup {
             began,
             arm: None,
         };
-        if let Err(error) = trip.run().await {
-            trip.count_failure(&error);
+        if let Err(error) = proxied.run().await {
+            proxied.count_failure(&error);
             return Err(error);
         }
-        drop(trip);
+        drop(proxied);
         // The place at the member is free.
         Ok(recipient.send_rest().await?)
     }
@@ -185,7 +185,7 @@ impl WorkerGroup {
 }
 
 /// One client's request in progress, over all attempts.
-struct Trip<'a, 'r, 'c, 'h, 'b> {
+struct ProxiedRequest<'a, 'r, 'c, 'h, 'b> {
     group: &'a Rc<WorkerGroup>,
     request: &'a RequestHead<'h, 'b>,
     forward: Forward<'a>,
@@ -242,7 +242,7 @@ enum Refusal {
     Failed(Cause),
 }
 
-impl Trip<'_, '_, '_, '_, '_> {
+impl ProxiedRequest<'_, '_, '_, '_, '_> {
     async fn run(&mut self) -> Result<(), ForwardError> {
         let mut refusal = Refusal::NoMember;
         loop {
@@ -415,7 +415,7 @@ impl Trip<'_, '_, '_, '_, '_> {
         self.request.method.is_idempotent() && self.request.framing == BodyFraming::None
     }
 
-    /// Restores the request for another connection; see [`Trip::may_resend`].
+    /// Restores the request for another connection; see [`ProxiedRequest::may_resend`].
     fn restart(&mut self) {
         self.outbound.restart(self.request, &self.forward, self.recipient.ends());
     }

@@ -10,7 +10,7 @@ use skep_telemetry::Counter;
 pub enum FetchError {
     /// This node's disk.
     #[error(transparent)]
-    File(#[from] DiskError),
+    File(DiskError),
     /// An origin of the site failed.
     #[error("the origin failed ({fault})")]
     Origin {
@@ -32,6 +32,9 @@ pub enum FetchError {
     /// The node that has the file, or may have it, is not reached, and may be back soon.
     #[error("the node that may have the file is away")]
     NodeAway,
+    /// This machine has no connection to another node left.
+    #[error("no connection to another node is left")]
+    NoConnection,
     /// No memory may be taken for the bytes now.
     #[error("no memory for a reply")]
     NoMemory,
@@ -50,12 +53,13 @@ impl FetchError {
         match self {
             Self::File(DiskError::NotFound) => 404,
             Self::File(DiskError::Forbidden) => 403,
-            Self::File(DiskError::Exhausted | DiskError::Changed) => 503,
+            Self::File(DiskError::Exhausted | DiskError::Changed | DiskError::Abandoned) => 503,
             Self::File(DiskError::WouldBlock | DiskError::Failed(_)) => 500,
             Self::Origin { status, .. } | Self::OriginStatus(status) => status,
             Self::Peer => 502,
             Self::OriginChanged
             | Self::NodeAway
+            | Self::NoConnection
             | Self::NoMemory
             | Self::Lost
             | Self::Abandoned => 503,
@@ -86,6 +90,7 @@ impl FetchError {
             Self::OriginChanged => "origin-changed",
             Self::Peer => "peer",
             Self::NodeAway => "node-away",
+            Self::NoConnection => "no-connection",
             Self::NoMemory => "no-memory",
             Self::Lost => "lost",
             Self::Abandoned => "abandoned",
@@ -101,6 +106,7 @@ impl FetchError {
                 Counter::FetchErrorsOrigin
             }
             Self::Peer | Self::NodeAway => Counter::FetchErrorsPeer,
+            Self::NoConnection => Counter::FetchErrorsConnection,
             Self::NoMemory => Counter::FetchErrorsMemory,
             Self::Lost => Counter::FetchErrorsLost,
             Self::Abandoned => Counter::FetchErrorsAbandoned,
@@ -123,9 +129,21 @@ impl FetchError {
             Self::Peer | Self::NodeAway => {
                 (Counter::RepliesCutPeer, "the node that has the bytes does not answer")
             }
+            Self::NoConnection => {
+                (Counter::RepliesCutConnection, "no connection for the rest of a reply is left")
+            }
             Self::NoMemory => (Counter::RepliesCutMemory, "no memory for the rest of a reply"),
             Self::Lost => (Counter::RepliesCutLost, "the rest of a reply is in no memory any more"),
             Self::Abandoned => (Counter::RepliesCutAbandoned, "the fill of the rest ended early"),
+        }
+    }
+}
+
+impl From<DiskError> for FetchError {
+    fn from(error: DiskError) -> Self {
+        match error {
+            DiskError::Abandoned => Self::Abandoned,
+            error => Self::File(error),
         }
     }
 }
@@ -148,6 +166,9 @@ pub enum DiskError {
     /// The file changed or shrank while it was read.
     #[error("the file changed while it was read")]
     Changed,
+    /// The process ended before it was read.
+    #[error("the process ends")]
+    Abandoned,
     /// The disk failed.
     #[error("input/output error {0}")]
     Failed(i32),
@@ -185,6 +206,8 @@ mod tests {
         assert_eq!(of(FetchError::OriginStatus(500)), (500, status));
         assert_eq!(of(FetchError::Peer), (502, line("detail=peer")));
         assert_eq!(of(FetchError::NodeAway), (503, line("detail=node-away")));
+        assert_eq!(of(FetchError::NoConnection), (503, line("detail=no-connection")));
+        assert_eq!(of(DiskError::Abandoned.into()), (503, line("detail=abandoned")));
         assert_eq!(of(FetchError::NoMemory), (503, line("detail=no-memory")));
         assert_eq!(of(FetchError::Lost), (503, line("detail=lost")));
     }
@@ -194,7 +217,7 @@ mod tests {
         let page = include_str!("../../../../docs/operate/troubleshooting.md");
         let mut errors = vec![FetchError::OriginStatus(500), FetchError::OriginChanged];
         errors.extend([FetchError::Peer, FetchError::NodeAway, FetchError::NoMemory]);
-        errors.extend([FetchError::Lost, FetchError::Abandoned]);
+        errors.extend([FetchError::Lost, FetchError::Abandoned, FetchError::NoConnection]);
         errors.extend(
             [DiskError::Changed, DiskError::Exhausted, DiskError::Failed(5)].map(FetchError::from),
         );

@@ -22,6 +22,7 @@ use skep_guard::{Guard, GuardError};
 use skep_peer::{
     BindError, Counts, Socket, SocketSettings, Waker, Watchdog, spawn_heartbeat_thread,
 };
+use skep_serve::unix_ms;
 use skep_store::{Store, StoreError};
 use skep_units::Rng;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side};
@@ -93,7 +94,7 @@ pub enum DirectError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("cannot start a thread: {0}")]
-    Thread(#[from] io::Error),
+    Thread(io::Error),
 }
 
 /// Direct dispatch of one process. Ends when dropped: another dispatcher may take over at once;
@@ -122,7 +123,7 @@ impl Direct {
             parts.shared_store.map(|store| EtcdStore::new(store, &name, ttl_s)).transpose()?;
         let started = now();
         let settings = failover_settings(config, place, &opened)?;
-        let random = Rng::new(wall_clock_ms()).next_u64();
+        let random = Rng::new(unix_ms()).next_u64();
         let (failover, first) = Failover::new(settings, started, last_epoch, random);
         let publisher = TablePublisher::new(detector_settings(config));
         let (jobs, news) = (Arc::new(Queue::new(JOBS_MAX)), Arc::new(Queue::new(NEWS_MAX)));
@@ -163,7 +164,7 @@ impl Direct {
             node_observations: NodeObservations::default(),
             followed: None,
             sink: FlowSink::default(),
-            streams: FlowStreams::new(wall_clock_ms()),
+            streams: FlowStreams::new(unix_ms()),
             handover: Handover::default(),
             last_table: None,
             epoch_writer: EpochWriter::new(local_store),
@@ -317,28 +318,32 @@ fn spawn(
     executor: NetguardExecutor,
     planner: Planner,
     watchdog: &Watchdog,
-) -> io::Result<Vec<JoinHandle<()>>> {
+) -> Result<Vec<JoinHandle<()>>, DirectError> {
     let pulse = watchdog.watch("skep-direct", LOOP_STALL_S_MAX);
     let direct_loop = spawn_heartbeat_thread("skep-direct", move |priority| {
         tracing::info!("heartbeats have {priority}");
         direct_loop.run(first, &pulse);
-    })?;
+    })
+    .map_err(DirectError::Thread)?;
     let pulse = watchdog.watch("skep-guard-exec", EXECUTOR_STALL_S_MAX);
-    let executor = std::thread::Builder::new().name("skep-guard-exec".into()).spawn(move || {
-        executor.run(&pulse);
-    })?;
+    let executor = spawn_thread("skep-guard-exec", move || executor.run(&pulse))?;
     let pulse = watchdog.watch("skep-planner", PLANNER_STALL_S_MAX);
-    let planner = std::thread::Builder::new().name("skep-planner".into()).spawn(move || {
-        planner.run(&pulse);
-    })?;
+    let planner = spawn_thread("skep-planner", move || planner.run(&pulse))?;
     Ok(vec![direct_loop, executor, planner])
 }
 
-fn spawn_lccp_server(server: Option<LccpServer>, watchdog: &Watchdog) -> io::Result<()> {
+fn spawn_lccp_server(server: Option<LccpServer>, watchdog: &Watchdog) -> Result<(), DirectError> {
     let Some(server) = server else { return Ok(()) };
     let pulse = watchdog.watch("skep-lccp", LCCP_STALL_S_MAX);
-    std::thread::Builder::new().name("skep-lccp".into()).spawn(move || server.run(&pulse))?;
-    Ok(())
+    spawn_thread("skep-lccp", move || server.run(&pulse)).map(drop)
+}
+
+fn spawn_thread(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, DirectError> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(body).map_err(DirectError::Thread)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -364,9 +369,4 @@ fn setup(config: &Config, key: &Key) -> Setup {
     };
     let (allow, deny) = (&config.direct.allow, &config.direct.deny);
     Setup { settings, allow: networks(allow), deny: networks(deny) }
-}
-
-fn wall_clock_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0))
 }

@@ -34,12 +34,12 @@ pub(crate) struct DrainOrder {
 
 pub(crate) struct Planner {
     plans: Plans,
-    shared: Arc<Shared>,
+    shared: Arc<PlannerShared>,
 }
 
 /// The event loop's side of it.
 pub(crate) struct PlanView {
-    shared: Arc<Shared>,
+    shared: Arc<PlannerShared>,
     seen: Arc<Planned>,
     /// That of `seen`, with the dispatchers.
     plan: TablePlan,
@@ -51,7 +51,7 @@ pub(crate) struct PlanView {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PlannerShared {
     planned: ArcSwap<Planned>,
     orders: Queue<DrainOrder>,
     /// Orders ever executed; what they changed is in `planned`.
@@ -67,7 +67,7 @@ struct Planned {
 impl Planner {
     /// Looks for the first time.
     pub(crate) fn new(plans: Plans) -> (Self, PlanView) {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PlannerShared {
             planned: ArcSwap::default(),
             orders: Queue::new(DRAINS_MAX),
             done: AtomicU64::new(0),

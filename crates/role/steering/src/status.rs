@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use skep_guard::Complaints;
+use skep_guard::{CheckFindings, Complaints};
 use skep_store::Health;
 use skep_wire::guard::{AttachedProgram, Expectations, PacketCounters};
 use skep_wire::message::{Name, Stage};
@@ -68,8 +68,7 @@ pub(crate) struct Shared {
     /// Errors between this process and netguard.
     complaints: Mutex<Complaints>,
     /// Faults of this machine.
-    findings: ArcSwap<Vec<String>>,
-    doubts: ArcSwap<Vec<String>>,
+    findings: Mutex<CheckFindings>,
 }
 
 /// The state of the event loop.
@@ -128,8 +127,7 @@ impl Shared {
             view: ArcSwap::from_pointee(view),
             counters: ArcSwap::default(),
             complaints: Mutex::default(),
-            findings: ArcSwap::default(),
-            doubts: ArcSwap::default(),
+            findings: Mutex::default(),
         }
     }
 
@@ -154,14 +152,7 @@ impl Shared {
 
     /// The faults that a check of this machine has found; new ones are logged.
     pub(crate) fn set_findings(&self, wrong: Vec<String>, doubtful: Vec<String>) {
-        let before = self.findings.swap(Arc::new(wrong.clone()));
-        for finding in wrong.iter().filter(|finding| !before.contains(finding)) {
-            tracing::warn!("{finding}");
-        }
-        let before = self.doubts.swap(Arc::new(doubtful.clone()));
-        for doubt in doubtful.iter().filter(|doubt| !before.contains(doubt)) {
-            tracing::info!("self-check inconclusive: {doubt}");
-        }
+        self.findings.lock().unwrap_or_else(PoisonError::into_inner).replace(wrong, doubtful);
     }
 
     pub(crate) fn status(&self) -> SteeringStatus {
@@ -194,7 +185,8 @@ impl Shared {
     fn wrong(&self, view: &View) -> Vec<String> {
         let mut wrong = self.complaints().sentences(Instant::now());
         wrong.extend(view.trouble.iter().cloned());
-        wrong.extend(self.findings.load().iter().cloned());
+        let findings = self.findings.lock().unwrap_or_else(PoisonError::into_inner);
+        wrong.extend(findings.wrong().iter().cloned());
         wrong
     }
 }

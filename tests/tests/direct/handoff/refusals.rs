@@ -65,7 +65,7 @@ fn a_receiver_that_drains_refuses_and_the_donor_serves() {
         client.ask(LONG.0);
         client
     });
-    freezer.freeze(cluster.daemon("node-1").pid(), "skep-obey");
+    freezer.freeze(cluster.daemon("node-1").pid(), "skep-table");
     cluster.daemon("node-2").signal(Signal::TERM);
     cluster.wait_log("node-2", "draining");
     for it in &mut all {
@@ -105,7 +105,7 @@ fn connections_go_to_a_new_node_once_the_donors_program_knows_it() {
     ["dispatcher-1", "node-1", "node-2"].iter().for_each(|name| cluster.run(name));
     let two = ["node-1", "node-2"].map(str::to_owned).into();
     cluster.wait_nodes(CLIENT, &two);
-    freezer.freeze(cluster.daemon("node-1").pid(), "skep-obey");
+    freezer.freeze(cluster.daemon("node-1").pid(), "skep-table");
     cluster.run("node-3");
     poll_until(PATIENCE, "others give connections to the new node", || {
         (0..12).any(|number| answerer(&cluster, &path(number)) == "node-3")

@@ -114,7 +114,7 @@ pub enum HelloError {
 #[derive(Debug)]
 pub struct Handshake {
     identity: Identity,
-    side: Side,
+    side: StreamSide,
     purpose: Purpose,
     nonce: Nonce,
     state: HandshakeState,
@@ -123,7 +123,7 @@ pub struct Handshake {
 }
 
 #[derive(Clone, Debug)]
-enum Side {
+enum StreamSide {
     Client { to: Option<Name> },
     Server,
 }
@@ -202,7 +202,7 @@ impl Handshake {
     /// The side that connected, to the machine `to` if it matters which.
     pub fn client(identity: &Identity, purpose: Purpose, to: Option<Name>, nonce: Nonce) -> Self {
         let mut client =
-            Self::new(identity, Side::Client { to }, purpose, nonce, HandshakeState::Verdict);
+            Self::new(identity, StreamSide::Client { to }, purpose, nonce, HandshakeState::Verdict);
         client.output.extend([VERSION, purpose as u8]);
         client.output.extend(identity.cluster.to_le_bytes());
         client.output.extend(nonce);
@@ -212,7 +212,7 @@ impl Handshake {
 
     /// The side that was connected to, and serves `purpose`.
     pub fn server(identity: &Identity, purpose: Purpose, nonce: Nonce) -> Self {
-        Self::new(identity, Side::Server, purpose, nonce, HandshakeState::Version)
+        Self::new(identity, StreamSide::Server, purpose, nonce, HandshakeState::Version)
     }
 
     /// The bytes to send now; also after an error.
@@ -252,7 +252,7 @@ impl Handshake {
             HandshakeState::Nothing => Ok(HandshakeState::Nothing),
         };
         self.state = next.inspect_err(|error| {
-            if let (HelloError::Here(reason), Side::Server) = (error, &self.side) {
+            if let (HelloError::Here(reason), StreamSide::Server) = (error, &self.side) {
                 self.output.extend(Self::refusal(*reason));
             }
         })?;
@@ -277,7 +277,7 @@ impl Handshake {
 
     fn new(
         identity: &Identity,
-        side: Side,
+        side: StreamSide,
         purpose: Purpose,
         nonce: Nonce,
         state: HandshakeState,
@@ -298,7 +298,7 @@ impl Handshake {
         here(u64::from_le_bytes(*cluster) == self.identity.cluster, Reason::Cluster)?;
         here(*purpose == [self.purpose as u8], Reason::Purpose)?;
         self.other = Some((*nonce, read_name(name)?));
-        let proof = self.proof(&Side::Server).finalize().into_bytes();
+        let proof = self.proof(&StreamSide::Server).finalize().into_bytes();
         self.output.extend(Self::welcome());
         self.output.extend(self.nonce);
         self.output.extend(name_field(&self.identity.name));
@@ -307,7 +307,7 @@ impl Handshake {
     }
 
     fn take_proof(&self, bytes: &[u8]) -> Result<HandshakeState, HelloError> {
-        let client = Side::Client { to: None };
+        let client = StreamSide::Client { to: None };
         here(self.proof(&client).verify_slice(bytes).is_ok(), Reason::Proof)?;
         Ok(HandshakeState::Nothing)
     }
@@ -317,9 +317,9 @@ impl Handshake {
         let (name, proof) = split::<NAME_FIELD_BYTES>(rest)?;
         let name = read_name(name)?;
         self.other = Some((*nonce, name.clone()));
-        here(self.proof(&Side::Server).verify_slice(proof).is_ok(), Reason::Proof)?;
+        here(self.proof(&StreamSide::Server).verify_slice(proof).is_ok(), Reason::Proof)?;
         // Told after the proof: until then the name is only a claim.
-        if let Side::Client { to: Some(to) } = &self.side {
+        if let StreamSide::Client { to: Some(to) } = &self.side {
             here(*to == name, Reason::Name)?;
         }
         let proof = self.proof(&self.side).finalize().into_bytes();
@@ -328,14 +328,14 @@ impl Handshake {
     }
 
     /// What `prover` has to show, as soon as the other has introduced itself.
-    fn proof(&self, prover: &Side) -> Hmac<Sha256> {
+    fn proof(&self, prover: &StreamSide) -> Hmac<Sha256> {
         let own = (self.nonce, self.identity.name.clone());
         let other = self.other.clone().unwrap_or_else(|| own.clone());
         let (client, server) = match self.side {
-            Side::Client { .. } => (own, other),
-            Side::Server => (other, own),
+            StreamSide::Client { .. } => (own, other),
+            StreamSide::Server => (other, own),
         };
-        let side = if matches!(prover, Side::Server) { b'S' } else { b'C' };
+        let side = if matches!(prover, StreamSide::Server) { b'S' } else { b'C' };
         let mut mac = self.identity.mac.clone();
         mac.update(&[VERSION, side, self.purpose as u8]);
         for (nonce, name) in [client, server] {

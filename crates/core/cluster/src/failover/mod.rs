@@ -254,11 +254,11 @@ impl Failover {
         self.note_epoch(listened, heartbeat.epoch);
         if heartbeat.stage == Stage::Active {
             let seen = Seen { id: from, epoch: heartbeat.epoch, at: heard_at };
-            self.heard_active(arrived, listened, heartbeat, seen);
+            self.on_active_heartbeat(arrived, listened, heartbeat, seen);
         } else {
-            self.heard_other(listened, heartbeat, from);
+            self.on_standby_heartbeat(listened, heartbeat, from);
             if let Some(hears) = heartbeat.hears {
-                self.hearsay(listened, heard_at, hears);
+                self.on_reported_dispatcher(listened, heard_at, hears);
             }
             if is_back {
                 // It may have been active, too, while it was not heard, and have
@@ -281,7 +281,7 @@ impl Failover {
         self.data_path.has_heard();
         self.note_epoch(listened, table.epoch);
         if let Some(hears) = hears {
-            self.hearsay(listened, self.listening.of(arrived), hears);
+            self.on_reported_dispatcher(listened, self.listening.of(arrived), hears);
         }
         self.drain()
     }
@@ -330,7 +330,7 @@ impl Failover {
 
     // --- what heartbeats say ---
 
-    fn heard_active(
+    fn on_active_heartbeat(
         &mut self,
         now: Now,
         listened: Now,
@@ -353,7 +353,12 @@ impl Failover {
         }
     }
 
-    fn heard_other(&mut self, listened: Now, heartbeat: &DispatcherHeartbeat, from: PeerId) {
+    fn on_standby_heartbeat(
+        &mut self,
+        listened: Now,
+        heartbeat: &DispatcherHeartbeat,
+        from: PeerId,
+    ) {
         // A heartbeat from before its claim knows nothing of that epoch yet.
         let is_over = |seen: &Seen| seen.id == from && heartbeat.epoch >= seen.epoch;
         if let Some(seen) = self.state.followed().filter(is_over) {
@@ -364,7 +369,7 @@ impl Failover {
         }
     }
 
-    fn hearsay(&mut self, listened: Now, heard_at: Now, hears: Hears) {
+    fn on_reported_dispatcher(&mut self, listened: Now, heard_at: Now, hears: Hears) {
         self.note_epoch(listened, hears.epoch);
         let at = Now(heard_at.0.saturating_sub(u64::from(hears.ago_ms)));
         let has_ended = |(id, epoch): (PeerId, u64)| id == hears.dispatcher && epoch >= hears.epoch;

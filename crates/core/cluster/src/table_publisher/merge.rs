@@ -13,7 +13,7 @@ use skep_wire::limits::{DISPATCHERS_MAX, HISTORY_MAX};
 use skep_wire::steer::{ForwardingState, NodeIndex};
 use skep_wire::table::{ServiceMembership, Share, Table, TableVersion};
 
-use super::{Change, Known, TablePublisher, share_membership};
+use super::{Known, PublishedChange, TablePublisher, share_membership};
 use crate::epoch::owner;
 use crate::failure_detector::Liveness;
 use crate::service_ids::ServiceKey;
@@ -50,7 +50,7 @@ impl TablePublisher {
         self.presumed_until = Some(now.plus_ms(self.detector.silence_ms()));
         let has_changed = self.make(self.table.version) != *self.table;
         if has_changed {
-            self.changed(Change::Urgent);
+            self.changed(PublishedChange::Urgent);
         }
         has_changed
     }
@@ -66,7 +66,7 @@ impl TablePublisher {
     pub(super) fn expire_presumption(&mut self, now: Now) {
         if self.presumed_until.take_if(|until| now >= *until).is_some() {
             self.nodes.values_mut().for_each(|node| node.is_presumed = false);
-            self.changed(Change::Urgent);
+            self.changed(PublishedChange::Urgent);
         }
     }
 

@@ -56,11 +56,11 @@ pub struct Donor {
 struct Move {
     socket: SocketId,
     to: MoveTarget,
-    state: State,
+    state: MoveState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum MoveState {
     /// Its state is awaited.
     Freezing,
     /// READY is awaited.
@@ -125,7 +125,7 @@ impl Donor {
         self.next_number += 1;
         self.counters.begun += 1;
         self.flows.insert(socket);
-        self.moves.insert(id, Move { socket, to, state: State::Freezing });
+        self.moves.insert(id, Move { socket, to, state: MoveState::Freezing });
         self.actions.push_back(DonorAction::Freeze(id, socket));
         self.check_invariants();
         Ok(id)
@@ -135,7 +135,7 @@ impl Donor {
     pub fn frozen(&mut self, now: Now, id: HandoffId, info: &HandoffInfo) {
         let is_sound = info.is_sound();
         let Some(it) = self.moves.get_mut(&id) else { return };
-        if !matches!(it.state, State::Freezing) {
+        if !matches!(it.state, MoveState::Freezing) {
             return;
         }
         if !is_sound {
@@ -143,7 +143,7 @@ impl Donor {
         }
         let fragments = cut(&info.encode());
         let retry = Retry::new(now, RETRY_MS, RETRY_MS_MAX);
-        it.state = State::Offered { fragments, retry };
+        it.state = MoveState::Offered { fragments, retry };
         self.send_offer(id);
         self.set_timer(id);
         self.check_invariants();
@@ -151,7 +151,8 @@ impl Donor {
 
     /// The connection could not be frozen, or cannot be moved as it is.
     pub fn not_frozen(&mut self, now: Now, id: HandoffId, cause: StayCause) {
-        let is_freezing = self.moves.get(&id).is_some_and(|it| matches!(it.state, State::Freezing));
+        let is_freezing =
+            self.moves.get(&id).is_some_and(|it| matches!(it.state, MoveState::Freezing));
         if is_freezing {
             self.stay(now, id, cause, OfferState::Settled);
         }
@@ -162,10 +163,10 @@ impl Donor {
     pub fn ordered(&mut self, now: Now, id: HandoffId, result: OrderResult) {
         let Some(it) = self.moves.get(&id) else { return };
         match it.state {
-            State::Committing => self.redirect_ordered(now, id, result),
-            State::Thawing { cause, .. } => self.thaw_ordered(now, id, result, cause),
-            State::Resetting => self.end(now, id, MoveOutcome::Closed),
-            State::Freezing | State::Offered { .. } | State::Committed { .. } => {}
+            MoveState::Committing => self.redirect_ordered(now, id, result),
+            MoveState::Thawing { cause, .. } => self.thaw_ordered(now, id, result, cause),
+            MoveState::Resetting => self.end(now, id, MoveOutcome::Closed),
+            MoveState::Freezing | MoveState::Offered { .. } | MoveState::Committed { .. } => {}
         }
         self.check_invariants();
     }
@@ -181,14 +182,14 @@ impl Donor {
                     self.send(from, *id, LccpCommand::Abort(*socket));
                 }
             }
-            (LccpCommand::Refuse(_, cause), Some(State::Offered { .. })) => {
+            (LccpCommand::Refuse(_, cause), Some(MoveState::Offered { .. })) => {
                 self.stay(now, *id, StayCause::Refused(*cause), OfferState::Settled);
             }
-            (LccpCommand::Gone(_), Some(State::Offered { .. })) => {
+            (LccpCommand::Gone(_), Some(MoveState::Offered { .. })) => {
                 self.stay(now, *id, StayCause::Gone, OfferState::Settled);
             }
-            (LccpCommand::Gone(_), Some(State::Committed { .. })) => self.reset(*id),
-            (LccpCommand::Done(_), Some(State::Committed { .. })) => {
+            (LccpCommand::Gone(_), Some(MoveState::Committed { .. })) => self.reset(*id),
+            (LccpCommand::Done(_), Some(MoveState::Committed { .. })) => {
                 self.end(now, *id, MoveOutcome::Moved)
             }
             (LccpCommand::Aborted(_), _) => self.aborts.understood(*id, from),
@@ -242,23 +243,26 @@ impl Donor {
         let Some(Move { socket, to, state }) = self.moves.get_mut(&id) else { return };
         let (socket, to) = (*socket, *to);
         match state {
-            State::Offered { retry, .. } if retry.age_ms(now) > ready_ms => {
+            MoveState::Offered { retry, .. } if retry.age_ms(now) > ready_ms => {
                 self.stay(now, id, StayCause::Silent, OfferState::Aborted);
             }
-            State::Offered { retry, .. } => {
+            MoveState::Offered { retry, .. } => {
                 if retry.is_due(now) {
                     self.counters.repeated += 1;
                     self.send_offer(id);
                 }
             }
-            State::Committed { retry } if retry.age_ms(now) > GO_MS => self.reset(id),
-            State::Committed { retry } => {
+            MoveState::Committed { retry } if retry.age_ms(now) > GO_MS => self.reset(id),
+            MoveState::Committed { retry } => {
                 if retry.is_due(now) {
                     self.counters.repeated += 1;
                     self.send(to.peer, id, LccpCommand::Go(socket));
                 }
             }
-            State::Freezing | State::Committing | State::Thawing { .. } | State::Resetting => {}
+            MoveState::Freezing
+            | MoveState::Committing
+            | MoveState::Thawing { .. }
+            | MoveState::Resetting => {}
         }
     }
 
@@ -268,22 +272,22 @@ impl Donor {
         let (socket, to) = (*socket, *to);
         match state {
             // Later the receiver may have given up by the time of GO.
-            State::Offered { retry, .. } if retry.age_ms(now) > self.ready_ms => {
+            MoveState::Offered { retry, .. } if retry.age_ms(now) > self.ready_ms => {
                 self.stay(now, id, StayCause::Silent, OfferState::Aborted);
             }
-            State::Offered { .. } => {
-                self.set_state(id, State::Committing);
+            MoveState::Offered { .. } => {
+                self.set_state(id, MoveState::Committing);
                 self.actions.push_back(DonorAction::Redirect(id, socket, to.node));
             }
-            State::Thawing { offer: OfferState::Aborted, .. } => {
+            MoveState::Thawing { offer: OfferState::Aborted, .. } => {
                 self.send(to.peer, id, LccpCommand::Abort(socket));
             }
             // What there is to say is repeated anyway, or is not known yet.
-            State::Freezing
-            | State::Committing
-            | State::Committed { .. }
-            | State::Thawing { .. }
-            | State::Resetting => {}
+            MoveState::Freezing
+            | MoveState::Committing
+            | MoveState::Committed { .. }
+            | MoveState::Thawing { .. }
+            | MoveState::Resetting => {}
         }
     }
 
@@ -309,7 +313,7 @@ impl Donor {
         let Some(Move { socket, to, .. }) = self.moves.get(&id) else { return };
         let (socket, to) = (*socket, *to);
         let retry = Retry::new(now, RETRY_MS, RETRY_MS_MAX);
-        self.set_state(id, State::Committed { retry });
+        self.set_state(id, MoveState::Committed { retry });
         self.send(to.peer, id, LccpCommand::Go(socket));
     }
 
@@ -317,7 +321,7 @@ impl Donor {
     fn stay(&mut self, now: Now, id: HandoffId, cause: StayCause, offer: OfferState) {
         let Some(Move { socket, .. }) = self.moves.get(&id) else { return };
         self.actions.push_back(DonorAction::Thaw(id, *socket));
-        self.set_state(id, State::Thawing { cause, offer });
+        self.set_state(id, MoveState::Thawing { cause, offer });
         if offer == OfferState::Aborted {
             self.abort(now, id);
         }
@@ -333,7 +337,7 @@ impl Donor {
     fn reset(&mut self, id: HandoffId) {
         let Some(Move { socket, .. }) = self.moves.get(&id) else { return };
         self.actions.push_back(DonorAction::Reset(id, *socket));
-        self.set_state(id, State::Resetting);
+        self.set_state(id, MoveState::Resetting);
     }
 
     /// The move has ended.
@@ -356,7 +360,7 @@ impl Donor {
     }
 
     fn send_offer(&mut self, id: HandoffId) {
-        let Some(Move { socket, to, state: State::Offered { fragments, .. } }) =
+        let Some(Move { socket, to, state: MoveState::Offered { fragments, .. } }) =
             self.moves.get(&id)
         else {
             return;
@@ -371,7 +375,7 @@ impl Donor {
         self.actions.push_back(DonorAction::Send(to, Lccp { id, command }));
     }
 
-    fn set_state(&mut self, id: HandoffId, state: State) {
+    fn set_state(&mut self, id: HandoffId, state: MoveState) {
         if let Some(it) = self.moves.get_mut(&id) {
             it.state = state;
         }
@@ -382,9 +386,14 @@ impl Donor {
     fn set_timer(&mut self, id: HandoffId) {
         let past = |since: Now, ms: u64| since.plus_ms(ms + 1);
         let due = self.moves.get(&id).and_then(|it| match &it.state {
-            State::Freezing | State::Committing | State::Thawing { .. } | State::Resetting => None,
-            State::Offered { retry, .. } => Some(retry.next.min(past(retry.since, self.ready_ms))),
-            State::Committed { retry } => Some(retry.next.min(past(retry.since, GO_MS))),
+            MoveState::Freezing
+            | MoveState::Committing
+            | MoveState::Thawing { .. }
+            | MoveState::Resetting => None,
+            MoveState::Offered { retry, .. } => {
+                Some(retry.next.min(past(retry.since, self.ready_ms)))
+            }
+            MoveState::Committed { retry } => Some(retry.next.min(past(retry.since, GO_MS))),
         });
         self.timers.set(id, due);
     }

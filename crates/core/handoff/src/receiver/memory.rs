@@ -18,13 +18,13 @@ use crate::limits::{MEMORY_MS, REMEMBERED_MAX};
 /// All donors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    donors: BTreeMap<PeerId, Donor>,
+    donors: BTreeMap<PeerId, DonorRecord>,
     /// Moves that have ended.
     ended: ExpiryQueue<OfferKey, MEMORY_MS, REMEMBERED_MAX>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Donor {
+struct DonorRecord {
     incarnation: u64,
     /// The highest number of this incarnation that was forgotten.
     floor: u64,

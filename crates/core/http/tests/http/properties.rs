@@ -203,7 +203,7 @@ proptest! {
             body.extend_from_slice(piece);
             body.extend_from_slice(encode::CHUNK_END);
         }
-        body.extend_from_slice(encode::LAST_CHUNK);
+        body.extend_from_slice(b"0\r\n\r\n");
         let payload = pieces.concat();
         let limit = payload.len() > BODY_LIMITS.body_bytes_max as usize;
         match decode(ResponseFraming::Chunked, &body, &ends(&cuts, body.len())) {

@@ -17,8 +17,8 @@ const SHORT: Duration = Duration::from_millis(20);
 fn connect(patience: Patience) -> DuplexStream {
     let router = Router::new().route("/", post(|body: Bytes| async { body }));
     let (ours, theirs) = duplex(PIPE_BYTES);
-    let (theirs, asked) = (TokioIo::new(theirs), Asked::nowhere());
-    let served = connection(theirs, Caller::Local { uid: None }, router, patience, asked);
+    let (theirs, request_count) = (TokioIo::new(theirs), RequestCount::nowhere());
+    let served = connection(theirs, Caller::Local { uid: None }, router, patience, request_count);
     tokio::task::spawn_local(served);
     ours
 }

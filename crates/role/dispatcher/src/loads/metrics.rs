@@ -6,10 +6,10 @@ use skep_telemetry::Registry;
 
 use crate::loads::node_loads::{NodeLoads, NodeReport};
 
-type Said = fn(&NodeReport) -> f64;
+type NodeValue = fn(&NodeReport) -> f64;
 
 /// The metrics of the nodes' load reports.
-const REPORTS: &[(&str, &str, Said)] = &[
+const REPORTS: &[(&str, &str, NodeValue)] = &[
     ("skep_report_age_seconds", "Age of a node's last load report.", |it| it.age_ms as f64 / 1e3),
     (
         "skep_report_cpu_ratio",

@@ -39,8 +39,10 @@ pub enum LoadReceiverError {
     NoSuchDispatcher(String),
     #[error(transparent)]
     Bind(#[from] BindError),
-    #[error("cannot listen for nodes' loads: {0}")]
-    System(#[from] io::Error),
+    #[error("the address where nodes' loads are received is unknown: {0}")]
+    Address(io::Error),
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
 }
 
 struct Shared {
@@ -74,7 +76,7 @@ impl LoadReceiver {
             name: name.to_owned(),
             clock: now,
         })?;
-        let address = socket.address()?;
+        let address = socket.address().map_err(LoadReceiverError::Address)?;
         let others = others(config, name);
         others.iter().for_each(|(other, _, address)| socket.set_peer(other, *address));
         let others: Vec<PeerId> = others.into_iter().map(|(_, peer, _)| peer).collect();
@@ -89,7 +91,8 @@ impl LoadReceiver {
         spawn_heartbeat_thread("skep-load-recv", move |priority| {
             tracing::debug!("load reports are received with {priority}");
             listen(socket, &heard, &loads, &others);
-        })?;
+        })
+        .map_err(LoadReceiverError::Thread)?;
         Ok(Self { address, shared, counts, waker })
     }
 

@@ -14,7 +14,7 @@ use crate::limits::LATER_MS_MAX;
 
 /// Who gave an order, and is told its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Giver {
+pub(super) enum OrderSource {
     Donor(HandoffId),
     Receiver(OfferKey),
     /// The result changes nothing.
@@ -24,12 +24,12 @@ pub(super) enum Giver {
 /// Orders of both roles, in their order.
 pub(super) struct Orders {
     guard: HandoffGuard,
-    waiting: VecDeque<(Giver, HandoffOrder, Option<Arc<OwnedFd>>)>,
+    waiting: VecDeque<(OrderSource, HandoffOrder, Option<Arc<OwnedFd>>)>,
     /// Orders of nobody that go with others, or when the first of them has waited.
     later: Vec<HandoffOrder>,
     later_due: Option<Now>,
     /// Those that were given, in the order of their results.
-    given: VecDeque<(Giver, HandoffOrder)>,
+    given: VecDeque<(OrderSource, HandoffOrder)>,
 }
 
 impl Orders {
@@ -46,12 +46,12 @@ impl Orders {
     /// Queues an order. `socket` goes with it, if it is of a kind that has one.
     pub(super) fn give(
         &mut self,
-        giver: Giver,
+        source: OrderSource,
         order: HandoffOrder,
         socket: Option<&Arc<OwnedFd>>,
     ) {
         let socket = socket.filter(|_| order.has_descriptor()).cloned();
-        self.waiting.push_back((giver, order, socket));
+        self.waiting.push_back((source, order, socket));
     }
 
     /// Queues an order of nobody, without a descriptor, that may wait: it needs no wake-up of its own.
@@ -71,7 +71,7 @@ impl Orders {
         if is_due || !self.waiting.is_empty() {
             // First: a later order may be about the next connection with the same ends.
             for order in self.later.drain(..).rev() {
-                self.waiting.push_front((Giver::Nobody, order, None));
+                self.waiting.push_front((OrderSource::Nobody, order, None));
             }
             self.later_due = None;
         }
@@ -86,7 +86,7 @@ impl Orders {
             if !self.guard.try_send(&batch)? {
                 break;
             }
-            let given = self.waiting.drain(..count).map(|(giver, order, _)| (giver, order));
+            let given = self.waiting.drain(..count).map(|(source, order, _)| (source, order));
             self.given.extend(given);
         }
         Ok(())
@@ -100,12 +100,12 @@ impl Orders {
     /// The results that have come, after the guard was readable.
     pub(super) fn results(
         &mut self,
-    ) -> Result<Vec<(Giver, HandoffOrder, HandoffAnswer)>, GuardError> {
+    ) -> Result<Vec<(OrderSource, HandoffOrder, HandoffAnswer)>, GuardError> {
         let mut results = Vec::new();
         while let Some(answers) = self.guard.try_receive()? {
             for answer in answers {
-                let (giver, order) = self.given.pop_front().ok_or(GuardError::Foreign)?;
-                results.push((giver, order, answer));
+                let (source, order) = self.given.pop_front().ok_or(GuardError::Foreign)?;
+                results.push((source, order, answer));
             }
             if self.given.is_empty() {
                 break;

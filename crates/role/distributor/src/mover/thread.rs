@@ -41,7 +41,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::arrivals::{ArrivalQueue, queues};
 use super::departures::Departures;
 use super::incoming::Incoming;
-use super::orders::{Giver, Orders};
+use super::orders::{OrderSource, Orders};
 use super::pending_queries::PendingQueries;
 use super::{Command, MoverHandle, Moving, Outcome};
 use crate::chooser::NodesView;
@@ -189,7 +189,7 @@ impl MoverThread {
     }
 
     async fn run(mut self, ready: &[Readiness; 2], pulse: &Pulse) {
-        self.orders.give(Giver::Nobody, HandoffOrder::ForgetOrphans, None);
+        self.orders.give(OrderSource::Nobody, HandoffOrder::ForgetOrphans, None);
         let mut woken = Woken { by_answers: true, by_messages: true, has_ended: false };
         while !woken.has_ended {
             pulse.tick();
@@ -255,8 +255,8 @@ impl MoverThread {
         self.donor.raise_incarnation(self.lccp.incarnation());
         self.receiver.set_open(!self.is_leaving.load(Ordering::Relaxed));
         if woken.by_answers || self.orders.are_overdue() {
-            for (giver, order, answer) in self.orders.results()? {
-                self.ordered(giver, &order, answer.result, answer.socket);
+            for (source, order, answer) in self.orders.results()? {
+                self.ordered(source, &order, answer.result, answer.socket);
             }
         }
         let has_more = (woken.by_messages || self.is_due()) && self.hear_queued();
@@ -299,7 +299,7 @@ impl MoverThread {
 
     fn ordered(
         &mut self,
-        giver: Giver,
+        source: OrderSource,
         order: &HandoffOrder,
         result: HandoffResult,
         socket: Option<OwnedFd>,
@@ -307,24 +307,24 @@ impl MoverThread {
         if let HandoffResult::Refused(why) = &result {
             tracing::debug!(why, "netguard refused an order of a handoff");
         }
-        match (giver, order) {
-            (Giver::Donor(id), HandoffOrder::Freeze(_)) => {
+        match (source, order) {
+            (OrderSource::Donor(id), HandoffOrder::Freeze(_)) => {
                 self.departures.lap(id, MoveStep::Freeze, self.counters.times());
                 self.frozen(id, &result);
             }
-            (Giver::Donor(id), order) => {
+            (OrderSource::Donor(id), order) => {
                 if matches!(order, HandoffOrder::Redirect(..)) {
                     self.departures.lap(id, MoveStep::Redirect, self.counters.times());
                 }
                 self.donor.ordered(now(), id, order_result(&result));
             }
             (
-                Giver::Receiver(key),
+                OrderSource::Receiver(key),
                 HandoffOrder::Create(socket_id) | HandoffOrder::Recreate(socket_id),
             ) => {
                 if result == HandoffResult::Created && socket.is_none() {
                     // This process may open no more descriptors. The block is in nobody's handoff.
-                    self.orders.give(Giver::Nobody, HandoffOrder::Forget(*socket_id), None);
+                    self.orders.give(OrderSource::Nobody, HandoffOrder::Forget(*socket_id), None);
                 }
                 self.incoming.lap(key, MoveStep::Create, self.counters.times());
                 let prepared = self.incoming.restore(key, socket_id, socket);
@@ -333,13 +333,13 @@ impl MoverThread {
                     self.prepared(key, prepared);
                 }
             }
-            (Giver::Receiver(key), order) => {
+            (OrderSource::Receiver(key), order) => {
                 if matches!(order, HandoffOrder::Start(_)) {
                     self.incoming.lap(key, MoveStep::Start, self.counters.times());
                 }
                 self.receiver.ordered(now(), key, order_result(&result));
             }
-            (Giver::Nobody, _) => {}
+            (OrderSource::Nobody, _) => {}
         }
     }
 
@@ -450,7 +450,7 @@ impl MoverThread {
                 return;
             }
         };
-        self.orders.give(Giver::Donor(id), order, self.departures.socket(id));
+        self.orders.give(OrderSource::Donor(id), order, self.departures.socket(id));
     }
 
     fn act_as_receiver(&mut self, action: ReceiverAction) {
@@ -471,13 +471,13 @@ impl MoverThread {
             ReceiverAction::Discard(key, socket) => {
                 // Closed in repair mode, before packets may come again.
                 self.incoming.drop(key);
-                return self.orders.give(Giver::Nobody, HandoffOrder::Forget(socket), None);
+                return self.orders.give(OrderSource::Nobody, HandoffOrder::Forget(socket), None);
             }
             ReceiverAction::Send(to, message) => return self.send(to, &message),
             ReceiverAction::Serve(key, socket) => return self.incoming.serve(key, socket.client),
             ReceiverAction::Closed(key, _) => return self.incoming.drop(key),
         };
-        self.orders.give(Giver::Receiver(key), order, self.incoming.socket(key));
+        self.orders.give(OrderSource::Receiver(key), order, self.incoming.socket(key));
     }
 
     fn send(&mut self, to: PeerId, message: &Lccp) {

@@ -33,11 +33,11 @@ impl Directory {
 
 /// All watched directories of a node.
 pub(crate) struct Watcher {
-    inner: Mutex<Inner>,
+    inner: Mutex<WatcherState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct WatcherState {
     watches: Option<Watches>,
     by_path: HashMap<PathBuf, Arc<Directory>>,
     by_watch: HashMap<WatchDescriptor, (PathBuf, Arc<Directory>)>,
@@ -141,7 +141,7 @@ impl Watcher {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, WatcherState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ text-decoration:underline}footer{margin-top:1rem;color:#777;font-size:.85rem}\
 td,th{border-color:#3a352a}}";
 
 /// One line of a listing.
-struct Entry {
+struct ListingEntry {
     name: Vec<u8>,
     directory: bool,
     bytes: u64,
@@ -27,7 +27,7 @@ struct Entry {
 
 /// A listing of a directory.
 pub(crate) struct Listing {
-    entries: Vec<Entry>,
+    entries: Vec<ListingEntry>,
     cut: bool,
 }
 
@@ -55,14 +55,14 @@ impl Listing {
             }
             // What no request gets (a link that dangles or leads out) is not shown.
             match root.look_at(&full) {
-                Ok(FileKind::File(stamp)) => entries.push(Entry {
+                Ok(FileKind::File(stamp)) => entries.push(ListingEntry {
                     name,
                     directory: false,
                     bytes: stamp.version.bytes,
                     mtime_s: u64::try_from(stamp.version.mtime_ns / 1_000_000_000).unwrap_or(0),
                 }),
                 Ok(FileKind::Directory) => {
-                    entries.push(Entry { name, directory: true, bytes: 0, mtime_s: 0 });
+                    entries.push(ListingEntry { name, directory: true, bytes: 0, mtime_s: 0 });
                 }
                 _ => {}
             }
@@ -114,7 +114,7 @@ impl Listing {
     }
 }
 
-impl Entry {
+impl ListingEntry {
     fn write_row(&self, page: &mut String) {
         let mut link = b"./".to_vec();
         write_encoded(&mut link, &self.name);

@@ -367,7 +367,7 @@ impl ObjectStream<'_> {
         range: Range<u64>,
     ) -> Result<u64, ReplyError> {
         let file = self.open().await?;
-        let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
+        let (_, stamp) = must_have(self.object.file())?;
         let (at, bytes) = (range.start, (range.end - range.start) as usize);
         let piece = match read_piece(&file, stamp, at, bytes, Wait::No) {
             Err(DiskError::WouldBlock) => {
@@ -493,11 +493,11 @@ impl ObjectStream<'_> {
             }
             Upstream::PeerDisk(peer_client) => {
                 let file = peer_client.home_file(self.route, self.object, index);
-                drop(peer_client.fill(filler, file.ok_or(DiskError::Changed)?));
+                drop(peer_client.fill(filler, must_have(file)?));
             }
             Upstream::SharedDisk(peer_client) => {
                 let file = SharedFile::of(self.route, self.object, index, self.counters);
-                drop(peer_client.fill(filler, file.ok_or(DiskError::Changed)?));
+                drop(peer_client.fill(filler, must_have(file)?));
             }
             Upstream::Disk => {
                 let file = self.open().await?;
@@ -513,7 +513,7 @@ impl ObjectStream<'_> {
         filler: Filler,
         index: u32,
     ) -> Result<(), FetchError> {
-        let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
+        let (_, stamp) = must_have(self.object.file())?;
         let base = u64::from(index) * SEGMENT_BYTES;
         // Few reads fail.
         self.counters.add(Counter::ClusterOriginBytes, filler.segment().len().into());
@@ -523,10 +523,10 @@ impl ObjectStream<'_> {
                     self.counters.inc(Counter::DiskReadNowait);
                     return Ok(());
                 }
-                Err(DiskError::WouldBlock) => {}
+                Err(FetchError::File(DiskError::WouldBlock)) => {}
                 Err(error) => {
-                    filler.fail(error.into());
-                    return Err(error.into());
+                    filler.fail(error);
+                    return Err(error);
                 }
             }
         }
@@ -536,18 +536,18 @@ impl ObjectStream<'_> {
         drop(on_pool(move || {
             if let Err(error) = fill(&file, filler.segment(), base, stamp, Wait::Yes) {
                 tracing::debug!(%error, "a segment could not be filled");
-                filler.fail(error.into());
+                filler.fail(error);
             }
         }));
         Ok(())
     }
 
     /// The open file, in the promised version.
-    async fn open(&mut self) -> Result<Arc<File>, DiskError> {
+    async fn open(&mut self) -> Result<Arc<File>, FetchError> {
         if let Some(file) = &self.file {
             return Ok(Arc::clone(file));
         }
-        let (relative, stamp) = self.object.file().ok_or(DiskError::Changed)?;
+        let (relative, stamp) = must_have(self.object.file())?;
         let file = match open(self.route, relative, stamp, Wait::No) {
             Err(DiskError::WouldBlock) => {
                 let (route, relative) = (Arc::clone(self.route), Box::<[u8]>::from(relative));
@@ -559,4 +559,10 @@ impl ObjectStream<'_> {
         self.file = Some(Arc::clone(&file));
         Ok(file)
     }
+}
+
+/// The file of an object that comes from one: its source and [`Upstream`] say the same.
+fn must_have<T>(file: Option<T>) -> Result<T, FetchError> {
+    debug_assert!(file.is_some(), "an object that a disk has is a file");
+    file.ok_or(FetchError::Abandoned)
 }

@@ -73,12 +73,12 @@ pub(crate) struct AgentSpec {
 #[derive(Debug)]
 pub(crate) struct Agents {
     spec: ArcSwap<AgentSpec>,
-    servers: Mutex<BTreeMap<String, Asked>>,
+    servers: Mutex<BTreeMap<String, AgentPoll>>,
 }
 
 /// A server, as far as it was asked.
 #[derive(Debug, Default)]
-struct Asked {
+struct AgentPoll {
     /// Where, if not at its own address.
     address: Option<ServerAddress>,
     is_waiting: bool,
@@ -224,7 +224,7 @@ impl Agents {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Asked>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, AgentPoll>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

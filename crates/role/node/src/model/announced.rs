@@ -31,11 +31,11 @@ pub(crate) struct AnnouncedChanges {
 /// Outlives configs: announced entries stay announced over a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
-    inner: Mutex<Inner>,
+    inner: Mutex<AnnouncedState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct AnnouncedState {
     term: u64,
     /// With the term in which each was found last.
     places: HashMap<SegmentName, (AnnouncedPath, u64)>,
@@ -163,12 +163,12 @@ impl Announced {
         names.iter().filter(|name| inner.places.contains_key(*name)).copied().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, AnnouncedState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl AnnouncedState {
     fn remove(&mut self, name: SegmentName) {
         if self.places.remove(&name).is_some() {
             self.changes.insert(name, false);

@@ -334,7 +334,9 @@ pub(super) fn end_of(error: &PeerError) -> FetchOutcome {
 pub(super) fn error_of(error: &PeerError) -> FetchError {
     match error {
         PeerError::Refused(PeerRefusal::OriginFailed) => fetch_error(FaultKind::Status),
+        PeerError::SourceLate => fetch_error(FaultKind::Late),
         PeerError::NotKept(_) => FetchError::NoMemory,
+        PeerError::Connect(error) if !error.blames_node() => FetchError::NoConnection,
         _ => FetchError::Peer,
     }
 }

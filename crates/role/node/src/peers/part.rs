@@ -14,7 +14,7 @@ use skep_wire::cache::part::FileHead;
 use skep_wire::cache::{FilePlace, OriginRef, PeerRefusal, PeerRequest, SegmentName};
 use tokio::task::JoinSet;
 
-use super::client::{SegmentOrigin, counter_of, end_of, fetch_chunks};
+use super::client::{SegmentOrigin, counter_of, end_of, error_of, fetch_chunks};
 use super::head::ask_head;
 use super::{Cluster, Command, PeerClient};
 use crate::limits::{HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_WAITS_MAX};
@@ -228,6 +228,19 @@ fn is_of_load(error: &PeerError) -> bool {
     matches!(end_of(error), FetchOutcome::Refused(PeerRefusal::Overloaded) | FetchOutcome::Crowded)
 }
 
+/// The error of a reply, if it is another one than that the node is away.
+pub(super) fn error_of_home(error: &PeerError) -> Option<FetchError> {
+    match error {
+        PeerError::Refused(_)
+        | PeerError::SourceLate
+        | PeerError::Frame(_)
+        | PeerError::NotAMessage(_)
+        | PeerError::Unexpected => Some(FetchError::Peer),
+        error if !error.blames_node() => Some(error_of(error)),
+        _ => None,
+    }
+}
+
 impl SegmentOrigin for PeerFile {
     async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
         let mut tried = Vec::new();
@@ -238,11 +251,8 @@ impl SegmentOrigin for PeerFile {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     tracing::debug!(%error, "a segment was not fetched from the node that has its file");
-                    let end = end_of(&error);
-                    if matches!(end, FetchOutcome::Refused(_)) {
-                        failed = FetchError::Peer;
-                    }
-                    let counter = counter_of(end);
+                    failed = error_of_home(&error).unwrap_or(failed);
+                    let counter = counter_of(end_of(&error));
                     counter.into_iter().for_each(|counter| self.counters.inc(counter));
                 }
             }

@@ -17,8 +17,9 @@ use skep_peer::stream::{
 };
 use skep_segments::{FetchError, SegmentStore};
 use skep_units::Now;
+use skep_upstream::UpstreamError;
 use skep_wire::cache::{
-    Identity, PurgeNews, PurgeStamp, PurgeWhat, SegmentName, ToCoordinator, ToNode,
+    Identity, PeerRefusal, PurgeNews, PurgeStamp, PurgeWhat, SegmentName, ToCoordinator, ToNode,
 };
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
@@ -26,6 +27,7 @@ use skep_wire::seal::Key;
 use tokio::sync::{Notify, oneshot};
 
 use super::client::{counter_of, end_of, error_of};
+use super::part::error_of_home;
 use super::{ClusterParts, Command, SharedParts, renewing};
 use crate::limits::LINK_TICK_MS;
 use crate::model::announced::{Announced, AnnouncedPath};
@@ -225,6 +227,25 @@ fn no_memory_here_is_no_fault_of_the_other_node() {
     assert!(!error.blames_node());
     assert_eq!((end_of(&error), counter_of(end_of(&error))), (FetchOutcome::Crowded, None));
     assert_eq!(error_of(&error), FetchError::NoMemory);
+    assert_eq!(error_of_home(&error), Some(FetchError::NoMemory));
+}
+
+#[test]
+fn a_reply_says_whether_the_other_node_its_source_or_this_machine_failed() {
+    let late = FetchError::Origin { fault: "late", status: 504 };
+    let busy = || PeerError::Connect(UpstreamError::PoolFull);
+    let away = || PeerError::Connect(UpstreamError::ConnectTimeout);
+    for (error, of_segment, of_home) in [
+        (PeerError::SourceLate, late, Some(FetchError::Peer)),
+        (busy(), FetchError::NoConnection, Some(FetchError::NoConnection)),
+        (away(), FetchError::Peer, None),
+        (PeerError::Late, FetchError::Peer, None),
+        (PeerError::Closed, FetchError::Peer, None),
+        (PeerError::Unexpected, FetchError::Peer, Some(FetchError::Peer)),
+        (PeerError::Refused(PeerRefusal::NotThere), FetchError::Peer, Some(FetchError::Peer)),
+    ] {
+        assert_eq!((error_of(&error), error_of_home(&error)), (of_segment, of_home), "{error}");
+    }
 }
 
 /// Not a test: how long the largest inventory takes. `--ignored --nocapture`, in release.

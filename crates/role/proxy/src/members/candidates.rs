@@ -50,7 +50,7 @@ impl Group {
                         HealthState::Down { .. } => Openness::Shut,
                         HealthState::Draining | HealthState::Drained => Openness::Closing,
                         HealthState::Up | HealthState::Joining if is_removed => Openness::Closing,
-                        HealthState::Up | HealthState::Joining if details.bows_out => {
+                        HealthState::Up | HealthState::Joining if details.announces_drain => {
                             Openness::Leaving
                         }
                         HealthState::Up => Openness::Open,

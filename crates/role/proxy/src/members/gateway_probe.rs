@@ -33,7 +33,7 @@ pub(super) struct Asking<'a> {
 }
 
 /// What comes of a check: a failure is not always one of the connection.
-type Asked = Result<Result<(), Failure>, UpstreamError>;
+type ProbeStep = Result<Result<(), Failure>, UpstreamError>;
 
 impl<'a> Asking<'a> {
     pub(super) fn new(
@@ -69,7 +69,7 @@ impl<'a> Asking<'a> {
         Ok(asked.map_or_else(CheckOutcome::Bad, |()| CheckOutcome::Good))
     }
 
-    async fn ask_by_fcgi(&self, conn: &Conn) -> Asked {
+    async fn ask_by_fcgi(&self, conn: &Conn) -> ProbeStep {
         let Some(path) = &self.settings.check.path else {
             let mut reply = ValuesReply::default();
             send(conn, &GET_VALUES).await?;
@@ -104,7 +104,7 @@ impl<'a> Asking<'a> {
         .await
     }
 
-    async fn ask_by_ajp(&self, conn: &Conn, spec: &AjpSpec) -> Asked {
+    async fn ask_by_ajp(&self, conn: &Conn, spec: &AjpSpec) -> ProbeStep {
         let mut pong = Pong::default();
         send(conn, &CPING).await?;
         let ponged = until(conn, |bytes| match pong.receive(bytes) {

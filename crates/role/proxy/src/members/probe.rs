@@ -137,8 +137,8 @@ fn judge(received: &[u8], settings: &GroupSettings, is_all: bool) -> Option<Chec
             Ok(response) if response.status == settings.check.status => {
                 return Some(CheckOutcome::Good);
             }
-            Ok(response) if response.status == 503 && bows_out(body) => {
-                return Some(CheckOutcome::BowsOut);
+            Ok(response) if response.status == 503 && announces_drain(body) => {
+                return Some(CheckOutcome::DrainAnnounced);
             }
             // The body may still say it.
             Ok(response) if response.status == 503 && !is_all && may_go_on(&response, body) => {
@@ -161,7 +161,7 @@ fn may_go_on(response: &ResponseHead<'_, '_>, body: &[u8]) -> bool {
 }
 
 /// Whether a 503 means that the member drains: it contains the word, whatever its framing.
-fn bows_out(body: &[u8]) -> bool {
+fn announces_drain(body: &[u8]) -> bool {
     let body = &body[..body.len().min(CHECK_BODY_BYTES_MAX)];
     body.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| word == b"draining")
 }

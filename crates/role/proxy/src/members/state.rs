@@ -61,7 +61,7 @@ pub(crate) struct Details {
     /// The weight in the last config file.
     pub(crate) weight_filed: u32,
     /// It answers checks, but reports that it drains.
-    pub(crate) bows_out: bool,
+    pub(crate) announces_drain: bool,
     /// When it entered its state.
     pub(crate) since: Now,
     /// A check is in progress.
@@ -78,7 +78,7 @@ pub(crate) enum CheckOutcome {
     /// It answers as expected.
     Good,
     /// It is alive and wants no more requests.
-    BowsOut,
+    DrainAnnounced,
     /// It does not answer as expected.
     Bad(Failure),
 }
@@ -123,7 +123,7 @@ impl GroupState {
             source,
             authority: new.authority,
             weight_filed: new.weight,
-            bows_out: false,
+            announces_drain: false,
             since: now,
             is_checking: false,
             drain_set_at: None,
@@ -165,7 +165,7 @@ impl GroupState {
     }
 
     /// Nodes whose heartbeats stopped are down.
-    fn hear_silences(&mut self, now: Now) {
+    fn apply_silences(&mut self, now: Now) {
         let mut silent = Vec::new();
         for (id, details) in &mut self.details {
             let silences = details.member.reported.silences();
@@ -184,11 +184,11 @@ impl GroupState {
         let Some(details) = self.details.get_mut(&id) else { return };
         details.is_checking = false;
         let Some(verdict) = verdict else { return };
-        if details.bows_out != (verdict == CheckOutcome::BowsOut) {
-            // A node that bowed out and then is gone has not come back.
+        if details.announces_drain != (verdict == CheckOutcome::DrainAnnounced) {
+            // A node that announced its drain and then is gone has not come back.
             let is_back = verdict == CheckOutcome::Good;
-            if verdict == CheckOutcome::BowsOut || is_back {
-                details.bows_out = !is_back;
+            if verdict == CheckOutcome::DrainAnnounced || is_back {
+                details.announces_drain = !is_back;
                 self.revision += 1;
                 details.since = now;
                 let what =
@@ -198,7 +198,7 @@ impl GroupState {
             }
         }
         let result = match verdict {
-            CheckOutcome::Good | CheckOutcome::BowsOut => Ok(()),
+            CheckOutcome::Good | CheckOutcome::DrainAnnounced => Ok(()),
             CheckOutcome::Bad(failure) => Err(failure),
         };
         let event = self.membership.on_check(now, id, result);
@@ -208,7 +208,7 @@ impl GroupState {
 
     /// Looks which nodes are silent, and ends drains and removals that are complete.
     pub(crate) fn tick(&mut self, now: Now) {
-        self.hear_silences(now);
+        self.apply_silences(now);
         let (details, source) = (&self.details, self.settings.loads);
         let in_use =
             |id| details.get(&id).map_or(0, |it| u64::from(it.member.current(source).in_use()));
@@ -223,12 +223,12 @@ impl GroupState {
         let Some(event) = event else { return };
         self.revision += 1;
         let details = self.details.get_mut(&event.node);
-        let bows_out = details.as_ref().is_some_and(|details| details.bows_out);
+        let announces_drain = details.as_ref().is_some_and(|details| details.announces_drain);
         let (of, GroupWords { group, member }) = (&self.name, self.words);
         let (name, change) = (&event.name, &event.change);
         match event.change {
             // No noise for the end that a node had announced itself.
-            Change::State(transition) if is_down(transition.to) && !bows_out => {
+            Change::State(transition) if is_down(transition.to) && !announces_drain => {
                 tracing::warn!("{group} {of}: {member} {name}: {change}");
             }
             Change::Spared(_) => {
@@ -257,7 +257,7 @@ impl GroupState {
     pub(crate) fn settle(&mut self, now: Now) {
         for view in self.membership.view(now) {
             let Some(details) = self.details.get(&view.id) else { continue };
-            let is_open = view.eligible && !details.bows_out;
+            let is_open = view.eligible && !details.announces_drain;
             // Not 0 for a node that just came up: 0 is out.
             let share = if is_open { view.slow_start_permille.max(1) } else { 0 };
             details.member.set_share_permille(share);
@@ -265,7 +265,7 @@ impl GroupState {
             // Drained is what it is called while it has no request, which a session may have again.
             let drains = matches!(view.state, HealthState::Draining | HealthState::Drained);
             let is_well = view.state == HealthState::Up;
-            details.member.set_draining(drains || (is_well && details.bows_out));
+            details.member.set_draining(drains || (is_well && details.announces_drain));
         }
     }
 
@@ -354,7 +354,7 @@ fn shown(member: &Member, details: &Details, now: Now) -> (&'static str, Option<
         return ("removing", Some(format!("gone when idle, at the latest in {left_s} s")));
     }
     match member.health().state() {
-        HealthState::Up | HealthState::Joining if details.bows_out => {
+        HealthState::Up | HealthState::Joining if details.announces_drain => {
             ("draining", Some("reported by its health check".to_owned()))
         }
         HealthState::Down { reason, .. } => ("down", Some(reason.to_string())),

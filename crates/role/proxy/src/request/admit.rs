@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use skep_engine::ExchangeError;
 use tokio::time::timeout_at;
 
-use super::Trip;
+use super::ProxiedRequest;
 use super::fault::left;
 use super::in_flight::InFlight;
 use crate::members::settings::QueueSettings;
 
-impl Trip<'_, '_, '_, '_, '_> {
+impl ProxiedRequest<'_, '_, '_, '_, '_> {
     /// A member that was not tried yet; waits while all of those have as many requests as they may
     /// have, or were not checked yet. `None`: there is none, or the wait is over.
     ///

@@ -60,13 +60,13 @@ pub(super) struct GatewayLeg {
     /// The member takes no more.
     is_refused: bool,
     is_asked: bool,
-    stage: Stage,
+    stage: GatewayStage,
     passage: Passage,
     is_reusable: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum GatewayStage {
     Head,
     Body,
     Complete,
@@ -112,7 +112,7 @@ impl GatewayLeg {
             is_packed: false,
             is_refused: false,
             is_asked: false,
-            stage: Stage::Head,
+            stage: GatewayStage::Head,
             passage: Passage::default(),
             is_reusable: false,
         })
@@ -132,9 +132,11 @@ impl GatewayLeg {
     /// What becomes of the connection.
     pub(super) fn after_response(&self) -> AfterResponse {
         match self.stage {
-            Stage::Complete if self.is_reusable && self.output.is_empty() => AfterResponse::Idle,
+            GatewayStage::Complete if self.is_reusable && self.output.is_empty() => {
+                AfterResponse::Idle
+            }
             // The request is there, and nobody wants more of the reply.
-            Stage::Body if self.is_body_read && self.is_uploaded() => {
+            GatewayStage::Body if self.is_body_read && self.is_uploaded() => {
                 AfterResponse::Unread(UnreadResponse::of_gateway(self.codec.clone()))
             }
             _ => AfterResponse::Close,
@@ -198,7 +200,7 @@ impl GatewayLeg {
     ) -> Result<(), ForwardError> {
         self.output.clear();
         self.is_begun = false;
-        self.stage = Stage::Head;
+        self.stage = GatewayStage::Head;
         self.passage = Passage::default();
         self.is_reusable = false;
         let of = (&*self.settings, self.is_draining);
@@ -248,7 +250,7 @@ impl GatewayLeg {
         let mut slots = FieldSlots::new();
         let head = parse_response(&mut slots, bytes, asked.method, &RESPONSE_HEAD)?;
         self.passage.begin(&head, asked, reply, in_flight)?;
-        self.stage = Stage::Body;
+        self.stage = GatewayStage::Body;
         Ok(())
     }
 }
@@ -320,7 +322,7 @@ impl Leg for GatewayLeg {
                     // connection is closed.
                     if self.passage.is_only_head() {
                         log_rest(&mut self.codec, in_flight);
-                        self.stage = Stage::Complete;
+                        self.stage = GatewayStage::Complete;
                     }
                     return Ok(());
                 }
@@ -335,7 +337,7 @@ impl Leg for GatewayLeg {
                 Some(GatewayEvent::End) => {
                     self.is_reusable = self.codec.is_reusable(bytes.len() - at);
                     self.passage.finish(&[], reply)?;
-                    self.stage = Stage::Complete;
+                    self.stage = GatewayStage::Complete;
                     return Ok(());
                 }
             }
@@ -352,20 +354,20 @@ impl Leg for GatewayLeg {
     }
 
     fn is_complete(&self) -> bool {
-        self.stage == Stage::Complete
+        self.stage == GatewayStage::Complete
     }
 
     fn timeout_ms(&self, silence: &Silence) -> u64 {
         match self.stage {
-            Stage::Head => silence.before_head_ms,
-            Stage::Body | Stage::Complete => self.passage.silence_ms_max(silence),
+            GatewayStage::Head => silence.before_head_ms,
+            GatewayStage::Body | GatewayStage::Complete => self.passage.silence_ms_max(silence),
         }
     }
 
     fn cause(&self, cause: Cause) -> Cause {
         match self.stage {
-            Stage::Head => cause,
-            Stage::Body | Stage::Complete => cause.inside_reply(),
+            GatewayStage::Head => cause,
+            GatewayStage::Body | GatewayStage::Complete => cause.inside_reply(),
         }
     }
 }

@@ -216,7 +216,7 @@ impl<'a> Testing<'a> {
         }
     }
 
-    fn start(&self, question: &Question) -> Result<(Vec<u8>, Wire), String> {
+    fn start(&self, question: &Question) -> Result<(Vec<u8>, AnswerDecoder), String> {
         let Question { target, host, fields, agent, .. } = question;
         let host = host.clone().unwrap_or_else(|| host_of(self.address));
         let agent = ("User-Agent", agent.as_bytes());
@@ -226,30 +226,30 @@ impl<'a> Testing<'a> {
         let wire = match self.protocol {
             MemberProtocol::Http => {
                 write_get(&mut out, target, &host, &fields);
-                Wire::Http(None)
+                AnswerDecoder::Http(None)
             }
             protocol => {
                 let request = probe_request(Method::Get, target, &host, &fields);
                 let started = GatewayCodec::start(&mut out, &request, protocol, false);
-                Wire::Gateway(started.map_err(|error| error.reason)?)
+                AnswerDecoder::Gateway(started.map_err(|error| error.reason)?)
             }
         };
         Ok((out, wire))
     }
 
     /// Checks ask FastCGI applications for what is no script.
-    fn start_check(&self, question: &Question) -> Result<(Vec<u8>, Wire), String> {
+    fn start_check(&self, question: &Question) -> Result<(Vec<u8>, AnswerDecoder), String> {
         let MemberProtocol::Fcgi(_) = self.protocol else { return self.start(question) };
         let (mut out, path) = (Vec::new(), question.target.as_bytes());
         let probe = FcgiExchange::probe(&mut out, path, b"", &RESPONSE_HEAD);
         let exchange = probe.map_err(|error| error.to_string())?;
-        Ok((out, Wire::Gateway(GatewayCodec::Fcgi(exchange))))
+        Ok((out, AnswerDecoder::Gateway(GatewayCodec::Fcgi(exchange))))
     }
 
     async fn ask(
         &mut self,
         question: &Question,
-        (request, mut wire): (Vec<u8>, Wire),
+        (request, mut wire): (Vec<u8>, AnswerDecoder),
         limit_ms: u64,
     ) -> Result<(), String> {
         self.test.target = Some(question.target.clone());
@@ -294,7 +294,7 @@ impl<'a> Testing<'a> {
         let outcome = probe(self.worker, self.address, settings, || false).await;
         let (said, result) = match outcome {
             Some(CheckOutcome::Good) => ("good".to_owned(), Ok(())),
-            Some(CheckOutcome::BowsOut) => ("it drains".to_owned(), Ok(())),
+            Some(CheckOutcome::DrainAnnounced) => ("it drains".to_owned(), Ok(())),
             Some(CheckOutcome::Bad(failure)) => {
                 (failure.to_string(), Err(format!("the check fails: {failure}")))
             }
@@ -305,10 +305,14 @@ impl<'a> Testing<'a> {
     }
 
     /// Takes what it can of what came.
-    fn receive(&mut self, wire: &mut Wire, pending: &mut Vec<u8>) -> Result<IsWhole, String> {
+    fn receive(
+        &mut self,
+        wire: &mut AnswerDecoder,
+        pending: &mut Vec<u8>,
+    ) -> Result<IsWhole, String> {
         match wire {
-            Wire::Http(decoder) => self.receive_http(decoder, pending),
-            Wire::Gateway(codec) => self.receive_gateway(codec, pending),
+            AnswerDecoder::Http(decoder) => self.receive_http(decoder, pending),
+            AnswerDecoder::Gateway(codec) => self.receive_gateway(codec, pending),
         }
     }
 
@@ -410,13 +414,13 @@ impl<'a> Testing<'a> {
     }
 
     /// The member has closed its side.
-    fn closed(&mut self, wire: &mut Wire) -> Result<(), String> {
+    fn closed(&mut self, wire: &mut AnswerDecoder) -> Result<(), String> {
         match wire {
-            Wire::Http(None) => Err("the connection ended before the answer".to_owned()),
-            Wire::Http(Some(decoder)) => {
+            AnswerDecoder::Http(None) => Err("the connection ended before the answer".to_owned()),
+            AnswerDecoder::Http(Some(decoder)) => {
                 decoder.finish().map_err(|_| "the connection ended inside the answer".to_owned())
             }
-            Wire::Gateway(codec) => codec.close().map_err(word),
+            AnswerDecoder::Gateway(codec) => codec.close().map_err(word),
         }
     }
 
@@ -431,7 +435,7 @@ impl<'a> Testing<'a> {
     }
 }
 
-enum Wire {
+enum AnswerDecoder {
     /// The body, once the head came.
     Http(Option<BodyDecoder>),
     Gateway(GatewayCodec),

@@ -5,11 +5,11 @@ use skep_serve::{Pace, TimeoutCause};
 use skep_telemetry::Counter;
 use skep_upstream::PooledConn;
 
-use super::Trip;
+use super::ProxiedRequest;
 use crate::request::in_flight::InFlight;
 use crate::request::times::Silence;
 
-impl Trip<'_, '_, '_, '_, '_> {
+impl ProxiedRequest<'_, '_, '_, '_, '_> {
     /// Copies bytes in both directions, from the 101 on. Bytes that the client sent after its
     /// request's head go to the member now and not earlier (CVE-2026-2833).
     pub(super) async fn tunnel(

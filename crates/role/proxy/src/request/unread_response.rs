@@ -30,11 +30,11 @@ pub(super) enum AfterResponse {
 }
 
 pub(super) struct UnreadResponse {
-    wire: Wire,
+    wire: UnreadDecoder,
     bytes_left: u64,
 }
 
-enum Wire {
+enum UnreadDecoder {
     Http {
         decoder: BodyDecoder,
         /// The member keeps the connection behind the response.
@@ -59,16 +59,16 @@ impl UnreadResponse {
     /// Of an HTTP response. `None`: it is known to be too long to be read.
     pub(super) fn of_http(decoder: BodyDecoder, is_kept: bool) -> Option<Self> {
         let is_short = decoder.left_bytes().is_none_or(|bytes| bytes <= REST_BYTES_MAX);
-        is_short.then(|| Self::new(Wire::Http { decoder, is_kept }))
+        is_short.then(|| Self::new(UnreadDecoder::Http { decoder, is_kept }))
     }
 
     /// Of a reply in the protocol of `codec`.
     pub(super) fn of_gateway(codec: GatewayCodec) -> Self {
         let counted_bytes = codec.stderr_dropped_bytes();
-        Self::new(Wire::Gateway { codec: Box::new(codec), counted_bytes })
+        Self::new(UnreadDecoder::Gateway { codec: Box::new(codec), counted_bytes })
     }
 
-    fn new(wire: Wire) -> Self {
+    fn new(wire: UnreadDecoder) -> Self {
         Self { wire, bytes_left: REST_BYTES_MAX }
     }
 
@@ -111,14 +111,14 @@ impl UnreadResponse {
 
     fn receive(&mut self, bytes: &[u8], in_flight: &mut InFlight) -> Option<End> {
         let end = match &mut self.wire {
-            Wire::Http { decoder, is_kept } => decode(decoder, *is_kept, bytes, in_flight),
-            Wire::Gateway { codec, .. } => receive(codec, bytes, in_flight),
+            UnreadDecoder::Http { decoder, is_kept } => decode(decoder, *is_kept, bytes, in_flight),
+            UnreadDecoder::Gateway { codec, .. } => receive(codec, bytes, in_flight),
         };
         end.or((self.bytes_left == 0).then_some(End::Close))
     }
 
     fn count(&mut self, in_flight: &InFlight) {
-        if let Wire::Gateway { codec, counted_bytes } = &mut self.wire {
+        if let UnreadDecoder::Gateway { codec, counted_bytes } = &mut self.wire {
             if let Some(line) = codec.stderr_rest() {
                 in_flight.log_stderr(&line);
             }

@@ -16,7 +16,7 @@ use skep_wire::handoff::SocketId;
 use skep_wire::handoff::guard::HandoffOrder;
 use skep_wire::handoff::lccp::Lccp;
 
-use super::{Giver, MoveStep, MoverThread, now};
+use super::{MoveStep, MoverThread, OrderSource, now};
 use crate::limits::{RECREATE_MS, RECREATE_MS_MAX};
 
 /// What goes on of that.
@@ -83,7 +83,7 @@ impl MoverThread {
         let own = self.incoming.socket(key).filter(|_| key.donor == self.lccp.own());
         let Some(descriptor) = own else { return Some(action) };
         // No donor has the connection any more.
-        self.orders.give(Giver::Nobody, HandoffOrder::Reset(socket), Some(descriptor));
+        self.orders.give(OrderSource::Nobody, HandoffOrder::Reset(socket), Some(descriptor));
         self.incoming.drop(key);
         None
     }
@@ -107,7 +107,7 @@ impl MoverThread {
             Some(since) if now.since_ms(since) < RECREATE_MS_MAX => now.plus_ms(RECREATE_MS),
             Some(_) => {
                 // The client gets its RST with its next packet.
-                self.orders.give(Giver::Nobody, HandoffOrder::Forget(socket), None);
+                self.orders.give(OrderSource::Nobody, HandoffOrder::Forget(socket), None);
                 return false;
             }
         };
@@ -122,7 +122,7 @@ impl MoverThread {
         for (key, creation) in &mut self.to_self.failed {
             if creation.due.take_if(|due| *due <= now).is_some() {
                 let order = HandoffOrder::Create(creation.socket);
-                self.orders.give(Giver::Receiver(*key), order, None);
+                self.orders.give(OrderSource::Receiver(*key), order, None);
             }
         }
     }

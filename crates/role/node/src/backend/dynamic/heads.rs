@@ -76,9 +76,9 @@ pub(super) enum LookupDecision {
     /// Send it; with why it may be although it is stale.
     Hit(Arc<Resource>, Option<&'static str>),
     /// Send it, and refresh it.
-    HitWhileRefreshed(Arc<Resource>, Found),
+    HitWhileRefreshed(Arc<Resource>, FoundVariants),
     /// Ask, for all who wait.
-    Ask(Found, ForwardReason),
+    Ask(FoundVariants, ForwardReason),
     Alone(Alone),
     Failed(Refusal),
     OnlyIfCached,
@@ -86,7 +86,7 @@ pub(super) enum LookupDecision {
 
 /// What was found under a key, while its slots are locked.
 #[derive(Clone)]
-pub(super) struct Found {
+pub(super) struct FoundVariants {
     /// The response that answers the request.
     pub(super) kept: Option<Arc<Resource>>,
     /// What was, and is no longer available.
@@ -157,7 +157,7 @@ impl PoolHeads {
         self: &Arc<Self>,
         slots: &HashMap<SegmentName, PoolSlot>,
         (cache, key): (&PoolCache, &PoolKey),
-        found: Found,
+        found: FoundVariants,
         of: (Arc<PurgeSnapshot>, PurgeStamp),
     ) -> Option<Box<PoolFlight>> {
         if slots.get(&found.name).is_some_and(|slot| slot.is_paused(monotonic_ms())) {
@@ -274,9 +274,9 @@ impl PoolHeads {
         (key, route, purged): (&PoolKey, &Route, PurgeStamp),
         primary: SegmentName,
         request: &RequestHead<'_, '_>,
-    ) -> Option<Found> {
+    ) -> Option<FoundVariants> {
         let varies = slots.get(&primary).map(|slot| slot.varies.clone()).unwrap_or_default();
-        let mut found = Found { kept: None, gone: None, name: primary, has_others: false };
+        let mut found = FoundVariants { kept: None, gone: None, name: primary, has_others: false };
         for (place, vary) in varies.iter().enumerate() {
             let secondary = secondary_key(route, vary, request)?;
             let name = route.head_name(&key.variant(&secondary), purged);
@@ -313,11 +313,11 @@ impl PoolHeads {
         self: &Arc<Self>,
         flight: SingleFlight<SegmentName, FlightOutcome>,
         key: &PoolKey,
-        found: Found,
+        found: FoundVariants,
         (purges, purged): (Arc<PurgeSnapshot>, PurgeStamp),
     ) -> Box<PoolFlight> {
         let (heads, key) = (Arc::clone(self), key.clone());
-        let Found { kept, gone, .. } = found;
+        let FoundVariants { kept, gone, .. } = found;
         let is_ahead = false;
         Box::new(PoolFlight {
             heads,

@@ -41,5 +41,5 @@ pub(crate) use heads::{FlightOutcome, PoolFlight, PoolHeads, PoolLookup};
 pub(crate) use invalidation::{Changed, Invalidation};
 pub(crate) use judge::{Alone, StaleUse, is_for, is_sent_as_it_is, use_of_stale};
 pub(crate) use refresh_ahead::is_to_be_refreshed;
-pub(crate) use seek::{Errand, PoolSought, seek};
+pub(crate) use seek::{PoolRequest, PoolSought, seek};
 pub(crate) use slot::Refusal;

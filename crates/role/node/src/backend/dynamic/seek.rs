@@ -22,11 +22,11 @@ pub(crate) enum PoolSought {
     /// A node that asked reports that the response may not be stored.
     NotStored,
     /// This node is to ask.
-    Ask(Errand),
+    Ask(PoolRequest),
 }
 
 /// A request to a server, for all who wait.
-pub(crate) struct Errand {
+pub(crate) struct PoolRequest {
     /// For those on other nodes.
     pub(crate) lease: Option<HeadLease>,
     /// What is validated: stored here, or on another node.
@@ -61,5 +61,5 @@ pub(crate) async fn seek(
         HeadSought::Granted(lease) => Some(lease),
         HeadSought::Nowhere => None,
     };
-    PoolSought::Ask(Errand { lease, kept: flight.kept_or(stale.take()) })
+    PoolSought::Ask(PoolRequest { lease, kept: flight.kept_or(stale.take()) })
 }

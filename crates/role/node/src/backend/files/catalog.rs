@@ -15,7 +15,7 @@ use skep_segments::{Charge, HeadAccount, SegmentStore};
 use skep_serve::monotonic_ms;
 
 use crate::backend::dynamic::PoolHeads;
-use crate::backend::files::look_up::{Found, look_up, parent};
+use crate::backend::files::look_up::{FoundFile, look_up, parent};
 use crate::backend::origin::OriginHeadCache;
 use crate::backend::partition::PartHeadCache;
 use crate::disk::pool::pool;
@@ -146,9 +146,9 @@ impl Catalog {
         let directory = self.directory(route, path, wait)?;
         let generation = directory.generation();
         let (variants, file) = match look_up(route, path, wait, purges.hard()) {
-            Ok(Found::File(variants, file)) => (variants, file),
-            Ok(Found::NeedsSlash) => return self.lost(&key, Ok(Located::NeedsSlash)),
-            Ok(Found::Directory) => return self.lost(&key, Ok(Located::Directory)),
+            Ok(FoundFile::File(variants, file)) => (variants, file),
+            Ok(FoundFile::NeedsSlash) => return self.lost(&key, Ok(Located::NeedsSlash)),
+            Ok(FoundFile::Directory) => return self.lost(&key, Ok(Located::Directory)),
             Err(DiskError::WouldBlock) => return Err(DiskError::WouldBlock),
             Err(error) => return self.lost(&key, Err(error)),
         };

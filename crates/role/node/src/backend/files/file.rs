@@ -88,7 +88,7 @@ impl SegmentOrigin for SharedFile {
             let file = open(&route, &relative, stamp, Wait::Yes)?;
             fill(&file, &segment, base, stamp, Wait::Yes)
         });
-        Ok(read.await?)
+        read.await
     }
 
     fn described(&self, has_lease: bool) -> Option<OriginRef> {
@@ -126,7 +126,7 @@ pub(crate) fn fill(
     base: u64,
     stamp: FileStamp,
     wait: Wait,
-) -> Result<(), DiskError> {
+) -> Result<(), FetchError> {
     let mut buffer = Buffer::take();
     loop {
         let bytes = segment.next_chunk_bytes();
@@ -136,7 +136,7 @@ pub(crate) fn fill(
         let at = base + u64::from(segment.filled());
         let chunk = &mut buffer.bytes()[..bytes];
         read_version(file, stamp, at, chunk, wait)?;
-        segment.publish(chunk).map_err(|_| DiskError::Exhausted)?;
+        segment.publish(chunk).map_err(|_| FetchError::NoMemory)?;
     }
 }
 

@@ -13,7 +13,7 @@ use crate::model::object::{Object, ObjectSource, Variants};
 use crate::model::route::{FolderBackend, Route};
 
 /// The result of a look-up of a normalised path.
-pub(crate) enum Found {
+pub(crate) enum FoundFile {
     /// A file, and the open plain file.
     File(Variants, File),
     /// A directory asked for without its slash.
@@ -29,7 +29,7 @@ pub(crate) fn look_up(
     path: &[u8],
     wait: Wait,
     known: &PurgeTable,
-) -> Result<Found, DiskError> {
+) -> Result<FoundFile, DiskError> {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     let folder = route.folder().ok_or(DiskError::NotFound)?;
     if !folder.shows(path) || relative.len() > PATH_BYTES_MAX {
@@ -43,7 +43,7 @@ pub(crate) fn look_up(
         (file, FileKind::File(stamp)) => {
             found_file((route, folder), &root, relative, (file, stamp), wait, known)
         }
-        (_, FileKind::Directory) => Ok(Found::NeedsSlash),
+        (_, FileKind::Directory) => Ok(FoundFile::NeedsSlash),
         (_, FileKind::Other) => Err(DiskError::Forbidden),
     }
 }
@@ -54,7 +54,7 @@ fn look_up_index(
     relative: &[u8],
     wait: Wait,
     known: &PurgeTable,
-) -> Result<Found, DiskError> {
+) -> Result<FoundFile, DiskError> {
     for name in &folder.index_files {
         let index = [relative, name.as_bytes()].concat();
         if !route.answers_for(&index, relative) {
@@ -69,7 +69,7 @@ fn look_up_index(
         }
     }
     match root.open_at(relative, wait)? {
-        (_, FileKind::Directory) if folder.listing => Ok(Found::Directory),
+        (_, FileKind::Directory) if folder.listing => Ok(FoundFile::Directory),
         // An unlisted directory does not even say that it is there.
         _ => Err(DiskError::NotFound),
     }
@@ -82,7 +82,7 @@ fn found_file(
     (file, stamp): (File, FileStamp),
     wait: Wait,
     known: &PurgeTable,
-) -> Result<Found, DiskError> {
+) -> Result<FoundFile, DiskError> {
     let mut siblings: [Option<(Vec<u8>, FileStamp)>; 3] = [const { None }; 3];
     if folder.precompressed {
         for (sibling, suffix) in siblings.iter_mut().zip([".br", ".zst", ".gz"]) {
@@ -112,7 +112,7 @@ fn found_file(
         zstd: encoded(zstd, Encoding::Zstd),
         gzip: encoded(gzip, Encoding::Gzip),
     };
-    Ok(Found::File(variants, file))
+    Ok(FoundFile::File(variants, file))
 }
 
 /// The directory that contains a path's file, for watching.

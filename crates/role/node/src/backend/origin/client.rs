@@ -147,7 +147,7 @@ impl Remotes {
         let Some(place) = self.pass_place(route, origin).await else {
             return HeadOutcome::Failed(fetch_error(FaultKind::Busy));
         };
-        let asked = Asked { target, range: None, condition: Condition::None };
+        let asked = OriginRequest { target, range: None, condition: Condition::None };
         match self.ask(route, origin, asked).await {
             Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place, why })),
             Err(error) => HeadOutcome::Failed(fetch_error(error.fault.kind())),
@@ -186,7 +186,7 @@ impl Remotes {
         &self,
         route: &Arc<Route>,
         origin: &OriginBackend,
-        asked: Asked<'_>,
+        asked: OriginRequest<'_>,
     ) -> Result<OriginReply, OriginError> {
         let ask = Ask {
             path_and_query: asked.target,
@@ -216,13 +216,14 @@ impl Remotes {
 }
 
 /// A request to an origin.
-pub(super) struct Asked<'a> {
+pub(super) struct OriginRequest<'a> {
     pub(super) target: &'a [u8],
     pub(super) range: Option<std::ops::Range<u64>>,
     pub(super) condition: Condition<'a>,
 }
 
-/// Whether a status reports a temporary state of the origin, and nothing about the object.
-pub(super) fn is_trouble(status: u16) -> bool {
+/// Whether a status reports a temporary state of the origin, and nothing about the object: those
+/// of overload. Another origin is asked after fewer, 500, 502, 503 and 504 (skep-origin).
+pub(super) fn is_origin_failure(status: u16) -> bool {
     FailureStatuses::Overload.has(status)
 }

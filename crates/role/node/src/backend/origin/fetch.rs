@@ -10,7 +10,7 @@ use skep_telemetry::CacheResult;
 use skep_units::SEGMENT_BYTES;
 use tokio::sync::oneshot;
 
-use super::client::{Asked, Passed, Remotes, is_trouble};
+use super::client::{OriginRequest, Passed, Remotes, is_origin_failure};
 use super::head_cache::{HeadFlight, HeadLookup, HeadOutcome, PassFor};
 use super::kept::{FetchedHead, NotKept};
 use super::segment::RemoteSegment;
@@ -77,7 +77,8 @@ impl Remotes {
                 }
             }
         }
-        HeadOutcome::Failed(FetchError::OriginChanged)
+        // Flights that were purged, or whose workers ended: nothing is said of the origin.
+        HeadOutcome::Failed(FetchError::Abandoned)
     }
 
     /// The resource at `target`, cached or fetched now; nothing that is for one client.
@@ -121,7 +122,8 @@ pub(super) async fn run_flight(
     flight: HeadFlight,
 ) -> HeadOutcome<Box<Passed>> {
     let Some(origin) = route.origin() else {
-        return HeadOutcome::Failed(FetchError::Lost);
+        debug_assert!(false, "only a route with an origin has flights to it");
+        return HeadOutcome::Failed(FetchError::Abandoned);
     };
     let target = flight.target().to_vec();
     let lease = match seek(remotes, route, origin, &flight).await {
@@ -211,7 +213,7 @@ async fn complete(
             let status = reply.head.meta.status;
             match status {
                 // An origin in trouble says nothing of what it does when well.
-                _ if is_trouble(status) => {
+                _ if is_origin_failure(status) => {
                     flight.complete(HeadOutcome::Failed(FetchError::OriginStatus(status)));
                 }
                 200..300 => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_MS, why })),
@@ -239,9 +241,9 @@ async fn answer(
         let head = kept.and_then(|kept| Some(&kept.remote()?.head));
         let condition = head.map_or(Condition::None, |head| Condition::Unless(head.validators()));
         // The head and the first segment by one exchange.
-        let asked = Asked { target, range: Some(0..SEGMENT_BYTES), condition };
+        let asked = OriginRequest { target, range: Some(0..SEGMENT_BYTES), condition };
         let reply = match remotes.ask(route, origin, asked).await {
-            Ok(reply) if !is_trouble(reply.head.meta.status) => reply,
+            Ok(reply) if !is_origin_failure(reply.head.meta.status) => reply,
             failed => return failed_with(flight, origin, failed),
         };
         if reply.head.meta.status != 304 {

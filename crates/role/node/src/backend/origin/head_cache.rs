@@ -70,12 +70,12 @@ pub(crate) enum HeadLookup {
 /// each of them.
 #[derive(Debug)]
 pub(crate) struct OriginHeadCache {
-    slots: HeadSlots<Slot>,
+    slots: HeadSlots<OriginSlot>,
     flights: Arc<Flights<SegmentName, HeadOutcome<PassFor>>>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct OriginSlot {
     /// Charge for the slot and its resource.
     charge: Charge,
     kept: Option<Arc<Resource>>,
@@ -92,7 +92,7 @@ enum Backoff {
     Failed(FetchError),
 }
 
-impl HeadSlot for Slot {
+impl HeadSlot for OriginSlot {
     fn empty(charge: Charge) -> Self {
         Self { charge, kept: None, pause: None }
     }
@@ -277,7 +277,7 @@ impl HeadFlight {
     }
 
     /// Changes the state of the path, in a slot of its own.
-    fn change<R>(&self, change: impl FnOnce(&mut Slot) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut OriginSlot) -> R) -> R {
         self.cache.slots.change(self.name(), change)
     }
 }

@@ -16,7 +16,7 @@ use skep_wire::cache::{OriginRef, SegmentName};
 use skep_wire::limits::ORIGIN_BYTES_MAX;
 use tokio::sync::oneshot;
 
-use super::client::{Asked, PassPermit, Remotes, is_trouble};
+use super::client::{OriginRequest, PassPermit, Remotes, is_origin_failure};
 use crate::limits::ORIGIN_ASKS_MAX;
 use crate::model::fault::fetch_error;
 use crate::model::freshness::is_once;
@@ -46,7 +46,7 @@ impl From<&Stopped> for FetchError {
     fn from(stopped: &Stopped) -> Self {
         match stopped {
             Stopped::Origin(error) => fetch_error(error.fault.kind()),
-            Stopped::Status(status) if is_trouble(*status) => Self::OriginStatus(*status),
+            Stopped::Status(status) if is_origin_failure(*status) => Self::OriginStatus(*status),
             Stopped::Status(_) | Stopped::Changed => Self::OriginChanged,
             Stopped::TooLittle => fetch_error(FaultKind::Short),
             Stopped::TooMuch => fetch_error(FaultKind::Long),
@@ -183,12 +183,12 @@ impl RemoteSegment {
         }
         let at = range.start;
         let condition = Condition::Pinned(known.head.validators());
-        let asked = Asked { target: &known.target, range: Some(range), condition };
+        let asked = OriginRequest { target: &known.target, range: Some(range), condition };
         let reply = self.remotes.ask(&self.resource.route, remote, asked).await?;
         let head = &reply.head;
         if !matches!(head.meta.status, 200 | 206) {
             // Or the object is not there any more.
-            if !is_trouble(head.meta.status) {
+            if !is_origin_failure(head.meta.status) {
                 self.remotes.origin_heads.retire(&self.resource);
             }
             return Err(Stopped::Status(head.meta.status));

@@ -39,13 +39,13 @@ type PartOutcome = Result<Elsewhere, FetchError>;
 pub(crate) struct PartHeadCache {
     store: Arc<SegmentStore>,
     account: Arc<HeadAccount>,
-    slots: Mutex<HashMap<SegmentName, Slot>>,
+    slots: Mutex<HashMap<SegmentName, PartSlot>>,
     slots_max: usize,
     flights: Arc<Flights<SegmentName, PartOutcome>>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct PartSlot {
     /// For the slot and what is known.
     _charge: Charge,
     /// What was found last.
@@ -103,7 +103,7 @@ impl PartHeadCache {
     fn look(self: &Arc<Self>, name: SegmentName) -> PartLookup {
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
-        let is_out = |slot: &Slot| slot.known.is_retired() || slot.known.is_purged(&self.store);
+        let is_out = |slot: &PartSlot| slot.known.is_retired() || slot.known.is_purged(&self.store);
         if slots.get(&name).is_some_and(is_out) {
             slots.remove(&name);
         }
@@ -128,7 +128,7 @@ impl PartHeadCache {
         drop(std::mem::take(&mut *self.lock()));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SegmentName, Slot>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SegmentName, PartSlot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -204,11 +204,11 @@ impl LookUp {
             if is_full && !slots.contains_key(self.flight.key()) {
                 make_room(&mut slots, heads.slots_max, monotonic_ms(), &heads.account);
             }
-            let slot = Slot { _charge, known: found.clone(), until_ms };
+            let slot = PartSlot { _charge, known: found.clone(), until_ms };
             slots.insert(*self.flight.key(), slot)
         };
         self.heads.store.fit();
-        if let Some(Slot { known: Elsewhere::File(old), .. }) = replaced
+        if let Some(PartSlot { known: Elsewhere::File(old), .. }) = replaced
             && !matches!(found, Elsewhere::File(new) if Arc::ptr_eq(new, &old))
         {
             old.retire(&self.heads.store);
@@ -240,7 +240,7 @@ impl Elsewhere {
 
 /// Evicts expired entries, then any.
 fn make_room(
-    slots: &mut HashMap<SegmentName, Slot>,
+    slots: &mut HashMap<SegmentName, PartSlot>,
     slots_max: usize,
     now_ms: u64,
     account: &HeadAccount,

@@ -18,8 +18,8 @@ use super::hand_over::HandOver;
 use super::outgoing::Outgoing;
 use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::dynamic::{
-    Alone, Errand, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads,
-    PoolLookup, PoolSought, Refusal, StaleUse, Wishes, is_for, seek, use_of_stale,
+    Alone, Fill, FillOutcome, FillPlan, FlightOutcome, Led, PoolFlight, PoolHeads, PoolLookup,
+    PoolRequest, PoolSought, Refusal, StaleUse, Wishes, is_for, seek, use_of_stale,
 };
 use crate::http::cacheable::Cacheable;
 use crate::http::respond::{StoredStatus, is_simple};
@@ -32,7 +32,7 @@ use crate::model::route::Route;
 use crate::peers::{HeadLease, PeerClient, renewing};
 
 /// How one request to a server ended.
-enum Asked {
+enum CacheLookup {
     /// The client has its reply.
     Answered,
     /// Send this.
@@ -60,24 +60,26 @@ impl SlowRequest<'_> {
                 None => continue,
             };
             let (resource, cache_result, purpose) = match asked {
-                Asked::Answered => return Ok(()),
-                Asked::Send(resource, cache_result, how) => {
+                CacheLookup::Answered => return Ok(()),
+                CacheLookup::Send(resource, cache_result, how) => {
                     let key = of.cache.shown_key(of.key.primary());
                     let how = StoredStatus { key, ..how };
                     (resource, cache_result, SendPurpose::Stored(how))
                 }
-                Asked::Hit(resource, version) => {
+                CacheLookup::Hit(resource, version) => {
                     (resource, CacheResult::Hit, SendPurpose::Found(of.key.primary(), version))
                 }
-                Asked::Refused(Refusal { status, lines }) => {
+                CacheLookup::Refused(Refusal { status, lines }) => {
                     return self.error(request, exchange, status, &lines).await;
                 }
-                Asked::Pass(why) => return self.pass_uncached(request, exchange, of, why).await,
+                CacheLookup::Pass(why) => {
+                    return self.pass_uncached(request, exchange, of, why).await;
+                }
             };
             let ready = ResponseSource { resource, file: None, cache_result };
             match self.send(request, exchange, ready, purpose).await? {
                 SendOutcome::Done => return Ok(()),
-                SendOutcome::Changed => {}
+                SendOutcome::Changed(_) => {}
                 SendOutcome::Failed(error) => return self.failed(request, exchange, error).await,
             }
         }
@@ -91,16 +93,16 @@ impl SlowRequest<'_> {
         exchange: &mut Exchange<'_>,
         of: &Cacheable<'_>,
         collapses: &mut usize,
-    ) -> Result<Option<Asked>, ExchangeError> {
+    ) -> Result<Option<CacheLookup>, ExchangeError> {
         let heads = self.catalog.pool_heads();
         let rules = (&self.route, of.cache);
         let has_waited = *collapses > 0;
         let stale = |resource, detail| {
             let how = StoredStatus { detail, ..StoredStatus::default() };
-            Asked::Send(resource, CacheResult::Hit, how)
+            CacheLookup::Send(resource, CacheResult::Hit, how)
         };
         Ok(Some(match heads.look_up(rules, &of.key, request, &of.meta) {
-            PoolLookup::Hit(resource, version) => Asked::Hit(resource, version),
+            PoolLookup::Hit(resource, version) => CacheLookup::Hit(resource, version),
             PoolLookup::Unrefreshed(resource, why) => stale(resource, Some(why)),
             PoolLookup::Stale(resource, flight) => {
                 if let Some(flight) = flight {
@@ -108,8 +110,8 @@ impl SlowRequest<'_> {
                 }
                 stale(resource, None)
             }
-            PoolLookup::OnlyIfCached => Asked::Refused(only_if_cached()),
-            PoolLookup::Failed(refusal) => Asked::Refused(refusal),
+            PoolLookup::OnlyIfCached => CacheLookup::Refused(only_if_cached()),
+            PoolLookup::Failed(refusal) => CacheLookup::Refused(refusal),
             PoolLookup::Alone(alone) => {
                 let alone = Alone { has_waited, ..alone };
                 self.ask_alone(request, exchange, of, alone).await?
@@ -133,7 +135,8 @@ impl SlowRequest<'_> {
                     Some(FlightOutcome::Stored(resource)) => {
                         match PoolHeads::answers(&resource, of.cache, request, &of.meta) {
                             Ok(true) => {
-                                return Ok(Some(Asked::Send(resource, CacheResult::Miss, how)));
+                                let sent = CacheLookup::Send(resource, CacheResult::Miss, how);
+                                return Ok(Some(sent));
                             }
                             Ok(false) => return Ok(None),
                             Err(alone) => alone,
@@ -144,7 +147,7 @@ impl SlowRequest<'_> {
                     }
                     Some(FlightOutcome::Unstorable(why)) => Alone::new(reason, Some(why)),
                     Some(FlightOutcome::Failed(refusal)) => {
-                        return Ok(Some(Asked::Refused(refusal)));
+                        return Ok(Some(CacheLookup::Refused(refusal)));
                     }
                     Some(FlightOutcome::Stale(_)) | None => return Ok(None),
                 };
@@ -162,17 +165,19 @@ impl SlowRequest<'_> {
         of: &Cacheable<'_>,
         flight: Box<PoolFlight>,
         Alone { reason, has_waited, .. }: Alone,
-    ) -> Result<Option<Asked>, ExchangeError> {
+    ) -> Result<Option<CacheLookup>, ExchangeError> {
         let peers = self.handler.peer_client.as_ref();
         let seeker = (request, &*flight);
-        let errand = match seek(peers, (&self.route, of.cache, &of.key), seeker).await {
+        let pool_request = match seek(peers, (&self.route, of.cache, &of.key), seeker).await {
             PoolSought::Found(resource) => {
                 flight.land_stored(&self.route, Arc::clone(&resource), None);
                 let answers = PoolHeads::answers(&resource, of.cache, request, &of.meta);
                 return Ok(match answers {
-                    Ok(true) => {
-                        Some(Asked::Send(resource, CacheResult::Peer, StoredStatus::default()))
-                    }
+                    Ok(true) => Some(CacheLookup::Send(
+                        resource,
+                        CacheResult::Peer,
+                        StoredStatus::default(),
+                    )),
                     // It tells what the response depends on.
                     Ok(false) => None,
                     Err(alone) => {
@@ -186,13 +191,14 @@ impl SlowRequest<'_> {
                 let alone = Alone { has_waited, ..Alone::new(reason, Some("not-stored")) };
                 return Ok(Some(self.ask_alone(request, exchange, of, alone).await?));
             }
-            PoolSought::Ask(errand) => errand,
+            PoolSought::Ask(pool_request) => pool_request,
         };
         flight.asks_pool();
         // Here it was judged at the look-up.
-        if let Some(stale) = errand.kept.clone().filter(|kept| !flight.has(kept)) {
-            let send =
-                || Asked::Send(Arc::clone(&stale), CacheResult::Peer, StoredStatus::default());
+        if let Some(stale) = pool_request.kept.clone().filter(|kept| !flight.has(kept)) {
+            let send = || {
+                CacheLookup::Send(Arc::clone(&stale), CacheResult::Peer, StoredStatus::default())
+            };
             match use_of_stale(&stale, of.cache, &of.meta) {
                 StaleUse::Send => {
                     flight.land_stored(&self.route, Arc::clone(&stale), None);
@@ -200,13 +206,13 @@ impl SlowRequest<'_> {
                 }
                 StaleUse::SendAndValidate => {
                     flight.keep_stale(&self.route, &stale);
-                    self.refresh(request, exchange, of, flight, Some(errand));
+                    self.refresh(request, exchange, of, flight, Some(pool_request));
                     return Ok(Some(send()));
                 }
                 StaleUse::Validate => {}
             }
         }
-        let Errand { lease, kept } = errand;
+        let PoolRequest { lease, kept } = pool_request;
         // For the client the cluster is one cache.
         let reason = kept.as_ref().map_or(reason, |_| ForwardReason::Stale);
         let plan = FillPlan {
@@ -230,7 +236,7 @@ impl SlowRequest<'_> {
         exchange: &mut Exchange<'_>,
         of: &Cacheable<'_>,
         mut alone: Alone,
-    ) -> Result<Asked, ExchangeError> {
+    ) -> Result<CacheLookup, ExchangeError> {
         let purges = self.route.purges.load();
         let purged = self.route.purged(purges.hard(), &of.key.target);
         let plan = FillPlan {
@@ -253,7 +259,7 @@ impl SlowRequest<'_> {
         of: &Cacheable<'_>,
         (mut plan, mut led): (FillPlan, Option<Led>),
         Alone { reason, why, has_waited, .. }: Alone,
-    ) -> Result<Asked, ExchangeError> {
+    ) -> Result<CacheLookup, ExchangeError> {
         let collapsed = has_waited.then_some(false);
         let servers = self.handler.servers(&of.pool.group);
         let client = exchange.conn().peer().ip();
@@ -282,7 +288,7 @@ impl SlowRequest<'_> {
             let exchanged = renewing(exchanged, renewer).await;
             if let Some(named) = tap.into_named(&exchanged).await {
                 self.send_named(request, exchange, of.pool, &named).await?;
-                return Ok(Asked::Answered);
+                return Ok(CacheLookup::Answered);
             }
             if fill.has_streamed() && exchanged.is_ok() {
                 self.handler.context.counters().inc(Counter::CacheFill);
@@ -322,7 +328,7 @@ impl SlowRequest<'_> {
         self.pass(request, exchange, of.pool, &outgoing.forward(), &status).await
     }
 
-    /// Refreshes a stored response, for nobody in particular. With an `errand` other nodes have been
+    /// Refreshes a stored response, for nobody in particular. With a `pool_request` other nodes have been
     /// asked.
     fn refresh(
         &self,
@@ -330,7 +336,7 @@ impl SlowRequest<'_> {
         exchange: &Exchange<'_>,
         of: &Cacheable<'_>,
         flight: Box<PoolFlight>,
-        errand: Option<Errand>,
+        pool_request: Option<PoolRequest>,
     ) {
         let why = if flight.is_ahead() { Counter::RefreshAhead } else { Counter::RefreshStale };
         self.handler.context.counters().inc(why);
@@ -347,12 +353,12 @@ impl SlowRequest<'_> {
             servers: self.handler.servers(&of.pool.group),
             peer_client: self.handler.peer_client.as_ref().map(Rc::clone),
         };
-        tokio::task::spawn_local(async move { refresh.run(flight, errand).await });
+        tokio::task::spawn_local(async move { refresh.run(flight, pool_request).await });
     }
 }
 
 enum FillEnd {
-    Ended(Asked),
+    Ended(CacheLookup),
     /// Without conditions.
     AskAgain,
     /// For itself: it has to wait for the server of its session.
@@ -371,18 +377,20 @@ fn ended(
     let refusal = match exchanged {
         Ok(()) => {
             return Ok(FillEnd::Ended(match fill.outcome() {
-                FillOutcome::Passed => Asked::Answered,
-                FillOutcome::Stored(resource) => Asked::Send(resource, CacheResult::Fill, how),
+                FillOutcome::Passed => CacheLookup::Answered,
+                FillOutcome::Stored(resource) => {
+                    CacheLookup::Send(resource, CacheResult::Fill, how)
+                }
                 FillOutcome::Renewed(resource) => {
                     let how = StoredStatus { forward_status: Some(304), ..how };
-                    Asked::Send(resource, CacheResult::Revalidated, how)
+                    CacheLookup::Send(resource, CacheResult::Revalidated, how)
                 }
                 FillOutcome::Stale(resource, rule, forward_status) => {
                     let how = StoredStatus { forward_status, detail: Some(rule.token()), ..how };
-                    Asked::Send(resource, CacheResult::Hit, how)
+                    CacheLookup::Send(resource, CacheResult::Hit, how)
                 }
                 FillOutcome::AskAgain => return Ok(FillEnd::AskAgain),
-                FillOutcome::PassAgain(why) => Asked::Pass(why),
+                FillOutcome::PassAgain(why) => CacheLookup::Pass(why),
             }));
         }
         Err(ForwardError::Refused(Refused { scope: RefusalScope::Wait, .. })) => {
@@ -407,9 +415,9 @@ fn ended(
     Ok(FillEnd::Ended(match fill.failed(&refusal, concerns_all) {
         FillOutcome::Stale(resource, rule, _) => {
             let how = StoredStatus { detail: Some(rule.token()), ..how };
-            Asked::Send(resource, CacheResult::Hit, how)
+            CacheLookup::Send(resource, CacheResult::Hit, how)
         }
-        _ => Asked::Refused(refusal),
+        _ => CacheLookup::Refused(refusal),
     }))
 }
 
@@ -454,7 +462,7 @@ struct Refresh {
 }
 
 impl Refresh {
-    async fn run(self, flight: Box<PoolFlight>, errand: Option<Errand>) {
+    async fn run(self, flight: Box<PoolFlight>, pool_request: Option<PoolRequest>) {
         let Some(pool) = self.route.pool() else { return };
         let Some(cache) = &pool.cache else { return };
         let mut slots = HeapFieldSlots::for_head(&self.head);
@@ -462,14 +470,14 @@ impl Refresh {
             return tracing::debug!("a request that was parsed is not parsed again");
         };
         let peers = self.peer_client.as_ref();
-        let sought = match errand {
-            Some(errand) => PoolSought::Ask(errand),
+        let sought = match pool_request {
+            Some(pool_request) => PoolSought::Ask(pool_request),
             None => seek(peers, (&self.route, cache, &self.key), (&request, &flight)).await,
         };
-        let Errand { lease, kept } = match sought {
+        let PoolRequest { lease, kept } = match sought {
             PoolSought::Found(resource) => return flight.land_stored(&self.route, resource, None),
             PoolSought::NotStored => return flight.land_unstorable(PASS_MS, "not-stored"),
-            PoolSought::Ask(errand) => errand,
+            PoolSought::Ask(pool_request) => pool_request,
         };
         flight.asks_pool();
         let name = flight.name();

@@ -41,7 +41,7 @@ impl SlowRequest<'_> {
                     let ready = ResponseSource { resource, file, cache_result: CacheResult::Hit };
                     match self.send(request, exchange, ready, SendPurpose::Asked(key)).await? {
                         SendOutcome::Done => return Ok(()),
-                        SendOutcome::Changed => continue,
+                        SendOutcome::Changed(_) => continue,
                         SendOutcome::Failed(error) => error,
                     }
                 }

@@ -175,7 +175,7 @@ impl SlowRequest<'_> {
                     let ready = ResponseSource { resource, file, cache_result: CacheResult::Hit };
                     match self.send(request, exchange, ready, SendPurpose::Named(named)).await? {
                         SendOutcome::Done => return Ok(None),
-                        SendOutcome::Changed => continue,
+                        SendOutcome::Changed(_) => continue,
                         SendOutcome::Failed(error) => error,
                     }
                 }

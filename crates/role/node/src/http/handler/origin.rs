@@ -26,6 +26,7 @@ impl SlowRequest<'_> {
         path: &Path<'_>,
     ) -> Result<(), ExchangeError> {
         let target = with_query(path.key(), request.query);
+        let mut failed = FetchError::Abandoned;
         for _ in 0..ATTEMPTS_MAX {
             match self.remotes.find(&self.route, origin, &target).await {
                 HeadOutcome::Resource(resource, cache_result) => {
@@ -36,7 +37,7 @@ impl SlowRequest<'_> {
                     let ready = ResponseSource { resource, file: None, cache_result };
                     match self.send(request, exchange, ready, SendPurpose::Asked(&target)).await? {
                         SendOutcome::Done => return Ok(()),
-                        SendOutcome::Changed => {}
+                        SendOutcome::Changed(error) => failed = error,
                         SendOutcome::Failed(error) => {
                             return self.failed(request, exchange, error).await;
                         }
@@ -53,7 +54,7 @@ impl SlowRequest<'_> {
                 HeadOutcome::Failed(error) => return self.failed(request, exchange, error).await,
             }
         }
-        self.failed(request, exchange, FetchError::OriginChanged).await
+        self.failed(request, exchange, failed).await
     }
 
     /// The object at a target, if it may be cached.

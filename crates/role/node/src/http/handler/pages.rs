@@ -54,7 +54,7 @@ impl SlowRequest<'_> {
             self.handler.context.counters().inc(error.counter());
         }
         let status = error.status();
-        if status == 500 {
+        if matches!(error, FetchError::File(_)) && status == 500 {
             tracing::warn!(target = request.target, %error, "a file could not be read");
         }
         if status == 503 {
@@ -95,7 +95,7 @@ impl SlowRequest<'_> {
             let ready = ResponseSource { resource, file, cache_result: CacheResult::Hit };
             match self.send(request, exchange, ready, SendPurpose::Page(status)).await? {
                 SendOutcome::Done => return Ok(true),
-                SendOutcome::Changed => {}
+                SendOutcome::Changed(_) => {}
                 SendOutcome::Failed(_) => break,
             }
         }

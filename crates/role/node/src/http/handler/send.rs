@@ -57,8 +57,9 @@ pub(super) enum SendPurpose<'a> {
 /// written.
 pub(super) enum SendOutcome {
     Done,
-    /// There is another version by now, or none: repeat the look-up.
-    Changed,
+    /// There is another version by now, or none: repeat the look-up. With why its bytes could not
+    /// be sent: [`FetchError::Abandoned`] if they were purged.
+    Changed(FetchError),
     /// The version is still current, but its bytes are unavailable.
     Failed(FetchError),
 }
@@ -163,7 +164,7 @@ impl SlowRequest<'_> {
         if resource.is_purged() {
             // While its bytes were got: no reply begins with it any more.
             resource.drop_purged(&self.handler.node.store);
-            return Ok(SendOutcome::Changed);
+            return Ok(SendOutcome::Changed(FetchError::Abandoned));
         }
         let mut reply = exchange.reply.write();
         reply.summary().cache = cache;
@@ -252,7 +253,7 @@ impl SlowRequest<'_> {
                 resource.remote().is_none()
             }
             // What a pool sent is in memory or nowhere.
-            FetchError::NoMemory => false,
+            FetchError::NoMemory | FetchError::NoConnection => false,
             _ if resource.remote().is_some() && resource.route.origin().is_none() => true,
             // The reader of an origin has retired it if it is to be.
             _ => false,
@@ -260,7 +261,7 @@ impl SlowRequest<'_> {
         if is_gone {
             self.catalog.retire(resource);
         }
-        if resource.is_retired() { SendOutcome::Changed } else { SendOutcome::Failed(error) }
+        if resource.is_retired() { SendOutcome::Changed(error) } else { SendOutcome::Failed(error) }
     }
 
     /// Ends a reply that has begun and lacks the rest of its bytes.

@@ -9,72 +9,72 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 
 /// The connection slots of one listener.
-pub(crate) struct Room {
+pub(crate) struct ConnectionSlots {
     places_max: usize,
     /// In the order in which they were accepted.
-    taken: RefCell<BTreeMap<u64, Rc<Guest>>>,
+    taken: RefCell<BTreeMap<u64, Rc<ConnectionHolder>>>,
     next: Cell<u64>,
 }
 
 /// A connection's slot; free when dropped.
-pub(crate) struct RoomPermit {
-    room: Rc<Room>,
+pub(crate) struct ConnectionSlot {
+    slots: Rc<ConnectionSlots>,
     number: u64,
-    guest: Rc<Guest>,
+    holder: Rc<ConnectionHolder>,
 }
 
 /// Counts a connection's requests in progress.
-pub(crate) struct Asked(Rc<Guest>);
+pub(crate) struct RequestCount(Rc<ConnectionHolder>);
 
 /// A request in progress.
-pub(crate) struct Work(Rc<Guest>);
+pub(crate) struct Work(Rc<ConnectionHolder>);
 
 #[derive(Default)]
-struct Guest {
+struct ConnectionHolder {
     requests: Cell<usize>,
     leave: Notify,
 }
 
-impl Room {
+impl ConnectionSlots {
     pub(crate) fn new(places_max: usize) -> Rc<Self> {
         Rc::new(Self { places_max, taken: RefCell::default(), next: Cell::new(0) })
     }
 
     /// A slot, perhaps that of the oldest connection without a request in progress. `None`: all
     /// have one.
-    pub(crate) fn take(self: &Rc<Self>) -> Option<RoomPermit> {
+    pub(crate) fn take(self: &Rc<Self>) -> Option<ConnectionSlot> {
         let mut taken = self.taken.borrow_mut();
         if taken.len() >= self.places_max {
-            let idle = taken.iter().find(|(_, guest)| guest.requests.get() == 0);
+            let idle = taken.iter().find(|(_, holder)| holder.requests.get() == 0);
             let number = idle.map(|(number, _)| *number)?;
             taken.remove(&number)?.leave.notify_one();
         }
         let number = self.next.replace(self.next.get() + 1);
-        let guest = Rc::<Guest>::default();
-        taken.insert(number, Rc::clone(&guest));
-        Some(RoomPermit { room: Rc::clone(self), number, guest })
+        let holder = Rc::<ConnectionHolder>::default();
+        taken.insert(number, Rc::clone(&holder));
+        Some(ConnectionSlot { slots: Rc::clone(self), number, holder })
     }
 }
 
-impl RoomPermit {
-    pub(crate) fn asked(&self) -> Asked {
-        Asked(Rc::clone(&self.guest))
+impl ConnectionSlot {
+    pub(crate) fn request_count(&self) -> RequestCount {
+        RequestCount(Rc::clone(&self.holder))
     }
 
     /// Ready when the connection has lost its slot.
     pub(crate) fn left(&self) -> impl Future<Output = ()> + use<> {
-        let guest = Rc::clone(&self.guest);
-        async move { guest.leave.notified().await }
+        let holder = Rc::clone(&self.holder);
+        async move { holder.leave.notified().await }
     }
 }
 
-impl Drop for RoomPermit {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.room.taken.borrow_mut().remove(&self.number);
+        self.slots.taken.borrow_mut().remove(&self.number);
     }
 }
 
-impl Asked {
+impl RequestCount {
     /// A request's head is complete.
     pub(crate) fn begin(&self) -> Work {
         self.0.requests.set(self.0.requests.get() + 1);
@@ -101,19 +101,19 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_that_asks_for_nothing_makes_room() {
-        let room = Room::new(2);
-        let busy = room.take().unwrap();
-        let work = busy.asked().begin();
-        let idle = room.take().unwrap();
-        let third = room.take().unwrap();
+        let slots = ConnectionSlots::new(2);
+        let busy = slots.take().unwrap();
+        let work = busy.request_count().begin();
+        let idle = slots.take().unwrap();
+        let third = slots.take().unwrap();
         idle.left().await;
         drop(idle);
-        let _work = third.asked().begin();
-        assert!(room.take().is_none(), "both have requests in work");
+        let _work = third.request_count().begin();
+        assert!(slots.take().is_none(), "both have requests in work");
         drop(work);
-        let fourth = room.take().unwrap();
+        let fourth = slots.take().unwrap();
         busy.left().await;
         drop((busy, fourth));
-        assert_eq!(room.taken.borrow().len(), 1);
+        assert_eq!(slots.taken.borrow().len(), 1);
     }
 }

@@ -13,7 +13,7 @@ use skep_guard::{Guard, GuardError};
 use skep_netguard::{handoff_socket_of, socket_of};
 
 /// A connection to netguard, and the child if this process has started it.
-pub(crate) struct Guardian {
+pub(crate) struct NetguardHandle {
     pub(crate) guard: Arc<Guard>,
     /// Where it takes orders of handoffs.
     pub(crate) handoff_socket: PathBuf,
@@ -21,7 +21,7 @@ pub(crate) struct Guardian {
     _child: Option<Child>,
 }
 
-impl Guardian {
+impl NetguardHandle {
     /// Connects to the netguard of `name`: a running one (a service of its own), else a child.
     pub(crate) fn start(config: &Config, file: &Path, name: &str) -> anyhow::Result<Self> {
         let (socket, handoff_socket) = (socket_of(config, name), handoff_socket_of(config, name));

@@ -1,4 +1,4 @@
-//! The thread that keeps the node's packet path as it should be, and checks the machine.
+//! The thread that applies tables and keeps the node's packet path as it should be, and checks the machine.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use skep_cluster::reconciler::{Reconciler, Step, Wants};
 use skep_config::Config;
-use skep_guard::{Applier, Complaints, Guard, GuardError};
+use skep_guard::{Applier, CheckFindings, Complaints, Guard, GuardError};
 use skep_peer::Pulse;
 use skep_policy::policies;
 use skep_wire::guard::{
@@ -20,7 +20,7 @@ use crate::limits::{CHECK_MS, COUNTERS_MS};
 use crate::{Shared, now};
 
 /// Callbacks of the agent.
-pub(crate) struct Told {
+pub(crate) struct AgentCallbacks {
     pub(crate) on_drained: Box<dyn Fn(bool) + Send>,
     pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct ServiceAddresses {
     pub(crate) all: Vec<SocketAddr>,
 }
 
-pub(crate) struct Obey {
+pub(crate) struct TableApplier {
     guard: Arc<Guard>,
     own_mac: [u8; 6],
     applier: Applier,
@@ -41,26 +41,23 @@ pub(crate) struct Obey {
     name: String,
     settings: ProgramSettings,
     services: ServiceAddresses,
-    told: Told,
+    callbacks: AgentCallbacks,
     is_drained: bool,
     shared: Arc<Shared>,
     /// From the last table: the hosts expected on the segment.
     expectations: Expectations,
     /// Errors between this process and netguard.
     complaints: Complaints,
-    /// Faults that the last check has found.
-    findings: Vec<String>,
-    /// Uncertain results of the last check.
-    doubts: Vec<String>,
+    findings: CheckFindings,
 }
 
-impl Obey {
+impl TableApplier {
     pub(crate) fn new(
         guard: &Arc<Guard>,
         name: &str,
         opened: &AttachedProgram,
         (settings, services): (ProgramSettings, ServiceAddresses),
-        told: Told,
+        callbacks: AgentCallbacks,
         shared: Arc<Shared>,
     ) -> Self {
         Self {
@@ -72,13 +69,12 @@ impl Obey {
             name: name.to_owned(),
             settings,
             services,
-            told,
+            callbacks,
             is_drained: false,
             shared,
             expectations: Expectations::default(),
             complaints: Complaints::default(),
-            findings: Vec::new(),
-            doubts: Vec::new(),
+            findings: CheckFindings::default(),
         }
     }
 
@@ -171,7 +167,7 @@ impl Obey {
         let is_drained = own.is_some_and(|node| node.state == ForwardingState::Draining);
         if is_drained != self.is_drained {
             self.is_drained = is_drained;
-            (self.told.on_drained)(is_drained);
+            (self.callbacks.on_drained)(is_drained);
         }
         self.expectations.peers = peers(table, &self.name);
         Ok(())
@@ -189,14 +185,7 @@ impl Obey {
         let expectations = Expectations { active, ..self.expectations.clone() };
         let order = Order::Check(Side::Node, expectations);
         if let OrderReply::Checked { wrong, doubtful } = self.guard.ask(&order)? {
-            for finding in wrong.iter().filter(|it| !self.findings.contains(it)) {
-                tracing::warn!("{finding}");
-            }
-            self.findings = wrong;
-            for doubt in doubtful.iter().filter(|it| !self.doubts.contains(it)) {
-                tracing::info!("self-check inconclusive: {doubt}");
-            }
-            self.doubts = doubtful;
+            self.findings.replace(wrong, doubtful);
         }
         Ok(())
     }
@@ -208,7 +197,7 @@ impl Obey {
 
     fn see_to(&self, done: &Result<(), GuardError>) {
         if done.as_ref().is_err_and(GuardError::is_fatal) {
-            (self.told.on_guard_gone)();
+            (self.callbacks.on_guard_gone)();
         }
     }
 
@@ -216,7 +205,7 @@ impl Obey {
     fn show(&self) {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.complaints = self.complaints.sentences(Instant::now());
-        status.complaints.extend(self.findings.iter().cloned());
+        status.complaints.extend(self.findings.wrong().iter().cloned());
     }
 }
 
