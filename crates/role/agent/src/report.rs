@@ -92,10 +92,10 @@ impl<P: ReportProtocol> Report<P> {
 
     fn report(&mut self, now: Now) {
         let NodeReport { load, served, arm_counts } = (self.source)();
-        let message = self.voice.say(now, load);
+        let message = self.protocol.message(now, load);
         self.socket.send_all(self.dispatchers.iter().copied(), &message);
         for served in served {
-            self.voice.note_served(&served);
+            self.protocol.note_served(&served);
             self.socket.send_all(self.dispatchers.iter().copied(), &Message::Served(served));
         }
         for counts in arm_counts {
