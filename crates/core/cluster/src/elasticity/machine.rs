@@ -75,7 +75,7 @@ pub enum CommandEnd {
 #[derive(Clone, Debug)]
 pub struct MachinePower {
     settings: MachineSettings,
-    phase: Phase,
+    phase: MachinePhase,
     seen: MachineSeen,
     running: Option<PowerCommand>,
     /// What the status has said in this phase.
@@ -87,7 +87,7 @@ pub struct MachinePower {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum MachinePhase {
     On,
     Off,
     SwitchOn {
@@ -115,7 +115,7 @@ impl MachinePower {
     pub fn new(settings: MachineSettings) -> Self {
         Self {
             settings,
-            phase: Phase::On,
+            phase: MachinePhase::On,
             seen: MachineSeen::default(),
             running: None,
             status: None,
@@ -133,21 +133,21 @@ impl MachinePower {
     /// The node is to serve. Whenever that is ordered again, it is switched on again.
     pub fn order_on(&mut self) {
         let is_alive = self.seen.serves || self.seen.agent.is_some();
-        let was_told = matches!(self.phase, Phase::Coming | Phase::Failed { .. });
+        let was_told = matches!(self.phase, MachinePhase::Coming | MachinePhase::Failed { .. });
         let needs_no_command = is_alive && !self.was_switched_off && !was_told;
-        if self.phase == Phase::On && self.seen.serves {
+        if self.phase == MachinePhase::On && self.seen.serves {
             return;
         }
         self.enter(match needs_no_command || !self.settings.has_on {
-            true => Phase::Coming,
-            false => Phase::SwitchOn { is_run: false },
+            true => MachinePhase::Coming,
+            false => MachinePhase::SwitchOn { is_run: false },
         });
     }
 
     /// The node is to be off: its agent first, then the machine.
     pub fn order_off(&mut self, now: Now) {
-        if self.phase != Phase::Off {
-            self.enter(Phase::Resting { since: now, is_kept_on: false });
+        if self.phase != MachinePhase::Off {
+            self.enter(MachinePhase::Resting { since: now, is_kept_on: false });
         }
     }
 
@@ -155,12 +155,12 @@ impl MachinePower {
     pub fn tick(&mut self, now: Now, seen: MachineSeen) -> Option<PowerCommand> {
         self.seen = seen;
         match self.phase {
-            Phase::Coming if seen.serves => {
+            MachinePhase::Coming if seen.serves => {
                 self.was_switched_off = false;
-                self.enter(Phase::On);
+                self.enter(MachinePhase::On);
             }
-            Phase::Resting { since, .. } => self.rest(now, since),
-            Phase::Verifying { until } => self.verify(now, until),
+            MachinePhase::Resting { since, .. } => self.rest(now, since),
+            MachinePhase::Verifying { until } => self.verify(now, until),
             _ => {}
         }
         if self.running.is_some() {
@@ -168,8 +168,8 @@ impl MachinePower {
         }
         self.running = self.due(now);
         match &mut self.phase {
-            Phase::SwitchOn { is_run } => *is_run = true,
-            Phase::SwitchOff { is_run } => (*is_run, self.was_switched_off) = (true, true),
+            MachinePhase::SwitchOn { is_run } => *is_run = true,
+            MachinePhase::SwitchOff { is_run } => (*is_run, self.was_switched_off) = (true, true),
             _ => {}
         }
         self.running
@@ -181,24 +181,24 @@ impl MachinePower {
             return;
         }
         match (command, self.phase, end) {
-            (PowerCommand::Status, Phase::Coming | Phase::Verifying { .. }, end) => {
+            (PowerCommand::Status, MachinePhase::Coming | MachinePhase::Verifying { .. }, end) => {
                 self.status_due = now.plus_ms(self.settings.status_interval_ms);
                 self.status = match end {
                     CommandEnd::Done(status) => Some(status),
                     CommandEnd::Failed => None,
                 };
             }
-            (PowerCommand::On, Phase::SwitchOn { is_run: true }, CommandEnd::Done(_)) => {
-                self.enter(Phase::Coming);
+            (PowerCommand::On, MachinePhase::SwitchOn { is_run: true }, CommandEnd::Done(_)) => {
+                self.enter(MachinePhase::Coming);
                 self.status_due = now.plus_ms(self.settings.status_interval_ms);
             }
-            (PowerCommand::Off, Phase::SwitchOff { is_run: true }, CommandEnd::Done(_)) => {
+            (PowerCommand::Off, MachinePhase::SwitchOff { is_run: true }, CommandEnd::Done(_)) => {
                 let until = now.plus_ms(self.settings.off_timeout_ms);
-                self.enter(Phase::Verifying { until });
+                self.enter(MachinePhase::Verifying { until });
                 self.status_due = now;
             }
-            (PowerCommand::On, Phase::SwitchOn { is_run: true }, CommandEnd::Failed)
-            | (PowerCommand::Off, Phase::SwitchOff { is_run: true }, CommandEnd::Failed) => {
+            (PowerCommand::On, MachinePhase::SwitchOn { is_run: true }, CommandEnd::Failed)
+            | (PowerCommand::Off, MachinePhase::SwitchOff { is_run: true }, CommandEnd::Failed) => {
                 self.fail();
             }
             _ => {}
@@ -207,18 +207,20 @@ impl MachinePower {
 
     /// Whether the agent of the node is to be off.
     pub fn wants_agent_off(&self) -> bool {
-        !matches!(self.phase, Phase::On | Phase::SwitchOn { .. } | Phase::Coming)
-            && self.phase != Phase::Failed { wants_on: true }
+        !matches!(
+            self.phase,
+            MachinePhase::On | MachinePhase::SwitchOn { .. } | MachinePhase::Coming
+        ) && self.phase != MachinePhase::Failed { wants_on: true }
     }
 
     /// Whether it is as off as it will be: the machine, or the node alone where some other dispatcher wants it on.
     pub fn is_off(&self) -> bool {
-        matches!(self.phase, Phase::Off | Phase::Resting { is_kept_on: true, .. })
+        matches!(self.phase, MachinePhase::Off | MachinePhase::Resting { is_kept_on: true, .. })
     }
 
     /// Whether it is being switched on, so that a node which does not answer is not lost.
     pub fn is_coming(&self) -> bool {
-        matches!(self.phase, Phase::SwitchOn { .. } | Phase::Coming)
+        matches!(self.phase, MachinePhase::SwitchOn { .. } | MachinePhase::Coming)
     }
 
     /// Whether the last order failed; said once.
@@ -231,11 +233,11 @@ impl MachinePower {
             Some(PowerStage::Stopping) => return,
             // That it was told takes a moment.
             Some(PowerStage::On) if now.since_ms(since) < ELASTIC_AGREE_MS => return,
-            Some(PowerStage::On) => Phase::Resting { since, is_kept_on: true },
+            Some(PowerStage::On) => MachinePhase::Resting { since, is_kept_on: true },
             Some(PowerStage::Off) | None if self.settings.has_off => {
-                Phase::SwitchOff { is_run: false }
+                MachinePhase::SwitchOff { is_run: false }
             }
-            Some(PowerStage::Off) | None => Phase::Off,
+            Some(PowerStage::Off) | None => MachinePhase::Off,
         };
         if next != self.phase {
             self.enter(next);
@@ -250,7 +252,7 @@ impl MachinePower {
                 false => self.seen.agent.is_none(),
             };
         if is_off {
-            self.enter(Phase::Off);
+            self.enter(MachinePhase::Off);
         } else if now >= until {
             self.fail();
         }
@@ -259,9 +261,9 @@ impl MachinePower {
     /// The command that the phase wants.
     fn due(&self, now: Now) -> Option<PowerCommand> {
         match self.phase {
-            Phase::SwitchOn { is_run: false } => Some(PowerCommand::On),
-            Phase::SwitchOff { is_run: false } => Some(PowerCommand::Off),
-            Phase::Coming | Phase::Verifying { .. }
+            MachinePhase::SwitchOn { is_run: false } => Some(PowerCommand::On),
+            MachinePhase::SwitchOff { is_run: false } => Some(PowerCommand::Off),
+            MachinePhase::Coming | MachinePhase::Verifying { .. }
                 if self.settings.has_status && now >= self.status_due =>
             {
                 Some(PowerCommand::Status)
@@ -273,16 +275,16 @@ impl MachinePower {
 
 /// Commands and phases.
 impl MachinePower {
-    fn enter(&mut self, phase: Phase) {
+    fn enter(&mut self, phase: MachinePhase) {
         self.phase = phase;
         self.status = None;
     }
 
     fn fail(&mut self) {
-        let wants_on = matches!(self.phase, Phase::SwitchOn { .. });
+        let wants_on = matches!(self.phase, MachinePhase::SwitchOn { .. });
         self.order_failed = true;
         // The status stays for who looks.
-        self.phase = Phase::Failed { wants_on };
+        self.phase = MachinePhase::Failed { wants_on };
     }
 }
 
@@ -316,18 +318,20 @@ impl MachineStatus {
 impl fmt::Display for MachinePower {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.phase {
-            Phase::On => return Ok(()),
-            Phase::Off if self.settings.has_off => "machine is off",
-            Phase::Off => "memory is returned",
-            Phase::SwitchOn { .. } => "machine is switched on",
-            Phase::Coming if self.settings.has_on => "machine was switched on, node has not come",
-            Phase::Coming => "node has not come",
-            Phase::Resting { is_kept_on: true, .. } => "another dispatcher keeps it on",
-            Phase::Resting { .. } => "memory is being returned",
-            Phase::SwitchOff { .. } => "machine is switched off",
-            Phase::Verifying { .. } => "machine was switched off, not seen off yet",
-            Phase::Failed { wants_on: true } => "machine could not be switched on",
-            Phase::Failed { wants_on: false } => "machine could not be switched off",
+            MachinePhase::On => return Ok(()),
+            MachinePhase::Off if self.settings.has_off => "machine is off",
+            MachinePhase::Off => "memory is returned",
+            MachinePhase::SwitchOn { .. } => "machine is switched on",
+            MachinePhase::Coming if self.settings.has_on => {
+                "machine was switched on, node has not come"
+            }
+            MachinePhase::Coming => "node has not come",
+            MachinePhase::Resting { is_kept_on: true, .. } => "another dispatcher keeps it on",
+            MachinePhase::Resting { .. } => "memory is being returned",
+            MachinePhase::SwitchOff { .. } => "machine is switched off",
+            MachinePhase::Verifying { .. } => "machine was switched off, not seen off yet",
+            MachinePhase::Failed { wants_on: true } => "machine could not be switched on",
+            MachinePhase::Failed { wants_on: false } => "machine could not be switched off",
         })?;
         match self.status {
             Some(MachineStatus::On) => f.write_str(", its status is on"),
