@@ -161,8 +161,8 @@ const MUTANTS: &[(Only, Mutant)] = &[
         Mutant {
             what: "a claim that netguard refused is not tried again",
             file: "reconciler.rs",
-            from: "map(|why| Failure { retry_at: now.plus_ms(RETRY_MS), why });",
-            to: "map(|why| Failure { retry_at: now.plus_ms(if @ { 1 << 30 } else { RETRY_MS }), why });",
+            from: "map(|why| StepFailure { retry_at: now.plus_ms(RETRY_MS), why });",
+            to: "map(|why| StepFailure { retry_at: now.plus_ms(if @ { 1 << 30 } else { RETRY_MS }), why });",
         },
     ),
     (

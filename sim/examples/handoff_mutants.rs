@@ -44,14 +44,14 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "GO is said once",
         file: "donor/mod.rs",
-        from: "            State::Committed { retry } => {\n                if retry.is_due(now) {",
-        to: "            State::Committed { retry } => {\n                if retry.is_due(now) && !@ {",
+        from: "            MoveState::Committed { retry } => {\n                if retry.is_due(now) {",
+        to: "            MoveState::Committed { retry } => {\n                if retry.is_due(now) && !@ {",
     },
     Mutant {
         what: "a donor that hears nothing after GO waits for ever",
         file: "donor/mod.rs",
-        from: "State::Committed { retry } if retry.age_ms(now) > GO_MS => self.reset(id),",
-        to: "State::Committed { retry } if !@ && retry.age_ms(now) > GO_MS => self.reset(id),",
+        from: "MoveState::Committed { retry } if retry.age_ms(now) > GO_MS => self.reset(id),",
+        to: "MoveState::Committed { retry } if !@ && retry.age_ms(now) > GO_MS => self.reset(id),",
     },
     Mutant {
         what: "an offer that comes twice is created twice",
@@ -74,8 +74,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "ABORT is said although the flow may be redirected",
         file: "donor/mod.rs",
-        from: "                self.set_state(id, State::Committing);",
-        to: "                if @ {\n                    self.abort(now, id);\n                }\n                self.set_state(id, State::Committing);",
+        from: "                self.set_state(id, MoveState::Committing);",
+        to: "                if @ {\n                    self.abort(now, id);\n                }\n                self.set_state(id, MoveState::Committing);",
     },
     Mutant {
         what: "GO is said before the flow is redirected",
@@ -98,8 +98,8 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "the donor lets go of its descriptor at the redirect",
         file: "donor/mod.rs",
-        from: "        self.set_state(id, State::Committed { retry });",
-        to: "        if @ {\n            self.actions.push_back(DonorAction::Release(id, socket));\n        }\n        self.set_state(id, State::Committed { retry });",
+        from: "        self.set_state(id, MoveState::Committed { retry });",
+        to: "        if @ {\n            self.actions.push_back(DonorAction::Release(id, socket));\n        }\n        self.set_state(id, MoveState::Committed { retry });",
     },
 ];
 
