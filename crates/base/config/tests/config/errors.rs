@@ -321,8 +321,8 @@ fn arms_are_two_or_more_with_names_and_groups_of_their_own() {
             .collect();
         assert!(all.iter().any(|it| it.contains(told)), "{all:?} / {told}");
     }
-    let redirected = CLUSTER.replace("name = 'web'", "name = 'web'\ndispatch = 'handoff'");
-    let text = refused(&format!("{redirected}{two}")).to_string();
+    let steered = CLUSTER.replace("name = 'web'", "name = 'web'\ndispatch = 'direct'");
+    let text = refused(&format!("{steered}{two}")).to_string();
     assert!(text.contains("no arms with dispatch"), "{text}");
 }
 

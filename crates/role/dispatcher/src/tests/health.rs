@@ -82,7 +82,7 @@ fn a_node_that_says_it_drains_is_out_and_not_down() {
     wait_for(&rig, "up");
     status.store(503, SeqCst);
     wait_for(&rig, "draining");
-    assert_eq!(rig.node("n1").reason.as_deref(), Some("it says so itself"));
+    assert_eq!(rig.node("n1").reason.as_deref(), Some("reported by its health check"));
     assert_eq!(rig.get("/").status, 503);
     assert_eq!(rig.totals().upstream_requests, 0, "nothing was sent there");
     status.store(200, SeqCst);
