@@ -171,7 +171,7 @@ fn hear(reports: BufReader<ChildStdout>, progress: &Mutex<Progress>) {
     for line in reports.lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
             Ok(report) => lock(progress).reported(report),
-            Err(error) => tracing::error!("a report of `skep power` makes no sense: {error}"),
+            Err(error) => tracing::error!("cannot interpret a report of `skep power`: {error}"),
         }
     }
     let mut progress = lock(progress);

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
                     config = Arc::new(new);
                 }
             }
-            Err(error) => tracing::error!("an order makes no sense: {error}"),
+            Err(error) => tracing::error!("cannot interpret an order: {error}"),
         }
     }
     // The daemon has ended: nobody waits for what runs.

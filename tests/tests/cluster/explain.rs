@@ -187,7 +187,7 @@ fn who_does_not_answer_is_named() {
     cluster.wait_linked(2);
     let done = cluster.skep("dispatcher-1", &["cache", "explain", "http://test/f"]);
     assert_eq!(done.code, Some(1));
-    assert!(done.stderr.contains("node-1 is of an earlier build"), "{}", done.stderr);
+    assert!(done.stderr.contains("node-1 runs an earlier build"), "{}", done.stderr);
     // A node answers for itself.
     let own = cluster.skep("node-2", &["cache", "explain", "http://test/f"]);
     assert_eq!(own.code, Some(0), "{}", own.stderr);
