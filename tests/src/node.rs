@@ -17,7 +17,15 @@ impl Skep {
     /// The same with a site that is all in `settings`.
     #[track_caller]
     pub fn node_of(settings: &str) -> Self {
-        let folder = NodeFolder::new();
+        Self::node_in(NodeFolder::new(), settings)
+    }
+
+    /// The same with a cluster's key: what is hashed under it has the same hash in each run.
+    pub fn node_with_key_of(settings: &str) -> Self {
+        Self::node_in(NodeFolder::new().with_key(), settings)
+    }
+
+    fn node_in(folder: NodeFolder, settings: &str) -> Self {
         folder.write_site(settings);
         let address = folder.address();
         let mut skep = Self::run(&folder.config(), &["--as", "n1"], address);

@@ -1,6 +1,8 @@
 //! The folder, the config and the port of a node with a config of its own.
 
+use std::fs::{self, Permissions};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::port::FreePort;
@@ -28,6 +30,18 @@ impl NodeFolder {
         self.write_site(&format!("root = \"{}\"\n{settings}", root.display()));
     }
 
+    /// Gives the cluster a key, which is the same in each test.
+    pub(crate) fn with_key(self) -> Self {
+        self.folder.write("key", [b'k'; 32]);
+        let mode = Permissions::from_mode(0o600);
+        fs::set_permissions(self.key(), mode).expect("a file of ours");
+        self
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.path("key")
+    }
+
     /// The address of its node.
     pub(crate) fn address(&self) -> SocketAddr {
         self.port.address()
@@ -36,8 +50,13 @@ impl NodeFolder {
     /// The same with a site that is all in `settings`.
     pub(crate) fn write_site(&self, settings: &str) {
         let (folder, address) = (self.folder.root().display(), self.port.address());
+        let key = self.key();
+        let key = match key.exists() {
+            true => format!("key_file = \"{}\"\n", key.display()),
+            false => String::new(),
+        };
         let text = format!(
-            "state_dir = \"{folder}\"\n\
+            "{key}state_dir = \"{folder}\"\n\
              [admin]\nlisten = \"off\"\n\
              [[node]]\nname = \"n1\"\naddress = \"{address}\"\n\
              [[site]]\n{settings}\n"

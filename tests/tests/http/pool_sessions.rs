@@ -19,7 +19,9 @@ impl Rig {
     fn new(site: &str, pool: &str) -> Self {
         let app = App::answering(|_| response(200, "Cache-Control: max-age=60\r\n", "ok"));
         let (metrics, clients) = (FreePort::claim(), [(); 3].map(|()| SourceAddress::new()));
-        let node = Skep::node_of(&settings(&app, &metrics, site, pool, &networks(&clients)));
+        // Counts are estimates: under a key of chance two of few sessions are one, now and then.
+        let node =
+            Skep::node_with_key_of(&settings(&app, &metrics, site, pool, &networks(&clients)));
         Self { app, node, metrics, clients }
     }
 
