@@ -39,7 +39,8 @@ table! {
         attempts_max: u32 = 3 => count(1..=100), live;
         /// How long a node that was marked failed is left alone.
         failed_hold_ms: u64 = 5 * MINUTE_MS => ms(0..=HOUR_MS), live;
-        /// Time after which a draining node counts as off, though it has requests: they go on.
+        /// Time after which a draining node counts as off, though it has requests: they go on, unless a
+        /// command of `power` switches the machine off, which ends them.
         drain_timeout_ms: u64 = 10 * MINUTE_MS => ms(0..=HOUR_MS), live;
     }
 }

@@ -15,7 +15,8 @@ table! {
         /// Switches a machine on: `["/usr/bin/ipmitool", "-H", "{id}", "chassis", "power", "on"]`. The node
         /// must pass its checks within `elastic.start_timeout_ms`, which begins before the command.
         on: Vec<String> = Vec::new() => Kind::Arguments, live;
-        /// Switches a machine off; the node has no request then, and what only it had in memory is at other nodes.
+        /// Switches a machine off; the node has no request then, unless `elastic.drain_timeout_ms` has passed,
+        /// and what only it had in memory is at other nodes, as far as they had room.
         off: Vec<String> = Vec::new() => Kind::Arguments, live;
         /// Says whether a machine is on: exits with 0, and one of its words is one of `on_words` or `off_words`. Unset, a
         /// machine counts as off once its node does not answer checks.

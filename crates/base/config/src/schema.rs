@@ -66,7 +66,8 @@ table! {
         /// File with the secret that the cluster's machines share: a line of
         /// 32 characters or more. Machines trust every holder of the key, and
         /// nobody else. Needed for `dispatch = "direct"` and `"handoff"`, for nodes that share
-        /// memory, and for nodes that tell dispatchers of their load.
+        /// memory, for nodes that report loads and sizes of objects to dispatchers, and for
+        /// elastic nodes that return their memory.
         key_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
         /// Where dispatchers keep persistent state, and which
         /// of them is active when they cannot agree: `embedded` is a file of
@@ -269,11 +270,12 @@ table! {
 
 table! {
     /// Load reports of nodes to dispatchers: CPU, memory, connections,
-    /// bytes to send, rates. Dispatchers with an `address` hear it, if there is a
+    /// bytes to send, rates. Dispatchers with an `address` receive it, if there is a
     /// `key_file`.
     AgentConfig at "agent" {
-        /// Time from one report of a node's load to the next. With `dispatch =
-        /// "direct"` heartbeats carry it, every `direct.node_heartbeat_ms`.
+        /// Time from one report of a node's load to the next. In clusters with a service under
+        /// `dispatch = "direct"` or `"handoff"` heartbeats carry it, every
+        /// `direct.node_heartbeat_ms`.
         report_ms: u64 = 100 => ms(10..=10_000), restart;
     }
 }

@@ -10,7 +10,7 @@
 //!   boundaries:                0     1/3       2/3            1     of three nodes
 //! ```
 //!
-//! Sizes are those that responses have announced; an object whose size is not known goes to the idlest node. The first
+//! Sizes are those that responses have announced or nodes have reported; an object whose size is not known goes to the idlest node. The first
 //! paper has a trace of the past: here the first requests are the trace. In the second one a size on a boundary belongs
 //! to both nodes, in proportion (*fuzzy boundary*), and boundaries follow the requests.
 
