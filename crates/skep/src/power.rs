@@ -183,12 +183,13 @@ fn hear(reports: BufReader<ChildStdout>, progress: &Mutex<Progress>) {
 struct LinkedAgents(Arc<Coordination>);
 
 impl NodeAgents for LinkedAgents {
-    fn want_off(&self, nodes: BTreeSet<String>) {
+    fn want_off(&self, nodes: BTreeSet<String>) -> bool {
         let names = nodes.iter().filter_map(|name| Name::new(name).ok()).collect();
-        // Its thread has ended only with the process.
-        if let Err(error) = self.0.want_off(names) {
+        let sent = self.0.want_off(names);
+        if let Err(error) = &sent {
             tracing::warn!("elasticity: {error}");
         }
+        sent.is_ok()
     }
 
     fn stages(&self) -> BTreeMap<String, PowerStage> {

@@ -29,15 +29,19 @@ type Groups = Arc<Mutex<BTreeSet<i32>>>;
 pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
     let mut config = Arc::new(load_config(&args.config)?);
     logging::start(config.log.level);
-    check_file(&config, &args.config)?;
+    let first = Arc::clone(&config);
+    check_file(&first, &args.config)?;
     let groups = Groups::default();
     for line in std::io::stdin().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
             Ok(PowerRequest::Run { node, command }) => begin(&config, (node, command), &groups),
-            // The daemon has read it, and said what is wrong with it.
+            // The daemon has read it, and said what is wrong with it. The user that serves is that of the start.
             Ok(PowerRequest::Reload) => {
                 if let Ok(new) = load_config(&args.config) {
-                    config = Arc::new(new);
+                    match check_file(&first, &args.config) {
+                        Ok(()) => config = Arc::new(new),
+                        Err(error) => tracing::error!("the commands stay as they were: {error:#}"),
+                    }
                 }
             }
             Err(error) => tracing::error!("cannot interpret an order: {error}"),

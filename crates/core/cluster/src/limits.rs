@@ -159,3 +159,7 @@ pub(crate) const ELASTIC_RETRY_DOUBLINGS_MAX: u32 = 4;
 /// Time that a node has to say that it returns its memory, in milliseconds; over it, another dispatcher wants it on. Some ticks
 /// of the links.
 pub(crate) const ELASTIC_AGREE_MS: u64 = 2_000;
+
+/// Time for which a node must serve without a link until its machine is switched off all the same, in milliseconds: longer than
+/// handing over takes, and than links need to come back.
+pub(crate) const ELASTIC_UNLINKED_MS: u64 = 60_000;

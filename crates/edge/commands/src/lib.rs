@@ -90,15 +90,14 @@ fn start(command: &OperatorCommand) -> io::Result<(Child, Receiver<String>)> {
     if let Some((uid, gid)) = command.user {
         process.uid(uid).gid(gid);
     }
-    let child = process.spawn()?;
-    // With it go the writing ends of this process.
-    drop(process);
+    // Before the process: one that has begun must not be left alone.
     let (sender, output) = sync_channel(1);
     thread::Builder::new().name("skep-output".into()).spawn(move || {
         // Nobody waits for what comes after the end.
         let _ = sender.send(read_output(reader));
     })?;
-    Ok((child, output))
+    // With `process` go the writing ends of this process.
+    Ok((process.spawn()?, output))
 }
 
 /// All that comes, of which the first bytes are kept: a program that writes on is not held up.

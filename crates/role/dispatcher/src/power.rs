@@ -22,8 +22,8 @@ use crate::limits::{POWER_HAND_OVER_MS, POWER_OUTPUT_SHOWN_MAX};
 
 /// The agents of nodes.
 pub trait NodeAgents: Send + Sync {
-    /// These nodes are to return their memory, and all others are not.
-    fn want_off(&self, nodes: BTreeSet<String>);
+    /// These nodes are to return their memory, and all others are not. False: it could not be sent.
+    fn want_off(&self, nodes: BTreeSet<String>) -> bool;
 
     /// How far the linked ones are.
     fn stages(&self) -> BTreeMap<String, PowerStage>;
@@ -181,8 +181,10 @@ impl NodePowers {
         if let Some(agents) = &self.agents
             && off != state.told_off
         {
-            state.told_off.clone_from(&off);
-            agents.want_off(off);
+            // What is not sent now is sent at the next look.
+            if agents.want_off(off.clone()) {
+                state.told_off = off;
+            }
         }
     }
 

@@ -99,7 +99,9 @@ impl ArmCounters {
         now: Now,
     ) -> Arc<ArmCells> {
         let mut counted = self.lock();
-        if !counted.tests.iter().any(|it| it.test == test) {
+        // A test that comes with other arms is another one, whatever its number.
+        let is_it = |it: &CountedTest| (it.test, it.arms) == (test, arms);
+        if !counted.tests.iter().any(is_it) {
             counted.begun += 1;
             // Another one after each start of the process, and each of the test.
             let session = now.0.wrapping_add(counted.begun << 48);
@@ -107,7 +109,7 @@ impl ArmCounters {
             counted.tests.push(CountedTest { test, arms, session, began: now, cells });
         }
         let new = || Arc::new(ArmCells::new(arms));
-        let Some(own) = counted.tests.iter_mut().find(|it| it.test == test) else { return new() };
+        let Some(own) = counted.tests.iter_mut().find(|it| is_it(it)) else { return new() };
         if let Some(known) = known.filter(|known| own.cells.iter().any(|it| Arc::ptr_eq(it, known)))
         {
             return Arc::clone(known);

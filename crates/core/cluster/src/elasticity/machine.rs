@@ -22,7 +22,7 @@ use std::fmt;
 use skep_units::Now;
 use skep_wire::cache::PowerStage;
 
-use crate::limits::ELASTIC_AGREE_MS;
+use crate::limits::{ELASTIC_AGREE_MS, ELASTIC_UNLINKED_MS};
 
 /// The commands of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +77,8 @@ pub struct MachinePower {
     settings: MachineSettings,
     phase: MachinePhase,
     seen: MachineSeen,
+    /// Since when its node serves, and its agent is not linked.
+    unlinked_since: Option<Now>,
     running: Option<PowerCommand>,
     /// What the status has said in this phase.
     status: Option<MachineStatus>,
@@ -117,6 +119,7 @@ impl MachinePower {
             settings,
             phase: MachinePhase::On,
             seen: MachineSeen::default(),
+            unlinked_since: None,
             running: None,
             status: None,
             status_due: Now(0),
@@ -154,6 +157,8 @@ impl MachinePower {
     /// Time went on, and this is seen. Returns the command to run now.
     pub fn tick(&mut self, now: Now, seen: MachineSeen) -> Option<PowerCommand> {
         self.seen = seen;
+        let is_unlinked = seen.serves && seen.agent.is_none();
+        self.unlinked_since = is_unlinked.then(|| self.unlinked_since.unwrap_or(now));
         match self.phase {
             MachinePhase::Coming if seen.serves => {
                 self.was_switched_off = false;
@@ -234,6 +239,13 @@ impl MachinePower {
             // That it was told takes a moment.
             Some(PowerStage::On) if now.since_ms(since) < ELASTIC_AGREE_MS => return,
             Some(PowerStage::On) => MachinePhase::Resting { since, is_kept_on: true },
+            // A link that is lost comes back: the agent may have something to hand over, or be wanted on.
+            None if self
+                .unlinked_since
+                .is_some_and(|at| now.since_ms(at) < ELASTIC_UNLINKED_MS) =>
+            {
+                return;
+            }
             Some(PowerStage::Off) | None if self.settings.has_off => {
                 MachinePhase::SwitchOff { is_run: false }
             }

@@ -109,6 +109,23 @@ fn a_node_that_other_dispatchers_want_on_keeps_its_machine() {
 }
 
 #[test]
+fn a_lost_link_is_no_leave_to_switch_off_until_it_stays_away() {
+    let mut machine = MachinePower::new(SETTINGS);
+    machine.order_off(Now(0));
+    let (stops, unlinked) = (
+        MachineSeen { agent: Some(PowerStage::Stopping), ..SERVES },
+        MachineSeen { agent: None, ..SERVES },
+    );
+    assert_eq!(machine.tick(Now(100), stops), None);
+    assert_eq!(machine.tick(Now(200), unlinked), None, "it hands over");
+    assert_eq!(machine.tick(Now(50_000), stops), None);
+    assert_eq!(machine.tick(Now(60_200), unlinked), None, "the time begins anew");
+    machine.order_off(Now(61_000));
+    assert_eq!(machine.tick(Now(120_100), unlinked), None, "and not with each order");
+    assert_eq!(machine.tick(Now(120_200), unlinked), Some(PowerCommand::Off));
+}
+
+#[test]
 fn commands_that_fail_are_told_once_and_run_again_when_ordered() {
     let mut machine = off(SETTINGS);
     for at in [100, 200] {
