@@ -65,9 +65,8 @@ table! {
         state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
         /// File with the secret that the cluster's machines share: a line of
         /// 32 characters or more. Machines trust every holder of the key, and
-        /// nobody else. Needed for `dispatch = "direct"` and `"handoff"`, for nodes that share
-        /// memory, for nodes that report loads and sizes of objects to dispatchers, and for
-        /// elastic nodes that return their memory.
+        /// nobody else. Needed for `dispatch = "direct"` and `"handoff"`, for nodes that share memory, report
+        /// loads and sizes of objects to dispatchers, or return their memory when elasticity has them off.
         key_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
         /// Where dispatchers keep persistent state, and which
         /// of them is active when they cannot agree: `embedded` is a file of
@@ -273,9 +272,8 @@ table! {
     /// bytes to send, rates. Dispatchers with an `address` receive it, if there is a
     /// `key_file`.
     AgentConfig at "agent" {
-        /// Time from one report of a node's load to the next. In clusters with a service under
-        /// `dispatch = "direct"` or `"handoff"` heartbeats carry it, every
-        /// `direct.node_heartbeat_ms`.
+        /// Time from one report of a node's load to the next. In clusters with a service under `dispatch =
+        /// "direct"` or `"handoff"` heartbeats carry it, every `direct.node_heartbeat_ms`.
         report_ms: u64 = 100 => ms(10..=10_000), restart;
     }
 }
