@@ -81,7 +81,13 @@ fn restore(socket: &OwnedFd, client: SocketAddr, state: &State) {
         set(socket, libc::TCP_REPAIR_QUEUE, &queue.to_ne_bytes());
         set(socket, libc::TCP_QUEUE_SEQ, &sequence.to_ne_bytes());
     }
-    rustix::net::connect(socket, &client).unwrap();
+    // Processes that other tests start have copies of the closed socket until they execute their program.
+    let began = Instant::now();
+    while let Err(error) = rustix::net::connect(socket, &client) {
+        let is_copied = error == rustix::io::Errno::ADDRNOTAVAIL;
+        assert!(is_copied && began.elapsed() < Duration::from_secs(30), "{error}");
+        thread::yield_now();
+    }
     let options: Vec<u8> =
         state.options.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
     set(socket, libc::TCP_REPAIR_OPTIONS, &options);
