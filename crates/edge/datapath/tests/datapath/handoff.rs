@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use skep_datapath::{SocketSwitch, check_socket, is_in_repair};
