@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -26,10 +27,16 @@ use skep_wire::message::Name;
 
 use crate::roles::Roles;
 
+/// Time after the end of a command's own, in milliseconds, by which its end is reported: longer than a killed one takes, and than a
+/// busy machine needs.
+const REPORT_MARGIN_MS: u64 = 10_000;
+
 /// A line to the process that runs commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PowerRequest {
     Run {
+        /// Of this order.
+        number: u64,
         node: String,
         /// `on`, `off` or `status`.
         command: String,
@@ -41,8 +48,8 @@ pub(crate) enum PowerRequest {
 /// A line of it: a command has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PowerReport {
-    pub(crate) node: String,
-    pub(crate) command: String,
+    /// Of the order.
+    pub(crate) number: u64,
     /// `done`, `failed`, `timed_out` or `not_run`.
     pub(crate) outcome: String,
     pub(crate) how: String,
@@ -93,14 +100,26 @@ struct RemoteCommands {
 /// What was ordered, and what came of it.
 #[derive(Default)]
 struct Progress {
-    running: BTreeSet<(String, PowerCommand)>,
+    /// The number of the last order.
+    last: u64,
+    running: BTreeMap<u64, RunningCommand>,
     ended: Vec<EndedCommand>,
     is_gone: bool,
+}
+
+/// A command that was ordered.
+struct RunningCommand {
+    node: String,
+    command: PowerCommand,
+    /// When it is given up, whatever has become of the process that runs it.
+    given_up_at: Instant,
 }
 
 impl RemoteCommands {
     fn new(runner: PowerRunner) -> anyhow::Result<Arc<Self>> {
         let PowerRunner { child, orders, reports } = runner;
+        // A process that stands still must not hold up who gives it orders.
+        rustix::io::ioctl_fionbio(&orders, true).context("cannot set up a pipe")?;
         let progress = Arc::<Mutex<Progress>>::default();
         let heard = Arc::clone(&progress);
         std::thread::Builder::new()
@@ -115,11 +134,11 @@ impl RemoteCommands {
         self.send(&PowerRequest::Reload);
     }
 
-    /// False: nobody takes orders any more.
+    /// False: nobody takes it. A line is written whole or not at all, as it is shorter than `PIPE_BUF` (pipe(7)).
     fn send(&self, request: &PowerRequest) -> bool {
         let Ok(line) = serde_json::to_string(request) else { return false };
         let mut orders = lock(&self.orders);
-        writeln!(orders, "{line}").and_then(|()| orders.flush()).is_ok()
+        orders.write_all(format!("{line}\n").as_bytes()).is_ok()
     }
 }
 
@@ -127,33 +146,65 @@ impl RemoteCommands {
 struct SharedCommands(Arc<RemoteCommands>);
 
 impl PowerCommands for SharedCommands {
-    fn run(&self, node: &str, command: PowerCommand) {
+    fn run(&self, node: &str, command: PowerCommand, timeout_ms: u64) {
         let remote = &self.0;
-        lock(&remote.progress).running.insert((node.to_owned(), command));
-        let word = command.word().to_owned();
-        let is_sent = remote.send(&PowerRequest::Run { node: node.to_owned(), command: word });
+        let given_up_at = Instant::now() + Duration::from_millis(timeout_ms + REPORT_MARGIN_MS);
+        let node = node.to_owned();
+        let number = lock(&remote.progress).begin(RunningCommand {
+            node: node.clone(),
+            command,
+            given_up_at,
+        });
+        let command = command.word().to_owned();
+        let is_sent = remote.send(&PowerRequest::Run { number, node, command });
         let mut progress = lock(&remote.progress);
         if !is_sent || progress.is_gone {
-            progress.end_all();
+            let why = "could not be run: the process that runs commands takes no orders";
+            progress.end(number, CommandOutcome::NotRun, why.to_owned(), String::new());
         }
     }
 
     fn take_ended(&self) -> Vec<EndedCommand> {
-        std::mem::take(&mut lock(&self.0.progress).ended)
+        let mut progress = lock(&self.0.progress);
+        progress.give_up(Instant::now());
+        std::mem::take(&mut progress.ended)
     }
 }
 
 impl Progress {
+    /// The number of an order.
+    fn begin(&mut self, running: RunningCommand) -> u64 {
+        self.last += 1;
+        self.running.insert(self.last, running);
+        self.last
+    }
+
     fn reported(&mut self, report: PowerReport) {
-        let Some(command) = command_of(&report.command) else { return };
-        let PowerReport { node, outcome, how, output, .. } = report;
-        if self.running.remove(&(node.clone(), command)) {
-            let outcome = match outcome.as_str() {
-                "done" => CommandOutcome::Done,
-                "timed_out" => CommandOutcome::TimedOut,
-                "not_run" => CommandOutcome::NotRun,
-                _ => CommandOutcome::Failed,
-            };
+        let PowerReport { number, outcome, how, output } = report;
+        let outcome = match outcome.as_str() {
+            "done" => CommandOutcome::Done,
+            "timed_out" => CommandOutcome::TimedOut,
+            "not_run" => CommandOutcome::NotRun,
+            _ => CommandOutcome::Failed,
+        };
+        self.end(number, outcome, how, output);
+    }
+
+    /// The first end of an order counts.
+    fn end(&mut self, number: u64, outcome: CommandOutcome, how: String, output: String) {
+        if let Some(RunningCommand { node, command, .. }) = self.running.remove(&number) {
+            self.ended.push(EndedCommand { node, command, outcome, how, output });
+        }
+    }
+
+    /// Ends what should have been reported by now.
+    fn give_up(&mut self, now: Instant) {
+        let is_late = |it: &RunningCommand| now >= it.given_up_at;
+        for (_, late) in self.running.extract_if(.., |_, it| is_late(it)) {
+            let RunningCommand { node, command, .. } = late;
+            let how =
+                "is given up: the process that runs commands does not report its end".to_owned();
+            let (outcome, output) = (CommandOutcome::TimedOut, String::new());
             self.ended.push(EndedCommand { node, command, outcome, how, output });
         }
     }
@@ -161,7 +212,8 @@ impl Progress {
     /// Nothing more is heard of what runs.
     fn end_all(&mut self) {
         let why = "could not be run: the process that runs commands is gone, restart this one";
-        for (node, command) in std::mem::take(&mut self.running) {
+        for RunningCommand { node, command, .. } in std::mem::take(&mut self.running).into_values()
+        {
             self.ended.push(EndedCommand::not_run(&node, command, why));
         }
     }
@@ -235,12 +287,51 @@ impl NodeSwitches {
     }
 }
 
-/// The command of that name.
-fn command_of(word: &str) -> Option<PowerCommand> {
-    let all = [PowerCommand::On, PowerCommand::Off, PowerCommand::Status];
-    all.into_iter().find(|command| command.word() == word)
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An order that is given up then.
+    fn begin(progress: &mut Progress, given_up_at: Instant) -> u64 {
+        let (node, command) = ("n1".to_owned(), PowerCommand::On);
+        progress.begin(RunningCommand { node, command, given_up_at })
+    }
+
+    fn done(number: u64) -> PowerReport {
+        let (how, output) = (String::new(), String::new());
+        PowerReport { number, outcome: "done".to_owned(), how, output }
+    }
+
+    fn outcomes(progress: &Progress) -> Vec<CommandOutcome> {
+        progress.ended.iter().map(|it| it.outcome).collect()
+    }
+
+    #[test]
+    fn what_is_not_reported_in_time_is_given_up_and_its_report_is_not_taken_for_that_of_a_later_order()
+     {
+        let (mut progress, now) = (Progress::default(), Instant::now());
+        let late = begin(&mut progress, now + Duration::from_millis(10));
+        progress.give_up(now + Duration::from_millis(9));
+        assert_eq!(outcomes(&progress), []);
+        progress.give_up(now + Duration::from_millis(10));
+        let again = begin(&mut progress, now + Duration::from_millis(20));
+        progress.reported(done(late));
+        assert_eq!(outcomes(&progress), [CommandOutcome::TimedOut]);
+        progress.reported(done(again));
+        progress.reported(done(again));
+        assert_eq!(outcomes(&progress), [CommandOutcome::TimedOut, CommandOutcome::Done]);
+    }
+
+    #[test]
+    fn what_runs_when_the_process_is_gone_has_not_run() {
+        let mut progress = Progress::default();
+        begin(&mut progress, Instant::now());
+        progress.end_all();
+        assert_eq!(outcomes(&progress), [CommandOutcome::NotRun]);
+        assert!(progress.running.is_empty());
+    }
 }

@@ -34,7 +34,9 @@ pub(crate) fn run(args: &PowerArgs) -> anyhow::Result<()> {
     let groups = Groups::default();
     for line in std::io::stdin().lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            Ok(PowerRequest::Run { node, command }) => begin(&config, (node, command), &groups),
+            Ok(PowerRequest::Run { number, node, command }) => {
+                begin(&config, (number, node, command), &groups);
+            }
             // The daemon has read it, and said what is wrong with it. The user that serves is that of the start.
             Ok(PowerRequest::Reload) => {
                 if let Ok(new) = load_config(&args.config) {
@@ -63,23 +65,27 @@ fn check_file(config: &Config, file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn begin(config: &Arc<Config>, (node, command): (String, String), groups: &Groups) {
+fn begin(config: &Arc<Config>, (number, node, command): (u64, String, String), groups: &Groups) {
     if lock(groups).len() >= RUNNING_MAX {
         let why = format!("could not be run: {RUNNING_MAX} commands run already");
-        return report(not_run(node, command, why));
+        return report(not_run(number, why));
     }
     let (config, groups) = (Arc::clone(config), Arc::clone(groups));
-    let (of_node, of_command) = (node.clone(), command.clone());
-    let run = move || report(run_one(&config, node, command, &groups));
+    let run = move || report(run_one(&config, number, (&node, &command), &groups));
     if let Err(error) = thread::Builder::new().name("skep-command".into()).spawn(run) {
-        report(not_run(of_node, of_command, format!("could not be run: {error}")));
+        report(not_run(number, format!("could not be run: {error}")));
     }
 }
 
-fn run_one(config: &Config, node: String, command: String, groups: &Groups) -> PowerReport {
-    let program = match program_of(config, &node, &command) {
+fn run_one(
+    config: &Config,
+    number: u64,
+    (node, command): (&str, &str),
+    groups: &Groups,
+) -> PowerReport {
+    let program = match program_of(config, node, command) {
         Ok(program) => program,
-        Err(error) => return not_run(node, command, format!("could not be run: {error:#}")),
+        Err(error) => return not_run(number, format!("could not be run: {error:#}")),
     };
     let mut own = None;
     let report = skep_commands::run(&program, |group| {
@@ -92,11 +98,11 @@ fn run_one(config: &Config, node: String, command: String, groups: &Groups) -> P
     let outcome = match &report.end {
         RunEnd::Done => "done",
         RunEnd::Exited(_) | RunEnd::Signalled(_) => "failed",
-        RunEnd::TimedOut => "timed_out",
+        RunEnd::TimedOut | RunEnd::Unkillable => "timed_out",
         RunEnd::NotStarted(_) => "not_run",
     };
     let (outcome, how) = (outcome.to_owned(), report.end.to_string());
-    PowerReport { node, command, outcome, how, output: report.output }
+    PowerReport { number, outcome, how, output: report.output }
 }
 
 fn program_of(config: &Config, node: &str, command: &str) -> anyhow::Result<OperatorCommand> {
@@ -128,8 +134,8 @@ fn program_of(config: &Config, node: &str, command: &str) -> anyhow::Result<Oper
     })
 }
 
-fn not_run(node: String, command: String, how: String) -> PowerReport {
-    PowerReport { node, command, outcome: "not_run".to_owned(), how, output: String::new() }
+fn not_run(number: u64, how: String) -> PowerReport {
+    PowerReport { number, outcome: "not_run".to_owned(), how, output: String::new() }
 }
 
 /// One line, whole.

@@ -243,7 +243,7 @@ pub struct ArmCounts {
 /// Some objects that a node has answered for, with their sizes: for those that choose nodes and see no responses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedObjects {
-    /// Whoever answered.
+    /// The node that answered.
     pub node: PeerId,
     /// At most [`OBJECTS_PER_MESSAGE_MAX`].
     pub objects: Vec<SizedObject>,

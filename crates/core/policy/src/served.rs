@@ -1,4 +1,5 @@
-//! What nodes say of objects that they have answered for: under `redirect` and `handoff` whoever chooses sees no responses.
+//! What nodes report of objects that they have answered for: under `redirect` and `handoff` the process that chooses sees no
+//! responses.
 //!
 //! One writer keeps a [`ServedLog`] and publishes it whole; each instance of a policy reads what is new by a
 //! [`ServedReader`] of its own before a pick.

@@ -1,6 +1,6 @@
 //! Runs programs of the operator: without a shell, with a clean environment, for a limited time, with bounded output.
 //!
-//! **Invariant:** when a run ends, its process group has ended.
+//! **Invariant:** when a run ends, its process group has ended, or cannot be ended: then the run says so.
 
 #![forbid(unsafe_code)]
 
@@ -9,14 +9,13 @@ mod limits;
 use std::io::{self, PipeReader, Read, pipe};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 use std::{fmt, thread};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
 pub use limits::OUTPUT_BYTES_MAX;
-use limits::{LOOK_MS, OUTPUT_AFTER_END_MS};
+use limits::{KILLED_MS_MAX, LOOK_MS, PIPE_BYTES};
 
 /// Where programs that a program starts by name are looked for.
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -53,6 +52,8 @@ pub enum RunEnd {
     Signalled(i32),
     /// It was killed, since its time was over.
     TimedOut,
+    /// The same, but it has not ended: this process may not end it, or the kernel cannot.
+    Unkillable,
     /// It could not be started.
     NotStarted(String),
 }
@@ -60,12 +61,16 @@ pub enum RunEnd {
 /// Runs `command` to its end, or to that of its time. `started` is called with its process group.
 pub fn run(command: &OperatorCommand, started: impl FnOnce(Pid)) -> CommandReport {
     match start(command) {
-        Ok((child, output)) => {
-            let group = Pid::from_child(&child);
-            started(group);
-            let end = wait(child, group, command.timeout);
-            let output = output.recv_timeout(Duration::from_millis(OUTPUT_AFTER_END_MS));
-            CommandReport { end, output: output.unwrap_or_default() }
+        Ok((mut child, mut output)) => {
+            started(Pid::from_child(&child));
+            let end = wait(&mut child, command.timeout, || output.read());
+            // What has left the group may hold it open: what is there by now counts.
+            output.read();
+            if end == RunEnd::Unkillable {
+                // Whenever it ends, somebody has to have waited for it. Without a thread it stays a zombie.
+                drop(thread::Builder::new().spawn(move || child.wait()));
+            }
+            CommandReport { end, output: output.text() }
         }
         Err(error) => {
             CommandReport { end: RunEnd::NotStarted(error.to_string()), output: String::new() }
@@ -78,10 +83,11 @@ pub fn kill_group(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
-fn start(command: &OperatorCommand) -> io::Result<(Child, Receiver<String>)> {
+fn start(command: &OperatorCommand) -> io::Result<(Child, Output)> {
     let (program, arguments) =
         command.arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let (reader, writer) = pipe()?;
+    rustix::io::ioctl_fionbio(&reader, true)?;
     let mut process = Command::new(program);
     process.args(arguments).env_clear().env("PATH", SEARCH_PATH).env("LANG", "C");
     process.envs(command.environment.iter().map(|(name, value)| (name, value)));
@@ -90,40 +96,60 @@ fn start(command: &OperatorCommand) -> io::Result<(Child, Receiver<String>)> {
     if let Some((uid, gid)) = command.user {
         process.uid(uid).gid(gid);
     }
-    // Before the process: one that has begun must not be left alone.
-    let (sender, output) = sync_channel(1);
-    thread::Builder::new().name("skep-output".into()).spawn(move || {
-        // Nobody waits for what comes after the end.
-        let _ = sender.send(read_output(reader));
-    })?;
     // With `process` go the writing ends of this process.
-    Ok((process.spawn()?, output))
+    Ok((process.spawn()?, Output { reader, kept: Vec::new() }))
 }
 
-/// All that comes, of which the first bytes are kept: a program that writes on is not held up.
-fn read_output(mut reader: PipeReader) -> String {
-    let (mut kept, mut buffer) = (Vec::new(), [0; 4096]);
-    while let Ok(count @ 1..) = reader.read(&mut buffer) {
-        let room = OUTPUT_BYTES_MAX - kept.len();
-        kept.extend_from_slice(&buffer[..count.min(room)]);
-    }
-    String::from_utf8_lossy(&kept).into_owned()
+/// What a program writes, of which the first bytes are kept.
+struct Output {
+    /// Does not block.
+    reader: PipeReader,
+    kept: Vec<u8>,
 }
 
-fn wait(mut child: Child, group: Pid, timeout: Duration) -> RunEnd {
-    let began = Instant::now();
-    let end = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break RunEnd::of(status),
-            Ok(None) if began.elapsed() >= timeout => break RunEnd::TimedOut,
-            Ok(None) => thread::sleep(Duration::from_millis(LOOK_MS)),
-            Err(error) => break RunEnd::NotStarted(error.to_string()),
+impl Output {
+    /// Reads what is there, at most as much as a pipe holds: a program that writes on is not held up, and holds nobody up.
+    fn read(&mut self) {
+        let mut buffer = [0; 4096];
+        for _ in 0..PIPE_BYTES / buffer.len() {
+            let Ok(count @ 1..) = self.reader.read(&mut buffer) else { return };
+            let room = OUTPUT_BYTES_MAX - self.kept.len();
+            self.kept.extend_from_slice(&buffer[..count.min(room)]);
         }
-    };
-    // What it has left in the background as well.
-    kill_group(group);
-    let _ = child.wait();
-    end
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.kept).into_owned()
+    }
+}
+
+/// Waits for the end of `child`, or has its time end it; calls `look` now and then.
+fn wait(child: &mut Child, timeout: Duration, mut look: impl FnMut()) -> RunEnd {
+    let group = Pid::from_child(child);
+    let (began, mut killed) = (Instant::now(), None::<Instant>);
+    loop {
+        look();
+        match child.try_wait() {
+            Ok(Some(status)) => {
+                // What it has left in the background as well.
+                kill_group(group);
+                return if killed.is_some() { RunEnd::TimedOut } else { RunEnd::of(status) };
+            }
+            Ok(None) => {}
+            Err(error) => return RunEnd::NotStarted(error.to_string()),
+        }
+        match killed {
+            Some(at) if at.elapsed() >= Duration::from_millis(KILLED_MS_MAX) => {
+                return RunEnd::Unkillable;
+            }
+            None if began.elapsed() >= timeout => {
+                kill_group(group);
+                killed = Some(Instant::now());
+            }
+            _ => {}
+        }
+        thread::sleep(Duration::from_millis(LOOK_MS));
+    }
 }
 
 impl RunEnd {
@@ -143,6 +169,9 @@ impl fmt::Display for RunEnd {
             Self::Exited(code) => write!(f, "exited with {code}"),
             Self::Signalled(signal) => write!(f, "was ended by signal {signal}"),
             Self::TimedOut => f.write_str("was killed, since its time was over"),
+            Self::Unkillable => {
+                f.write_str("could not be killed when its time was over, and runs on")
+            }
             Self::NotStarted(why) => write!(f, "could not be started: {why}"),
         }
     }
@@ -198,6 +227,14 @@ mod tests {
             assert!(began.elapsed() < Duration::from_secs(50), "{state}");
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn what_leaves_its_group_and_holds_its_output_holds_up_nothing() {
+        let began = Instant::now();
+        let report = ran("setsid sleep 5 & echo on", 10_000);
+        assert_eq!((report.end, &*report.output), (RunEnd::Done, "on\n"));
+        assert!(began.elapsed() < Duration::from_secs(5));
     }
 
     #[test]

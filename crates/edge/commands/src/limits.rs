@@ -6,5 +6,9 @@ pub const OUTPUT_BYTES_MAX: usize = 4096;
 /// Time from one look whether a program has ended to the next, in milliseconds: nothing beside what it takes.
 pub(crate) const LOOK_MS: u64 = 10;
 
-/// Time that the output may take after the end, in milliseconds: what has left the process group may hold it open.
-pub(crate) const OUTPUT_AFTER_END_MS: u64 = 500;
+/// Time that a killed program may take to end, in milliseconds: what the kernel does not end by then has to be waited for without a
+/// bound.
+pub(crate) const KILLED_MS_MAX: u64 = 2_000;
+
+/// What a pipe holds, in bytes (pipe(7)): as much is read at a time.
+pub(crate) const PIPE_BYTES: usize = 64 * 1024;

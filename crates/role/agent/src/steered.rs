@@ -95,7 +95,7 @@ impl ReportProtocol for Steered {
             Message::Served(served) if served.node != self.name.peer() => {
                 self.shared.note_served(&Arc::new(served));
             }
-            // Whoever goes by them looks for another pointer.
+            // Readers look for another pointer.
             Message::Arms(arms) if **self.shared.arms.load() != arms => {
                 self.shared.arms.store(Arc::new(arms));
             }

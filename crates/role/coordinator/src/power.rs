@@ -1,6 +1,6 @@
-//! Nodes that are to be off, in the thread of the links: they hear of it, and say how far they are.
+//! Nodes that are to be off, in the thread of the links: they are ordered off and on, and report their stages.
 //!
-//! Invariant: a node that was never wanted off hears nothing.
+//! Invariant: a node that was never wanted off gets no order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use skep_wire::message::Name;
 /// How far the linked nodes are that can be off.
 pub type PowerStages = BTreeMap<Name, PowerStage>;
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct NodePower {
     wanted_off: BTreeSet<Name>,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use skep_cluster::elasticity::{
     CommandEnd, MachinePower, MachineSeen, MachineSettings, MachineStatus, PowerCommand,
 };
-use skep_config::{Config, PowerConfig};
+use skep_config::{Config, PowerConfig, ServiceConfig};
 use skep_units::Now;
 use skep_wire::cache::PowerStage;
 
@@ -31,8 +31,8 @@ pub trait NodeAgents: Send + Sync {
 
 /// Runs commands for machines of nodes, elsewhere.
 pub trait PowerCommands: Send + Sync {
-    /// Runs a command; what it came to is among the ended ones some time.
-    fn run(&self, node: &str, command: PowerCommand);
+    /// Runs a command for at most so long; what it came to is among the ended ones some time.
+    fn run(&self, node: &str, command: PowerCommand, timeout_ms: u64);
 
     /// Those that have ended since the last call.
     fn take_ended(&self) -> Vec<EndedCommand>;
@@ -60,7 +60,6 @@ pub enum CommandOutcome {
     NotRun,
 }
 
-/// See the module.
 pub struct NodePowers {
     agents: Option<Box<dyn NodeAgents>>,
     commands: Option<Box<dyn PowerCommands>>,
@@ -70,6 +69,8 @@ pub struct NodePowers {
 /// See [`NodePowers`].
 #[derive(Default)]
 struct PowersState {
+    /// Nodes of each service that this process serves: which ones those are is decided at its start.
+    nodes_of: BTreeMap<String, BTreeSet<String>>,
     /// Which services each node is behind.
     services_of: BTreeMap<String, BTreeSet<String>>,
     machines: BTreeMap<String, Machine>,
@@ -96,22 +97,29 @@ impl NodePowers {
         agents: Option<Box<dyn NodeAgents>>,
         commands: Option<Box<dyn PowerCommands>>,
     ) -> Arc<Self> {
-        let powers = Self { agents, commands, state: Mutex::default() };
+        let name = |service: &ServiceConfig| (service.name.clone(), BTreeSet::new());
+        let nodes_of = config.services.iter().map(name).collect();
+        let state = Mutex::new(PowersState { nodes_of, ..PowersState::default() });
+        let powers = Self { agents, commands, state };
         powers.reload(config);
         Arc::new(powers)
     }
 
-    /// Another config is in force.
+    /// Another config is in force. A service that it drops is served until the restart, with the nodes that it has.
     pub fn reload(&self, config: &Config) {
         let mut state = self.lock();
-        state.services_of.clear();
+        let PowersState { nodes_of, services_of, machines, .. } = &mut *state;
         for service in &config.services {
-            for (_, node) in config.nodes_of(service) {
-                let services = state.services_of.entry(node.name.clone()).or_default();
-                services.insert(service.name.clone());
+            if let Some(nodes) = nodes_of.get_mut(&service.name) {
+                *nodes = config.nodes_of(service).map(|(_, node)| node.name.clone()).collect();
             }
         }
-        let PowersState { services_of, machines, .. } = &mut *state;
+        services_of.clear();
+        for (service, nodes) in nodes_of {
+            for node in &*nodes {
+                services_of.entry(node.clone()).or_default().insert(service.clone());
+            }
+        }
         machines.retain(|name, _| services_of.contains_key(name));
         for node in &config.nodes {
             let power = config.power_of(node);
@@ -164,7 +172,7 @@ impl NodePowers {
             let Some(command) = machine.power.tick(now, seen) else { continue };
             tracing::debug!("node {name}: command `power.{}` runs", command.word());
             match &self.commands {
-                Some(commands) => commands.run(name, command),
+                Some(commands) => commands.run(name, command, machine.config.timeout_ms),
                 None => not_run.push(EndedCommand::not_run(
                     name,
                     command,
@@ -332,5 +340,60 @@ fn shown(output: &str) -> String {
         (true, _) => String::new(),
         (false, true) => format!(": {}...", kept.escape_debug()),
         (false, false) => format!(": {}", kept.escape_debug()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// Agents that are told; the first time nothing can be sent.
+    #[derive(Default)]
+    struct Agents(Mutex<Vec<BTreeSet<String>>>);
+
+    impl NodeAgents for Arc<Agents> {
+        fn want_off(&self, nodes: BTreeSet<String>) -> bool {
+            let mut told = self.0.lock().unwrap();
+            told.push(nodes);
+            told.len() > 1
+        }
+
+        fn stages(&self) -> BTreeMap<String, PowerStage> {
+            BTreeMap::new()
+        }
+    }
+
+    fn config(services: &[&str]) -> Config {
+        let mut text =
+            "[[dispatcher]]\nname = 'd1'\n[[node]]\nname = 'n1'\naddress = '127.0.0.1:8001'\n\
+                        [[site]]\nroot = '/srv'\n"
+                .to_owned();
+        for (number, service) in services.iter().enumerate() {
+            text += &format!("[[service]]\nname = '{service}'\nlisten = '127.0.0.1:900{number}'\n");
+        }
+        Config::parse("test", &text).unwrap()
+    }
+
+    #[test]
+    fn a_node_is_off_when_all_services_that_are_served_want_it_whatever_a_reload_drops_or_adds() {
+        let agents = Arc::<Agents>::default();
+        let boxed = Box::new(Arc::clone(&agents));
+        let powers = NodePowers::new(&config(&["a", "b"]), Some(boxed), None);
+        let tick = |at| powers.tick(Now(at), "a", &BTreeSet::new());
+        let told = || agents.0.lock().unwrap().len();
+        // It serves "b" until the restart; "c" begins with it.
+        powers.reload(&config(&["a", "c"]));
+        powers.order_off(Now(0), "a", "n1");
+        tick(0);
+        assert_eq!(told(), 0);
+        powers.order_off(Now(100), "b", "n1");
+        tick(100);
+        assert_eq!(told(), 1);
+        tick(200);
+        assert_eq!(told(), 2, "what could not be sent is sent again");
+        tick(300);
+        assert_eq!(told(), 2);
+        assert_eq!(agents.0.lock().unwrap()[1], BTreeSet::from(["n1".to_owned()]));
     }
 }

@@ -86,7 +86,7 @@ impl ArmCounters {
     /// Forgets tests that are no longer in force.
     pub(crate) fn keep(&self, in_force: &ArcSwap<ArmsInForce>) {
         let mut counted = self.lock();
-        // Under the lock: whoever has joined a later test has it in force.
+        // Under the lock: a worker that has joined a later test has it in force.
         let in_force = in_force.load();
         counted.tests.retain(|it| in_force.services.iter().any(|service| service.test == it.test));
     }
@@ -120,7 +120,7 @@ impl ArmCounters {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, CountedTests> {
-        // Whoever panics under it is a bug of ours; what is there is whole.
+        // A panic under it is a bug of ours; what is there is whole.
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

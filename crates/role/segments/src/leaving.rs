@@ -110,6 +110,15 @@ impl Leaving {
         None
     }
 
+    /// One that was refused is offered again, behind all others; false: it is no longer here.
+    pub(crate) fn again(&mut self, offered: &Offered) -> bool {
+        let is_here = self.by_name.contains_key(&offered.name);
+        if is_here {
+            self.waiting.push_back((offered.name, offered.chances));
+        }
+        is_here
+    }
+
     /// The next one to offer.
     pub(crate) fn next(&mut self) -> Option<Offered> {
         while let Some((name, chances)) = self.waiting.pop_front() {
@@ -151,9 +160,13 @@ mod tests {
         assert!(leaving.wants_offering() && !leaving.wants_offering());
         assert!(leaving.remove(&name(2)).is_some() && leaving.get(&name(3)).is_some());
         let next = leaving.next();
-        assert!(next.is_some_and(|it| it.name == name(3) && it.chances == 1));
+        assert!(next.as_ref().is_some_and(|it| it.name == name(3) && it.chances == 1));
         assert!(leaving.next().is_none() && !leaving.wants_offering());
+        let Some(refused) = next else { return };
+        assert!(leaving.again(&refused) && leaving.wants_offering());
+        assert!(leaving.next().is_some_and(|it| it.name == name(3)));
         assert!(leaving.remove(&name(3)).is_some() && leaving.remove(&name(3)).is_none());
+        assert!(!leaving.again(&refused) && leaving.next().is_none());
         assert_eq!(leaving.bytes, 0);
     }
 

@@ -195,7 +195,7 @@ impl DirectLoop {
                     self.job(Job::Insert(flows, taken));
                 }
             }
-            Message::Served(served) if served.node == from => self.hear_served(served),
+            Message::Served(served) if served.node == from => self.hear_served(now, served),
             Message::ArmCounts(counts) if self.nodes().any(|node| node == from) => {
                 self.loads.hear_arm_counts(from, &counts);
             }

@@ -103,3 +103,7 @@ pub(crate) const PLANNER_STALL_S_MAX: u32 = 60;
 /// Datagrams of tables that the event loop sends in a turn, at most: two milliseconds, between
 /// heartbeats each 20 ms. In all, 40,000 a second at least, as there is a turn at each tick.
 pub(crate) const TABLE_DATAGRAMS_PER_TURN: usize = 200;
+
+/// Datagrams in a second by which the active dispatcher relays what nodes report of objects: some 5 % of a core, on the thread of
+/// heartbeats.
+pub(crate) const RELAYS_PER_S_MAX: u64 = 10_000;

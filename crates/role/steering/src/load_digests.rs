@@ -11,7 +11,7 @@ use skep_wire::message::{
 };
 use skep_wire::table::{Table, TableNode};
 
-use crate::limits::{ARMS_MS, DIGEST_ENTRIES_PER_S_MAX, DIGEST_MS_MIN};
+use crate::limits::{ARMS_MS, DIGEST_ENTRIES_PER_S_MAX, DIGEST_MS_MIN, RELAYS_PER_S_MAX};
 
 /// When the next digest is due.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct LoadDigests {
     own: Option<OwnView>,
     due_at: Now,
     arms_due_at: Now,
+    /// Datagrams that were relayed since then, for a second.
+    relayed: (Now, u64),
 }
 
 /// What this dispatcher decides by.
@@ -34,7 +36,7 @@ pub(crate) struct OwnView {
 impl LoadDigests {
     /// None is sent unless nodes hand off.
     pub(crate) fn new(own: Option<OwnView>) -> Self {
-        Self { own, due_at: Now(0), arms_due_at: Now(0) }
+        Self { own, due_at: Now(0), arms_due_at: Now(0), relayed: (Now(0), 0) }
     }
 
     /// The A/B tests for all nodes, if they are due: each second, and at once when there are others.
@@ -56,9 +58,18 @@ impl LoadDigests {
         Some(Message::Arms(arms))
     }
 
-    /// Whether nodes hand off.
-    pub(crate) fn are_wanted(&self) -> bool {
-        self.own.is_some()
+    /// Whether what a node has reported of objects may be relayed to so many others now. Clients decide how much there is of
+    /// it, and heartbeats leave by the same socket; a node reports again what was not relayed.
+    pub(crate) fn may_relay(&mut self, now: Now, datagrams: u64) -> bool {
+        if now.since_ms(self.relayed.0) >= 1_000 {
+            self.relayed = (now, 0);
+        }
+        let relayed = self.relayed.1.saturating_add(datagrams);
+        let may = self.own.is_some() && relayed <= RELAYS_PER_S_MAX;
+        if may {
+            self.relayed.1 = relayed;
+        }
+        may
     }
 
     /// A node has answered for these objects.
@@ -109,6 +120,21 @@ fn interval_ms(nodes: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn relays_are_bounded_in_each_second_and_none_go_where_nobody_hands_off() {
+        assert!(!LoadDigests::new(None).may_relay(Now(0), 1));
+        let own = OwnView {
+            table: Arc::default(),
+            digest: Arc::default(),
+            served: Arc::default(),
+            arms: Arc::default(),
+        };
+        let mut digests = LoadDigests::new(Some(own));
+        assert!(digests.may_relay(Now(0), RELAYS_PER_S_MAX - 1));
+        assert!(!digests.may_relay(Now(999), 2) && digests.may_relay(Now(999), 1));
+        assert!(!digests.may_relay(Now(999), 1) && digests.may_relay(Now(1_000), 1));
+    }
 
     #[test]
     fn a_large_cluster_is_told_less_often() {

@@ -29,11 +29,14 @@ impl DirectLoop {
     }
 
     /// Nodes that decide on handoffs see no responses of others: the active dispatcher tells them of the sizes.
-    pub(crate) fn hear_served(&mut self, served: ServedObjects) {
+    pub(crate) fn hear_served(&mut self, now: Now, served: ServedObjects) {
         self.loads.hear_served(served.clone());
         self.load_digests.note_served(served.clone());
-        if self.is_active() && self.load_digests.are_wanted() {
-            let others: Vec<PeerId> = self.nodes().filter(|node| *node != served.node).collect();
+        if !self.is_active() {
+            return;
+        }
+        let others: Vec<PeerId> = self.nodes().filter(|node| *node != served.node).collect();
+        if self.load_digests.may_relay(now, others.len() as u64) {
             self.socket.send_all(others, &Message::Served(served));
         }
     }

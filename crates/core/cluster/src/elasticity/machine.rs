@@ -71,7 +71,6 @@ pub enum CommandEnd {
     Failed,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub struct MachinePower {
     settings: MachineSettings,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use skep_wire::cache::PowerStage;
 
-/// See the module. The thread of the links decides.
+/// The thread of the links decides.
 #[derive(Debug, Default)]
 pub(crate) struct NodePower {
     stage: AtomicU8,

@@ -1,4 +1,4 @@
-//! Which objects dispatchers, and nodes that hand off, are to be told of: under `redirect` and `handoff` whoever chooses a
+//! Which objects dispatchers, and nodes that hand off, are to be told of: under `redirect` and `handoff` the process that chooses a
 //! node sees no responses, and knows the sizes of objects only from here.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use skep_wire::seal::PeerId;
 
 use crate::limits::{SIZES_MESSAGES_MAX, SIZES_WAITING_MAX};
 
-/// See the module. Shared by all workers.
+/// Shared by all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
     /// Under `handoff` URLs are told apart by their hosts, too.

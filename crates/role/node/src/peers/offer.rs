@@ -63,17 +63,18 @@ struct Offering {
 impl Offering {
     async fn offer_all(&self) {
         while let Some(offered) = self.store.next_leaving() {
-            let is_taken = self.pass_on(&offered).await;
-            self.store.left(&offered.name);
-            self.counters.inc(match is_taken {
-                true => Counter::ClusterPassedOn,
-                false => Counter::ClusterNotPassedOn,
-            });
-            if !is_taken {
-                // Nobody has room, as far as is known: what else leaves is lost.
-                self.store.stop_offering();
-                tokio::time::sleep(Duration::from_millis(OFFER_PAUSE_MS)).await;
+            if self.pass_on(&offered).await {
+                self.store.left(&offered.name);
+                self.counters.inc(Counter::ClusterPassedOn);
+                continue;
             }
+            if !self.store.offers_again(&offered) {
+                // Nobody has room, as far as is known: what else leaves is lost.
+                self.store.left(&offered.name);
+                self.counters.inc(Counter::ClusterNotPassedOn);
+                self.store.stop_offering();
+            }
+            tokio::time::sleep(Duration::from_millis(OFFER_PAUSE_MS)).await;
         }
     }
 

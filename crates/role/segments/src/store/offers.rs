@@ -31,6 +31,12 @@ impl SegmentStore {
         }
     }
 
+    /// Whether a replica that was refused waits to be offered again: in a store that is closed, nothing takes its place.
+    pub fn offers_again(&self, offered: &Offered) -> bool {
+        let mut inner = self.lock();
+        inner.is_closed && inner.leaving.again(offered)
+    }
+
     /// Stops offering until the cluster reports a node with room; waiting segments are lost.
     pub fn stop_offering(&self) {
         let mut inner = self.lock();

@@ -98,23 +98,20 @@ impl CoordinatorLinks {
 
     fn let_go(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let names = self.store.oldest(TAIL_MAX);
-        let active = self.active().filter(|_| monotonic_ms() < self.stopping.until_ms);
-        match active {
-            Some(link) if !names.is_empty() => {
-                if self.stopping.asked != Some(link) {
-                    self.stopping.asked = Some(link);
-                    let _ = outbox.send(link, &ToCoordinator::Tail { names });
-                }
+        if monotonic_ms() < self.stopping.until_ms && !self.store.is_empty() {
+            // Without an active coordinator until there is one; without names until other nodes have what is offered.
+            if let Some(link) = self.active().filter(|_| !names.is_empty())
+                && self.stopping.asked != Some(link)
+            {
+                self.stopping.asked = Some(link);
+                let _ = outbox.send(link, &ToCoordinator::Tail { names });
             }
-            // Until other nodes have what is offered.
-            Some(_) if !self.store.is_empty() => {}
-            _ => {
-                self.store.stop_offering();
-                self.store.let_go(&names, false);
-                if self.store.oldest(1).is_empty() {
-                    self.release();
-                }
-            }
+            return;
+        }
+        self.store.stop_offering();
+        self.store.let_go(&names, false);
+        if self.store.oldest(1).is_empty() {
+            self.release();
         }
     }
 
