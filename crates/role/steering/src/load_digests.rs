@@ -59,7 +59,7 @@ impl LoadDigests {
     }
 
     /// Whether what a node has reported of objects may be relayed to so many others now. Clients decide how much there is of
-    /// it, and heartbeats leave by the same socket; a node reports again what was not relayed.
+    /// it, and heartbeats leave by the same socket. What is not relayed is reported again only when it is asked for again.
     pub(crate) fn may_relay(&mut self, now: Now, datagrams: u64) -> bool {
         if now.since_ms(self.relayed.0) >= 1_000 {
             self.relayed = (now, 0);
