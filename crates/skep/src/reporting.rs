@@ -14,7 +14,7 @@ use skep_node::{LoadMeter, Node};
 use skep_peer::Watchdog;
 use skep_steering::OnTerm;
 use skep_telemetry::{Registry, register_datagrams};
-use skep_wire::message::Name;
+use skep_wire::message::{MeasuredRates, Name};
 use skep_wire::seal::Key;
 
 use crate::direct::Reports;
@@ -83,15 +83,17 @@ impl Reporting {
         let own = roles.services.then(|| Arc::clone(&self.loads));
         Ok(Box::new(move || {
             let load = meter.read();
+            let rates = MeasuredRates { fetch_bytes_per_s: meter.fetch_bytes_per_s() };
             let served = node.take_served(name.peer());
             let arm_counts = arm_counters.tell(skep_agent::now());
             if let Some(own) = &own {
                 own.hear(&name, None, load);
+                own.hear_rates(&name, rates);
                 served.iter().for_each(|served| own.hear_served(served.clone()));
                 let of = name.peer();
                 arm_counts.iter().for_each(|counts| own.hear_arm_counts(of, counts));
             }
-            skep_agent::NodeReport { load, served, arm_counts }
+            skep_agent::NodeReport { load, rates, served, arm_counts }
         }))
     }
 

@@ -42,6 +42,8 @@ pub enum Message {
     Arms(ArmsInForce),
     /// Of a node: what it has counted of an arm of such a test.
     ArmCounts(ArmCounts),
+    /// Of a node: rates that it has measured, for policies.
+    Rates(MeasuredRates),
 }
 
 /// The stage of a dispatcher.
@@ -134,6 +136,13 @@ pub struct NodeLoad {
     /// Of the requests that its memory was asked for, those that it answered,
     /// in thousandths.
     pub hit_permille: u16,
+}
+
+/// Rates that a node has measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeasuredRates {
+    /// Bytes a second that its disk and its origins fill its memory with while it reads them; 0: not known.
+    pub fetch_bytes_per_s: u64,
 }
 
 /// The work of nodes as they last reported it.
@@ -286,6 +295,8 @@ impl Message {
         match self {
             // What a delta leads to is checked when it is applied.
             Self::FlowsTaken(_) | Self::TableDelta(_) => true,
+            // Policies take any rate.
+            Self::Rates(_) => true,
             Self::Dispatcher(heartbeat) => {
                 heartbeat.epoch <= EPOCH_MAX
                     && heartbeat.table.is_sound()

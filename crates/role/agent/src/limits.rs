@@ -13,6 +13,9 @@ pub(crate) const COUNTERS_MS: u64 = 500;
 /// tables, which a dispatcher's receive buffer must hold.
 pub(crate) const JOINING_ANSWER_MS: u64 = 50;
 
+/// Time from one report of measured rates to the next, in milliseconds: they are averages over seconds.
+pub(crate) const RATES_MS: u64 = 1_000;
+
 /// How long the reporting thread may take for one turn before the process ends, in seconds, beside
 /// the interval of reports.
 pub(crate) const REPORT_STALL_S_MAX: u32 = 10;

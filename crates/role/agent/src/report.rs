@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use skep_peer::{Pulse, Received, Socket};
 use skep_units::Now;
-use skep_wire::message::{ArmCounts, Message, NodeLoad, ServedObjects};
+use skep_wire::message::{ArmCounts, MeasuredRates, Message, NodeLoad, ServedObjects};
 use skep_wire::seal::PeerId;
 
-use crate::limits::REPORT_STALL_S_MAX;
+use crate::limits::{RATES_MS, REPORT_STALL_S_MAX};
 use crate::now;
 
 pub(crate) struct Report<P> {
@@ -26,6 +26,8 @@ pub(crate) struct Report<P> {
 #[derive(Debug, Default)]
 pub struct NodeReport {
     pub load: NodeLoad,
+    /// Sent from time to time.
+    pub rates: MeasuredRates,
     /// Objects that it has answered for, for those that choose nodes and see no responses.
     pub served: Vec<ServedObjects>,
     /// What it has counted of A/B tests.
@@ -66,12 +68,12 @@ impl<P: ReportProtocol> Report<P> {
     }
 
     pub(crate) fn run(mut self, pulse: &Pulse) {
-        let mut report_at = now();
+        let (mut report_at, mut rates_at) = (now(), now());
         while !self.stop.load(Ordering::Relaxed) {
             pulse.tick();
             let now = now();
             if now >= report_at {
-                self.report(now);
+                self.report(now, &mut rates_at);
                 report_at = now.plus_ms(self.interval_ms);
             }
             let left = Duration::from_millis(report_at.since_ms(now).max(1));
@@ -90,13 +92,17 @@ impl<P: ReportProtocol> Report<P> {
         }
     }
 
-    fn report(&mut self, now: Now) {
-        let NodeReport { load, served, arm_counts } = (self.source)();
+    fn report(&mut self, now: Now, rates_at: &mut Now) {
+        let NodeReport { load, rates, served, arm_counts } = (self.source)();
         let message = self.protocol.message(now, load);
         self.socket.send_all(self.dispatchers.iter().copied(), &message);
         for served in served {
             self.protocol.note_served(&served);
             self.socket.send_all(self.dispatchers.iter().copied(), &Message::Served(served));
+        }
+        if now >= *rates_at && rates != MeasuredRates::default() {
+            *rates_at = now.plus_ms(RATES_MS);
+            self.socket.send_all(self.dispatchers.iter().copied(), &Message::Rates(rates));
         }
         for counts in arm_counts {
             self.socket.send_all(self.dispatchers.iter().copied(), &Message::ArmCounts(counts));

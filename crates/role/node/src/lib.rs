@@ -360,6 +360,11 @@ impl Node {
         self.served.take(node)
     }
 
+    /// How fast memory is filled from the node's disk and origins, in bytes a second; 0: not known.
+    pub fn fetch_bytes_per_s(&self) -> u64 {
+        self.store.backend_rate().bytes_per_s()
+    }
+
     /// Counts of the memory cache.
     pub fn store_stats(&self) -> StoreStats {
         self.store.stats()

@@ -68,6 +68,11 @@ impl LoadMeter {
             ..rates(&before, &now, self.cores)
         }
     }
+
+    /// How fast it reads its disk and its origins, in bytes a second; 0: not known.
+    pub fn fetch_bytes_per_s(&self) -> u64 {
+        self.node.fetch_bytes_per_s()
+    }
 }
 
 fn sample(totals: &Totals) -> Sample {

@@ -17,6 +17,7 @@
 
 mod account;
 mod arena;
+mod backend_rate;
 mod buffer;
 mod fetch_error;
 mod fills;
@@ -30,6 +31,7 @@ mod tests;
 
 pub use account::{Charge, HeadAccount, allocated};
 pub use arena::Ledger;
+pub use backend_rate::{BackendRate, BackendRead};
 pub use buffer::Buffer;
 pub use fetch_error::{DiskError, FetchError};
 pub use fills::{Filling, Fills};

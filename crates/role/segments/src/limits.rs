@@ -1,5 +1,7 @@
 //! Bounds of segments and their store, with their reasons.
 
+use std::time::Duration;
+
 /// Memory of a segment comes in pieces of this size, in bytes, so that a
 /// segment can be read while it grows. Large enough that a 541 KB reply is
 /// three parts of one write.
@@ -81,3 +83,12 @@ pub(crate) const FORGOTTEN_AT_ONCE_MAX: usize = 1024;
 /// Buffers that a thread keeps for the next fills, a chunk each: as many as a worker
 /// often has at a time.
 pub(crate) const BUFFERS_KEPT_MAX: usize = 8;
+
+/// Shortest read of a disk or an origin that counts for its rate, in bytes: shorter ones take as long as one request.
+pub(crate) const RATE_READ_BYTES_MIN: u32 = CHUNK_BYTES as u32;
+
+/// Time with reads in progress after which their rate is estimated: some dozens of reads, or one from a slow origin.
+pub(crate) const RATE_BUSY_MIN: Duration = Duration::from_millis(200);
+
+/// Weight of the old rate in the moving average, of `n` parts `n - 1`: a changed rate shows after a second of reading.
+pub(crate) const RATE_SMOOTHING: u64 = 4;

@@ -32,6 +32,7 @@ use tokio::sync::Notify;
 
 use crate::account::HeadAccount;
 use crate::arena::{Arena, Ledger};
+use crate::backend_rate::{BackendRate, BackendRead};
 use crate::fetch_error::FetchError;
 use crate::fills::Fills;
 use crate::leaving::Leaving;
@@ -97,6 +98,7 @@ pub struct SegmentStore {
     stale: AtomicU64,
     cleaner: OnceLock<Cleaner>,
     leaving_added: Arc<Notify>,
+    backend_rate: Arc<BackendRate>,
 }
 
 #[derive(Debug)]
@@ -151,7 +153,13 @@ impl SegmentStore {
             stale: AtomicU64::new(0),
             cleaner: OnceLock::new(),
             leaving_added,
+            backend_rate: Arc::default(),
         })
+    }
+
+    /// How fast segments are filled from disks and origins.
+    pub fn backend_rate(&self) -> &BackendRate {
+        &self.backend_rate
     }
 
     /// The ledger, shared with other users of the same memory.
@@ -555,6 +563,11 @@ impl Filler {
     /// The store that it is in.
     pub fn store(&self) -> &Arc<SegmentStore> {
         &self.store
+    }
+
+    /// Begins to read the segment from a disk or an origin.
+    pub fn begin_backend_read(&self) -> BackendRead {
+        self.store.backend_rate.begin(self.segment.len())
     }
 
     /// Ends the fill early, with an error for its readers.

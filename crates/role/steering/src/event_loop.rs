@@ -200,6 +200,7 @@ impl DirectLoop {
                 self.loads.hear_arm_counts(from, &counts);
             }
             Message::FlowsTaken(taken) => self.streams.taken(now, from, taken),
+            Message::Rates(rates) => self.hear_rates(from, rates),
             // Of loads: heartbeats carry them here. Of A/B tests: there are none.
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! What the active dispatcher tells those that choose nodes: the packet program, and nodes that decide on handoffs.
 
 use skep_units::Now;
-use skep_wire::message::{Message, ServedObjects};
+use skep_wire::message::{MeasuredRates, Message, ServedObjects};
 use skep_wire::seal::PeerId;
 
 use crate::event_loop::DirectLoop;
@@ -25,6 +25,14 @@ impl DirectLoop {
         let arms = || self.loads.arms_of_nodes();
         if let Some(arms) = self.load_digests.next_arms(now, arms) {
             self.socket.send_all(self.nodes().collect::<Vec<_>>(), &arms);
+        }
+    }
+
+    /// A node has measured these rates, for services that choose a node for each request.
+    pub(crate) fn hear_rates(&mut self, from: PeerId, rates: MeasuredRates) {
+        let nodes = &self.plans.plan().nodes;
+        if let Some(node) = nodes.iter().find(|node| node.name.peer() == from) {
+            self.loads.hear_rates(&node.name, rates);
         }
     }
 

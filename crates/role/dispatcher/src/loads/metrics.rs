@@ -38,6 +38,11 @@ const REPORTS: &[(&str, &str, NodeValue)] = &[
         "Bytes filled from origins and disks by a node, by its load report.",
         |it| it.load.filled_bytes_s as f64,
     ),
+    (
+        "skep_report_fetch_bytes_per_second",
+        "Rate at which a node reads its disk and origins while it does, by its report; 0: unknown.",
+        |it| it.rates.fetch_bytes_per_s as f64,
+    ),
     ("skep_report_hit_ratio", "Hit ratio of the memory of a node, by its load report.", |it| {
         f64::from(it.load.hit_permille) / 1e3
     }),

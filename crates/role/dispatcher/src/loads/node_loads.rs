@@ -22,7 +22,7 @@ use skep_policy::is_stale;
 use skep_proxy::NodeReports;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::message::{ArmCounts, ArmsInForce, Name, NodeLoad, ServedObjects};
+use skep_wire::message::{ArmCounts, ArmsInForce, MeasuredRates, Name, NodeLoad, ServedObjects};
 use skep_wire::seal::{PeerId, Stamp};
 
 use crate::service::Dispatcher;
@@ -48,6 +48,8 @@ pub struct NodeReport {
     pub is_stale: bool,
     /// The reported load.
     pub load: NodeLoad,
+    /// The rates that it has measured.
+    pub rates: MeasuredRates,
 }
 
 /// The reports that have come since it was last asked.
@@ -89,6 +91,11 @@ impl NodeLoads {
         self.reports.hear_served(&Arc::new(served));
     }
 
+    /// A node has measured these rates.
+    pub fn hear_rates(&self, name: &Name, rates: MeasuredRates) {
+        self.reports.hear_rates(name, rates);
+    }
+
     /// A node has counted so much of an arm.
     pub fn hear_arm_counts(&self, node: PeerId, counts: &ArmCounts) {
         let services = self.services.iter().filter_map(Weak::upgrade);
@@ -116,7 +123,7 @@ impl NodeLoads {
         let listed = self.reports.listed().into_iter().map(|(name, _, heard)| {
             let age_ms = now.since_ms(heard.at);
             let is_stale = is_stale(age_ms, self.interval_ms);
-            NodeReport { name, age_ms, is_stale, load: heard.load }
+            NodeReport { name, age_ms, is_stale, load: heard.load, rates: heard.rates }
         });
         let mut reports: Vec<NodeReport> = listed.collect();
         reports.sort_unstable_by(|a, b| a.name.cmp(&b.name));

@@ -136,6 +136,7 @@ fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads, others: &[Peer
         match socket.receive(wait) {
             Ok(Some(Received { from, stamp, message, .. })) => match (nodes.get(&from), message) {
                 (Some((name, _)), Message::Load(load)) => loads.hear(name, Some(stamp), load),
+                (Some((name, _)), Message::Rates(rates)) => loads.hear_rates(name, rates),
                 (Some(_), Message::Served(served)) if served.node == from => {
                     loads.hear_served(served);
                 }

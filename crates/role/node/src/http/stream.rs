@@ -517,9 +517,11 @@ impl ObjectStream<'_> {
         let base = u64::from(index) * SEGMENT_BYTES;
         // Few reads fail.
         self.counters.add(Counter::ClusterOriginBytes, filler.segment().len().into());
+        let read = filler.begin_backend_read();
         if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
             match fill(&file, filler.segment(), base, stamp, Wait::No) {
                 Ok(()) => {
+                    read.ended(filler.segment().len().into());
                     self.counters.inc(Counter::DiskReadNowait);
                     return Ok(());
                 }
@@ -534,7 +536,9 @@ impl ObjectStream<'_> {
         // Not awaited: the readers wait for the chunks, and a failure reaches
         // them when the filler is dropped.
         drop(on_pool(move || {
-            if let Err(error) = fill(&file, filler.segment(), base, stamp, Wait::Yes) {
+            let filled = fill(&file, filler.segment(), base, stamp, Wait::Yes);
+            read.ended(filler.segment().filled().into());
+            if let Err(error) = filled {
                 tracing::debug!(%error, "a segment could not be filled");
                 filler.fail(error);
             }

@@ -120,7 +120,7 @@ impl PeerClient {
     pub(crate) fn fill_from_origin(&self, filler: Filler, origin: impl SegmentOrigin) {
         let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(&self.counters));
         tokio::task::spawn_local(async move {
-            match read_counted(&origin, filler.segment(), &counters).await {
+            match read_counted(&origin, &filler, &counters).await {
                 Ok(()) => drop(filler),
                 Err(error) => filler.fail(error),
             }
@@ -303,7 +303,7 @@ impl<O: SegmentOrigin> Running<O> {
     }
 
     async fn read_origin(&self) {
-        if let Err(error) = read_counted(&self.origin, self.segment(), &self.counters).await {
+        if let Err(error) = read_counted(&self.origin, &self.filler, &self.counters).await {
             self.error.set(error);
         }
     }
@@ -311,13 +311,16 @@ impl<O: SegmentOrigin> Running<O> {
 
 async fn read_counted(
     origin: &impl SegmentOrigin,
-    segment: &Arc<Segment>,
+    filler: &Filler,
     counters: &CoreCounters,
 ) -> Result<(), FetchError> {
-    let from = segment.filled();
+    let segment = filler.segment();
+    let (from, backend_read) = (segment.filled(), filler.begin_backend_read());
     let read = read_on(origin, segment).await;
+    let bytes = u64::from(segment.filled() - from);
+    backend_read.ended(bytes);
     counters.inc(Counter::ClusterOrigin);
-    counters.add(Counter::ClusterOriginBytes, u64::from(segment.filled() - from));
+    counters.add(Counter::ClusterOriginBytes, bytes);
     read
 }
 

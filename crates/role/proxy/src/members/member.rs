@@ -319,6 +319,7 @@ impl SharedMember {
         view.connections =
             view.outstanding_requests.saturating_add(self.load.tunnels.load(Relaxed));
         view.outstanding_bytes = seen.bytes;
+        view.fetch_bytes_per_s = self.reported.fetch_bytes_per_s();
     }
 }
 

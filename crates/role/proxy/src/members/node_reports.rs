@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use skep_policy::ServedLog;
 use skep_units::Now;
 use skep_wire::limits::PEERS_MAX;
-use skep_wire::message::{Name, NodeLoad, ServedObjects};
+use skep_wire::message::{MeasuredRates, Name, NodeLoad, ServedObjects};
 use skep_wire::seal::Stamp;
 
 use crate::limits::REPORT_READS_MAX;
@@ -43,6 +43,8 @@ pub(crate) struct ReportCell {
     incarnation: AtomicU64,
     sequence: AtomicU64,
     load: [AtomicU64; LOAD_NUMBERS],
+    /// Of the last report of rates; 0: not known.
+    fetch_bytes_per_s: AtomicU64,
     /// Whether it was heard since the last reload, or was heard before and is in the config.
     is_listed: AtomicBool,
     /// How often its heartbeats stopped.
@@ -56,6 +58,8 @@ const LOAD_NUMBERS: usize = 8;
 pub struct HeardReport {
     pub at: Now,
     pub load: NodeLoad,
+    /// The last ones that it has reported.
+    pub rates: MeasuredRates,
 }
 
 impl NodeReports {
@@ -74,6 +78,13 @@ impl NodeReports {
             None => {
                 self.find_or_add(name, PEERS_MAX).is_some_and(|cell| cell.write(now, stamp, load))
             }
+        }
+    }
+
+    /// Records the rates that a node has measured, once it has reported its load.
+    pub fn hear_rates(&self, name: &Name, rates: MeasuredRates) {
+        if let Some(cell) = self.cells.load().get(name) {
+            cell.fetch_bytes_per_s.store(rates.fetch_bytes_per_s, Ordering::Relaxed);
         }
     }
 
@@ -200,14 +211,20 @@ impl ReportCell {
         let version = self.version.load(Acquire);
         let at = Now(self.heard_at_ms.load(Relaxed));
         let load = load_of(std::array::from_fn(|place| self.load[place].load(Relaxed)));
+        let rates = MeasuredRates { fetch_bytes_per_s: self.fetch_bytes_per_s() };
         fence(Acquire);
         let is_whole = version.is_multiple_of(2) && self.version.load(Relaxed) == version;
-        (version, HeardReport { at, load }, is_whole)
+        (version, HeardReport { at, load, rates }, is_whole)
     }
 
     /// Another one after each report; odd while one is being written.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
+    }
+
+    /// Bytes a second at which the node reads its disk and its origins; 0: not known.
+    pub(crate) fn fetch_bytes_per_s(&self) -> u64 {
+        self.fetch_bytes_per_s.load(Ordering::Relaxed)
     }
 
     /// How often the node's heartbeats stopped.
@@ -270,7 +287,7 @@ mod tests {
         let cell = ReportCell::default();
         assert_eq!(cell.read(), None);
         assert!(cell.write(Now(5), None, &load(1)));
-        let is_written = HeardReport { at: Now(5), load: load(1) };
+        let is_written = HeardReport { at: Now(5), load: load(1), rates: MeasuredRates::default() };
         assert_eq!(cell.read(), Some((2, is_written)));
         // A writer that was interrupted.
         cell.version.store(3, Ordering::Relaxed);
@@ -292,7 +309,8 @@ mod tests {
             let (version, report, is_whole) = cell.read_once();
             assert!(version >= last);
             if is_whole && version > 0 {
-                assert_eq!(report, HeardReport { at: Now(version / 2), load: load(version / 2) });
+                let (at, load) = (Now(version / 2), load(version / 2));
+                assert_eq!((report.at, report.load), (at, load));
                 last = version;
             }
         }

@@ -33,6 +33,11 @@ impl Reported {
         let _ = self.cell.set(cell);
     }
 
+    /// Bytes a second at which the node reads its disk and its origins; 0: not known.
+    pub(crate) fn fetch_bytes_per_s(&self) -> u64 {
+        self.cell.get().map_or(0, |cell| cell.fetch_bytes_per_s())
+    }
+
     /// The node's last report, however old.
     pub(crate) fn last(&self) -> Option<NodeLoad> {
         Some(self.cell.get()?.read()?.1.load)

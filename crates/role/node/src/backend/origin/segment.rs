@@ -81,9 +81,11 @@ impl Remotes {
         let counters = Arc::clone(self.context.counters());
         tokio::task::spawn_local(async move {
             let segment = Arc::clone(filler.segment());
-            let before = segment.filled();
+            let (before, read) = (segment.filled(), filler.begin_backend_read());
             read_all(&origin, filler).await;
-            counters.add(Counter::ClusterOriginBytes, (segment.filled() - before).into());
+            let bytes = u64::from(segment.filled() - before);
+            read.ended(bytes);
+            counters.add(Counter::ClusterOriginBytes, bytes);
         });
         None
     }
