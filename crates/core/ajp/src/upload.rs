@@ -20,7 +20,7 @@ enum Turn {
     Quiet,
     /// The server waits for a packet of at most this many bytes.
     Asked(usize),
-    /// The server was told that the body has ended.
+    /// The end of the body was indicated to the server.
     Ended,
 }
 
