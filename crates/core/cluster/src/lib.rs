@@ -10,11 +10,11 @@
 //! - [`failover`]: which of them is active, and when a standby takes over.
 //! - [`lease_observer`]: which of them holds the lease in the shared store.
 //! - [`failure_detector`]: which nodes are alive, by their heartbeats.
-//! - [`table_publisher`]: the forwarding table by which all machines steer.
+//! - [`table_publisher`]: the forwarding table used by all machines for steering.
 //! - [`table_distribution`]: which version of it each machine is sent, and in which form.
 //! - [`flows`]: replication of the flow table to a standby.
-//! - [`handover`]: which tables apply while all active dispatchers but one step down.
-//! - [`reconciler`]: the next step towards a machine that steers as it should.
+//! - [`handover`]: which tables apply while several dispatchers are active and all but one step down.
+//! - [`reconciler`]: the next step towards the wanted state of a machine's packet path.
 //!
 //! Time is passed in as `Now`, jitter as a seed; events are returned as
 //! [`Transition`]s and [`MembershipEvent`]s for the log.

@@ -1,4 +1,4 @@
-//! Reconciles a machine's packet path with what it should be: packet program, virtual addresses,
+//! Reconciles a machine's packet path with its wanted state: packet program, virtual addresses,
 //! forwarding table.
 //!
 //! ```text

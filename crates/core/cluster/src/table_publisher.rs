@@ -1,4 +1,4 @@
-//! Builds and publishes the forwarding table by which all machines steer: from the plan,
+//! Builds and publishes the forwarding table that all machines use for steering: from the plan,
 //! the nodes that are alive, and the operator's settings.
 //!
 //! The active dispatcher builds it, with a new generation when something has changed: at the next

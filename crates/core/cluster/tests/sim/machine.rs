@@ -166,7 +166,7 @@ impl Dispatcher {
         self.observe(self.lease_observer.is_some());
         (self.fails_to_persist, self.persists_since) = (false, None);
         self.may_claim_since = None;
-        // As a process does before it takes part.
+        // As a process does before it participates.
         self.guard.restart();
         (self.reconciler, self.wants) = (Reconciler::new(CLAIM_PATIENCE_MS), Wants::default());
         self.under_way = None;

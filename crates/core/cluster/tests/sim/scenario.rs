@@ -66,7 +66,7 @@ pub(crate) enum Fault {
     Deaf(Id),
     /// How a dispatcher's disk behaves from now on.
     Disk(Id, DiskMode),
-    /// A dispatcher loses what it has persisted, unless it runs.
+    /// A dispatcher loses its persisted state, unless it is running.
     Lose(Id, FileLoss),
     /// How a dispatcher's netguard executes steps from now on.
     Guard(Id, Mode),
