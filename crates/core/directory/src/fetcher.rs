@@ -181,8 +181,8 @@ pub enum FetchOutcome {
     Refused(PeerRefusal),
     /// The node could not be reached, was silent, broke off or sent an invalid reply.
     Lost,
-    /// The request was not sent, since this node has no connection to spare. This says nothing
-    /// about the other node.
+    /// The request was not sent, since this node has no free connection. This does not depend on
+    /// the other node.
     Crowded,
 }
 
@@ -193,8 +193,8 @@ pub struct Fetcher<P> {
     step: Step<P>,
     /// Holders that were named and not yet tried.
     holders: Vec<P>,
-    /// Whether the coordinator was told of a failure since its last answer, so that asking again
-    /// makes sense.
+    /// Whether a failure was reported to the coordinator since its last answer, so that asking
+    /// again makes sense.
     has_told: bool,
     asks_left: u32,
     laters_left: u32,
@@ -240,8 +240,8 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         }
     }
 
-    /// The same, for a node that takes us for the owner: we do not forward the request to the node
-    /// that we take for it.
+    /// The same, for a node that considers this node the owner: the request is not forwarded to the
+    /// node that this node considers the owner.
     pub fn for_peer(bytes: u32, now: Now) -> Self {
         Self { is_for_peer: true, ..Self::new(bytes, now) }
     }

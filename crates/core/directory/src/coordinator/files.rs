@@ -1,7 +1,7 @@
 //! The nodes that have each file and folder of partitioned folders, as the nodes announce them.
 //!
-//! A segment that is missing here costs one more fill, but for a file that no node has, clients are
-//! told that it does not exist. So files have their own bound, and no entry is dropped to keep it;
+//! A segment that is missing here costs one more fill, but a file that no node has is reported to
+//! clients as not existing. So files have their own bound, and no entry is dropped to keep it;
 //! the announcements of a node whose link has ended are kept for a while; and the answer is
 //! "nobody" only if no other node may have the file.
 //! A node may have any file until it has announced all of them on its current link. The

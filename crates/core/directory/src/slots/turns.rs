@@ -33,7 +33,7 @@ pub(super) struct TurnCandidate<'a> {
 }
 
 impl Turn {
-    /// The turn of a new node: behind the others.
+    /// The turn of a new node: after those of the others.
     pub(super) fn new(now: Now) -> Self {
         Self { began: None, had: now }
     }

@@ -212,8 +212,8 @@ impl World {
         }
     }
 
-    /// Checks that a report names every node that served when the command was given, and lists no
-    /// node as having applied the purge that does not know it.
+    /// Checks that a report names every node that served when the command was given, and that
+    /// each node that it lists as having applied the purge knows it.
     fn has_reached_all(&self, command: usize, report: &PurgeReport) {
         let Command { kind, what, lives, serving, .. } = &self.purging.commands[command];
         for &node in serving {

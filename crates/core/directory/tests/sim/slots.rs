@@ -343,14 +343,14 @@ fn simulate(seed: u64) -> Totals {
     for node in 0..nodes as usize {
         (0..2).for_each(|coordinator| world.link(node, coordinator));
     }
-    // A node that has not found a coordinator by then has its share, which nobody counts.
+    // A node without a coordinator by then uses its fixed share, which is not counted.
     world.run(SLOTS_FIRST_MS);
     let mut relinks = Vec::new();
     for _ in 0..40 {
         let node = world.below(nodes) as usize;
         match world.below(6) {
             0 => world.take_over(),
-            // Shorter than the time after which the node has its share, which nobody counts.
+            // Shorter than the time after which the node uses its fixed share, which is not counted.
             1 | 2 if relinks.is_empty() && world.nodes[node].is_granted => {
                 let coordinator = world.below(2) as usize;
                 world.cut(node, coordinator);
