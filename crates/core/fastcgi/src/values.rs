@@ -1,4 +1,4 @@
-//! GET_VALUES: checks that an application runs and speaks FastCGI, without running a script.
+//! GET_VALUES: checks that an application runs and supports FastCGI, without running a script.
 //! php-fpm answers it in a worker, and closes the connection after its answer; so it is for checks,
 //! on connections of their own.
 
