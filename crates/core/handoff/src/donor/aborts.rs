@@ -51,7 +51,7 @@ impl Aborts {
         (to, Lccp { id, command: LccpCommand::Abort(socket) })
     }
 
-    /// Records that this offer does not lead to a move.
+    /// Records that this offer does not result in a move.
     pub(super) fn remember(&mut self, now: Now, id: HandoffId, to: PeerId) {
         if self.remembered.insert(id, to).is_none() {
             self.expiry.push(now, id);
@@ -67,7 +67,7 @@ impl Aborts {
         }
     }
 
-    /// Whether this receiver must be told that the offer was aborted.
+    /// Whether this offer to this receiver was aborted, so that the receiver must be informed.
     pub(super) fn is_aborted(&self, id: HandoffId, by: PeerId) -> bool {
         self.remembered.get(&id) == Some(&by)
     }

@@ -339,7 +339,7 @@ impl Donor {
         self.set_state(id, MoveState::Resetting);
     }
 
-    /// The move has ended.
+    /// Ends a move with this outcome.
     fn end(&mut self, now: Now, id: HandoffId, outcome: MoveOutcome) {
         self.timers.set(id, None);
         let Some(Move { socket, to, .. }) = self.moves.remove(&id) else { return };

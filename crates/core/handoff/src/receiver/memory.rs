@@ -1,4 +1,4 @@
-//! The moves of each donor that a receiver knows, including those that have ended.
+//! The moves of each donor as recorded by a receiver, including those that have ended.
 //!
 //! Ended moves are forgotten after some time, or when there are too many, oldest first. A donor's
 //! numbers increase, so forgotten moves are at or below the donor's **floor**: an offer at or below
