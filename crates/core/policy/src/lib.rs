@@ -10,7 +10,7 @@
 //! - `Decision::None` if and only if there is no other node;
 //! - the same seed and the same calls give the same decisions;
 //! - `pick` allocates only if `ClusterView::version` has changed, and a bounded number of times for
-//!   what it remembers.
+//!   its stored state.
 //!
 //! **Slow start.** A node that has just come back receives a growing share
 //! (`NodeView::slow_start_permille`). Policies with weights scale the weight by it. The others

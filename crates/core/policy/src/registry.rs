@@ -23,7 +23,7 @@ pub struct PolicyInfo {
     pub name: &'static str,
     /// Description, in one line.
     pub about: &'static str,
-    /// The quantity that it uses, in words.
+    /// Description of the quantity on which it bases its decisions.
     pub goes_by: &'static str,
     /// Whether it reads requests: it uses host, path or query. Not possible in dispatch mode
     /// `direct`.

@@ -2,7 +2,7 @@
 //! that selects nodes sees no responses.
 //!
 //! One writer extends a [`ServedLog`] and publishes it as a whole; before a pick, each policy
-//! instance reads what is new with a [`ServedReader`] of its own.
+//! instance reads the new entries with its own [`ServedReader`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl ServedLog {
 }
 
 impl ServedReader {
-    /// Passes what is new in `log` to `policy`, whose view has these nodes.
+    /// Passes new entries of `log` to `policy`, whose view has these nodes.
     pub fn teach(&mut self, log: &ServedLog, nodes: &[NodeView], policy: &mut dyn Policy) {
         let new = self.read.saturating_sub(log.forgotten) as usize;
         for batch in log.batches.iter().skip(new) {
