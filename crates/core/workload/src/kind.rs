@@ -33,7 +33,7 @@ pub struct ClientHabits {
     pub clients: u32,
     /// One request per connection, in HTTP/1.0.
     pub is_http10: bool,
-    /// How clients come and go; `None` if all are present from the start.
+    /// How clients arrive and leave; `None` if all are present from the start.
     pub ramp: Option<ClientRamp>,
 }
 

@@ -25,7 +25,7 @@ pub struct LogSummary {
     pub cut_by: Option<LogLimit>,
 }
 
-/// A bound on what is read of a log.
+/// A bound on the amount of a log that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogLimit {
     #[error("the log has more than {LOG_REQUESTS_MAX} requests")]
