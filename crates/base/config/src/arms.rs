@@ -1,4 +1,4 @@
-//! The settings of A/B tests of policies: a part of the settings table.
+//! Settings of A/B tests of policies: a part of the settings table.
 
 use skep_units::WEIGHT_MAX;
 

@@ -1,6 +1,7 @@
-//! Finds contradictions between settings, which no single setting shows: the last step of reading a config.
+//! The last step of reading a config: finds contradictions between settings that are valid on their
+//! own.
 //!
-//! Each check names the settings that it reads. If one of them is already at fault, its value here
+//! Each check lists the settings that it reads. If one of them already has a fault, its value here
 //! is a default, and the check is skipped since its result would be meaningless.
 
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ use crate::schema::{AGENT_PORT, Config, ServiceConfig};
 use crate::section::Row;
 use crate::words::{DIRECT_POLICY_NAMES, DispatchMode, StoreKind};
 
-/// Adds the contradictions of `config`, which was read from `raw`.
+/// Adds the contradictions in `config`, which was read from `raw`.
 pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
     let mut clashes = Vec::new();
     for (settings, check) in CHECKS {
@@ -38,7 +39,7 @@ const KEY_HINT: &str = "head -c 32 /dev/urandom | base64 makes a key; every mach
 
 type Check = fn(&Config, &mut Vec<Conflict>);
 
-/// Settings of a backend that name its source.
+/// Settings of a backend that determine its source.
 const SOURCES: &[&str] = &[
     "site.root",
     "site.origins",
@@ -56,7 +57,7 @@ const SOURCES: &[&str] = &[
     "site.route.spa_fallback",
 ];
 
-/// The settings or tables that a check looks at, and the check.
+/// Each check with the settings or tables that it reads.
 const CHECKS: &[(&[&str], Check)] = &[
     (&["node.name"], nodes_exist),
     (&["site.root", "site.origins", "site.pool", "site.reply"], sites::sites_exist),
@@ -141,8 +142,8 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["limits.head_bytes_max", "limits.connection_bytes_max"], head_fits_connection),
 ];
 
-/// Whether `fault` is about `setting`, about a table around it or in it, or
-/// about an unknown key that was meant to be it.
+/// Whether `fault` concerns `setting`, a table that contains it or is nested in it, or an unknown
+/// key that probably meant it.
 fn concerns(fault: &Fault, setting: &str) -> bool {
     let is_within = |a: &str, b: &str| {
         a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -152,13 +153,13 @@ fn concerns(fault: &Fault, setting: &str) -> bool {
     (known && related(&fault.setting)) || fault.meant.is_some_and(related)
 }
 
-/// A fault that does not know its bytes yet.
+/// A fault whose position in the file is not yet known.
 struct Conflict {
     at: Vec<Step>,
     fault: Fault,
 }
 
-/// One step down the file: to a key, or to the n-th of a list.
+/// One step of a path in the file: to a key, or to the n-th element of a list.
 #[derive(Clone, Copy)]
 enum Step {
     Key(&'static str),
@@ -189,15 +190,14 @@ impl Conflict {
     }
 }
 
-/// The position of `at` in the file; for settings left to the default, the
-/// table around it.
+/// The position of `at` in the file; for settings with their default, that of the enclosing table.
 fn find(raw: &Raw, at: &[Step]) -> Span {
     let mut here = raw;
     for step in at {
         let next = match (step, &here.value) {
             (Key(key), _) => here.get(key).map(|entry| &entry.raw),
             (Nth(n), RawValue::List(raws)) => raws.get(*n),
-            // One value where a list could be.
+            // A single value in place of a list.
             (Nth(0), _) => Some(here),
             _ => None,
         };
@@ -321,8 +321,8 @@ fn clients_can_reach_nodes(config: &Config, clashes: &mut Vec<Conflict>) {
     }
 }
 
-/// Listeners of one machine; those of nodes only clash with equal ones, for
-/// they may be on other machines.
+/// Listeners on one machine; those of nodes only conflict with equal ones, since nodes may be on
+/// other machines.
 fn listeners_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
     let mut shared: Vec<(SocketAddr, String)> = Vec::new();
     let mut claim =
@@ -343,7 +343,7 @@ fn listeners_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
         let at = [Key("metrics"), Key("listen")];
         claim(address, format!("metrics.listen ({address})"), &at, clashes);
     }
-    // Without dispatchers nobody listens for the admin API over TCP.
+    // Without dispatchers, nothing listens for the admin API over TCP.
     if let Some(address) = config.admin.listen.filter(|_| !config.dispatchers.is_empty()) {
         let at = [Key("admin"), Key("listen")];
         claim(address, format!("admin.listen ({address})"), &at, clashes);
@@ -370,7 +370,7 @@ fn nodes_do_not_overlap(
     }
 }
 
-/// Where load is reported, and caches are shared, each needs its own address.
+/// Where load is reported and caches are shared, each machine needs its own address.
 fn agents_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
     if !config.reports_load() {
         return;
@@ -390,8 +390,7 @@ fn agents_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
     }
 }
 
-/// Whether the kernel would refuse the second of two listeners. Port 0 is
-/// any free one.
+/// Whether the kernel would refuse the second of two listeners. Port 0 is any free port.
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let same_family = a.is_ipv4() == b.is_ipv4();
     let same_ip = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();

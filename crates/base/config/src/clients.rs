@@ -1,4 +1,4 @@
-//! The settings of what clients may take, how long, and where they are: a part of the settings table.
+//! Settings of clients' limits, timeouts and networks: a part of the settings table.
 
 use skep_units::{GIB, KIB, MIB};
 

@@ -5,7 +5,7 @@ use skep_units::{KIB, MIB};
 use crate::kind::{Form, Kind, bytes, count};
 use crate::table::table;
 
-/// Media types that are text, whatever they are called.
+/// Textual media types, whatever their main type.
 const TYPES: &[&str] = &[
     "text/*",
     "application/javascript",

@@ -19,9 +19,8 @@ use crate::words::{AccessLogTarget, ConnectionsScope, ContentPlacement, Dispatch
 use crate::write::Writer;
 
 impl Config {
-    /// Parses `text` into a config, or returns all its faults. `file_name`
-    /// is for the errors. Opens no file: the role that uses a path checks
-    /// whether it exists.
+    /// Parses `text` into a config, or returns all its faults. `file_name` is for the errors. Opens
+    /// no file: the role that uses a path checks whether it exists.
     ///
     /// If the text is not TOML, only the first error is found.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ConfigErrors> {
@@ -42,19 +41,19 @@ impl Config {
         if faults.is_empty() { Ok(config) } else { refuse(faults) }
     }
 
-    /// Checks a config that was built in code, by the rules of a file.
+    /// Checks a config that was built in code by the rules for files.
     pub fn validate(&self) -> Result<(), ConfigErrors> {
         Self::parse("(built in code)", &self.to_toml()).map(|_| ())
     }
 
-    /// The shortest file for this config: settings with their default are left
-    /// out. [`Config::parse`] reads it back to an equal config.
+    /// Returns the shortest file for this config: settings with their default are omitted.
+    /// [`Config::parse`] reads it back to an equal config.
     pub fn to_toml(&self) -> String {
         self.written(false)
     }
 
-    /// The file with every setting; those that have their default are marked
-    /// by a comment. [`Config::parse`] reads it back to an equal config.
+    /// Returns the file with every setting; those with their default are marked by a comment.
+    /// [`Config::parse`] reads it back to an equal config.
     pub fn to_toml_full(&self) -> String {
         self.written(true)
     }
@@ -65,7 +64,7 @@ impl Config {
         out.finish()
     }
 
-    /// Makes relative paths begin at `folder`, which is the file's.
+    /// Resolves relative paths against `folder`, the folder of the file.
     pub fn resolve_paths(&mut self, folder: &Path) {
         let resolve = |path: &mut PathBuf| *path = folder.join(&path);
         resolve(&mut self.state_dir);
@@ -93,7 +92,7 @@ impl Config {
         self.dispatchers.iter().find(|dispatcher| dispatcher.name == name)
     }
 
-    /// The nodes behind a service, each with its place in `nodes`.
+    /// The nodes of a service, each with its index in `nodes`.
     pub fn nodes_of<'a>(
         &'a self,
         service: &'a ServiceConfig,
@@ -110,12 +109,12 @@ impl Config {
         services.filter(|(_, service)| service.dispatch.is_steered())
     }
 
-    /// Whether any service hands connections off.
+    /// Whether any service uses handoffs.
     pub fn hands_off(&self) -> bool {
         self.services.iter().any(|service| service.dispatch == DispatchMode::Handoff)
     }
 
-    /// Of these, the services that a node is behind.
+    /// The steered services of a node.
     pub fn steered_services_of<'a>(
         &'a self,
         node: &'a str,
@@ -129,7 +128,7 @@ impl Config {
         self.sites.iter().flat_map(SiteConfig::backends)
     }
 
-    /// The same, to be changed.
+    /// The backends of all sites, mutable.
     pub fn backends_mut(&mut self) -> impl Iterator<Item = &mut BackendConfig> {
         self.sites.iter_mut().flat_map(|site| {
             let routes = site.routes.iter_mut().map(|route| &mut route.backend);
@@ -137,36 +136,37 @@ impl Config {
         })
     }
 
-    /// The addresses that requests from dispatchers come from, as far as the file says.
+    /// The source addresses of requests from dispatchers, as far as the file specifies them.
     pub fn dispatcher_addresses(&self) -> impl Iterator<Item = IpAddr> {
         let known = self.dispatchers.iter().filter_map(|it| it.address);
-        // Those that listen on an address of their own, and not on all.
+        // Dispatchers that listen on a specific address rather than on all addresses.
         let listening = self.services.iter().flat_map(|it| it.listen.iter().copied());
         let ips = known.chain(listening).map(|it| it.ip().to_canonical());
         ips.filter(|ip| !ip.is_unspecified())
     }
 
-    /// Whether clients reach nodes through a dispatcher that proxies.
+    /// Whether clients reach nodes through a proxying dispatcher.
     pub fn is_proxied(&self) -> bool {
         self.services.iter().any(|service| service.dispatch == DispatchMode::Proxy)
     }
 
-    /// Whether nodes get from each other's memory: there are dispatchers, which
-    /// coordinate that, and sites that it is of use for.
+    /// Whether nodes fetch content from each other's memory: there are dispatchers to coordinate
+    /// this, and sites that benefit from it.
     pub fn cooperates(&self) -> bool {
         self.cache.cooperate
             && !self.dispatchers.is_empty()
             && self.backends().any(BackendConfig::is_shared)
     }
 
-    /// Whether nodes could count their requests at servers together: there are several, and
-    /// dispatchers that they can link with.
+    /// Whether nodes can count their requests at servers together: there are several nodes, and
+    /// dispatchers to which they can link.
     pub fn can_count_slots(&self) -> bool {
         self.cache.cooperate && self.nodes.len() > 1 && self.reports_load()
     }
 
-    /// Whether nodes link with the coordinators of dispatchers: for the cache, or to count requests at
-    /// servers of pools, those that are added at run time as well, and show them; or to hear whether they are to be off.
+    /// Whether nodes link to the coordinators of dispatchers: for the cache, to count requests at
+    /// servers of pools (including those added at run time) and report them, or to receive whether
+    /// they are to be off.
     pub fn links_nodes(&self) -> bool {
         let is_elastic = self.services.iter().any(|service| service.elastic.enabled);
         self.cooperates()
@@ -174,7 +174,7 @@ impl Config {
             || (is_elastic && self.reports_load())
     }
 
-    /// Whether `connections_max` of `server` bounds the requests of all nodes together.
+    /// Whether `connections_max` of `server` limits the total requests of all nodes.
     pub fn is_of_cluster(&self, server: &ServerConfig) -> bool {
         match server.connections_scope {
             ConnectionsScope::Auto => !server.address.is_local() || self.nodes_share_machines(),
@@ -188,7 +188,7 @@ impl Config {
         machines.len() < self.nodes.len()
     }
 
-    /// A node's share of the requests that there may be at `server`.
+    /// A node's share of the allowed concurrent requests at `server`.
     pub fn share_of(&self, server: &ServerConfig) -> u32 {
         let nodes = u32::try_from(self.nodes.len().max(1)).unwrap_or(u32::MAX);
         match self.is_of_cluster(server) {
@@ -197,14 +197,14 @@ impl Config {
         }
     }
 
-    /// Whether nodes report their load to dispatchers: they share a key, and some
-    /// dispatcher has an address for reports.
+    /// Whether nodes report their load to dispatchers: there is a shared key, and some dispatcher
+    /// has an address for reports.
     pub fn reports_load(&self) -> bool {
         self.key_file.is_some() && self.dispatchers.iter().any(|it| it.address.is_some())
     }
 
-    /// Time from one report of a node's load to the next, in milliseconds. In
-    /// direct dispatch heartbeats carry it.
+    /// Interval of a node's load reports, in milliseconds. In direct dispatch, heartbeats carry the
+    /// load.
     pub fn report_interval_ms(&self) -> u64 {
         let is_direct = self.steered_services().next().is_some();
         if is_direct { self.direct.node_heartbeat_ms } else { self.agent.report_ms }
@@ -215,7 +215,7 @@ impl Config {
         if node.power.has_commands() { &node.power } else { &self.power }
     }
 
-    /// Whether elasticity switches machines.
+    /// Whether elasticity switches machines on and off.
     pub fn switches_machines(&self) -> bool {
         self.nodes.iter().any(|node| self.power_of(node).has_commands())
     }
@@ -228,26 +228,26 @@ impl Config {
 }
 
 impl SiteConfig {
-    /// One for all hosts, with this backend and no routes.
+    /// A site for all hosts, with this backend and no routes.
     pub fn of(backend: BackendConfig) -> Self {
         Self { backend, ..Self::default() }
     }
 
-    /// What its bytes come from: by its routes, then where none matches.
+    /// The sources of its bytes: the backends of its routes, then the site's own.
     pub fn backends(&self) -> impl Iterator<Item = &BackendConfig> {
         self.routes.iter().map(|route| &route.backend).chain([&self.backend])
     }
 }
 
 impl BackendConfig {
-    /// Whether its bytes are of use to all nodes: read once is enough.
+    /// Whether its bytes are shared by all nodes: reading them once is enough.
     pub fn is_shared(&self) -> bool {
         self.content != ContentPlacement::Local || !self.origins.is_empty() || self.cache.enabled
     }
 }
 
 impl NodeConfig {
-    /// An argument of a command for its machine, with what the placeholders stand for.
+    /// An argument of a command for its machine, with the placeholders replaced.
     pub fn power_argument(&self, argument: &str) -> String {
         filled(argument, |placeholder| match placeholder {
             "name" => Some(self.name.clone()),
@@ -258,30 +258,30 @@ impl NodeConfig {
         })
     }
 
-    /// Where dispatchers reach this node's agent.
+    /// The address at which dispatchers reach this node's agent.
     pub fn agent_address(&self) -> SocketAddr {
         self.agent.unwrap_or_else(|| SocketAddr::new(self.address.ip(), AGENT_PORT))
     }
 
-    /// Host and port that clients reach this node at.
+    /// Host and port at which clients reach this node.
     pub fn client_authority(&self) -> String {
         self.public_address.clone().unwrap_or_else(|| self.address.to_string())
     }
 }
 
-/// Paths of the settings and tables in which `new` differs from `old` and
-/// which a reload does not change. Rows are compared by name.
+/// Returns the paths of the settings and tables that differ between `old` and `new` and that a
+/// reload does not apply. Rows are compared by name.
 pub fn changes_needing_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let mut paths = Vec::new();
     old.restarts(new, "", true, &mut paths);
-    // Nodes join the cluster's cache when they start.
+    // Nodes join the cluster's cache only at their start.
     if new.cooperates() && !old.cooperates() {
         paths.push("site.content");
     } else if new.links_nodes() && !old.links_nodes() {
         let is_for_pools = new.can_count_slots() && !new.pools.is_empty();
         paths.push(if is_for_pools { "pool" } else { "service.elastic" });
     }
-    // The process that runs commands is started before privileges are dropped.
+    // The process that runs commands is started only before privileges are dropped.
     if new.switches_machines() && !old.switches_machines() {
         paths.push("power");
     }
@@ -326,7 +326,7 @@ impl Row for RedirectConfig {
     }
 }
 
-/// For a key that is unknown in its table, adds the table where it is known.
+/// For a key that is unknown in its table, adds a hint with the table that has it.
 fn belongs_elsewhere(fault: &mut Fault) {
     if fault.kind != ErrorKind::UnknownKey || fault.meant.is_some() {
         return;

@@ -1,4 +1,4 @@
-//! Settings of elasticity: how many nodes of a service get requests.
+//! Settings of elasticity: how many nodes of a service receive requests.
 
 use skep_units::{GIB, NODES_MAX};
 

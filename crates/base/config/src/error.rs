@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::limits::{ERRORS_MAX, EXCERPT_CHARS_MAX};
 use crate::raw::Span;
 
-/// All that is wrong with a file; the file is refused whole.
+/// All faults of a file; the whole file is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigErrors {
     /// In the order of the file; at least one, at most
@@ -20,13 +20,12 @@ pub struct ConfigErrors {
     pub omitted: usize,
 }
 
-/// One thing that is wrong. `Display` is several lines for a terminal,
-/// without a newline at the end.
+/// One fault. `Display` writes several lines for a terminal, without a trailing newline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ConfigError {
-    /// What sort of fault.
+    /// The kind of fault.
     pub kind: ErrorKind,
-    /// Name of the file, as the caller gave it.
+    /// Name of the file, as passed by the caller.
     pub file: String,
     /// Line, from 1.
     pub line: usize,
@@ -35,35 +34,35 @@ pub struct ConfigError {
     /// The setting or table, such as `limits.head_bytes_max`; empty for the
     /// file as a whole.
     pub setting: String,
-    /// What would be right.
+    /// The expected value.
     pub expected: String,
-    /// The value in the file.
+    /// The value found in the file.
     pub found: String,
-    /// What to do, when that can be guessed.
+    /// A suggested correction, if one can be guessed.
     pub hint: Option<String>,
-    /// The line of the file, cut to a readable length.
+    /// The line of the file, truncated to a readable length.
     pub excerpt: String,
     /// Characters of `excerpt` before the fault.
     pub caret_at: usize,
-    /// Characters of `excerpt` that the fault takes, at least 1.
+    /// Characters of `excerpt` covered by the fault, at least 1.
     pub caret_len: usize,
 }
 
-/// Sorts of faults.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
     /// Not TOML.
     Syntax,
-    /// No setting or table of this name.
+    /// No setting or table has this name.
     UnknownKey,
     /// A value of another type or form.
     WrongType,
     /// A value of the right type beyond its limits.
     OutOfRange,
-    /// A required setting or table is not there.
+    /// A required setting or table is missing.
     Missing,
-    /// A name or address that is taken.
+    /// A name or address that is already used.
     Duplicate,
     /// Two settings that exclude each other.
     Contradiction,
@@ -106,7 +105,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// A fault and its bytes.
+/// A fault and its range of bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
@@ -115,8 +114,8 @@ pub(crate) struct Fault {
     pub(crate) expected: String,
     pub(crate) found: String,
     pub(crate) hint: Option<String>,
-    /// The setting or table that an unknown key probably meant, if known:
-    /// its value is then not the one in the file.
+    /// The setting or table that was probably meant by an unknown key, if known: its value is then
+    /// not the one in the file.
     pub(crate) meant: Option<&'static str>,
 }
 
@@ -133,7 +132,7 @@ impl Fault {
         Self { kind, span, setting: setting.into(), expected, found, hint: None, meant: None }
     }
 
-    /// The same fault with what to do about it.
+    /// Returns the fault with a suggested correction.
     pub(crate) fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
         self.hint = hint.into();
         self
@@ -141,7 +140,7 @@ impl Fault {
 }
 
 impl ConfigErrors {
-    /// Errors from `faults`, of which there is at least one.
+    /// Creates the errors from `faults`, which must not be empty.
     pub(crate) fn new(file: &str, text: &str, mut faults: Vec<Fault>) -> Self {
         assert!(!faults.is_empty(), "a file without faults is not refused");
         faults.sort_by_key(|fault| fault.span.start);
@@ -169,7 +168,7 @@ fn error(file: &str, text: &str, fault: Fault) -> ConfigError {
     }
 }
 
-/// Bytes of the text as a person counts them.
+/// The line and column of a range of bytes, and the excerpt around it.
 struct Excerpt {
     line: usize,
     column: usize,
@@ -179,7 +178,7 @@ struct Excerpt {
 }
 
 impl Excerpt {
-    /// Characters kept before the fault when its line must be cut.
+    /// Characters kept before the fault if its line must be truncated.
     const LEAD_CHARS: usize = 30;
 
     fn of(text: &str, span: &Span) -> Self {
@@ -203,7 +202,7 @@ impl Excerpt {
     }
 }
 
-/// The start of the character that `at` lies in, or the end of the text.
+/// The start of the character that contains `at`, or the end of the text.
 fn floor_char(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

@@ -1,4 +1,4 @@
-//! The syntax of strings of each [`Form`], as tests of one string.
+//! Checks of the syntax of one string for each [`Form`].
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -6,8 +6,8 @@ use crate::kind::Form;
 use crate::limits::{NAME_BYTES_MAX, ROUTE_PATH_BYTES_MAX, STRING_BYTES_MAX, WILDCARDS_MAX};
 
 impl Form {
-    /// The string as it is kept (host names in lower case), or a hint why it
-    /// is refused, when there is one.
+    /// Returns the string in normalized form (host names in lower case), or a hint why it is
+    /// refused, if there is one.
     pub(crate) fn accept(self, text: &str) -> Result<String, Option<String>> {
         if text.is_empty() {
             return Err(None);
@@ -70,7 +70,7 @@ impl Form {
 
 type FormResult = Result<(), Option<String>>;
 
-/// Accepts what `holds`; otherwise the hint is `why`.
+/// Succeeds if `holds`; otherwise returns the hint `why`.
 fn require(holds: bool, why: &str) -> FormResult {
     if holds { Ok(()) } else { Err(Some(why.to_owned())) }
 }
@@ -83,7 +83,7 @@ fn name(text: &str) -> FormResult {
     require(first_is_plain, "it must begin with a letter or a digit")
 }
 
-/// Of a cookie or a query parameter.
+/// A name of a cookie or a query parameter.
 fn name_pattern(text: &str) -> FormResult {
     let name = text.strip_suffix('*').unwrap_or(text);
     let in_alphabet = |b: u8| b.is_ascii_graphic() && !b"=;,&?#*\"".contains(&b);
@@ -94,7 +94,7 @@ fn content_coding(text: &str) -> FormResult {
     if matches!(text, "zstd" | "br" | "gzip") { Ok(()) } else { Err(None) }
 }
 
-/// RFC 9110 8.3.1, without parameters.
+/// A media type (RFC 9110 8.3.1) without parameters.
 fn media_type(text: &str) -> FormResult {
     let in_alphabet =
         |b: u8| b.is_ascii_digit() || b.is_ascii_lowercase() || b"!#$&-^_.+*".contains(&b);
@@ -120,7 +120,7 @@ fn file_name(text: &str) -> FormResult {
     require(!text.contains('/') && text != "." && text != "..", "without a folder")
 }
 
-/// A path in the form that requests are compared with: no query, no `..`.
+/// A path in the form used for comparison with requests: no query, no `..`.
 pub(crate) fn url_path(text: &str) -> FormResult {
     require(text.starts_with('/'), "it must begin with `/`")?;
     require(!text.contains('*'), "`*` can only be its end")?;
@@ -139,7 +139,8 @@ fn route_pattern(text: &str) -> FormResult {
     plain_spelling(text)
 }
 
-/// Escapes exactly the characters that must be escaped: requests are compared in this spelling.
+/// Requires that exactly the necessary characters are escaped: requests are compared in this
+/// spelling.
 fn plain_spelling(text: &str) -> FormResult {
     let hint = "only what can't stand in a path is written as `%` and two digits, such as `%20`";
     let may_be_plain =
@@ -229,7 +230,7 @@ fn host_name(text: &str) -> Result<String, Option<String>> {
     Ok(text.to_ascii_lowercase())
 }
 
-/// An IP address, or one and the number of its bits that count (RFC 4632).
+/// An IP address, or one with the number of its significant bits (RFC 4632).
 fn network(text: &str) -> FormResult {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
@@ -241,7 +242,7 @@ fn network(text: &str) -> FormResult {
     require(fits, &format!("after `/` comes a number from 0 to {bits_max}"))
 }
 
-/// Methods are case-sensitive (RFC 9110 9.1); all that are registered are in capitals.
+/// Methods are case-sensitive (RFC 9110 9.1); all registered ones are in capitals.
 fn method(text: &str) -> FormResult {
     let in_alphabet = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b"-_".contains(&b);
     require(text.len() <= 32 && text.bytes().all(in_alphabet), "in capital letters")?;
@@ -265,7 +266,7 @@ fn origin_url(text: &str) -> FormResult {
     if base.is_empty() { Ok(()) } else { url_path(base) }
 }
 
-/// RFC 9110 section 5.5, without obs-text.
+/// A field value (RFC 9110 section 5.5) without obs-text.
 fn field_value(text: &str) -> FormResult {
     let plain = |b: u8| b.is_ascii_graphic() || matches!(b, b' ' | b'\t');
     require(text.bytes().all(plain), "only visible ASCII and spaces")?;
@@ -285,8 +286,8 @@ pub(crate) fn any_field_name(text: &str) -> FormResult {
     require(fits, "names of header fields are letters, digits and `-`")
 }
 
-/// A field name that a site may add (RFC 9110 section 5.6.2), or a hint. What
-/// frames a message belongs to the server alone.
+/// A field name that a site may add (RFC 9110 section 5.6.2), or a hint. Fields that frame a
+/// message are reserved for the server.
 pub(crate) fn field_name(text: &str) -> FormResult {
     const OURS: &[&str] = &[
         "connection",
@@ -303,8 +304,8 @@ pub(crate) fn field_name(text: &str) -> FormResult {
     require(!ours, "the server sets this field itself")
 }
 
-/// The name of a CGI parameter (RFC 3875 4.1), or a hint. Those that a request decides are not for a
-/// config.
+/// The name of a CGI parameter (RFC 3875 4.1), or a hint. Parameters determined by the request
+/// cannot be configured.
 pub(crate) fn param_name(text: &str) -> FormResult {
     const OURS: &[&str] = &["CONTENT_LENGTH", "CONTENT_TYPE", "REQUEST_METHOD", "QUERY_STRING"];
     let in_alphabet = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
@@ -317,7 +318,7 @@ pub(crate) fn param_name(text: &str) -> FormResult {
 mod tests {
     use super::*;
 
-    /// Form, strings it accepts, strings it refuses.
+    /// Each form, with accepted and refused strings.
     const CASES: &[(Form, &[&str], &[&str])] = &[
         (Form::Name, &["a", "node-1", "N_2.x"], &["", "a b", "-a", ".", "é", "a/b"]),
         (Form::Path, &["/srv", "a b", "é"], &["", "a\0b", "a\nb"]),

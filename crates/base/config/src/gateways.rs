@@ -1,4 +1,4 @@
-//! The settings of pools whose servers speak FastCGI or AJP: a part of the settings table.
+//! Settings of pools whose servers use FastCGI or AJP: a part of the settings table.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The values that a setting accepts: type, unit and limits, and their wording,
-//! which messages and the reference share.
+//! The values that a setting accepts: type, unit and limits, and the wording shared by messages and
+//! the reference.
 
 use std::ops::RangeInclusive;
 
@@ -22,13 +22,13 @@ pub enum Kind {
         /// Largest value.
         max: u64,
     },
-    /// An HTTP status out of a few.
+    /// One of a few HTTP statuses.
     Status(&'static [u16]),
-    /// One word out of a few.
+    /// One of a few words.
     Word(&'static [&'static str]),
-    /// A string of some form.
+    /// A string of a certain form.
     Text(Form),
-    /// One string or a list of strings of some form.
+    /// One string or a list of strings of a certain form.
     Texts(Form),
     /// A list: the path of a program, and its arguments.
     Arguments,
@@ -42,16 +42,15 @@ pub enum Kind {
     ServerAddress,
     /// A table: name of a header field = its value.
     Headers,
-    /// A table: name of a header field = the value that it has, the beginning of one and `*`, or
-    /// `*`.
+    /// A table: name of a header field = its exact value, a prefix and `*`, or `*`.
     FieldPatterns,
     /// A table: name of a parameter = its value.
     Params,
-    /// A table: beginning of a path of URLs = what takes its place.
+    /// A table: prefix of a URL path = its replacement.
     PathMap,
     /// A table: HTTP status (4xx or 5xx) = URL path of the page.
     ErrorPages,
-    /// A table: HTTP status or class of them = duration, at most a day.
+    /// A table: HTTP status or class of statuses = duration, at most one day.
     StatusLifetimes,
 }
 
@@ -88,7 +87,7 @@ pub enum Form {
     Network,
     /// `http://HOST[:PORT][/BASE]`.
     OriginUrl,
-    /// A method of requests.
+    /// A request method.
     Method,
     /// Name of a header field.
     FieldName,
@@ -131,7 +130,7 @@ pub(crate) const fn word(known: &'static [&'static str]) -> Kind {
 }
 
 impl Kind {
-    /// What values it takes, in the words of messages and the reference.
+    /// The accepted values, as worded in messages and the reference.
     pub fn expected(self) -> String {
         match self {
             Self::Switch => "true or false".into(),

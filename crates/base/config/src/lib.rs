@@ -1,18 +1,17 @@
 //! The settings table and what is derived from it: parser, messages, reference.
 //!
-//! `schema.rs` and `pools.rs` define every setting once: name, type, unit, limits, default,
-//! doc, whether it is reloadable. From those entries derive the typed [`Config`], the
-//! parser with its messages, [`Config::to_toml`], [`settings_help`] and
-//! [`reference_markdown`].
+//! `schema.rs` and `pools.rs` define every setting once: name, type, unit, limits, default, doc,
+//! and whether it is reloadable. From these entries, the typed [`Config`], the parser with its
+//! messages, [`Config::to_toml`], [`settings_help`] and [`reference_markdown`] are derived.
 //!
 //! ```text
 //! text --raw.rs--> Raw (spans kept) --read.rs--> typed --check.rs--> Config
 //!                     every fault on the way --error.rs--> ConfigErrors
 //! ```
 //!
-//! Invariants: a `Config` returned by [`Config::parse`] has no fault that can be
-//! detected from the file alone (whether a root exists is checked by its role). No
-//! input panics. This crate opens no file and no socket.
+//! Invariants: a `Config` returned by [`Config::parse`] has no fault that can be detected from the
+//! file alone (the role checks whether a root exists). No input causes a panic. This crate opens no
+//! file and no socket.
 
 #![forbid(unsafe_code)]
 

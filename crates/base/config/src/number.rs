@@ -1,47 +1,46 @@
-//! Units of numbers, and sizes and durations as people write them: `"16KiB"`, `"250ms"`.
+//! Units of numbers, and sizes and durations in their written form: `"16KiB"`, `"250ms"`.
 
 use serde::Serialize;
 
 /// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Unit {
-    /// A count of the things that the setting's name states.
+    /// A count of the items that the setting's name states.
     Count,
     /// Bytes; also written `"16KiB"`, `"256MiB"`, `"1GiB"`.
     Bytes,
-    /// Bytes a second; also written `"1KiB"`.
+    /// Bytes per second; also written `"1KiB"`.
     BytesPerSecond,
     /// Milliseconds; also written `"250ms"`, `"10s"`, `"5m"`, `"1h"`.
     Milliseconds,
     /// Seconds.
     Seconds,
-    /// Hundredths.
+    /// Percent.
     Percent,
     /// The status of an HTTP response.
     Status,
 }
 
-/// Suffixes, largest first so that formatting finds the shortest number.
+/// Suffixes, largest first, so that formatting finds the shortest number.
 const BYTES: &[(&str, u64)] =
     &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 const MILLISECONDS: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
-/// Bytes of a size: digits, or digits and one of B, KiB, MiB, GiB, TiB. Err
-/// is what to write instead, when that can be guessed.
+/// Parses a size in bytes: digits, or digits and one of B, KiB, MiB, GiB, TiB. The error is a
+/// suggested correction, if one can be guessed.
 ///
 /// For command lines; files go through the settings table.
 pub fn parse_size(text: &str) -> Result<u64, Option<String>> {
     text.parse().or_else(|_| parse(Unit::Bytes, text))
 }
 
-/// Milliseconds of a duration: digits, or digits and one of ms, s, m, h. Err
-/// is as for [`parse_size`].
+/// Parses a duration in milliseconds: digits, or digits and one of ms, s, m, h. The error is as for
+/// [`parse_size`].
 pub fn parse_duration_ms(text: &str) -> Result<u64, Option<String>> {
     text.parse().or_else(|_| parse(Unit::Milliseconds, text))
 }
 
-/// The number that `text`, digits and a suffix, means in `unit`. Err is a
-/// hint.
+/// Parses `text`, digits and a suffix, as a number in `unit`. The error is a hint.
 pub(crate) fn parse(unit: Unit, text: &str) -> Result<u64, Option<String>> {
     let digits_len = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, suffix) = text.split_at(digits_len);
@@ -81,7 +80,7 @@ fn suffixes(unit: Unit) -> &'static [(&'static str, u64)] {
     }
 }
 
-/// The suffix that a wrong one stands for: `k`, `kb`, `K`, `sec`, …
+/// The suffix intended by an invalid one: `k`, `kb`, `K`, `sec`, …
 fn meant(unit: Unit, suffix: &str) -> Option<&'static str> {
     let lower = suffix.trim().to_ascii_lowercase();
     match (unit, lower.as_str()) {

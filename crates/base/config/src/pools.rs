@@ -1,4 +1,4 @@
-//! The settings of pools, and of routes that lead to them: a part of the settings table.
+//! Settings of pools, and of routes to them: a part of the settings table.
 
 use std::path::PathBuf;
 
@@ -262,8 +262,8 @@ table! {
 }
 
 impl PoolConfig {
-    /// Whether requests may go to `address`: anyone who reaches an AJP port of another machine can forge
-    /// the client's identity (CVE-2020-1938), unless there is a secret.
+    /// Whether requests may be sent to `address`: without a secret, anyone who can connect to an
+    /// AJP port of another machine can forge the client's identity (CVE-2020-1938).
     pub fn may_reach(&self, address: ServerAddress) -> bool {
         self.protocol != PoolProtocol::Ajp || self.ajp.secret_file.is_some() || address.is_local()
     }

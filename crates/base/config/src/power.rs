@@ -3,7 +3,8 @@
 use crate::kind::{Form, HOUR_MS, Kind, MINUTE_MS, ms};
 use crate::table::table;
 
-/// What arguments of commands may contain, and what stands there then: of the node that is switched.
+/// The placeholders allowed in arguments of commands; they are replaced by values of the node being
+/// switched.
 const PLACEHOLDERS: [&str; 4] = ["name", "address", "port", "id"];
 
 table! {
@@ -45,18 +46,18 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 impl PowerConfig {
-    /// Whether there is any command.
+    /// Whether any command is set.
     pub fn has_commands(&self) -> bool {
         self.commands().iter().any(|(_, command)| !command.is_empty())
     }
 
-    /// The commands, with the names of their settings.
+    /// The commands with the names of their settings.
     pub(crate) fn commands(&self) -> [(&'static str, &[String]); 3] {
         [("on", &self.on), ("off", &self.off), ("status", &self.status)]
     }
 }
 
-/// `argument` with what its placeholders stand for.
+/// Returns `argument` with its placeholders replaced.
 pub(crate) fn filled(argument: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut text = String::new();
     let mut rest = argument;
@@ -71,7 +72,7 @@ pub(crate) fn filled(argument: &str, value: impl Fn(&str) -> Option<String>) -> 
     text + rest
 }
 
-/// The placeholders of `argument` that nobody knows, and whether there is `{id}`.
+/// Returns the unknown placeholders of `argument`, and whether it contains `{id}`.
 pub(crate) fn placeholders_of(argument: &str) -> (Vec<&str>, bool) {
     let (mut unknown, mut has_id, mut rest) = (Vec::new(), false, argument);
     while let Some((_, name, behind)) = placeholder(rest) {
@@ -84,8 +85,8 @@ pub(crate) fn placeholders_of(argument: &str) -> (Vec<&str>, bool) {
     (unknown, has_id)
 }
 
-/// What is before the first placeholder, its name, and what is behind it. Braces around other than a word, as in JSON, are
-/// none.
+/// Returns the text before the first placeholder, its name, and the text after it. Braces around
+/// anything other than a word, as in JSON, are not placeholders.
 fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let is_word = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase());
     let mut from = 0;

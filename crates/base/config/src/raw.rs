@@ -1,16 +1,16 @@
-//! The first step: file text to [`Raw`], values with their positions in the file.
+//! The first step: parses the file into [`Raw`] values with their positions in the file.
 //!
-//! The rest of the crate sees only this small tree, not the alternative forms of TOML:
-//! `[[node]]` and `node = [{…}]` are the same list here.
+//! The rest of the crate only uses this small tree, not the alternative forms of TOML: `[[node]]`
+//! and `node = [{…}]` are the same list here.
 
 use std::ops::Range;
 
 use toml_edit::{Document, Item, Key, TableLike, TomlError, Value};
 
-/// Bytes of the source text.
+/// A range of bytes in the source text.
 pub(crate) type Span = Range<usize>;
 
-/// A value and the bytes it was written with.
+/// A value and its range of bytes.
 pub(crate) struct Raw {
     pub(crate) span: Span,
     pub(crate) value: RawValue,
@@ -21,13 +21,13 @@ pub(crate) enum RawValue {
     Switch(bool),
     Integer(i64),
     Text(String),
-    /// A float or a date, as it was written: no setting takes one.
+    /// A float or a date, as written: no setting accepts one.
     Other(String),
     List(Vec<Raw>),
     Table(Vec<RawEntry>),
 }
 
-/// One `key = value` of a table, or a table in a table.
+/// One `key = value` of a table, or a nested table.
 pub(crate) struct RawEntry {
     pub(crate) key: String,
     pub(crate) key_span: Span,
@@ -35,13 +35,13 @@ pub(crate) struct RawEntry {
 }
 
 impl Raw {
-    /// Reads TOML. The parser stops at its first error.
+    /// Parses TOML. The parser stops at its first error.
     pub(crate) fn parse(text: &str) -> Result<Self, TomlError> {
         let document = Document::parse(text)?;
         Ok(table(document.as_table(), 0..0))
     }
 
-    /// The entry of a table; `None` too when this is no table.
+    /// The entry of a table; also `None` if this is not a table.
     pub(crate) fn get(&self, key: &str) -> Option<&RawEntry> {
         match &self.value {
             RawValue::Table(entries) => entries.iter().find(|entry| entry.key == key),
@@ -49,7 +49,7 @@ impl Raw {
         }
     }
 
-    /// The value in the words of a message, bounded in length.
+    /// The value in the wording of messages, bounded in length.
     pub(crate) fn describe(&self) -> String {
         match &self.value {
             RawValue::Switch(on) => on.to_string(),

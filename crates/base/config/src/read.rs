@@ -1,4 +1,4 @@
-//! The second step: [`Raw`] to typed values, one table at a time.
+//! The second step: converts [`Raw`] to typed values, one table at a time.
 
 use skep_units::nearest;
 
@@ -19,8 +19,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of the table at `path`; `None` when `raw` is no table, which
-    /// then is a fault.
+    /// Opens the table at `path`; `None`, with a fault, if `raw` is not a table.
     pub(crate) fn open(
         path: &'static str,
         raw: &'a Raw,
@@ -34,7 +33,7 @@ impl<'a> Reader<'a> {
         Some(Self { path, raw, entries, known: Vec::new(), faults })
     }
 
-    /// The value of a setting, or `default` when it is absent or invalid.
+    /// Returns the value of a setting, or `default` if it is absent or invalid.
     pub(crate) fn setting<T: Field>(
         &mut self,
         name: &'static str,
@@ -53,7 +52,7 @@ impl<'a> Reader<'a> {
         T::read(&entry.raw, &Entry { path, kind }, self.faults).unwrap_or(default)
     }
 
-    /// The table or rows inside this one, or its default when absent.
+    /// Returns the table or rows nested in this table, or the default if absent.
     pub(crate) fn section<S: Section>(&mut self) -> S {
         let path = path_in(self.path, S::NAME);
         self.known.push(path);
@@ -63,7 +62,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Ends the table: keys that were not read are faults.
+    /// Finishes the table: keys that were not read are faults.
     pub(crate) fn close(self) {
         for entry in self.entries {
             if !self.known.iter().any(|path| last_part(path) == entry.key) {
@@ -73,7 +72,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A fault: something else stands where a table or rows should.
+/// A fault: a table or rows were expected, but something else was found.
 pub(crate) fn wrong_table(path: &str, raw: &Raw, expected: String) -> Fault {
     let found = match &raw.value {
         RawValue::List(_) => format!("[[{path}]]"),

@@ -1,4 +1,4 @@
-//! What a process writes down of itself and of its machine: a part of the settings table.
+//! What a process records about itself and its machine: a part of the settings table.
 
 use std::path::PathBuf;
 

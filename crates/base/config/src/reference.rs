@@ -1,4 +1,4 @@
-//! The settings table for readers: the reference page and the help text.
+//! Documentation from the settings table: the reference page and the help text.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::kind::Kind;
 use crate::schema::{settings, tables};
 use crate::section::{Setting, TableDoc};
 
-/// `docs/config.md`, whole.
+/// The complete content of `docs/config.md`.
 pub fn reference_markdown() -> String {
     let mut page = INTRODUCTION.to_owned();
     for table in tables() {
@@ -21,8 +21,8 @@ pub fn settings_help() -> String {
 }
 
 impl Setting {
-    /// Help on this setting, for a terminal of 80 columns: several lines,
-    /// each ended by a newline.
+    /// Help on this setting, for a terminal of 80 columns: several lines, each terminated by a
+    /// newline.
     pub fn help(&self) -> String {
         let facts =
             format!("{}; {}; {}.", self.kind.expected(), self.default_text(), self.reload());
@@ -98,7 +98,7 @@ fn takes(kind: Kind) -> String {
     }
 }
 
-/// Text that stays within its cell; words in quotes are shown as code.
+/// Escapes text for a table cell; words in quotes are shown as code.
 fn cell(text: &str) -> String {
     let mut code = false;
     let quotes_to_code = text.chars().map(|c| if c == '"' { '`' } else { c });

@@ -1,7 +1,7 @@
 //! The settings table: every setting of Skep, defined once, here.
 //!
-//! Order of the entries is the order of `docs/config.md` and of
-//! `skep config show`. Changing an entry changes all of them.
+//! The order of the entries is that of `docs/config.md` and of `skep config show`. Changing an
+//! entry changes all of them.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,7 +28,7 @@ use crate::words::{
     Level, LogFormat, POLICY_NAMES, StoreKind, Symlinks,
 };
 
-/// Port of a node's agent, by UDP and TCP, where the config names none.
+/// UDP and TCP port of a node's agent, if the config names none.
 pub const AGENT_PORT: u16 = 7071;
 
 /// Every table of the file, in the order of the reference.
@@ -48,7 +48,7 @@ pub fn settings() -> &'static [Setting] {
     &SETTINGS
 }
 
-/// The setting of this path, such as `limits.head_bytes_max`.
+/// Returns the setting with this path, such as `limits.head_bytes_max`.
 pub fn setting(path: &str) -> Option<&'static Setting> {
     settings().iter().find(|setting| setting.path == path)
 }

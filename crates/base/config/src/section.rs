@@ -10,33 +10,33 @@ use crate::kind::Kind;
 use crate::raw::Raw;
 use crate::write::Writer;
 
-/// One table of the file, as the reference describes it.
+/// One table of the file, as described by the reference.
 #[derive(Clone, Debug, Serialize)]
 pub struct TableDoc {
     /// Its path, such as `service.health`; empty for the top of the file.
     pub path: &'static str,
-    /// Whether there can be several, written `[[path]]`.
+    /// Whether it may occur several times, as `[[path]]`.
     pub rows: bool,
     /// Its purpose, as Markdown in one paragraph.
     pub doc: String,
-    /// Its settings, without those of tables inside it.
+    /// Its settings, without those of nested tables.
     pub settings: Vec<Setting>,
 }
 
-/// One setting: all that the parser, the messages and the reference know.
+/// One setting: everything that the parser, the messages and the reference use.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
-    /// Where it stands in the file, such as `limits.head_bytes_max`.
+    /// Its path in the file, such as `limits.head_bytes_max`.
     pub path: &'static str,
     /// Type, unit and limits.
     pub kind: Kind,
-    /// The default as TOML; `None` when it is required or unset by default.
+    /// The default as TOML; `None` if it is required or unset by default.
     pub default: Option<String>,
-    /// Whether a file without it is refused.
+    /// Whether the setting is mandatory.
     pub required: bool,
     /// Its effect, as Markdown in one paragraph.
     pub doc: String,
-    /// Whether a reload (SIGHUP) changes it; else it needs a restart.
+    /// Whether a reload (SIGHUP) applies a change; otherwise it needs a restart.
     pub reloadable: bool,
 }
 
@@ -46,21 +46,21 @@ pub(crate) trait Section: Default {
     /// Last part of its path, such as `health`.
     const NAME: &'static str;
 
-    /// Adds this table and those inside it.
+    /// Adds this table and those nested in it.
     fn describe(path: &'static str, tables: &mut Vec<TableDoc>);
 
-    /// Reads it; faults are added to `faults`, and an invalid setting gets its default.
+    /// Reads the table; errors are added to `faults`, and an invalid setting gets its default.
     fn read(path: &'static str, raw: &Raw, faults: &mut Vec<Fault>) -> Self;
 
-    /// Writes it as TOML; `row` is whether it is one of several.
+    /// Writes the table as TOML; `row` is whether it is one of several.
     fn write(&self, path: &'static str, row: bool, out: &mut Writer);
 
-    /// Adds the paths of changed settings that a reload does not change.
-    /// `live` is whether rows may come and go by reload.
+    /// Adds the paths of changed settings that a reload does not apply. `live` is whether a reload
+    /// may add and remove rows.
     fn restarts(&self, new: &Self, path: &'static str, live: bool, paths: &mut Vec<&'static str>);
 }
 
-/// A table that there can be several of.
+/// A table that may occur several times.
 pub(crate) trait Row: Section {
     /// The name of the row, unique among the rows.
     fn row_name(&self) -> &str;
@@ -68,7 +68,7 @@ pub(crate) trait Row: Section {
 
 /// The path of `name` in the table at `parent`.
 pub(crate) fn path_in(parent: &'static str, name: &'static str) -> &'static str {
-    // As many as the settings table has, made once each: messages and `Setting` hold them.
+    // One entry per path of the settings table, created once: messages and `Setting` refer to them.
     static PATHS: Mutex<BTreeMap<(&str, &str), &str>> = Mutex::new(BTreeMap::new());
     if parent.is_empty() {
         return name;
@@ -82,7 +82,7 @@ pub(crate) fn last_part(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// The words of a doc comment, as one paragraph.
+/// The text of a doc comment, as one paragraph.
 pub(crate) fn paragraph(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -8,32 +8,32 @@ use crate::read::{Reader, wrong_table};
 use crate::section::{Row, Section, Setting, TableDoc, paragraph};
 use crate::write::Writer;
 
-/// Settings and tables that stand in one table of the file: all that it has, or a share
-/// that several tables have in common.
+/// Settings and tables within one table of the file: all of its entries, or a group shared by
+/// several tables.
 pub(crate) trait Settings: Default {
-    /// Their purpose, as Markdown.
+    /// The purpose of the table, as Markdown.
     const DOC: &'static str;
 
     /// Adds the settings.
     fn settings(path: &'static str, settings: &mut Vec<Setting>);
 
-    /// Adds the tables inside.
+    /// Adds the nested tables.
     fn tables(path: &'static str, tables: &mut Vec<TableDoc>);
 
-    /// Reads both out of the table that `reader` has opened.
+    /// Reads the settings and nested tables from the table that `reader` has opened.
     fn read_from(reader: &mut Reader<'_>) -> Self;
 
     /// Writes the settings.
     fn write_settings(&self, out: &mut Writer);
 
-    /// Writes the tables inside.
+    /// Writes the nested tables.
     fn write_tables(&self, path: &'static str, out: &mut Writer);
 
     /// As [`Section::restarts`].
     fn restarts_of(&self, new: &Self, path: &'static str, paths: &mut Vec<&'static str>);
 }
 
-/// Settings that are a table of their own.
+/// Settings that form a table of their own.
 pub(crate) trait Table: Settings {
     /// As [`Section::NAME`].
     const NAME: &'static str;

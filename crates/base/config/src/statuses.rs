@@ -1,16 +1,16 @@
-//! Statuses of responses, as keys of a table of the file.
+//! Response statuses as keys of a table in the file.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// Statuses of responses that may be stored, which neither 206 nor 304 are.
+/// Statuses of responses that may be stored; 206 and 304 may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StatusPattern {
-    /// This one.
+    /// Exactly this status.
     Exact(u16),
-    /// All with this first digit, 2 to 5.
+    /// All statuses with this first digit, 2 to 5.
     Class(u16),
 }
 

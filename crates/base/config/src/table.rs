@@ -1,15 +1,14 @@
 //! The macro that generates entries of the settings table.
 //!
-//! `table!` turns one list of entries into a struct with its defaults and its
-//! [`Settings`](crate::settings::Settings), so that each setting is named only once.
+//! `table!` generates a struct with its defaults and its [`Settings`](crate::settings::Settings)
+//! from one list of entries, so that each setting is named only once.
 
-/// Generates the struct of one table of the file and all that is derived from it.
+/// Generates the struct of one table of the file and everything derived from it.
 ///
-/// An entry reads `name: type = default => kind, live|restart;`. Without a default the
-/// setting is required. Settings shared by several tables are generated without `at` and are
-/// included in each of them by `shared { field: Type, }`. Tables inside this one follow in
-/// `tables { field: Type, live|restart; }`, where the word states whether a reload may add and
-/// remove rows.
+/// An entry has the form `name: type = default => kind, live|restart;`. Without a default, the
+/// setting is required. Settings shared by several tables are generated without `at` and included
+/// in each of them by `shared { field: Type, }`. Nested tables follow in `tables { field: Type,
+/// live|restart; }`, where the word states whether a reload may add and remove rows.
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
@@ -124,7 +123,7 @@ macro_rules! table {
     };
 }
 
-/// The parts of an entry that its tokens decide.
+/// The parts of an entry that depend on its tokens.
 macro_rules! entry {
     (default) => {
         $crate::value::Required::unset()

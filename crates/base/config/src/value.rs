@@ -1,4 +1,4 @@
-//! How each Rust type of a setting is read from and written to the file.
+//! How each Rust type of a setting is read from the file and written to it.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,13 +23,13 @@ use crate::words::{
 /// A value of [`Kind::StatusLifetimes`].
 const STATUS_LIFETIME: Kind = ms(0..=DAY_MS);
 
-/// A type that a setting can have. Which [`Kind`]s a type goes with, the
-/// tests of the settings table pin.
+/// A type that a setting can have. The tests of the settings table pin which [`Kind`]s each type
+/// supports.
 pub(crate) trait Field: Sized {
     /// Reads a value; `None` after at least one fault.
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self>;
 
-    /// The value as TOML; `None` is not set.
+    /// The value as TOML; `None` if it is not set.
     fn write(&self, kind: Kind) -> Option<String>;
 }
 
@@ -39,7 +39,7 @@ pub(crate) trait Required: Field {
     fn unset() -> Self;
 }
 
-/// The setting that is being read.
+/// The setting being read.
 pub(crate) struct Entry {
     pub(crate) path: &'static str,
     pub(crate) kind: Kind,
@@ -55,7 +55,7 @@ impl Entry {
         self.fault(ErrorKind::WrongType, raw)
     }
 
-    /// A string of the setting's form, as it is kept.
+    /// A string in the setting's form, normalized.
     fn text(&self, form: Form, raw: &Raw, faults: &mut Vec<Fault>) -> Option<String> {
         let RawValue::Text(text) = &raw.value else {
             let hint = matches!(raw.value, RawValue::Switch(_) | RawValue::Integer(_))
@@ -66,13 +66,13 @@ impl Entry {
         form.accept(text).map_err(|hint| faults.push(self.wrong_text(form, raw).hint(hint))).ok()
     }
 
-    /// A fault of one string, which may be one of several.
+    /// A fault in one string, which may be one of several.
     fn wrong_text(&self, form: Form, raw: &Raw) -> Fault {
         let (span, expected) = (raw.span.clone(), form.expected());
         Fault::new(ErrorKind::WrongType, span, self.path, expected, raw.describe())
     }
 
-    /// A word out of the setting's.
+    /// One of the words of the setting.
     fn word<'a>(&self, raw: &'a Raw, faults: &mut Vec<Fault>) -> Option<&'a str> {
         let Kind::Word(known) = self.kind else { unreachable!("{} takes words", self.path) };
         let RawValue::Text(text) = &raw.value else {
@@ -131,8 +131,7 @@ impl Entry {
         text.parse().map_err(|_| faults.push(self.wrong(raw).hint(hint()))).ok()
     }
 
-    /// One value or a list of them, each read by `read_one`; without
-    /// duplicates.
+    /// One value or a list of values, each read by `read_one`, without duplicates.
     fn list<T: PartialEq>(
         &self,
         raw: &Raw,
@@ -163,7 +162,7 @@ impl Entry {
         (faults.len() == faults_before).then_some(values)
     }
 
-    /// A program and its arguments, of which some may be alike.
+    /// A program and its arguments, which may contain duplicates.
     fn arguments(&self, raw: &Raw, faults: &mut Vec<Fault>) -> Option<Vec<String>> {
         let RawValue::List(raws) = &raw.value else {
             let hint = "without a shell: each argument is a string of its own";
@@ -182,7 +181,7 @@ impl Entry {
         Fault::new(ErrorKind::Duplicate, raw.span.clone(), self.path, "each value once", found)
     }
 
-    /// The entries of a table of free keys.
+    /// The entries of a table with arbitrary keys.
     fn entries<'a>(&self, raw: &'a Raw, faults: &mut Vec<Fault>) -> Option<&'a [RawEntry]> {
         match &raw.value {
             RawValue::Table(entries) if entries.len() <= LIST_MAX => Some(entries),
@@ -343,7 +342,7 @@ impl Required for PathBuf {
     }
 }
 
-/// Not set is `None`; there is nothing to write for it.
+/// `None` means not set; nothing is written for it.
 macro_rules! optional_fields {
     ($($type:ty),+) => {$(
         impl Field for Option<$type> {
@@ -402,7 +401,7 @@ impl Required for ServerAddress {
     }
 }
 
-/// `None` is written `"off"` where that is a value; elsewhere it is not set.
+/// `None` is written as `"off"` if the setting allows that; otherwise the setting is not set.
 impl Field for Option<SocketAddr> {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
         match (&raw.value, at.kind) {

@@ -1,10 +1,10 @@
-//! Settings whose value is one of a few words, and those words.
+//! Settings whose value is one of a few words, and these words.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// The policies this version knows, as [`crate::ServiceConfig::policy`] names them.
+/// The policies of this version, as accepted by [`crate::ServiceConfig::policy`].
 pub const POLICY_NAMES: &[&str] = &[
     "random",
     "round-robin",
@@ -28,8 +28,8 @@ pub const POLICY_NAMES: &[&str] = &[
     "prequal",
 ];
 
-/// The first of them look at nothing but addresses and loads, which is all
-/// that `dispatch = "direct"` sees.
+/// The first policies, which use only addresses and loads: nothing else is available under
+/// `dispatch = "direct"`.
 pub const DIRECT_POLICY_NAMES: &[&str] = POLICY_NAMES.split_at(10).0;
 
 /// An enum whose variants are words in the config file.
@@ -48,7 +48,7 @@ macro_rules! words {
             /// The words, in the order of the variants.
             pub const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// The variant that `word` names.
+            /// Returns the variant with this word.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$variant),)+
@@ -73,42 +73,41 @@ macro_rules! words {
 }
 
 words! {
-    /// How a request gets from the service's address to a node.
+    /// How a request reaches a node from the service's address.
     DispatchMode {
-        /// The dispatcher reads the request and passes both ways on.
+        /// The dispatcher reads the request and forwards it and the response.
         Proxy = "proxy",
         /// The dispatcher answers with a redirect to the node.
         Redirect = "redirect",
-        /// The dispatcher steers the client's packets to a node, which answers
-        /// the client itself.
+        /// The dispatcher steers the client's packets to a node, which answers the client directly.
         Direct = "direct",
-        /// As `Direct`, and the node that accepted a connection moves it to the
-        /// node that should answer its request.
+        /// As `Direct`, but the node that accepted a connection moves it to the node that should
+        /// answer its request.
         Handoff = "handoff",
     }
 }
 
 impl DispatchMode {
-    /// Whether clients' packets are steered to nodes, which answer by themselves.
+    /// Whether clients' packets are steered to nodes, which answer directly.
     pub fn is_steered(self) -> bool {
         matches!(self, Self::Direct | Self::Handoff)
     }
 }
 
 words! {
-    /// Who decides which node answers a request under `dispatch = "handoff"`.
+    /// Which process decides which node answers a request under `dispatch = "handoff"`.
     HandoffDecision {
-        /// The node that read the request, by its view of the others.
+        /// The node that read the request, based on its view of the others.
         Local = "local",
-        /// The active dispatcher, which has all loads.
+        /// The active dispatcher, which has the loads of all nodes.
         Coordinator = "coordinator",
     }
 }
 
 words! {
-    /// What carries the messages of a handoff between nodes.
+    /// The transport of handoff messages between nodes.
     HandoffTransport {
-        /// IP itself, by an experimental protocol number.
+        /// IP itself, with an experimental protocol number.
         Ip = "ip",
         /// UDP.
         Udp = "udp",
@@ -116,27 +115,27 @@ words! {
 }
 
 words! {
-    /// What the servers of a pool speak.
+    /// The protocol of a pool's servers.
     PoolProtocol {
         /// HTTP/1.1.
         Http = "http",
-        /// FastCGI, as php-fpm.
+        /// FastCGI, for example php-fpm.
         Fcgi = "fastcgi",
-        /// AJP13, as Tomcat.
+        /// AJP13, for example Tomcat.
         Ajp = "ajp",
     }
 }
 
 words! {
-    /// Which script of a FastCGI application runs.
+    /// Which script of a FastCGI application is run.
     ScriptWord {
-        /// The one that the path names.
+        /// The script named by the path.
         Extension = "extension",
-        /// The one that the path names, or a front controller.
+        /// The script named by the path, otherwise a front controller.
         FrontController = "front-controller",
-        /// Always the same.
+        /// Always the same script.
         Always = "always",
-        /// None: the application has all paths below one.
+        /// No script: the application serves all paths below a prefix.
         Below = "below",
     }
 }
@@ -144,42 +143,42 @@ words! {
 words! {
     /// How a request identifies the server of its session.
     StickyBy {
-        /// It does not: the policy chooses for each request.
+        /// It does not: the policy selects a server for each request.
         Off = "off",
         /// By a cookie that nodes insert.
         Cookie = "cookie",
-        /// By the name that the application puts behind the id of a session.
+        /// By the server's name, which the application appends to the session id.
         Route = "route",
         /// By the hash of a cookie's value.
         CookieHash = "cookie-hash",
-        /// By the hash of a field's value.
+        /// By the hash of a header field's value.
         FieldHash = "field-hash",
     }
 }
 
 words! {
-    /// What the servers of a pool are, which are asked for their status.
+    /// The type of status reported by a pool's servers.
     StatusAgent {
-        /// They are not asked.
+        /// The servers are not asked.
         Off = "off",
-        /// Tomcat with its manager.
+        /// Tomcat with its manager application.
         Tomcat = "tomcat",
         /// The FastCGI process manager of PHP.
         PhpFpm = "php-fpm",
-        /// Whatever answers with JSON.
+        /// Any application that answers with JSON.
         Json = "json",
     }
 }
 
 words! {
-    /// Whose requests at a server `connections_max` bounds.
+    /// The scope of `connections_max` of a server.
     ConnectionsScope {
-        /// Those of a node, if the server is on the node's own machine, and no other node is; else those of
-        /// all nodes.
+        /// The requests of one node, if the server is on the node's own machine and no other node
+        /// is; otherwise those of all nodes.
         Auto = "auto",
-        /// Those of all nodes.
+        /// The requests of all nodes together.
         Cluster = "cluster",
-        /// Those of each node.
+        /// The requests of each node.
         Node = "node",
     }
 }
@@ -187,11 +186,11 @@ words! {
 words! {
     /// The attribute SameSite of a cookie.
     SameSite {
-        /// With links from other sites, but no other requests of theirs.
+        /// Sent when following links from other sites, but not with their other requests.
         Lax = "lax",
-        /// None.
+        /// Not sent with requests from other sites.
         Strict = "strict",
-        /// All; only with `secure`.
+        /// Sent with all requests; only with `secure`.
         None = "none",
     }
 }
@@ -201,7 +200,7 @@ words! {
     StorableStatuses {
         /// Successes, redirections, and 404, 405, 410, 451.
         Usual = "usual",
-        /// Any.
+        /// All.
         Any = "any",
     }
 }
@@ -209,29 +208,29 @@ words! {
 words! {
     /// When responses with Set-Cookie are stored.
     ResponseCookies {
-        /// Not at all.
+        /// Never.
         Never = "never",
-        /// If they are for shared caches in so many words.
+        /// If the response is explicitly for shared caches.
         Shared = "shared",
-        /// As if there were no such field.
+        /// As if the field were absent.
         Always = "always",
     }
 }
 
 words! {
-    /// What becomes of requests with cookies.
+    /// How requests with cookies are handled.
     RequestCookies {
-        /// They see and make only responses with a lifetime of the application's own.
+        /// They use and create only responses whose lifetime the application set.
         Explicit = "explicit",
-        /// As if there were no such field.
+        /// As if the field were absent.
         Ignore = "ignore",
     }
 }
 
 words! {
-    /// Directives of requests that a cache obeys.
+    /// Request directives that a cache obeys.
     ObeyedRequests {
-        /// Those that cost the application nothing.
+        /// Those that cause no work for the application.
         Safe = "safe",
         /// All.
         All = "all",
@@ -241,21 +240,21 @@ words! {
 words! {
     /// Which symbolic links under a site's root are followed.
     Symlinks {
-        /// Those whose target lies under the root.
+        /// Those whose target is below the root.
         Beneath = "beneath",
         /// None.
         Refuse = "refuse",
-        /// All, wherever they lead.
+        /// All, wherever their target is.
         Follow = "follow",
     }
 }
 
 words! {
-    /// What becomes of fields with `_` in their names.
+    /// How fields with `_` in their names are handled.
     UnderscoreFields {
-        /// They are left out.
+        /// They are dropped.
         Drop = "drop",
-        /// They are fields like any other.
+        /// They are passed on like other fields.
         Pass = "pass",
         /// The request is refused.
         Refuse = "refuse",
@@ -263,11 +262,11 @@ words! {
 }
 
 words! {
-    /// Where a site's folder is.
+    /// Where the content of a site's folder is.
     ContentPlacement {
-        /// On each node, whole.
+        /// On each node, complete.
         Local = "local",
-        /// In one place that all nodes see.
+        /// In one place that all nodes can access.
         Shared = "shared",
         /// In parts, each on some node.
         Partition = "partition",
@@ -275,9 +274,9 @@ words! {
 }
 
 words! {
-    /// Where dispatchers keep what must outlive them.
+    /// Where dispatchers keep persistent state.
     StoreKind {
-        /// In a file of each dispatcher.
+        /// In a file on each dispatcher.
         Embedded = "embedded",
         /// In an etcd cluster, which also holds the leader's lease.
         Etcd = "etcd",
@@ -285,13 +284,13 @@ words! {
 }
 
 words! {
-    /// Where in the kernel packets are steered.
+    /// Where packets are steered in the kernel.
     Attach {
-        /// The first of the others that the device can do.
+        /// The first of the following that the device supports.
         Auto = "auto",
         /// In the device's driver.
         XdpNative = "xdp-native",
-        /// Right behind the driver, for drivers without XDP.
+        /// Directly after the driver, for drivers without XDP.
         XdpGeneric = "xdp-generic",
         /// At the ingress hook of traffic control.
         Tc = "tc",
@@ -303,35 +302,35 @@ words! {
     LogFormat {
         /// Combined Log Format, with Skep's times at the end.
         Combined = "combined",
-        /// One JSON object a line.
+        /// One JSON object per line.
         Json = "json",
     }
 }
 
 words! {
-    /// The least severe message that is logged.
+    /// The lowest severity of messages that is logged.
     Level {
-        /// Only what makes a request or the process fail.
+        /// Only failures of a request or the process.
         Error = "error",
-        /// Also what an operator should look at.
+        /// Also conditions that an operator should check.
         Warn = "warn",
-        /// Also start, stop, reload, nodes in and out.
+        /// Also start, stop and reload, and nodes added or removed.
         Info = "info",
-        /// Also single connections' troubles.
+        /// Also problems of single connections.
         Debug = "debug",
         /// Everything.
         Trace = "trace",
     }
 }
 
-/// Where access log lines go.
+/// The destination of access log lines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessLogTarget {
-    /// Nowhere.
+    /// No log.
     Off,
     /// To standard output.
     Stdout,
-    /// To the end of this file.
+    /// A file, to which lines are appended.
     File(PathBuf),
 }

@@ -1,11 +1,11 @@
-//! A config as TOML text, short or in full.
+//! Writes a config as TOML text, without or with defaults.
 
 /// Collects the text of a file.
 pub(crate) struct Writer {
     text: String,
-    /// Whether settings that have their default are written too, marked.
+    /// Whether settings with their default value are also written, marked as such.
     full: bool,
-    /// Header of a table of which no setting has been written yet.
+    /// Header of a table without any written setting so far.
     pending: Option<&'static str>,
 }
 
@@ -14,7 +14,7 @@ impl Writer {
         Self { text: String::new(), full, pending: None }
     }
 
-    /// Begins a table. A row is written even when it stays empty: it counts.
+    /// Begins a table. A row is written even if it remains empty, since its existence matters.
     pub(crate) fn table(&mut self, path: &'static str, row: bool) {
         self.pending = (!path.is_empty() && !row).then_some(path);
         if row {
@@ -22,8 +22,7 @@ impl Writer {
         }
     }
 
-    /// Writes a setting of the current table. `value` is TOML; `None` is
-    /// unset.
+    /// Writes a setting of the current table. `value` is TOML; `None` if unset.
     pub(crate) fn setting(&mut self, key: &str, value: Option<String>, default: Option<String>) {
         let is_default = value == default;
         if is_default && !self.full {

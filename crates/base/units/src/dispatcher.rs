@@ -1,22 +1,22 @@
-//! The numbers of dispatchers, which keep their epochs and purge stamps apart.
+//! The numbers of dispatchers, which make their epochs and purge stamps distinct.
 
 use crate::stable_hash;
 
-/// Bits of a dispatcher's number: of the eight dispatchers that a cluster may have, two have the same
-/// one in 0.04 % of clusters, which the config then refuses.
+/// Bits of a dispatcher's number: in 0.04 % of clusters with the maximum of eight dispatchers, two
+/// have the same number, which the config then refuses.
 pub const DISPATCHER_NUMBER_BITS: u32 = u16::BITS;
 
-/// Greatest epoch that is believed of a disk or of etcd: a later one is damage, as dispatchers that
-/// take over every second and skip a million epochs at each start do not get there. It would leave
-/// no later ones.
+/// Greatest epoch accepted from a disk or from etcd: a greater one indicates damage, since
+/// dispatchers that take over every second and skip a million epochs at each start do not reach it.
+/// It would leave no later epochs.
 pub const EPOCH_STORED_MAX: u64 = 1 << 62;
 
-/// Greatest epoch in a message of another machine: whatever was stored, there are later ones.
+/// Greatest epoch in a message of another machine: above any stored epoch, later ones remain.
 pub const EPOCH_MAX: u64 = 2 * EPOCH_STORED_MAX;
 
-/// The number of the dispatcher of this name: the low bits of its epochs and purge stamps. It belongs
-/// to the name, not to a position in a config: in a rolling restart, configs differ. No other
-/// dispatcher of the cluster has it.
+/// The number of the dispatcher with this name: the low bits of its epochs and purge stamps. It
+/// depends on the name, not on an index in a config: in a rolling restart, configs differ. No other
+/// dispatcher of the cluster has the same number.
 pub fn dispatcher_number(name: &str) -> u16 {
     stable_hash(name.as_bytes(), 0) as u16
 }

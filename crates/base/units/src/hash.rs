@@ -1,9 +1,9 @@
 //! A hash function that never changes: dispatch tables of two machines must agree.
 
-/// 64-bit hash of `bytes` under `seed`: FNV-1a, then the finaliser of
-/// SplitMix64 so that the high bits are as good as the low ones.
+/// 64-bit hash of `bytes` with `seed`: FNV-1a, then the finaliser of SplitMix64, so that the high
+/// bits are as good as the low ones.
 ///
-/// Stable over versions and machines. Not for tables an attacker can fill.
+/// Stable across versions and machines. Not for tables that an attacker can fill.
 pub fn stable_hash(bytes: &[u8], seed: u64) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

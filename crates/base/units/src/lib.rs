@@ -1,4 +1,4 @@
-//! Words, limits, time and numbers that every other crate uses.
+//! Names, limits, time and numbers that every other crate uses.
 //!
 //! Nothing here does I/O, reads a clock or draws entropy: time and seeds are passed
 //! in by the caller, so that the same code runs live and in a simulator.

@@ -1,4 +1,4 @@
-//! A small seeded generator; the same seed gives the same numbers everywhere.
+//! A small seeded generator; the same seed produces the same numbers everywhere.
 
 use crate::hash::mix;
 
@@ -18,8 +18,8 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number in `0..bound`; `bound` must not be 0. Lemire's multiply-shift,
-    /// whose bias (`bound / 2^64`) does not matter here.
+    /// A number in `0..bound`; `bound` must not be 0. Lemire's multiply-shift, whose bias (`bound /
+    /// 2^64`) is negligible here.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "below(0) has no answer");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64

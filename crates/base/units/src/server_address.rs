@@ -1,4 +1,4 @@
-//! Where a server listens: an IP address and port, or a Unix socket.
+//! The address of a server: an IP address and port, or a Unix socket.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::SOCKET_PATH_BYTES_MAX;
 
-/// What the text of a Unix socket begins with.
+/// Prefix of a Unix socket's text form.
 const UNIX: &str = "unix:";
 
-/// Where a server listens. As text, `IP:PORT` or `unix:/PATH`.
+/// The address of a server. As text, `IP:PORT` or `unix:/PATH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum ServerAddress {
@@ -24,31 +24,31 @@ pub enum ServerAddress {
     Unix(SocketPath),
 }
 
-/// Absolute path of a Unix socket: 1 to [`SOCKET_PATH_BYTES_MAX`] bytes. Held in place, so that it is
-/// copied as an address is.
+/// Absolute path of a Unix socket: 1 to [`SOCKET_PATH_BYTES_MAX`] bytes. Stored inline, so that it
+/// can be copied like an IP address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SocketPath {
-    /// Zeros behind the path.
+    /// The path, padded with zeros.
     bytes: [u8; SOCKET_PATH_BYTES_MAX],
     len: u8,
 }
 
-/// A text is no [`ServerAddress`]. Says what is wrong with it.
+/// Why a text is not a [`ServerAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServerAddressError {
     /// Neither an IP address with a port, nor a socket.
     #[error("an IP address and a port, or `unix:` and the path of a socket")]
     Form,
-    /// The path depends on a working directory.
+    /// The path is relative to a working directory.
     #[error("the path begins with /")]
     Relative,
-    /// The kernel takes no such path.
+    /// The kernel does not accept such a path.
     #[error("the path has at most {SOCKET_PATH_BYTES_MAX} bytes, and no NUL")]
     Path,
 }
 
 impl ServerAddress {
-    /// The address, unless it is a Unix socket.
+    /// The IP address and port; `None` for a Unix socket.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(address) => Some(*address),
@@ -56,12 +56,12 @@ impl ServerAddress {
         }
     }
 
-    /// Whether something can be connected to there: an own address of a machine, and a port.
+    /// Whether a connection to it is possible: neither an unspecified IP address nor port 0.
     pub fn is_specified(&self) -> bool {
         self.tcp().is_none_or(|it| !it.ip().is_unspecified() && it.port() != 0)
     }
 
-    /// Whether only processes of this machine can be there.
+    /// Whether only processes of this machine can listen on it.
     pub fn is_local(&self) -> bool {
         self.tcp().is_none_or(|address| address.ip().to_canonical().is_loopback())
     }

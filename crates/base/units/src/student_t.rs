@@ -1,9 +1,9 @@
-//! Student's distribution, for intervals of confidence.
+//! Student's t-distribution, for confidence intervals.
 
-/// Its 97.5 % quantile, by which a mean of `freedom + 1` values has a two-sided interval of 95 %.
+/// Its 97.5 % quantile, for the two-sided 95 % interval of a mean of `freedom + 1` values.
 ///
 /// # Panics
-/// Without a degree of freedom: one value says nothing of how much others would differ.
+/// If `freedom` is 0: one value provides no estimate of the spread.
 pub fn student_t_975(freedom: usize) -> f64 {
     /// For 1 to 9 degrees of freedom, from the tables.
     const FEW: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];

@@ -3,21 +3,21 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// The addresses whose leading bits are the same.
+/// The addresses with the same leading bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Subnet {
     address: IpAddr,
     bits: u8,
 }
 
-/// A text is no [`Subnet`].
+/// A text is not a [`Subnet`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an IP address, or one and `/` and the number of its leading bits")]
 pub struct NotASubnet;
 
 impl Subnet {
-    /// How many leading bits of its addresses are the same: of two that contain an address, the one with
-    /// more of them lies in the other.
+    /// The length of the common prefix in bits: of two subnets that contain an address, the one
+    /// with more bits lies within the other.
     pub fn bits(&self) -> u32 {
         match self.address.to_canonical() {
             IpAddr::V4(_) => u32::from(self.bits.min(32)),
@@ -25,7 +25,7 @@ impl Subnet {
         }
     }
 
-    /// Whether `ip` is in it. An IPv4 address that is written as one of IPv6 is one of IPv4.
+    /// Whether `ip` is in it. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.address.to_canonical(), ip.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(ip)) => {
@@ -39,7 +39,7 @@ impl Subnet {
     }
 }
 
-/// Those that have the same addresses are the same, however they are written.
+/// Subnets with the same addresses are equal, however they are written.
 impl PartialEq for Subnet {
     fn eq(&self, other: &Self) -> bool {
         self.bits() == other.bits() && self.contains(other.address)

@@ -1,9 +1,9 @@
-//! "Did you mean": the word nearest to a misspelled one.
+//! "Did you mean": the known word nearest to a misspelled one.
 
-/// The candidate nearest to `word`, if it is near enough: a third of its letters may be
-/// wrong, a transposition of two counts as one, and case does not count.
+/// Returns the candidate nearest to `word`, if it is near enough: a third of its letters may be
+/// wrong; a transposition of two letters counts as one error, and case is ignored.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Beyond this length nobody mistypes a name, and the work is bounded.
+    // Longer words are unlikely to be mistyped names, and the limit bounds the work.
     const CHARS_MAX: usize = 64;
     if word.chars().nth(CHARS_MAX).is_some() {
         return None;
@@ -15,7 +15,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     near.min_by_key(|(edits, _)| *edits).map(|(_, candidate)| candidate)
 }
 
-/// `did you mean …?` for the nearest candidate.
+/// Returns `did you mean …?` with the nearest candidate.
 pub fn did_you_mean<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -1,12 +1,12 @@
 //! Time in cores: a number passed in by the caller.
 
-/// Milliseconds since an arbitrary start that is the same for all of one
-/// process (or one simulation). Monotonic; never wall-clock time.
+/// Milliseconds since an arbitrary start that is the same for the whole process (or simulation).
+/// Monotonic; never wall-clock time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Now(pub u64);
 
 impl Now {
-    /// This time and `ms` milliseconds.
+    /// Returns this time plus `ms` milliseconds.
     pub fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }

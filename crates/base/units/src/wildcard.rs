@@ -1,10 +1,10 @@
 //! Patterns in which `*` matches any bytes.
 
-/// Whether `text` matches `pattern`: each `*` in it matches any bytes, also none.
-/// The parts before the first `*` and behind the last are compared directly; parts in between are
-/// searched for, which costs at most as many comparisons as both lengths multiplied.
+/// Whether `text` matches `pattern`: each `*` in it matches any bytes, or none. The parts before
+/// the first `*` and after the last one are compared directly; parts in between are searched for,
+/// with at most as many comparisons as the product of both lengths.
 ///
-/// A pattern that matches another pattern as a text matches all that the other matches.
+/// A pattern that matches another pattern as a text matches everything that the other matches.
 pub fn matches_wildcard(pattern: &[u8], text: &[u8]) -> bool {
     let is_wild = |byte: &u8| *byte == b'*';
     let Some(first) = pattern.iter().position(is_wild) else { return pattern == text };
@@ -13,7 +13,7 @@ pub fn matches_wildcard(pattern: &[u8], text: &[u8]) -> bool {
     let Some(mut rest) = text.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)) else {
         return false;
     };
-    // Each piece as early as may be leaves most for those behind it.
+    // The earliest match of each piece leaves the most for the following ones.
     for piece in pattern[first..last].split(is_wild).filter(|piece| !piece.is_empty()) {
         let Some(at) = rest.windows(piece.len()).position(|it| it == piece) else { return false };
         rest = &rest[at + piece.len()..];

@@ -1,8 +1,8 @@
-//! Tables as differences from an earlier one, which is all that a machine needs that has it.
+//! Tables as differences from an earlier table, sufficient for machines that have the latter.
 //!
-//! A delta rebuilds the encoding of a table out of runs of the encoding of its base and of new
-//! bytes, so it knows nothing of what a table contains. A receiver with another base than the
-//! author's is found out by the hash of the result.
+//! A delta rebuilds the encoding of a table from runs of the encoding of its base and new bytes, so
+//! it is independent of a table's content. A receiver with another base than the author's detects
+//! that by the hash of the result.
 
 use serde::{Deserialize, Serialize};
 use skep_units::stable_hash;
@@ -14,12 +14,12 @@ use crate::table::{Table, TableVersion};
 const RUN_BYTES_MIN: usize = 8;
 const HASH_SEED: u64 = 0x6465_6c74;
 
-/// A table, for machines that have its base.
+/// A table, encoded for machines that have its base.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableDelta {
     pub base: TableVersion,
     pub version: TableVersion,
-    /// Of the encoded table.
+    /// Hash of the encoded table.
     hash: u64,
     edits: Vec<Edit>,
 }
@@ -35,13 +35,13 @@ enum Edit {
     Insert(Vec<u8>),
 }
 
-/// A delta does not lead from this base to a table.
+/// A delta does not lead from this base to a valid table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the delta is of another table")]
 pub struct NotItsBase;
 
 impl TableDelta {
-    /// What leads from `base` to `table`.
+    /// Returns the delta from `base` to `table`.
     pub fn between(base: &Table, table: &Table) -> Self {
         let (before, after) = (encode(base), encode(table));
         Self {
@@ -52,7 +52,7 @@ impl TableDelta {
         }
     }
 
-    /// The table to which it leads from `base`.
+    /// Returns the table that results from applying it to `base`.
     pub fn apply(&self, base: &Table) -> Result<Table, NotItsBase> {
         if base.version != self.base {
             return Err(NotItsBase);
@@ -92,12 +92,12 @@ fn encode(table: &Table) -> Vec<u8> {
     postcard::to_allocvec(table).expect("maps and unsized sequences are not in any table")
 }
 
-/// Greedy: at each place the run that continues the last one after as many changed bytes, else
-/// the one that begins with the same [`RUN_BYTES_MIN`] bytes.
+/// Greedy: at each offset, the run that continues the last one after as many changed bytes,
+/// otherwise the one that begins with the same [`RUN_BYTES_MIN`] bytes.
 fn edits(base: &[u8], new: &[u8]) -> Vec<Edit> {
     let places = Places::of(base);
     let mut edits = Vec::new();
-    // New bytes before `done` are in `edits`; `ahead` is where the base goes on beside them.
+    // New bytes before `done` are in `edits`; `ahead` is the corresponding offset in the base.
     let (mut done, mut ahead, mut at) = (0, 0, 0);
     while at + RUN_BYTES_MIN <= new.len() {
         let head = &new[at..at + RUN_BYTES_MIN];
@@ -122,7 +122,7 @@ fn edits(base: &[u8], new: &[u8]) -> Vec<Edit> {
     edits
 }
 
-/// Where runs of the base begin, by a hash of their first bytes; of several one.
+/// Offsets of runs in the base, by a hash of their first bytes; one offset per hash.
 struct Places {
     slots: Vec<u32>,
     shift: u32,

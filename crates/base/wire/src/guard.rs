@@ -1,9 +1,9 @@
-//! Orders that a serving process may send to `skep netguard`, which holds the
-//! privileges that a serving process does not have.
+//! Orders that a serving process may send to `skep netguard`, which holds the privileges that a
+//! serving process lacks.
 //!
-//! Orders name no device, no file and no program: netguard takes those from its own
-//! copy of the config. So an attacker who takes over the serving process can steer
-//! the packets of the configured services, and nothing else.
+//! Orders name no device, no file and no program: netguard uses those of its own copy of the
+//! config. So an attacker who takes over the serving process can steer the packets of the
+//! configured services, and nothing else.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,21 +21,21 @@ pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 /// Flows of one order or answer, at most; 2,000 are about 80 KiB.
 pub const FLOWS_MAX: usize = 2_000;
 
-/// The first message of a connection, answered by [`OrderReply::Done`]. Netguard executes no order of
-/// a process that begins with another one: messages have no names of fields, and what another build
-/// means could be read as something else. No order begins with these bytes, so that a netguard which
+/// The first message of a connection, answered by [`OrderReply::Done`]. Netguard executes no order
+/// of a process that begins with another greeting: messages carry no field names, so those of
+/// another build could be misinterpreted. No order begins with these bytes, so that a netguard that
 /// does not know them refuses them.
 ///
-/// The number rises with every change of an order, an answer, or a type within them; the tests notice
-/// most changes.
+/// The number increases with every change of an order, an answer, or a type within them; the tests
+/// detect most changes.
 pub const GREETING: &[u8] = b"\xffskep netguard 4";
 
-/// Which of the two packet programs is meant.
+/// One of the two packet programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
-    /// The dispatcher's, which steers.
+    /// The dispatcher's program, which steers.
     Dispatch,
-    /// The node's program, which hands on packets of other nodes.
+    /// The node's program, which hands on packets for other nodes.
     Node,
 }
 
@@ -43,152 +43,151 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Steerer {
     Dispatcher,
-    /// A node that handed on.
+    /// A node that handed the frame on.
     Node,
 }
 
-/// Numbers that both programs go by.
+/// Settings that both programs use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramSettings {
-    /// Secret of the flows' hash, the same on all machines of a cluster.
+    /// Secret of the flow hash, the same on all machines of a cluster.
     pub hash_seed: u64,
-    /// New flows a second that the flow table takes.
+    /// New flows per second that the flow table accepts.
     pub new_flows_max: u64,
     /// The same for one source address.
     pub new_flows_per_source_max: u64,
-    /// Whether new flows are reported, for a standby.
+    /// Whether new flows are reported for a standby.
     pub stream: bool,
-    /// Node program: which node this machine is.
+    /// Node program: index of this machine as a node.
     pub own_node: NodeIndex,
 }
 
-/// Something to do that takes privileges.
+/// An operation that requires privileges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Load a program, or take over the one that an earlier process left, and
-    /// attach it to the config's device. Answered by [`OrderReply::Opened`].
+    /// Load a program, or take over the program left by an earlier process, and attach it to the
+    /// device in the config. Answered by [`OrderReply::Opened`].
     Open(Side),
-    /// Set the numbers.
+    /// Write the settings.
     Settings(Side, ProgramSettings),
-    /// Set the services; those of before that are not named are gone.
+    /// Replace the services: services not listed are removed.
     Services(Side, Vec<DatapathService>),
-    /// Build and set the rows of a service from its memberships, the present
-    /// one first.
+    /// Build and write the rows of a service from its memberships, the present one first.
     Rows {
-        /// Which program's.
+        /// The program concerned.
         side: Side,
-        /// The service, with the choices of its policy.
+        /// The service, with the number of choices of its policy.
         service: DatapathService,
-        /// Members that take new flows, then those of earlier tables.
+        /// Members that receive new flows, then those of earlier tables.
         memberships: Vec<Vec<ServiceMember>>,
     },
-    /// Set the nodes.
+    /// Replace the nodes.
     Nodes(Side, Vec<DatapathNode>),
-    /// Set the MAC addresses whose frames have already been steered.
+    /// Replace the MAC addresses whose frames have already been steered.
     Steerers(Side, Vec<([u8; 6], Steerer)>),
-    /// Set the loads and weights of nodes, which are the same for all these services, by their ids.
+    /// Write the loads and weights of nodes, which are the same for all these services, given by
+    /// their ids.
     Loads(Vec<u16>, Vec<WeightedLoad>),
-    /// Set which clients' networks may come in.
+    /// Write which client networks are allowed.
     Networks {
-        /// These may; empty is all.
+        /// Allowed networks; if empty, all are allowed.
         allow: Vec<Network>,
-        /// These may not.
+        /// Denied networks.
         deny: Vec<Network>,
     },
-    /// Put flows into the flow table.
+    /// Insert flows into the flow table.
     InsertFlows(Vec<Flow>),
-    /// Change the owners of flows in the flow table. A flow whose owner is not `from` is left alone: it has moved on, or
-    /// the client has begun another connection from the same port. Answered by [`OrderReply::Flows`], those that
-    /// were changed.
+    /// Change the owners of flows in the flow table. A flow whose owner is not `from` is left
+    /// unchanged: it has moved on, or the client has opened another connection from the same port.
+    /// Answered by [`OrderReply::Flows`] with the changed flows.
     ChangeOwners(Vec<OwnerChange>),
-    /// Begin to list the flow table. Answered by [`OrderReply::Flows`].
+    /// Start listing the flow table. Answered by [`OrderReply::Flows`].
     FirstFlows,
-    /// List on. Answered by [`OrderReply::Flows`]; an empty one is the end.
+    /// Continue listing. Answered by [`OrderReply::Flows`]; an empty reply marks the end.
     NextFlows,
-    /// Flows begun since this was last asked. Answered by [`OrderReply::Flows`].
+    /// Return the flows begun since the last such order. Answered by [`OrderReply::Flows`].
     NewFlows,
     /// Answered by [`OrderReply::Counters`].
     Counters(Side),
-    /// Take the virtual addresses onto the dispatcher's device and announce
-    /// them.
+    /// Add the virtual addresses to the dispatcher's device and announce them.
     Claim,
-    /// Announce them again.
+    /// Announce the virtual addresses again.
     Announce,
-    /// Give them up.
+    /// Remove the virtual addresses.
     Release,
-    /// Look at what orders have put on the machine, compare a part of the packet program's maps with
-    /// what was written there and, as dispatcher, look for claims of the virtual addresses by others
-    /// since the last call. Answered by [`OrderReply::Machine`].
+    /// Verify what orders have set up on the machine, compare a part of the packet program's maps
+    /// with what was written to them and, as dispatcher, look for other claims of the virtual
+    /// addresses since the last call. Answered by [`OrderReply::Machine`].
     Look {
         side: Side,
-        /// Whether to ask the network for other owners, too, which takes [`PROBE_MS`].
+        /// Whether to probe the network for other owners, too, which takes [`PROBE_MS`].
         probe: bool,
     },
-    /// Put the virtual addresses of this node's services on `lo`, silently.
+    /// Add the virtual addresses of this node's services to `lo`, without announcing them.
     Hold,
-    /// Check devices, addresses and routes for faults, which takes
-    /// up to [`PROBE_MS`]. Answered by [`OrderReply::Checked`].
+    /// Check devices, addresses and routes for faults, which takes up to [`PROBE_MS`]. Answered by
+    /// [`OrderReply::Checked`].
     Check(Side, Expectations),
-    /// Detach and forget everything that orders of this guard have put on the
-    /// machine, where nothing was before: the start has failed.
+    /// Detach and remove everything that orders to this guard have added to the machine where
+    /// nothing existed before: the start has failed.
     Abort,
 }
 
-/// A machine's knowledge of the others, for a check of the results.
+/// A machine's knowledge of the others, for checking the results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expectations {
     /// Whether this machine is the active dispatcher.
     pub is_active: bool,
-    /// Device of the active dispatcher, if it is known and another machine's.
+    /// MAC address of the active dispatcher, if it is known and another machine.
     pub active: Option<[u8; 6]>,
     /// The other machines that must be on the segment.
     pub peers: Vec<ExpectedPeer>,
 }
 
-/// Another machine, as it describes itself.
+/// Another machine, as described by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpectedPeer {
     pub name: String,
     /// Its own address on the segment.
     pub address: IpAddr,
-    /// Its device there.
+    /// MAC address of its device there.
     pub mac: [u8; 6],
-    /// Largest IP packet of that device, in bytes; 0 if it is not known.
+    /// Largest IP packet of that device, in bytes; 0 if unknown.
     pub mtu: u32,
 }
 
-/// How long an answer to a probe for a virtual address is waited for, in
-/// milliseconds: a machine in the same layer-2 network answers within few.
+/// How long to wait for an answer to a probe for a virtual address, in milliseconds: a machine in
+/// the same layer-2 network answers within a few.
 pub const PROBE_MS: u64 = 100;
 
-/// What came of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OrderReply {
     Done,
-    /// The program runs.
+    /// The program is running.
     Opened(AttachedProgram),
     /// Flows, at most [`FLOWS_MAX`].
     Flows(Vec<Flow>),
     Counters(PacketCounters),
     Machine(MachineState),
-    /// Sentences about this machine and its segment.
+    /// Findings about this machine and its segment, as sentences.
     Checked {
         wrong: Vec<String>,
-        /// Possible faults, as far as visible from here.
+        /// Possible faults, as far as visible from this machine.
         doubtful: Vec<String>,
     },
-    /// It could not be done, and why.
+    /// The order failed, with the reason.
     Refused(String),
 }
 
-/// A program at its device.
+/// A program attached to its device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachedProgram {
-    /// How it is attached, for people: "native XDP".
+    /// How it is attached, for display: "native XDP".
     pub how: String,
     /// Name of the device.
     pub device: String,
-    /// Number of the device.
+    /// Index of the device.
     pub device_index: u32,
     /// Its MAC address.
     pub mac: [u8; 6],
@@ -196,36 +195,36 @@ pub struct AttachedProgram {
     pub mtu: u32,
 }
 
-/// What is on the machine and its segment.
+/// The state of the machine and its segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineState {
     /// Other machines that claim virtual addresses.
     pub owners: Vec<VipHolder>,
-    /// What is missing of the virtual addresses of this side and of the settings that they need,
-    /// for people: `192.0.2.1 on eth0`.
+    /// Missing virtual addresses of this side and missing settings that they require, for display:
+    /// `192.0.2.1 on eth0`.
     pub missing: Vec<String>,
     /// Name of the device of this side.
     pub device: String,
-    /// The packet program is attached to that device.
+    /// Whether the packet program is attached to that device.
     pub is_attached: bool,
-    /// Maps of the packet program that have not what orders put there, as far as they were compared
-    /// at this look.
+    /// Maps of the packet program that differ from what orders wrote, as far as they were compared
+    /// this time.
     pub changed_maps: Vec<ChangedMap>,
-    /// Devices or addresses have changed since the last look.
+    /// Whether devices or addresses have changed since the last look.
     pub has_changed: bool,
-    /// Messages that netguard has not logged, as nobody took earlier ones.
+    /// The number of netguard's messages that were not logged, since nobody read earlier ones.
     pub messages_dropped: u64,
 }
 
-/// A map of a packet program that others have changed.
+/// A map of a packet program that was changed by others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedMap {
     pub map: ProgramMap,
-    /// The first key with another value, or without one, for people.
+    /// The first key with another value, or without one, for display.
     pub key: String,
 }
 
-/// A map that only orders fill, and of `rows` the part of a service.
+/// A map that only orders fill; of `rows`, the part of one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProgramMap {
     Settings,
@@ -235,12 +234,12 @@ pub enum ProgramMap {
     Services,
     Vips,
     Rows(SocketAddr, Protocol),
-    /// Netguard writes it again by itself.
+    /// Netguard rewrites it by itself.
     Loads,
 }
 
 impl ProgramMap {
-    /// The name of its pin.
+    /// The name of its pinned file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Settings => "settings",
@@ -254,7 +253,7 @@ impl ProgramMap {
         }
     }
 
-    /// Whether it is filled from tables, not from the config.
+    /// Whether it is filled from tables rather than the config.
     pub fn is_of_table(self) -> bool {
         !matches!(self, Self::Settings | Self::Networks)
     }
@@ -272,11 +271,11 @@ pub struct VipHolder {
 /// Counters of a program since it was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketCounters {
-    /// By what became of packets.
+    /// By verdict.
     pub verdicts: Vec<(Verdict, Count)>,
-    /// By service, in the order of their places.
+    /// By service, in the order of the services.
     pub services: Vec<Count>,
-    /// By node, in the order of their places.
+    /// By node, in the order of the nodes.
     pub nodes: Vec<Count>,
 }
 
@@ -288,7 +287,7 @@ mod tests {
     use super::*;
     use crate::steer::{ForwardingState, Measure};
 
-    /// Every order, with something in each list.
+    /// Every order, with an element in each list.
     fn orders() -> Vec<Order> {
         let address: SocketAddr = "192.0.2.1:80".parse().unwrap();
         let settings = ProgramSettings {
@@ -340,7 +339,7 @@ mod tests {
         ]
     }
 
-    /// Every answer, with something in each list.
+    /// Every answer, with an element in each list.
     fn answers() -> Vec<OrderReply> {
         let address: SocketAddr = "192.0.2.1:80".parse().unwrap();
         let (how, device) = ("XDP".to_owned(), "eth0".to_owned());

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::NAME_BYTES_MAX;
 use crate::seal::PeerId;
 
-/// The address of a network device.
+/// The MAC address of a network device.
 pub type Mac = [u8; 6];
 
 /// A name of at most [`NAME_BYTES_MAX`] bytes; cheap to clone.
@@ -31,12 +31,12 @@ impl Name {
         Ok(Self(text.into()))
     }
 
-    /// As text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The machine of this name.
+    /// The machine with this name.
     pub fn peer(&self) -> PeerId {
         PeerId::of(&self.0)
     }

@@ -22,25 +22,25 @@ pub enum Message {
     Dispatcher(DispatcherHeartbeat),
     /// A node is alive.
     Node(NodeHeartbeat),
-    /// The table of the active dispatcher, by which all machines steer.
+    /// The table of the active dispatcher, which all machines use for steering.
     Table(Table),
     /// Flows of the active dispatcher, for a standby.
     Flows(FlowBatch),
-    /// A standby has taken a batch.
+    /// A standby has received a batch.
     FlowsTaken(FlowsTaken),
-    /// Load of a node, where no heartbeat carries it.
+    /// The load of a node, if no heartbeat carries it.
     Load(NodeLoad),
-    /// The same as a table, for who has an earlier one.
+    /// A new table as a difference from an earlier one, for machines that have the latter.
     TableDelta(TableDelta),
-    /// Of the active dispatcher: the work of all nodes, for nodes that decide which of them answers.
+    /// From the active dispatcher: the work of all nodes, for nodes that choose which node answers.
     Loads(LoadDigest),
-    /// Of a dispatcher: arms of clients in an A/B test of policies, for the other dispatchers.
+    /// From a dispatcher: arms of clients in an A/B test of policies, for the other dispatchers.
     ArmClients(ArmClients),
-    /// Of a node, or passed on by a dispatcher: objects that the node has answered for.
+    /// From a node, or forwarded by a dispatcher: objects served by the node.
     Served(ServedObjects),
-    /// Of the active dispatcher: the A/B tests of services whose nodes decide.
+    /// From the active dispatcher: the A/B tests of services whose nodes choose.
     Arms(ArmsInForce),
-    /// Of a node: what it has counted of an arm of such a test.
+    /// From a node: its counts for an arm of such a test.
     ArmCounts(ArmCounts),
     /// Of a node: rates that it has measured, for policies.
     Rates(MeasuredRates),
@@ -49,13 +49,13 @@ pub enum Message {
 /// The stage of a dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stage {
-    /// Just started: it listens.
+    /// Just started: it only receives.
     Joining,
-    /// Would take over.
+    /// Ready to take over.
     Standby,
     /// Holds the virtual addresses.
     Active,
-    /// Lets them be: it stops, or a machine outside the cluster holds them.
+    /// Does not hold them: it is stopping, or a machine outside the cluster holds them.
     Leaving,
 }
 
@@ -66,17 +66,17 @@ pub struct DispatcherHeartbeat {
     pub name: Name,
     /// Its stage.
     pub stage: Stage,
-    /// Of its term if it is active; else the greatest that it has seen.
+    /// The epoch of its term if it is active, otherwise the greatest epoch seen.
     pub epoch: u64,
-    /// Preference for being active when all dispatchers are well: the highest wins.
+    /// Preference for being active when all dispatchers are healthy: the highest wins.
     pub priority: u32,
     /// Whether it has all flows of the active dispatcher.
     pub flows_synced: bool,
-    /// The table that it steers, or would steer, by.
+    /// The table that it uses, or would use, for steering.
     pub table: TableVersion,
     /// The active dispatcher whose heartbeats it receives.
     pub hears: Option<Hears>,
-    /// Of its device; of two clusters with one address the lower wins.
+    /// MAC address of its device; if two clusters have the same address, the lower one wins.
     pub mac: Mac,
 }
 
@@ -85,7 +85,7 @@ pub struct DispatcherHeartbeat {
 pub struct Hears {
     pub dispatcher: PeerId,
     pub epoch: u64,
-    /// How long ago, in milliseconds.
+    /// Its age, in milliseconds.
     pub ago_ms: u32,
 }
 
@@ -94,38 +94,37 @@ pub struct Hears {
 pub struct NodeHeartbeat {
     /// Its name in the config.
     pub name: Name,
-    /// Its place in the table it applied.
+    /// Its index in the table it applied.
     pub index: Option<NodeIndex>,
-    /// Of the device that takes steered packets.
+    /// MAC address of the device that receives steered packets.
     pub mac: Mac,
     /// Largest IP packet of that device, in bytes.
     pub mtu: u32,
     /// Addresses of that device.
     pub addresses: Vec<IpAddr>,
-    /// Services at whose addresses it listens, by
-    /// [`service_hash`](crate::steer::service_hash): of others it takes no connection.
+    /// Services at whose addresses it listens, by [`service_hash`](crate::steer::service_hash): it
+    /// accepts connections of no others.
     pub services: Vec<u64>,
     /// The table that it applied last.
     pub table: TableVersion,
     /// The active dispatcher whose heartbeats it receives.
     pub hears: Option<Hears>,
-    /// Whether it is about to stop: no new flows, please.
+    /// Whether it is about to stop: it must receive no new flows.
     pub is_leaving: bool,
     pub load: NodeLoad,
 }
 
-/// A node's load and the hit ratio of its memory. Rates are those of
-/// the last second.
+/// A node's load and the hit ratio of its memory. Rates cover the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLoad {
-    /// Connections of clients.
+    /// Client connections.
     pub connections: u64,
-    /// Requests that are being answered.
+    /// Requests in progress.
     pub requests_in_flight: u64,
-    /// Bytes of replies, to clients and to nodes, that are still to be sent; of
-    /// a large object those of the segment that is being sent.
+    /// Bytes of replies to clients and nodes that are still to be sent; for a large object, those
+    /// of the segment being sent.
     pub bytes_outstanding: u64,
-    /// Use of its processors by the process, in thousandths of all of them.
+    /// The process's CPU usage, in thousandths of all CPUs.
     pub cpu_permille: u16,
     /// Memory of the process, in bytes, including cached files.
     pub memory_bytes: u64,
@@ -133,8 +132,7 @@ pub struct NodeLoad {
     pub sent_bytes_s: u64,
     /// Bytes read from origins, per second.
     pub filled_bytes_s: u64,
-    /// Of the requests that its memory was asked for, those that it answered,
-    /// in thousandths.
+    /// Share of lookups in its memory that were hits, in thousandths.
     pub hit_permille: u16,
 }
 
@@ -157,41 +155,41 @@ pub struct LoadDigest {
 /// The work of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeWork {
-    /// Its place in the table.
+    /// Its index in the table.
     pub node: NodeIndex,
-    /// Connections of clients.
+    /// Client connections.
     pub connections: u32,
-    /// Requests that are being answered.
+    /// Requests in progress.
     pub requests: u32,
     /// Bytes of replies that are still to be sent.
     pub bytes: u64,
 }
 
-/// Some flows. A dump begins with a batch that is `is_first`; batches after
-/// `is_last` are new flows. Numbers rise by one; a receiver that misses one requests
-/// a new dump by acknowledging nothing more.
+/// Some flows. A dump begins with a batch that is `is_first`; batches after `is_last` contain new
+/// flows. Numbers increase by one; a receiver that misses one requests a new dump by acknowledging
+/// nothing more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowBatch {
-    /// Which dump it belongs to or follows.
+    /// The dump to which it belongs or which it follows.
     pub dump: u64,
     /// Its number in the dump, from 0.
     pub number: u64,
-    /// Whether the dump begins with it.
+    /// Whether it begins the dump.
     pub is_first: bool,
-    /// Whether the dump is complete with it.
+    /// Whether it completes the dump.
     pub is_last: bool,
     /// At most [`FLOWS_PER_BATCH_MAX`].
     pub flows: Vec<Flow>,
 }
 
-/// Some clients of an A/B test of policies with their arms.
+/// Some clients of an A/B test of policies, with their arms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmClients {
-    /// Which test: a hash of its service and arms.
+    /// The test: a hash of its service and arms.
     pub test: u64,
-    /// Clients that the sender knows.
+    /// The number of clients known to the sender.
     pub known: u32,
-    /// A hash of all of them, with their arms.
+    /// A hash of all these clients with their arms.
     pub digest: u64,
     /// At most [`CLIENTS_PER_MESSAGE_MAX`].
     pub clients: Vec<ArmClient>,
@@ -202,11 +200,11 @@ pub struct ArmClients {
 pub struct ArmClient {
     /// A hash of its address.
     pub client: u64,
-    /// Place of its arm among those of the test.
+    /// Index of its arm in the test.
     pub arm: u8,
 }
 
-/// The A/B tests of policies at services whose nodes decide; none: there is none.
+/// The A/B tests of policies at services whose nodes choose; empty if there are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmsInForce {
     /// At most [`SERVICES_MAX`].
@@ -216,43 +214,44 @@ pub struct ArmsInForce {
 /// The A/B test of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceArms {
-    /// Those of the service, at most [`SERVICES_MAX`].
+    /// The service's addresses, at most [`SERVICES_MAX`].
     pub addresses: Vec<SocketAddr>,
-    /// Which test: a hash of its service and arms.
+    /// The test: a hash of its service and arms.
     pub test: u64,
     /// At least one, at most [`ARMS_MAX`].
     pub arms: Vec<ToldArm>,
 }
 
-/// An arm as nodes that decide know it.
+/// An arm, as sent to nodes that choose.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToldArm {
     pub policy: Name,
     /// Its share of the clients, at least 1.
     pub weight: u32,
-    /// Its group, at most [`NODES_MAX`]; empty: all nodes.
+    /// Its group, at most [`NODES_MAX`]; if empty, all nodes.
     pub nodes: Vec<PeerId>,
 }
 
-/// What a node has counted of an arm.
+/// A node's counts for an arm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArmCounts {
-    /// Which test.
+    /// The test.
     pub test: u64,
-    /// Place of the arm among those of the test.
+    /// Index of the arm in the test.
     pub arm: u8,
-    /// Another one each time that the node begins to count.
+    /// A new number each time the node starts counting.
     pub session: u64,
-    /// Since when it counts, in milliseconds.
+    /// Duration of counting, in milliseconds.
     pub counted_ms: u64,
     /// At most [`ARM_CELLS_MAX`].
     pub cells: Vec<u64>,
 }
 
-/// Some objects that a node has answered for, with their sizes: for those that choose nodes and see no responses.
+/// Some objects served by a node, with their sizes: for machines that choose nodes and do not see
+/// responses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedObjects {
-    /// The node that answered.
+    /// The node that served them.
     pub node: PeerId,
     /// At most [`OBJECTS_PER_MESSAGE_MAX`].
     pub objects: Vec<SizedObject>,
@@ -261,31 +260,31 @@ pub struct ServedObjects {
 /// An object and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizedObject {
-    /// A hash of host, path and query, as policies have it.
+    /// A hash of host, path and query, as used by policies.
     pub url_hash: u64,
     pub bytes: u64,
 }
 
-/// All batches of a dump up to a number have been taken.
+/// All batches of a dump up to this number were received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowsTaken {
     pub dump: u64,
     pub number: u64,
 }
 
-/// Bytes that are no message, or one that is beyond its bounds.
+/// The bytes are not a message, or it exceeds its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no message")]
 pub struct NotAMessage;
 
 impl Message {
-    /// Its bytes.
+    /// Encodes the message.
     pub fn encode(&self) -> Vec<u8> {
         #[expect(clippy::expect_used, reason = "fails only for types that are not used here")]
         postcard::to_allocvec(self).expect("maps and unsized sequences are not in any message")
     }
 
-    /// The message that is `bytes`, all of them.
+    /// Decodes the message that occupies all of `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self, NotAMessage> {
         let (message, rest) = postcard::take_from_bytes(bytes).map_err(|_| NotAMessage)?;
         if rest.is_empty() && Self::is_sound(&message) { Ok(message) } else { Err(NotAMessage) }
@@ -293,7 +292,7 @@ impl Message {
 
     fn is_sound(&self) -> bool {
         match self {
-            // What a delta leads to is checked when it is applied.
+            // The result of a delta is checked when it is applied.
             Self::FlowsTaken(_) | Self::TableDelta(_) => true,
             // Policies take any rate.
             Self::Rates(_) => true,
@@ -311,15 +310,15 @@ impl Message {
                     && heartbeat.load.is_sound()
             }
             Self::Load(load) => load.is_sound(),
-            // What arms there are, the receiver knows.
+            // The receiver knows which arms exist.
             Self::ArmClients(told) => told.clients.len() <= CLIENTS_PER_MESSAGE_MAX,
             Self::Arms(arms) => {
                 arms.services.len() <= SERVICES_MAX
                     && arms.services.iter().all(ServiceArms::is_sound)
             }
-            // What arms and cells there are, the receiver knows.
+            // The receiver knows which arms and cells exist.
             Self::ArmCounts(counts) => counts.cells.len() <= ARM_CELLS_MAX,
-            // Policies take any size.
+            // Policies accept any size.
             Self::Served(served) => served.objects.len() <= OBJECTS_PER_MESSAGE_MAX,
             Self::Loads(digest) => {
                 digest.nodes.len() <= NODES_MAX && digest.nodes.iter().all(|it| is_index(it.node))
@@ -350,7 +349,7 @@ impl ServiceArms {
 }
 
 impl NodeLoad {
-    /// Whether shares are shares.
+    /// Whether shares are at most 1000 thousandths.
     fn is_sound(&self) -> bool {
         self.cpu_permille <= 1000 && self.hit_permille <= 1000
     }

@@ -26,19 +26,19 @@ const HEAD_BYTES: usize = 12;
 const PARTS_MAX: usize = MESSAGE_BYTES_MAX.div_ceil(PART_BYTES);
 const HASH_SEED: u64 = 0x736b_6570;
 
-/// A message is longer than any that is taken.
+/// A message is longer than [`MESSAGE_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {bytes} bytes is longer than {MESSAGE_BYTES_MAX}")]
 pub struct MessageTooLong {
     pub bytes: usize,
 }
 
-/// A body is no part of a message.
+/// A body is not a valid part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no part of a message")]
 pub struct NotAPart;
 
-/// The bodies of the datagrams that carry `message`.
+/// Returns the bodies of the datagrams that carry `message`.
 pub fn split(message: &[u8]) -> Result<Vec<Vec<u8>>, MessageTooLong> {
     if message.len() > MESSAGE_BYTES_MAX {
         return Err(MessageTooLong { bytes: message.len() });
@@ -58,24 +58,24 @@ pub fn split(message: &[u8]) -> Result<Vec<Vec<u8>>, MessageTooLong> {
     Ok((0..count).map(body).collect())
 }
 
-/// Puts messages together, those of all senders.
+/// Reassembles the messages of all senders.
 #[derive(Clone, Debug, Default)]
 pub struct Reassembler {
     /// Oldest first.
     partials: VecDeque<Partial>,
 }
 
-/// A message of which parts are missing.
+/// A message with missing parts.
 #[derive(Clone, Debug)]
 struct Partial {
     from: PeerId,
     hash: u64,
-    /// Each part once it came.
+    /// Each part, once received.
     parts: Vec<Option<Box<[u8]>>>,
     missing: usize,
 }
 
-/// A part as it came.
+/// A received part.
 struct Part<'a> {
     hash: u64,
     number: usize,
@@ -84,7 +84,7 @@ struct Part<'a> {
 }
 
 impl Reassembler {
-    /// Takes the body of a datagram; the message if this was its last part.
+    /// Processes the body of a datagram; returns the message if this was its last missing part.
     pub fn take(&mut self, from: PeerId, body: &[u8]) -> Result<Option<Vec<u8>>, NotAPart> {
         let part = Part::read(body).ok_or(NotAPart)?;
         if part.count == 1 {
@@ -101,12 +101,12 @@ impl Reassembler {
         Self::checked(message, part.hash).map(Some)
     }
 
-    /// Messages of which parts are missing.
+    /// The number of incomplete messages.
     pub fn partials(&self) -> usize {
         self.partials.len()
     }
 
-    /// Where the parts of this message are gathered; a new place if need be.
+    /// The index of this message's partial; creates one if necessary.
     fn place(&mut self, from: PeerId, part: &Part<'_>) -> usize {
         let is_it = |partial: &Partial| {
             (partial.from, partial.hash, partial.parts.len()) == (from, part.hash, part.count)
@@ -123,7 +123,7 @@ impl Reassembler {
         self.partials.len() - 1
     }
 
-    /// What all beginnings take once they are complete.
+    /// Bytes of all partials once complete, at most.
     fn bytes_max(&self) -> usize {
         self.partials.iter().map(|partial| partial.parts.len() * PART_BYTES).sum()
     }
@@ -144,7 +144,7 @@ impl Partial {
 }
 
 impl<'a> Part<'a> {
-    /// A part whose number and length fit its message; otherwise `None`.
+    /// Reads a part; `None` if its number and length do not fit its message.
     fn read(body: &'a [u8]) -> Option<Self> {
         let (hash, rest) = body.split_first_chunk::<8>()?;
         let (number, rest) = rest.split_first_chunk::<2>()?;

@@ -1,7 +1,7 @@
-//! The table by which all dispatchers and nodes of a cluster steer.
+//! The table that all dispatchers and nodes of a cluster use for steering.
 //!
-//! The active dispatcher builds it; each version is built once. Rows are
-//! not sent: each machine computes them from the memberships.
+//! The active dispatcher builds it; each version is built once. Rows are not sent: each machine
+//! computes them from the memberships.
 
 use std::net::SocketAddr;
 
@@ -15,70 +15,70 @@ use crate::steer::{
     ServiceMember, is_index,
 };
 
-/// Which table: later ones are greater, whichever dispatcher built them.
+/// The version of a table: later versions are greater, whichever dispatcher built them.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct TableVersion {
-    /// The term of its author.
+    /// The epoch of its author's term.
     pub epoch: u64,
     /// Its number in that term, from 1.
     pub generation: u64,
 }
 
-/// What all steer by.
+/// The data for steering on all machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     pub version: TableVersion,
     /// In the order of their ids.
     pub services: Vec<TableService>,
-    /// In order of their indexes: nodes of the config that have been heard,
-    /// and nodes that only a history still names.
+    /// In the order of their indexes: nodes of the config that have reported, and nodes that are
+    /// only named by a history.
     pub nodes: Vec<TableNode>,
-    /// The memberships that the services' histories name.
+    /// The memberships referred to by the services' histories.
     pub memberships: Vec<ServiceMembership>,
-    /// Devices of the dispatchers.
+    /// MAC addresses of the dispatchers' devices.
     pub dispatchers: Vec<Mac>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableService {
-    /// As the packet programs know it.
+    /// In the form used by the packet programs.
     pub service: DatapathService,
     pub policy: Name,
-    /// Indexes into [`Table::memberships`]: the one that receives its new flows, then earlier
-    /// ones, the latest first, none twice.
+    /// Indexes into [`Table::memberships`]: the membership that receives its new flows, then
+    /// earlier ones, most recent first, without duplicates.
     pub history: Vec<u16>,
 }
 
-/// The nodes that received the new flows of a service at some time, in order of indexes.
+/// The nodes that received the new flows of a service at some time, in the order of their indexes.
 pub type ServiceMembership = Vec<Share>;
 
 /// A node's part in a membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Share {
     pub index: NodeIndex,
-    /// Its share against the others', from 1.
+    /// Its share relative to the others', from 1.
     pub weight: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableNode {
-    /// Its place in the tables; another node's only once no history names it.
+    /// Its index in the tables; reused for another node only once no history names it.
     pub index: NodeIndex,
     /// Its name in the config.
     pub name: Name,
-    /// Where it serves.
+    /// The address at which it serves.
     pub address: SocketAddr,
-    /// Its present weight; 0 drains it.
+    /// Its present weight; 0 if drained.
     pub weight: u32,
-    /// Whether it takes flows.
+    /// Whether it receives flows.
     pub state: ForwardingState,
-    /// Whether the operator has drained it.
+    /// Whether an operator has drained it.
     pub is_drained: bool,
-    /// Destination of frames for it; zero if it has never been heard.
+    /// Destination of frames for it; zero if it has never reported.
     pub mac: Mac,
-    /// Largest IP packet that it takes, in bytes; 0 is no limit.
+    /// Largest IP packet that it accepts, in bytes; 0 for no limit.
     pub mtu: u32,
 }
 
@@ -101,13 +101,13 @@ impl Table {
         service.history.iter().filter_map(|&at| self.memberships.get(usize::from(at)))
     }
 
-    /// Whether rows of a service name this node: packets of its flows may come there.
+    /// Whether rows of a service name this node: packets of the service's flows may arrive at it.
     pub fn is_in_rows(&self, service: &TableService, index: NodeIndex) -> bool {
         self.history(service).flatten().any(|share| share.index == index)
     }
 
-    /// The memberships as the policies take them to make rows. Nodes that the table does
-    /// not name are left out.
+    /// The memberships in the form from which policies compute rows. Nodes that the table does not
+    /// list are omitted.
     pub fn members(&self, service: &TableService) -> Vec<Vec<ServiceMember>> {
         let member = |share: &Share| {
             let node = self.nodes.iter().find(|node| node.index == share.index)?;
@@ -117,7 +117,7 @@ impl Table {
         self.history(service).map(|shares| shares.iter().filter_map(member).collect()).collect()
     }
 
-    /// Whether it keeps to the bounds and every place in it leads somewhere.
+    /// Whether it is within the bounds and every index in it is valid.
     pub(crate) fn is_sound(&self) -> bool {
         let is_bounded = self.version.is_sound()
             && self.services.len() <= SERVICES_MAX

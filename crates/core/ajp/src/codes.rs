@@ -14,7 +14,7 @@ pub(crate) const GET_BODY_CHUNK: u8 = 6;
 pub(crate) const CPONG_REPLY: u8 = 9;
 pub(crate) const CPING_REQUEST: u8 = 10;
 
-/// The length of a string that is not there.
+/// The length of an absent string.
 pub(crate) const NULL_STRING: u16 = 0xffff;
 
 /// A method without a code; its name is an attribute.
@@ -25,23 +25,23 @@ pub(crate) const ATTRIBUTE_TLS_CERTIFICATE: u8 = 0x07;
 pub(crate) const ATTRIBUTE_TLS_CIPHER: u8 = 0x08;
 pub(crate) const ATTRIBUTE_TLS_SESSION: u8 = 0x09;
 pub(crate) const ATTRIBUTE_NAMED: u8 = 0x0a;
-/// The only one whose value is a number.
+/// The only attribute with a numeric value.
 pub(crate) const ATTRIBUTE_TLS_KEY_BITS: u8 = 0x0b;
 pub(crate) const ATTRIBUTE_SECRET: u8 = 0x0c;
 pub(crate) const ATTRIBUTE_METHOD: u8 = 0x0d;
 pub(crate) const ATTRIBUTES_END: u8 = 0xff;
 
-/// Names of [`ATTRIBUTE_NAMED`] that Tomcat knows. Any other one is answered by 403, unless
+/// Names of [`ATTRIBUTE_NAMED`] that Tomcat knows. It responds with 403 to any other one, unless
 /// `allowedRequestAttributesPattern` allows it.
 pub(crate) const NAMED_REMOTE_PORT: &[u8] = b"AJP_REMOTE_PORT";
 pub(crate) const NAMED_LOCAL_ADDR: &[u8] = b"AJP_LOCAL_ADDR";
 pub(crate) const NAMED_TLS_PROTOCOL: &[u8] = b"AJP_SSL_PROTOCOL";
 pub(crate) const NAMED_ACTIVATION: &[u8] = b"JK_LB_ACTIVATION";
 
-/// The high byte of a name's code; a length never has it.
+/// The high byte of a name's code; no length has this high byte.
 pub(crate) const NAME_CODE: u8 = 0xa0;
 
-/// Methods by their codes; the first has 1.
+/// Methods by code, starting with 1.
 const METHODS: [&str; 27] = [
     "OPTIONS",
     "GET",
@@ -72,7 +72,7 @@ const METHODS: [&str; 27] = [
     "MKACTIVITY",
 ];
 
-/// Names of request fields by their codes; the first has 1.
+/// Names of request fields by code, starting with 1.
 const REQUEST_NAMES: [&str; 14] = [
     "accept",
     "accept-charset",
@@ -93,7 +93,7 @@ const REQUEST_NAMES: [&str; 14] = [
 pub(crate) const NAME_CONTENT_LENGTH: u8 = 0x08;
 pub(crate) const NAME_HOST: u8 = 0x0b;
 
-/// Names of response fields by their codes; the first has 1.
+/// Names of response fields by code, starting with 1.
 const RESPONSE_NAMES: [&str; 11] = [
     "Content-Type",
     "Content-Language",
@@ -108,17 +108,17 @@ const RESPONSE_NAMES: [&str; 11] = [
     "WWW-Authenticate",
 ];
 
-/// The code of a method; `None`: it goes by its name.
+/// The code of a method; `None` if it is sent by name.
 pub(crate) fn method_code(name: &str) -> Option<u8> {
     METHODS.iter().position(|it| *it == name).map(|at| at as u8 + 1)
 }
 
-/// The low byte of the code of a request field's name; `None`: it goes as a string.
+/// The low byte of a request field name's code; `None` if it is sent as a string.
 pub(crate) fn request_name_code(name: &str) -> Option<u8> {
     REQUEST_NAMES.iter().position(|it| it.eq_ignore_ascii_case(name)).map(|at| at as u8 + 1)
 }
 
-/// The name of a response field by the low byte of its code.
+/// The name of a response field, by the low byte of its code.
 pub(crate) fn response_name(code: u8) -> Option<&'static str> {
     RESPONSE_NAMES.get(usize::from(code).checked_sub(1)?).copied()
 }

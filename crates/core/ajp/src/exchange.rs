@@ -5,8 +5,8 @@
 //!                   |                                             '-> Ended
 //!                   '-> ChunkLength (SEND_BODY_CHUNK) -> Data -> Padding -> Header
 //! ```
-//! The bytes of a chunk are passed on as they arrive; every other packet is read when it is
-//! whole. The events depend on the bytes only, not on how they arrived.
+//! The bytes of a chunk are passed through as they arrive; every other packet is parsed when it is
+//! complete. The events depend only on the bytes, not on how they arrived.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use crate::limits::{BODY_HEAD_BYTES, PACKET_BYTES_DEFAULT, PACKET_BYTES_MAX, PAC
 use crate::upload::Upload;
 use crate::{AjpError, AjpRequestError, AjpSettings, reply, request};
 
-/// What one call of [`AjpExchange::receive`] did.
+/// The result of a call of [`AjpExchange::receive`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AjpReceived {
     /// Bytes of the input that were consumed; all of them if there is no event.
@@ -28,17 +28,17 @@ pub struct AjpReceived {
     pub event: Option<AjpEvent>,
 }
 
-/// What a server said.
+/// An event of a server's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AjpEvent {
-    /// The head; once, and before everything below but `Wants`.
+    /// The head; once, before all events below except `Wants`.
     Head(GatewayHead),
-    /// Bytes of the body: the range is of the input of this call. Never empty.
+    /// Bytes of the body: a range of this call's input. Never empty.
     Body(Range<usize>),
-    /// What came so far is to be sent to the client now.
+    /// Everything received so far must be sent to the client now.
     Flush,
-    /// The server waits for the next part of the body, of at most so many bytes. 0: everything
-    /// was sent; answer with [`AjpExchange::body_end`].
+    /// The server waits for the next part of the body, at most this many bytes. 0: everything was
+    /// sent; answer with [`AjpExchange::body_end`].
     Wants(usize),
     /// The reply is complete. Whether the connection may carry another request:
     /// [`AjpExchange::is_reusable`].
@@ -49,17 +49,17 @@ pub enum AjpEvent {
 enum Place {
     /// In the header of a packet.
     Header,
-    /// At the type of a packet of that payload.
+    /// At the type of a packet with this payload length.
     Type(usize),
-    /// At the length of a chunk in a packet of that payload.
+    /// At the length of a chunk in a packet with this payload length.
     ChunkLength(usize),
-    /// Inside a chunk, with so many bytes left before the padding.
+    /// Inside a chunk, with this many bytes left before the padding.
     Data {
         left: usize,
         padding: usize,
     },
     Padding,
-    /// In the rest of a packet, of that length without the type.
+    /// In the rest of a packet, with this length excluding the type.
     Packet {
         packet: Packet,
         bytes: usize,
@@ -70,7 +70,7 @@ enum Place {
     Failed(AjpError),
 }
 
-/// The packets that are read whole.
+/// The packets that are parsed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Packet {
     Head,
@@ -83,23 +83,23 @@ enum Packet {
 pub struct AjpExchange {
     upload: Upload,
     place: Place,
-    /// Bytes that do not stand together in one input: the beginning of a header or packet.
+    /// Bytes that did not arrive in one input: the beginning of a header or packet.
     partial: Vec<u8>,
     meter: Option<BodyMeter>,
-    /// Whether HEAD was asked.
+    /// Whether the request is a HEAD.
     is_head: bool,
     packet_bytes_max: usize,
     limits: HeadLimits,
 }
 
 impl AjpExchange {
-    /// Appends the packet of `request` to `out`, for a connection that is new or reusable.
+    /// Appends the packet of `request` to `out`, for a new or reusable connection.
     ///
     /// # Errors
-    /// The request does not fit into a packet; `out` is as it was.
+    /// The request does not fit into a packet; `out` is unchanged.
     ///
     /// # Panics
-    /// If the packet size is none.
+    /// If the packet size is invalid.
     pub fn start(
         out: &mut Vec<u8>,
         request: &GatewayRequest<'_>,
@@ -120,44 +120,43 @@ impl AjpExchange {
         })
     }
 
-    /// Most bytes of the body that may be sent now, in one packet: 0 while the server does not
-    /// wait for any. Directly after the start it waits for the first ones, if the request has a
-    /// Content-Length.
+    /// Largest number of body bytes that may be sent now, in one packet: 0 while the server is not
+    /// waiting for data. Directly after the start it waits for the first packet, if the request has
+    /// a Content-Length.
     pub fn wanted(&self) -> usize {
         self.upload.wanted()
     }
 
-    /// Whether the server waits for a packet of the body, or for its end if nothing more is there.
+    /// Whether the server waits for a packet of the body, or for its end if everything was sent.
     pub fn is_awaited(&self) -> bool {
         self.upload.is_awaited()
     }
 
-    /// What to send in front of `bytes` bytes of the body. The server waits for no more then,
-    /// until it asks.
+    /// The header to send before `bytes` bytes of the body. After that, the server waits for no
+    /// more until it asks.
     ///
     /// # Panics
-    /// If `bytes` is 0 or more than is [`AjpExchange::wanted`].
+    /// If `bytes` is 0 or more than [`AjpExchange::wanted`].
     #[must_use]
     pub fn body_head(&mut self, bytes: usize) -> [u8; BODY_HEAD_BYTES] {
         self.upload.head(bytes)
     }
 
-    /// What to send to end the body. A client that breaks off does not end its body: close the
-    /// connection then (CVE-2008-5519).
+    /// The packet that ends the body. If a client breaks off, its body has no end: close the
+    /// connection instead (CVE-2008-5519).
     ///
     /// # Panics
-    /// If the server did not ask, or if bytes of a known length are missing.
+    /// If the server did not ask, or bytes of a known length are missing.
     #[must_use]
     pub fn body_end(&mut self) -> [u8; BODY_HEAD_BYTES] {
         self.upload.end()
     }
 
-    /// Takes bytes that arrived. Call again with those that were not consumed while there are
-    /// events.
+    /// Processes received bytes. Call again with the unconsumed bytes as long as there are events.
     ///
     /// # Errors
-    /// What was expected and what found; close the connection. What was passed on of a body is
-    /// not complete then, and not to be kept. The same error is returned from then on.
+    /// The expected and the received data; close the connection. A body that was forwarded in part
+    /// is incomplete, and must not be stored. The same error is returned from then on.
     pub fn receive(&mut self, input: &[u8]) -> Result<AjpReceived, AjpError> {
         let mut consumed = 0;
         while consumed < input.len() {
@@ -178,10 +177,10 @@ impl AjpExchange {
         }
     }
 
-    /// The connection closed: an error unless the reply is complete.
+    /// The connection was closed: an error unless the reply is complete.
     ///
     /// # Errors
-    /// [`AjpError::Closed`], or what went wrong before.
+    /// [`AjpError::Closed`], or the earlier error.
     pub fn close(&self) -> Result<(), AjpError> {
         match self.place {
             Place::Ended { .. } => Ok(()),
@@ -190,8 +189,9 @@ impl AjpExchange {
         }
     }
 
-    /// Whether the connection may carry another request, `unread_bytes` bytes of it not having
-    /// been taken by [`AjpExchange::receive`]: the server keeps it, and both sides are in step.
+    /// Whether the connection may carry another request. `unread_bytes`: bytes received on it that
+    /// were not consumed by [`AjpExchange::receive`]. The server must keep it, and both sides must
+    /// be in step.
     pub fn is_reusable(&self, unread_bytes: usize) -> bool {
         matches!(self.place, Place::Ended { reuse: true })
             && unread_bytes == 0
@@ -244,7 +244,7 @@ impl AjpExchange {
                         self.partial.extend_from_slice(rest);
                         Ok(None)
                     }
-                    // As a rule it is all there, and nothing is copied.
+                    // Usually the packet arrives as a whole, and nothing is copied.
                     Some(whole) if self.partial.is_empty() => self.packet(packet, whole),
                     Some(last) => {
                         let mut whole = std::mem::take(&mut self.partial);
@@ -267,7 +267,7 @@ impl AjpExchange {
         }
     }
 
-    /// Whether such a packet may come now, and with that length.
+    /// The state for such a packet, if it is allowed now, and has a valid length.
     fn begin(&self, kind: u8, payload_bytes: usize) -> Result<Place, AjpError> {
         let unexpected = |expected, found| Err(AjpError::Unexpected { expected, found });
         let bytes = payload_bytes - 1;
@@ -293,7 +293,7 @@ impl AjpExchange {
         payload_bytes: usize,
         chunk_bytes: usize,
     ) -> Result<Option<AjpEvent>, AjpError> {
-        // Type and length in front; one byte behind, which some leave out.
+        // Preceded by type and length; followed by one byte, which some servers omit.
         let padding = payload_bytes.checked_sub(3 + chunk_bytes).filter(|padding| *padding <= 1);
         let Some(padding) = padding else {
             return Err(AjpError::ChunkLength { packet_bytes: payload_bytes, chunk_bytes });
@@ -309,7 +309,7 @@ impl AjpExchange {
         Ok((chunk_bytes == 0 && self.meter.is_some()).then_some(AjpEvent::Flush))
     }
 
-    /// Of `bytes` bytes of the body: how many are taken, and how many are for the client.
+    /// For `bytes` body bytes: how many are consumed, and how many are for the client.
     fn pass_on(&mut self, bytes: usize) -> Result<(usize, usize), AjpError> {
         match &mut self.meter {
             None | Some(BodyMeter::Nothing) => Ok((bytes, 0)),
@@ -320,7 +320,7 @@ impl AjpExchange {
         }
     }
 
-    /// Takes a whole packet, without its type.
+    /// Processes a complete packet, without its type.
     fn packet(&mut self, packet: Packet, rest: &[u8]) -> Result<Option<AjpEvent>, AjpError> {
         self.place = Place::Header;
         match (packet, rest) {

@@ -1,6 +1,7 @@
 //! AJP13 without I/O: requests to servlet engines such as Tomcat, and their replies.
 //!
-//! The input is bytes, the output events and bytes; the caller owns sockets, clocks and buffers.
+//! The input is bytes, the output events and bytes; sockets, clocks and buffers belong to the
+//! caller.
 //!
 //! ```text
 //!   GatewayRequest --start--> FORWARD_REQUEST --> server
@@ -8,15 +9,15 @@
 //!        AjpExchange <--receive-- SEND_HEADERS, SEND_BODY_CHUNK, GET_BODY_CHUNK, END_RESPONSE
 //! ```
 //! Invariants:
-//! - Body data can be sent only where the server reads it: once unasked if the request has a
-//!   Content-Length, then once for each GET_BODY_CHUNK. A packet more would be read as a request
-//!   that the client wrote (CVE-2022-26377, CVE-2022-36760).
-//! - A connection is reusable only after END_RESPONSE that says so, with every question for data
-//!   answered once, and nothing left to read.
-//! - Lengths are compared with the packet that they are in before anything is read.
-//! - No bytes from the network cause a panic; after an error the connection closes.
+//! - Body data can be sent only when the server reads it: once without being asked if the request
+//!   has a Content-Length, then once for each GET_BODY_CHUNK. One packet more would be read as a
+//!   request written by the client (CVE-2022-26377, CVE-2022-36760).
+//! - A connection is reusable only after an END_RESPONSE that allows it, with every request for
+//!   data answered once, and no unread bytes.
+//! - Lengths are checked against the packet that contains them before anything is read.
+//! - No bytes from the network cause a panic; after an error the connection is closed.
 //!
-//! Which subset, which rules and why: `docs/protocols/ajp.md`.
+//! The supported subset, the rules and their reasons: `docs/protocols/ajp.md`.
 
 #![forbid(unsafe_code)]
 

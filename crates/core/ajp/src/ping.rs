@@ -1,26 +1,26 @@
-//! CPING and CPONG: whether a servlet engine runs. A worker thread answers, so no answer comes
-//! while all of them are busy; it says nothing of any application.
+//! CPING and CPONG: whether a servlet engine runs. A worker thread answers, so there is no answer
+//! while all of them are busy; the answer says nothing about any application.
 
 use crate::AjpError;
 use crate::codes::{CPING_REQUEST, CPONG_REPLY, FROM_SERVER, TO_SERVER};
 
-/// Asks for [`Pong`]. Only on a connection without a request in progress.
+/// Requests [`Pong`]. Only on a connection without a request in progress.
 pub const CPING: [u8; 5] = [TO_SERVER[0], TO_SERVER[1], 0, 1, CPING_REQUEST];
 
 const CPONG: [u8; 5] = [FROM_SERVER[0], FROM_SERVER[1], 0, 1, CPONG_REPLY];
 
-/// Reads the answer to [`CPING`].
+/// Parses the answer to [`CPING`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pong {
     received: usize,
 }
 
 impl Pong {
-    /// Takes bytes that arrived; whether the answer is complete, and nothing came behind it.
+    /// Processes received bytes; returns whether the answer is complete.
     ///
     /// # Errors
-    /// [`AjpError::Pong`] for another answer, [`AjpError::BehindEnd`] for more than one; close the
-    /// connection.
+    /// [`AjpError::Pong`] for another answer, [`AjpError::BehindEnd`] for additional bytes; close
+    /// the connection.
     pub fn receive(&mut self, input: &[u8]) -> Result<bool, AjpError> {
         let expected = &CPONG[self.received..];
         for (at, (expected, found)) in expected.iter().zip(input).enumerate() {

@@ -1,8 +1,8 @@
-//! Reads SEND_HEADERS: the head of a reply, in one packet that is not trusted.
+//! Parses SEND_HEADERS: the head of a reply, in one untrusted packet.
 //!
 //! Every read is checked against the end of the packet (CVE-2026-28780, CVE-2026-34059,
-//! CVE-2026-34032, CVE-2026-33857 are reads that were not). The reason phrase is dropped: control
-//! characters in it reach the status line (CVE-2026-33523).
+//! CVE-2026-34032, CVE-2026-33857 were unchecked reads). The reason phrase is dropped: control
+//! characters in it could reach the status line (CVE-2026-33523).
 
 use skep_http::gateway::{GatewayHead, HeadTranslator};
 use skep_http::{HeadLimits, Method};
@@ -10,7 +10,7 @@ use skep_http::{HeadLimits, Method};
 use crate::AjpError;
 use crate::codes::{NAME_CODE, NULL_STRING, response_name};
 
-/// Reads a packet's payload behind its type.
+/// Parses a packet's payload after its type.
 pub(crate) fn read_head(
     payload: &[u8],
     method: Method<'_>,
@@ -32,7 +32,7 @@ pub(crate) fn read_head(
     head.finish(method).map_err(AjpError::Head)
 }
 
-/// What is left of a packet.
+/// The unread rest of a packet.
 struct PacketReader<'p> {
     rest: &'p [u8],
 }
@@ -51,7 +51,7 @@ impl<'p> PacketReader<'p> {
         }
     }
 
-    /// The string of that length, and its NUL.
+    /// A string of this length, and its NUL.
     fn string_of(&mut self, length: u16, what: &'static str) -> Result<&'p [u8], AjpError> {
         let string = self.bytes(usize::from(length), what)?;
         match self.bytes(1, what)? {
@@ -75,7 +75,7 @@ impl<'p> PacketReader<'p> {
         }
     }
 
-    /// A code, or a string.
+    /// A code or a string.
     fn name(&mut self) -> Result<&'p [u8], AjpError> {
         const WHAT: &str = "a field's name";
         let code = self.u16(WHAT)?;

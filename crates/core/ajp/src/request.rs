@@ -15,18 +15,18 @@ use crate::codes::{
 };
 use crate::limits::{NAME_BYTES_MAX, PACKET_BYTES_DEFAULT, PACKET_HEAD_BYTES};
 
-/// What a server expects beside the request.
+/// Settings of a server, besides the request.
 #[derive(Clone, Copy, Debug)]
 pub struct AjpSettings<'a> {
     /// The server's `packetSize`, [`PACKET_BYTES_DEFAULT`] to [`crate::limits::PACKET_BYTES_MAX`].
     pub packet_bytes_max: usize,
-    /// The server's `secret`; Tomcat does not start without one, unless told so.
+    /// The server's `secret`; Tomcat does not start without one unless configured to.
     pub secret: Option<&'a [u8]>,
-    /// What a load-balancing valve of the server is told.
+    /// The activation state sent to a load-balancing valve of the server.
     pub activation: Option<JkActivation>,
-    /// Of the client's connection, if it is encrypted.
+    /// TLS attributes of the client's connection, if it is encrypted.
     pub tls: TlsAttributes<'a>,
-    /// Limits on heads of replies.
+    /// Limits on the heads of replies.
     pub reply_head: HeadLimits,
 }
 
@@ -42,34 +42,34 @@ impl Default for AjpSettings<'_> {
     }
 }
 
-/// State of a server at its balancer, as Tomcat's `LoadBalancerDrainingValve` reads it.
+/// State of a server at its balancer, as read by Tomcat's `LoadBalancerDrainingValve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JkActivation {
-    /// Takes new sessions.
+    /// Accepts new sessions.
     Active,
-    /// Drains: the valve sends clients without a session elsewhere.
+    /// Drains: the valve redirects clients without a session.
     Disabled,
-    /// Takes no requests.
+    /// Receives no requests.
     Stopped,
 }
 
-/// Of an encrypted connection of a client; servlets read them as attributes.
+/// Attributes of a client's encrypted connection, which servlets can read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TlsAttributes<'a> {
     /// Such as `TLSv1.3`.
     pub protocol: Option<&'a [u8]>,
     pub cipher: Option<&'a [u8]>,
-    /// Of the cipher's key.
+    /// Size of the cipher's key, in bits.
     pub key_bits: Option<u16>,
     pub session: Option<&'a [u8]>,
-    /// The client's certificate, PEM.
+    /// The client's certificate, in PEM.
     pub certificate: Option<&'a [u8]>,
 }
 
 /// Appends the packet.
 ///
 /// # Errors
-/// It does not fit; `out` is as it was.
+/// It does not fit; `out` is unchanged.
 pub(crate) fn write(
     out: &mut Vec<u8>,
     request: &GatewayRequest<'_>,
@@ -95,14 +95,14 @@ pub(crate) fn write(
     }
 }
 
-/// Lengths above 16 bits are cut here; such a packet is too large.
+/// Lengths above 16 bits are truncated here; such a packet is then too large.
 fn write_payload(
     out: &mut Vec<u8>,
     request: &GatewayRequest<'_>,
     settings: &AjpSettings<'_>,
 ) -> Result<(), AjpRequestError> {
     out.extend_from_slice(&TO_SERVER);
-    // The length, put in later.
+    // The length is filled in later.
     out.extend_from_slice(&[0, 0, FORWARD_REQUEST]);
     out.push(method_code(request.method.as_str()).unwrap_or(STORED_METHOD));
     write_string(
@@ -114,7 +114,7 @@ fn write_payload(
     );
     write_string(out, request.path);
     write_string_by(out, |out| write_address(out, request.client.ip().to_canonical()));
-    // The client's name: nobody resolves it.
+    // The client's host name, which is not resolved.
     write_u16(out, NULL_STRING);
     write_string(out, request.server_name);
     write_u16(out, request.server_port);

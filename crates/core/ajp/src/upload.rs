@@ -1,4 +1,4 @@
-//! Where the body of a request stands: what may be sent now, and what not.
+//! The state of a request body: what may be sent now.
 //!
 //! ```text
 //!              body_head                   body_head
@@ -14,13 +14,13 @@ use crate::limits::BODY_HEAD_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// The server waits for the first packet, unasked.
+    /// The server waits for the first packet, without asking.
     Owed,
-    /// The server wants nothing.
+    /// The server is not waiting for data.
     Quiet,
-    /// The server waits for a packet of at most so many bytes.
+    /// The server waits for a packet of at most this many bytes.
     Asked(usize),
-    /// The server was told that the body has ended.
+    /// The end of the body was indicated to the server.
     Ended,
 }
 
@@ -28,9 +28,9 @@ enum Turn {
 #[derive(Clone, Debug)]
 pub(crate) struct Upload {
     turn: Turn,
-    /// Still to be sent; `None`: unknown.
+    /// Bytes still to be sent; `None` if unknown.
     left: Option<u64>,
-    /// Most that a packet holds.
+    /// Capacity of a packet.
     data_bytes_max: usize,
 }
 
@@ -44,7 +44,7 @@ impl Upload {
         Upload { turn, left, data_bytes_max: packet_bytes_max - BODY_HEAD_BYTES }
     }
 
-    /// Takes GET_BODY_CHUNK; says how much may be sent.
+    /// Processes GET_BODY_CHUNK; returns how much may be sent.
     pub(crate) fn ask(&mut self, bytes: usize) -> Result<usize, AjpError> {
         match self.turn {
             Turn::Quiet if bytes == 0 => Err(AjpError::AskedForNothing),
@@ -57,7 +57,7 @@ impl Upload {
         }
     }
 
-    /// Most bytes of one packet of data now.
+    /// Largest number of data bytes in one packet now.
     pub(crate) fn wanted(&self) -> usize {
         let bytes_max = match self.turn {
             Turn::Owed => self.data_bytes_max,
@@ -68,7 +68,7 @@ impl Upload {
         bytes_max.min(left)
     }
 
-    /// Whether the server waits for a packet, be it the end.
+    /// Whether the server waits for a packet, even if it is the end.
     pub(crate) fn is_awaited(&self) -> bool {
         matches!(self.turn, Turn::Owed | Turn::Asked(_))
     }
@@ -89,7 +89,7 @@ impl Upload {
     }
 }
 
-/// Magic, length of the payload, length of the data.
+/// Magic, payload length, data length.
 fn packet_head(bytes: usize) -> [u8; BODY_HEAD_BYTES] {
     let ([a, b], [c, d]) = (((bytes + 2) as u16).to_be_bytes(), (bytes as u16).to_be_bytes());
     [TO_SERVER[0], TO_SERVER[1], a, b, c, d]
@@ -127,7 +127,7 @@ mod tests {
         chunked.head(100);
         assert_eq!(chunked.ask(60_000), Ok(8186), "never more than fits into our packets");
         chunked.end();
-        // A servlet reads the body of a GET.
+        // A servlet may read the body of a GET.
         let mut none = upload(BodyFraming::None);
         assert_eq!((none.wanted(), none.ask(0)), (0, Err(AjpError::AskedForNothing)));
         assert_eq!((none.ask(8186), none.is_awaited()), (Ok(0), true));

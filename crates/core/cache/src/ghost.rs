@@ -1,14 +1,13 @@
 //! Ghost queue: hashes of keys that were evicted from the small queue.
 //!
-//! It holds hashes, not keys: if two keys share a 64-bit hash, one that should have
-//! entered the small queue is admitted to the main queue. This is harmless.
+//! It stores hashes, not keys: if two keys share a 64-bit hash, one that should have entered the
+//! small queue is admitted to the main queue. This is harmless.
 
 use hashbrown::HashTable;
 
 use crate::queue::{Arena, Index, Queue, is_sparse, store};
 
-/// Hashes of evicted keys in the order of their eviction, with the bytes that
-/// their values had.
+/// Hashes of evicted keys in the order of their eviction, with the sizes of their values.
 #[derive(Debug)]
 pub(crate) struct Ghosts {
     arena: Arena<u64>,
@@ -34,7 +33,7 @@ impl Ghosts {
         self.queue.bytes()
     }
 
-    /// Remembers an evicted value. The caller trims afterwards.
+    /// Records an evicted value. The caller trims afterwards.
     pub(crate) fn insert(&mut self, hash: u64, bytes: u64) {
         self.remove(hash);
         let index = store(&mut self.arena, hash, bytes);
@@ -54,7 +53,7 @@ impl Ghosts {
         true
     }
 
-    /// Forgets the oldest until both bounds hold.
+    /// Drops the oldest hashes until both bounds hold.
     pub(crate) fn trim(&mut self, bytes_max: u64, len_max: usize) {
         while self.bytes() > bytes_max || self.len() > len_max {
             let Some(oldest) = self.queue.oldest() else { break };

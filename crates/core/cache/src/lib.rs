@@ -1,9 +1,8 @@
 //! S3-FIFO in bytes: admission and eviction.
 //!
-//! [`S3Fifo`] is a map that keeps the bytes of its values within a capacity.
-//! It owns the order of eviction and nothing else: no locks, no clock. A hit
-//! does not change it (the value counts its own hits, see [`CacheEntry`]), so
-//! readers can share it behind any kind of lock.
+//! [`S3Fifo`] is a map that keeps the bytes of its values within a capacity. It maintains only the
+//! order of eviction: no locks, no clock. A hit does not change it (the value counts its own hits,
+//! see [`CacheEntry`]), so readers can share it behind any kind of lock.
 //!
 //! The algorithm is that of Yang et al., "FIFO queues are all you need for
 //! cache eviction", SOSP 2023:
@@ -18,14 +17,12 @@
 //! Most objects are requested once. They pass through the small queue and are
 //! evicted, so a scan over the whole site cannot flush the main queue.
 //!
-//! Three things differ from the paper. Values that can be fetched from another
-//! node's memory are kept in a separate queue, `redundant`: they are evicted
-//! first, unless they are hit repeatedly and are few. Queues are bounded in
-//! bytes, not objects.
-//! And an object larger than the small queue is admitted as long as it fits the
-//! cache: the authors' simulator refuses it, since whole files of that size
-//! would flush the queue, but our objects are segments of at most 4 MiB, and a
-//! cache of 32 MiB must still hold one.
+//! Three things differ from the paper. Values that can be fetched from another node's memory are
+//! kept in a separate queue, `redundant`: they are evicted first, unless they are hit repeatedly
+//! and are few. Queues are bounded in bytes, not objects. And an object larger than the small queue
+//! is admitted if it fits into the cache: the authors' simulator refuses it, since whole files of
+//! that size would flush the queue, but here objects are segments of at most 4 MiB, and a cache of
+//! 32 MiB must still hold one.
 
 #![forbid(unsafe_code)]
 

@@ -8,14 +8,14 @@ use slab::Slab;
 
 use crate::limits::{TABLE_MIN, TABLE_SPARSE};
 
-/// Position of an item in its arena.
+/// Index of an item in its arena.
 pub(crate) type Index = u32;
 
-/// Where the items of one or more queues live.
+/// Storage for the items of one or more queues.
 pub(crate) type Arena<T> = Slab<Linked<T>>;
 
-/// No item: end of a queue. Arenas stay smaller: that many items would take
-/// 200 GiB for their links and keys alone.
+/// No item: the end of a queue. Arenas stay smaller: this many items would take 200 GiB for their
+/// links and keys alone.
 const NIL: Index = Index::MAX;
 
 /// An item with its links.
@@ -36,14 +36,14 @@ pub(crate) struct Queue {
     bytes: u64,
 }
 
-/// Puts an item into the arena, in no queue yet.
+/// Stores an item in the arena, without a queue.
 pub(crate) fn store<T>(arena: &mut Arena<T>, item: T, bytes: u64) -> Index {
     let index = arena.insert(Linked { item, bytes, older: NIL, newer: NIL });
     assert!(index < NIL as usize, "an arena holds fewer than 2^32 items");
     index as Index
 }
 
-/// Whether most of an arena's memory is of items that have left.
+/// Whether most of an arena's memory belonged to items that were removed.
 pub(crate) fn is_sparse<T>(arena: &Arena<T>) -> bool {
     arena.capacity() > TABLE_MIN.max(arena.len() * TABLE_SPARSE)
 }
@@ -79,7 +79,7 @@ impl Queue {
         self.newest = index;
     }
 
-    /// Takes an item of this queue out of it.
+    /// Removes an item from this queue.
     pub(crate) fn unlink<T>(&mut self, arena: &mut Arena<T>, index: Index) {
         let Linked { older, newer, bytes, .. } = arena[index as usize];
         match older {
@@ -94,7 +94,7 @@ impl Queue {
         self.len -= 1;
     }
 
-    /// Moves its items to another arena, in their order.
+    /// Moves its items to another arena, preserving their order.
     pub(crate) fn move_to<T>(&mut self, old: &mut Arena<T>, new: &mut Arena<T>) {
         let mut next = std::mem::replace(self, Self::new()).oldest;
         while next != NIL {
@@ -105,7 +105,7 @@ impl Queue {
         }
     }
 
-    /// Its items from the newest to the oldest.
+    /// Its items from newest to oldest.
     pub(crate) fn iter<'a, T>(
         &self,
         arena: &'a Arena<T>,
@@ -113,7 +113,7 @@ impl Queue {
         walk(arena, self.newest, |linked| linked.older)
     }
 
-    /// Its items from the oldest to the newest.
+    /// Its items from oldest to newest.
     pub(crate) fn iter_oldest<'a, T>(
         &self,
         arena: &'a Arena<T>,

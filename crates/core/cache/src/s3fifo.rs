@@ -16,10 +16,10 @@ use crate::limits::{
 };
 use crate::queue::{Arena, Index, Queue, is_sparse, store};
 
-/// A cache bounded in bytes. All operations are O(1), amortised over hits: one
-/// eviction may pass over entries that were hit, at most three times each.
+/// A cache bounded in bytes. All operations are O(1), amortised over hits: an eviction may skip
+/// entries that were hit, at most three times each.
 ///
-/// The order of everything is that of the calls; the hasher has no part in it.
+/// The order of everything is determined by the calls, not by the hasher.
 #[derive(Debug)]
 pub struct S3Fifo<K, V, S = DefaultHashBuilder> {
     arena: Arena<Resident<K, V>>,
@@ -55,7 +55,7 @@ impl<K: Hash + Eq, V: CacheEntry> S3Fifo<K, V> {
 }
 
 impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
-    /// An empty cache with a hasher of the caller's choice.
+    /// An empty cache with the caller's hasher.
     pub fn with_hasher(capacity_bytes: u64, hasher: S) -> Self {
         Self {
             arena: Arena::new(),
@@ -70,17 +70,16 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         }
     }
 
-    /// The same with at most `entries_max` values, which is not 0, whatever their
-    /// bytes.
+    /// The same with at most `entries_max` values, which must not be 0, whatever their sizes.
     pub fn with_entries_max(mut self, entries_max: usize) -> Self {
         assert!(entries_max > 0, "a cache holds something");
         self.entries_max = entries_max;
         self
     }
 
-    /// Admits `value`. What had to leave for it is appended to `evicted`, so is
-    /// a value that was there under the same key (the new one takes over its
-    /// queue and hits). A value that is refused leaves everything as it was.
+    /// Admits `value`. Evicted entries are appended to `evicted`, as is a previous value with the
+    /// same key (the new one takes over its queue and hits). If the value is refused, nothing
+    /// changes.
     pub fn insert(
         &mut self,
         key: K,
@@ -114,16 +113,15 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         Some(&self.arena[index as usize].item.value)
     }
 
-    /// Takes the value under `key` out. It leaves no ghost.
+    /// Removes and returns the value under `key`. It leaves no ghost.
     pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
         let removed = self.take(self.hasher.hash_one(key), key);
         self.settle();
         removed.map(|resident| resident.value)
     }
 
-    /// Sets whether the value under `key` is redundant: another node has it, so it is
-    /// evicted before those that are not. A value that is
-    /// no longer redundant has proved useful.
+    /// Sets whether the value under `key` is redundant: another node has it, so it is evicted
+    /// before other values. A value that is no longer redundant moves to the main queue.
     pub fn set_redundant<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q, is_redundant: bool) {
         let Some(index) = self.find(self.hasher.hash_one(key), key) else { return };
         let was_redundant = self.arena[index as usize].item.place == QueueKind::Redundant;
@@ -133,7 +131,7 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         }
     }
 
-    /// Takes out what `keep` refuses; appends it to `removed`. O(n).
+    /// Removes the entries for which `keep` returns false, and appends them to `removed`. O(n).
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool, removed: &mut Vec<(K, V)>) {
         let refused: Vec<Index> = self
             .residents()
@@ -154,19 +152,17 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         self.settle();
     }
 
-    /// All entries: the small queue, the main queue, the redundant ones, each newest
-    /// first.
+    /// All entries: the small queue, the main queue, the redundant queue, each newest first.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.residents().map(|(_, resident)| (&resident.key, &resident.value))
     }
 
-    /// All keys, in no order, as fast as memory is read.
+    /// All keys in arbitrary order, at the speed of a memory scan.
     pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.arena.iter().map(|(_, linked)| &linked.item.key)
     }
 
-    /// At most `count` entries of each queue that are the next candidates
-    /// for eviction, the first one first.
+    /// At most `count` entries of each queue that are the next candidates for eviction, in order.
     pub fn oldest(&self, count: usize) -> impl Iterator<Item = (&K, &V)> {
         let queues = [&self.redundant, &self.small, &self.main];
         let oldest = queues.into_iter().flat_map(move |it| it.iter_oldest(&self.arena).take(count));
@@ -183,18 +179,18 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         self.redundant.bytes()
     }
 
-    /// Of these, bytes that leave before any other value does.
+    /// Of these, the bytes that are evicted before any other value.
     pub fn dispensable_bytes(&self) -> u64 {
         self.redundant.bytes().saturating_sub(percent(self.capacity_bytes, REDUNDANT_PERCENT_MIN))
     }
 
-    /// Bytes of the values in the main queue: those that proved useful.
+    /// Bytes of the values in the main queue, which have been hit.
     #[cfg(test)]
     pub(crate) fn main_bytes(&self) -> u64 {
         self.main.bytes()
     }
 
-    /// Most bytes it may hold.
+    /// The capacity, in bytes.
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
     }
@@ -208,13 +204,13 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         self.by_key.is_empty()
     }
 
-    /// Evicted keys that are remembered.
+    /// The number of ghosts.
     #[cfg(test)]
     pub(crate) fn ghosts_len(&self) -> usize {
         self.ghosts.len()
     }
 
-    /// Entries and ghosts that memory was taken for.
+    /// Entries and ghosts for which memory is allocated.
     #[cfg(test)]
     pub(crate) fn table_slots(&self) -> usize {
         self.arena.capacity() + self.ghosts.slots()
@@ -288,9 +284,8 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         }
     }
 
-    /// Evicts the oldest redundant value that was not hit since it was passed over last.
-    /// None, if they are too few to have had a chance, or all were hit and are
-    /// not too many.
+    /// Evicts the oldest redundant value without hits since it was last skipped. Evicts none if
+    /// there are too few for them to have been hit, or if all were hit and there are not too many.
     fn evict_from_redundant(&mut self, evicted: &mut Vec<(K, V)>) -> bool {
         let others = self.small.len() + self.main.len() > 0;
         if others && self.dispensable_bytes() == 0 {
@@ -318,8 +313,8 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         true
     }
 
-    /// Evicts the oldest entry of the small queue that was not hit twice, and
-    /// promotes older entries that were. May find none.
+    /// Evicts the oldest entry of the small queue that was not hit twice, and promotes older
+    /// entries that were. May find none.
     fn evict_from_small(&mut self, evicted: &mut Vec<(K, V)>) {
         while let Some(oldest) = self.small.oldest() {
             let linked = &self.arena[oldest as usize];
@@ -336,11 +331,9 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         }
     }
 
-    /// Evicts the oldest entry of the main queue that was not hit since it was
-    /// passed over last.
+    /// Evicts the oldest entry of the main queue without hits since it was last skipped.
     fn evict_from_main(&mut self, evicted: &mut Vec<(K, V)>) {
-        // More passes are due only to hits that arrive meanwhile; they must not
-        // keep us here.
+        // More passes are due only to hits that arrive meanwhile; they must not prolong the loop.
         let mut passes_left = self.main.len() * usize::from(FREQUENCY_MAX);
         while let Some(oldest) = self.main.oldest() {
             let value = &self.arena[oldest as usize].item.value;
@@ -362,7 +355,7 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         bytes - percent(bytes, SMALL_PERCENT)
     }
 
-    /// Ends every public mutation: bounds the ghosts, checks the invariants.
+    /// Called at the end of every public mutation: bounds the ghosts, checks the invariants.
     fn settle(&mut self) {
         let ghost_bytes_max = percent(self.capacity_bytes, GHOST_PERCENT);
         self.ghosts.trim(ghost_bytes_max, self.len().max(GHOSTS_MIN));
@@ -376,8 +369,8 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         debug_assert!(self.ghosts.bytes() <= ghost_bytes_max);
     }
 
-    /// Gives back the memory of entries that were many once, in as much time as it
-    /// took them to leave. The order stays.
+    /// Frees the memory of entries that have been removed; the time is amortised over their removals.
+    /// The order is preserved.
     fn compact(&mut self) {
         let mut old = std::mem::take(&mut self.arena);
         self.arena = Arena::with_capacity(old.len());

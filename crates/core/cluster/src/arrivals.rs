@@ -1,21 +1,21 @@
-//! The heartbeats of one machine as they arrive: the last one, and the longest gap between two.
+//! Arrivals of the heartbeats of one machine: the last one, and the longest interval between two.
 
 use skep_units::Now;
 use skep_wire::seal::Stamp;
 
-/// The last heartbeat that came, and how long its process was silent at most.
+/// The last heartbeat, and the longest interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrivals {
     pub(crate) stamp: Stamp,
-    /// In the process's time.
+    /// By the receiving process's clock.
     pub(crate) at: Now,
-    /// Longest time between two heartbeats of one process of that machine, in milliseconds: a
-    /// restart is no gap.
+    /// Longest interval between two heartbeats of the same process, in milliseconds: a restart does
+    /// not count.
     pub(crate) gap_ms_max: u64,
 }
 
 impl Arrivals {
-    /// A heartbeat came; `None` if it was sent before one that has come already.
+    /// Records a heartbeat; `None` if a later one was received before.
     pub(crate) fn next(before: Option<Self>, stamp: Stamp, at: Now) -> Option<Self> {
         let Some(before) = before else { return Some(Self { stamp, at, gap_ms_max: 0 }) };
         let is_restart = stamp.incarnation != before.stamp.incarnation;
@@ -35,7 +35,7 @@ mod tests {
         for (incarnation, sequence, at, gap_ms_max) in [
             (1, 1, 1_000, Some(0)),
             (1, 2, 1_050, Some(50)),
-            // Overtaken.
+            // Overtaken by the previous one.
             (1, 1, 1_060, None),
             (1, 4, 1_170, Some(120)),
             (1, 5, 1_200, Some(120)),

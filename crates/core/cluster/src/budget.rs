@@ -1,10 +1,10 @@
 //! The retry budget: limits retries, so that they do not overload a cluster that
 //! is already failing.
 //!
-//! A token bucket whose tokens expire (Finagle's `RetryBudget`): each request
-//! deposits a fraction of a retry, each retry withdraws one; both are forgotten
-//! after 10 s; a reserve lets quiet services retry too. Hence in the 10 s before
-//! any granted retry: retries <= requests * ratio + floor_per_s * 10.
+//! A token bucket whose tokens expire (Finagle's `RetryBudget`): each request deposits a fraction
+//! of a retry, each retry withdraws one; both expire after 10 s; a reserve lets quiet services
+//! retry, too. Hence in the 10 s before any granted retry: retries <= requests * ratio +
+//! floor_per_s * 10.
 //!
 //! The tokens expire, instead of stopping at a fixed cap, because a node that
 //! dies under load fails all its requests in flight at once: the allowed burst
@@ -14,7 +14,7 @@ use skep_units::Now;
 
 use crate::limits::{RETRY_SLOTS, RETRY_WINDOW_MS};
 
-/// How generous the budget is.
+/// Settings of the retry budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryBudgetSettings {
     /// Retries for each 1000 requests.
@@ -24,7 +24,7 @@ pub struct RetryBudgetSettings {
 }
 
 impl Default for RetryBudgetSettings {
-    /// 20 % and 10 per second, as Finagle and linkerd have it.
+    /// 20 % and 10 per second, as in Finagle and linkerd.
     fn default() -> Self {
         Self { ratio_permille: 200, floor_per_s: 10 }
     }
@@ -36,24 +36,24 @@ pub struct RetryBudget {
     settings: RetryBudgetSettings,
     /// Thousandths of a retry: deposits minus withdrawals, by time slot.
     slots: [i64; RETRY_SLOTS],
-    /// Number of the newest slot since time 0.
+    /// Index of the newest slot, counted from time 0.
     newest: u64,
     /// Sum of `slots`.
     balance: i64,
 }
 
 impl RetryBudget {
-    /// A budget that has seen no request.
+    /// A budget without requests.
     pub fn new(settings: RetryBudgetSettings) -> Self {
         Self { settings, slots: [0; RETRY_SLOTS], newest: 0, balance: 0 }
     }
 
-    /// A request arrived (not a retry).
+    /// A request arrived that is not a retry.
     pub fn on_request(&mut self, now: Now) {
         self.add(now, i64::from(self.settings.ratio_permille));
     }
 
-    /// May one retry be made? If so, it is paid for.
+    /// Withdraws one retry; returns whether it may be made.
     pub fn try_retry(&mut self, now: Now) -> bool {
         self.expire(now);
         let reserve = u64::from(self.settings.floor_per_s) * RETRY_WINDOW_MS;
@@ -72,8 +72,8 @@ impl RetryBudget {
         self.check_invariants();
     }
 
-    /// Forgets slots that left the window. A `now` before the newest slot
-    /// counts as the newest.
+    /// Expires slots that have left the window. A `now` before the newest slot counts as the
+    /// newest.
     fn expire(&mut self, now: Now) {
         let current = now.0 / (RETRY_WINDOW_MS / RETRY_SLOTS as u64);
         let gone = current.saturating_sub(self.newest).min(RETRY_SLOTS as u64);
@@ -90,5 +90,5 @@ impl RetryBudget {
     }
 }
 
-/// One retry, in the unit of the slots.
+/// One retry, in the unit of `slots`.
 const ONE_RETRY: i64 = 1_000;

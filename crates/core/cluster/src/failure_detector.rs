@@ -1,10 +1,11 @@
-//! Failure detector: decides by heartbeats which nodes are alive.
+//! Failure detector: decides by their heartbeats which nodes are alive.
 //!
-//! A node is alive from its first heartbeat until `missed_max` intervals and a half have
-//! passed in silence, counting only time in which this process was listening. A node that reports
-//! that it is leaving stays alive, but receives no new flows.
+//! A node is alive from its first heartbeat until it has been silent for `missed_max` intervals and
+//! a half, counting only time in which this process was listening. A node that reports that it is
+//! leaving stays alive, but receives no new flows.
 //!
-//! While no heartbeats arrive from any node, no node is declared dead: then this machine is cut off.
+//! While no node's heartbeats arrive, no node is declared dead: this machine is assumed to be cut
+//! off.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +17,11 @@ use skep_wire::seal::Stamp;
 use crate::arrivals::Arrivals;
 use crate::listening::Listening;
 
-/// Heartbeats in a row that may be lost of all nodes before the silence is this machine's.
+/// Consecutive heartbeats of all nodes that may be lost before this machine counts as cut off.
 const DEAF_HEARTBEATS: u64 = 3;
 
-/// Silence after which a machine is taken for dead, in milliseconds: half an interval more than the
-/// heartbeats that may be missed, so that the last of them may be late.
+/// Silence after which a machine is considered dead, in milliseconds: half an interval more than
+/// the heartbeats that may be missed, so that the last of them may be late.
 pub fn silence_ms(interval_ms: u64, missed_max: u32) -> u64 {
     interval_ms * u64::from(missed_max) + interval_ms / 2
 }
@@ -28,15 +29,15 @@ pub fn silence_ms(interval_ms: u64, missed_max: u32) -> u64 {
 /// Settings of the failure detector: when a node counts as dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureDetectorSettings {
-    /// Time from one heartbeat of a node to the next, in milliseconds.
+    /// Interval of a node's heartbeats, in milliseconds.
     pub interval_ms: u64,
-    /// Heartbeats missed in a row after which it is dead.
+    /// Consecutive missed heartbeats after which it is dead.
     pub missed_max: u32,
 }
 
 impl Default for FailureDetectorSettings {
-    /// Dead after 525 ms, so that it is out of the tables within a second; in a
-    /// network that loses every fifth datagram once in 10^7 heartbeats by mistake.
+    /// Dead after 525 ms, so that it is out of the tables within a second; in a network that loses
+    /// every fifth datagram, a false detection happens once in 10^7 heartbeats.
     fn default() -> Self {
         Self { interval_ms: 50, missed_max: 10 }
     }
@@ -45,17 +46,17 @@ impl Default for FailureDetectorSettings {
 /// Liveness of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// Never heard.
+    /// No heartbeat was ever received.
     Unheard,
-    /// Lives and takes flows.
+    /// Alive, and accepts flows.
     Alive,
     /// Alive, and completes its current work.
     Leaving,
-    /// Was heard before, and is silent.
+    /// Was alive before, and is silent.
     Dead,
 }
 
-/// Detects the failure of nodes: a node whose heartbeats stop counts as dead after a while.
+/// Detects the failure of nodes: a node whose heartbeats stop is declared dead after some time.
 ///
 /// Invariant: knows at most [`PEERS_MAX`] nodes.
 #[derive(Clone, Debug)]
@@ -67,12 +68,12 @@ pub struct FailureDetector {
     nodes: BTreeMap<Name, Monitored>,
 }
 
-/// A node that was heard, alive or dead.
+/// A node whose heartbeats were received, alive or dead.
 #[derive(Clone, Debug)]
 struct Monitored {
     heartbeat: NodeHeartbeat,
     arrivals: Arrivals,
-    /// In time spent listening.
+    /// In listening time.
     heard_at: Now,
     is_alive: bool,
 }
@@ -85,7 +86,7 @@ impl FailureDetector {
         Self { settings, listening, heard_at: None, nodes: BTreeMap::new() }
     }
 
-    /// Time from one heartbeat of a node to the next, in milliseconds.
+    /// Interval of a node's heartbeats, in milliseconds.
     pub fn interval_ms(&self) -> u64 {
         self.settings.interval_ms
     }
@@ -95,14 +96,14 @@ impl FailureDetector {
         silence_ms(self.settings.interval_ms, self.settings.missed_max)
     }
 
-    /// Whether this process has been listening for as long as a node may be silent, so
-    /// that a node that was not heard is dead.
+    /// Whether this process has been listening for longer than a node may be silent, so that nodes
+    /// whose heartbeats were not received are dead.
     pub fn has_settled(&self) -> bool {
         self.listening.total_ms() > self.silence_ms()
     }
 
-    /// Keeps a heartbeat that is authentic and fresh, and came at `arrived`. False if it came after a later
-    /// one of the same node, or is from one node more than can be.
+    /// Records a heartbeat that is authentic and fresh and was received at `arrived`. Returns false
+    /// if a later one of the same node was received before, or if there would be too many nodes.
     pub fn heard(&mut self, arrived: Now, heartbeat: NodeHeartbeat, stamp: Stamp) -> bool {
         self.listened(arrived);
         let heard_at = self.listening.of(arrived);
@@ -110,7 +111,7 @@ impl FailureDetector {
         let arrivals = Arrivals::next(known.map(|node| node.arrivals), stamp, arrived);
         let is_crowded = known.is_none() && self.nodes.len() >= PEERS_MAX;
         let Some(arrivals) = arrivals.filter(|_| !is_crowded) else { return false };
-        // What was in the queue in a pause of this process does not make the silence longer.
+        // Heartbeats queued during a pause of this process must not lengthen the silence.
         let heard_at = known.map_or(heard_at, |node| node.heard_at.max(heard_at));
         self.heard_at = self.heard_at.max(Some(arrived));
         let name = heartbeat.name.clone();
@@ -118,8 +119,8 @@ impl FailureDetector {
         true
     }
 
-    /// Advances the time; returns the nodes that are dead now. None is declared dead just after a pause: a
-    /// node that was silent before may send again.
+    /// Advances the time; returns the nodes that are dead now. No node is declared dead just after
+    /// a pause of this process, since its heartbeats may have arrived meanwhile.
     pub fn tick(&mut self, now: Now) -> Vec<Name> {
         let (listened, silence_ms) = (self.listened(now), self.silence_ms());
         let mut dead = Vec::new();
@@ -135,7 +136,7 @@ impl FailureDetector {
         dead
     }
 
-    /// Whether no heartbeat has arrived for longer than one or two lost heartbeats explain.
+    /// Whether no heartbeat has arrived for longer than two lost heartbeats explain.
     pub fn hears_nobody(&self, now: Now) -> bool {
         let deaf_ms = DEAF_HEARTBEATS * self.settings.interval_ms;
         self.heard_at.is_none_or(|at| now.since_ms(at) > deaf_ms)
@@ -163,17 +164,17 @@ impl FailureDetector {
         self.nodes.get(name).map(|node| &node.heartbeat)
     }
 
-    /// The last heartbeats of those that live.
+    /// The last heartbeats of live nodes.
     pub fn living(&self) -> impl Iterator<Item = &NodeHeartbeat> {
         self.nodes.values().filter(|node| node.is_alive).map(|node| &node.heartbeat)
     }
 
-    /// The longest time between two heartbeats of each node's process, in milliseconds.
+    /// The longest interval between two heartbeats of each node's process, in milliseconds.
     pub fn heartbeat_gaps(&self) -> impl Iterator<Item = (&Name, u64)> {
         self.nodes.iter().map(|(name, node)| (name, node.arrivals.gap_ms_max))
     }
 
-    /// Forgets all nodes but these.
+    /// Forgets all other nodes.
     pub fn retain(&mut self, mut is_wanted: impl FnMut(&Name) -> bool) {
         self.nodes.retain(|name, _| is_wanted(name));
     }

@@ -1,9 +1,9 @@
 //! Replication of the flow table to a standby: first the whole table, then new flows.
 //!
-//! A [`FlowSource`] numbers batches and keeps each until it is acknowledged; a
-//! [`FlowSink`] accepts them in order and acknowledges the last one. Lost batches are
-//! sent again from there (go-back-n): flows are many, small and idempotent, and
-//! datagrams of a cluster are rarely lost.
+//! A [`FlowSource`] numbers batches and keeps each until it is acknowledged; a [`FlowSink`] accepts
+//! them in order and acknowledges the last one. After a loss, batches are sent again from there
+//! (go-back-n): flows are many, small and idempotent, and datagrams within a cluster are rarely
+//! lost.
 
 use std::collections::VecDeque;
 
@@ -18,28 +18,28 @@ use crate::limits::{FLOW_BATCHES_KEPT_MAX, FLOW_RESEND_MS, FLOW_WINDOW};
 #[derive(Clone, Debug)]
 pub struct FlowSource {
     dump: u64,
-    /// Batches that were not taken yet.
+    /// Batches that are not acknowledged yet.
     kept: VecDeque<FlowBatch>,
-    /// Number of the next batch made.
+    /// Number of the next batch to make.
     next: u64,
     /// Number of the next batch to send.
     unsent: u64,
-    /// When something was taken last, or sent again.
+    /// Time of the last acknowledgement or retransmission.
     moved_at: Now,
-    /// Whether the whole table was listed.
+    /// Whether the whole table has been listed.
     is_listed: bool,
-    /// Flows that began while it was being listed.
+    /// Flows that began during the listing.
     later: Vec<Flow>,
 }
 
 impl FlowSource {
-    /// A source whose `dump` differs from all previous ones.
+    /// A source whose `dump` must differ from all previous ones.
     pub fn new(now: Now, dump: u64) -> Self {
         let kept = VecDeque::new();
         Self { dump, kept, next: 0, unsent: 0, moved_at: now, is_listed: false, later: Vec::new() }
     }
 
-    /// A piece of the flow table's list; an empty one is its end.
+    /// Adds a part of the flow table's listing; an empty one ends it.
     pub fn list(&mut self, flows: &[Flow]) {
         if self.is_listed {
             return;
@@ -47,14 +47,14 @@ impl FlowSource {
         self.add(flows);
         if flows.is_empty() {
             self.is_listed = true;
-            // An end of its own, so that an empty table has one too.
+            // The end is a batch of its own, so that an empty table has one, too.
             self.push(Vec::new());
             let later = std::mem::take(&mut self.later);
             self.add(&later);
         }
     }
 
-    /// Flows began.
+    /// Adds new flows.
     pub fn begin(&mut self, flows: &[Flow]) {
         match self.is_listed {
             true => self.add(flows),
@@ -62,7 +62,7 @@ impl FlowSource {
         }
     }
 
-    /// The standby took all batches up to one.
+    /// The standby has acknowledged all batches up to one.
     pub fn taken(&mut self, now: Now, taken: FlowsTaken) {
         let is_known = taken.dump == self.dump && taken.number < self.unsent;
         while is_known && self.kept.front().is_some_and(|batch| batch.number <= taken.number) {
@@ -71,7 +71,7 @@ impl FlowSource {
         }
     }
 
-    /// What to send now.
+    /// The batches to send now.
     pub fn due(&mut self, now: Now) -> Vec<FlowBatch> {
         let Some(oldest) = self.kept.front().map(|batch| batch.number) else { return Vec::new() };
         let is_stuck = self.unsent > oldest && now.since_ms(self.moved_at) >= FLOW_RESEND_MS;
@@ -86,12 +86,12 @@ impl FlowSource {
         due
     }
 
-    /// Whether all was taken that there is.
+    /// Whether everything was acknowledged.
     pub fn is_idle(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Whether so much waits that a new dump is the shorter way.
+    /// Whether so much is pending that a new dump is cheaper.
     pub fn is_hopeless(&self) -> bool {
         let later = self.later.len() / FLOWS_PER_BATCH_MAX;
         self.kept.len() + later > FLOW_BATCHES_KEPT_MAX
@@ -116,14 +116,14 @@ impl FlowSource {
 #[derive(Clone, Debug, Default)]
 pub struct FlowSink {
     dump: u64,
-    /// Number of the batch that is next.
+    /// Number of the next expected batch.
     next: u64,
     is_synced: bool,
 }
 
 impl FlowSink {
-    /// Accepts a batch if it is the next one: returns the flows to keep, and the acknowledgement.
-    /// An earlier batch is acknowledged again, since that answer was lost.
+    /// Accepts a batch if it is the next one: returns the flows to store, and the acknowledgement.
+    /// An earlier batch is acknowledged again, since that acknowledgement was lost.
     pub fn take(&mut self, batch: FlowBatch) -> (Vec<Flow>, Option<FlowsTaken>) {
         if batch.is_first && batch.dump != self.dump {
             *self = Self { dump: batch.dump, ..Self::default() };
@@ -140,17 +140,17 @@ impl FlowSink {
         (if is_next { batch.flows } else { Vec::new() }, Some(taken))
     }
 
-    /// Whether an acknowledgement is of the present dump.
+    /// Whether an acknowledgement belongs to the current dump.
     pub fn is_of(&self, taken: FlowsTaken) -> bool {
         self.dump == taken.dump
     }
 
-    /// Whether the whole table came, and all since then.
+    /// Whether the whole table was received, and everything since.
     pub fn is_synced(&self) -> bool {
         self.is_synced
     }
 
-    /// The sender is gone, or another is active now: what comes next is new.
+    /// The sender is gone, or another one is active: expects a new dump.
     pub fn reset(&mut self) {
         *self = Self::default();
     }

@@ -1,13 +1,14 @@
-//! The handover between dispatchers that were active at the same time, as the network was split.
+//! The handover between dispatchers that were active at the same time because the network was
+//! split.
 //!
-//! Each one that is outranked steps down at once, but its clients send packets to it until the winner
-//! announces the addresses, and it steers them to their owners. It sends its table to the winner, and
-//! keeps to it ([`LastTable`]) until the winner's has its nodes. The winner merges each table
-//! (`TablePublisher::merge`), and announces the addresses once all have come and all nodes steer by
-//! the result ([`Handover`]): before, they would refuse packets of connections that are with nodes
-//! they do not know of.
+//! Each dispatcher that is outranked steps down at once, but its clients send packets to it until
+//! the winner announces the addresses, and it continues to steer them. It sends its table to the
+//! winner, and steers by it ([`LastTable`]) until the winner's table contains its nodes. The winner
+//! merges each table (`TablePublisher::merge`), and announces the addresses once all tables were
+//! received and all nodes steer by the result ([`Handover`]): before that, they would refuse
+//! packets of connections at nodes that they do not know.
 //!
-//! All wait for a bounded time. What is not heard of in it is taken to be gone.
+//! Every wait is bounded. Machines not heard from by then are assumed to be gone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,22 +23,23 @@ use crate::epoch::owner;
 use crate::failure_detector::FailureDetector;
 use crate::limits::{HANDOVER_MS_MAX, LAST_TABLE_MS_MAX, LAST_TABLE_RESEND_MS};
 
-/// The last table of a term that has ended, until the next active dispatcher's is steered by.
+/// The last table of a term that has ended, used until the next active dispatcher's table is
+/// applied.
 #[derive(Clone, Debug)]
 pub struct LastTable {
     table: Arc<Table>,
     sent_at: Option<Now>,
-    /// Since when tables of another dispatcher were put off.
+    /// Since when tables of another dispatcher have been deferred.
     waits_since: Option<Now>,
 }
 
 impl LastTable {
-    /// The term ended with this one.
+    /// The last table of the term.
     pub fn new(table: Arc<Table>) -> Self {
         Self { table, sent_at: None, waits_since: None }
     }
 
-    /// The table, if it is to be sent to the active dispatcher now.
+    /// The table, if it must be sent to the active dispatcher now.
     pub fn due(&mut self, now: Now) -> Option<&Table> {
         if self.sent_at.is_some_and(|at| now.since_ms(at) < LAST_TABLE_RESEND_MS) {
             return None;
@@ -46,8 +48,8 @@ impl LastTable {
         Some(&self.table)
     }
 
-    /// Whether packets may be steered by the active dispatcher's table: it has the nodes of this one,
-    /// or does not get them.
+    /// Whether the active dispatcher's table may be applied: it contains the nodes of this one, or
+    /// has not received them in time.
     pub fn yields_to(&mut self, now: Now, table: &Table) -> bool {
         let is_open = |node: &TableNode| node.state != ForwardingState::Down;
         let mut open = self.table.nodes.iter().filter(|node| is_open(node));
@@ -57,26 +59,26 @@ impl LastTable {
     }
 }
 
-/// Puts announcements of the virtual addresses off while other dispatchers hand over.
+/// Defers announcements of the virtual addresses while other dispatchers hand over.
 #[derive(Clone, Debug, Default)]
 pub struct Handover {
-    /// By the numbers of the dispatchers whose tables were awaited; at most [`DISPATCHERS_MAX`].
+    /// By number of the dispatcher whose table was awaited; at most [`DISPATCHERS_MAX`].
     terms: BTreeMap<u16, EndedTerm>,
-    /// Tables were merged, which not all nodes may have applied yet.
+    /// Merged tables that not all nodes may have applied yet.
     merged: Option<MergedTables>,
-    /// An announcement waits.
+    /// Whether an announcement is pending.
     is_announcement_due: bool,
 }
 
-/// The last term of a dispatcher that hands over: its table is awaited once.
+/// The last term of a dispatcher that hands over; its table is awaited once.
 #[derive(Clone, Copy, Debug)]
 struct EndedTerm {
     epoch: u64,
-    /// Until when the table is awaited, unless it came.
+    /// Until when to wait for the table; `None` once it was received.
     until: Option<Now>,
 }
 
-/// All nodes are to apply a later table than `after`.
+/// All nodes must apply a table later than `after`.
 #[derive(Clone, Copy, Debug)]
 struct MergedTables {
     after: TableVersion,
@@ -84,8 +86,8 @@ struct MergedTables {
 }
 
 impl Handover {
-    /// The dispatcher `sender` reports a table that did not go into the present one: if it is of its
-    /// own term, it will hand it over.
+    /// The dispatcher `sender` reports a table that was not merged into the current one: if it is
+    /// of its own term, it will hand it over.
     pub fn await_table(&mut self, now: Now, sender: &Name, table: TableVersion) {
         let number = dispatcher_number(sender.as_str());
         let is_crowded = self.terms.len() >= DISPATCHERS_MAX && !self.terms.contains_key(&number);
@@ -98,13 +100,13 @@ impl Handover {
         self.terms.insert(number, EndedTerm { epoch: table.epoch, until });
     }
 
-    /// This table of another dispatcher was merged into the one that will follow `present`.
+    /// A table of another dispatcher was merged into the one that follows `present`.
     pub fn merged(&mut self, now: Now, table: TableVersion, present: TableVersion) {
         self.known(table);
         self.merged = Some(MergedTables { after: present, until: now.plus_ms(HANDOVER_MS_MAX) });
     }
 
-    /// This table of another dispatcher came, and was known.
+    /// A table of another dispatcher was received that was known already.
     pub fn known(&mut self, table: TableVersion) {
         let term = self.terms.get_mut(&owner(table.epoch));
         if let Some(term) = term.filter(|term| table.epoch >= term.epoch) {
@@ -112,7 +114,7 @@ impl Handover {
         }
     }
 
-    /// The addresses are to be announced.
+    /// Requests an announcement of the addresses.
     pub fn announce(&mut self) {
         self.is_announcement_due = true;
     }
@@ -122,8 +124,9 @@ impl Handover {
         *self = Self::default();
     }
 
-    /// Whether to announce the addresses now, true once for one or more [`Handover::announce`].
-    /// `table` was published last, and `applied` is the one that this machine steers by.
+    /// Whether to announce the addresses now; true once for one or more calls of
+    /// [`Handover::announce`]. `table` is the last published one, and `applied` the one that this
+    /// machine steers by.
     pub fn may_announce(
         &mut self,
         now: Now,
@@ -143,7 +146,8 @@ impl Handover {
     }
 }
 
-/// Whether this machine and all nodes of `table` that are not down steer by later tables than `after`.
+/// Whether this machine and all nodes of `table` that are not down steer by tables later than
+/// `after`.
 fn are_applied(
     after: TableVersion,
     table: &Table,

@@ -1,4 +1,4 @@
-//! State of one node: how checks, requests and operators change it.
+//! The state of one node, and how checks, requests and operators change it.
 //!
 //! ```text
 //!            first good check            silence, `fall` checks, or *ejected*:
@@ -14,13 +14,12 @@
 //! drained, so `resume` returns to its current health. The admin state is shown
 //! first: a drained machine that is switched off is Drained, not Down.
 //!
-//! Whether failed requests may eject a node is decided by the table, which
-//! knows the other nodes: a client chooses its requests, and must not be able to choose
-//! which nodes serve everybody.
+//! Whether failed requests may eject a node is decided by the table, which knows the other nodes: a
+//! client chooses its requests, and must not be able to choose which nodes serve all clients.
 //!
-//! Invariants: only an Up node is eligible; successful requests never bring a node
-//! back, only checks do; each counter stays below its threshold,
-//! except that failed requests reach theirs while the node may not be ejected.
+//! Invariants: only an Up node is eligible; only checks bring a node back, never successful
+//! requests; each counter stays below its threshold, except that failed requests reach theirs while
+//! the node may not be ejected.
 
 use std::fmt;
 
@@ -28,29 +27,27 @@ use skep_units::{Now, Rng};
 
 use crate::limits::{CHECK_JITTER_PERCENT, JOINING_INTERVAL_MS_MAX};
 
-/// When a node counts as dead and alive. Thresholds are at least 1.
+/// When a node counts as dead or alive. Thresholds are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthSettings {
-    /// Milliseconds from the start of one check to that of the next, at most; a
-    /// check that takes longer is followed at once.
+    /// Longest time from the start of one check to the start of the next, in milliseconds; a check
+    /// that takes longer is followed by the next at once.
     pub interval_ms: u64,
-    /// Milliseconds after which a check has failed. (For the caller that checks.)
+    /// Milliseconds after which a check has failed. (Used by the caller, who performs the checks.)
     pub timeout_ms: u64,
-    /// Good checks in a row that bring a node back.
+    /// Consecutive good checks that bring a node back.
     pub rise: u32,
-    /// Failed checks in a row that take a node out.
+    /// Consecutive failed checks that take a node out.
     pub fall: u32,
-    /// Failed requests in a row that eject a node. A refused connection does
-    /// so alone.
+    /// Consecutive failed requests that eject a node. A single refused connection also does.
     pub passive_failures_max: u32,
-    /// Milliseconds over which a node that came up grows to its full share;
-    /// 0 for at once.
+    /// Milliseconds over which a node that came up grows to its full share; 0 for at once.
     pub slow_start_ms: u64,
 }
 
 impl Default for HealthSettings {
-    /// rise 2 and fall 3 are HAProxy's; a dead node costs at most 3 s without
-    /// traffic and one refused connection with it.
+    /// `rise` and `fall` are HAProxy's; without traffic a dead node is detected within 3 s, with
+    /// traffic it costs one refused connection.
     fn default() -> Self {
         Self {
             interval_ms: 1_000,
@@ -66,24 +63,24 @@ impl Default for HealthSettings {
 /// Displayed state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
-    /// New: nothing known yet, no requests.
+    /// New: not checked yet, receives no requests.
     Joining,
-    /// Gets requests.
+    /// Receives requests.
     Up,
-    /// Finishes its requests and gets no new ones.
+    /// Completes its requests and receives no new ones.
     Draining,
-    /// Dead, no requests.
+    /// Dead, receives no requests.
     Down { since: Now, reason: DownReason },
-    /// Out by the operator's command, without requests.
+    /// Taken out by the operator, without requests.
     Drained,
 }
 
-/// Why a node went down. Holds the failure that crossed the threshold.
+/// Why a node went down, with the failure that crossed the threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DownReason {
     /// `fall` checks failed.
     Checks(Failure),
-    /// A request's connection was refused.
+    /// The connection of a request was refused.
     Refused,
     /// Its heartbeats stopped.
     Silent,
@@ -96,21 +93,21 @@ pub enum DownReason {
 pub enum Failure {
     /// Connection refused.
     Refused,
-    /// No route, host or network.
+    /// No route to the host or network.
     Unreachable,
     /// No answer in time.
     TimedOut,
-    /// The connection broke.
+    /// The connection was reset.
     Reset,
-    /// The answer was not one of its protocol.
+    /// The answer violated the protocol.
     Malformed,
-    /// This process may not connect to its Unix socket.
+    /// This process has no permission to connect to the Unix socket.
     Denied,
-    /// Its Unix socket is not there.
+    /// The Unix socket does not exist.
     NoSocket,
-    /// It wants another secret than it was sent, or one at all.
+    /// It requires another secret than the one sent, or one at all.
     Secret,
-    /// The answer had this status, which is not the expected.
+    /// The answer had this status instead of the expected one.
     Status(u16),
 }
 
@@ -124,29 +121,29 @@ pub type RequestOutcome = Result<(), Failure>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     pub at: Now,
-    /// State before.
+    /// The previous state.
     pub from: HealthState,
-    /// State after.
+    /// The new state.
     pub to: HealthState,
 }
 
-/// One node's health and drain.
+/// Health and admin state of one node.
 #[derive(Clone, Debug)]
 pub struct NodeHealth {
     settings: HealthSettings,
     health: Health,
     admin_state: AdminState,
-    /// Good checks in a row while down.
+    /// Consecutive good checks while down.
     good_checks: u32,
-    /// Failed checks in a row while joining or up.
+    /// Consecutive failed checks while joining or up, or of another kind while down.
     bad_checks: u32,
-    /// Failed requests in a row while up.
+    /// Consecutive failed requests while up.
     bad_requests: u32,
-    /// Start of the slow start.
+    /// When the slow start began.
     warming_since: Now,
     /// Creation, or the start of the latest check.
     check_began_at: Now,
-    /// Checks that began so far.
+    /// The number of checks started so far.
     checks: u64,
 }
 
@@ -195,18 +192,18 @@ impl NodeHealth {
         }
     }
 
-    /// Whether its checks are good, whatever an operator has ordered.
+    /// Whether its checks pass, regardless of the operator's orders.
     pub fn is_well(&self) -> bool {
         matches!(self.health, Health::Up)
     }
 
-    /// May it get new requests?
+    /// Whether it may receive new requests.
     pub fn eligible(&self) -> bool {
         self.state() == HealthState::Up
     }
 
-    /// Thousandths of its share that it takes now, `1..=1000`: grows linearly
-    /// over `slow_start_ms` from the moment it came up.
+    /// Current fraction of its share in thousandths, `1..=1000`: grows linearly over
+    /// `slow_start_ms` from the moment it came up.
     pub fn slow_start_permille(&self, now: Now) -> u16 {
         let elapsed_ms = now.since_ms(self.warming_since);
         if !self.eligible() || elapsed_ms >= self.settings.slow_start_ms {
@@ -216,8 +213,8 @@ impl NodeHealth {
         (permille as u16).max(1)
     }
 
-    /// When the next check is due. The first is due at once; later ones are
-    /// spread by `seed`, which is to differ between nodes and dispatchers.
+    /// When the next check is due. The first is due at once; later ones are spread by `seed`, which
+    /// should differ between nodes and dispatchers.
     pub fn next_check_at(&self, seed: u64) -> Now {
         if self.checks == 0 {
             return self.check_began_at;
@@ -231,13 +228,13 @@ impl NodeHealth {
         self.check_began_at.plus_ms(interval_ms - drawn_ms)
     }
 
-    /// A check begins; its result comes by [`NodeHealth::on_check`].
+    /// A check begins; its result is passed to [`NodeHealth::on_check`].
     pub fn begin_check(&mut self, now: Now) {
         self.check_began_at = now;
         self.checks += 1;
     }
 
-    /// A check ended.
+    /// A check has ended.
     pub fn on_check(&mut self, now: Now, result: CheckResult) -> Option<Transition> {
         self.change(now, |node| match (result, node.health) {
             (Ok(()), Health::Joining) => node.go_up(now),
@@ -262,9 +259,8 @@ impl NodeHealth {
         })
     }
 
-    /// A client's request ended. Counts only while the node is up: late results
-    /// of requests that were sent before carry no new information. `may_eject`: the table
-    /// can spare the node.
+    /// A client's request has ended. Counts only while the node is up, since late results of
+    /// earlier requests carry no new information. `may_eject`: the table can spare the node.
     pub fn on_request(
         &mut self,
         now: Now,
@@ -288,7 +284,7 @@ impl NodeHealth {
         })
     }
 
-    /// Its heartbeats stopped.
+    /// Its heartbeats have stopped.
     pub fn on_silence(&mut self, now: Now) -> Option<Transition> {
         self.change(now, |node| {
             if node.health == Health::Up {
@@ -306,7 +302,7 @@ impl NodeHealth {
         })
     }
 
-    /// The last request of a draining node ended.
+    /// The last request of a draining node has ended.
     pub fn on_idle(&mut self, now: Now) -> Option<Transition> {
         self.change(now, |node| {
             if node.admin_state == AdminState::Drain {
@@ -326,20 +322,20 @@ impl NodeHealth {
         })
     }
 
-    /// Settings were reloaded. Rows of results start again, the state stays.
+    /// Settings were reloaded. Counters restart, the state is kept.
     pub fn set_settings(&mut self, settings: HealthSettings) {
         self.settings = settings;
         self.reset_counters();
         self.check_invariants();
     }
 
-    /// Whether failed requests, not failed checks, took the node out.
+    /// Whether failed requests, rather than failed checks, took the node out.
     pub(crate) fn is_ejected(&self) -> bool {
         let Health::Down { reason, .. } = self.health else { return false };
         matches!(reason, DownReason::Refused | DownReason::Requests(_))
     }
 
-    /// Whether enough requests failed to eject the node if it could be spared.
+    /// Whether enough requests have failed to eject the node, if it can be spared.
     pub(crate) fn is_to_be_ejected(&self) -> bool {
         self.bad_requests >= self.settings.passive_failures_max
     }
@@ -360,8 +356,9 @@ impl NodeHealth {
         self.reset_counters();
     }
 
-    /// Another check failed while it is down. If checks took it out and fail in another way now, `fall` times
-    /// in a row, that is the reason: a server that has started late, and refuses the secret since.
+    /// Another check failed while the node is down. If checks took it out, and `fall` consecutive
+    /// checks now fail in another way, that becomes the reason: for example a server that started
+    /// late and refuses the secret.
     fn reconsider(&mut self, since: Now, reason: DownReason, failure: Failure) {
         let is_new = matches!(reason, DownReason::Checks(known) if known != failure);
         self.bad_checks = if is_new { self.bad_checks + 1 } else { 0 };
@@ -401,7 +398,7 @@ impl NodeHealth {
 }
 
 impl HealthState {
-    /// The word for screens, logs and JSON.
+    /// The word for display, logs and JSON.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Joining => "joining",

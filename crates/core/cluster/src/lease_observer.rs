@@ -1,5 +1,5 @@
-//! The lease in the store that dispatchers share, whose holder is the active dispatcher there:
-//! polled, never waited for.
+//! The lease in the store that dispatchers share, held by the active dispatcher: it is polled,
+//! never waited for.
 //!
 //! The active dispatcher campaigns for the lease, and while it holds it writes its name and epoch
 //! beside it. The failover of the other dispatchers treats that as a received claim; see
@@ -12,21 +12,21 @@ use skep_wire::seal::PeerId;
 use crate::failover::LeaseView;
 use crate::limits::RECORD_AGAIN_MS;
 
-/// The store that dispatchers share, as one of them sees it. No call waits.
+/// The shared store, from one dispatcher's view. No call blocks.
 pub trait SharedStore {
-    /// The leader, as far as the store knows, whether this dispatcher campaigns or not.
+    /// The leader according to the store, whether this dispatcher campaigns or not.
     fn leader(&mut self) -> StoreLeader;
 
-    /// Campaigns for the lease from now on, or gives it back. May be repeated.
+    /// Starts to campaign for the lease, or releases it. May be repeated.
     fn campaign(&mut self, is_wanted: bool);
 
-    /// The dispatcher that has recorded itself as active last, and its epoch.
+    /// The dispatcher that last recorded itself as active, and its epoch.
     fn active(&mut self) -> Option<(PeerId, u64)>;
 
-    /// Begins to write this epoch; a write of this record that is under way is forgotten.
+    /// Begins to write this epoch; a pending write of the same record is abandoned.
     fn write(&mut self, record: LeaseRecord, epoch: u64);
 
-    /// Whether the last write of this record has succeeded; `None` while it is under way. Not called
+    /// Whether the last write of this record has succeeded; `None` while it is pending. Not called
     /// again after success.
     fn outcome(&mut self, record: LeaseRecord) -> Option<bool>;
 }
@@ -41,12 +41,12 @@ pub enum StoreLeader {
     Other(PeerId),
 }
 
-/// What the active dispatcher writes into the store.
+/// The records that the active dispatcher writes to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseRecord {
-    /// Its epoch, as the last one of all.
+    /// The latest epoch in use.
     Epoch,
-    /// Its name and its epoch, as the leader's.
+    /// The leader's name and epoch.
     Active,
 }
 
@@ -67,13 +67,13 @@ struct Written {
 }
 
 impl<S: SharedStore> LeaseObserver<S> {
-    /// Of the dispatcher `own`.
+    /// An observer for the dispatcher `own`.
     pub fn new(store: S, own: PeerId) -> Self {
         Self { store, own, last_epoch: Written::default(), active: Written::default() }
     }
 
-    /// The state of the lease now. To be polled: each call also campaigns or stops, and does the
-    /// pending writes. `epoch` is that of this dispatcher's term, if it is active;
+    /// The current state of the lease. To be polled: each call also starts or stops the campaign,
+    /// and drives pending writes. `epoch` is that of this dispatcher's term, if it is active;
     /// `wants_lease` is [`crate::failover::Failover::wants_lease`].
     pub fn view(&mut self, now: Now, epoch: Option<u64>, wants_lease: bool) -> LeaseView {
         self.store.campaign(wants_lease);
@@ -93,7 +93,7 @@ impl<S: SharedStore> LeaseObserver<S> {
                 let recorded = self.store.active().filter(is_its);
                 LeaseView::Held { leader, epoch: recorded.map_or(0, |(_, epoch)| epoch) }
             }
-            // Of a term that has ended: it is being given back.
+            // Its own lease is of a term that has ended: it is being released.
             (StoreLeader::Nobody | StoreLeader::Me, _) => LeaseView::Free,
             (StoreLeader::Unknown, _) => LeaseView::Unknown,
         }
@@ -104,20 +104,20 @@ impl<S: SharedStore> LeaseObserver<S> {
         &self.store
     }
 
-    /// The store, for calls that it takes beyond those of [`SharedStore`].
+    /// The store, for calls beyond those of [`SharedStore`].
     pub fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
 }
 
 impl Written {
-    /// Writes `epoch`, unless the store has it or soon will.
+    /// Writes `epoch`, unless it is stored or being written.
     fn ensure(&mut self, now: Now, store: &mut impl SharedStore, record: LeaseRecord, epoch: u64) {
         if let Some((written, since)) = self.under_way {
             match store.outcome(record) {
                 None => return,
                 Some(true) => self.confirmed = Some(written),
-                // A store that refuses at once is not to be flooded.
+                // Do not flood a store that refuses at once.
                 Some(false) if now.since_ms(since) < RECORD_AGAIN_MS => return,
                 Some(false) => {}
             }

@@ -1,20 +1,20 @@
-//! The states of nodes from a dispatcher's view, as pure state machines.
+//! The states of nodes from a dispatcher's view: pure state machines.
 //!
 //! - [`NodeHealth`]: one node: joining, up, down, draining, drained.
 //! - [`Membership`]: the table of nodes: add, remove, drain, resume, weights.
-//! - [`RetryBudget`]: how many retries the traffic may cost.
+//! - [`RetryBudget`]: how many retries are allowed in proportion to the traffic.
 //! - [`elasticity`]: how many nodes are on.
 //!
-//! And of dispatchers in direct dispatch:
+//! For dispatchers in direct dispatch:
 //!
 //! - [`failover`]: which of them is active, and when a standby takes over.
-//! - [`lease_observer`]: which of them the shared store names.
+//! - [`lease_observer`]: which of them holds the lease in the shared store.
 //! - [`failure_detector`]: which nodes are alive, by their heartbeats.
-//! - [`table_publisher`]: the forwarding table by which all machines steer.
-//! - [`table_distribution`]: which machine is sent which version of it, and in which form.
+//! - [`table_publisher`]: the forwarding table used by all machines for steering.
+//! - [`table_distribution`]: which version of it each machine is sent, and in which form.
 //! - [`flows`]: replication of the flow table to a standby.
-//! - [`handover`]: which tables are steered by while all active dispatchers but one step down.
-//! - [`reconciler`]: what is to be done next so that a machine steers as it should.
+//! - [`handover`]: which tables apply while several dispatchers are active and all but one step down.
+//! - [`reconciler`]: the next step towards the wanted state of a machine's packet path.
 //!
 //! Time is passed in as `Now`, jitter as a seed; events are returned as
 //! [`Transition`]s and [`MembershipEvent`]s for the log.

@@ -1,19 +1,19 @@
 //! Time spent listening: silence counts only while the process could have received heartbeats.
 //!
-//! A process that was not scheduled for seconds finds old deadlines expired, and in its
-//! socket the heartbeats that refute them (keepalived#2066). In listening
-//! time a pause counts as one step at most, so only observed silence counts.
+//! A process that was not scheduled for seconds finds old deadlines expired, while the heartbeats
+//! that disprove them are in its socket's queue (keepalived#2066). In listening time a pause counts
+//! as one step at most, so only observed silence counts.
 
 use skep_units::Now;
 
-/// Turns the process's time into time spent listening.
+/// Converts the process's time into listening time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Listening {
     last: Option<Now>,
     listened: Now,
-    /// In time spent listening.
+    /// In listening time.
     paused_at: Option<Now>,
-    /// Longest time between two calls that counts in full, in milliseconds.
+    /// Longest step between two calls that counts in full, in milliseconds.
     step_ms_max: u64,
 }
 
@@ -22,13 +22,12 @@ impl Listening {
         Self { last: None, listened: Now(0), paused_at: None, step_ms_max }
     }
 
-    /// Time spent listening up to the last call, in milliseconds.
+    /// Listening time up to the last call, in milliseconds.
     pub(crate) fn total_ms(&self) -> u64 {
         self.listened.0
     }
 
-    /// The listening time: advances by the time since the last call, at most by the
-    /// longest step.
+    /// Advances the listening time to `now`, by at most the longest step, and returns it.
     pub(crate) fn at(&mut self, now: Now) -> Now {
         let last = self.last.map_or(now, |last| last.max(now));
         let step_ms = self.last.map_or(0, |last| now.since_ms(last));
@@ -40,23 +39,22 @@ impl Listening {
         self.listened
     }
 
-    /// The listening time at which something came that is handled now. All time since counts: it may
-    /// have been in the socket's queue while the process was paused.
+    /// The listening time at which something arrived that is handled now. All time since then
+    /// counts: it may have been in the socket's queue while the process was paused.
     pub(crate) fn of(&self, arrived: Now) -> Now {
         let ago_ms = self.last.map_or(0, |last| last.since_ms(arrived));
         Now(self.listened.0.saturating_sub(ago_ms))
     }
 
-    /// The listening time, if no heartbeat could be received since the last call.
+    /// The listening time, if no heartbeat could have been received since the last call.
     pub(crate) fn deaf_at(&mut self, now: Now) -> Now {
         self.last = Some(self.last.map_or(now, |last| last.max(now)));
         self.paused_at = Some(self.listened);
         self.listened
     }
 
-    /// Whether there was no pause within the last two steps: a heartbeat of every live
-    /// machine would have arrived since. Silence from before a pause may
-    /// have ended in it.
+    /// Whether there was no pause within the last two steps: a heartbeat of every live machine
+    /// would have arrived since. Silence from before a pause may have ended during it.
     pub(crate) fn is_awake(&self) -> bool {
         self.paused_at.is_none_or(|at| self.listened.since_ms(at) >= 2 * self.step_ms_max)
     }

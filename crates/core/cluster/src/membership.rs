@@ -1,11 +1,11 @@
 //! The table of nodes: which nodes belong to the cluster, and their states.
 //!
-//! Invariants: ids grow and are never reused; names and addresses are unique;
-//! `version` changes if and only if the set of nodes or a weight does (health
-//! and drain leave it alone, so dispatch tables built for a version stay good).
+//! Invariants: ids increase and are never reused; names and addresses are unique; `version` changes
+//! if and only if the set of nodes or a weight does (health and drain do not change it, so dispatch
+//! tables built for a version remain valid).
 //!
-//! The owner of the table counts each node's requests: it passes the counts
-//! to [`Membership::tick`], which ends drains and removals.
+//! The owner of the table counts each node's requests and passes the counts to
+//! [`Membership::tick`], which ends drains and removals.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,18 +18,17 @@ use crate::health::{
 };
 use crate::limits::{EJECTED_PERCENT_MAX, NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
 
-/// How the cluster treats its nodes.
+/// Settings of the table of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembershipSettings {
-    /// When a node counts as dead and alive.
+    /// When a node counts as dead or alive.
     pub health: HealthSettings,
-    /// If no node is up, send requests to all that are not drained, in the hope
-    /// that the checks are wrong and not the nodes ("panic mode"). Off by
-    /// default: a quick 503 is better than a slow one.
+    /// If no node is up, send requests to all that are not drained, assuming that the checks are
+    /// wrong and not the nodes ("panic mode"). Off by default: a quick 503 is better than a slow
+    /// one.
     pub fail_open: bool,
-    /// Share of the nodes that may be ejected at a time for requests that failed,
-    /// in percent; one node in any case, unless it is 0 (Envoy's
-    /// `max_ejection_percent`).
+    /// Largest share of the nodes that may be ejected at a time for failed requests, in percent; at
+    /// least one node, unless it is 0 (Envoy's `max_ejection_percent`).
     pub ejected_percent_max: u32,
 }
 
@@ -43,24 +42,24 @@ impl Default for MembershipSettings {
     }
 }
 
-/// The operator asked for something that cannot be.
+/// An operator's request that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {
-    /// Names identify nodes to people.
+    /// Operators identify nodes by name.
     #[error("a node named \"{0}\" exists already")]
     DuplicateName(Arc<str>),
-    /// Two nodes cannot answer at one address.
+    /// Two nodes cannot have the same address.
     #[error("{address} is the address of node \"{name}\" already")]
     DuplicateAddress {
-        /// The address asked for.
+        /// The requested address.
         address: Box<ServerAddress>,
-        /// The node that has it.
+        /// The node that has this address.
         name: Arc<str>,
     },
-    /// Names travel in headers and command lines.
+    /// Names are used in header fields and command lines.
     #[error("\"{0}\" is no node name: 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' or '.'")]
     BadName(Arc<str>),
-    /// Draining is the way to give a node nothing.
+    /// To send a node no requests, drain it.
     #[error("weight {0} is not in 1..={WEIGHT_MAX} (to give a node no requests, drain it)")]
     BadWeight(u32),
     /// The table is full.
@@ -69,7 +68,7 @@ pub enum MembershipError {
     /// No such node, or no longer.
     #[error("there is no node {0}")]
     UnknownNode(NodeId),
-    /// A removal cannot be taken back.
+    /// A removal cannot be undone.
     #[error(
         "node \"{0}\" is being removed, and gone when its last request has ended (skep node remove \
          {0} --wait returns then)"
@@ -77,7 +76,7 @@ pub enum MembershipError {
     BeingRemoved(Arc<str>),
 }
 
-/// One node of the table.
+/// A node of the table.
 #[derive(Clone, Debug)]
 pub struct Member {
     id: NodeId,
@@ -94,21 +93,21 @@ pub struct Member {
 pub struct MemberView {
     pub id: NodeId,
     pub name: Arc<str>,
-    /// `stable_hash` of the name, the same on every machine.
+    /// `stable_hash` of the name, equal on every machine.
     pub name_hash: u64,
-    /// Where it listens.
+    /// Address at which it listens.
     pub address: ServerAddress,
     /// `1..=WEIGHT_MAX`.
     pub weight: u32,
-    /// May it get new requests? Includes panic mode.
+    /// Whether it may receive new requests, including panic mode.
     pub eligible: bool,
-    /// Thousandths of its share that it takes now.
+    /// Current fraction of its share, in thousandths.
     pub slow_start_permille: u16,
     /// The displayed state.
     pub state: HealthState,
 }
 
-/// Something happened to a node, for the log.
+/// An event concerning a node, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MembershipEvent {
     pub at: Now,
@@ -117,45 +116,45 @@ pub struct MembershipEvent {
     pub change: Change,
 }
 
-/// What happened to a node.
+/// A change of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is in the table now, joining.
+    /// It was added, and is joining.
     Added {
-        /// Where it listens.
+        /// Address at which it listens.
         address: ServerAddress,
         weight: u32,
     },
     /// Its weight changed.
     Weight {
-        /// Before.
+        /// The previous weight.
         from: u32,
-        /// After.
+        /// The new weight.
         to: u32,
     },
     /// Its state changed.
     State(Transition),
-    /// As many requests failed in a row as eject a node, and it can't be spared.
+    /// Enough consecutive requests failed to eject it, but it cannot be spared.
     Spared(Failure),
-    /// It gets no new requests and leaves when idle, or at the deadline.
+    /// It receives no new requests, and is removed when idle or at the deadline.
     Removing {
-        /// Latest end.
+        /// Latest time of its removal.
         deadline: Now,
     },
-    /// It left the table.
+    /// It was removed from the table.
     Removed {
-        /// Requests it still had when the deadline came.
+        /// Requests that it still had at the deadline.
         abandoned_requests: u64,
     },
 }
 
-/// The table.
+/// The table of nodes.
 #[derive(Clone, Debug)]
 pub struct Membership {
     settings: MembershipSettings,
-    /// In the order of ids.
+    /// Ordered by id.
     members: Vec<Member>,
-    /// Their ids, by name.
+    /// Ids by name.
     ids: HashMap<Arc<str>, NodeId>,
     next_id: u32,
     version: u64,
@@ -167,12 +166,12 @@ impl Membership {
         Self { settings, members: Vec::new(), ids: HashMap::new(), next_id: 0, version: 0 }
     }
 
-    /// Changes when the set of nodes or a weight does.
+    /// A number that changes when the set of nodes or a weight does.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// All nodes in the order of their ids, those being removed included.
+    /// All nodes in the order of their ids, including those being removed.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -202,13 +201,12 @@ impl Membership {
         })
     }
 
-    /// Whether requests are sent to nodes that are not up, since no others are left.
+    /// Whether requests are sent to nodes that are not up because no node is.
     pub fn is_panicking(&self) -> bool {
         self.settings.fail_open && !self.members.iter().any(|member| member.health.eligible())
     }
 
-    /// Adds a node; it gets requests after its first good check. The id is in
-    /// the event.
+    /// Adds a node; it receives requests after its first good check. The event contains the id.
     pub fn add(
         &mut self,
         now: Now,
@@ -252,8 +250,8 @@ impl Membership {
         Ok(event)
     }
 
-    /// Starts to remove a node: no new requests; gone at a [`tick`](Self::tick)
-    /// that finds it idle, or after `deadline`. A second call may only shorten
+    /// Starts to remove a node: it receives no new requests, and is removed at the first
+    /// [`tick`](Self::tick) that finds it idle, or after `deadline`. Another call can only shorten
     /// the deadline.
     pub fn remove(
         &mut self,
@@ -264,14 +262,14 @@ impl Membership {
         let member = self.member(id)?;
         let deadline = member.removal_deadline.map_or(deadline, |earlier| earlier.min(deadline));
         member.removal_deadline = Some(deadline);
-        // The event tells more than the transition would.
+        // The event carries more than the transition would.
         let _ = member.health.drain(now);
         let event = member.event(now, Change::Removing { deadline });
         self.check_invariants();
         Ok(event)
     }
 
-    /// The operator drains a node. `None`: it was drained already.
+    /// The operator drains a node. `None` if it was drained already.
     pub fn drain(
         &mut self,
         now: Now,
@@ -282,7 +280,7 @@ impl Membership {
         Ok(member.event_of(transition))
     }
 
-    /// The operator resumes a node. `None`: it was not drained.
+    /// The operator resumes a node. `None` if it was not drained.
     pub fn resume(
         &mut self,
         now: Now,
@@ -296,7 +294,7 @@ impl Membership {
         Ok(member.event_of(transition))
     }
 
-    /// Changes a node's weight. `None`: it had that weight.
+    /// Changes a node's weight. `None` if it had that weight already.
     pub fn set_weight(
         &mut self,
         now: Now,
@@ -321,7 +319,7 @@ impl Membership {
         }
     }
 
-    /// A check of a node ended. Results for nodes that are gone are ignored.
+    /// A check of a node has ended. Results for removed nodes are ignored.
     pub fn on_check(
         &mut self,
         now: Now,
@@ -333,8 +331,8 @@ impl Membership {
         member.event_of(transition)
     }
 
-    /// A request to a node ended. Results for removed nodes are ignored.
-    /// `serves` states whether a node that is up gets requests.
+    /// A request to a node has ended. Results for removed nodes are ignored. `serves` returns
+    /// whether a node that is up receives requests.
     pub fn on_request(
         &mut self,
         now: Now,
@@ -360,8 +358,8 @@ impl Membership {
         member.event_of(transition)
     }
 
-    /// Ends drains and removals. `outstanding` returns a node's requests in
-    /// flight; call this after the view without the node took effect.
+    /// Ends drains and removals. `outstanding` returns a node's requests in flight; call this after
+    /// the view without the node has taken effect.
     pub fn tick(&mut self, now: Now, outstanding: impl Fn(NodeId) -> u64) -> Vec<MembershipEvent> {
         let mut events = Vec::new();
         self.members.retain_mut(|member| {
@@ -394,9 +392,9 @@ impl Membership {
         self.check_invariants();
     }
 
-    /// Whether a node may be ejected. Never the last one: then every client would
-    /// pay for what some requests met. A refused connection is no matter of the
-    /// request, so any number of nodes may be out for that.
+    /// Whether a node may be ejected. The last one never is: otherwise all clients would pay for
+    /// the failed requests of some. A refused connection does not depend on the request, so any
+    /// number of nodes may be ejected for that.
     fn can_spare(&self, id: NodeId, failure: Failure, serves: impl Fn(NodeId) -> bool) -> bool {
         let serves = |other: &Member| other.health.eligible() && serves(other.id);
         if !self.members.iter().any(|other| other.id != id && serves(other)) {
@@ -432,7 +430,7 @@ impl Membership {
             assert!((1..=WEIGHT_MAX).contains(&member.weight));
             assert!(member.removal_deadline.is_none() || !member.health.is_wanted());
         }
-        // Names and addresses never change, so only the newest can be a twin.
+        // Names and addresses never change, so only the newest node can duplicate one.
         if let Some((newest, others)) = self.members.split_last() {
             let twin =
                 |other: &Member| other.name == newest.name || other.address == newest.address;
@@ -450,7 +448,7 @@ impl Member {
         &self.name
     }
 
-    /// Where it listens.
+    /// Address at which it listens.
     pub fn address(&self) -> ServerAddress {
         self.address
     }
@@ -460,12 +458,12 @@ impl Member {
         self.weight
     }
 
-    /// Its life.
+    /// Its health.
     pub fn health(&self) -> &NodeHealth {
         &self.health
     }
 
-    /// When it leaves at the latest, if it is being removed.
+    /// Latest time of its removal, if it is being removed.
     pub fn removal_deadline(&self) -> Option<Now> {
         self.removal_deadline
     }

@@ -1,4 +1,4 @@
-//! Reconciles a machine's packet path with what it should be: packet program, virtual addresses,
+//! Reconciles a machine's packet path with its wanted state: packet program, virtual addresses,
 //! forwarding table.
 //!
 //! ```text
@@ -7,12 +7,12 @@
 //!                                        +--[done, found]------+
 //! ```
 //!
-//! Wants are levels: only the latest counts, and nothing is lost by being said once. A step that
-//! fails is repeated every [`RETRY_MS`] until it succeeds or is not wanted any more; the others go on
-//! meanwhile. What is found to have been changed from outside is put right by the same steps.
+//! Wants are levels: only the latest one counts, and it need not be repeated. A step that fails is
+//! repeated every [`RETRY_MS`] until it succeeds or is not wanted any more; other steps proceed
+//! meanwhile. Changes by others are corrected by the same steps.
 //!
-//! Invariants: addresses are announced only once they are held; they are claimed only by wants that
-//! are recent, since those of a process that was paused may be another dispatcher's by now.
+//! Invariants: addresses are announced only once they are held; they are claimed only if the wants
+//! are recent, since after a pause of the process another dispatcher may hold them.
 
 use std::sync::Arc;
 
@@ -24,36 +24,36 @@ use skep_wire::table::{Table, TableVersion};
 use crate::failover::Failover;
 use crate::limits::{RETRY_MS, WANTS_MS_MAX};
 
-/// What the packet path of a machine should be.
+/// The desired state of a machine's packet path.
 #[derive(Clone, Debug, Default)]
 pub struct Wants {
     /// When this was decided.
     pub at: Now,
-    /// Whether the machine is to have the virtual addresses; `None`: it keeps them if it has them.
+    /// Whether the machine should have the virtual addresses; `None`: it keeps them if it has them.
     pub addresses: Option<bool>,
-    /// The table that packets are to be steered by.
+    /// The table to steer by.
     pub table: Option<Arc<Table>>,
-    /// Announcements of the addresses that were wanted so far.
+    /// The number of announcements of the addresses requested so far.
     pub announcements: u64,
 }
 
-/// Something to do, for the executor.
+/// A step for the executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Load and attach the packet program, with its settings.
     Attach,
-    /// Put the virtual addresses on this machine, and announce them.
+    /// Assign the virtual addresses to this machine, and announce them.
     Claim,
     /// Remove them.
     Release,
     /// Announce them again.
     Announce,
     Apply(Arc<Table>),
-    /// Tell the packet program its settings once more.
+    /// Pass the settings to the packet program again.
     SetUp,
 }
 
-/// Something was changed by others than the executor.
+/// A change made by others than the executor.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Drift {
     #[error(
@@ -71,17 +71,17 @@ pub enum Drift {
     Map(ChangedMap),
 }
 
-/// Decides which step is next. See the module.
+/// Determines the next step; see the module.
 #[derive(Debug)]
 pub struct Reconciler {
     wants: Wants,
     is_attached: bool,
-    /// Whether the machine has all the addresses or none, if that is known.
+    /// Whether the machine has all addresses (true) or none, if known.
     has_addresses: Option<bool>,
     applied: Option<TableVersion>,
-    /// Maps are as the table that was applied last says.
+    /// Whether the maps match the table that was applied last.
     has_table: bool,
-    /// The packet program has its settings.
+    /// Whether the packet program has its settings.
     is_set_up: bool,
     /// Announcements that were made, or were not needed.
     announced: u64,
@@ -89,9 +89,9 @@ pub struct Reconciler {
     failures: [Option<StepFailure>; KINDS],
 }
 
-/// In a cluster that starts, addresses are claimed once each service has a node that takes new flows:
-/// before, the kernel would refuse every connection to one, as it does where nothing listens. A cluster
-/// without such a node claims them some time later, so that its clients get that refusal.
+/// In a starting cluster, addresses are claimed only once each service has a node that takes new
+/// flows: before that, the kernel would refuse every connection, as if nothing listened. A cluster
+/// without such a node claims them some time later, so that its clients receive that refusal.
 #[derive(Debug)]
 struct ClaimGate {
     patience_ms: u64,
@@ -101,21 +101,21 @@ struct ClaimGate {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GateState {
-    /// No table is known by which clients were served.
+    /// No table is known by which clients could have been served.
     New,
-    /// The program steers to nobody until a table is applied, which may be any.
+    /// The program steers no packets until any table is applied.
     Closed,
     Open,
 }
 
-/// A step that has failed and was not done since.
+/// A step that has failed and not succeeded since.
 #[derive(Clone, Debug)]
 struct StepFailure {
     retry_at: Now,
     why: String,
 }
 
-/// Kinds of steps; each fails and is repeated by itself.
+/// Kinds of steps; each fails and is repeated independently.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Attach,
@@ -128,8 +128,9 @@ enum Kind {
 const KINDS: usize = 5;
 
 impl Wants {
-    /// Wants the addresses as failover decides. Those that an earlier, killed process left stay
-    /// until another dispatcher holds them: this one may be the next to do so.
+    /// Follows failover's decision about the addresses. Addresses left by an earlier, killed
+    /// process are kept until another dispatcher holds them, since this one may be the next to do
+    /// so.
     pub fn follow(&mut self, now: Now, failover: &Failover) {
         let is_others = failover.active().is_some() || self.addresses == Some(true);
         self.addresses = match failover.stage() {
@@ -143,7 +144,7 @@ impl Wants {
         }
     }
 
-    /// Whether `other` wants the same, maybe at another time.
+    /// Whether `other` is the same except for its time.
     pub fn is_same(&self, other: &Self) -> bool {
         let wants = |it: &Self| (it.addresses, it.version(), it.announcements);
         wants(self) == wants(other)
@@ -155,8 +156,8 @@ impl Wants {
 }
 
 impl Reconciler {
-    /// Of a machine whose packet program has just been attached and set up. It claims addresses before it
-    /// steers to any node `patience_ms` after that was wanted first.
+    /// For a machine whose packet program was attached and set up just now. It claims addresses
+    /// without any node to steer to after they were wanted for `patience_ms`.
     pub fn new(patience_ms: u64) -> Self {
         Self {
             wants: Wants::default(),
@@ -171,10 +172,10 @@ impl Reconciler {
         }
     }
 
-    /// The latest wants. May be repeated.
+    /// Sets the latest wants. May be repeated.
     pub fn want(&mut self, wants: Wants) {
         if wants.version() != self.wants.version() {
-            // Another table may be accepted where the last one was not.
+            // Another table may be accepted although the last one was not.
             self.may_retry(Kind::Apply);
         }
         if wants.addresses != self.wants.addresses {
@@ -188,7 +189,7 @@ impl Reconciler {
         self.check_invariants();
     }
 
-    /// The next step, if any is due. To be called until there is none.
+    /// The next step, if one is due. To be called until it returns `None`.
     pub fn next(&self, now: Now) -> Option<Step> {
         let is_due = |kind: Kind| {
             self.failures[kind as usize].as_ref().is_none_or(|failure| now >= failure.retry_at)
@@ -202,7 +203,7 @@ impl Reconciler {
         attach.or_else(set_up).or_else(addresses).or_else(table).or_else(announce)
     }
 
-    /// What became of a step, which [`Reconciler::next`] had returned.
+    /// The result of a step that [`Reconciler::next`] returned.
     pub fn done(&mut self, now: Now, step: &Step, result: Result<(), String>) {
         let is_done = result.is_ok();
         self.failures[step.kind() as usize] =
@@ -210,11 +211,11 @@ impl Reconciler {
         match step {
             Step::Attach if is_done => {
                 (self.is_attached, self.is_set_up, self.has_table) = (true, true, true);
-                // The device and the program may be new ones, without addresses and tables.
+                // The device and the program may be new, without addresses and tables.
                 (self.applied, self.has_addresses) = (None, None);
                 self.gate.close(now);
             }
-            // Of several addresses some may have been moved.
+            // Only some of several addresses may have been moved.
             Step::Claim | Step::Release if !is_done => self.has_addresses = None,
             Step::Claim => {
                 self.has_addresses = Some(true);
@@ -233,7 +234,8 @@ impl Reconciler {
         self.check_invariants();
     }
 
-    /// A look at the machine: what was changed from outside, and will be put right.
+    /// Compares with the machine's actual state; returns changes by others, which will be
+    /// corrected.
     pub fn found(&mut self, looked: &MachineState) -> Vec<Drift> {
         let mut drifts = Vec::new();
         if self.has_addresses == Some(true) && !looked.missing.is_empty() {
@@ -253,7 +255,7 @@ impl Reconciler {
         drifts
     }
 
-    /// The table that packets are steered by, if any was applied.
+    /// The table that packets are steered by, if one was applied.
     pub fn applied(&self) -> Option<TableVersion> {
         self.applied
     }
@@ -263,18 +265,18 @@ impl Reconciler {
         self.has_addresses == Some(true)
     }
 
-    /// Why steps fail at present.
+    /// The errors of steps that fail at present.
     pub fn failures(&self) -> impl Iterator<Item = &str> {
         self.failures.iter().flatten().map(|failure| failure.why.as_str())
     }
 
-    /// Whether it cannot steer as it is to: some step other than an announcement fails.
+    /// Whether the machine cannot steer as it should: some step other than an announcement fails.
     pub fn is_hindered(&self) -> bool {
         let kinds = [Kind::Attach, Kind::Addresses, Kind::Apply, Kind::SetUp];
         kinds.into_iter().any(|kind| self.failures[kind as usize].is_some())
     }
 
-    /// What holds between any two calls.
+    /// Checks the invariants that hold between any two calls.
     fn check_invariants(&self) {
         let may_announce = self.announced < self.wants.announcements;
         debug_assert!(
@@ -303,7 +305,7 @@ impl Reconciler {
         (is_wanted && self.has_addresses == Some(true)).then_some(Step::Announce)
     }
 
-    /// Whether the wants of the addresses count: after a pause, another one may be the active one.
+    /// Whether the wants are recent: after a pause, another dispatcher may be active.
     fn is_recent(&self, now: Now) -> bool {
         now.since_ms(self.wants.at) <= WANTS_MS_MAX
     }
@@ -324,7 +326,7 @@ impl ClaimGate {
         self.state = GateState::Open;
     }
 
-    /// The packet program is a new one.
+    /// The packet program was replaced.
     fn close(&mut self, now: Now) {
         self.wanted_since = now;
         if self.state == GateState::Open {
@@ -332,16 +334,18 @@ impl ClaimGate {
         }
     }
 
-    /// The program steers by this table; whether the machine is to have the addresses meanwhile.
+    /// The program now steers by this table. `wants_addresses`: whether the machine should have the
+    /// addresses.
     fn applied(&mut self, table: &Table, wants_addresses: Option<bool>) {
         let takes = |it| table.history(it).next().is_some_and(|nodes| !nodes.is_empty());
         let mut services = table.services.iter();
         let opens = match (self.state, wants_addresses) {
             (GateState::Open | GateState::Closed, _) => true,
             (GateState::New, Some(true)) => services.all(takes),
-            // The active dispatcher serves by the table that a standby applies.
+            // The active dispatcher serves clients by the table that a standby applies.
             (GateState::New, Some(false)) => !table.services.is_empty(),
-            // So did the last one by what a dispatcher learns that has just started.
+            // Likewise the previous active one, by a table received by a dispatcher that has just
+            // started.
             (GateState::New, None) => services.any(takes),
         };
         if opens {

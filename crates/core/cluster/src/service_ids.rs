@@ -1,19 +1,19 @@
-//! The ids of services: their numbers in the table, in flows and in the hash of packets.
+//! The ids of services: their numbers in tables, in flows and in the hash of packets.
 //!
 //! An id belongs to an address and protocol, not to a position in a config: in a rolling restart,
-//! dispatchers with different configs make tables in turn, and flows that one of them has noted are
-//! followed by another.
+//! dispatchers with different configs make tables in turn, and use the flows that another one has
+//! recorded.
 //!
-//! Invariants: no two services have one id; a service keeps its id as long as it is planned; an id is
-//! given to another service only when all are taken, and then that of the service which has not been
-//! planned for longest. A dispatcher that has lost all tables gives most services the ids that they
-//! had, since an id begins as the hash of its address.
+//! Invariants: no two services have the same id; a service keeps its id as long as it is planned;
+//! an id is reassigned only when all ids are in use, and then that of the service which has not
+//! been planned for the longest time. A dispatcher that has lost all tables assigns most services
+//! the same ids as before, since the preferred id is the hash of the address.
 
 use std::net::SocketAddr;
 
 use skep_wire::steer::{DatapathService, Protocol, SERVICES_MAX, service_hash};
 
-/// What makes services of two configs the same.
+/// Identifies a service across configs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ServiceKey {
     address: SocketAddr,
@@ -22,7 +22,7 @@ pub(crate) struct ServiceKey {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceIds {
-    /// Each id once, at most [`SERVICES_MAX`]: those that a table used last are at the end.
+    /// Each id once, at most [`SERVICES_MAX`], the most recently planned last.
     given: Vec<(ServiceKey, u16)>,
 }
 
@@ -37,7 +37,7 @@ impl ServiceKey {
 }
 
 impl ServiceIds {
-    /// Takes over the ids of a table of another dispatcher.
+    /// Adopts the ids of another dispatcher's table.
     pub(crate) fn adopt<'a>(&mut self, services: impl Iterator<Item = &'a DatapathService>) {
         for service in services {
             let (key, id) = (ServiceKey::of(service), service.id);
@@ -46,15 +46,16 @@ impl ServiceIds {
         }
     }
 
-    /// These services are planned now: those without an id get one.
+    /// Assigns ids to those of the planned services that have none.
     pub(crate) fn plan(&mut self, planned: impl Iterator<Item = ServiceKey>) {
         let mut planned: Vec<ServiceKey> = planned.collect();
-        // Whatever their order in the config.
+        // Independent of the order in the config.
         planned.sort_unstable();
         planned.dedup();
         assert!(planned.len() <= SERVICES_MAX, "the config has no more addresses than ids");
         let is_planned = |given: &(ServiceKey, u16)| planned.binary_search(&given.0).is_ok();
-        // Stable: those that are not planned stay in the order in which they were last.
+        // The sort is stable: services that are not planned stay in the order in which they last
+        // were.
         self.given.sort_by_key(is_planned);
         for &key in &planned {
             if self.id(key).is_none() {
@@ -64,13 +65,13 @@ impl ServiceIds {
         }
     }
 
-    /// The id of a service that was planned.
+    /// The id of a planned service.
     pub(crate) fn id(&self, key: ServiceKey) -> Option<u16> {
         self.given.iter().find(|given| given.0 == key).map(|given| given.1)
     }
 
     /// The free id nearest to the hash of the address, or else that of the service which has not
-    /// been planned for longest: it is forgotten.
+    /// been planned for the longest time, which then loses it.
     fn free_id(&mut self, key: ServiceKey) -> u16 {
         let wished = service_hash(key.address) % SERVICES_MAX as u64;
         let from_wished =

@@ -1,13 +1,13 @@
-//! Distribution of the table: which machine is sent which version, and whether whole or as what has
-//! changed since a version that it has acknowledged.
+//! Distribution of the table: which version each machine is sent, and whether as a whole or as a
+//! delta from a version that it has acknowledged.
 //!
-//! Heartbeats acknowledge: they report the table that a machine has applied. A new version goes to
-//! every machine at once, as a delta if its last heartbeat named a table that is still known here, and
-//! again while heartbeats name an earlier one. A machine that applies none of them for longer than one
-//! should need, because it has restarted, is sent the whole table, at longer and longer intervals up to
-//! a bound.
+//! Heartbeats are the acknowledgements: they report the table that a machine has applied. A new
+//! version is sent to every machine at once, as a delta if its last heartbeat reported a table that
+//! is still stored here, and again as long as its heartbeats report an earlier one. A machine that
+//! takes too long to apply a delta, for example because it has restarted, is sent the whole table,
+//! at intervals that grow up to a bound.
 //!
-//! Invariant: a machine that is slow to apply, or never does, costs a bounded rate of datagrams.
+//! Invariant: a machine that applies tables slowly, or never, costs a bounded rate of datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use crate::limits::{
     TABLES_RECENT_MAX,
 };
 
-/// The latest tables of a machine, by which it understands deltas.
+/// The latest tables of a machine, the bases of deltas.
 #[derive(Clone, Debug, Default)]
 pub struct RecentTables {
-    /// The oldest first.
+    /// Oldest first.
     tables: VecDeque<Arc<Table>>,
 }
 
 impl RecentTables {
-    /// Keeps a table; at most [`TABLES_RECENT_MAX`] are.
+    /// Stores a table; keeps the last [`TABLES_RECENT_MAX`].
     pub fn keep(&mut self, table: Arc<Table>) {
         if self.tables.len() == TABLES_RECENT_MAX {
             self.tables.pop_front();
@@ -40,8 +40,8 @@ impl RecentTables {
         self.tables.push_back(table);
     }
 
-    /// The table of a delta; `None` if it is not later than the latest, or its base is not known, or
-    /// another one.
+    /// The table that a delta results in; `None` if it is not later than the latest one, or its
+    /// base is unknown or different.
     pub fn apply(&self, delta: &TableDelta) -> Option<Table> {
         let is_later = self.latest().is_none_or(|latest| delta.version > latest.version);
         is_later.then(|| delta.apply(self.get(delta.base)?).ok()).flatten()
@@ -56,46 +56,46 @@ impl RecentTables {
     }
 }
 
-/// A message, and who is to get it.
+/// A message and its recipients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableUpdate {
     pub to: Vec<PeerId>,
     pub message: Arc<Message>,
 }
 
-/// Distributes the tables of a dispatcher, while it is the active one.
+/// Distributes the tables of a dispatcher while it is active.
 #[derive(Clone, Debug)]
 pub struct TableDistributor {
-    /// From sending a table to sending it again.
+    /// Interval after which a table is sent again.
     resend_ms: u64,
-    /// The last of them is the one to distribute.
+    /// Recent tables; the last one is the one to distribute.
     recent: RecentTables,
-    /// What machines were sent, at most [`PEERS_MAX`].
+    /// The state of transmissions by machine, at most [`PEERS_MAX`].
     sent: BTreeMap<PeerId, Sent>,
-    /// The messages that carry the last table.
+    /// The encoded messages of the last table.
     messages: BTreeMap<Form, Arc<Message>>,
 }
 
-/// How a table travels.
+/// The form in which a table is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
     Whole,
-    /// As a delta from that version.
+    /// As a delta from this version.
     Since(TableVersion),
 }
 
-/// What a machine was sent since its heartbeats began to name the table that they name.
+/// What a machine was sent since its heartbeats first reported the table `has`.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     has: TableVersion,
     first_at: Now,
     last_at: Now,
-    /// The last whole table, and how many there were.
+    /// The time of the last whole table, and the number of whole tables.
     whole: Option<(Now, u32)>,
 }
 
 impl TableDistributor {
-    /// One for machines that send a heartbeat each `heartbeat_ms`.
+    /// A distributor for machines that send a heartbeat every `heartbeat_ms`.
     pub fn new(heartbeat_ms: u64) -> Self {
         Self {
             resend_ms: (TABLE_RESEND_HEARTBEATS * heartbeat_ms).max(TABLE_RESEND_MS_MIN),
@@ -105,7 +105,7 @@ impl TableDistributor {
         }
     }
 
-    /// The tables of other dispatchers and of this one.
+    /// The recent tables of all dispatchers.
     pub fn recent(&self) -> &RecentTables {
         &self.recent
     }
@@ -117,7 +117,7 @@ impl TableDistributor {
         self.sent.clear();
     }
 
-    /// There is a new table: what goes to those who have the given tables.
+    /// A new table was made: returns the messages for machines with the given tables.
     pub fn publish(
         &mut self,
         now: Now,
@@ -142,7 +142,8 @@ impl TableDistributor {
         updates
     }
 
-    /// A machine's heartbeat reports its table: what it is to be sent now, if anything.
+    /// A machine's heartbeat reports its table: returns the message that it must be sent now, if
+    /// any.
     pub fn heard(&mut self, now: Now, from: PeerId, has: TableVersion) -> Option<Arc<Message>> {
         if has >= self.recent.latest()?.version {
             self.sent.remove(&from);
@@ -165,7 +166,7 @@ impl TableDistributor {
         message
     }
 
-    /// What holds between any two calls: memory is bounded for any senders of heartbeats.
+    /// Checks the invariants: memory is bounded for any senders of heartbeats.
     fn check_invariants(&self) {
         debug_assert!(self.sent.len() <= PEERS_MAX, "{} machines", self.sent.len());
         let forms = self.messages.len();
@@ -173,7 +174,7 @@ impl TableDistributor {
         debug_assert!(self.recent.tables.len() <= TABLES_RECENT_MAX, "bases of deltas");
     }
 
-    /// What carries the last table.
+    /// The message of the last table in this form.
     fn message(&mut self, form: Form) -> Option<Arc<Message>> {
         if let Some(message) = self.messages.get(&form) {
             return Some(Arc::clone(message));
@@ -191,11 +192,11 @@ impl TableDistributor {
 }
 
 impl Sent {
-    /// What a machine was sent that has this table now.
+    /// The state of transmissions to a machine that reports this table now.
     fn since(before: Option<&Self>, now: Now, has: TableVersion) -> Self {
         match before {
             Some(before) if before.has == has => *before,
-            // It has moved on: deltas do arrive.
+            // It has applied something: deltas do arrive.
             before => {
                 let last_at = before.map_or(now, |before| before.last_at);
                 Self { has, first_at: now, last_at, whole: None }
@@ -203,7 +204,7 @@ impl Sent {
         }
     }
 
-    /// In which form the machine may be sent the last table now.
+    /// The form in which the machine may be sent the last table now.
     fn form(&self, now: Now, resend_ms: u64, is_base_known: bool) -> Option<Form> {
         let patience_ms = |times: u32| resend_ms << (times - 1).min(TABLE_RESEND_DOUBLINGS_MAX);
         let may_be_whole =

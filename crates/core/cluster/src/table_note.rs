@@ -6,31 +6,31 @@ use std::net::SocketAddr;
 use skep_wire::message::Name;
 use skep_wire::steer::NODES_MAX;
 
-/// Something for the log.
+/// A note for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableNote {
-    /// The first heartbeat of a node.
+    /// The first heartbeat of a node was received.
     Came(Name),
     /// A dead node is alive again.
     Back(Name),
-    /// A node reports that it stops.
+    /// A node reports that it is stopping.
     Leaving(Name),
-    /// A node is silent.
+    /// A node is dead: its heartbeats have stopped.
     Dead {
         name: Name,
-        /// For how long at least, in milliseconds.
+        /// Shortest time of silence, in milliseconds.
         ms: u64,
     },
     /// A node is not in the config.
     Unplanned(Name),
     /// A node does not listen at the address of a service that it is planned for.
     NotListening { name: Name, address: SocketAddr },
-    /// There is no index left for a node.
+    /// No index is left for a node.
     NoIndex(Name),
 }
 
 impl TableNote {
-    /// Whether an operator should look at it.
+    /// Whether an operator should be alerted.
     pub fn is_trouble(&self) -> bool {
         !matches!(self, Self::Came(_) | Self::Back(_) | Self::Leaving(_))
     }

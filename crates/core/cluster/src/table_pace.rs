@@ -1,5 +1,5 @@
-//! Rate limit of tables, by the generic cell rate algorithm: one for each interval, and
-//! [`TABLES_AT_ONCE_MAX`] at once for urgent changes. Every one costs all machines.
+//! Rate limit of tables, by the generic cell rate algorithm: one per interval, and a burst of
+//! [`TABLES_AT_ONCE_MAX`] for urgent changes. Each table costs work on all machines.
 //!
 //! Tables that begin a term, or skip past a later version, do not count.
 
@@ -7,37 +7,37 @@ use skep_units::Now;
 
 use crate::limits::{TABLE_INTERVAL_MS_MIN, TABLE_INTERVAL_US_PER_NODE, TABLES_AT_ONCE_MAX};
 
-/// When the next table may be made.
+/// Determines when the next table may be made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TablePace {
     interval_ms: u64,
     made_at: Option<Now>,
-    /// When the tables so far would be paid for at one for each interval.
+    /// The theoretical arrival time: when the tables so far would be paid for at one per interval.
     paid_at: Now,
 }
 
 impl TablePace {
-    /// That of a cluster of so many nodes, which has no table yet.
+    /// The rate limit for a cluster of `nodes` nodes without a table.
     pub(crate) fn new(nodes: usize) -> Self {
         let mut pace = Self { interval_ms: 0, made_at: None, paid_at: Now(0) };
         pace.set_nodes(nodes);
         pace
     }
 
-    /// There are so many nodes now.
+    /// Sets the number of nodes.
     pub(crate) fn set_nodes(&mut self, nodes: usize) {
         let of_nodes_ms = nodes as u64 * TABLE_INTERVAL_US_PER_NODE / 1_000;
         self.interval_ms = of_nodes_ms.max(TABLE_INTERVAL_MS_MIN);
     }
 
-    /// Whether a table may be made now. An urgent one need not keep the interval from the last.
+    /// Whether a table may be made now. An urgent one need not wait for an interval.
     pub(crate) fn allows(&self, now: Now, is_urgent: bool) -> bool {
         let is_calm = self.made_at.is_none_or(|at| now.since_ms(at) >= self.interval_ms);
         let owed_ms = self.paid_at.since_ms(now);
         (is_urgent || is_calm) && owed_ms <= (TABLES_AT_ONCE_MAX - 1) * self.interval_ms
     }
 
-    /// A table is made.
+    /// A table was made.
     pub(crate) fn made(&mut self, now: Now) {
         self.made_at = Some(now);
         self.paid_at = self.paid_at.max(now).plus_ms(self.interval_ms);

@@ -1,17 +1,17 @@
-//! Builds and publishes the forwarding table by which all machines steer: from the plan,
+//! Builds and publishes the forwarding table that all machines use for steering: from the plan,
 //! the nodes that are alive, and the operator's settings.
 //!
 //! The active dispatcher builds it, with a new generation when something has changed: at the next
-//! tick if flows must not go on to a node, else not sooner than an interval after the last one, so
-//! that many changes make one table. A standby adopts it, so that after a takeover it continues from
-//! there, with the same indexes and histories.
+//! tick if a node must not receive flows any more, else at least one interval after the last table,
+//! so that many changes make one table. A standby adopts it, so that after a takeover it continues
+//! from there, with the same indexes and histories.
 //!
-//! A table costs as many steps as it has members of services, whatever has changed.
+//! Building a table takes time proportional to the members of all services, whatever has changed.
 //!
-//! Invariants: one table for each version; versions rise; a node keeps its index
-//! as long as it is planned or any history names it, and no other node has that
-//! index meanwhile; a service keeps its id, whatever the config of the dispatcher that makes the next
-//! table (see [`crate::service_ids`]); a service's history names no membership twice.
+//! Invariants: one table per version; versions increase; a node keeps its index as long as it is
+//! planned or in any history, and no other node has that index meanwhile; a service keeps its id,
+//! whatever the config of the dispatcher that makes the next table (see [`crate::service_ids`]); a
+//! service's history contains no membership twice.
 
 mod invariants;
 mod merge;
@@ -35,54 +35,54 @@ use crate::service_ids::{ServiceIds, ServiceKey};
 pub use crate::table_note::TableNote;
 use crate::table_pace::TablePace;
 
-/// Builds the forwarding table. On the active dispatcher it publishes a new version soon after
-/// something in the table changes; on a standby it adopts the versions of the active one.
+/// Builds the forwarding table. On the active dispatcher it publishes a new version soon after a
+/// change; on a standby it adopts the versions of the active dispatcher.
 #[derive(Clone, Debug)]
 pub struct TablePublisher {
     detector: FailureDetector,
     plan: TablePlan,
     /// The nodes of the plan.
     planned: BTreeMap<Name, NodePlan>,
-    /// Those with an index.
+    /// Nodes with an index.
     nodes: BTreeMap<Name, Known>,
-    /// Services that had the same nodes share memberships.
+    /// By service, the latest membership first. Services with the same nodes share memberships.
     histories: BTreeMap<ServiceKey, Vec<Arc<ServiceMembership>>>,
     ids: ServiceIds,
-    /// Indexes that histories name.
+    /// Whether each index occurs in a history.
     is_named: Box<[bool; NODES_MAX]>,
-    /// Nodes whose refusal was logged: once for each is enough.
+    /// Nodes whose refusal was logged, once for each.
     refused: BTreeSet<Name>,
-    /// Nodes of which was logged, since the services changed, where they do not listen.
+    /// Nodes checked for missing listeners since the services changed.
     checked: BTreeSet<Name>,
-    /// This dispatcher makes the tables; it adopts those of another if it is none.
+    /// The author's state; `None` on a dispatcher that adopts the tables of another one.
     author: Option<Author>,
-    /// The table was made anew since the failure detector has listened for long enough.
+    /// Whether the table was rebuilt after the failure detector had listened for long enough.
     has_settled: bool,
-    /// The tables of other authors that went into it.
+    /// The tables of other authors that were merged into it.
     merged: merge::Merged,
-    /// Until when nodes of merged tables keep connections unheard.
+    /// Until when silent nodes of merged tables keep their connections.
     presumed_until: Option<Now>,
     pace: TablePace,
     table: Arc<Table>,
 }
 
-/// That of the tables of a term.
+/// The author of the tables of a term.
 #[derive(Clone, Copy, Debug, Default)]
 struct Author {
-    /// What the present table may not show yet.
+    /// A change that the current table may not contain yet.
     change: Option<PublishedChange>,
 }
 
 /// A reason for a new table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PublishedChange {
-    /// It can wait for others.
+    /// It can wait for other changes.
     Usual,
-    /// Flows must not go on to a node, or must reach it by another device.
+    /// A node must not receive flows any more, or must be reached by another device.
     Urgent,
 }
 
-/// All indexes are taken.
+/// All indexes are in use.
 struct NoIndexLeft;
 
 /// A node with an index.
@@ -95,14 +95,14 @@ struct Known {
     mtu: u32,
     /// Whether the operator has drained it.
     is_drained: bool,
-    /// Its state in the table of another dispatcher: valid until this one has listened long enough.
+    /// Its state in an adopted table: valid until this dispatcher has listened for long enough.
     adopted: ForwardingState,
-    /// A merged table says that it has connections, and the node was not heard since.
+    /// Whether it has connections according to a merged table, and has been silent since.
     is_presumed: bool,
 }
 
 impl TablePublisher {
-    /// A publisher with an empty table, which has no author yet.
+    /// A publisher with an empty table, without an author.
     pub fn new(settings: FailureDetectorSettings) -> Self {
         Self {
             detector: FailureDetector::new(settings),
@@ -123,23 +123,23 @@ impl TablePublisher {
         }
     }
 
-    /// The present table: made here, or adopted.
+    /// The current table: made here, or adopted.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// The failure detector: which nodes live, and their last heartbeats.
+    /// The failure detector: which nodes are alive, and their last heartbeats.
     pub fn detector(&self) -> &FailureDetector {
         &self.detector
     }
 
-    /// The config is (now) this. A weight that the operator set stays until the
-    /// config's own changes.
+    /// Sets the plan of the config. A weight set by the operator is kept until the weight in the
+    /// config changes.
     pub fn set_plan(&mut self, plan: TablePlan) {
         let mut places = plan.services.iter().flat_map(|service| &*service.nodes);
         assert!(places.all(|&at| at < plan.nodes.len()), "services name nodes of the plan");
         let mut change = PublishedChange::Usual;
-        // The same nodes at the same places, as nearly always: only what differs costs.
+        // Nearly always the nodes and their order are the same: then only differences cost time.
         let is_same = plan.nodes.len() == self.plan.nodes.len()
             && plan.nodes.iter().zip(&self.plan.nodes).all(|(a, b)| a.name == b.name);
         for (at, node) in plan.nodes.iter().enumerate() {
@@ -164,7 +164,7 @@ impl TablePublisher {
         self.check_invariants();
     }
 
-    /// A node is planned like this from now on.
+    /// Sets the plan of a node.
     fn plan_node(&mut self, node: &NodePlan) -> PublishedChange {
         let is_up = self.share(&node.name).is_some();
         let before = self.planned.insert(node.name.clone(), node.clone());
@@ -177,7 +177,7 @@ impl TablePublisher {
         if is_up && !is_still_up { PublishedChange::Urgent } else { PublishedChange::Usual }
     }
 
-    /// A node's heartbeat came. Heartbeats must be authentic and fresh.
+    /// A node's heartbeat was received; it must be authentic and fresh.
     pub fn heard(&mut self, now: Now, heartbeat: NodeHeartbeat, stamp: Stamp) -> Vec<TableNote> {
         let name = heartbeat.name.clone();
         if !self.planned.contains_key(&name) && !self.nodes.contains_key(&name) {
@@ -226,7 +226,8 @@ impl TablePublisher {
         notes
     }
 
-    /// Time went on: makes the next table if there is something new, and it may follow the last.
+    /// Advances the time: makes the next table if something has changed and the rate limit allows
+    /// it.
     pub fn tick(&mut self, now: Now) -> Vec<TableNote> {
         let ms = self.detector.silence_ms();
         let dead = self.detector.tick(now);
@@ -244,8 +245,8 @@ impl TablePublisher {
         dead.into_iter().map(|name| TableNote::Dead { name, ms }).collect()
     }
 
-    /// The operator drains these nodes, and no others of the plan. Nodes that have never been heard
-    /// are left out.
+    /// The operator drains exactly these nodes of the plan. Nodes whose heartbeats were never
+    /// received are ignored.
     pub fn set_drained(&mut self, drained: &BTreeSet<Name>) {
         let mut change = None;
         for (name, node) in &mut self.nodes {
@@ -259,8 +260,7 @@ impl TablePublisher {
         change.into_iter().for_each(|change| self.changed(change));
     }
 
-    /// Sets another weight; 0 drains. False if the node has never
-    /// been heard.
+    /// Sets another weight; 0 drains. Returns false if no heartbeat of the node was ever received.
     pub fn set_weight(&mut self, name: &Name, weight: u32) -> bool {
         let Some(node) = self.nodes.get_mut(name) else { return false };
         if std::mem::replace(&mut node.weight, weight) != weight {
@@ -273,12 +273,12 @@ impl TablePublisher {
         true
     }
 
-    /// This dispatcher is active now: it is the author, in its `epoch`.
+    /// This dispatcher is active now: it becomes the author, in `epoch`.
     pub fn begin_term(&mut self, epoch: u64) {
         let living: Vec<Name> =
             self.detector.living().map(|heartbeat| heartbeat.name.clone()).collect();
         for name in &living {
-            // Who finds no index now says so at its next heartbeat.
+            // A node without an index is reported at its next heartbeat.
             let _ = self.learn(name);
         }
         self.publish(TableVersion { epoch, generation: 1 });
@@ -290,7 +290,7 @@ impl TablePublisher {
         self.check_invariants();
     }
 
-    /// Adopts the table of another dispatcher, if it is later than the present one.
+    /// Adopts the table of another dispatcher if it is later than the current one.
     pub fn adopt(&mut self, table: Table) -> bool {
         if table.version <= self.table.version || self.author.is_some() {
             return false;
@@ -312,20 +312,20 @@ impl TablePublisher {
         true
     }
 
-    /// The present table may be out of date.
+    /// Records that the current table may be outdated.
     fn changed(&mut self, change: PublishedChange) {
         if let Some(author) = &mut self.author {
             author.change = author.change.max(Some(change));
         }
     }
 
-    /// A note about a node, unless there was one already.
+    /// Returns a note about a node, once per node.
     fn refuse(&mut self, name: Name, note: impl FnOnce(Name) -> TableNote) -> Vec<TableNote> {
         let is_news = self.refused.len() < NODES_MAX && self.refused.insert(name.clone());
         if is_news { vec![note(name)] } else { Vec::new() }
     }
 
-    /// Where a node does not listen although it is planned for it.
+    /// Services whose addresses a node does not listen at, although it is planned for them.
     fn not_listening(&self, name: &Name) -> Vec<TableNote> {
         let Some(heartbeat) = self.detector.heartbeat(name) else { return Vec::new() };
         let at = self.plan.nodes.iter().position(|node| node.name == *name);
@@ -337,8 +337,8 @@ impl TablePublisher {
         missed.map(|address| TableNote::NotListening { name: name.clone(), address }).collect()
     }
 
-    /// Assigns an index to a node that was heard, and stores what it reported:
-    /// returns whether that changed anything.
+    /// Assigns an index to a live node, and stores what it reported; returns whether anything
+    /// changed.
     fn learn(&mut self, name: &Name) -> Result<bool, NoIndexLeft> {
         let Some(heartbeat) = self.detector.heartbeat(name) else { return Ok(false) };
         let (mac, mtu, wished) = (heartbeat.mac, heartbeat.mtu, heartbeat.index);
@@ -359,8 +359,8 @@ impl TablePublisher {
         Ok(true)
     }
 
-    /// A free index: the preferred one, else the least. If all are
-    /// taken, the oldest memberships are dropped until one is free.
+    /// A free index: the preferred one, else the smallest. If all are in use, drops the oldest
+    /// memberships until one is free.
     fn free_index(&mut self, wished: Option<NodeIndex>) -> Option<NodeIndex> {
         loop {
             if let Some(index) = self.vacant_index(wished) {
@@ -373,7 +373,7 @@ impl TablePublisher {
         }
     }
 
-    /// The preferred index if it is free, else the least that is.
+    /// The preferred index if it is free, else the smallest free one.
     fn vacant_index(&self, wished: Option<NodeIndex>) -> Option<NodeIndex> {
         let mut taken = [false; NODES_MAX];
         self.nodes.values().for_each(|node| taken[usize::from(node.index)] = true);
@@ -382,8 +382,8 @@ impl TablePublisher {
         wished.filter(is_free).or(least)
     }
 
-    /// A node reports a table of this term that is later than the present one: the version
-    /// persisted here was lost. Skips past its version.
+    /// A node reports a table of this term that is later than the current one: the version
+    /// persisted here was lost. Skips past that version.
     fn outrun(&mut self, version: TableVersion) {
         let own = self.table.version;
         if version.epoch == own.epoch && version > own {
@@ -392,7 +392,7 @@ impl TablePublisher {
         }
     }
 
-    /// Makes the next table if it would differ from the present one.
+    /// Makes the next table if it would differ from the current one.
     fn remake(&mut self, now: Now) {
         self.author = Some(Author::default());
         self.remember();
@@ -415,7 +415,7 @@ impl TablePublisher {
         self.check_table(before);
     }
 
-    /// Brings ids and histories up to the plan and the present memberships.
+    /// Updates ids and histories to the plan and the current memberships.
     fn remember(&mut self) {
         self.ids.plan(self.plan.services.iter().map(ServicePlan::key));
         let mut histories = std::mem::take(&mut self.histories);
@@ -443,7 +443,7 @@ impl TablePublisher {
         self.forget();
     }
 
-    /// Notes the indexes that histories name.
+    /// Records which indexes occur in histories.
     fn note_named(&mut self) {
         self.is_named.fill(false);
         let mut seen = HashSet::new();
@@ -454,14 +454,14 @@ impl TablePublisher {
         }
     }
 
-    /// Drops nodes that neither the plan nor a history names.
+    /// Drops nodes that are neither planned nor in a history.
     fn forget(&mut self) {
         let (planned, is_named, nodes) = (&self.planned, &self.is_named, &mut self.nodes);
         nodes.retain(|name, node| is_named[usize::from(node.index)] || planned.contains_key(name));
         self.detector.retain(|name| nodes.contains_key(name) || planned.contains_key(name));
     }
 
-    /// The part of a node in the services that it is behind, if it takes new flows.
+    /// A node's share in its services, if it takes new flows.
     fn share(&self, name: &Name) -> Option<Share> {
         let node = self.nodes.get(name)?;
         let share = Share { index: node.index, weight: node.weight.min(WEIGHT_MAX) };
@@ -482,8 +482,8 @@ impl TablePublisher {
         }
     }
 
-    /// Whether a node has any table: without one it would refuse packets that it must
-    /// hand on.
+    /// Whether a node has applied a table: without one it would refuse packets that it must hand
+    /// on.
     fn is_ready(&self, name: &Name) -> bool {
         self.detector
             .heartbeat(name)
@@ -500,7 +500,7 @@ impl TablePublisher {
             })
         };
         let services = self.plan.services.iter().filter_map(|planned| {
-            // All that are planned have an id since `remember`.
+            // All planned services have an id since `remember`.
             let (key, policy) = (planned.key(), planned.policy.clone());
             let service = planned.with_id(self.ids.id(key)?);
             let history = self.histories.get(&key).into_iter().flatten();
@@ -523,7 +523,7 @@ impl Known {
         Self { index, address, weight, mac, mtu, is_drained, adopted, is_presumed }
     }
 
-    /// Its state by the table of another dispatcher. What is wanted here holds.
+    /// Its state in the adopted table, draining if it is not wanted here.
     fn adopted(&self, is_wanted: bool) -> ForwardingState {
         match self.adopted {
             ForwardingState::Up if !is_wanted => ForwardingState::Draining,
@@ -538,15 +538,15 @@ impl Known {
     }
 }
 
-/// A planned node that takes new flows, of the services that it listens for.
+/// A planned node that takes new flows, for the services that it listens for.
 struct Candidate<'a> {
     share: Share,
-    /// Hashes of the services that it listens for; `None`: it was not heard yet.
+    /// Hashes of the services that it listens for; `None` if no heartbeat was received yet.
     services: Option<&'a [u64]>,
 }
 
-/// The nodes that receive the new flows of a service: those that listen at its address. Of nodes
-/// that were not heard yet, those that did `before`.
+/// The nodes that receive the new flows of a service: those that listen at its address. Nodes whose
+/// heartbeats were not received yet are included if they were members `before`.
 fn membership(
     service: &ServicePlan,
     candidates: &[Option<Candidate<'_>>],
@@ -565,7 +565,7 @@ fn membership(
     membership
 }
 
-/// The one of several that are equal.
+/// Returns the shared instance of equal memberships.
 fn share_membership(
     shared: &mut HashMap<ServiceMembership, Arc<ServiceMembership>>,
     membership: ServiceMembership,

@@ -1,13 +1,14 @@
-//! Content codings (RFC 9110 8.4.1): gzip (RFC 1952), br (RFC 7932) and zstd (RFC 8878), encoded in
-//! pieces.
+//! Content codings (RFC 9110 8.4.1): gzip (RFC 1952), br (RFC 7932) and zstd (RFC 8878), encoded
+//! incrementally.
 //!
 //! ```text
 //!  Encoder::new(coding, level, size) -- push* -- flush? -- take* -- finish --> the rest
 //! ```
 //!
-//! Invariants: what all calls of [`Encoder::take`] and [`Encoder::finish`] return, in order, is one
-//! complete message in the coding; after [`Encoder::flush`] what was taken decodes to all that was
-//! pushed. An encoder takes at most [`limits::ENCODER_BYTES_MAX`] beside the output that was not taken.
+//! Invariants: the concatenated results of all calls of [`Encoder::take`] and [`Encoder::finish`]
+//! are one complete message in the coding; after [`Encoder::flush`], everything that was pushed can
+//! be decoded from the output. An encoder uses at most [`limits::ENCODER_BYTES_MAX`] besides output
+//! that was not taken.
 
 #![forbid(unsafe_code)]
 
@@ -30,8 +31,8 @@ enum Coding {
     Zstd(zstd::Encoder<'static, Vec<u8>>),
 }
 
-/// The levels that a coding has, from fast to small. Those of zstd from 20 on are left out: their windows
-/// are larger than the 8 MiB that clients must support, and encoders must not exceed (RFC 9659 3).
+/// The levels of a coding, from fast to small. Those of zstd from 20 on are excluded: their windows
+/// exceed the 8 MiB that clients must support, and encoders must not exceed (RFC 9659 3).
 pub fn levels(coding: Encoding) -> RangeInclusive<u32> {
     match coding {
         Encoding::Br => 0..=11,
@@ -41,12 +42,12 @@ pub fn levels(coding: Encoding) -> RangeInclusive<u32> {
 }
 
 impl Encoder {
-    /// The encoder of a message of `bytes` bytes, if that is known; else of a stream, of which there may be
-    /// many at a time, with less memory. A `level` beyond [`levels`] is the
-    /// nearest one.
+    /// An encoder for a message of `bytes` bytes if that is known; otherwise for a stream, with
+    /// less memory, since there may be many at a time. A `level` outside [`levels`] is replaced by
+    /// the nearest one.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// Out of memory.
     pub fn new(coding: Encoding, level: u32, bytes: Option<u64>) -> io::Result<Self> {
         let known = levels(coding);
         let level = level.clamp(*known.start(), *known.end());
@@ -85,8 +86,8 @@ impl Encoder {
     /// Encodes the next bytes of the message.
     ///
     /// # Errors
-    /// There is no memory; or there are more bytes than [`Encoder::new`] was told. The encoder is of no
-    /// further use.
+    /// Out of memory, or more bytes than [`Encoder::new`] was passed. The encoder cannot be used
+    /// any more.
     pub fn push(&mut self, data: &[u8]) -> io::Result<()> {
         match &mut self.0 {
             Coding::Br(encoder) => encoder.write_all(data),
@@ -95,7 +96,7 @@ impl Encoder {
         }
     }
 
-    /// Has all that was pushed come out, at some cost in size.
+    /// Outputs everything that was pushed, at some cost in size.
     ///
     /// # Errors
     /// As for [`Encoder::push`].
@@ -107,7 +108,7 @@ impl Encoder {
         }
     }
 
-    /// The bytes that came out since the last call.
+    /// The output since the last call.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(self.out())
     }
@@ -117,10 +118,10 @@ impl Encoder {
         self.out().len()
     }
 
-    /// Ends the message: the bytes that were not taken yet.
+    /// Ends the message; returns the rest of the output.
     ///
     /// # Errors
-    /// As for [`Encoder::push`]; or there were fewer bytes than [`Encoder::new`] was told.
+    /// As for [`Encoder::push`]; or fewer bytes than [`Encoder::new`] was passed.
     pub fn finish(self) -> io::Result<Vec<u8>> {
         match self.0 {
             Coding::Br(encoder) => Ok(encoder.into_inner()),

@@ -1,4 +1,4 @@
-//! What encoders write is read by decoders of the same libraries; the black-box tests read it by others.
+//! Output of the encoders is decoded by the same libraries; the black-box tests use others.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::Read;
@@ -67,7 +67,7 @@ fn the_window_of_zstd_is_one_that_clients_support() {
     encoder.push(&vec![7; 1 << 20]).unwrap();
     encoder.flush().unwrap();
     let out = encoder.take();
-    // RFC 8878 3.1.1.1: with a window descriptor behind the frame header descriptor.
+    // RFC 8878 3.1.1.1: with a window descriptor after the frame header descriptor.
     assert_eq!(out[4] & 0x20, 0, "no single segment");
     let exponent = u32::from(out[5] >> 3) + 10;
     assert!(exponent <= 23, "2^{exponent} bytes");

@@ -1,4 +1,4 @@
-//! The arms of a test, as an operator names them, checked.
+//! The arms of a test, as specified by an operator, validated.
 
 use skep_units::stable_hash;
 
@@ -8,23 +8,23 @@ use crate::limits::{ARM_NAME_BYTES_MAX, ARM_WEIGHT_MAX, ARMS_MAX};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmSpec {
     pub name: String,
-    /// Name of its policy; whether there is one is the caller's to check.
+    /// Name of its policy; the caller checks that it exists.
     pub policy: String,
-    /// Its share of the clients, against those of the other arms.
+    /// Its share of the clients, relative to those of the other arms.
     pub weight: u32,
-    /// Its group of nodes; empty: all. Whether there are such nodes is the caller's to check.
+    /// Its group of nodes; if empty, all nodes. The caller checks that they exist.
     pub nodes: Vec<String>,
 }
 
-/// The arms of one test: at least two, with names of their own, and over all nodes or over groups that have no node in
-/// common.
+/// The arms of one test: at least two, with distinct names, either over all nodes or over disjoint
+/// groups of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arms {
     arms: Vec<ArmSpec>,
     id: u64,
 }
 
-/// These arms are no test.
+/// Why the arms do not form a valid test.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArmsError {
     #[error("{0} arms: a comparison has 2 to {ARMS_MAX}")]
@@ -50,7 +50,7 @@ pub enum ArmsError {
 }
 
 impl Arms {
-    /// Checks the arms of a test of `service`.
+    /// Validates the arms of a test of `service`.
     ///
     /// # Errors
     /// [`ArmsError`].
@@ -70,7 +70,8 @@ impl Arms {
         &self.arms
     }
 
-    /// The same on all machines for the same arms of the same service, and for no others.
+    /// An id that is equal on all machines for the same arms of the same service, and differs for
+    /// others.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -90,7 +91,7 @@ fn check_arm(arm: &ArmSpec) -> Result<(), ArmsError> {
     if !(1..=ARM_WEIGHT_MAX).contains(&arm.weight) {
         return Err(ArmsError::Weight { arm: arm.name.clone(), weight: arm.weight });
     }
-    // An empty list is all nodes; an empty name is what is left of `NAME=POLICY:`.
+    // An empty list means all nodes; an empty name results from `NAME=POLICY:`.
     if arm.nodes.iter().any(String::is_empty) {
         return Err(ArmsError::EmptyGroup(arm.name.clone()));
     }
@@ -116,7 +117,8 @@ fn check_pair(earlier: &ArmSpec, arm: &ArmSpec) -> Result<(), ArmsError> {
     }
 }
 
-/// Each part is hashed under the hash of those before it; counts tell where lists end.
+/// Each part is hashed with the hash of the previous parts as the seed; counts mark the ends of
+/// lists.
 fn id_of(service: &str, arms: &[ArmSpec]) -> u64 {
     let seed = stable_hash(service.as_bytes(), arms.len() as u64);
     arms.iter().fold(seed, |seed, arm| {

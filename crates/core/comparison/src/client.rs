@@ -1,17 +1,17 @@
-//! A client as a host table knows it.
+//! The identity of a client in a host table.
 
 use std::net::IpAddr;
 
 use skep_units::stable_hash;
 
-/// The hash of a client's address in one test: the same on all dispatchers. Of IPv6 it is that of the /64, of which one
-/// client has all addresses.
+/// The hash of a client's address in one test, equal on all dispatchers. For IPv6 it is that of the
+/// /64, since a client may use all addresses in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// The client at `address` in the test with this [`id`](crate::Arms::id), which divides clients otherwise than
-    /// other tests do.
+    /// The client at `address` in the test with this [`id`](crate::Arms::id), which makes the
+    /// division of clients independent of other tests.
     pub fn new(address: IpAddr, test: u64) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V4(address) => stable_hash(&address.octets(), test),
@@ -19,7 +19,7 @@ impl ClientId {
         })
     }
 
-    /// One of `count` that it falls on, independently of other uses of its hash with another `use_of`.
+    /// Maps the client to one of `count`, independently of other values of `use_of`.
     pub(crate) fn one_of(self, count: u64, use_of: u64) -> u64 {
         stable_hash(&self.0.to_le_bytes(), use_of) % count
     }

@@ -1,4 +1,4 @@
-//! The host table: which arm each client has. Paper 003, table 3: `hostTable[r.ip].mechanism`.
+//! The host table: the arm of each client. Paper 003, table 3: `hostTable[r.ip].mechanism`.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use skep_units::stable_hash;
 use crate::client::ClientId;
 use crate::limits::{CLIENTS_MAX, MERGED_CLIENTS_MAX, UNTOLD_MAX};
 
-/// An ordered map, not one by hash: clients choose their addresses.
+/// An ordered map, not a hash map, since clients choose their addresses.
 #[derive(Clone, Debug)]
 pub struct HostTable {
     weights: Vec<u32>,
     known: BTreeMap<ClientId, u8>,
-    /// Of `known`, by arm.
+    /// The number of entries in `known`, by arm.
     counts: Vec<u64>,
     clients_max: usize,
     digest: u64,
-    /// Clients that other dispatchers have not been told of.
+    /// Clients not yet reported to other dispatchers.
     untold: Vec<(ClientId, u8)>,
     revision: u64,
 }
 
-/// What two tables that are the same have in common, and, but for chance, others have not.
+/// A digest that is equal for equal tables, and for others only by chance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableDigest {
     pub clients: u32,
@@ -29,7 +29,7 @@ pub struct TableDigest {
 }
 
 impl HostTable {
-    /// An empty table for arms of these weights, at least one, each at least 1.
+    /// An empty table for arms with these weights, at least one arm, each weight at least 1.
     pub fn new(weights: Vec<u32>) -> Self {
         Self::with_room(weights, CLIENTS_MAX)
     }
@@ -47,8 +47,8 @@ impl HostTable {
         }
     }
 
-    /// The arm of a client: its own if it is known, else the next one in turn; without room for another client, the
-    /// one that its hash has.
+    /// The arm of a client: its own if it is known, else the next one in turn; if the table is
+    /// full, the arm determined by its hash.
     pub fn arm_of(&mut self, client: ClientId) -> usize {
         if let Some(&arm) = self.known.get(&client) {
             return arm.into();
@@ -64,8 +64,9 @@ impl HostTable {
         arm.into()
     }
 
-    /// Takes in what another dispatcher says of a client. Returns whether that is news. Of two arms that were given to
-    /// one client at once, both dispatchers keep the same.
+    /// Merges a client's arm as reported by another dispatcher. Returns whether that changes
+    /// anything. If two dispatchers assigned different arms to a client at the same time, both keep
+    /// the same one.
     pub fn merge(&mut self, client: ClientId, arm: u8) -> bool {
         if usize::from(arm) >= self.weights.len() {
             return false;
@@ -74,7 +75,7 @@ impl HostTable {
             let has_room = self.known.len() < MERGED_CLIENTS_MAX;
             if has_room {
                 self.insert(client, arm);
-                // It may have gone by its hash until now.
+                // The client may have been assigned by its hash until now.
                 self.revision += 1;
             }
             return has_room;
@@ -90,7 +91,7 @@ impl HostTable {
         kept != own
     }
 
-    /// Rises when a client's arm may have changed.
+    /// Increases whenever a client's arm may have changed.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -99,30 +100,31 @@ impl HostTable {
         TableDigest { clients: self.known.len() as u32, hash: self.digest }
     }
 
-    /// Clients of each arm, of those in the table.
+    /// The number of clients in the table, by arm.
     pub fn clients(&self) -> &[u64] {
         &self.counts
     }
 
-    /// Whether new clients go by their hash.
+    /// Whether new clients are assigned by their hash.
     pub fn is_full(&self) -> bool {
         self.known.len() >= self.clients_max
     }
 
-    /// Clients that other dispatchers have not been told of, at most so many.
+    /// Takes at most `clients_max` clients that were not yet reported to other dispatchers.
     pub(crate) fn take_untold(&mut self, clients_max: usize) -> Vec<(ClientId, u8)> {
         let rest = self.untold.split_off(self.untold.len().min(clients_max));
         std::mem::replace(&mut self.untold, rest)
     }
 
-    /// At most so many clients, in their order, behind `last`.
+    /// At most `clients_max` clients after `last`, in order.
     pub(crate) fn behind(&self, last: Option<ClientId>, clients_max: usize) -> Vec<(ClientId, u8)> {
         let from = last.map_or(ClientId(0), |last| ClientId(last.0.saturating_add(1)));
         self.known.range(from..).take(clients_max).map(|(client, arm)| (*client, *arm)).collect()
     }
 
-    /// The arm that is furthest below its share, the first of several: the turns of nginx's smooth weighted round robin.
-    /// It goes by the clients that there are, so that turns go on where another dispatcher's have ended.
+    /// The arm that is furthest below its share, the first of several: the order of nginx's smooth
+    /// weighted round robin. It depends only on the numbers of clients, so that turns continue
+    /// where those of another dispatcher have ended.
     fn next_in_turn(&self) -> u8 {
         let total: u64 = self.weights.iter().copied().map(u64::from).sum();
         let next = self.known.len() as u64 + 1;
@@ -141,8 +143,8 @@ impl HostTable {
     }
 }
 
-/// The arm of a client that no table has: the same for all that ask, by the hash of its address and the weights alone, of
-/// which there is one.
+/// The arm of a client that is in no table: equal on all machines, determined by the hash of its
+/// address and the weights, of which there must be at least one.
 pub fn arm_by_hash(weights: &[u32], client: ClientId) -> usize {
     let total: u64 = weights.iter().copied().map(u64::from).sum();
     let mut place = client.one_of(total.max(1), ARM_BY_HASH);
@@ -155,7 +157,7 @@ pub fn arm_by_hash(weights: &[u32], client: ClientId) -> usize {
     0
 }
 
-/// Tells this use of a client's hash from others.
+/// Distinguishes this use of a client's hash from others.
 const ARM_BY_HASH: u64 = 1;
 
 fn entry_hash(client: ClientId, arm: u8) -> u64 {
@@ -195,7 +197,7 @@ mod tests {
         assert_eq!(known, (0..8).map(|n| table.arm_of(client(n))).collect::<Vec<_>>());
         let first = beyond.iter().filter(|arm| **arm == 0).count();
         assert!((2_900..3_100).contains(&first), "{first} of 4,000, three quarters");
-        // Another table, which knows nothing, gives them the same.
+        // Another, empty table assigns them the same arms.
         let mut other = HostTable::with_room(vec![3, 1], 0);
         assert_eq!(beyond, (8..4_008).map(|n| other.arm_of(client(n))).collect::<Vec<_>>());
     }
@@ -230,7 +232,8 @@ mod tests {
                 for (count, weight) in table.clients().iter().zip(&weights) {
                     let share = (n + 1) as f64 * f64::from(*weight) / f64::from(total);
                     let is_near = (*count as f64 - share).abs() <= 1.0 + 1e-9;
-                    // With several weights no order keeps all arms within one at all times; two arms do.
+                    // With several weights, no order keeps all arms within one at all times; with
+                    // two arms it does.
                     prop_assert!(is_near || weights.len() > 2 && (*count as f64 - share).abs() < 2.0);
                 }
             }

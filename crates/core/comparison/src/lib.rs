@@ -1,8 +1,9 @@
-//! A/B tests of dispatch policies: two or more policies at once, each with clients of its own.
+//! A/B tests of dispatch policies: two or more policies at once, each for clients of its own.
 //!
-//! As Lo, Tseng and Yang compared policies: a client that is new gets an *arm* in turn, one that is known stays, by a
-//! table of client addresses, the *host table*. Here the table is bounded, and what it learns is told to other
-//! dispatchers, so that clients stay with them, too.
+//! As in the comparison by Lo, Tseng and Yang: a new client is assigned an *arm* in turn, and a
+//! known one keeps its arm, by a table of client addresses, the *host table*. Here the table is
+//! bounded, and its entries are sent to other dispatchers, so that clients keep their arms there,
+//! too.
 //!
 //! ```text
 //!  client address --ClientId--> HostTable: known, in turn, or by its hash --> arm --> the arm's policy and nodes
@@ -10,17 +11,19 @@
 //!  reply --ArmSample--> cells of a worker --sum--> ArmTally --> TimeEstimate, Difference (Welch)
 //! ```
 //!
-//! Where each node decides (`handoff`) there is no table: the arm is [`arm_by_hash`], and [`NodeCounts`] adds up what nodes
-//! count.
+//! Where each node decides (`handoff`) there is no table: the arm is [`arm_by_hash`], and
+//! [`NodeCounts`] adds up the nodes' counts.
 //!
 //! Invariants:
-//! - Clients of the table are divided among the arms in proportion to weights, within one client of each (two, with three
-//!   or more arms of different weights), while all come from one dispatcher.
-//! - A client never changes its arm, unless two dispatchers gave it different ones before they heard of each other:
-//!   then both keep the same one of these.
+//! - Clients of the table are divided among the arms in proportion to weights, within one client of
+//!   each (two, with three or more arms of different weights), as long as all come from one
+//!   dispatcher.
+//! - A client never changes its arm, unless two dispatchers assigned different arms before they
+//!   received each other's reports: then both keep the same one.
 //! - The table never has more than [`limits::CLIENTS_MAX`] clients of its own, and
-//!   [`limits::MERGED_CLIENTS_MAX`] with those of others; further ones go by the hash of their address.
-//! - Intervals of confidence are over clients, not over requests: requests of one client are alike.
+//!   [`limits::MERGED_CLIENTS_MAX`] including those of others; further clients are assigned by the
+//!   hash of their address.
+//! - Confidence intervals are over clients, not over requests: requests of one client are alike.
 
 #![forbid(unsafe_code)]
 

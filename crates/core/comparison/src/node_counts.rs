@@ -1,7 +1,8 @@
-//! What nodes count of arms, where those that answer are not the dispatcher: `handoff`.
+//! Nodes' counts of arms, for cases in which nodes answer without the dispatcher: `handoff`.
 //!
-//! Each node tells sums since it began to count, so that messages may be lost. What is here is the sum of what nodes have
-//! counted since this test began: a node that began earlier is counted from the first that is heard of it.
+//! Each node reports sums since it began to count, so that messages may be lost. The sums here
+//! cover what nodes have counted since this test began: for a node that began earlier, counting
+//! starts at its first report.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,11 @@ use skep_wire::seal::PeerId;
 
 use crate::tally::ArmTally;
 
-/// The sums of all nodes, those that have gone included.
+/// The sums of all nodes, including those that have left.
 #[derive(Clone, Debug)]
 pub struct NodeCounts {
     tallies: Vec<ArmTally>,
-    /// What was heard last. Bounded by nodes and arms.
+    /// The last reports. Bounded by nodes and arms.
     last: BTreeMap<(PeerId, u8), LastCounts>,
 }
 
@@ -30,7 +31,7 @@ impl NodeCounts {
         Self { tallies: vec![ArmTally::default(); arms], last: BTreeMap::new() }
     }
 
-    /// Takes in what `node` has counted of this test, which has been going on here for `counted_ms`.
+    /// Adds a report of `node` about this test, which has run here for `counted_ms`.
     pub fn hear(&mut self, node: PeerId, told: &ArmCounts, counted_ms: u64) {
         let Some(tally) = self.tallies.get_mut(usize::from(told.arm)) else { return };
         if told.cells.len() != ArmTally::CELLS {
@@ -39,7 +40,7 @@ impl NodeCounts {
         let last = self.last.get(&(node, told.arm));
         let known = last.filter(|last| last.session == told.session);
         if known.is_some_and(|known| told.counted_ms < known.counted_ms) {
-            // It was overtaken.
+            // Overtaken by a later report.
             return;
         }
         let began_before = last.is_none() && told.counted_ms > counted_ms;
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
     use crate::{ArmEvent, ClientId, record};
 
-    /// A node's counts of so many failures of arm 1.
+    /// A node's counts, with `failures` failures of arm 1.
     fn told(session: u64, counted_ms: u64, failures: u64) -> ArmCounts {
         let mut cells = vec![0; ArmTally::CELLS];
         for _ in 0..failures {
@@ -92,10 +93,11 @@ mod tests {
         assert_eq!(failures(&counts), 4, "the last was overtaken");
         counts.hear(other, &told(5, 1_000, 10), 3_200);
         assert_eq!(failures(&counts), 14);
-        // It was started anew.
+        // The node has restarted.
         counts.hear(one, &told(6, 100, 2), 4_000);
         assert_eq!(failures(&counts), 16);
-        // This one counts for longer than the test goes on here: only what comes from now on is of it.
+        // This node has counted for longer than the test has run here: only later events belong to
+        // it.
         counts.hear(PeerId(3), &told(5, 9_000, 50), 5_000);
         counts.hear(PeerId(3), &told(5, 10_000, 51), 6_000);
         assert_eq!(failures(&counts), 17);

@@ -1,37 +1,38 @@
-//! What is counted of an arm: sums in cells, so that each worker counts in cells of its own without a lock, and a reader
-//! adds them up.
+//! The counts of an arm: sums in cells, so that each worker counts in its own cells without a lock,
+//! and a reader adds them up.
 
 use crate::client::ClientId;
 use crate::limits::{BINS_PER_OCTAVE, BUCKETS, TIME_US_MAX};
 
-/// What happened to a request of a client of an arm.
+/// What happened to a request of an arm's client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArmEvent {
-    /// A whole response came, with a status below 500.
+    /// A complete response with a status below 500 was received.
     Answered(ArmSample),
-    /// None came, or one of 500 and more.
+    /// No response, or one with a status of 500 or above.
     Failed,
-    /// The client was redirected to a node; what happened there is not known.
+    /// The client was redirected to a node; the outcome is unknown.
     Redirected,
-    /// No node of the arm could take it, and one outside did: it says nothing of the arm.
+    /// No node of the arm was available, and another one answered: not counted as a result of the
+    /// arm.
     Strayed,
 }
 
 /// A response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmSample {
-    /// From the request to the head of its response, in microseconds: with waiting and retries.
+    /// Time from the request to the response head, in microseconds, including queueing and retries.
     pub first_byte_us: u64,
-    /// The same to the end of the response.
+    /// Time from the request to the end of the response, in microseconds.
     pub total_us: u64,
     /// Bytes of the response's body.
     pub bytes: u64,
-    /// Whether the node had it in memory, if it has said so.
+    /// Whether the node had it in memory, if it stated that.
     pub is_hit: Option<bool>,
 }
 
-/// Adds `event` to cells: calls `add` with the number of a cell, below [`ArmTally::CELLS`](crate::ArmTally::CELLS), and what
-/// is to be added to it.
+/// Records `event` in cells: calls `add` with the index of a cell, below
+/// [`ArmTally::CELLS`](crate::ArmTally::CELLS), and the value to add to it.
 pub fn record(client: ClientId, event: &ArmEvent, mut add: impl FnMut(usize, u64)) {
     let sample = match event {
         ArmEvent::Failed => return add(Cell::Failures as usize, 1),
@@ -54,7 +55,7 @@ pub fn record(client: ClientId, event: &ArmEvent, mut add: impl FnMut(usize, u64
     }
 }
 
-/// The first cells.
+/// The single cells, which come first.
 #[derive(Clone, Copy)]
 pub(crate) enum Cell {
     Answered,
@@ -67,17 +68,17 @@ pub(crate) enum Cell {
 }
 
 const SINGLE_CELLS: usize = 7;
-/// Requests, and the sums of two times.
+/// The number of requests, and the sums of the two times.
 const CELLS_OF_BUCKET: usize = 3;
 const BUCKET_CELLS: usize = BUCKETS * CELLS_OF_BUCKET;
 
-/// Bins of one of the two times: the first have the width of a microsecond.
+/// Bins of one of the two times: the first ones are a microsecond wide.
 pub(crate) const BINS: usize = bin_of(TIME_US_MAX) + 1;
 
 /// All cells of an arm.
 pub(crate) const CELLS: usize = SINGLE_CELLS + BUCKET_CELLS + 2 * BINS;
 
-/// Tells this use of a client's hash from others.
+/// Distinguishes this use of a client's hash from others.
 const BUCKET: u64 = 2;
 
 pub(crate) fn bucket_cell(bucket: usize, at: usize) -> usize {

@@ -1,8 +1,10 @@
-//! What dispatchers tell each other of their host tables, so that a client has the same arm at all of them.
+//! Synchronisation of the dispatchers' host tables, so that a client has the same arm at all of
+//! them.
 //!
-//! New clients are told at once; that a datagram was lost, or a dispatcher has just started, shows in the digests that
-//! all messages carry. A table that differs from that of a living dispatcher for longer than what is under way needs is
-//! told whole, piece by piece, and again until both agree. Messages say what is, so they may come twice, or in any order.
+//! New clients are reported at once; the digests in all messages reveal lost datagrams and
+//! restarted dispatchers. If a table differs from that of a live dispatcher for longer than
+//! messages in flight explain, it is sent as a whole, piece by piece, repeatedly until both agree.
+//! Messages are idempotent and may arrive in any order.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +16,20 @@ use crate::client::ClientId;
 use crate::host_table::{HostTable, TableDigest};
 use crate::limits::{FULL_PAUSE_MS, HEARTBEAT_MS, SETTLE_MS, SILENT_MS, SWEEP_MESSAGES, SWEEP_MS};
 
-/// Of one test at one dispatcher.
+/// The synchronisation of one test at one dispatcher.
 #[derive(Clone, Debug)]
 pub struct TableSync {
     test: u64,
     others: BTreeMap<PeerId, Heard>,
-    /// Since when some other dispatcher's table has been another one.
+    /// Since when another dispatcher's table has differed.
     differs_since: Option<Now>,
-    /// Where the table is told on from.
+    /// The client after which sending the table continues.
     last_swept: Option<ClientId>,
     swept_at: Option<Now>,
     told_at: Option<Now>,
 }
 
-/// What another dispatcher said last.
+/// The last message of another dispatcher.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
     at: Now,
@@ -47,7 +49,7 @@ impl TableSync {
         }
     }
 
-    /// Takes in a message of another dispatcher; one of another test says nothing. Returns whether it was of this one.
+    /// Merges a message of another dispatcher; returns false if it belongs to another test.
     pub fn hear(
         &mut self,
         now: Now,
@@ -66,7 +68,7 @@ impl TableSync {
         true
     }
 
-    /// What all other dispatchers shall be told now. To be asked every [`SWEEP_MS`] or so.
+    /// The messages to send to all other dispatchers now. To be called about every [`SWEEP_MS`].
     pub fn tell(&mut self, now: Now, table: &mut HostTable) -> Vec<ArmClients> {
         self.others.retain(|_, heard| now.since_ms(heard.at) < SILENT_MS);
         let mut told: Vec<Vec<(ClientId, u8)>> = Vec::new();
@@ -111,7 +113,7 @@ impl TableSync {
             return;
         }
         let since = *self.differs_since.get_or_insert(now);
-        // Tables that were filled apart may never agree.
+        // Tables that were filled independently may never agree.
         let is_between_passes = table.is_full() && self.last_swept.is_none();
         let pause_ms = if is_between_passes { FULL_PAUSE_MS } else { SWEEP_MS };
         let is_early = self.swept_at.is_some_and(|at| now.since_ms(at) < pause_ms);
@@ -157,7 +159,8 @@ mod tests {
         }
     }
 
-    /// Runs both for so long, and loses so many of 100 messages. Returns messages sent.
+    /// Runs both for `ms`, losing `lost_percent` of 100 messages. Returns the number of messages
+    /// sent.
     fn run(pair: &mut [Dispatcher; 2], from: u64, ms: u64, lost_percent: u64) -> usize {
         let mut rng = Rng::new(from);
         let mut sent = 0;
@@ -188,7 +191,7 @@ mod tests {
         assert_eq!(run(&mut pair, 1_000, 1, 0), 4, "three, and a heartbeat of the other");
         assert_eq!(pair[0].table.digest(), pair[1].table.digest());
         assert_eq!(pair[1].table.clients(), [125, 125]);
-        // Both agree: heartbeats only.
+        // Both agree: only heartbeats are sent.
         assert!(run(&mut pair, 1_050, 10_000, 0) <= 22);
     }
 
@@ -197,7 +200,7 @@ mod tests {
         let mut pair = [Dispatcher::new("gate-1"), Dispatcher::new("gate-2")];
         pair[0].serve(0..65_536);
         pair[1].serve(1 << 32..(1 << 32) + 65_536);
-        // What is new is told first, and one pass over each.
+        // New clients are sent first, followed by one pass over each table.
         run(&mut pair, 1_000, 20_000, 0);
         assert!(pair.iter().all(|it| it.table.is_full()));
         assert_ne!(pair[0].table.digest(), pair[1].table.digest());
@@ -229,7 +232,7 @@ mod tests {
         pair[1] = Dispatcher::new("gate-2");
         run(&mut pair, 2_000, 4_000, 0);
         assert_eq!(pair[0].table.digest(), pair[1].table.digest());
-        // Alone, with clients that nobody else knows: they are told once.
+        // A single dispatcher, with clients that no other knows: they are sent once.
         pair[0].serve(10_000..10_100);
         let alone = |pair: &mut [Dispatcher; 2], at| {
             let Dispatcher { table, sync, .. } = &mut pair[0];

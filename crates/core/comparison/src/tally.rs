@@ -1,41 +1,42 @@
-//! What the counts of arms say: means, quantiles, and whether two arms differ.
+//! Evaluation of the counts of arms: means, quantiles, and whether two arms differ.
 //!
-//! The unit that is assigned to an arm is the client, so the intervals are over clients: those of one request after the
-//! other would be too narrow, as requests of one client are alike (Deng, Knoblich, Lu: *Applying the Delta Method in
-//! Metric Analytics*, KDD 2018). Clients fall into buckets by their hash; the mean of an arm is the ratio of two sums over
-//! buckets, and its variance that of the ratio, linearised.
+//! The unit assigned to an arm is the client, so the intervals are over clients: intervals over
+//! single requests would be too narrow, since requests of one client are alike (Deng, Knoblich, Lu:
+//! *Applying the Delta Method in Metric Analytics*, KDD 2018). Clients are hashed to buckets; the
+//! mean of an arm is the ratio of two sums over buckets, and its variance that of the ratio,
+//! linearised.
 
 use skep_units::student_t_975;
 
 use crate::limits::BUCKETS;
 use crate::statistics::{BINS, CELLS, Cell, bin_cell, bucket_cell, middle_of};
 
-/// The counts of one arm, of all workers together.
+/// The counts of one arm, summed over all workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmTally {
     cells: Vec<u64>,
 }
 
-/// Which of the two times.
+/// The two measured times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredTime {
     FirstByte,
     Total,
 }
 
-/// A time of an arm, in microseconds.
+/// An estimate of a time of an arm, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeEstimate {
     pub mean: f64,
-    /// Half of the 95 % interval of the mean; `None`: all requests were of one client, or of one bucket.
+    /// Half of the 95 % interval of the mean; `None` if all requests were of one client or bucket.
     pub half_width: Option<f64>,
-    /// Standard deviation of one request's time.
+    /// Standard deviation of the times of single requests.
     pub deviation: f64,
     pub p50: f64,
     pub p99: f64,
 }
 
-/// By how much one arm's mean is above another's, in microseconds, with its 95 % interval by Welch.
+/// The difference of two arms' means, in microseconds, with its 95 % interval by Welch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
     pub mean: f64,
@@ -43,7 +44,7 @@ pub struct Difference {
     pub high: f64,
 }
 
-/// A mean, its variance, and the degrees of freedom of that.
+/// A mean, its variance, and the degrees of freedom of the variance.
 struct Mean {
     mean: f64,
     variance: f64,
@@ -57,25 +58,25 @@ impl Default for ArmTally {
 }
 
 impl ArmTally {
-    /// Cells of an arm.
+    /// The number of cells per arm.
     pub const CELLS: usize = CELLS;
 
-    /// Adds `count` to a cell, as [`record`](crate::record) says.
+    /// Adds `count` to a cell, as returned by [`record`](crate::record).
     pub fn add(&mut self, cell: usize, count: u64) {
         self.cells[cell] = self.cells[cell].saturating_add(count);
     }
 
-    /// Adds all counts of another.
+    /// Adds all counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         other.cells.iter().enumerate().for_each(|(cell, count)| self.add(cell, *count));
     }
 
-    /// Requests of clients of the arm that were answered, or failed.
+    /// Requests of the arm's clients that were answered or failed.
     pub fn requests(&self) -> u64 {
         self.answered() + self.failures()
     }
 
-    /// Requests with a whole response with a status below 500.
+    /// Requests with a complete response and a status below 500.
     pub fn answered(&self) -> u64 {
         self.cell(Cell::Answered)
     }
@@ -89,22 +90,22 @@ impl ArmTally {
         self.cell(Cell::Redirected)
     }
 
-    /// Requests that went to a node outside of the arm's group, since none in it could take them.
+    /// Requests sent to a node outside the arm's group, because none in it was available.
     pub fn strayed(&self) -> u64 {
         self.cell(Cell::Strayed)
     }
 
-    /// Bytes of bodies of responses.
+    /// Bytes of response bodies.
     pub fn bytes(&self) -> u64 {
         self.cell(Cell::Bytes)
     }
 
-    /// Of the responses that say whether they came from memory, how many say so; and how many say it of themselves or not.
+    /// The number of hits, and the number of responses that state whether they were hits.
     pub fn hits(&self) -> (u64, u64) {
         (self.cell(Cell::Hits), self.cell(Cell::Lookups))
     }
 
-    /// A time; `None` before the first response.
+    /// The estimate of a time; `None` before the first response.
     pub fn estimate(&self, of: MeasuredTime) -> Option<TimeEstimate> {
         if self.answered() == 0 {
             return None;
@@ -123,12 +124,13 @@ impl ArmTally {
         })
     }
 
-    /// By how much this arm's mean is above that of `base`; `None`: there are too few clients to say.
+    /// The difference between this arm's mean and that of `base`; `None` if there are too few
+    /// clients.
     pub fn above(&self, base: &Self, of: MeasuredTime) -> Option<Difference> {
         let (own, base) = (self.mean(of)?, base.mean(of)?);
         let mean = own.mean - base.mean;
         let variance = own.variance + base.variance;
-        // Welch and Satterthwaite; without any variance there is nothing to be unsure of.
+        // Welch and Satterthwaite; without any variance there is no uncertainty.
         let part = |it: &Mean| it.variance.powi(2) / it.freedom;
         let freedom = variance.powi(2) / (part(&own) + part(&base));
         let freedom = if freedom.is_finite() { freedom } else { own.freedom + base.freedom };
@@ -137,7 +139,7 @@ impl ArmTally {
         Some(Difference { mean, low: mean - half, high: mean + half })
     }
 
-    /// The mean over buckets of clients, if there are two.
+    /// The mean over buckets of clients, if at least two are used.
     fn mean(&self, of: MeasuredTime) -> Option<Mean> {
         let used = || self.buckets(of).filter(|(n, _)| *n > 0);
         let count = used().count() as f64;
@@ -152,7 +154,7 @@ impl ArmTally {
         Some(Mean { mean, variance, freedom: count - 1.0 })
     }
 
-    /// Requests and the sum of their times, of each bucket.
+    /// The number of requests and the sum of their times, for each bucket.
     fn buckets(&self, of: MeasuredTime) -> impl Iterator<Item = (u64, u64)> {
         let time = 1 + of as usize;
         (0..BUCKETS).map(move |bucket| {
@@ -181,7 +183,7 @@ impl ArmTally {
 }
 
 impl Difference {
-    /// Whether chance does not explain it, at 95 %.
+    /// Whether the difference is significant at 95 %.
     pub fn is_significant(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
@@ -210,7 +212,8 @@ mod tests {
         record(client, &ArmEvent::Answered(sample), |cell, count| tally.add(cell, count));
     }
 
-    /// `requests` of each of these clients: times around `mean_us`, and of each client around one of its own.
+    /// `requests` requests for each of these clients: times around the client's mean, which is
+    /// around `mean_us`.
     fn arm(seed: u64, clients: u64, requests: u64, mean_us: u64, spread_us: u64) -> ArmTally {
         let (mut rng, mut tally) = (Rng::new(seed), ArmTally::default());
         for client in 0..clients {
@@ -265,7 +268,8 @@ mod tests {
 
     #[test]
     fn an_interval_has_the_true_difference_in_about_95_of_100_tests() {
-        // Few clients with many requests each, which an interval over requests takes for far more than they are.
+        // Few clients with many requests each, for which an interval over requests would be too
+        // narrow.
         let mut covered = 0;
         for seed in 0..200 {
             let (one, other) = (
@@ -280,8 +284,9 @@ mod tests {
 
     #[test]
     fn welch_is_that_of_the_textbook() {
-        // Welch's test of 20.0, 22.0, 24.0 and 28.0, 26.0, 36.0, 34.0, one request of each client: a difference of 9,
-        // variance 4/3 + 22.67/4, 4.23 degrees of freedom, of which 4 are used: t = 2.776.
+        // Welch's test of 20.0, 22.0, 24.0 against 28.0, 26.0, 36.0, 34.0, one request for each
+        // client: a difference of 9, variance 4/3 + 22.67/4, 4.23 degrees of freedom, of which 4
+        // are used: t = 2.776.
         let tally = |times: &[u64]| {
             let mut cells = ArmTally::default();
             for (bucket, us) in times.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Look-ups a second on one core, and memory for each segment at each holder.
+//! Lookups per second on one core, and memory per holding.
 //!
 //! `cargo bench -p skep-directory [-- SEGMENTS]`
 

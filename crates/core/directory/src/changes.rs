@@ -9,16 +9,16 @@ use std::collections::BTreeMap;
 use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 
-/// Changes since the last delta. Bounded by the number of segments that come
-/// and go in that time; drain it often (every 20 ms or so).
+/// Changes since the last delta. Bounded by the number of segments that are added and removed in
+/// that time; drain it often (every 20 ms or so).
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// The length of what came, nothing for what went.
+    /// The length of an added segment, `None` for a removed one.
     by_name: BTreeMap<SegmentName, Option<u32>>,
 }
 
 impl Changes {
-    /// A segment is held now.
+    /// A segment was added.
     pub fn added(&mut self, held: Held) {
         self.by_name.insert(held.name, Some(held.bytes));
     }
@@ -28,12 +28,11 @@ impl Changes {
         self.by_name.insert(name, None);
     }
 
-    /// Names that have changed.
+    /// The number of changed names.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Nothing has changed.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
@@ -53,27 +52,27 @@ impl Changes {
     }
 }
 
-/// An inventory on its way to one coordinator, part by part, at the rate that its link
-/// accepts. Changes are sent between the parts, but none before the first one, which replaces
-/// the previous inventory: since parts list what is held at the time of sending, the last
-/// message about a segment is correct, whatever is filled and evicted meanwhile.
+/// An inventory that is sent to one coordinator part by part, at the rate that its link accepts.
+/// Changes are sent between the parts, but none before the first part, which replaces the previous
+/// inventory: since a part lists the segments held when it is sent, the last message about a
+/// segment is always correct, even if it is filled or evicted meanwhile.
 #[derive(Debug)]
 pub struct Inventory {
-    /// The segments held at its start. Later ones are changes.
+    /// The segments held at its start. Later ones are reported as changes.
     names: Vec<SegmentName>,
     told: usize,
     is_over: bool,
 }
 
 impl Inventory {
-    /// An inventory of these names, none of them sent yet.
+    /// An inventory of these names; nothing is sent yet.
     pub fn new(names: Vec<SegmentName>) -> Self {
         Self { names, told: 0, is_over: false }
     }
 
-    /// The next part, of at most `names_max` names (and no more than fit into a
-    /// message); an empty inventory has one part. `None` when all was sent. `held`
-    /// returns which of these names are held now.
+    /// The next part, of at most `names_max` names (and no more than fit into a message); an empty
+    /// inventory has one part. `None` when all parts were sent. `held` returns which of the names
+    /// it is passed are still held.
     pub fn next_part(
         &mut self,
         names_max: usize,

@@ -21,9 +21,8 @@ use skep_wire::limits::HOLDERS_TOLD_MAX;
 
 use crate::limits::{ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_MS};
 
-/// The next action. `P` identifies a node in the caller's terms, equal for
-/// the same node. (Numbers of members are not enough: they differ between
-/// coordinators, and each must get its own.)
+/// The next action. `P` identifies a node in the caller's terms, equal for the same node. (Member
+/// numbers are not sufficient: they differ between coordinators, and each must receive its own.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchAction<P> {
     /// Ask the active coordinator, then [`FetchEvent::Answer`]; or [`FetchEvent::NoAnswer`]
@@ -33,37 +32,36 @@ pub enum FetchAction<P> {
     FetchFrom {
         /// The node to fetch from.
         peer: P,
-        /// Bytes that are there.
+        /// Bytes that have already arrived.
         from: u32,
         /// Whether to name the source of the segment, so that the other node fills
         /// it if it must.
         with_origin: bool,
     },
-    /// Read the origin from `from` on, then [`FetchEvent::Filled`]. Under a lease,
-    /// renew the lease while you do.
+    /// Read the origin from `from` on, then [`FetchEvent::Filled`]. Under a lease, renew the lease
+    /// meanwhile.
     FillFromOrigin {
-        /// Bytes that are there.
+        /// Bytes that have already arrived.
         from: u32,
-        /// Under this lease, if any.
+        /// The lease, if any.
         lease: Option<LeaseId>,
     },
-    /// Report to the coordinator that named it that `peer` does not serve this,
-    /// then [`FetchEvent::Told`].
+    /// Report to the coordinator that named `peer` that it does not serve the segment, then
+    /// [`FetchEvent::Told`].
     TellNotThere { peer: P },
-    /// Report to the coordinator that granted it that the lease has ended, then
+    /// Report to the coordinator that granted the lease that it has ended, then
     /// [`FetchEvent::Told`].
     TellEnded {
         lease: LeaseId,
-        /// Whether all bytes are there. (Tell it that the segment is held only
-        /// if it is kept, too.)
+        /// Whether all bytes have arrived. (Report the segment as held only if it is also kept.)
         is_whole: bool,
     },
-    /// Wait so long, then [`FetchEvent::Waited`].
+    /// Wait for `ms`, then [`FetchEvent::Waited`].
     Wait {
-        /// How long.
+        /// Milliseconds.
         ms: u64,
     },
-    /// All bytes are there.
+    /// All bytes have arrived.
     Done,
     /// The bytes are unavailable. Readers get only those that have arrived.
     Failed,
@@ -78,7 +76,7 @@ pub enum FillSource<P> {
     /// Another node.
     Peer {
         id: P,
-        /// Whether it is taken for the owner, in the absence of a coordinator.
+        /// Whether it is assumed to be the owner, in the absence of a coordinator.
         is_owner: bool,
     },
     /// A remote fill: another node reads the segment from its own disk or from an origin,
@@ -87,7 +85,7 @@ pub enum FillSource<P> {
 }
 
 impl<P: Copy> FetchAction<P> {
-    /// The source of the next bytes, if there are to be more.
+    /// The source of the next bytes, if more are expected.
     pub fn fill_source(&self) -> Option<FillSource<P>> {
         match *self {
             Self::FetchFrom { peer: id, with_origin: is_owner, .. } => {
@@ -100,7 +98,7 @@ impl<P: Copy> FetchAction<P> {
 }
 
 impl<P> FillSource<P> {
-    /// The same in other words for nodes.
+    /// The same, with nodes identified by another type.
     pub fn map<Q>(self, word: impl FnOnce(P) -> Q) -> FillSource<Q> {
         match self {
             Self::Local => FillSource::Local,
@@ -111,10 +109,10 @@ impl<P> FillSource<P> {
 }
 
 impl<P: PartialEq> FillSource<P> {
-    /// Whether `peer` may read what grows here. Not if we wait for it in turn; and not
-    /// if we hang on an owner by our own reckoning, since its reckoning may differ: all
-    /// other waits follow the order of the coordinator's answers, and can't form a
-    /// circle. Who reads a disk or an origin waits for nobody.
+    /// Whether `peer` may read the segment while it grows. Not if we wait for it in turn; and not
+    /// if we wait for an owner that this node computed itself, since other nodes may compute
+    /// another one: all other waits follow the order of the coordinator's answers, and cannot form
+    /// a cycle. A node that reads a disk or an origin waits for no other node.
     pub fn may_serve(&self, peer: &P) -> bool {
         match self {
             Self::Local => true,
@@ -124,66 +122,66 @@ impl<P: PartialEq> FillSource<P> {
     }
 }
 
-/// How it went.
+/// The result of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchEvent<P> {
-    /// The first one.
+    /// The initial event.
     Begin,
-    /// An answer came in time.
+    /// An answer was received in time.
     Answer(ResolvedAnswer<P>),
-    /// None came, or it was a refusal.
+    /// No answer was received, or it was a refusal.
     NoAnswer {
-        /// Who owns the segment among the nodes that are known
-        /// ([`RendezvousHash::owner`](crate::RendezvousHash::owner)); `None` if it is this one.
+        /// The owner of the segment among the known nodes
+        /// ([`RendezvousHash::owner`](crate::RendezvousHash::owner)); `None` if it is this node.
         owner: Option<P>,
     },
-    /// A fetch from a node is over.
+    /// A fetch from a node has ended.
     Fetched {
-        /// Bytes that are there now, those before included.
+        /// Bytes that have arrived in all.
         filled: u32,
         /// How it ended.
         end: FetchOutcome,
     },
-    /// Reading the origin is over.
+    /// Reading the origin has ended.
     Filled {
-        /// Bytes that are there now; all of them, or it failed.
+        /// Bytes that have arrived in all; if not all, it failed.
         filled: u32,
     },
-    /// The coordinator was told (or is not linked, and can't be).
+    /// The report was sent to the coordinator, or cannot be, since it is not linked.
     Told,
-    /// The time is over.
+    /// The wait is over.
     Waited,
 }
 
-/// An answer, with nodes in the terms of the driver.
+/// An answer, with nodes in the caller's terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolvedAnswer<P> {
-    /// These hold it.
+    /// These nodes hold it.
     Have {
-        /// The one to try first is the first.
+        /// In the order in which to try them.
         holders: Vec<P>,
     },
-    /// It fills it.
+    /// `leader` fills it.
     Busy { leader: P },
-    /// We fill it.
+    /// This node fills it.
     Grant {
-        /// Under this lease.
+        /// The lease of the fill.
         lease: LeaseId,
     },
-    /// It may be known in a moment.
+    /// The answer may be known in a moment.
     Later,
 }
 
 /// How a fetch from a node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchOutcome {
-    /// With all bytes.
+    /// All bytes were received.
     Whole,
     /// The node refused.
     Refused(PeerRefusal),
-    /// Not reached, silent, broken off or not to be understood.
+    /// The node could not be reached, was silent, broke off or sent an invalid reply.
     Lost,
-    /// The request was not sent: this node has no connection to spare. This does not affect
+    /// The request was not sent, since this node has no free connection. This does not depend on
     /// the other node.
     Crowded,
 }
@@ -195,8 +193,8 @@ pub struct Fetcher<P> {
     step: Step<P>,
     /// Holders that were named and not yet tried.
     holders: Vec<P>,
-    /// Whether the coordinator learnt something from the last answer's failure,
-    /// so that asking again makes sense.
+    /// Whether a failure was reported to the coordinator since its last answer, so that asking
+    /// again makes sense.
     has_told: bool,
     asks_left: u32,
     laters_left: u32,
@@ -226,7 +224,7 @@ enum PeerRole {
 }
 
 impl<P: Copy + PartialEq> Fetcher<P> {
-    /// A fetch of a segment of `bytes` bytes, of which none are there.
+    /// A fetch of a segment of `bytes` bytes, none of which have arrived.
     pub fn new(bytes: u32, now: Now) -> Self {
         assert!(bytes > 0, "nothing to fetch");
         Self {
@@ -242,8 +240,8 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         }
     }
 
-    /// The same, for a node that takes us for the owner: we do not send on to
-    /// whom we take for it.
+    /// The same, for a node that considers this node the owner: the request is not forwarded to the
+    /// node that this node considers the owner.
     pub fn for_peer(bytes: u32, now: Now) -> Self {
         Self { is_for_peer: true, ..Self::new(bytes, now) }
     }
@@ -292,7 +290,7 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         match reply {
             ResolvedAnswer::Have { mut holders } => {
                 holders.truncate(HOLDERS_TOLD_MAX);
-                // From the end, the first one first.
+                // They are taken from the end.
                 holders.reverse();
                 self.holders = holders;
                 self.next_holder(now)
@@ -303,7 +301,7 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         }
     }
 
-    /// Waits until it is better to ask, which does not count then.
+    /// Waits and asks again; this does not count as one of the requests.
     fn later(&mut self, now: Now) -> FetchAction<P> {
         if self.laters_left == 0 {
             return self.fill(None, now);
@@ -337,8 +335,8 @@ impl<P: Copy + PartialEq> Fetcher<P> {
             (PeerRole::Owner, _) => self.fill(None, now),
             (PeerRole::Leader, _) if is_overloaded => {
                 self.step = Step::Waiting;
-                // Twice as long each time; it is worth it, since who fills for
-                // itself fills it once more for all.
+                // Twice as long each time. Waiting pays off, since every node that fills the
+                // segment for itself costs one more fill.
                 FetchAction::Wait { ms: OVERLOADED_WAIT_MS << (ASKS_MAX - 1 - self.asks_left) }
             }
             // The first to report that a leader is gone gets its lease.
@@ -347,7 +345,7 @@ impl<P: Copy + PartialEq> Fetcher<P> {
                 PeerRole::Holder,
                 FetchOutcome::Refused(PeerRefusal::NotThere | PeerRefusal::Mismatch),
             ) => self.tell_not_there(peer, role),
-            // Others may reach it.
+            // Other nodes may reach it.
             (PeerRole::Holder, _) => self.next_holder(now),
         }
     }

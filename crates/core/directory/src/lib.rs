@@ -1,23 +1,23 @@
-//! The nodes' memories as one cache, as pure state machines.
+//! The nodes' memories as one cache: pure state machines.
 //!
 //! - [`Coordinator`]: the holders and the fills of segments; in every dispatcher.
 //! - [`Fetcher`]: how a node gets a segment that it does not have.
 //! - [`RendezvousHash`]: the owner of a segment while no coordinator answers.
 //! - [`keep`]: which segments are kept, evicted, copied and read ahead.
-//! - [`Changes`], [`Inventory`]: changes of the inventory that are still to be reported.
+//! - [`Changes`], [`Inventory`]: changes of the inventory that have not been reported yet.
 //! - [`SlotHolder`]: a node's slots of a server of a pool; the [`Coordinator`] grants them.
-//! - [`OrderTable`]: what operators have ordered about servers of pools.
+//! - [`OrderTable`]: the orders of operators about servers of pools.
 //! - [`PurgeTables`]: what was purged and when; [`Purger`]: sends a purge to all nodes.
 //!
 //! ```text
 //!   miss --> Fetcher --Ask--> Coordinator --HAVE--> fetch from a holder
-//!                                         --BUSY--> stream from who fills it
+//!                                         --BUSY--> stream from its leader
 //!                                         --GRANT-> fill from the origin
 //!                     silence --> RendezvousHash --owner--> it fills, or we do
 //! ```
 //!
-//! A name contains the version ([`skep_wire::cache::name`]), so a stale entry
-//! here costs a detour, never a wrong byte.
+//! A segment's name contains its version ([`skep_wire::cache::name`]), so a stale entry costs a
+//! detour, never a wrong byte.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! The link of a node with a coordinator, as both of its parts know it: the directory and the slots.
+//! The link between a node and a coordinator, as identified in the directory and the slots.
 
 use skep_wire::cache::link::MemberId;
 
-/// One link of one node; no two links in the life of a coordinator are equal.
+/// One link of one node; no two links of a coordinator's lifetime are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeLinkId {
     pub(crate) number: u64,
@@ -10,7 +10,7 @@ pub struct NodeLinkId {
 }
 
 impl NodeLinkId {
-    /// The number that nodes know it by.
+    /// The number by which nodes identify the member.
     pub fn member(self) -> MemberId {
         self.member
     }

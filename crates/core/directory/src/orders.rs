@@ -1,11 +1,12 @@
-//! The table of orders about servers of pools: of each server, the latest order about each of its aspects.
+//! The table of operators' orders about servers of pools: for each server, the latest order on each
+//! aspect.
 //!
-//! Nodes and coordinators each have one, and exchange their entries, as with purges: a merge can only raise
-//! stamps, and entries that arrive twice, or late, have no effect.
+//! Nodes and coordinators each have one, and exchange their entries, as with purges: a merge can
+//! only raise stamps, and entries that arrive twice or late have no effect.
 //!
-//! Invariants: of two orders about the same aspect of a server the later one stands, wherever they are known; what
-//! was ordered of a server before it was added or removed does not concern the one that is there since; the table
-//! is bounded, and forgets the oldest.
+//! Invariants: of two orders on the same aspect of a server, the later one takes precedence
+//! everywhere; orders about a server from before it was added or removed do not apply to the one
+//! that was added since; the table is bounded, and forgets the oldest orders.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use skep_wire::cache::{OrderStamp, ServerAspect, ServerOrder};
 use skep_wire::limits::SERVER_ORDERS_MAX;
 use skep_wire::message::Name;
 
-/// Pool, server, and what of it.
+/// Pool, server, and aspect.
 type Place = (Name, Name, ServerAspect);
 
 #[derive(Debug, Default)]
@@ -23,15 +24,16 @@ pub struct OrderTable {
 }
 
 impl OrderTable {
-    /// A stamp that is later than all that are known, given at `unix_ms` (milliseconds since 1970) by the process
-    /// with this number.
+    /// A stamp later than all known ones, assigned at `unix_ms` (milliseconds since 1970) by the
+    /// process with this number.
     pub fn next_stamp(&mut self, unix_ms: u64, number: u16) -> OrderStamp {
         self.newest = OrderStamp::after(self.newest, unix_ms, number);
         self.newest
     }
 
-    /// Takes over what is later than what is known of the same; returns that, the oldest first. What was given longer
-    /// after `unix_ms` (milliseconds since 1970) than clocks may differ is ignored.
+    /// Merges orders; returns those that are later than the known ones, the oldest first. Ignores
+    /// orders whose stamps are further ahead of `unix_ms` (milliseconds since 1970) than clocks may
+    /// differ.
     pub fn learn(&mut self, unix_ms: u64, orders: Vec<ServerOrder>) -> Vec<ServerOrder> {
         let is_news =
             |order: &ServerOrder| !order.stamp.is_ahead_of(unix_ms) && self.is_news(order);
@@ -52,12 +54,13 @@ impl OrderTable {
             let Some(oldest) = oldest.map(|(place, _)| place.clone()) else { break };
             self.orders.remove(&oldest);
         }
-        // One may have been overtaken by another in the same message.
+        // An order may have been superseded by another one in the same message.
         new.retain(|order| self.orders.get(&place(order)) == Some(order));
         new
     }
 
-    /// Whether it is later than what is known of the same.
+    /// Whether the order is later than the known ones on the same aspect, and on the server's
+    /// presence.
     pub fn is_news(&self, order: &ServerOrder) -> bool {
         let (pool, server, aspect) = place(order);
         let is_after = |known: Option<&ServerOrder>| known.is_none_or(|it| it.stamp < order.stamp);
@@ -65,12 +68,12 @@ impl OrderTable {
         is_after(self.orders.get(&(pool, server, aspect))) && is_after(self.orders.get(&presence))
     }
 
-    /// Whether it stands.
+    /// Whether the order is in force.
     pub fn has(&self, order: &ServerOrder) -> bool {
         self.orders.get(&place(order)).is_some_and(|known| known.stamp == order.stamp)
     }
 
-    /// All orders that stand, the oldest first.
+    /// All orders in force, the oldest first.
     pub fn all(&self) -> Vec<ServerOrder> {
         let mut all: Vec<_> = self.orders.values().cloned().collect();
         all.sort_by_key(|order| order.stamp);

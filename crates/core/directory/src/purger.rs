@@ -20,54 +20,54 @@ use skep_wire::message::Name;
 
 use crate::PurgeTables;
 
-/// A command.
+/// A purge command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeOrder {
-    /// What becomes of it.
+    /// Hard or soft.
     pub kind: PurgeKind,
     /// What is purged, at most
     /// [`PURGES_PER_MESSAGE_MAX`](skep_wire::limits::PURGES_PER_MESSAGE_MAX).
     pub what: Vec<PurgeWhat>,
-    /// How long nodes have, in milliseconds.
+    /// How long nodes have to acknowledge it, in milliseconds.
     pub limit_ms: u64,
-    /// Nodes that serve clients: those that are not linked have the same time to link and to
-    /// apply it.
+    /// Nodes that serve clients; those that are not linked have the same time to link and to apply
+    /// it.
     pub serving: Vec<Name>,
 }
 
-/// How a node took it.
+/// The result of a purge at one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeFate {
     /// The node has applied it, after this many milliseconds.
     Acknowledged {
-        /// Since the command.
+        /// Milliseconds since the command.
         ms: u64,
     },
-    /// It is linked and has not answered in time.
+    /// It is linked but has not acknowledged in time.
     Late,
-    /// Its link has ended meanwhile. It receives the purge when it links again.
+    /// Its link has ended. It receives the purge when it links again.
     Lost,
-    /// It serves clients, and was not linked in time.
+    /// It serves clients, but was not linked in time.
     Unlinked,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeReport {
-    /// The stamp under which it counts.
+    /// The final stamp of the purge.
     pub stamp: PurgeStamp,
-    /// Each node that was linked when it began, or was to be.
+    /// Each node that was linked when the command began, or serves clients.
     pub nodes: Vec<(Name, PurgeFate)>,
 }
 
 impl PurgeReport {
-    /// Whether all have applied it.
+    /// Whether all nodes have applied it.
     pub fn is_complete(&self) -> bool {
         self.nodes.iter().all(|(_, fate)| matches!(fate, PurgeFate::Acknowledged { .. }))
     }
 }
 
-/// `L` is a link, `T` the recipient of the result of an order.
+/// `L` identifies a link, `T` the recipient of the result of an order.
 #[derive(Debug)]
 pub struct Purger<L, T> {
     /// The number of this dispatcher.
@@ -92,27 +92,27 @@ struct Order<L, T> {
 struct Told<L> {
     name: Name,
     link: Option<L>,
-    /// Whether a link is waited for.
+    /// Whether to wait for a link of this node.
     is_serving: bool,
-    /// `None`: open.
+    /// `None` while pending.
     fate: Option<PurgeFate>,
-    /// What it is if nothing more comes.
+    /// The result if nothing more is received from it.
     otherwise: PurgeFate,
 }
 
 impl<L: Copy + PartialEq, T> Purger<L, T> {
-    /// That of the dispatcher with this number, which no other has; nothing is known.
+    /// A purger for the dispatcher with this unique number; without any purges.
     pub fn new(number: u16) -> Self {
         Self { number, purges: PurgeTables::default(), orders: Vec::new() }
     }
 
-    /// All that is known.
+    /// All known purges.
     pub fn purges(&self) -> &PurgeTables {
         &self.purges
     }
 
-    /// A command, at `unix_ms` by the wall clock. The returned purge, of the kind of the order, must
-    /// be sent to all `nodes`: those that are linked.
+    /// Begins a purge, at `unix_ms` by the wall clock. The returned purge, of the kind of the
+    /// order, must be sent to all `nodes`, the linked ones.
     pub fn begin(
         &mut self,
         (now, unix_ms): (Now, u64),
@@ -141,14 +141,13 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         news
     }
 
-    /// Merges purges from another machine. The returned ones were new, and must be sent to all
-    /// others.
+    /// Merges purges from another machine. Returns those that were new, to be sent to all others.
     pub fn learn(&mut self, kind: PurgeKind, news: &PurgeNews) -> Option<PurgeNews> {
         self.purges.learn(kind, news)
     }
 
-    /// A node has applied all purges up to `stamp`, and knows of none after `newest`.
-    /// The returned purge must be sent to all linked nodes.
+    /// A node has applied all purges up to `stamp`, and the newest stamp that it knows is `newest`.
+    /// A returned purge must be sent to all linked nodes.
     pub fn acknowledged(
         &mut self,
         (now, unix_ms): (Now, u64),
@@ -159,7 +158,7 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
             order.stamp == stamp && order.nodes.iter().any(|node| node.link == Some(link))
         })?;
         if newest > stamp {
-            // Known from now on, so that the next stamp is after it.
+            // Recorded now, so that the next stamp is after it.
             self.purges.heard_of(newest);
             let (kind, what) = (self.orders[at].kind, self.orders[at].what.clone());
             let (stamp, news) = self.stamp(unix_ms, kind, &what);
@@ -176,7 +175,7 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         None
     }
 
-    /// A node has linked (again), and was sent all purges.
+    /// A node has linked, perhaps again, and was sent all purges.
     pub fn joined(&mut self, link: L, name: &Name) {
         let nodes = self.orders.iter_mut().flat_map(|order| &mut order.nodes);
         for node in nodes.filter(|node| node.name == *name && node.fate.is_none()) {
@@ -184,7 +183,7 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         }
     }
 
-    /// A link is gone. A node that serves clients may come back in time.
+    /// A link has ended. A node that serves clients may link again in time.
     pub fn left(&mut self, link: L) {
         let nodes = self.orders.iter_mut().flat_map(|order| &mut order.nodes);
         for node in nodes.filter(|node| node.link == Some(link) && node.fate.is_none()) {
@@ -193,7 +192,7 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         }
     }
 
-    /// The nodes that serve clients now: no link of others is waited for.
+    /// Sets the nodes that serve clients: links of other nodes are not waited for.
     pub fn set_serving(&mut self, serving: &[Name]) {
         let nodes = self.orders.iter_mut().flat_map(|order| &mut order.nodes);
         let awaited = nodes.filter(|node| node.link.is_none() && node.fate.is_none());
@@ -202,7 +201,8 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         }
     }
 
-    /// Ended orders, acknowledged by all or timed out, with the recipients of the results.
+    /// Removes and returns the orders that all nodes acknowledged or that timed out, with the
+    /// recipients of the results.
     pub fn ended(&mut self, now: Now) -> Vec<(T, PurgeReport)> {
         let is_over = |order: &mut Order<L, T>| {
             now >= order.ends || order.nodes.iter().all(|node| node.fate.is_some())

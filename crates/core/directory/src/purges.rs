@@ -1,23 +1,23 @@
-//! The purge table: for any place and tag the latest purge that matches it.
+//! The purge table: for each place and tag the latest purge that matches it.
 //!
-//! Nodes and dispatchers each have one, and exchange their entries. A merge can only
-//! raise stamps, and entries that arrive twice, or late, have no effect;
-//! so they may arrive by any path and in any order.
+//! Nodes and dispatchers each have one, and exchange their entries. A merge can only raise stamps,
+//! and entries that arrive twice or late have no effect, so they may arrive by any path and in any
+//! order.
 //!
 //! ```text
-//!   recent: what -> stamp     exact, the latest so many
+//!   recent: what -> stamp     exact, the latest ones
 //!      | too many: the oldest
 //!      v
-//!   cells: hash -> stamp      what falls into a cell counts as purged, too
+//!   cells: hash -> stamp      everything that hashes to a cell counts as purged, too
 //!      | a prefix without a whole folder
 //!      v
 //!   floor                     everything
 //! ```
 //!
-//! Hard and soft purges have a table each ([`PurgeTables`]), with stamps of one sequence.
+//! Hard and soft purges have one table each ([`PurgeTables`]); their stamps form one sequence.
 //!
-//! Invariants: what a purge in the table matches is never answered with an
-//! earlier stamp; memory is bounded by [`PurgeBounds`] and the number of cells.
+//! Invariants: whatever a purge in the table matches never gets an earlier stamp as its answer;
+//! memory is bounded by [`PurgeBounds`] and the number of cells.
 
 use std::collections::BTreeMap;
 
@@ -31,14 +31,14 @@ const URL_SEED: u64 = 0x75_726c;
 const FOLDER_SEED: u64 = 0x666f_6c64_6572;
 const TAG_SEED: u64 = 0x74_6167;
 
-/// How many purges are known exactly.
+/// How many purges are stored exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PurgeBounds {
     /// Of URLs and tags.
     pub(crate) purges_max: usize,
     /// Of prefixes.
     pub(crate) prefixes_max: usize,
-    /// Bytes of the texts of either kind.
+    /// Bytes of text of each of the two kinds.
     pub(crate) text_bytes_max: usize,
 }
 
@@ -52,19 +52,19 @@ impl Default for PurgeBounds {
     }
 }
 
-/// Whether a site tells places apart by their queries.
+/// Whether places that differ only in their queries are distinct on a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queries {
-    /// It does.
+    /// They are distinct.
     Matter,
-    /// A purge of a place with a query hits the place.
+    /// They are not: a purge of a place with a query also hits the place.
     DoNot,
 }
 
-/// The tables of both kinds of purges.
+/// The purge tables of both kinds.
 ///
-/// A hard purge wins over a soft one, whichever is later: what it concerns is gone, so that nothing is
-/// left to be stale.
+/// A hard purge takes precedence over a soft one, whichever is later: the object is removed, so
+/// that nothing is left to be stale.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeTables {
     hard: PurgeTable,
@@ -72,7 +72,7 @@ pub struct PurgeTables {
 }
 
 impl PurgeTables {
-    /// Those of one kind.
+    /// The table of one kind.
     pub fn of(&self, kind: PurgeKind) -> &PurgeTable {
         match kind {
             PurgeKind::Hard => &self.hard,
@@ -82,8 +82,8 @@ impl PurgeTables {
 
     /// Merges the purges of another machine; returns those that were new.
     ///
-    /// A node of a build without soft purges tells of them as hard ones, which are left out where
-    /// they are known to be soft: no two commands have one stamp.
+    /// A node of a build without soft purges reports them as hard ones. They are ignored if they
+    /// are known to be soft, since no two commands have the same stamp.
     pub fn learn(&mut self, kind: PurgeKind, news: &PurgeNews) -> Option<PurgeNews> {
         if kind == PurgeKind::Soft {
             return self.soft.learn(news);
@@ -99,12 +99,12 @@ impl PurgeTables {
         self.hard.learn(&hard)
     }
 
-    /// Somewhere there is a purge of this stamp; not known is of what.
+    /// Records that a purge with this stamp exists, although its contents are unknown.
     pub fn heard_of(&mut self, stamp: PurgeStamp) {
         self.hard.heard_of(stamp);
     }
 
-    /// The latest purge there was.
+    /// The latest known stamp.
     pub fn newest(&self) -> PurgeStamp {
         self.hard.newest.max(self.soft.newest)
     }
@@ -126,7 +126,7 @@ pub struct PurgeTable {
 }
 
 impl PurgeTable {
-    /// Nothing was purged. Others have the usual bounds.
+    /// An empty table with other bounds than the defaults.
     #[cfg(test)]
     pub(crate) fn new(bounds: PurgeBounds) -> Self {
         Self { bounds, ..Self::default() }
@@ -156,12 +156,12 @@ impl PurgeTable {
         (!new.is_empty()).then_some(new)
     }
 
-    /// Somewhere there is a purge of this stamp; not known is of what.
+    /// Records that a purge with this stamp exists, although its contents are unknown.
     pub fn heard_of(&mut self, stamp: PurgeStamp) {
         self.newest = self.newest.max(stamp);
     }
 
-    /// The latest purge there was.
+    /// The latest known stamp.
     pub fn newest(&self) -> PurgeStamp {
         self.newest
     }
@@ -180,8 +180,8 @@ impl PurgeTable {
         floor.into_iter().chain(cells).chain(purges).collect()
     }
 
-    /// The latest purge of `target`, a path in the spelling of [`PurgePlace`] that
-    /// may have a query, on the site whose names `is_host` knows.
+    /// The latest purge of `target`, a path as normalised in [`PurgePlace`], perhaps with a query,
+    /// on the site for whose names `is_host` returns true.
     pub fn of_target(
         &self,
         target: &str,
@@ -221,7 +221,7 @@ impl PurgeTable {
         exact.max(self.cell(tag, TAG_SEED)).unwrap_or_default().max(self.floor)
     }
 
-    /// Purges of URLs whose targets are not before `target`, in their order.
+    /// Purges of URLs whose targets are not before `target`, in order.
     fn urls_from(&self, target: &str) -> impl Iterator<Item = (&PurgePlace, PurgeStamp)> {
         let first = PurgePlace { target: target.to_owned(), host: None };
         self.recent.range(PurgeWhat::Url(first)..).map_while(|(what, &stamp)| match what {
@@ -258,7 +258,7 @@ impl PurgeTable {
         known < stamp
     }
 
-    /// The oldest purges of each kind become coarse until the others fit.
+    /// Makes the oldest purges of each kind coarse until the others fit.
     fn bound(&mut self) {
         self.drop_covered();
         let PurgeBounds { purges_max, prefixes_max, text_bytes_max } = self.bounds;
@@ -266,7 +266,8 @@ impl PurgeTable {
             let of_kind = |what: &PurgeWhat| matches!(what, PurgeWhat::Prefix(_)) == is_prefix;
             let recent = self.recent.iter().filter(|(what, _)| of_kind(what));
             let mut by_age: Vec<_> = recent.map(|(what, stamp)| (*stamp, what)).collect();
-            // Whats tell equal stamps apart: who knows the same forgets the same.
+            // Contents break ties between stamps: machines that know the same purges forget the
+            // same ones.
             by_age.sort_unstable_by(|a, b| b.cmp(a));
             let mut text_bytes = 0;
             let newest = by_age.iter().take(count_max).take_while(|(_, what)| {
@@ -285,8 +286,8 @@ impl PurgeTable {
         self.drop_covered();
     }
 
-    /// What a cell covers is not told apart any more: else it would take the place of
-    /// others where it is learnt again.
+    /// Drops exact purges that a cell covers: otherwise they would displace others when they are
+    /// received again.
     fn drop_covered(&mut self) {
         let cells = &self.cells;
         if !cells.is_empty() {
@@ -304,7 +305,7 @@ impl PurgeTable {
     }
 }
 
-/// What a purge falls into when it is old; `None`: everything.
+/// The cell of a purge that is no longer stored exactly; `None`: everything.
 fn coarse(what: &PurgeWhat) -> Option<u16> {
     match what {
         PurgeWhat::Url(place) => Some(cell(path_of(&place.target), URL_SEED)),
@@ -324,7 +325,7 @@ fn path_of(target: &str) -> &str {
     target.split_once('?').map_or(target, |(path, _)| path)
 }
 
-/// The topmost folder that a path or prefix is in, with both of its slashes.
+/// The topmost folder of a path or prefix, with both of its slashes.
 fn folder_of(path: &str) -> Option<&str> {
     let end = path.strip_prefix('/')?.find('/')?;
     path.get(..end + 2)

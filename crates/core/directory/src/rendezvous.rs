@@ -1,8 +1,8 @@
 //! The owner of a segment while no coordinator answers: rendezvous hashing.
 //!
-//! The order of owners is that of the highest random weight (Thaler, Ravishankar, 1998),
-//! with bounded loads (Mirrokni, Thorup, Zadimoghaddam, SODA 2018): load beyond an owner's
-//! bound spreads over all others, not over one neighbour.
+//! Owners are ordered by highest random weight (Thaler, Ravishankar, 1998), with bounded loads
+//! (Mirrokni, Thorup, Zadimoghaddam, SODA 2018): load beyond an owner's bound spreads over all
+//! others, not over one neighbour.
 //!
 //! Invariants: all machines with the same names compute the same order, whatever
 //! the nodes' numbers; all nodes own equal shares; adding or removing a node moves only the
@@ -14,9 +14,8 @@ use skep_wire::message::Name;
 
 use crate::limits::{BOUND_PERCENT, OWNER_LOAD_FLOOR_BYTES};
 
-/// Assigns each segment an owner among the members, by rendezvous hashing (highest random
-/// weight) with bounded loads. Each member has a number (or whatever names it) of the
-/// caller's.
+/// Assigns each segment an owner among the members, by rendezvous hashing (highest random weight)
+/// with bounded loads. `P` is the caller's identifier of a member.
 #[derive(Clone, Debug)]
 pub struct RendezvousHash<P> {
     members: Vec<Owner<P>>,
@@ -50,7 +49,7 @@ impl<P: Copy> RendezvousHash<P> {
             let load = load(it.id);
             load <= OWNER_LOAD_FLOOR_BYTES || u128::from(load) < bound
         };
-        // In most cases the first one is within.
+        // Usually the first one is within the bound.
         let first = self.members.iter().max_by(|a, b| a.rank(name).cmp(&b.rank(name)))?;
         if within(&&first) {
             return Some(first.id);
@@ -73,7 +72,7 @@ impl<P: Copy> RendezvousHash<P> {
 }
 
 impl<P> Owner<P> {
-    /// Random, but for ties, which names break.
+    /// Pseudo-random; ties are broken by name.
     fn rank(&self, name: &SegmentName) -> (u64, &str) {
         (stable_hash(&name.0, self.seed), self.name.as_str())
     }

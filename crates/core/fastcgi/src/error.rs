@@ -1,19 +1,19 @@
-//! What is wrong with a request, or with what an application said.
+//! Errors in requests, and in what an application sent.
 
 use skep_http::Reject;
 
 use crate::limits::CONTENT_BYTES_MAX;
 
-/// Why a request cannot go by FastCGI. Nothing was written.
+/// Why a request cannot be sent by FastCGI. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FcgiRequestError {
     /// The decoded path has control characters or dot segments, or cannot be decoded.
     #[error("expected a path without control characters and dot segments")]
     Path,
-    /// No script has that path.
+    /// The path contains no script.
     #[error("expected a path with a script of the pool's extension in it")]
     NoScript,
-    /// The body's length is unknown, and CGI tells it first (RFC 3875 4.1.2).
+    /// The length of the body is unknown, but CGI states it first (RFC 3875 4.1.2).
     #[error("expected a body of known length: it must be received whole before")]
     LengthUnknown,
     /// A field, or a parameter of the config, does not fit into a record.
@@ -22,7 +22,7 @@ pub enum FcgiRequestError {
 }
 
 impl FcgiRequestError {
-    /// The status to answer the client with.
+    /// The status of the response to the client.
     pub fn status(&self) -> u16 {
         match self {
             FcgiRequestError::Path => 400,
@@ -33,35 +33,35 @@ impl FcgiRequestError {
     }
 }
 
-/// Why an application did not take a request (FastCGI 1.0, 5.5).
+/// Why an application refused a request (FastCGI 1.0, 5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FcgiRefusal {
-    /// It has a request on this connection.
+    /// It already has a request on this connection.
     CantMultiplex,
-    /// It has no room: another server may.
+    /// It is overloaded: another server may be available.
     Overloaded,
-    /// It is no responder.
+    /// It does not support the responder role.
     UnknownRole,
-    /// A number that does not exist.
+    /// An unknown code.
     Other(u8),
 }
 
-/// Why what an application said is no reply. The connection is of no more use.
+/// Why the received bytes are not a valid reply. The connection cannot be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FcgiError {
     /// No record begins like this: it may not be a FastCGI port.
     #[error("expected a record of version 1, found {0}: is it a FastCGI port?")]
     Version(u8),
-    /// A record of a request that was not made.
+    /// A record for a request that was not sent.
     #[error("expected records of request 1, found one of {0}")]
     RequestId(u16),
-    /// A record that no reply has.
+    /// A record type that does not occur in replies.
     #[error("expected STDOUT (6), STDERR (7) or END_REQUEST (3), found type {0}")]
     Type(u8),
-    /// END_REQUEST of another length than it has.
+    /// END_REQUEST with a wrong length.
     #[error("expected 8 bytes in END_REQUEST, found {0}")]
     EndLength(usize),
-    /// STDOUT behind the record that ends it.
+    /// STDOUT after the record that ends it.
     #[error("expected no STDOUT behind its end, found more")]
     StdoutEnded,
     /// The head is over its limit.
@@ -70,28 +70,28 @@ pub enum FcgiError {
     /// The head has no field.
     #[error("expected a head with at least one field, found an empty line")]
     HeadEmpty,
-    /// Status is not one number of three digits.
+    /// Status is not a single number of three digits.
     #[error("expected one `Status: NNN`, found another one")]
     Status,
-    /// The head is none that an HTTP server could send.
+    /// The head is not one that an HTTP server could send.
     #[error("expected a valid head, found one refused as {}", .0.reason)]
     Head(Reject),
-    /// The reply ends before its head does.
+    /// The reply ends before the end of its head.
     #[error("expected a head, found the end of the reply (status {app_status} of the application)")]
     NoHead { app_status: u32 },
-    /// More than Content-Length said.
+    /// More bytes than Content-Length states.
     #[error("expected the body's end after its Content-Length, found more")]
     BodyLong,
-    /// Less than Content-Length said.
+    /// Fewer bytes than Content-Length states.
     #[error("expected {missing_bytes} more bytes of the body, found the end of the reply")]
     BodyShort { missing_bytes: u64 },
-    /// The application did not take the request.
+    /// The application refused the request.
     #[error("expected a reply, found the request refused: {0:?}")]
     Refused(FcgiRefusal),
     /// Bytes that belong to no reply.
     #[error("expected nothing behind END_REQUEST, found more")]
     BehindEnd,
-    /// The connection closed inside of a reply.
+    /// The connection was closed within a reply.
     #[error("expected END_REQUEST, found the end of the connection")]
     Closed,
 }

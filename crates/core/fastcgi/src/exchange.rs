@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   Header -+-> Stdout -> Padding -> Header          the head is read whole, the body passed on
-//!           |-> Stderr -> Padding -> Header          line by line
+//!   Header -+-> Stdout -> Padding -> Header          the head is buffered, the body passed through
 //!           '-> End -> EndPadding -> Ending -> Ended
 //! ```
-//! The events depend on the bytes only, not on how they arrived.
+//! The events depend only on the bytes, not on how they arrived.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use crate::record::{
 use crate::stderr::StderrLines;
 use crate::{FcgiError, FcgiRefusal, FcgiRequestError, FcgiSettings, params};
 
-/// What one call of [`FcgiExchange::receive`] did.
+/// The result of a call of [`FcgiExchange::receive`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FcgiReceived {
     /// Bytes of the input that were consumed; all of them if there is no event.
@@ -29,19 +29,20 @@ pub struct FcgiReceived {
     pub event: Option<FcgiEvent>,
 }
 
-/// What an application said.
+/// An event of an application's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FcgiEvent {
     /// The head; once, and before the body.
     Head(GatewayHead),
-    /// Bytes of the body: the range is of the input of this call. Never empty.
+    /// Bytes of the body: a range of this call's input. Never empty.
     Body(Range<usize>),
-    /// A line for the log, at any time, without its end. Any bytes: escape them. Never empty.
+    /// A line for the log, at any time, without its line end. It may contain any bytes: escape
+    /// them. Never empty.
     Stderr(Vec<u8>),
     /// The reply is complete. Whether the connection may carry another request:
     /// [`FcgiExchange::is_reusable`].
     End {
-        /// The application's; php-fpm has 0, also for a fatal error.
+        /// The application's exit status; php-fpm returns 0 even after a fatal error.
         app_status: u32,
     },
 }
@@ -65,7 +66,7 @@ enum Place {
         app_status: u32,
         left: usize,
     },
-    /// Everything has arrived, but not everything has been said.
+    /// Everything was received, but not all events were returned.
     Ending {
         app_status: u32,
     },
@@ -76,31 +77,31 @@ enum Place {
 /// One request and its reply.
 #[derive(Clone, Debug)]
 pub struct FcgiExchange {
-    /// Of the request's body, still to be sent.
+    /// Bytes of the request body still to be sent.
     body_left: u64,
-    /// Whether the application waits for the end of the body.
+    /// Whether the application still waits for the body or its end.
     is_awaited: bool,
     keep_conn: bool,
     dropped_fields: usize,
     place: Place,
-    /// The beginning of a header, or of END_REQUEST.
+    /// The beginning of a header or of END_REQUEST.
     partial: Vec<u8>,
     head: HeadBuffer,
-    /// Since the head is complete.
+    /// Set once the head is complete.
     meter: Option<BodyMeter>,
     is_stdout_ended: bool,
     stderr: StderrLines,
-    /// Whether HEAD was asked.
+    /// Whether the request is a HEAD.
     is_head: bool,
     limits: HeadLimits,
 }
 
 impl FcgiExchange {
-    /// Appends the records of `request` to `out`, for a connection that is new or reusable: all of
-    /// it if it has no body.
+    /// Appends the records of `request` to `out`, for a new or reusable connection: all records if
+    /// it has no body.
     ///
     /// # Errors
-    /// The request cannot be made; `out` is as it was.
+    /// The request cannot be encoded; `out` is unchanged.
     pub fn start(
         out: &mut Vec<u8>,
         request: &GatewayRequest<'_>,
@@ -125,11 +126,11 @@ impl FcgiExchange {
         Ok(exchange.started(out))
     }
 
-    /// Appends a GET of what the application answers itself, on a connection of its own: php-fpm's
-    /// `ping.path` (the body is `pong`) and `pm.status_path`. Needs a free worker.
+    /// Appends a GET of a path that the application itself answers, on a connection of its own:
+    /// php-fpm's `ping.path` (the body is `pong`) and `pm.status_path`. Needs a free worker.
     ///
     /// # Errors
-    /// [`FcgiRequestError::ParamLong`]; `out` is as it was.
+    /// [`FcgiRequestError::ParamLong`]; `out` is unchanged.
     pub fn probe(
         out: &mut Vec<u8>,
         path: &[u8],
@@ -159,7 +160,7 @@ impl FcgiExchange {
         }
     }
 
-    /// A body that is not there ends at once.
+    /// An absent body is ended at once.
     fn started(mut self, out: &mut Vec<u8>) -> FcgiExchange {
         if self.body_left == 0 {
             out.extend_from_slice(&self.body_end());
@@ -167,12 +168,12 @@ impl FcgiExchange {
         self
     }
 
-    /// Fields of the request that were dropped: their names could be read as others'.
+    /// The number of request fields that were dropped because of ambiguous names.
     pub fn dropped_fields(&self) -> usize {
         self.dropped_fields
     }
 
-    /// Most bytes of the body that may be sent in the next record.
+    /// Largest number of body bytes that the next record may carry.
     pub fn wanted(&self) -> usize {
         usize::try_from(self.body_left).unwrap_or(usize::MAX).min(CONTENT_BYTES_MAX)
     }
@@ -182,10 +183,10 @@ impl FcgiExchange {
         self.is_awaited
     }
 
-    /// What to send in front of `bytes` bytes of the body.
+    /// The header to send before `bytes` bytes of the body.
     ///
     /// # Panics
-    /// If `bytes` is 0 or more than is [`FcgiExchange::wanted`].
+    /// If `bytes` is 0 or more than [`FcgiExchange::wanted`].
     #[must_use]
     pub fn body_head(&mut self, bytes: usize) -> [u8; RECORD_HEAD_BYTES] {
         assert!(bytes > 0 && bytes <= self.wanted(), "more body than was announced");
@@ -193,11 +194,11 @@ impl FcgiExchange {
         record::head(STDIN, bytes)
     }
 
-    /// What to send to end the body. A client that breaks off does not end its body: close the
-    /// connection then.
+    /// The record that ends the body. If a client breaks off, its body has no end: close the
+    /// connection instead.
     ///
     /// # Panics
-    /// If bytes are missing, or if it has ended.
+    /// If bytes are missing, or the body has ended.
     #[must_use]
     pub fn body_end(&mut self) -> [u8; RECORD_HEAD_BYTES] {
         assert!(
@@ -208,12 +209,13 @@ impl FcgiExchange {
         record::head(STDIN, 0)
     }
 
-    /// Takes bytes that arrived. Call again with the unconsumed bytes, even if there are none, until it
-    /// returns no event. Receive also while the body is sent: an application may answer first.
+    /// Processes received bytes. Call again with the unconsumed bytes, even if there are none,
+    /// until it returns no event. Receive also while sending the body: an application may answer
+    /// early.
     ///
     /// # Errors
-    /// What was expected and what found; close the connection. What was passed on of a body is
-    /// not complete then, and not to be kept. The same error is returned from then on.
+    /// The expected and the received data; close the connection. A body that was forwarded in part
+    /// is incomplete, and must not be stored. The same error is returned from then on.
     pub fn receive(&mut self, input: &[u8]) -> Result<FcgiReceived, FcgiError> {
         let mut consumed = 0;
         while consumed < input.len()
@@ -233,10 +235,10 @@ impl FcgiExchange {
         Ok(FcgiReceived { consumed, event: None })
     }
 
-    /// The connection closed: an error unless the reply is complete.
+    /// The connection was closed: an error unless the reply is complete.
     ///
     /// # Errors
-    /// [`FcgiError::Closed`], or what went wrong before.
+    /// [`FcgiError::Closed`], or the earlier error.
     pub fn close(&self) -> Result<(), FcgiError> {
         match self.place {
             Place::Ended => Ok(()),
@@ -245,19 +247,19 @@ impl FcgiExchange {
         }
     }
 
-    /// The last line of STDERR of a reply that has failed, if it has no end.
+    /// The last line of STDERR of a failed reply, if it is unterminated.
     pub fn stderr_rest(&mut self) -> Option<Vec<u8>> {
         self.stderr.end_line()
     }
 
-    /// Bytes of STDERR over the limits, of which no event tells.
+    /// Bytes of STDERR beyond the limits, for which there were no events.
     pub fn stderr_dropped_bytes(&self) -> u64 {
         self.stderr.dropped_bytes()
     }
 
-    /// Whether the connection may carry another request, `unread_bytes` bytes of it not having
-    /// been taken by [`FcgiExchange::receive`]: the application was told to keep it, and both sides
-    /// are in step.
+    /// Whether the connection may carry another request. `unread_bytes`: bytes received on it that
+    /// were not consumed by [`FcgiExchange::receive`]. The application must have been asked to keep
+    /// it, and both sides must be in step.
     pub fn is_reusable(&self, unread_bytes: usize) -> bool {
         self.keep_conn && self.place == Place::Ended && unread_bytes == 0 && !self.is_awaited
     }
@@ -323,7 +325,7 @@ impl FcgiExchange {
         }
     }
 
-    /// Whether such a record may come now.
+    /// The state for such a record, if it is allowed now.
     fn begin(&mut self, head: RecordHead) -> Result<Place, FcgiError> {
         let (left, padding) = (head.content_bytes, head.padding_bytes);
         match head.kind {
@@ -343,8 +345,8 @@ impl FcgiExchange {
         }
     }
 
-    /// Of bytes of STDOUT: how many are taken, how many of them are for the client, and the head,
-    /// if it ends there.
+    /// Processes bytes of STDOUT: returns how many were consumed, how many of them are for the
+    /// client, and the head, if it ends there.
     fn stdout(&mut self, content: &[u8]) -> Result<(usize, usize, Option<GatewayHead>), FcgiError> {
         match &mut self.meter {
             None => {

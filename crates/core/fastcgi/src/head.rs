@@ -1,22 +1,22 @@
-//! The head of a reply, as CGI has it (RFC 3875 6), translated into one of HTTP.
+//! The head of a reply in CGI's format (RFC 3875 6), translated into an HTTP head.
 //!
-//! Lines end with CRLF or LF. `Status` gives the status; without it, it is 302 if there is
-//! `Location`, else 200. A `Location` that is only a path is passed on to the client in a 302, not
-//! followed here (RFC 3875 6.2.2): its request passes every check, as all of them do.
+//! Lines end with CRLF or LF. `Status` states the status; without it, it is 302 if there is
+//! `Location`, else 200. A `Location` that is only a path is forwarded to the client in a 302, not
+//! followed here (RFC 3875 6.2.2): the client's next request passes all checks, like any other.
 
 use skep_http::gateway::{GatewayHead, HeadTranslator};
 use skep_http::{HeadLimits, Method, Reject};
 
 use crate::FcgiError;
 
-/// Finds the end of a head in bytes that arrive in pieces, and keeps it.
+/// Finds the end of a head in bytes that arrive in pieces, and stores it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HeadBuffer {
     bytes: Vec<u8>,
 }
 
 impl HeadBuffer {
-    /// Takes bytes up to the end of the head: how many, and whether it is complete.
+    /// Consumes bytes up to the end of the head: returns how many, and whether it is complete.
     pub(crate) fn take(
         &mut self,
         input: &[u8],
@@ -37,14 +37,14 @@ impl HeadBuffer {
         }
     }
 
-    /// Whether the line that ends there is empty.
+    /// Whether the line that ends at `at` is empty.
     fn ends_at(&self, at: usize) -> bool {
         let before = &self.bytes[..at];
         let before = before.strip_suffix(b"\r").unwrap_or(before);
         before.is_empty() || before.ends_with(b"\n")
     }
 
-    /// The head of the answer to a request with that method.
+    /// The head of the reply to a request with this method.
     pub(crate) fn translate(
         &self,
         method: Method<'_>,
@@ -77,7 +77,7 @@ impl HeadBuffer {
         }
     }
 
-    /// Names and values; the translator judges them.
+    /// Names and values; the translator checks them.
     fn lines(&self) -> impl Iterator<Item = Result<(&[u8], &[u8]), FcgiError>> {
         let lines = self.bytes.split(|byte| *byte == b'\n');
         let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -94,7 +94,7 @@ fn is(name: &[u8], lower: &str) -> bool {
     name.eq_ignore_ascii_case(lower.as_bytes())
 }
 
-/// Three digits, and then nothing or a reason, which is dropped.
+/// Parses three digits, followed by nothing or by a reason phrase, which is dropped.
 fn read_status(value: &[u8]) -> Result<u16, FcgiError> {
     let value = value.trim_ascii();
     let (digits, rest) = value.split_at_checked(3).ok_or(FcgiError::Status)?;

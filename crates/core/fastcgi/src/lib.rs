@@ -1,6 +1,7 @@
 //! FastCGI without I/O: requests to applications such as php-fpm, and their replies.
 //!
-//! The input is bytes, the output events and bytes; the caller owns sockets, clocks and buffers.
+//! The input is bytes, the output events and bytes; sockets, clocks and buffers belong to the
+//! caller.
 //!
 //! ```text
 //!   GatewayRequest --start--> BEGIN_REQUEST, PARAMS --> application
@@ -8,14 +9,14 @@
 //!      FcgiExchange <--receive-- STDOUT (head, body), STDERR, END_REQUEST
 //! ```
 //! Invariants:
-//! - No field of a client becomes a parameter that another field, or the gateway itself, could be
-//!   meant by: `Proxy`, names with `_` or `.`, `Redirect-*` are dropped (CVE-2016-5385,
+//! - No field of a client becomes a parameter that could be confused with another field or one of
+//!   the gateway itself: `Proxy`, names with `_` or `.`, `Redirect-*` are dropped (CVE-2016-5385,
 //!   CVE-2024-8927).
-//! - A path with control characters or dot segments runs no script (CVE-2019-11043).
-//! - A reply is complete at END_REQUEST and nowhere else.
-//! - No bytes from the network cause a panic; after an error the connection closes.
+//! - No script runs for a path with control characters or dot segments (CVE-2019-11043).
+//! - A reply is complete only at END_REQUEST.
+//! - No bytes from the network cause a panic; after an error the connection is closed.
 //!
-//! Which subset, which rules and why: `docs/protocols/fastcgi.md`.
+//! The supported subset, the rules and their reasons: `docs/protocols/fastcgi.md`.
 
 #![forbid(unsafe_code)]
 

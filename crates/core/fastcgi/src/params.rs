@@ -1,4 +1,4 @@
-//! The parameters of a request (RFC 3875 4.1, and what PHP reads beside them).
+//! The parameters of a request (RFC 3875 4.1, and others that PHP reads).
 
 use skep_http::encode::{write_address, write_u64};
 use skep_http::gateway::GatewayRequest;
@@ -9,21 +9,21 @@ use crate::record::{PairLong, ParamsWriter};
 use crate::script::ScriptRule;
 use crate::{FcgiRequestError, Script};
 
-/// What an application expects beside the request.
+/// Settings of an application, besides the request.
 #[derive(Clone, Copy, Debug)]
 pub struct FcgiSettings<'a> {
-    /// DOCUMENT_ROOT, as the application sees it, without a slash at its end.
+    /// DOCUMENT_ROOT from the application's view, without a trailing slash.
     pub root: &'a [u8],
-    /// Which script runs.
+    /// How the script is selected.
     pub script: ScriptRule<'a>,
-    /// Further parameters, from the config alone. They replace those of the same name.
+    /// Additional parameters, only from the config. They replace those with the same name.
     pub params: &'a [(&'a [u8], &'a [u8])],
     /// SERVER_SOFTWARE.
     pub software: &'a [u8],
-    /// Whether the application is to keep the connection. A worker of php-fpm then waits on it
-    /// and serves nobody else.
+    /// Whether to ask the application to keep the connection. A worker of php-fpm then waits on it,
+    /// and serves no other client.
     pub keep_conn: bool,
-    /// Limits on heads of replies.
+    /// Limits on the heads of replies.
     pub reply_head: HeadLimits,
 }
 
@@ -40,7 +40,7 @@ impl Default for FcgiSettings<'_> {
     }
 }
 
-/// Writes all parameters. Returns the number of fields that were dropped because of their names.
+/// Writes all parameters. Returns the number of fields dropped because of their names.
 pub(crate) fn write(
     out: &mut Vec<u8>,
     request: &GatewayRequest<'_>,
@@ -54,7 +54,7 @@ pub(crate) fn write(
     params.connection(request)?;
     params.add(b"GATEWAY_INTERFACE", b"CGI/1.1")?;
     params.add(b"SERVER_SOFTWARE", settings.software)?;
-    // For PHP that was built to want it (`cgi.force_redirect`).
+    // For PHP builds that require it (`cgi.force_redirect`).
     params.add(b"REDIRECT_STATUS", b"200")?;
     let dropped = params.fields(request)?;
     for (name, value) in settings.params {
@@ -64,8 +64,8 @@ pub(crate) fn write(
     Ok(dropped)
 }
 
-/// Writes the parameters of a GET of a path that the application itself answers, as php-fpm's
-/// `ping.path` and `pm.status_path`: it compares SCRIPT_NAME, and wants SCRIPT_FILENAME.
+/// Writes the parameters of a GET of a path that the application itself answers, such as php-fpm's
+/// `ping.path` and `pm.status_path`: it compares SCRIPT_NAME, and requires SCRIPT_FILENAME.
 pub(crate) fn write_probe(
     out: &mut Vec<u8>,
     path: &[u8],
@@ -90,7 +90,7 @@ pub(crate) fn write_probe(
 struct Params<'o, 'a> {
     writer: ParamsWriter<'o>,
     configured: &'a [(&'a [u8], &'a [u8])],
-    /// Scratch: a value that has to be written first.
+    /// Scratch buffer for a value that must be formatted first.
     text: Vec<u8>,
 }
 
@@ -136,7 +136,7 @@ impl Params<'_, '_> {
     fn request(&mut self, request: &GatewayRequest<'_>) -> Result<(), FcgiRequestError> {
         self.add(b"REQUEST_METHOD", request.method.as_str().as_bytes())?;
         self.add(b"REQUEST_URI", request.target)?;
-        // RFC 3875 4.1.7: always there.
+        // RFC 3875 4.1.7: always present.
         self.add(b"QUERY_STRING", request.query.unwrap_or_default())?;
         let protocol: &[u8] = match request.version {
             Version::Http10 => b"HTTP/1.0",
@@ -157,15 +157,15 @@ impl Params<'_, '_> {
         self.add_written(b"SERVER_ADDR", |text| write_address(text, local_ip))?;
         self.add_written(b"SERVER_PORT", |text| write_u64(text, request.server_port.into()))?;
         self.add(b"SERVER_NAME", request.server_name)?;
-        // Many scripts take `HTTPS=off` for true.
+        // Many scripts treat `HTTPS=off` as true.
         if request.is_tls {
             self.add(b"HTTPS", b"on")?;
         }
         self.add(b"REQUEST_SCHEME", if request.is_tls { b"https" } else { b"http" })
     }
 
-    /// Fields as HTTP_*: lines of one name are joined, Cookie's by `; ` (RFC 9110 5.3, RFC 6265
-    /// 5.4). How many were dropped.
+    /// Writes fields as HTTP_*: lines with the same name are joined, those of Cookie with `; ` (RFC
+    /// 9110 5.3, RFC 6265 5.4). Returns how many were dropped.
     fn fields(&mut self, request: &GatewayRequest<'_>) -> Result<usize, FcgiRequestError> {
         if !request.host.is_empty() {
             self.add(b"HTTP_HOST", request.host)?;
@@ -197,16 +197,16 @@ impl Params<'_, '_> {
     }
 }
 
-/// Whether no field of another name becomes the same variable. CGI reads `-` as `_`; PHP reads
-/// `.` as `_`, too. `HTTP_REDIRECT_*` is read as what a server says of itself (CVE-2024-8927).
+/// Whether no other field name maps to the same variable. CGI maps `-` to `_`; PHP also maps `.` to
+/// `_`. `HTTP_REDIRECT_*` is read as a statement of the server itself (CVE-2024-8927).
 fn has_own_variable(name: &str) -> bool {
     let is_redirect = name.get(..9).is_some_and(|it| it.eq_ignore_ascii_case("redirect-"));
-    // Without a branch for each byte.
+    // Without a branch per byte.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() | (byte == b'-');
     !is_redirect && name.bytes().fold(true, |all, byte| all & is_plain(byte))
 }
 
-/// Makes `variable` `HTTP_` and the name in upper case.
+/// Sets `variable` to `HTTP_` followed by the name in upper case.
 fn write_variable(variable: &mut Vec<u8>, name: &str) {
     const PREFIX: &[u8] = b"HTTP_";
     variable.clear();

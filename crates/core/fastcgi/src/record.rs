@@ -3,7 +3,7 @@
 use crate::limits::{CONTENT_BYTES_MAX, RECORD_HEAD_BYTES};
 
 pub(crate) const VERSION: u8 = 1;
-/// Of every request: a connection carries one at a time, since php-fpm does not multiplex.
+/// The id of every request: a connection carries one at a time, since php-fpm does not multiplex.
 pub(crate) const REQUEST_ID: u16 = 1;
 
 pub(crate) const BEGIN_REQUEST: u8 = 1;
@@ -16,17 +16,17 @@ pub(crate) const STDERR: u8 = 7;
 pub(crate) const ROLE_RESPONDER: u8 = 1;
 pub(crate) const FLAG_KEEP_CONN: u8 = 1;
 
-/// Content of END_REQUEST.
+/// Length of the content of END_REQUEST.
 pub(crate) const END_BYTES: usize = 8;
 
-/// The header of a record of ours, which has no padding: no receiver needs it.
+/// The header of a sent record, without padding, which no receiver needs.
 pub(crate) fn head(kind: u8, content_bytes: usize) -> [u8; RECORD_HEAD_BYTES] {
     debug_assert!(content_bytes <= CONTENT_BYTES_MAX, "records are bounded");
     let ([a, b], [c, d]) = (REQUEST_ID.to_be_bytes(), (content_bytes as u16).to_be_bytes());
     [VERSION, kind, a, b, c, d, 0, 0]
 }
 
-/// The header of a record of an application.
+/// The header of a received record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     pub(crate) version: u8,
@@ -49,15 +49,16 @@ impl RecordHead {
     }
 }
 
-/// Writes name-value pairs into records, each pair whole: php-fpm reads each record for itself.
+/// Writes name-value pairs into records without splitting pairs: php-fpm parses each record by
+/// itself.
 #[derive(Debug)]
 pub(crate) struct ParamsWriter<'o> {
     out: &'o mut Vec<u8>,
-    /// Where the header of the current record begins.
+    /// Offset of the header of the current record.
     start: usize,
 }
 
-/// A pair does not fit into a record.
+/// The pair does not fit into a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PairLong {
     pub(crate) bytes: usize,
@@ -70,7 +71,7 @@ impl<'o> ParamsWriter<'o> {
         ParamsWriter { out, start }
     }
 
-    /// Writes a pair; its value is given in parts.
+    /// Writes a pair; the value is passed in parts.
     pub(crate) fn pair(&mut self, name: &[u8], value: &[&[u8]]) -> Result<(), PairLong> {
         let value_bytes = value.iter().map(|part| part.len()).sum();
         let bytes = length_bytes(name.len()) + length_bytes(value_bytes) + name.len() + value_bytes;

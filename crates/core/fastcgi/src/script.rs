@@ -1,27 +1,26 @@
-//! Which script runs, and what of the path is for it: on bytes of the decoded path, without
-//! regular expressions (CVE-2019-11043: `^(.+?\.php)(/.*)$` does not match a line break).
+//! Selects the script, and the rest of the path that it receives: on bytes of the decoded path,
+//! without regular expressions (CVE-2019-11043: `^(.+?\.php)(/.*)$` does not match a line break).
 
 use crate::FcgiRequestError;
 
-/// How SCRIPT_NAME and PATH_INFO are found in a path.
+/// How SCRIPT_NAME and PATH_INFO are derived from a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptRule<'a> {
-    /// A script ends with `extension` (as `.php`), behind which the path ends or goes on with a
-    /// slash; the first such place counts. Behind a slash at the path's end `index` is the script,
-    /// unless there was one before.
+    /// A script ends with `extension` (such as `.php`), followed by the end of the path or a slash;
+    /// the first match applies. If a path without a match ends with a slash, `index` is the script.
     Extension {
         extension: &'a [u8],
-        /// As `index.php`; empty: a folder has no script.
+        /// Such as `index.php`; if empty, a folder has no script.
         index: &'a [u8],
     },
-    /// A script that ends with `extension`, as above; all other paths have `front`, with its slash, and
-    /// no PATH_INFO.
+    /// A script that ends with `extension`, as above; all other paths are mapped to `front`, with a
+    /// leading slash, without PATH_INFO.
     FrontController { extension: &'a [u8], front: &'a [u8] },
-    /// All paths have this script, with its slash: a front controller, which reads REQUEST_URI.
-    /// There is no PATH_INFO.
+    /// All paths are mapped to this script, with a leading slash: a front controller, which uses
+    /// REQUEST_URI. There is no PATH_INFO.
     Always(&'a [u8]),
-    /// An application that has all paths below `mount`, without a slash at its end: what follows
-    /// is PATH_INFO.
+    /// An application that handles all paths below `mount`, without a trailing slash: the rest is
+    /// PATH_INFO.
     Below {
         /// Empty for the root.
         mount: &'a [u8],
@@ -31,9 +30,9 @@ pub enum ScriptRule<'a> {
 /// A script, and the rest of the path, both decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// SCRIPT_NAME: begins with a slash, unless empty.
+    /// SCRIPT_NAME: begins with a slash unless it is empty.
     pub name: Vec<u8>,
-    /// PATH_INFO: begins with a slash, unless empty.
+    /// PATH_INFO: begins with a slash unless it is empty.
     pub info: Vec<u8>,
 }
 
@@ -67,7 +66,7 @@ impl ScriptRule<'_> {
     }
 }
 
-/// Behind the first `extension` that ends a segment.
+/// The offset after the first `extension` that ends a segment.
 fn end_of(path: &[u8], extension: &[u8]) -> Option<usize> {
     let ends = (0..path.len()).filter_map(|at| {
         let behind = path[at..].strip_prefix(extension)?;
@@ -77,7 +76,7 @@ fn end_of(path: &[u8], extension: &[u8]) -> Option<usize> {
     if extension.is_empty() { None } else { ends.into_iter().next() }
 }
 
-/// Percent-decoded, without anything that could be read in two ways.
+/// Percent-decodes a path, and refuses anything ambiguous.
 fn decode(path: &[u8]) -> Result<Vec<u8>, FcgiRequestError> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;

@@ -2,17 +2,17 @@
 
 use crate::limits::{STDERR_BYTES_MAX, STDERR_LINE_BYTES_MAX};
 
-/// Collects lines out of pieces.
+/// Assembles lines from pieces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StderrLines {
     line: Vec<u8>,
-    /// Bytes of all lines that were given out, and of the current one.
+    /// Bytes of all lines that were returned, and of the current one.
     kept_bytes: usize,
     dropped_bytes: u64,
 }
 
 impl StderrLines {
-    /// Takes bytes up to the end of a line: how many, and the line if it has any text.
+    /// Consumes bytes up to the end of a line: returns how many, and the line if it is not empty.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> (usize, Option<Vec<u8>>) {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let text = &bytes[..end.unwrap_or(bytes.len())];
@@ -28,7 +28,7 @@ impl StderrLines {
         }
     }
 
-    /// The line that has no end yet.
+    /// The unterminated last line.
     pub(crate) fn end_line(&mut self) -> Option<Vec<u8>> {
         let mut line = std::mem::take(&mut self.line);
         if line.last() == Some(&b'\r') {

@@ -1,6 +1,6 @@
-//! GET_VALUES: whether an application runs and speaks FastCGI, without running a script. php-fpm
-//! answers it in a worker, and closes the connection behind its answer; so it is for checks, on
-//! connections of their own.
+//! GET_VALUES: checks that an application runs and supports FastCGI, without running a script.
+//! php-fpm answers it in a worker, and closes the connection after its answer; so it is for checks,
+//! on connections of their own.
 
 use crate::FcgiError;
 use crate::limits::RECORD_HEAD_BYTES;
@@ -8,10 +8,10 @@ use crate::record::{RecordHead, VERSION};
 
 const KIND_GET_VALUES: u8 = 9;
 const KIND_RESULT: u8 = 10;
-/// Of records that concern no request (FastCGI 1.0, 3.3).
+/// Request id of management records (FastCGI 1.0, 3.3).
 const NO_REQUEST: u16 = 0;
 
-/// Asks for [`ValuesReply`]: whether the application multiplexes, which all know.
+/// Requests [`ValuesReply`]: whether the application multiplexes, which all applications answer.
 pub const GET_VALUES: [u8; 25] = [
     VERSION,
     KIND_GET_VALUES,
@@ -40,17 +40,17 @@ pub const GET_VALUES: [u8; 25] = [
     b'S',
 ];
 
-/// Reads the answer to [`GET_VALUES`]: its header says all.
+/// Parses the answer to [`GET_VALUES`]: its header is sufficient.
 #[derive(Clone, Debug, Default)]
 pub struct ValuesReply {
     received: Vec<u8>,
 }
 
 impl ValuesReply {
-    /// Takes bytes that arrived; whether the answer came.
+    /// Processes received bytes; returns whether the answer is complete.
     ///
     /// # Errors
-    /// What came is no such answer.
+    /// The bytes are not such an answer.
     pub fn receive(&mut self, input: &[u8]) -> Result<bool, FcgiError> {
         let missing = RECORD_HEAD_BYTES - self.received.len();
         self.received.extend_from_slice(&input[..missing.min(input.len())]);

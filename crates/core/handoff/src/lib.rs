@@ -11,15 +11,15 @@
 //! ```
 //!
 //! - [`Donor`]: offers connections, and alone decides whether each is moved.
-//! - [`Receiver`]: restores connections, and serves those that were given to it.
-//! - [`MovedReports`]: tells the active dispatcher which flows have another node now, and [`MovedFlows`] is
-//!   what it takes of that.
-//! - [`DispatcherQueries`]: asks the active dispatcher who should answer a request.
+//! - [`Receiver`]: restores connections, and serves those that were moved to it.
+//! - [`MovedReports`]: reports to the active dispatcher which flows have another node now, and
+//!   [`MovedFlows`] processes these reports.
+//! - [`DispatcherQueries`]: asks the active dispatcher which node should answer a request.
 //!
-//! **Invariants:** a connection that was offered has one owner or none that sends: the donor thaws it only
-//! if netguard confirms that its flow is not redirected, and the receiver starts it only after the GO that
-//! follows the redirect. No connection ends silently: it is served, or closed with RST. What waits for
-//! netguard is blocked meanwhile.
+//! **Invariants:** at most one end of an offered connection sends: the donor thaws it only if
+//! netguard confirms that its flow is not redirected, and the receiver starts it only after the GO
+//! that follows the redirect. No connection ends silently: it is served, or closed with RST. While
+//! an answer of netguard is pending, the connection is blocked.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
-//! Reports of moved flows to the active dispatcher, which then steers them to their nodes itself.
+//! Reports of moved flows to the active dispatcher, which then steers them directly to their new
+//! nodes.
 //!
-//! A report that is lost costs the way by the donor, no connection: each is repeated until it is
-//! acknowledged, for a bounded time.
+//! A lost report costs a detour over the donor, but no connection. Each report is repeated until it
+//! is acknowledged, for a bounded time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,15 +18,15 @@ use crate::limits::{
 };
 use crate::retry::Retry;
 
-/// Flows that were moved away from this node. See the module.
+/// Flows that were moved away from this node; see the module.
 #[derive(Clone, Debug)]
 pub struct MovedReports {
     incarnation: u64,
     next_number: u64,
-    /// Flows that wait for others, and since when; at most [`MOVED_FLOWS_MAX`].
+    /// Flows not reported yet, and since when; at most [`MOVED_FLOWS_MAX`].
     open: Vec<MovedFlow>,
     open_since: Now,
-    /// Reports that are not acknowledged, oldest first; at most [`MOVED_REPORTS_MAX`].
+    /// Reports not acknowledged yet, oldest first; at most [`MOVED_REPORTS_MAX`].
     reports: VecDeque<Report>,
     counters: MovedCounters,
 }
@@ -35,30 +36,30 @@ struct Report {
     number: u64,
     flows: Vec<MovedFlow>,
     made_at: Now,
-    /// `None`: it was not sent yet.
+    /// `None` if it was not sent yet.
     retry: Option<Retry>,
 }
 
-/// What has happened so far, in flows.
+/// Counters since the start, in flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MovedCounters {
-    /// A dispatcher has taken them.
+    /// Flows that a dispatcher has acknowledged.
     pub learned: u64,
-    /// No dispatcher has, in time.
+    /// Flows that no dispatcher has acknowledged in time.
     pub given_up: u64,
 }
 
-/// The flows that a dispatcher has learned lately: a report that is late must not undo a later move.
+/// The flows that a dispatcher has learned recently: a late report must not undo a later move.
 #[derive(Clone, Debug, Default)]
 pub struct MovedFlows {
-    /// How often each was moved, and when that was learned; at most [`LEARNED_MAX`].
+    /// How often each flow was moved, and when that was learned; at most [`LEARNED_MAX`].
     learned: BTreeMap<SocketId, (u8, Now)>,
     expiry: ExpiryQueue<SocketId, LEARNED_MS, LEARNED_MAX>,
 }
 
 impl MovedFlows {
-    /// A report has come: those of its flows that are to be put into the flow table. It is acknowledged
-    /// whatever these are.
+    /// A report was received: returns the flows to store in the flow table. The report is
+    /// acknowledged in any case.
     pub fn take(&mut self, now: Now, report: &[MovedFlow]) -> Vec<MovedFlow> {
         self.forget(now);
         let mut taken = Vec::with_capacity(report.len());
@@ -85,7 +86,7 @@ impl MovedFlows {
 }
 
 impl MovedReports {
-    /// The reports of a process that has started at `incarnation`.
+    /// The reports of a process started at `incarnation`.
     pub fn new(incarnation: u64) -> Self {
         Self {
             incarnation,
@@ -97,7 +98,7 @@ impl MovedReports {
         }
     }
 
-    /// A flow has another node now.
+    /// A flow has moved to another node.
     pub fn push(&mut self, now: Now, flow: MovedFlow) {
         if self.open.is_empty() {
             self.open_since = now;
@@ -108,7 +109,7 @@ impl MovedReports {
         }
     }
 
-    /// A dispatcher has taken a report.
+    /// A dispatcher has acknowledged a report.
     pub fn heard(&mut self, message: &Lccp) {
         let HandoffId { incarnation, number } = message.id;
         let is_ours = incarnation == self.incarnation && message.command == LccpCommand::MovedTaken;
@@ -118,12 +119,12 @@ impl MovedReports {
         }
     }
 
-    /// Another dispatcher is active: what is not acknowledged is sent to it at once.
+    /// Another dispatcher is active: unacknowledged reports are sent to it at once.
     pub fn dispatcher_changed(&mut self) {
         self.reports.iter_mut().for_each(|report| report.retry = None);
     }
 
-    /// What to send to the active dispatcher now.
+    /// The messages to send to the active dispatcher now.
     pub fn due(&mut self, now: Now) -> Vec<Lccp> {
         if !self.open.is_empty() && now.since_ms(self.open_since) >= MOVED_WAIT_MS {
             self.close(now);
@@ -137,7 +138,7 @@ impl MovedReports {
         self.reports.iter_mut().filter_map(|it| it.is_due(now).then(|| message(it))).collect()
     }
 
-    /// Drops what is too old to be told, also where no dispatcher is active.
+    /// Drops reports that are too old, even if no dispatcher is active.
     pub fn give_up(&mut self, now: Now) {
         let counters = &mut self.counters;
         self.reports.retain(|report| {
@@ -147,7 +148,7 @@ impl MovedReports {
         });
     }
 
-    /// When to call [`MovedReports::due`] at the latest.
+    /// The latest time for the next call of [`MovedReports::due`].
     pub fn next_due(&self) -> Option<Now> {
         let open = (!self.open.is_empty()).then(|| self.open_since.plus_ms(MOVED_WAIT_MS));
         let retries = self.reports.iter().map(|it| it.retry.map_or(Now(0), |retry| retry.next));
@@ -158,7 +159,7 @@ impl MovedReports {
         self.counters
     }
 
-    /// The open flows become a report.
+    /// Turns the flows collected so far into a report.
     fn close(&mut self, now: Now) {
         if self.reports.len() >= MOVED_REPORTS_MAX
             && let Some(oldest) = self.reports.pop_front()

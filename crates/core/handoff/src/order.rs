@@ -1,9 +1,9 @@
-//! What came of an order to netguard.
+//! The result of an order to netguard.
 
-/// Each order of an action gets one result: a process that has lost netguard ends.
+/// Each order of an action has exactly one result: a process that has lost netguard ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderResult {
     Done,
-    /// Not done, and will not be.
+    /// Not executed, and will not be.
     Refused,
 }

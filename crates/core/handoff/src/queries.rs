@@ -1,5 +1,5 @@
-//! Queries to the active dispatcher: who should answer this request? A late answer is ignored, and the node that
-//! has the connection answers.
+//! Queries to the active dispatcher: which node should answer this request? A late answer is
+//! ignored, and the node that has the connection answers.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::limits::{QUERIES_MAX, QUERY_MS, QUERY_RETRY_MS};
 use crate::retry::Retry;
 use crate::timers::Timers;
 
-/// Queries that wait for their answers. At most [`QUERIES_MAX`].
+/// Pending queries, at most [`QUERIES_MAX`].
 #[derive(Clone, Debug)]
 pub struct DispatcherQueries {
     incarnation: u64,
@@ -28,30 +28,31 @@ struct Pending {
     retry: Retry,
 }
 
-/// The maximum number of queries is waiting.
+/// The maximum number of queries is pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{QUERIES_MAX} queries wait for an answer")]
 pub struct QueriesFull;
 
-/// What happens about a query.
+/// The outcome of a timer of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueryOutcome {
-    /// It is sent again.
+    /// The query is sent again.
     Repeat(Lccp),
     /// No answer came in time.
     Unanswered(u64),
 }
 
 impl DispatcherQueries {
-    /// The queries of a process that has started at `incarnation`.
+    /// The queries of a process started at `incarnation`.
     pub fn new(incarnation: u64) -> Self {
         Self { incarnation, next_number: 1, pending: BTreeMap::new(), timers: Timers::default() }
     }
 
-    /// Asks about a request; its number, and the message to the active dispatcher.
+    /// Sends a query about a request; returns its number, and the message for the active
+    /// dispatcher.
     ///
     /// # Errors
-    /// Nothing was asked.
+    /// Too many queries are pending; none was sent.
     pub fn ask(
         &mut self,
         now: Now,
@@ -71,7 +72,8 @@ impl DispatcherQueries {
         Ok((number, message))
     }
 
-    /// A dispatcher has answered: the number of a query that waits, and the node; `None` is any.
+    /// A dispatcher has answered: returns the number of the pending query, and the node; `None` for
+    /// any node.
     pub fn heard(&mut self, message: &Lccp) -> Option<(u64, Option<NodeIndex>)> {
         let HandoffId { incarnation, number } = message.id;
         let LccpCommand::Decision(socket, node) = &message.command else { return None };
@@ -81,13 +83,13 @@ impl DispatcherQueries {
         Some((number, *node))
     }
 
-    /// The connection is gone, or the request was decided on otherwise.
+    /// Drops a query because the connection is gone, or the request was decided otherwise.
     pub fn forget(&mut self, number: u64) {
         self.pending.remove(&number);
         self.timers.set(number, None);
     }
 
-    /// What is to be repeated, and what is not answered any more.
+    /// The queries to repeat, and those that timed out.
     pub fn tick(&mut self, now: Now) -> Vec<QueryOutcome> {
         let mut outcomes = Vec::new();
         for number in self.timers.take_due(now) {
@@ -107,7 +109,7 @@ impl DispatcherQueries {
         outcomes
     }
 
-    /// When to call [`DispatcherQueries::tick`] at the latest.
+    /// The latest time for the next call of [`DispatcherQueries::tick`].
     pub fn next_due(&self) -> Option<Now> {
         self.timers.next()
     }

@@ -1,8 +1,8 @@
-//! Repetition of a message, in intervals that double.
+//! Repetition of a message at intervals that double.
 
 use skep_units::Now;
 
-/// When something was said first, and when it is said next.
+/// When a message was sent first, and when it is due again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retry {
     pub(crate) since: Now,
@@ -12,12 +12,12 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// It is said now.
+    /// The message is sent now.
     pub(crate) fn new(now: Now, interval_ms: u64, interval_ms_max: u64) -> Self {
         Self { since: now, next: now.plus_ms(interval_ms), interval_ms, interval_ms_max }
     }
 
-    /// Whether it is to be said again now; if so, it is.
+    /// Whether the message is due again; if so, schedules the next repetition.
     pub(crate) fn is_due(&mut self, now: Now) -> bool {
         let is_due = now >= self.next;
         if is_due {
@@ -27,7 +27,7 @@ impl Retry {
         is_due
     }
 
-    /// Since it was said first.
+    /// Time since it was sent first.
     pub(crate) fn age_ms(&self, now: Now) -> u64 {
         now.since_ms(self.since)
     }

@@ -1,10 +1,10 @@
-//! At what time something of many is due next.
+//! Timers by key, with the next one that is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use skep_units::Now;
 
-/// At most one time for each key.
+/// At most one time per key.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers<K> {
     by_time: BTreeSet<(Now, K)>,
@@ -26,7 +26,7 @@ impl<K: Copy + Ord> Timers<K> {
         }
     }
 
-    /// Takes out the keys that are due, each once, whatever their next times are.
+    /// Removes and returns the keys that are due, each once.
     pub(crate) fn take_due(&mut self, now: Now) -> Vec<K> {
         let due = self.by_time.iter().take_while(|(due, _)| *due <= now);
         let keys: Vec<K> = due.map(|(_, key)| *key).collect();

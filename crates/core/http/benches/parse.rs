@@ -1,5 +1,5 @@
-//! Nanoseconds per ordinary request, from bytes to a checked head: scan, parse,
-//! normalise the path; httparse alone beside it. `cargo bench -p skep-http`.
+//! Nanoseconds per ordinary request, from bytes to a checked head: scan, parse, normalise the path;
+//! with httparse alone for comparison. `cargo bench -p skep-http`.
 
 use std::hint::black_box;
 
@@ -31,7 +31,7 @@ const BROWSER: &[u8] = b"GET /articles/2026/11/why-bees-build-hexagons?utm_sourc
     \r\n";
 
 const ROUNDS: usize = 9;
-/// Enough for the kernel's clock of processor time, which moves by ticks.
+/// Enough for the kernel's CPU time clock, which advances in ticks.
 const CALLS: u32 = 1_000_000;
 
 fn main() {
@@ -95,8 +95,7 @@ fn body() {
     });
 }
 
-/// Prints the median of some rounds, in time on the processor: the machine is
-/// not ours alone.
+/// Prints the median of several rounds, in CPU time, since the machine may be shared.
 fn report(name: &str, mut call: impl FnMut() -> bool) {
     let mut rounds_ns: Vec<f64> = (0..ROUNDS)
         .map(|_| {
@@ -111,7 +110,7 @@ fn report(name: &str, mut call: impl FnMut() -> bool) {
     println!("{name:<32} {:>8.1} ns (fastest round {:.1})", rounds_ns[ROUNDS / 2], rounds_ns[0]);
 }
 
-/// Time that this thread had a processor, in nanoseconds.
+/// CPU time of this thread, in nanoseconds.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)

@@ -1,12 +1,12 @@
 //! Reads bodies: by length, chunked, until close (RFC 9112 6 and 7.1).
 //!
 //! Invariants:
-//! - The result depends on the bytes only, not on how they arrived: the
-//!   chunked decoder is a byte-by-byte machine that keeps no copy of them.
-//! - Payload never exceeds the cap; a declared length over it is refused
-//!   before any byte of it is read.
-//! - Trailers are checked and bounded, and dropped unless they are asked for: none is
-//!   ever merged into a head (RFC 9110 6.5.1).
+//! - The result depends only on the bytes, not on how they arrived: the chunked decoder is a
+//!   byte-by-byte state machine that keeps no copy of them.
+//! - The payload never exceeds the cap; a declared length above it is refused before any byte is
+//!   read.
+//! - Trailers are checked and bounded, and dropped unless the caller asks for them; none is ever
+//!   merged into a head (RFC 9110 6.5.1).
 //! - After an error the decoder stays in the error state.
 
 use std::ops::Range;
@@ -14,14 +14,14 @@ use std::ops::Range;
 use crate::chunked::{Chunked, Step};
 use crate::{BodyFraming, BodyLimits, Reject, ResponseFraming};
 
-/// What one call of [`BodyDecoder::decode`] did.
+/// The result of a call of [`BodyDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// Bytes of the input that were consumed.
     pub consumed: usize,
     /// Payload, inside `input[..consumed]`; may be empty.
     pub data: Range<usize>,
-    /// The body is complete; what follows belongs to the next message.
+    /// The body is complete; the rest belongs to the next message.
     pub done: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Decoded {
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: DecoderState,
-    /// Of a chunked body that is complete.
+    /// Trailers of a complete chunked body.
     trailers: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ enum DecoderState {
     /// Bytes still to come; never 0.
     Length(u64),
     Chunked(Chunked),
-    /// Bytes left below the cap.
+    /// Bytes left until the cap.
     UntilClose(u64),
     Failed(Reject),
 }
@@ -62,12 +62,11 @@ impl BodyDecoder {
         Ok(BodyDecoder { state, trailers: Vec::new() })
     }
 
-    /// Decodes bytes that arrived. Call again with those that it did not consume,
-    /// until it consumes none or is `done`: one call yields at most one piece of
-    /// payload.
+    /// Decodes received bytes. Call again with those that it did not consume, until it consumes
+    /// none or is `done`: each call yields at most one piece of payload.
     ///
     /// # Errors
-    /// The reason for which the body is refused; close the connection.
+    /// The reason why the body is refused; close the connection.
     #[inline]
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, Reject> {
         match &mut self.state {
@@ -109,19 +108,19 @@ impl BodyDecoder {
         }
     }
 
-    /// The trailers of a body that is complete, as whole lines; empty unless they were to be kept,
-    /// and there are some.
+    /// The trailers of a complete body, as whole lines; empty unless [`BodyDecoder::keep_trailers`]
+    /// was called and there are some.
     pub fn take_trailers(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.trailers)
     }
 
-    /// Whether the body is complete; true from the start when there is none.
+    /// Whether the body is complete; true from the start if there is none.
     #[inline]
     pub fn is_done(&self) -> bool {
         matches!(self.state, DecoderState::Done)
     }
 
-    /// Payload still to come, in bytes, where the framing tells.
+    /// Payload still to come, in bytes, if the framing states it.
     pub fn left_bytes(&self) -> Option<u64> {
         match self.state {
             DecoderState::Done => Some(0),
@@ -130,10 +129,10 @@ impl BodyDecoder {
         }
     }
 
-    /// The peer closed its side.
+    /// The peer has closed its side.
     ///
     /// # Errors
-    /// [`Reject::BODY_TRUNCATED`] unless that is where the body may end.
+    /// [`Reject::BODY_TRUNCATED`] unless the body may end here.
     pub fn finish(&mut self) -> Result<(), Reject> {
         match self.state {
             DecoderState::Done | DecoderState::UntilClose(_) => {
@@ -165,7 +164,7 @@ impl From<BodyFraming> for ResponseFraming {
     }
 }
 
-/// One piece of payload, and the framing before and behind it.
+/// One piece of payload, with the framing before and after it.
 fn decode_chunked(chunked: &mut Chunked, input: &[u8]) -> Result<Decoded, Reject> {
     let mut data = 0..0;
     let mut at = 0;

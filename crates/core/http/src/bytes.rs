@@ -1,9 +1,9 @@
-//! Character classes and comparison of names, for the whole codec.
+//! Character classes and name comparison, for the whole codec.
 
 /// Byte of a token (RFC 9110 5.6.2).
 pub(crate) const TOKEN: u8 = 1 << 0;
-/// Byte that may stand in a request target: RFC 3986, and what browsers send
-/// unencoded all the same (`[ ] ^ { | } \` and the grave accent); never `#`.
+/// Byte allowed in a request target: RFC 3986, and what browsers send unencoded nevertheless (`[ ]
+/// ^ { | } \` and the grave accent); never `#`.
 pub(crate) const TARGET: u8 = 1 << 1;
 /// Byte of a registered name, an IPv4 address or a port.
 pub(crate) const HOST: u8 = 1 << 2;
@@ -11,10 +11,10 @@ pub(crate) const HOST: u8 = 1 << 2;
 pub(crate) const ETAG: u8 = 1 << 3;
 /// Byte of a field value: HTAB, SP, VCHAR, obs-text (RFC 9110 5.5).
 pub(crate) const VALUE: u8 = 1 << 4;
-/// Byte that stands for itself in a normalised path: not a control character,
-/// not `%`, not a backslash, and not a slash, which needs a look around.
+/// Byte that represents itself in a normalised path: not a control character, not `%`, not a
+/// backslash, and not a slash, which depends on its context.
 pub(crate) const PATH: u8 = 1 << 5;
-/// Byte that a path may hold unencoded in a target (RFC 3986 3.3), and slash.
+/// Byte allowed unencoded in the path of a target (RFC 3986 3.3), or a slash.
 pub(crate) const PCHAR: u8 = 1 << 6;
 
 /// Whether `byte` is in `class`.
@@ -23,7 +23,7 @@ pub(crate) fn is(byte: u8, class: u8) -> bool {
     CLASSES[byte as usize] & class != 0
 }
 
-/// Whether every byte is in `class`; one look-up each and no branch.
+/// Whether every byte is in `class`; one lookup per byte, no branches.
 #[inline]
 pub(crate) fn all(bytes: &[u8], class: u8) -> bool {
     bytes.iter().fold(class, |acc, b| acc & CLASSES[*b as usize]) != 0
@@ -34,7 +34,7 @@ pub(crate) fn all(bytes: &[u8], class: u8) -> bool {
 #[inline(always)]
 pub(crate) fn eq_lower<const N: usize>(token: &[u8], lower: &[u8; N]) -> bool {
     let Ok(token) = <&[u8; N]>::try_from(token) else { return false };
-    // Most names of a length differ here already.
+    // Most names of the same length differ in the first byte.
     if N > 0 && token[0] | 0x20 != lower[0] {
         return false;
     }
@@ -47,7 +47,7 @@ pub(crate) fn eq_lower<const N: usize>(token: &[u8], lower: &[u8; N]) -> bool {
     differs == 0
 }
 
-/// Without the spaces and tabs around it (OWS, RFC 9110 5.6.3).
+/// Strips leading and trailing spaces and tabs (OWS, RFC 9110 5.6.3).
 #[inline]
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
@@ -59,8 +59,7 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Members of a list without quoted strings, trimmed, empty ones left out
-/// (RFC 9110 5.6.1.2).
+/// The members of a list without quoted strings, trimmed, without empty ones (RFC 9110 5.6.1.2).
 pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|b| *b == b',').map(trim).filter(|member| !member.is_empty())
 }

@@ -9,31 +9,31 @@
 //!                        v                                                          |
 //!                      EndLf -> End  <----------------------------------------------+
 //! ```
-//! Every line ends with CRLF: a lone CR or LF anywhere in the framing is an error,
-//! also inside a quoted extension value.
+//! Every line ends with CRLF: a lone CR or LF anywhere in the framing is an error, even inside a
+//! quoted extension value.
 
 use crate::bytes::{self, TOKEN, VALUE};
 use crate::{BodyLimits, Reject};
 
-/// Hexadecimal digits of a size: so many fit into 64 bits.
+/// Hexadecimal digits of a size: as many as fit into 64 bits.
 const SIZE_DIGITS_MAX: u8 = 16;
 
-/// Where the machine stands, and what it may still take.
+/// The state of the machine, and its remaining allowances.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked {
     place: ChunkState,
-    /// Of the current chunk: its size while it is read, then what is left.
+    /// The size of the current chunk while it is parsed, then the bytes left.
     chunk_bytes: u64,
     size_digits: u8,
     last_chunk: bool,
-    /// Payload that may still come, over all chunks.
+    /// Payload bytes still allowed, over all chunks.
     body_bytes_left: u64,
     line_bytes_left: usize,
     line_bytes_max: usize,
     ext_bytes_left: usize,
     trailer_bytes_left: usize,
     trailer_fields_left: usize,
-    /// The lines so far, if they are to be kept.
+    /// The lines so far, if they are kept.
     trailers: Option<Vec<u8>>,
 }
 
@@ -68,7 +68,7 @@ enum Ext {
     AfterQuoted,
 }
 
-/// What a byte led to.
+/// The result of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     More,
@@ -100,14 +100,13 @@ impl Chunked {
         self.trailers.take().unwrap_or_default()
     }
 
-    /// Payload bytes of the current chunk to come now; `None`: a byte of
-    /// framing comes next.
+    /// Payload bytes left in the current chunk; `None` if the next byte is framing.
     #[inline]
     pub(crate) fn payload_left(&self) -> Option<u64> {
         (self.place == ChunkState::Payload).then_some(self.chunk_bytes)
     }
 
-    /// So many payload bytes were taken.
+    /// Records that payload bytes were taken.
     #[inline]
     pub(crate) fn took(&mut self, bytes: u64) {
         assert!(bytes <= self.chunk_bytes, "more payload taken than the chunk has");
@@ -117,7 +116,7 @@ impl Chunked {
         }
     }
 
-    /// Takes one byte of framing.
+    /// Processes one byte of framing.
     pub(crate) fn step(&mut self, byte: u8) -> Result<Step, Reject> {
         self.place = match self.place {
             ChunkState::Size => self.size(byte)?,
@@ -193,7 +192,7 @@ impl Chunked {
     fn ext(&mut self, ext: Ext, byte: u8) -> Result<ChunkState, Reject> {
         self.line_byte()?;
         if byte == b'\r' {
-            // Blanks may not end the line: nothing follows them.
+            // Blanks may not end the line: nothing may follow them.
             let complete = matches!(ext, Ext::Name | Ext::Value | Ext::AfterQuoted);
             return if complete { Ok(ChunkState::SizeLf) } else { Err(Reject::CHUNK_EXT) };
         }
@@ -211,7 +210,7 @@ impl Chunked {
         Ok(next)
     }
 
-    /// Keeps a byte of a trailer; the limits of trailers bound them.
+    /// Keeps a byte of a trailer, if wanted; bounded by the limits on trailers.
     fn keep(&mut self, byte: u8) {
         if let Some(trailers) = &mut self.trailers {
             trailers.push(byte);
@@ -236,7 +235,7 @@ impl Chunked {
 }
 
 impl Ext {
-    /// Where `byte`, which is not CR, leads inside of an extension.
+    /// The state after `byte`, which is not CR, inside an extension.
     fn next(self, byte: u8) -> Option<Ext> {
         let blank = matches!(byte, b' ' | b'\t');
         let token = bytes::is(byte, TOKEN);

@@ -7,9 +7,9 @@ use crate::{HttpDate, Known, Method, RequestHead, bytes};
 /// The validators of a representation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validators<'a> {
-    /// Entity tag with its quotes, `W/` in front when weak; empty: none.
+    /// Entity tag with its quotes, prefixed with `W/` if weak; empty for none.
     pub etag: &'a str,
-    /// Last modification, in seconds since the Unix epoch.
+    /// Last-Modified, in seconds since the Unix epoch.
     pub last_modified: Option<u64>,
 }
 
@@ -24,9 +24,9 @@ pub enum Precondition {
     Failed,
 }
 
-/// Evaluates If-Match, If-Unmodified-Since, If-None-Match and
-/// If-Modified-Since in the order of RFC 9110 13.2.2, for a representation
-/// that exists. If-Range, the fifth, belongs to [`crate::range::ranges`].
+/// Evaluates If-Match, If-Unmodified-Since, If-None-Match and If-Modified-Since in the order of RFC
+/// 9110 13.2.2, for an existing representation. If-Range, the fifth condition, is evaluated by
+/// [`crate::range::ranges`].
 #[inline]
 pub fn evaluate(
     head: &RequestHead<'_, '_>,
@@ -76,8 +76,8 @@ fn evaluate_present(
     Precondition::Proceed
 }
 
-/// Whether If-Match, If-None-Match or If-Range names this tag: the client has this representation, or
-/// bytes of it.
+/// Whether If-Match, If-None-Match or If-Range lists this tag: the client has this representation,
+/// or a part of it.
 #[inline]
 pub fn names_tag(head: &RequestHead<'_, '_>, tag: &str) -> bool {
     const FIELDS: [Known; 3] = [Known::IfMatch, Known::IfNoneMatch, Known::IfRange];
@@ -86,12 +86,12 @@ pub fn names_tag(head: &RequestHead<'_, '_>, tag: &str) -> bool {
     head.fields.any(SET) && FIELDS.iter().any(|field| head.fields.known_all(*field).any(names))
 }
 
-/// Both strong and the same (RFC 9110 8.8.3.2).
+/// Both tags are strong and equal (RFC 9110 8.8.3.2).
 pub(crate) fn strong_match(tag: &[u8], current: &str) -> bool {
     tag == current.as_bytes() && tag.starts_with(b"\"")
 }
 
-/// The same but for `W/` (RFC 9110 8.8.3.2).
+/// The tags are equal except for `W/` (RFC 9110 8.8.3.2).
 fn weak_match(tag: &[u8], current: &str) -> bool {
     fn opaque(tag: &[u8]) -> &[u8] {
         tag.strip_prefix(b"W/").unwrap_or(tag)
@@ -99,15 +99,14 @@ fn weak_match(tag: &[u8], current: &str) -> bool {
     !current.is_empty() && opaque(tag) == opaque(current.as_bytes())
 }
 
-/// Whether the field is `*` or lists a tag that `is_match`. What is not an
-/// entity tag ends a line's list: nothing behind it matches.
+/// Whether the field is `*` or lists a tag that `is_match`. Anything that is not an entity tag ends
+/// the list of its line: nothing after it matches.
 fn matches_any(head: &RequestHead<'_, '_>, field: Known, is_match: impl Fn(&[u8]) -> bool) -> bool {
     let any = |value: &[u8]| value == b"*" || Tags(value).any(&is_match);
     head.fields.known_all(field).any(any)
 }
 
-/// A date condition; a repeated or malformed one is ignored (RFC 9110
-/// 13.1.3 and 13.1.4).
+/// The date of a condition; a repeated or malformed field is ignored (RFC 9110 13.1.3 and 13.1.4).
 fn date_of(head: &RequestHead<'_, '_>, field: Known, now_unix: u64) -> Option<u64> {
     let value = head.fields.known(field).filter(|_| !head.fields.is_repeated(field))?;
     HttpDate::parse(value, now_unix).map(|date| date.0)
@@ -131,7 +130,7 @@ impl<'b> Iterator for Tags<'b> {
             return None;
         }
         let (tag, rest) = self.0.split_at(weak + 1 + len + 1);
-        // A comma or the end must follow, else this was no tag.
+        // A comma or the end must follow; otherwise this was not a tag.
         let rest = bytes::trim(rest);
         let ends = rest.is_empty() || rest.starts_with(b",");
         self.0 = if ends { rest } else { &[] };

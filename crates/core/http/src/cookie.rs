@@ -1,11 +1,11 @@
 //! Cookies and path parameters of requests, as far as a proxy reads sessions from them.
 //!
-//! Values are compared with what this cluster knows, and never written anywhere: nothing is decoded.
+//! Values are only compared with known ones, and never written anywhere: nothing is decoded.
 
 use crate::bytes;
 use crate::{Fields, Known};
 
-/// The values of all cookies of that name, in the order of the fields (RFC 6265 5.4). Names are
+/// The values of all cookies with this name, in the order of the fields (RFC 6265 5.4). Names are
 /// case-sensitive; quotes around a value are not part of it.
 pub fn values<'a>(fields: &'a Fields<'_, 'a>, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     fields.known_all(Known::Cookie).flat_map(pairs).filter_map(move |(key, value)| {
@@ -15,8 +15,8 @@ pub fn values<'a>(fields: &'a Fields<'_, 'a>, name: &'a str) -> impl Iterator<It
     })
 }
 
-/// The value of one field Cookie with all cookies but those of that name; `None`: the request has
-/// none of them, and its fields can stay. Empty: it has no others.
+/// The value of one Cookie field with all cookies except those with this name; `None`: the request
+/// has no such cookie, and its fields can stay. Empty: it has no others.
 pub fn without(fields: &Fields<'_, '_>, name: &str) -> Option<Vec<u8>> {
     values(fields, name).next()?;
     let mut rest = Vec::new();
@@ -31,7 +31,7 @@ pub fn without(fields: &Fields<'_, '_>, name: &str) -> Option<Vec<u8>> {
     Some(rest)
 }
 
-/// The value of the parameter of that name in any segment of `path` (RFC 3986 3.3), such as
+/// The value of the parameter with this name in any segment of `path` (RFC 3986 3.3), such as
 /// `;jsessionid=` of servlet engines (Jakarta Servlet 6.0, 7.1.3).
 pub fn path_parameter<'a>(path: &'a [u8], name: &str) -> Option<&'a [u8]> {
     path.split(|byte| *byte == b'/').find_map(|segment| {
@@ -42,12 +42,12 @@ pub fn path_parameter<'a>(path: &'a [u8], name: &str) -> Option<&'a [u8]> {
     })
 }
 
-/// The cookies of a field: names and values.
+/// The cookies of a field that have values: names and values.
 fn pairs(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     whole_pairs(field).filter_map(|(key, pair)| Some((key, pair.get(key.len() + 1..)?)))
 }
 
-/// The cookies of a field: names, and names with values.
+/// The cookies of a field: names, and whole pairs.
 fn whole_pairs(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     field.split(|byte| *byte == b';').map(bytes::trim).map(|pair| {
         let key = pair.split(|byte| *byte == b'=').next().unwrap_or(pair);

@@ -1,9 +1,9 @@
-//! HTTP dates: writes IMF-fixdate, reads all three forms (RFC 9110 5.6.7).
+//! HTTP dates: writes IMF-fixdate, parses all three forms (RFC 9110 5.6.7).
 //!
-//! `httpdate` writes dates. It is not used to read them: it refuses leap seconds, times before 1970
-//! and wrong weekdays, which other implementations send, and resolves two-digit years
-//! up to 2069 only. Days are counted after Howard Hinnant, "chrono-Compatible Low-Level Date
-//! Algorithms" (2013): years begin in March, so that the leap day is the last.
+//! `httpdate` writes dates. It is not used to parse them: it refuses leap seconds, times before
+//! 1970 and wrong weekdays, which other implementations send, and resolves two-digit years only up
+//! to 2069. Days are counted after Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms"
+//! (2013): years begin in March, so that the leap day is the last.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -29,8 +29,8 @@ const MONTHS: [&[u8; 3]; 12] = [
 pub struct HttpDate(pub u64);
 
 impl HttpDate {
-    /// `Sun, 06 Nov 1994 08:49:37 GMT`. A time after the year 9999 becomes
-    /// that year's last second.
+    /// `Sun, 06 Nov 1994 08:49:37 GMT`. A time after the year 9999 becomes the last second of that
+    /// year.
     pub fn format(self) -> [u8; DATE_BYTES] {
         let time = UNIX_EPOCH + Duration::from_secs(self.0.min(UNIX_MAX));
         let mut out = [0; DATE_BYTES];
@@ -39,9 +39,9 @@ impl HttpDate {
         out
     }
 
-    /// Reads any of the three forms; `None`: not a date. `now_unix` settles
-    /// the century of two-digit years: the latest that is not more than 50
-    /// years ahead. Times before 1970 become the epoch.
+    /// Parses any of the three forms; `None` if it is not a date. `now_unix` determines the century
+    /// of two-digit years: the latest that is not more than 50 years ahead. Times before 1970
+    /// become the epoch.
     pub fn parse(value: &[u8], now_unix: u64) -> Option<HttpDate> {
         match value.get(3)? {
             b',' => parse_imf(value),
@@ -145,8 +145,7 @@ fn month_of(name: &[u8]) -> Option<u64> {
     MONTHS.iter().position(|month| *month == name).map(|place| place as u64 + 1)
 }
 
-/// A weekday of which `name` is the whole or the first `len` letters; whether
-/// it fits the date is not looked at.
+/// A weekday of which `name` is the whole or the first `len` letters; not checked against the date.
 fn weekday_of(name: &[u8], len: usize) -> Option<usize> {
     WEEKDAYS.iter().position(|day| &day.as_bytes()[..len.min(day.len())] == name)
 }

@@ -4,16 +4,15 @@
 use std::io::Write;
 use std::net::IpAddr;
 
-/// Ends the data of one chunk.
+/// Ends the data of a chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 /// The interim reply that asks a client for its body.
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 macro_rules! statuses {
     ($($code:literal $reason:literal)*) => {
-        /// `HTTP/1.1 200 OK\r\n`. For a code that is not registered: the line
-        /// of its class (RFC 9110 15), or of 500; to pass such codes on use
-        /// [`write_status_line`].
+        /// `HTTP/1.1 200 OK\r\n`. For an unregistered code: the line of its class (RFC 9110 15), or
+        /// of 500; use [`write_status_line`] to keep the code.
         pub fn status_line(status: u16) -> &'static [u8] {
             match status {
                 $($code => concat!("HTTP/1.1 ", $code, " ", $reason, "\r\n").as_bytes(),)*
@@ -64,8 +63,8 @@ pub fn write_status_line(out: &mut Vec<u8>, status: u16) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends `name: value\r\n`. Name and value must come from a parsed head or
-/// from us: they are not checked again.
+/// Appends `name: value\r\n`. Name and value must come from a parsed head or from this process:
+/// they are not checked again.
 pub fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     debug_assert!(!value.contains(&b'\n') && !value.contains(&b'\r'), "a field is one line");
     out.extend_from_slice(name.as_bytes());
@@ -82,8 +81,8 @@ pub fn write_field_u64(out: &mut Vec<u8>, name: &str, number: u64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the line that begins a chunk of `len_bytes` (not 0: that would end
-/// the body); write [`CHUNK_END`] behind the data.
+/// Appends the line that begins a chunk of `len_bytes` (not 0, which would end the body); write
+/// [`CHUNK_END`] after the data.
 pub fn write_chunk_head(out: &mut Vec<u8>, len_bytes: usize) {
     debug_assert!(len_bytes > 0, "an empty chunk ends the body");
     let digits_count = (usize::BITS - len_bytes.leading_zeros()).div_ceil(4).max(1);
@@ -110,8 +109,8 @@ pub fn write_u64(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Appends an address as text. By hand for IPv4, as the formatter of the standard library costs a request
-/// that is passed on more than its parser does.
+/// Appends an address as text. IPv4 is formatted by hand, since the standard library's formatter
+/// costs a forwarded request more than its parser does.
 pub fn write_address(out: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(address) => {

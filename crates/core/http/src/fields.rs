@@ -1,8 +1,8 @@
 //! The fields of a head: storage on the stack, an index of the well-known fields
 //! built in one pass, and lookup.
 //!
-//! Invariants: names are tokens, values hold no control characters and no
-//! whitespace around them, every line ended with CRLF. Nothing is copied.
+//! Invariants: names are tokens, values have no control characters and no leading or trailing
+//! whitespace, every line ended with CRLF. Nothing is copied.
 
 use std::mem::MaybeUninit;
 
@@ -12,7 +12,7 @@ use crate::{HeadLimits, Reject, Underscores};
 
 macro_rules! known {
     ($($len:literal { $($name:ident $lower:literal)* })*) => {
-        /// Field names that are found in O(1).
+        /// Well-known field names, found in O(1).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Known { $($($name),*),* }
@@ -25,7 +25,7 @@ macro_rules! known {
                 match self { $($(Known::$name => $lower),*),* }
             }
 
-            /// The well-known field of that name, in any case.
+            /// The well-known field with this name, in any case.
             #[inline]
             pub fn of(name: &[u8]) -> Option<Known> {
                 match name.len() {
@@ -114,15 +114,15 @@ impl KnownSet {
 /// Uninitialised storage for the fields of one head; lives on the stack.
 pub struct FieldSlots<'b>([MaybeUninit<httparse::Header<'b>>; FIELDS_CAP]);
 
-/// The same on the heap, and no larger than a head needs: for a future, which is moved with all that it
-/// keeps while it waits.
+/// The same on the heap, no larger than a head needs: for a future, which is moved with everything
+/// that it holds across awaits.
 pub struct HeapFieldSlots<'b>(Vec<httparse::Header<'b>>);
 
 /// Borrowed storage for the fields of one head.
 pub struct BorrowedFieldSlots<'h, 'b>(&'h mut [MaybeUninit<httparse::Header<'b>>]);
 
 impl<'h, 'b> BorrowedFieldSlots<'h, 'b> {
-    /// As many slots as the limits allow fields.
+    /// As many slots as the limits allow.
     #[inline(always)]
     pub(crate) fn within(self, limits: &HeadLimits) -> &'h mut [MaybeUninit<httparse::Header<'b>>] {
         let count = self.0.len().min(limits.fields_max);
@@ -145,7 +145,7 @@ impl<'h, 'b> From<&'h mut HeapFieldSlots<'b>> for BorrowedFieldSlots<'h, 'b> {
 }
 
 impl HeapFieldSlots<'_> {
-    /// A slot for each line of `head`, and not more than [`FIELDS_CAP`].
+    /// A slot for each line of `head`, at most [`FIELDS_CAP`].
     pub fn for_head(head: &[u8]) -> Self {
         let lines = memchr::memchr_iter(b'\n', head).count();
         HeapFieldSlots(Vec::with_capacity(lines.min(FIELDS_CAP)))
@@ -159,7 +159,7 @@ impl std::fmt::Debug for HeapFieldSlots<'_> {
 }
 
 impl FieldSlots<'_> {
-    /// Makes empty storage; writes no memory.
+    /// Empty storage; writes no memory.
     #[inline(always)]
     pub fn new() -> Self {
         FieldSlots([const { MaybeUninit::uninit() }; FIELDS_CAP])
@@ -182,18 +182,18 @@ impl std::fmt::Debug for FieldSlots<'_> {
 #[derive(Clone, Copy)]
 pub struct Fields<'h, 'b> {
     list: &'h [httparse::Header<'b>],
-    /// Where in `list` each well-known field stands first; valid where `seen`.
+    /// Index in `list` of the first occurrence of each well-known field; valid if `seen`.
     first: [u8; KNOWN_COUNT],
     seen: KnownSet,
-    /// Well-known fields that stand in more than one line.
+    /// Well-known fields that occur in more than one line.
     repeated: KnownSet,
-    /// Fields that were left out.
+    /// Fields that were dropped.
     dropped: u8,
 }
 
 impl<'h, 'b> Fields<'h, 'b> {
-    /// Indexes what was parsed from `head`, and sees to what httparse lets
-    /// pass: bare LF, `_` in names.
+    /// Indexes the fields parsed from `head`, and handles what httparse accepts: bare LF, `_` in
+    /// names.
     #[inline]
     pub(crate) fn index(
         head: &'b [u8],
@@ -202,13 +202,13 @@ impl<'h, 'b> Fields<'h, 'b> {
     ) -> Result<Fields<'h, 'b>, Reject> {
         let (mut seen, mut repeated) = (KnownSet::default(), KnownSet::default());
         let mut first = [0; KNOWN_COUNT];
-        // Of what was looked at so far this is kept.
+        // The number of fields kept so far.
         let mut place = 0;
         for at in 0..list.len() {
             let field = list[at];
             let name = field.name.as_bytes();
-            // A name begins its line, so what stands in front of it ended the
-            // line before: that proves CRLF for all lines but the last two.
+            // A name begins its line, so the bytes before it end the previous line: this proves
+            // CRLF for all lines except the last two.
             let start = name.as_ptr().addr() - head.as_ptr().addr();
             if head[..start].last_chunk() != Some(b"\r\n") {
                 return Err(Reject::BARE_LF);
@@ -268,29 +268,29 @@ impl<'h, 'b> Fields<'h, 'b> {
             .map(|line| line.value)
     }
 
-    /// Whether a well-known field stands in more than one line.
+    /// Whether a well-known field occurs in more than one line.
     #[inline]
     pub fn is_repeated(&self, field: Known) -> bool {
         self.repeated.has(field)
     }
 
-    /// Value of the first line of the field `name`, compared without case.
+    /// Value of the first line of the field `name`, case-insensitive.
     pub fn get(&self, name: &str) -> Option<&'b [u8]> {
         self.all(name).next()
     }
 
-    /// Value of every line of the field `name`, compared without case.
+    /// Value of every line of the field `name`, case-insensitive.
     pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'n, 'h, 'b> {
         self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// How many were left out, because of `_` in their names ([`Underscores`]).
+    /// The number of fields dropped because of `_` in their names ([`Underscores`]).
     #[inline]
     pub fn dropped(&self) -> u8 {
         self.dropped
     }
 
-    /// Whether any of these is there.
+    /// Whether any of these fields is present.
     #[inline]
     pub(crate) fn any(&self, fields: KnownSet) -> bool {
         self.seen.intersects(fields)
@@ -304,8 +304,8 @@ impl std::fmt::Debug for Fields<'_, '_> {
     }
 }
 
-/// Eight bytes at a time: the classic "has a zero byte" on `name ^ "________"`.
-/// The test may not err here: names are ASCII, and it is exact below 0x80.
+/// Eight bytes at a time: the classic "has a zero byte" test on `name ^ "________"`. It is exact
+/// here: names are ASCII, below 0x80.
 #[inline]
 pub(crate) fn has_underscore(name: &[u8]) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -317,8 +317,8 @@ pub(crate) fn has_underscore(name: &[u8]) -> bool {
     in_words || rest.contains(&b'_')
 }
 
-/// Names why httparse refused a field section; `lines` begins with the line
-/// behind the start line.
+/// Determines why httparse refused a field section; `lines` begins with the line after the start
+/// line.
 #[cold]
 pub(crate) fn explain(lines: &[u8], error: httparse::Error) -> Reject {
     match error {

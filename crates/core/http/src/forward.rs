@@ -1,14 +1,13 @@
 //! Writes heads for the next hop, from the parsed form only (RFC 9110 7.6).
 //!
 //! Invariants:
-//! - Only names and values that passed the parser are copied; start
-//!   line, Host, framing and connection fields are always generated. So two
-//!   hops cannot see different messages in the output.
-//! - Hop-by-hop fields are not forwarded: the fixed ones, and those that
-//!   Connection lists.
-//! - Information about the client in the request (Forwarded, X-Forwarded-*) is dropped
-//!   unless the client is a trusted proxy.
-//! - No allocation beyond the output's growth, but for a list of the clients that a trusted proxy names.
+//! - Only names and values that passed the parser are copied; start line, Host, framing and
+//!   connection fields are always generated. So the next hop cannot see a different message.
+//! - Hop-by-hop fields are not forwarded: the fixed ones, and those that Connection lists.
+//! - Statements about the client in the request (Forwarded, X-Forwarded-*) are dropped unless the
+//!   client is a trusted proxy.
+//! - No allocation besides the output's growth and a list of the clients that a trusted proxy
+//!   states.
 
 use std::net::IpAddr;
 
@@ -25,67 +24,67 @@ use crate::{
 /// Name that Skep gives itself in Via (RFC 9110 7.6.3 allows a pseudonym).
 pub const VIA_NAME: &str = "skep";
 
-/// Host for a request that names none, which only HTTP/1.0 may: the next hop
-/// speaks 1.1 and needs one.
+/// Host for a request without one, which only HTTP/1.0 allows: the next hop uses 1.1 and requires
+/// one.
 const HOST_OF_NONE: &[u8] = b"localhost";
 
-/// Longest name that is compared with those that are written here; the longest of
-/// them has 25 bytes, but those of `X-Forwarded-` have any end.
+/// Longest name that is compared with those written here; the longest of them has 25 bytes, but
+/// `X-Forwarded-` may have any suffix.
 const IMITATION_BYTES_MAX: usize = 64;
 
-/// What the next hop sees as Host.
+/// The Host field for the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostPolicy<'a> {
-    /// The client's; `localhost` when it sent none.
+    /// The client's; `localhost` if it sent none.
     Keep,
     /// This value.
     Set(&'a [u8]),
 }
 
-/// How a request is passed on.
+/// How a request is forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct Forward<'a> {
     /// Address of the client.
     pub client: IpAddr,
-    /// Scheme the client used: `http` or `https`.
+    /// Scheme of the client's request: `http` or `https`.
     pub proto: &'a str,
     /// Host for the next hop.
     pub host: HostPolicy<'a>,
-    /// What becomes of Forwarded and X-Forwarded-* in the request.
+    /// How Forwarded and X-Forwarded-* in the request are handled.
     pub claims: Claims,
     /// Target to send; `None`: the client's path and query as sent.
     pub target: Option<&'a [u8]>,
-    /// Name of the site, for application servers that are told one; `None`: the host's.
+    /// Name of the site, for application servers that expect one; `None`: the host name.
     pub server_name: Option<&'a [u8]>,
-    /// Whether an upgrade may pass (never h2c); see [`upgrade_of`].
+    /// Whether an upgrade may be forwarded (never h2c); see [`upgrade_of`].
     pub upgrade: bool,
-    /// Fields that are left out; names in any case.
+    /// Fields to drop; names in any case.
     pub without: &'a [String],
-    /// Further fields, each `Name: value\r\n`; put in as they are.
+    /// Additional fields, each `Name: value\r\n`, inserted unchanged.
     pub extra: &'a [u8],
 }
 
-/// What becomes of what a request says about where it came from.
+/// How statements of a request about its client are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claims {
-    /// It is discarded, and replaced by what is known here: the client may lie.
+    /// They are discarded and replaced by what is known here: the client may lie.
     Replace,
-    /// It is kept, and what is known here is added: the client is a trusted proxy.
+    /// They are kept and extended by what is known here: the client is a trusted proxy.
     Extend,
-    /// It is kept as it is: the client is a dispatcher of the same cluster, which has added all that
-    /// there is to say; the cluster is one hop.
+    /// They are kept unchanged: the client is a dispatcher of the same cluster, which has already
+    /// added its part; the cluster is one hop.
     Keep,
 }
 
 impl Claims {
-    /// The client that `head` names, as far as that is believed; `None`: it is the connection's peer.
+    /// The client stated in `head`, if that is trusted; `None`: the connection's peer.
     pub fn client(self, head: &RequestHead<'_, '_>) -> Option<IpAddr> {
         let named = match self {
             Claims::Replace => None,
             // The trusted proxy has appended its client.
             Claims::Extend => last_clients(head)[1],
-            // The dispatcher has appended its peer. If it trusts that one, which is a proxy then, the
-            // client is the entry before.
+            // The dispatcher has appended its peer. If it trusts that peer, which is then a proxy,
+            // the client is the previous entry.
             Claims::Keep => {
                 let [before, last] = last_clients(head);
                 before.or(last)
@@ -94,15 +93,15 @@ impl Claims {
         named.and_then(address_of)
     }
 
-    /// Whether the client asks by https, as `head` has it and as far as that is believed.
+    /// Whether the client uses https according to `head`, if that is trusted.
     pub fn is_secure(self, head: &RequestHead<'_, '_>) -> bool {
         let said = scheme_named(head).filter(|_| self != Claims::Replace);
         said.is_some_and(|said| said.eq_ignore_ascii_case(b"https"))
     }
 }
 
-/// Appends the head of `head` for the next hop, CRLFCRLF included. The body
-/// follows with the framing of `head.framing`.
+/// Appends `head` for the next hop, including CRLFCRLF. The body follows with the framing of
+/// `head.framing`.
 pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     write_request_line(out, head, forward);
     let host = match forward.host {
@@ -123,14 +122,14 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Fo
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends what [`write_request`] passes on as fields, as lines, for protocols that have no other
-/// part of a head in common with HTTP: without Host, framing, and what concerns one connection.
+/// Appends the fields that [`write_request`] forwards, as lines, for protocols whose heads have
+/// nothing else in common with HTTP: without Host, framing and hop-by-hop fields.
 pub fn write_request_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     write_client_fields(out, head, forward);
     write_own_fields(out, head, forward);
 }
 
-/// The client's fields, and what there is to say about the client.
+/// The client's fields, and the statements about the client.
 fn write_client_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     write_end_to_end(out, &head.fields, |name| {
         is_replaced_in_request(name)
@@ -146,7 +145,7 @@ fn write_client_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &
     }
 }
 
-/// Via, and the fields of the config.
+/// Via, and the fields set in the config.
 fn write_own_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     out.extend_from_slice(match head.version {
         Version::Http10 => b"Via: 1.0 ",
@@ -157,9 +156,9 @@ fn write_own_fields(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &For
     out.extend_from_slice(forward.extra);
 }
 
-/// The upgrade that [`write_request`] passes on; only then may a 101 come back.
-/// Not h2c, which would tunnel requests past every check (RFC 9113 dropped it);
-/// and only with a GET that has no body, as WebSocket wants it (RFC 6455 4.1).
+/// The upgrade that [`write_request`] forwards; only then may the reply be a 101. Never h2c, which
+/// would tunnel requests past all checks (RFC 9113 dropped it); and only for a GET without a body,
+/// as WebSocket requires (RFC 6455 4.1).
 pub fn upgrade_of<'b>(head: &RequestHead<'_, 'b>, forward: &Forward<'_>) -> Option<&'b [u8]> {
     let protocols = head.upgrade?;
     let h2c = bytes::list(protocols)
@@ -168,32 +167,32 @@ pub fn upgrade_of<'b>(head: &RequestHead<'_, 'b>, forward: &Forward<'_>) -> Opti
     (forward.upgrade && plain_get && !h2c).then_some(protocols)
 }
 
-/// Whether the client takes trailers (RFC 9110 6.5.1, 10.1.4).
+/// Whether the client accepts trailers (RFC 9110 6.5.1, 10.1.4).
 pub fn takes_trailers(head: &RequestHead<'_, '_>) -> bool {
     let codings = || head.fields.known_all(Known::Te).flat_map(bytes::list);
     head.version == Version::Http11 && codings().any(|it| it.eq_ignore_ascii_case(b"trailers"))
 }
 
-/// How a reply is passed back.
+/// How a reply is forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardReply<'a> {
-    /// Version the client speaks.
+    /// Version of the client's request.
     pub version: Version,
     /// Whether the client's connection stays open afterwards.
     pub keep_alive: bool,
-    /// Date for a reply that has none.
+    /// Date for a reply without one.
     pub date: &'a [u8; DATE_BYTES],
-    /// Whether trailers may follow a body in chunks.
+    /// Whether trailers may follow a chunked body.
     pub trailers: bool,
-    /// Fields that are left out; names in any case.
+    /// Fields to drop; names in any case.
     pub without: &'a [String],
-    /// Further fields, each `Name: value\r\n`; put in as they are.
+    /// Additional fields, each `Name: value\r\n`, inserted unchanged.
     pub extra: &'a [&'a [u8]],
 }
 
-/// Appends the head of a reply, CRLFCRLF included, and says how the body must
-/// be framed for the client. `UntilClose`: the client's connection must close
-/// behind it, whatever `reply.keep_alive` said; the head says so.
+/// Appends the head of a reply, including CRLFCRLF; returns how the body must be framed for the
+/// client. `UntilClose`: the client's connection must be closed after it, whatever
+/// `reply.keep_alive` is; the head states so.
 pub fn write_response(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_, '_>,
@@ -234,8 +233,8 @@ pub fn write_response(
     framing
 }
 
-/// Appends the last chunk and `trailers`, whole lines of a [`crate::BodyDecoder`], without those that
-/// would change how the message is read (RFC 9110 6.5.1).
+/// Appends the last chunk and `trailers`, whole lines of a [`crate::BodyDecoder`], without those
+/// that would change the interpretation of the message (RFC 9110 6.5.1).
 pub fn write_last_chunk(out: &mut Vec<u8>, trailers: &[u8]) {
     out.extend_from_slice(b"0\r\n");
     for line in trailers.split_inclusive(|byte| *byte == b'\n') {
@@ -247,8 +246,8 @@ pub fn write_last_chunk(out: &mut Vec<u8>, trailers: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Fields for framing, routing, authentication and the reading of the content; those of a
-/// hop; and those that are written here.
+/// Fields for framing, routing, authentication and interpretation of the content; hop-by-hop
+/// fields; and those that are generated here.
 fn is_forbidden_trailer(name: &[u8]) -> bool {
     const FORBIDDEN: &[&[u8]] = &[
         b"age",
@@ -281,9 +280,8 @@ fn is_listed(names: &[String], name: &[u8]) -> bool {
     names.iter().any(|it| it.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// Appends the fields of a reply that concern more than one hop, as lines,
-/// without those that `leaves_out` names (in the case of the wire): for a
-/// reply that is kept, and passed back later with a framing of its own.
+/// Appends the end-to-end fields of a reply, as lines, without those that `leaves_out` selects (in
+/// the case of the wire): for a reply that is stored, and sent later with a framing of its own.
 pub fn write_kept_fields(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_, '_>,
@@ -300,7 +298,7 @@ pub(crate) fn write_end_to_end(
     fields: &Fields<'_, '_>,
     replaced: impl Fn(&[u8]) -> bool,
 ) {
-    // Seldom anything but these three: then there is no name to look for.
+    // Usually there are only these three: then no names need to be compared.
     let lists_names = framing::listed(fields).any(|option| {
         !eq_lower(option, b"keep-alive")
             && !eq_lower(option, b"close")
@@ -315,8 +313,7 @@ pub(crate) fn write_end_to_end(
     }
 }
 
-/// Fields that concern one connection only (RFC 9110 7.6.1, and RFC 2616's
-/// list), or are written anew.
+/// Hop-by-hop fields (RFC 9110 7.6.1, and RFC 2616's list), or fields that are generated here.
 pub(crate) fn is_hop_by_hop(name: &[u8]) -> bool {
     match Known::of(name) {
         Some(
@@ -358,8 +355,8 @@ fn write_request_line(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &F
     out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
-/// Written anew; or answered here, as Expect is; or dangerous behind us: Proxy
-/// becomes HTTP_PROXY in CGI (CVE-2016-5385), HTTP2-Settings belongs to h2c.
+/// Generated here; or handled here, as Expect is; or dangerous for the next hop: Proxy becomes
+/// HTTP_PROXY in CGI (CVE-2016-5385), HTTP2-Settings belongs to h2c.
 fn is_replaced_in_request(name: &[u8]) -> bool {
     match Known::of(name) {
         Some(Known::Host | Known::Expect | Known::Forwarded | Known::XForwardedFor) => true,
@@ -368,8 +365,8 @@ fn is_replaced_in_request(name: &[u8]) -> bool {
     }
 }
 
-/// What a CGI-like application would take for a field that is written here, or
-/// that is for this hop, since it reads `_` as `-` (CVE-2024-45614).
+/// A name that a CGI-like application, which reads `_` as `-`, would confuse with a field that is
+/// generated here or is hop-by-hop (CVE-2024-45614).
 pub(crate) fn is_imitation(name: &[u8]) -> bool {
     let mut read = [0; IMITATION_BYTES_MAX];
     let Some(read) = read.get_mut(..name.len()) else { return false };
@@ -379,14 +376,14 @@ pub(crate) fn is_imitation(name: &[u8]) -> bool {
     is_hop_by_hop(read) || is_replaced_in_request(read) || is_claim(read)
 }
 
-/// What a client says about where a request came from.
+/// Fields in which a client states where a request came from.
 fn is_claim(name: &[u8]) -> bool {
     let x_forwarded = name.get(..12).is_some_and(|start| eq_lower(start, b"x-forwarded-"));
     x_forwarded || eq_lower(name, b"x-real-ip")
 }
 
-/// Forwarded and X-Forwarded-For as they came, which are no end-to-end fields for
-/// [`write_end_to_end`]; or all of it, if they did not.
+/// Forwarded and X-Forwarded-For as received, which [`write_end_to_end`] skips; or complete fields,
+/// if none were received.
 fn write_forwarded_as_sent(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
     if head.fields.known(Known::XForwardedFor).is_none() {
         return write_forwarded(out, head, (forward.client, forward.proto), true);
@@ -403,7 +400,7 @@ fn write_request_framing(out: &mut Vec<u8>, head: &RequestHead<'_, '_>) {
         BodyFraming::Length(bytes) => write_field_u64(out, "Content-Length", bytes),
         BodyFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         BodyFraming::None => {
-            // RFC 9110 8.6: methods that expect a body say that there is none.
+            // RFC 9110 8.6: methods that anticipate a body state that there is none.
             let expects_body = matches!(head.method, Method::Post | Method::Put | Method::Patch);
             if expects_body || head.fields.known(Known::ContentLength).is_some() {
                 out.extend_from_slice(b"Content-Length: 0\r\n");
@@ -439,8 +436,8 @@ pub(crate) fn write_response_framing(
         ResponseFraming::Length(bytes) => write_field_u64(out, "Content-Length", bytes),
         ResponseFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         ResponseFraming::UntilClose => {}
-        // An empty body, or HEAD and 304, which tell the length of what a GET
-        // would have brought. The parser vouches for the digits.
+        // An empty body, or HEAD and 304, which state the length that a GET would have returned.
+        // The parser has checked the digits.
         ResponseFraming::None if head.status != 204 => {
             if let Some(digits) = head.fields.known(Known::ContentLength) {
                 write_field(out, "Content-Length", digits);

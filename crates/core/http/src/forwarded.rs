@@ -1,9 +1,10 @@
-//! What trusted proxies say of the clients before them: `Forwarded` (RFC 7239), and the `X-Forwarded-*`
-//! that came before it.
+//! Statements of trusted proxies about their clients: `Forwarded` (RFC 7239), and the older
+//! `X-Forwarded-*`.
 //!
-//! Most proxies write one family, and most applications read the other. What stands in one only is said in
-//! the other as well (RFC 7239 7.4): the client nearest to the first proxy has its scheme and host. Where both
-//! came, neither is: a proxy that writes one may pass on the other as its client sent it.
+//! Most proxies write one family, and most applications read the other. What is stated in only one
+//! is also stated in the other (RFC 7239 7.4): the client nearest to the first proxy has its scheme
+//! and host. If both were received, neither is translated: a proxy that writes one may forward the
+//! other as its client sent it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +14,7 @@ use crate::fields::Known;
 use crate::limits::FORWARDED_TRANSLATED_MAX;
 use crate::request::RequestHead;
 
-/// The clients that `head` names, in the order of the hops; as they are written, without port, brackets and
+/// The clients stated in `head`, in the order of the hops; as written, without port, brackets and
 /// quotes.
 fn clients_named<'h>(head: &RequestHead<'_, 'h>) -> Vec<&'h [u8]> {
     match has_older(head) {
@@ -22,7 +23,8 @@ fn clients_named<'h>(head: &RequestHead<'_, 'h>) -> Vec<&'h [u8]> {
     }
 }
 
-/// The last two clients that `head` names, the nearest one last. Like [`clients_named`], without a list.
+/// The last two clients stated in `head`, the nearest one last. Like [`clients_named`], without a
+/// list.
 pub(crate) fn last_clients<'h>(head: &RequestHead<'_, 'h>) -> [Option<&'h [u8]>; 2] {
     let push = |[_, last]: [Option<&'h [u8]>; 2], client| [last, Some(client)];
     match has_older(head) {
@@ -36,7 +38,7 @@ pub(crate) fn last_clients<'h>(head: &RequestHead<'_, 'h>) -> [Option<&'h [u8]>;
     }
 }
 
-/// The scheme by which the first client asked, as `head` has it.
+/// The scheme used by the first client, as stated in `head`.
 pub fn scheme_named<'h>(head: &RequestHead<'_, 'h>) -> Option<&'h [u8]> {
     match has_older(head) {
         true => head.fields.get("x-forwarded-proto"),
@@ -44,7 +46,7 @@ pub fn scheme_named<'h>(head: &RequestHead<'_, 'h>) -> Option<&'h [u8]> {
     }
 }
 
-/// The host that the first client asked for, as `head` has it.
+/// The host requested by the first client, as stated in `head`.
 fn host_named<'h>(head: &RequestHead<'_, 'h>) -> Option<&'h [u8]> {
     match has_older(head) {
         true => head.fields.get("x-forwarded-host"),
@@ -52,14 +54,14 @@ fn host_named<'h>(head: &RequestHead<'_, 'h>) -> Option<&'h [u8]> {
     }
 }
 
-/// Whether any of the older fields came.
+/// Whether any of the older fields was received.
 fn has_older(head: &RequestHead<'_, '_>) -> bool {
     head.fields.known(Known::XForwardedFor).is_some()
         || ["x-forwarded-proto", "x-forwarded-host"].iter().any(|it| head.fields.get(it).is_some())
 }
 
-/// Appends the fields of both families for the next hop: what is known here, the client and the scheme by
-/// which it asked, behind what came, if that is kept.
+/// Appends the fields of both families for the next hop: the client and the scheme known here,
+/// after the received ones, if those are kept.
 pub(crate) fn write_forwarded(
     out: &mut Vec<u8>,
     head: &RequestHead<'_, '_>,
@@ -69,7 +71,8 @@ pub(crate) fn write_forwarded(
     let has = |field| is_kept && head.fields.known(field).is_some();
     let (has_standard, has_clients) = (has(Known::Forwarded), has(Known::XForwardedFor));
     let clients = if is_kept { clients_named(head) } else { Vec::new() };
-    // More are no chain of proxies; and each would grow. The last ones are those of the nearest proxies.
+    // More would not be a chain of proxies, and each entry grows when translated. The last ones are
+    // those of the nearest proxies.
     let clients = &clients[clients.len().saturating_sub(FORWARDED_TRANSLATED_MAX)..];
     let scheme = is_kept.then(|| scheme_named(head)).flatten().filter(|it| is_scheme(it));
     let host = is_kept.then(|| host_named(head)).flatten().filter(|it| is_host(it));
@@ -77,7 +80,7 @@ pub(crate) fn write_forwarded(
         (own_client.to_canonical(), own_scheme.as_bytes(), head.host);
 
     out.extend_from_slice(b"Forwarded: ");
-    // Where a client asked, the first proxy knows.
+    // The first proxy knows where the request was sent.
     let mut first = Some((host.unwrap_or(own_host), scheme.unwrap_or(own_scheme)));
     if has_standard {
         write_lines(out, head, Known::Forwarded);
@@ -112,7 +115,7 @@ pub(crate) fn write_forwarded(
     }
 }
 
-/// Appends all that came in a list, and a comma.
+/// Appends all received values as a list, followed by a comma.
 fn write_lines(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, field: Known) {
     for value in head.fields.known_all(field).filter(|value| !value.is_empty()) {
         out.extend_from_slice(value);
@@ -120,7 +123,7 @@ fn write_lines(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, field: Known) {
     }
 }
 
-/// Appends an element of Forwarded; with host and scheme, where they are known.
+/// Appends an element of Forwarded, with host and scheme if they are known.
 fn write_element(out: &mut Vec<u8>, client: Option<IpAddr>, asked: Option<(&[u8], &[u8])>) {
     out.extend_from_slice(b"for=");
     match client {
@@ -156,7 +159,7 @@ fn parameter<'h>(element: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
     })
 }
 
-/// The parts between `separator`s outside of quoted strings (RFC 9110 5.6.4), trimmed.
+/// The parts between `separator`s outside quoted strings (RFC 9110 5.6.4), trimmed.
 fn split_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let parts = value.split(move |byte| {
@@ -170,13 +173,13 @@ fn split_unquoted(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     parts.map(<[u8]>::trim_ascii)
 }
 
-/// What stands between quotes. Nothing that is read here has an escape in it.
+/// The contents of quotes. No value read here contains escapes.
 fn unquoted(value: &[u8]) -> &[u8] {
     let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
     inner.unwrap_or(value)
 }
 
-/// A node of RFC 7239 6 without port and brackets.
+/// A node of RFC 7239 6, without port and brackets.
 fn node_of(node: Option<&[u8]>) -> &[u8] {
     let node = node.unwrap_or(b"unknown");
     if let Some(end) = node.iter().position(|byte| *byte == b']').filter(|_| node[0] == b'[') {
@@ -187,7 +190,7 @@ fn node_of(node: Option<&[u8]>) -> &[u8] {
     &node[..port.unwrap_or(node.len())]
 }
 
-/// The address that a proxy has written, some with a port.
+/// The address written by a proxy, perhaps with a port.
 pub(crate) fn address_of(client: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(client).ok()?;
     text.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|it| it.ip()))
@@ -197,7 +200,7 @@ fn is_scheme(value: &[u8]) -> bool {
     !value.is_empty() && value.iter().all(u8::is_ascii_alphanumeric)
 }
 
-/// Whether it can stand between quotes as it is.
+/// Whether it can be written between quotes unchanged.
 fn is_host(value: &[u8]) -> bool {
     let is_of_host = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(byte);
     !value.is_empty() && value.iter().all(is_of_host)

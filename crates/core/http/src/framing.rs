@@ -1,15 +1,15 @@
 //! The fields that delimit messages and connections: Content-Length,
 //! Transfer-Encoding, Connection, Upgrade (RFC 9112 6, 7.1, 9; RFC 9110 7.6.1).
 //!
-//! These rules prevent two parsers from seeing different messages in the
-//! same bytes. Whatever an RFC merely advises against is refused.
+//! These rules prevent two parsers from seeing different messages in the same bytes. Even what an
+//! RFC merely advises against is refused.
 
 use crate::bytes::{self, eq_lower};
 use crate::fields::KnownSet;
 use crate::limits::CONNECTION_OPTIONS_MAX;
 use crate::{Fields, Known, Reject, Version};
 
-/// What the framing fields announce, before method and status have their say.
+/// The body announced by the framing fields, before method and status are considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Announced {
     Nothing,
@@ -73,7 +73,7 @@ pub(crate) fn parse_length(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// What Connection asks for.
+/// The options of Connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) close: bool,
@@ -112,7 +112,7 @@ fn connection_list(fields: &Fields<'_, '_>) -> Result<Options, Reject> {
 }
 
 impl Options {
-    /// Notes one option; whether it is one of ours.
+    /// Records one option; returns whether it is a known one.
     #[inline]
     fn add(&mut self, option: &[u8]) -> bool {
         if eq_lower(option, b"keep-alive") {
@@ -135,8 +135,7 @@ pub(crate) fn listed<'h, 'b>(
     fields.known_all(Known::Connection).flat_map(bytes::list)
 }
 
-/// The protocols of Upgrade, when Connection lists it and the version has it
-/// (RFC 9110 7.8).
+/// The protocols of Upgrade, if Connection lists it and the version supports it (RFC 9110 7.8).
 #[inline]
 pub(crate) fn upgrade<'b>(
     fields: &Fields<'_, 'b>,

@@ -1,5 +1,5 @@
-//! HTTP semantics for application servers that speak another protocol (AJP13, FastCGI): what a
-//! request says to them, and the head and length of what they reply (RFC 9110 3.7: a gateway).
+//! HTTP semantics for application servers that use another protocol (AJP13, FastCGI): the request
+//! as passed to them, and the head and length of their reply (RFC 9110 3.7: a gateway).
 //!
 //! ```text
 //!   RequestHead -> GatewayRequest -> codec -> packets or records
@@ -7,9 +7,9 @@
 //!     '-> parse_response, as for an HTTP server
 //! ```
 //! Invariants:
-//! - A reply's head is translated into an HTTP/1.1 head, and that is parsed as strictly as one of
-//!   an HTTP server. So all protocols have one type, [`ResponseHead`], and one set of rules.
-//! - Fields that concern one connection are passed in neither direction.
+//! - A reply's head is translated into an HTTP/1.1 head, which is then parsed as strictly as that
+//!   of an HTTP server. So all protocols have one type, [`ResponseHead`], and one set of rules.
+//! - Hop-by-hop fields are forwarded in neither direction.
 //! - A body is never longer than its head announces, and a shorter one is an error: [`BodyMeter`].
 
 use std::net::SocketAddr;
@@ -25,36 +25,36 @@ use crate::{
     Version, encode, parse_response,
 };
 
-/// Room for a head without growing: an ordinary one.
+/// Initial capacity for a head: that of an ordinary one.
 const HEAD_BYTES_USUAL: usize = 512;
 
-/// A request for an application server, in whichever protocol.
+/// A request for an application server, in any protocol.
 ///
-/// Everything comes from a parsed head or from the config: names are tokens, values have no
+/// All parts come from a parsed head or from the config: names are tokens, values contain no
 /// control characters.
 #[derive(Clone, Copy, Debug)]
 pub struct GatewayRequest<'a> {
     pub method: Method<'a>,
     /// Path and query as routed, percent-encoded.
     pub target: &'a [u8],
-    /// Path by which the route was chosen ([`crate::path::read`]), percent-encoded.
+    /// Path that selected the route ([`crate::path::read`]), percent-encoded.
     pub path: &'a [u8],
-    /// Behind the first `?`, percent-encoded.
+    /// The part after the first `?`, percent-encoded.
     pub query: Option<&'a [u8]>,
-    /// Version that the client speaks.
+    /// Version of the client's request.
     pub version: Version,
     /// Host for the server: a valid host and port; empty for none.
     pub host: &'a [u8],
-    /// Fields in their order. Those of one connection, of framing, Host, Expect and Proxy are left
-    /// out by [`GatewayRequest::end_to_end`].
+    /// Fields in their order. Hop-by-hop and framing fields, Host, Expect and Proxy are filtered by
+    /// [`GatewayRequest::end_to_end`].
     pub fields: &'a [(&'a str, &'a [u8])],
-    /// The client, or what a trusted proxy says of it.
+    /// The client, or the one that a trusted proxy states.
     pub client: SocketAddr,
     /// The address that the client connected to.
     pub local: SocketAddr,
     /// Name of the site.
     pub server_name: &'a [u8],
-    /// Port that the client's URL has.
+    /// Port in the client's URL.
     pub server_port: u16,
     /// Whether the client's connection is encrypted.
     pub is_tls: bool,
@@ -62,9 +62,10 @@ pub struct GatewayRequest<'a> {
 }
 
 impl<'a> GatewayRequest<'a> {
-    /// The fields that concern the server, in their order: without those of one connection
-    /// (RFC 9110 7.6.1), those that Connection lists, framing, Host, Expect, and Proxy, which
-    /// becomes HTTP_PROXY in CGI (CVE-2016-5385); nor names that a CGI-like application would read as one of these.
+    /// The fields for the server, in their order: without hop-by-hop fields (RFC 9110 7.6.1)
+    /// including those listed in Connection, framing, Host, Expect, and Proxy, which becomes
+    /// HTTP_PROXY in CGI (CVE-2016-5385); and without names that a CGI-like application would read
+    /// as one of these.
     pub fn end_to_end(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
         let listed: Vec<_> = listed_in_connection(self.fields).collect();
         self.fields.iter().copied().filter(move |(name, _)| {
@@ -78,8 +79,8 @@ impl<'a> GatewayRequest<'a> {
         })
     }
 
-    /// Content-Length as the server must see it; `None`: the length is unknown, or there is no
-    /// body and nothing to say about it (RFC 9110 8.6).
+    /// Content-Length for the server; `None` if the length is unknown, or if there is no body and
+    /// the request does not state its length (RFC 9110 8.6).
     pub fn content_length(&self) -> Option<u64> {
         match self.body {
             BodyFraming::Length(bytes) => Some(bytes),
@@ -96,7 +97,7 @@ impl<'a> GatewayRequest<'a> {
     }
 }
 
-/// What Connection fields list.
+/// The options listed in Connection fields.
 fn listed_in_connection<'a>(fields: &[(&str, &'a [u8])]) -> impl Iterator<Item = &'a [u8]> {
     fields
         .iter()
@@ -107,30 +108,30 @@ fn listed_in_connection<'a>(fields: &[(&str, &'a [u8])]) -> impl Iterator<Item =
 /// A reply's head as an HTTP server would have sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayHead {
-    /// An HTTP/1.1 head, CRLFCRLF included: [`parse_response`] takes it, with the request's method
-    /// and the limits of the translator.
+    /// An HTTP/1.1 head, including CRLFCRLF: [`parse_response`] accepts it, with the request's
+    /// method and the limits of the translator.
     pub bytes: Vec<u8>,
     /// Status code, 200 to 599.
     pub status: u16,
-    /// How long the body is. `Chunked`: unknown, the protocol says the end (no chunk is ever
-    /// seen: the codec gives bodies without framing). Never `UntilClose`.
+    /// The length of the body. `Chunked`: unknown, the protocol marks the end (there are no chunks:
+    /// the codec returns bodies without framing). Never `UntilClose`.
     pub framing: ResponseFraming,
 }
 
-/// Makes a [`GatewayHead`] of a status and fields.
+/// Builds a [`GatewayHead`] from a status and fields.
 #[derive(Debug)]
 pub struct HeadTranslator {
     lines: Vec<u8>,
-    /// Of what the server said.
+    /// Limits of the server's part of the head.
     limits: HeadLimits,
 }
 
 impl HeadTranslator {
-    /// Begins a head, which will be within the limits. A status that is none is refused by
-    /// [`HeadTranslator::finish`].
+    /// Begins a head, which will be within the limits. [`HeadTranslator::finish`] refuses an
+    /// invalid status.
     pub fn new(status: u16, limits: &HeadLimits) -> HeadTranslator {
         let mut lines = Vec::with_capacity(HEAD_BYTES_USUAL);
-        // What is no final status does not become one.
+        // The clamp must not turn an invalid status into a final one.
         encode::write_status_line(&mut lines, status.clamp(100, 999));
         let limits = HeadLimits {
             head_bytes_max: limits.head_bytes_max.saturating_sub(GATEWAY_BYTES_MAX),
@@ -140,7 +141,7 @@ impl HeadTranslator {
         HeadTranslator { lines, limits }
     }
 
-    /// Adds a field. Transfer-Encoding is left out: it says nothing in a protocol that has its own
+    /// Adds a field. Transfer-Encoding is dropped: it is meaningless in a protocol with its own
     /// framing.
     ///
     /// # Errors
@@ -170,10 +171,10 @@ impl HeadTranslator {
         Ok(())
     }
 
-    /// The head of the answer to a request with that method.
+    /// The head of the reply to a request with this method.
     ///
     /// # Errors
-    /// Those of [`parse_response`]; [`Reject::STATUS_CODE`] also for an interim status, which these
+    /// Those of [`parse_response`]; also [`Reject::STATUS_CODE`] for an interim status, which these
     /// protocols do not have.
     pub fn finish(mut self, method: Method<'_>) -> Result<GatewayHead, Reject> {
         self.lines.extend_from_slice(b"\r\n");
@@ -186,7 +187,7 @@ impl HeadTranslator {
     }
 }
 
-/// The head without the fields of one connection, with its framing.
+/// The head without hop-by-hop fields, and with its framing.
 fn rewrite(head: &ResponseHead<'_, '_>) -> GatewayHead {
     let framing = match head.framing {
         ResponseFraming::UntilClose => ResponseFraming::Chunked,
@@ -200,14 +201,14 @@ fn rewrite(head: &ResponseHead<'_, '_>) -> GatewayHead {
     GatewayHead { bytes, status: head.status, framing }
 }
 
-/// Counts a reply's body against what its head announces.
+/// Checks the length of a reply's body against its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyMeter {
-    /// There is no body: what a server sends all the same is dropped.
+    /// There is no body: bytes that a server sends anyway are dropped.
     Nothing,
-    /// So many bytes are to come.
+    /// The number of bytes still to come.
     Left(u64),
-    /// As many as come.
+    /// The length is unknown.
     Unknown,
 }
 
@@ -221,11 +222,10 @@ impl BodyMeter {
         }
     }
 
-    /// How many of `bytes` body bytes may be passed on now; 0 of those of a body that there is
-    /// not.
+    /// How many of `bytes` body bytes may be forwarded now; 0 if there must be no body.
     ///
     /// # Errors
-    /// The body is already as long as was announced.
+    /// The body is already as long as its Content-Length.
     pub fn take(&mut self, bytes: usize) -> Result<usize, BodyLongerError> {
         match self {
             BodyMeter::Nothing => Ok(0),
@@ -239,7 +239,7 @@ impl BodyMeter {
         }
     }
 
-    /// Bytes that are missing where the body ends here.
+    /// Bytes that are missing if the body ends here.
     pub fn missing_bytes(&self) -> u64 {
         match self {
             BodyMeter::Left(left) => *left,
@@ -248,8 +248,8 @@ impl BodyMeter {
     }
 }
 
-/// The next `N` bytes of a message, once they are all there. `partial` keeps what earlier input had of
-/// them; `consumed` grows by what is taken of `rest`.
+/// The next `N` bytes of a message, once all have arrived. `partial` keeps those from earlier
+/// input; `consumed` grows by the number taken from `rest`.
 pub fn gather<const N: usize>(
     partial: &mut Vec<u8>,
     rest: &[u8],
@@ -263,7 +263,7 @@ pub fn gather<const N: usize>(
     Some(whole)
 }
 
-/// A server sends more than its Content-Length.
+/// A server has sent more than its Content-Length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body is longer than its Content-Length")]
 pub struct BodyLongerError;

@@ -16,9 +16,9 @@ const NAME_BYTES_MAX: usize = 255;
 /// A validated host with its port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host<'b> {
-    /// Name or address as sent, IPv6 with its brackets; a trailing dot is cut.
+    /// Name or address as sent, IPv6 with brackets; without a trailing dot.
     pub name: &'b [u8],
-    /// Port, when one was given.
+    /// Port, if one was given.
     pub port: Option<u16>,
 }
 

@@ -1,7 +1,7 @@
 //! HTTP/1.1 without I/O: heads, framing, fields, paths, ranges, conditions.
 //!
-//! The input is bytes, the output verdicts and bytes; the caller owns sockets, clocks
-//! and buffers. Invariants of the whole crate:
+//! The input is bytes, the output verdicts and bytes; sockets, clocks and buffers belong to the
+//! caller. Invariants of the whole crate:
 //! - An ambiguous message is refused, never resolved: every parser returns a
 //!   [`Reject`], after which the connection closes.
 //! - Parsing an ordinary request allocates nothing and borrows from the

@@ -2,24 +2,24 @@
 //! common use. `text/*` is declared UTF-8, the usual encoding today; XML and JSON
 //! declare or imply their charset, so no charset is added.
 
-/// Media type of what has no known extension.
+/// Media type of files without a known extension.
 pub const UNKNOWN: &str = "application/octet-stream";
 
 /// Longest extension of the table, in bytes.
 const EXTENSION_BYTES_MAX: usize = 11;
 
-/// Media type of the file at `path`, by the extension of its last segment;
-/// [`UNKNOWN`] when there is none.
+/// Media type of the file at `path`, by the extension of its last segment; [`UNKNOWN`] if it has
+/// none.
 pub fn for_path(path: &[u8]) -> &'static str {
     let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
     match name.iter().rposition(|b| *b == b'.') {
-        // A name that is all extension, such as `.profile`, has none.
+        // A name with only a leading dot, such as `.profile`, has no extension.
         None | Some(0) => UNKNOWN,
         Some(dot) => for_extension(&name[dot + 1..]).unwrap_or(UNKNOWN),
     }
 }
 
-/// Media type of an extension (without dot, any case).
+/// Media type of an extension (without the dot, in any case).
 pub fn for_extension(extension: &[u8]) -> Option<&'static str> {
     let mut lower = [0; EXTENSION_BYTES_MAX];
     let lower = lower.get_mut(..extension.len())?;

@@ -6,16 +6,16 @@ use skep_units::Rng;
 
 use crate::encode::write_u64;
 
-/// Length of a boundary, in bytes; long enough to hold all 64 bits of a seed,
-/// so that nobody guesses it to plant a part in a file.
+/// Length of a boundary, in bytes; long enough for all 64 bits of a seed, so that nobody can guess
+/// it and plant a part in a file.
 const BOUNDARY_BYTES: usize = 32;
 
-/// What separates the parts of a body.
+/// The separator of the parts of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary([u8; BOUNDARY_BYTES]);
 
 impl Boundary {
-    /// Makes the boundary of a reply from a seed that clients cannot guess.
+    /// The boundary of a reply, from a seed that clients cannot guess.
     pub fn new(seed: u64) -> Boundary {
         let mut rng = Rng::new(seed);
         let mut boundary = [0; BOUNDARY_BYTES];
@@ -31,8 +31,8 @@ impl Boundary {
     }
 }
 
-/// Appends the head of one part; the bytes of `range` follow it.
-/// `content_type` is the one the whole would have had, `len_bytes` its length.
+/// Appends the header of one part; the bytes of `range` follow it. `content_type` and `len_bytes`
+/// are those of the whole representation.
 pub fn write_part_head(
     out: &mut Vec<u8>,
     boundary: &Boundary,

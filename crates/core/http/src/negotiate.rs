@@ -3,11 +3,11 @@
 use crate::bytes::{self, eq_lower};
 use crate::{Known, RequestHead};
 
-/// Weight of a preference, in thousandths; 0: not acceptable.
+/// Weight of a preference, in thousandths; 0 means not acceptable.
 type Weight = u16;
 const WEIGHT_MAX: Weight = 1000;
 
-/// A content coding that variants of an object come in.
+/// A content coding of an object's variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encoding {
     Br,
@@ -19,7 +19,7 @@ impl Encoding {
     /// Every coding, best first.
     pub const ALL: [Encoding; 3] = [Encoding::Br, Encoding::Zstd, Encoding::Gzip];
 
-    /// Token of Content-Encoding.
+    /// Token in Content-Encoding.
     pub fn as_str(self) -> &'static str {
         match self {
             Encoding::Br => "br",
@@ -28,7 +28,7 @@ impl Encoding {
         }
     }
 
-    /// Extension of such variants, without the dot.
+    /// File extension of such variants, without the dot.
     pub fn extension(self) -> &'static str {
         match self {
             Encoding::Br => "br",
@@ -38,7 +38,7 @@ impl Encoding {
     }
 }
 
-/// Which codings exist for an object.
+/// The codings that exist for an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EncodingSet {
     pub br: bool,
@@ -47,7 +47,7 @@ pub struct EncodingSet {
 }
 
 impl EncodingSet {
-    /// Whether it holds `encoding`.
+    /// Whether it contains `encoding`.
     #[inline]
     pub fn has(self, encoding: Encoding) -> bool {
         match encoding {
@@ -64,19 +64,19 @@ impl EncodingSet {
     }
 }
 
-/// What a client accepts.
+/// The preferences of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptEncoding {
     br: Weight,
     zstd: Weight,
     gzip: Weight,
-    /// Lower than any stated weight if the client did not mention it.
+    /// `None`, which ranks below any stated weight, if the client did not mention it.
     identity: Option<Weight>,
 }
 
 impl AcceptEncoding {
-    /// Parses Accept-Encoding. Without the field every coding is acceptable; such
-    /// clients get plain bytes, which all of them can read.
+    /// Parses Accept-Encoding. Without the field every coding is acceptable, but such clients are
+    /// sent plain bytes, which all of them can read.
     #[inline]
     pub fn parse(head: &RequestHead<'_, '_>) -> AcceptEncoding {
         let mut accept = AcceptEncoding { br: 0, zstd: 0, gzip: 0, identity: None };
@@ -86,12 +86,12 @@ impl AcceptEncoding {
         accept
     }
 
-    /// The best of `available`; `None`: send the plain bytes. The greatest
-    /// weight wins, of equal ones br, then zstd, then gzip, then plain.
+    /// The best of `available`; `None`: send the plain bytes. The greatest weight wins; of equal
+    /// weights br, then zstd, then gzip, then plain.
     #[inline]
     pub fn choose(&self, available: EncodingSet) -> Option<Encoding> {
         let mut best = (None, self.identity.unwrap_or(0));
-        // Worst first, so that the better coding takes an equal weight.
+        // Worst first, so that a better coding of equal weight wins.
         for encoding in Encoding::ALL.into_iter().rev() {
             let weight = self.weight(encoding);
             if weight > 0 && weight >= best.1 && available.has(encoding) {
@@ -101,7 +101,7 @@ impl AcceptEncoding {
         best.0
     }
 
-    /// The same of `codings`, in the server's order: of equal weights the first coding wins.
+    /// The same for `codings`, in the server's order: of equal weights the first coding wins.
     #[inline]
     pub fn choose_among(&self, codings: &[Encoding]) -> Option<Encoding> {
         let mut best = (None, self.identity.unwrap_or(0));
@@ -147,7 +147,7 @@ impl AcceptEncoding {
     }
 }
 
-/// Whether an Accept field prefers JSON to HTML; without one: no.
+/// Whether an Accept field prefers JSON to HTML; false without the field.
 pub fn prefers_json(accept: Option<&[u8]>) -> bool {
     let (mut json, mut html) = (None, None);
     let (mut application, mut text, mut any) = (None, None, None);

@@ -1,12 +1,10 @@
-//! The single interpretation of paths. Routing, file lookup, cache key and requests to
-//! origins use its result and nothing else, so that no two of them can see
-//! different paths.
+//! The single interpretation of paths. Routing, file lookup, cache key and requests to origins all
+//! use its result, so that no two of them can interpret a path differently.
 //!
-//! A path is normalised as RFC 3986 6.2.2 allows: escapes of unreserved
-//! characters are decoded, others get capital letters, `.` and `..` are resolved.
-//! Further decoding depends on the kind of path ([`Reading`]): a file's name is
-//! decoded completely, an origin's path is left unchanged, since `%2B` and
-//! `+`, or `//` and `/`, may be different resources of an origin.
+//! A path is normalised as RFC 3986 6.2.2 allows: escapes of unreserved characters are decoded,
+//! others get capital letters, `.` and `..` are resolved. Further decoding depends on the kind of
+//! path ([`Reading`]): a file name is decoded completely, an origin's path is left unchanged, since
+//! `%2B` and `+`, or `//` and `/`, may be different resources of an origin.
 //!
 //! ```text
 //!   as sent -> Path ----> target: for origins, for Location
@@ -24,38 +22,38 @@ use skep_units::matches_wildcard;
 use crate::Reject;
 use crate::bytes::{self, PATH, PCHAR};
 
-/// The namespace of a path.
+/// The kind of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Of files: an escape is the byte that it encodes, runs of slashes are one.
-    /// Encoded separators and control characters, which no name has, are refused.
+    /// Files: an escape is the byte that it encodes, and runs of slashes count as one. Encoded
+    /// separators and control characters, which occur in no name, are refused.
     Files,
-    /// Of web servers: reserved characters stay as they are, and `%2F` separates
-    /// nothing. Refused are spellings that servers disagree about: encoded NULs and
-    /// backslashes, and segments that are dots without their parameters (`..;v=1`).
+    /// Web servers: reserved characters stay as they are, and `%2F` is no separator. Spellings that
+    /// servers interpret differently are refused: encoded NULs and backslashes, and segments that
+    /// are dots without their parameters (`..;v=1`).
     Origins,
 }
 
-/// A path that was read.
+/// A normalised path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path<'b> {
     target: Cow<'b, [u8]>,
-    /// Where it is not the target.
+    /// The file name, if it differs from the target.
     name: Option<Vec<u8>>,
 }
 
 impl<'b> Path<'b> {
-    /// The path as it may stand in a target or a Location.
+    /// The path for use in a target or a Location field.
     pub fn target(&self) -> &[u8] {
         &self.target
     }
 
-    /// What it is looked up by: the name of a file, or an origin's target.
+    /// The lookup key: the name of a file, or an origin's target.
     pub fn key(&self) -> &[u8] {
         self.name.as_deref().unwrap_or(&self.target)
     }
 
-    /// The same as the client sent it, if that is what it is looked up by.
+    /// The key as the client sent it, if it is unchanged.
     #[inline]
     pub fn key_as_sent(&self) -> Option<&'b [u8]> {
         match (&self.target, &self.name) {
@@ -69,8 +67,8 @@ impl<'b> Path<'b> {
         place_of(&self.target)
     }
 
-    /// The [`place`] that it has for servers that decode `%2F` before they look for slashes, and
-    /// cut off what is behind a `;` in each segment. `None`: the same as for all others.
+    /// Its [`place`] for servers that decode `%2F` before they split at slashes, and cut off
+    /// everything after a `;` in each segment. `None` if it is the usual place.
     pub fn loosest_place(&self) -> Option<Vec<u8>> {
         let is_plain = !self.target.contains(&b';')
             && !self.target.windows(3).any(|it| matches!(it, b"%2F" | b"%3B"));
@@ -85,7 +83,7 @@ impl<'b> Path<'b> {
         }
     }
 
-    /// What lies behind `prefix`, a [`place`], in the words of the target.
+    /// The rest of the target after `prefix`, a [`place`].
     pub fn behind(&self, prefix: &[u8]) -> Option<&[u8]> {
         place_of(&self.target).starts_with(prefix).then(|| {
             let mut rest = &*self.target;
@@ -95,8 +93,8 @@ impl<'b> Path<'b> {
     }
 }
 
-/// The paths that a route matches: a [`place`] in which each `*` stands for any characters,
-/// slashes too. The config has it in this spelling only.
+/// The paths that a route matches: a [`place`] in which each `*` matches any characters, including
+/// slashes. The config requires this spelling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(Box<[u8]>);
 
@@ -111,8 +109,8 @@ impl PathPattern {
         matches_wildcard(&self.0, place)
     }
 
-    /// Whether some place may match both: not if what stands before the first `*` of one is no
-    /// beginning of that of the other.
+    /// Whether a place may match both: not if neither part before the first `*` is a prefix of the
+    /// other.
     pub fn may_overlap(&self, other: &Self) -> bool {
         let (one, other) = (self.literal(), other.literal());
         let bytes = one.len().min(other.len());
@@ -124,8 +122,8 @@ impl PathPattern {
     }
 }
 
-/// Normalises the path of a request. A path that is normal already costs one look
-/// at each byte and no allocation.
+/// Normalises the path of a request. A path that is already normal costs one pass over its bytes
+/// and no allocation.
 ///
 /// # Errors
 /// One of the `PATH_…` reasons.
@@ -140,10 +138,9 @@ pub fn read(path: &[u8], reading: Reading) -> Result<Path<'_>, Reject> {
     Ok(Path { target: Cow::Owned(target), name })
 }
 
-/// A path, with or without a query, in the form that routes and purges compare:
-/// characters that
-/// stand for themselves in a path are plain, all others are escaped, runs of
-/// slashes are one. A slash that was encoded stays so.
+/// A path, with or without a query, in the form that routes and purges compare: unescaped where a
+/// character represents itself, escaped otherwise, with runs of slashes reduced to one. An encoded
+/// slash stays encoded.
 pub fn place(target: &[u8]) -> Cow<'_, [u8]> {
     let (path, query) =
         target.split_at(target.iter().position(|b| *b == b'?').unwrap_or(target.len()));
@@ -177,7 +174,7 @@ fn loosest_place_of(target: &[u8]) -> Vec<u8> {
         is_folder = matches!(segment, b"" | b"." | b"..");
         match segment {
             b"" | b"." => {}
-            // Above the root some servers stay at it.
+            // Above the root some servers stay at the root.
             b".." => _ = segments.pop(),
             name => segments.push(name),
         }
@@ -193,7 +190,7 @@ fn loosest_place_of(target: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Appends the name of a file as it may stand in a target or a Location.
+/// Appends a file name in the form for a target or a Location field.
 pub fn write_encoded(out: &mut Vec<u8>, name: &[u8]) {
     for &byte in name {
         match bytes::is(byte, PCHAR) {
@@ -210,7 +207,7 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
 
 // === Normalising ===
 
-/// Whether the path is normal already. False where in doubt.
+/// Whether the path is already normal; false if in doubt.
 #[inline]
 fn is_read(path: &[u8], reading: Reading) -> bool {
     let Some((b'/', mut rest)) = path.split_first() else { return false };
@@ -229,15 +226,14 @@ fn is_read(path: &[u8], reading: Reading) -> bool {
                 [b'%', high, low, ..] if reading == Reading::Origins && stays(*high, *low) => {
                     len += 3;
                 }
-                // An empty segment, or a byte that wants decoding or refusing.
+                // An empty segment, or a byte that must be decoded or refused.
                 _ => return false,
             }
         };
     }
 }
 
-/// Whether a segment of one or two dots begins here, or what an origin might take
-/// for one.
+/// Whether a segment of one or two dots begins here, or one that an origin might interpret as such.
 #[inline]
 fn may_be_dots(rest: &[u8], reading: Reading) -> bool {
     let behind = match rest {
@@ -251,8 +247,8 @@ fn may_be_dots(rest: &[u8], reading: Reading) -> bool {
     }
 }
 
-/// Whether `%` and these digits are what a target has: of a byte that may not
-/// stand for itself, with capital letters.
+/// Whether `%` with these digits is normal: an escape of a byte that must be escaped, with capital
+/// letters.
 fn stays(high: u8, low: u8) -> bool {
     let is_capital = |digit: u8| digit.is_ascii_digit() || digit.is_ascii_uppercase();
     let byte = hex_pair(high, low).filter(|_| is_capital(high) && is_capital(low));
@@ -273,8 +269,8 @@ fn rebuild(path: &[u8], reading: Reading) -> Result<Vec<u8>, Reject> {
     }
 }
 
-/// Appends `/segment`, or does what a dot segment says (RFC 3986 5.2.4). The
-/// last segment leaves a slash where it is empty or of dots.
+/// Appends `/segment`, or resolves a dot segment (RFC 3986 5.2.4). If the last segment is empty or
+/// consists of dots, a slash remains.
 fn add_segment(
     out: &mut Vec<u8>,
     segment: &[u8],
@@ -352,7 +348,7 @@ fn hex_pair(high: u8, low: u8) -> Option<u8> {
 
 // === Places ===
 
-/// One character of a target, as places tell them apart.
+/// A character of a target, as distinguished by places.
 struct Unit {
     byte: u8,
     is_encoded: bool,
@@ -363,13 +359,12 @@ fn units(target: &[u8]) -> impl Iterator<Item = Unit> {
     std::iter::from_fn(move || next_unit(&mut rest))
 }
 
-/// Takes one character from the front of a target: an escape, a run of slashes, or
-/// a byte.
+/// Removes a character from the front of a target: an escape, a run of slashes, or a byte.
 fn next_unit(rest: &mut &[u8]) -> Option<Unit> {
     let (unit, tail) = match *rest {
         [b'%', high, low, tail @ ..] => match hex_pair(*high, *low) {
             Some(byte) => (Unit { byte, is_encoded: true }, tail),
-            // Not of a target that was read.
+            // Does not occur in a normalised target.
             None => (Unit { byte: b'%', is_encoded: false }, &rest[1..]),
         },
         [b'/', tail @ ..] => {

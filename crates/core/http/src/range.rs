@@ -1,8 +1,8 @@
 //! Byte ranges: Range and If-Range (RFC 9110 13.1.5 and 14).
 //!
-//! Invariant: the parts of a verdict lie inside the representation, none is
-//! empty, no two overlap; so a reply is never larger than the whole representation plus
-//! the heads of its parts (CVE-2011-3192: Apache multiplied the body).
+//! Invariant: the parts of a verdict lie inside the representation, none is empty, no two overlap;
+//! so a reply is never larger than the whole representation plus the part headers (CVE-2011-3192:
+//! Apache multiplied the body).
 
 use std::ops::Range;
 
@@ -14,25 +14,25 @@ use crate::{HttpDate, Known, Method, RequestHead, Validators, bytes};
 /// Parts of a reply; up to four are stored in place.
 pub type Parts = SmallVec<[Range<u64>; 4]>;
 
-/// Parts closer than this are joined, in bytes: the head of a part costs about
-/// as much (RFC 9110 15.3.7.2 allows it).
+/// Parts closer than this are joined, in bytes: the header of a part takes about as much (RFC 9110
+/// 15.3.7.2 allows it).
 const GAP_BYTES_MIN: u64 = 80;
 
 /// Verdict on a Range field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeVerdict {
-    /// Send all with 200.
+    /// Send the whole representation with 200.
     Whole,
-    /// Send these with 206: one or more, none empty, none overlapping; in the
-    /// order asked for, or ascending where some had to be joined.
+    /// Send these with 206: one or more, none empty, none overlapping; in the requested order, or
+    /// ascending if some had to be joined.
     Parts(Parts),
     /// Answer 416 with `Content-Range: bytes */len`.
     Unsatisfiable,
 }
 
-/// Which parts of a representation of `len_bytes` to send: all of it for a
-/// malformed field, another unit, a failed If-Range or more than `ranges_max`
-/// ranges. `made_unix` is the reply's `Date`.
+/// Which parts of a representation of `len_bytes` to send: all of it if the field is malformed or
+/// has another unit, If-Range fails, or there are more than `ranges_max` ranges. `made_unix` is the
+/// reply's `Date`.
 #[inline]
 pub fn ranges(
     head: &RequestHead<'_, '_>,
@@ -64,13 +64,13 @@ fn if_range_holds(head: &RequestHead<'_, '_>, current: &Validators<'_>, made_uni
     if value.starts_with(b"\"") || value.starts_with(b"W/") {
         return strong_match(value, current.etag);
     }
-    // The century of a two-digit year is the one that can be equal.
+    // A two-digit year is resolved to the century that can match.
     current.last_modified.filter(|modified| *modified < made_unix).is_some_and(|modified| {
         HttpDate::parse(value, modified).is_some_and(|date| date.0 == modified)
     })
 }
 
-/// `bytes=0-499, 1000-, -500`; `None`: not a set of byte ranges that we serve.
+/// Parses `bytes=0-499, 1000-, -500`; `None` if it is not a set of byte ranges that is supported.
 fn parse(value: &[u8], len_bytes: u64, ranges_max: usize) -> Option<RangeVerdict> {
     let equals = value.iter().position(|b| *b == b'=')?;
     let (unit, set) = (&value[..equals], &value[equals + 1..]);
@@ -85,7 +85,7 @@ fn parse(value: &[u8], len_bytes: u64, ranges_max: usize) -> Option<RangeVerdict
             return None;
         }
         match parse_spec(spec, len_bytes)? {
-            // A suffix of nothing is all of nothing: no 206 can say so.
+            // A suffix of an empty representation is all of it, which no 206 can express.
             part if part.is_empty() && len_bytes == 0 && spec[0] == b'-' && spec != b"-0" => {
                 return None;
             }
@@ -99,7 +99,7 @@ fn parse(value: &[u8], len_bytes: u64, ranges_max: usize) -> Option<RangeVerdict
     Some(RangeVerdict::Parts(joined(parts)))
 }
 
-/// `first-last`, `first-` or `-suffix`; empty when it lies outside.
+/// `first-last`, `first-` or `-suffix`; empty if it lies outside.
 fn parse_spec(spec: &[u8], len_bytes: u64) -> Option<Range<u64>> {
     let dash = spec.iter().position(|b| *b == b'-')?;
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
@@ -120,7 +120,7 @@ fn parse_spec(spec: &[u8], len_bytes: u64) -> Option<Range<u64>> {
     Some(first.min(end)..end)
 }
 
-/// Digits; a number beyond 64 bits is beyond every representation too.
+/// Digits; a number beyond 64 bits is beyond any representation.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -129,7 +129,7 @@ fn position(digits: &[u8]) -> Option<u64> {
     Some(digits.iter().fold(0, add))
 }
 
-/// Joins parts that overlap or nearly touch; leaves others in their order.
+/// Joins parts that overlap or nearly touch; otherwise keeps their order.
 fn joined(parts: Parts) -> Parts {
     if parts.len() == 1 {
         return parts;

@@ -1,8 +1,8 @@
-//! Why a message was refused. One constant per reason, so that counters, logs
-//! and tests speak of the same thing.
+//! Why a message was refused. One constant per reason, so that counters, logs and tests use the
+//! same names.
 //!
-//! Invariant: after a [`Reject`] the connection closes; nothing that follows
-//! in the buffer is looked at (no resynchronisation).
+//! Invariant: after a [`Reject`] the connection is closed; the rest of the buffer is ignored (no
+//! resynchronisation).
 
 /// A refusal: the status to answer with and a short stable name of the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -15,13 +15,13 @@ pub struct Reject {
 }
 
 impl Reject {
-    /// The same reason, when an upstream's answer is at fault and not the client.
+    /// The same reason, if an upstream's reply is at fault and not the client.
     pub const fn by_upstream(self) -> Reject {
         Reject { status: 502, reason: self.reason }
     }
 
-    /// Place of the reason in [`Reject::ALL`], for counters; the last place
-    /// plus one for a reason that is not of this crate.
+    /// Index of the reason in [`Reject::ALL`], for counters; one past the last index for a reason
+    /// from another crate.
     pub fn index(&self) -> usize {
         Reject::ALL.iter().position(|r| r.reason == self.reason).unwrap_or(Reject::ALL.len())
     }
@@ -45,9 +45,9 @@ rejects! {
     FIRST_BYTE 400 "first-byte";
     /// More than one empty line before a request line (RFC 9112 2.2).
     EMPTY_LINES 400 "empty-lines";
-    /// LF without CR in front of it (RFC 9112 2.2).
+    /// LF not preceded by CR (RFC 9112 2.2).
     BARE_LF 400 "bare-lf";
-    /// CR without LF behind it (RFC 9112 2.2).
+    /// CR not followed by LF (RFC 9112 2.2).
     BARE_CR 400 "bare-cr";
     /// NUL or another control character (RFC 9110 5.5).
     CONTROL_BYTE 400 "control-byte";
@@ -62,8 +62,8 @@ rejects! {
 
     /// Not `method SP target SP version` (RFC 9112 3).
     REQUEST_LINE 400 "request-line";
-    /// Method longer than any real one. RFC 9112 3 suggests 501 for what might
-    /// be one; this is garbage.
+    /// Method longer than any real one. RFC 9112 3 suggests 501 for an unknown method; this is
+    /// garbage.
     METHOD_TOO_LONG 400 "method-too-long";
     /// CONNECT: Skep is no tunnel (RFC 9110 9.3.6).
     CONNECT 501 "connect";
@@ -79,26 +79,26 @@ rejects! {
     FRAGMENT 400 "fragment";
     /// `*` with another method than OPTIONS (RFC 9112 3.2.4).
     ASTERISK 400 "asterisk";
-    /// An absolute target of another scheme than http and https.
+    /// An absolute target with another scheme than http and https.
     SCHEME 400 "scheme";
     /// `user@host` in an authority (RFC 9110 4.2.4).
     USERINFO 400 "userinfo";
 
     // Fields.
 
-    /// A byte in a field name that is not a token's (RFC 9110 5.1).
+    /// A byte in a field name that is not allowed in a token (RFC 9110 5.1).
     FIELD_NAME 400 "field-name";
-    /// A field line with no name (RFC 9112 5).
+    /// A field line without a name (RFC 9112 5).
     FIELD_NAME_EMPTY 400 "field-name-empty";
-    /// A field line with no colon (RFC 9112 5).
+    /// A field line without a colon (RFC 9112 5).
     FIELD_NO_COLON 400 "field-no-colon";
     /// Whitespace between name and colon (RFC 9112 5.1).
     SPACE_BEFORE_COLON 400 "space-before-colon";
     /// A line that begins with whitespace (RFC 9112 2.2 and 5.2).
     OBS_FOLD 400 "obs-fold";
-    /// `_` in a field name, which some backends read as `-`, where that is refused.
+    /// `_` in a field name, which some backends read as `-`, if configured to be refused.
     UNDERSCORE 400 "underscore";
-    /// A byte in a field value that may not stand there (RFC 9110 5.5).
+    /// A byte that is not allowed in a field value (RFC 9110 5.5).
     FIELD_VALUE 400 "field-value";
     /// More options in Connection than any real client sends.
     CONNECTION_OPTIONS 400 "connection-options";
@@ -132,7 +132,7 @@ rejects! {
     CODING_REPEATED 400 "transfer-encoding-repeated";
     /// A coding before `chunked` (RFC 9112 6.1).
     CODING_UNKNOWN 501 "transfer-coding-unknown";
-    /// A status that has no body announces one (RFC 9112 6.1, 6.3).
+    /// A status without a body announces one (RFC 9112 6.1, 6.3).
     BODY_FORBIDDEN 400 "body-forbidden";
 
     // Body.
@@ -162,15 +162,15 @@ rejects! {
     PATH_FORM 400 "path-form";
     /// `%` without two hexadecimal digits (RFC 3986 2.1).
     PATH_ESCAPE 400 "path-escape";
-    /// `%2F` or `%5C`: a separator to some, a plain byte to others.
+    /// `%2F` or `%5C`: a separator for some servers, a plain byte for others.
     PATH_ENCODED_SLASH 400 "path-encoded-slash";
-    /// A backslash: a separator to some.
+    /// A backslash: a separator for some servers.
     PATH_BACKSLASH 400 "path-backslash";
     /// NUL or another control character, plain or encoded.
     PATH_CONTROL 400 "path-control";
-    /// `.` or `..` with parameters behind `;`, which servlet engines cut off first.
+    /// `.` or `..` with parameters after `;`, which servlet engines cut off first.
     PATH_DOT_PARAMETERS 400 "path-dot-parameters";
-    /// `..` that leaves the root.
+    /// `..` above the root.
     PATH_ABOVE_ROOT 400 "path-above-root";
     /// A path that routes of folders and of origins would match differently.
     PATH_TWO_ROUTES 400 "path-two-routes";

@@ -10,7 +10,7 @@ use crate::framing::{self, Announced, Options};
 use crate::limits::METHOD_BYTES_MAX;
 use crate::{BorrowedFieldSlots, Fields, HeadLimits, Host, Known, Reject, Version};
 
-/// Method of a request. `CONNECT` never gets here: it is refused.
+/// Method of a request. `CONNECT` is refused before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method<'b> {
     Get,
@@ -25,7 +25,7 @@ pub enum Method<'b> {
 }
 
 impl<'b> Method<'b> {
-    /// The method of that token; methods are case-sensitive.
+    /// The method with this token; methods are case-sensitive.
     #[inline]
     pub fn of(token: &'b str) -> Method<'b> {
         match token {
@@ -56,13 +56,13 @@ impl<'b> Method<'b> {
         }
     }
 
-    /// Safe methods ask for no change (RFC 9110 9.2.1).
+    /// Whether the method is safe: it requests no change (RFC 9110 9.2.1).
     pub fn is_safe(&self) -> bool {
         matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
     }
 
-    /// Idempotent methods may be sent again (RFC 9110 9.2.2). Of methods it
-    /// does not know it assumes that they may not.
+    /// Whether the method is idempotent and may be sent again (RFC 9110 9.2.2). Unknown methods are
+    /// assumed not to be.
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)
     }
@@ -73,7 +73,7 @@ impl<'b> Method<'b> {
 pub enum BodyFraming {
     /// There is no body.
     None,
-    /// So many bytes; never 0.
+    /// This many bytes; never 0.
     Length(u64),
     /// Chunked transfer coding.
     Chunked,
@@ -86,14 +86,13 @@ pub struct RequestHead<'h, 'b> {
     pub method: Method<'b>,
     /// Request target as sent.
     pub target: &'b str,
-    /// Path as sent, without query; `/` when an absolute target has none, `*`
-    /// for `OPTIONS *`.
+    /// Path as sent, without query; `/` if an absolute target has none, `*` for `OPTIONS *`.
     pub path: &'b [u8],
-    /// What stands behind the first `?`, which is left out.
+    /// The part after the first `?`.
     pub query: Option<&'b [u8]>,
-    /// Host as sent, with port; empty when an HTTP/1.0 request names none.
+    /// Host as sent, with port; empty if an HTTP/1.0 request has none.
     pub host: &'b [u8],
-    /// The same, taken apart; its name is empty when there is none.
+    /// The same, parsed; its name is empty if there is none.
     pub authority: Host<'b>,
     pub version: Version,
     /// How the body is delimited.
@@ -102,16 +101,16 @@ pub struct RequestHead<'h, 'b> {
     pub keep_alive: bool,
     /// Whether the client waits for `100 Continue`; only with a body.
     pub expect_continue: bool,
-    /// Protocols asked for, when `Connection` lists `upgrade`, in HTTP/1.1.
+    /// Requested protocols, if `Connection` lists `upgrade`, in HTTP/1.1.
     pub upgrade: Option<&'b [u8]>,
-    /// What stands below the request line.
+    /// The fields after the request line.
     pub fields: Fields<'h, 'b>,
 }
 
-/// Parses `head`, which [`crate::HeadScanner`] found complete.
+/// Parses `head`, as delimited by [`crate::HeadScanner`].
 ///
 /// # Errors
-/// The reason for which the message is refused; close the connection.
+/// The reason why the message is refused; close the connection.
 #[inline]
 pub fn parse_request<'h, 'b>(
     slots: impl Into<BorrowedFieldSlots<'h, 'b>>,
@@ -202,7 +201,7 @@ fn upgrade_of<'b>(fields: &Fields<'_, 'b>, options: Options, version: Version) -
 
 // === Target and Host ===
 
-/// A request target, taken apart.
+/// A parsed request target.
 struct RequestTarget<'b> {
     raw: &'b str,
     path: &'b [u8],
@@ -255,7 +254,7 @@ impl<'b> RequestTarget<'b> {
         let (authority, rest) = rest.split_at(end);
         let (path, query) = split_query(rest);
         let path: &[u8] = match (path, query, method) {
-            // RFC 9112 3.2.4: such a target asks about the server as a whole.
+            // RFC 9112 3.2.4: such a target refers to the server as a whole.
             (b"", None, Method::Options) => b"*",
             (b"", ..) => b"/",
             (path, ..) => path,
@@ -272,9 +271,9 @@ fn split_query(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Exactly one valid Host in HTTP/1.1, at most one in 1.0; the authority of an
-/// absolute target must name the same (RFC 9112 3.2; 3.2.2 would have the
-/// target win, but then another reader may have chosen Host).
+/// Exactly one valid Host in HTTP/1.1, at most one in 1.0; the authority of an absolute target must
+/// be the same (RFC 9112 3.2; according to 3.2.2 the target takes precedence, but another parser
+/// may have used Host).
 #[inline]
 fn host_of<'b>(
     fields: &Fields<'_, 'b>,
@@ -302,7 +301,7 @@ fn host_of<'b>(
 
 // === Reasons; cold ===
 
-/// Names why httparse refused the request line.
+/// Determines why httparse refused the request line.
 #[cold]
 fn explain_line(head: &[u8], limits: &HeadLimits) -> Reject {
     let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
@@ -337,15 +336,15 @@ fn explain_line(head: &[u8], limits: &HeadLimits) -> Reject {
     }
 }
 
-/// Names why httparse refused what follows the request line.
+/// Determines why httparse refused the part after the request line.
 #[cold]
 fn explain_fields(head: &[u8], parsed: httparse::Result<usize>, limits: &HeadLimits) -> Reject {
     let lines = memchr::memchr(b'\n', head).map_or(head, |at| &head[at + 1..]);
     match parsed {
-        // More stands behind the version.
+        // There are bytes after the version.
         Err(httparse::Error::NewLine) => explain_line(head, limits),
         Err(error) => fields::explain(lines, error),
-        // Not what a scanner hands over: the head is cut short or has a tail.
+        // Never passed by a scanner: the head is truncated or followed by more bytes.
         Ok(_) => Reject::BARE_LF,
     }
 }
@@ -361,7 +360,7 @@ mod tests {
         parse_request(&mut FieldSlots::new(), head, &HeadLimits::default()).err()
     }
 
-    /// A scanner stands in front, yet the parser does not lean on it.
+    /// A scanner runs before it, but the parser does not rely on that.
     #[test]
     fn parser_alone_refuses_what_the_scanner_would() {
         assert_eq!(refusal(b"GET / HTTP/1.1\nHost: a\r\n\r\n"), Some(Reject::BARE_LF));

@@ -1,8 +1,7 @@
-//! Response heads of nodes and origins, read as strictly as requests
-//! (RFC 9112 4 and 6.3).
+//! Response heads of nodes and origins, parsed as strictly as requests (RFC 9112 4 and 6.3).
 //!
-//! An origin is not trusted with the framing of a connection that carries replies for
-//! other clients: an ambiguous response is refused with 502.
+//! An origin is not trusted with the framing of a connection that carries replies for other
+//! clients: an ambiguous response is refused with 502.
 
 use crate::framing::{self, Announced};
 use crate::version::Version;
@@ -13,11 +12,11 @@ use crate::{BorrowedFieldSlots, Fields, HeadLimits, Method, Reject, fields};
 pub enum ResponseFraming {
     /// There is no body.
     None,
-    /// So many bytes; never 0.
+    /// This many bytes; never 0.
     Length(u64),
     /// Chunked transfer coding.
     Chunked,
-    /// All until the connection closes.
+    /// Everything until the connection is closed.
     UntilClose,
 }
 
@@ -25,9 +24,9 @@ pub enum ResponseFraming {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ResponseHead<'h, 'b> {
-    /// Status code, 100 to 599. A 1xx other than 101 precedes the real one.
+    /// Status code, 100 to 599. A 1xx other than 101 precedes the final one.
     pub status: u16,
-    /// Reason phrase as sent; empty when it holds more than ASCII.
+    /// Reason phrase as sent; empty if it contains non-ASCII bytes.
     pub reason: &'b str,
     pub version: Version,
     /// How the body is delimited.
@@ -40,12 +39,11 @@ pub struct ResponseHead<'h, 'b> {
     pub fields: Fields<'h, 'b>,
 }
 
-/// Parses `head`, the answer to a request with `request_method`. Find its end
-/// with [`crate::HeadScanner::response`].
+/// Parses `head`, the response to a request with `request_method`. Find its end with
+/// [`crate::HeadScanner::response`].
 ///
 /// # Errors
-/// The reason for which the answer is refused, with status 502; close the
-/// connection to the upstream.
+/// The reason why the response is refused, with status 502; close the connection to the upstream.
 pub fn parse_response<'h, 'b>(
     slots: impl Into<BorrowedFieldSlots<'h, 'b>>,
     head: &'b [u8],
@@ -64,7 +62,7 @@ fn parse<'h, 'b>(
     if head.len() > limits.head_bytes_max {
         return Err(Reject::HEAD_TOO_LARGE);
     }
-    // httparse skips empty lines, which may stand before requests only.
+    // httparse skips empty lines, which are allowed before requests only.
     if !head.starts_with(b"HTTP/") {
         return Err(Reject::STATUS_LINE);
     }
@@ -102,7 +100,7 @@ fn parse<'h, 'b>(
     })
 }
 
-/// RFC 9112 6.3, in its order.
+/// RFC 9112 6.3, in its order of precedence.
 fn framing_of(
     fields: &Fields<'_, '_>,
     version: Version,
@@ -112,8 +110,8 @@ fn framing_of(
     let announced = framing::announced(fields, version)?;
     match (status, announced) {
         (100..200 | 204, Announced::Nothing | Announced::Length(0)) => Ok(ResponseFraming::None),
-        // RFC 9112 6.1, RFC 9110 8.6: a server MUST NOT. One that does may
-        // send the body as well, which would be read as the next response.
+        // RFC 9112 6.1, RFC 9110 8.6: a server MUST NOT send these. One that does may also send the
+        // body, which would be read as the next response.
         (100..200 | 204, _) => Err(Reject::BODY_FORBIDDEN),
         (304, _) => Ok(ResponseFraming::None),
         _ if request_method == Method::Head => Ok(ResponseFraming::None),
@@ -143,7 +141,7 @@ fn explain_fields(head: &[u8], parsed: httparse::Result<usize>) -> Reject {
     match parsed {
         Err(httparse::Error::NewLine | httparse::Error::Status) => Reject::STATUS_LINE,
         Err(error) => fields::explain(lines, error),
-        // Not what a scanner hands over: the head is cut short or has a tail.
+        // Never passed by a scanner: the head is truncated or followed by more bytes.
         Ok(_) => Reject::BARE_LF,
     }
 }

@@ -1,33 +1,35 @@
-//! What an application says of its own places, in the words of clients: the reverse of what a route makes of the
-//! path and host of requests.
+//! Rewrites references of an application to its own resources into the clients' URLs: the reverse
+//! of what a route does to the path and host of requests.
 //!
 //! ```text
 //!   request   /app/x --strip "/app", add "/v1"--> /v1/x
 //!   response  /app/y <--------------------------- Location: /v1/y
 //! ```
 //!
-//! A head is rewritten as a whole and then parsed again, so that all who see it see the same. Invariants: a value that
-//! does not concern the application's own places stays, byte for byte; one that already is in the words of clients
-//! stays, too.
+//! A head is rewritten as a whole and then parsed again, so that all users of it see the same head.
+//! Invariants: a value that does not refer to the application's own resources is unchanged, byte
+//! for byte; so is one that is already in the clients' form.
 
 use crate::encode::write_field;
 use crate::forward::write_response_line;
 use crate::response::ResponseHead;
 
-/// Of cookies that are for one host and all its paths.
+/// Prefix of cookies that are for one host and all its paths.
 const HOST_PREFIX: &[u8] = b"__Host-";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackRewrite {
-    /// The first that fits counts.
+    /// The first matching one applies.
     pub prefixes: Vec<PathPrefix>,
-    /// Hosts by which the application calls itself, with a port where it says one: clients do not know them.
+    /// Host names that the application uses for itself, with a port if it includes one: clients do
+    /// not know them.
     pub hosts: Vec<Box<[u8]>>,
-    /// Domain of cookies, in place of whatever the application says.
+    /// Domain of cookies, replacing the application's.
     pub cookie_domain: Option<Box<[u8]>>,
 }
 
-/// The beginning of an application's paths, and what clients know in its place; both without a slash at the end.
+/// A prefix of an application's paths, and the clients' prefix in its place; both without a
+/// trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPrefix {
     pub own: Box<[u8]>,
@@ -40,8 +42,8 @@ impl BackRewrite {
         self.prefixes.is_empty() && self.hosts.is_empty() && self.cookie_domain.is_none()
     }
 
-    /// `head` with what it says of the application's places rewritten, CRLFCRLF included; `host` is that of the
-    /// client's request. `None`: it stays as it is.
+    /// `head` with references rewritten, including CRLFCRLF; `host` is that of the client's
+    /// request. `None`: it stays as it is.
     pub fn apply(&self, head: &ResponseHead<'_, '_>, host: &[u8]) -> Option<Vec<u8>> {
         let changed = |(name, value)| self.field(name, value, host).is_some();
         if !head.fields.iter().any(changed) {
@@ -57,9 +59,9 @@ impl BackRewrite {
         Some(out)
     }
 
-    /// The value of a field; `None`: it stays.
+    /// The new value of a field; `None`: unchanged.
     fn field(&self, name: &str, value: &[u8], host: &[u8]) -> Option<Vec<u8>> {
-        // Most names have none of these lengths.
+        // Most names have other lengths.
         match name.len() {
             8 if name.eq_ignore_ascii_case("location") => self.reference(value, host),
             16 if name.eq_ignore_ascii_case("content-location") => self.reference(value, host),
@@ -69,10 +71,11 @@ impl BackRewrite {
         }
     }
 
-    /// A URL, or the path of one (RFC 9110 10.2.2).
+    /// A URL or a path (RFC 9110 10.2.2).
     fn reference(&self, value: &[u8], host: &[u8]) -> Option<Vec<u8>> {
         let Some((scheme, rest)) = scheme_of(value) else {
-            // `//host/path` is a host, and what does not begin with a slash is relative to what was asked for.
+            // `//host/path` begins with a host, and anything without a leading slash is relative to
+            // the request.
             let is_path = value.starts_with(b"/") && !value.starts_with(b"//");
             return if is_path { self.path(value).map(without_host) } else { None };
         };
@@ -90,7 +93,7 @@ impl BackRewrite {
     /// A path and what follows it.
     fn path(&self, path: &[u8]) -> Option<Vec<u8>> {
         for PathPrefix { own, known } in &self.prefixes {
-            // An application that knows how clients see it has said all.
+            // An application that knows the clients' paths needs no rewriting.
             let is_known = !known.is_empty() && below(path, known).is_some();
             if is_known && known.len() >= own.len() {
                 return None;
@@ -106,7 +109,7 @@ impl BackRewrite {
         None
     }
 
-    /// `5; url=/v1/x`, as browsers read it.
+    /// `5; url=/v1/x`, as browsers parse it.
     fn refresh(&self, value: &[u8], host: &[u8]) -> Option<Vec<u8>> {
         let at = value.windows(4).position(|it| it.eq_ignore_ascii_case(b"url="))? + 4;
         let (head, url) = value.split_at(at);
@@ -118,9 +121,10 @@ impl BackRewrite {
         Some([head, open, &url, close].concat())
     }
 
-    /// The path of a cookie, and its domain (RFC 6265 5.2.3, 5.2.4).
+    /// The path and domain of a cookie (RFC 6265 5.2.3, 5.2.4).
     fn set_cookie(&self, value: &[u8]) -> Option<Vec<u8>> {
-        // Browsers refuse one with this prefix that has another path than `/`, or a domain (RFC 6265bis 4.1.3.2).
+        // Browsers refuse a cookie with this prefix and another path than `/`, or a domain (RFC
+        // 6265bis 4.1.3.2).
         let prefix = value.trim_ascii_start().get(..HOST_PREFIX.len());
         if prefix.is_some_and(|start| start.eq_ignore_ascii_case(HOST_PREFIX)) {
             return None;
@@ -142,7 +146,7 @@ impl BackRewrite {
             }
         };
         let parts = value.split(|byte| *byte == b';').enumerate();
-        // The first is the cookie itself.
+        // The first part is the cookie itself.
         let parts: Vec<Vec<u8>> = parts
             .map(|(number, part)| {
                 let new = if number == 0 { part.to_vec() } else { rewrite(part) };
@@ -153,7 +157,8 @@ impl BackRewrite {
         changed.then(|| parts.join(&b';'))
     }
 
-    /// Where the whole application is below a prefix, its cookies are for the prefix, with and without a slash.
+    /// If the whole application is below a prefix, its cookies are for the prefix, with and without
+    /// a slash.
     fn cookie_path(&self, path: &[u8]) -> Option<Vec<u8>> {
         let mut path = self.path(path)?;
         if path.len() > 1 && path.ends_with(b"/") {
@@ -163,8 +168,8 @@ impl BackRewrite {
     }
 }
 
-/// A path that no browser takes for a host: one that begins with two slashes is one, a backslash is a slash, and tabs are
-/// dropped (URL standard, "relative slash state").
+/// A path that no browser interprets as a host: two leading slashes introduce one, a backslash
+/// counts as a slash, and tabs are dropped (URL standard, "relative slash state").
 fn without_host(path: Vec<u8>) -> Vec<u8> {
     let is_path = |byte: &u8| !matches!(byte, b'/' | b'\\' | b'\t');
     let begin = path.iter().position(is_path).unwrap_or(path.len());
@@ -183,7 +188,7 @@ fn scheme_of(value: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(value.split_at(bytes))
 }
 
-/// What of `path` follows `prefix`, if it is below it.
+/// The rest of `path` after `prefix`, if it is below it.
 fn below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(prefix)?;
     let is_below = rest.is_empty() || matches!(rest.first(), Some(b'/' | b'?' | b'#'));
@@ -208,7 +213,7 @@ mod tests {
         }
     }
 
-    /// The line of a response, behind `rewrite`.
+    /// The rewritten line of a response.
     fn line(rewrite: &BackRewrite, line: &str) -> String {
         let head = format!("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n{line}\r\n\r\n");
         let mut slots = FieldSlots::new();
@@ -250,11 +255,11 @@ mod tests {
             ("Location: http://shop.example/v1/x", "Location: http://shop.example/app/x"),
             ("Location: HTTPS://SHOP.example/v1/", "Location: HTTPS://SHOP.example/app/"),
             ("Location: http://other.example/v1/x", "Location: http://other.example/v1/x"),
-            // Clients would not reach it there.
+            // Clients could not reach it there.
             ("Location: http://app.internal:3000/v1/x", "Location: /app/x"),
             ("Location: http://app.internal:3000/other", "Location: /other"),
             ("Location: http://app.internal:3000", "Location: /"),
-            // What follows is no host.
+            // What follows is not a host.
             ("Location: http://app.internal:3000//evil.example/", "Location: /evil.example/"),
             (r"Location: http://app.internal:3000/\evil.example", "Location: /evil.example"),
             (
@@ -304,7 +309,7 @@ mod tests {
         ] {
             assert_eq!(line(&added, said), wanted);
         }
-        // `/app` is within `/app/v1`, so this is the application's own.
+        // `/app` is a prefix of `/app/v1`, so this is the application's own path.
         let nested = rewrite(&[("/app/v1", "/app")]);
         assert_eq!(line(&nested, "Location: /app/v1/x"), "Location: /app/x");
         assert!(BackRewrite::default().is_empty());

@@ -6,37 +6,35 @@
 //! that two parsers could split into different lines.
 //!
 //! Invariants:
-//! - The verdict depends on the bytes only, not on how they arrived: the first
-//!   invalid byte decides, and [`fault_at`] finds it from the
-//!   bytes before it and no others.
-//! - Work is linear in the bytes, also for a client that sends them one by one:
-//!   scanned bytes are never scanned again, except for the at most 31
-//!   bytes that complete a last block.
+//! - The verdict depends only on the bytes, not on how they arrived: the first invalid byte
+//!   decides, and [`fault_at`] finds it from the preceding bytes alone.
+//! - Work is linear in the bytes, even if a client sends them one by one: scanned bytes are never
+//!   scanned again, except for at most 31 bytes that complete a last block.
 
 use crate::bytes::{self, TOKEN};
 use crate::limits::METHOD_BYTES_MAX;
 use crate::{HeadLimits, Reject};
 
-/// Finds the end of a head; keep one per message and hand it the same buffer,
-/// grown, until it answers.
+/// Finds the end of a head. Keep one per message, and pass it the same growing buffer until it
+/// returns a result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadScanner {
-    /// Bytes that passed, none of which ends the head.
+    /// Scanned bytes, none of which ends the head.
     seen: usize,
-    /// The request line is known to be within its limit.
+    /// Whether the request line is known to be within its limit.
     line_measured: bool,
     response: bool,
 }
 
 impl HeadScanner {
-    /// A scanner for a response head: no empty line before it, no limit on its
-    /// first line but the head's. The default one is for a request.
+    /// A scanner for a response head: no empty line before it, no limit on its first line except
+    /// that of the head. The default one is for a request.
     pub fn response() -> HeadScanner {
         HeadScanner { response: true, line_measured: true, ..HeadScanner::default() }
     }
 
-    /// Looks at `buf`, all bytes since the start of the message. `Some(len)`:
-    /// the complete head is `buf[..len]`, its CRLFCRLF included.
+    /// Scans `buf`, all bytes since the start of the message. `Some(len)`: the complete head is
+    /// `buf[..len]`, including CRLFCRLF.
     ///
     /// # Errors
     /// The reason why no continuation of these bytes can be accepted, as soon
@@ -73,7 +71,7 @@ impl HeadScanner {
         Ok(())
     }
 
-    /// Goes on to the end of the head or of the window.
+    /// Continues to the end of the head or of the window.
     #[inline]
     fn advance(&mut self, window: &[u8]) -> Result<Option<usize>, Reject> {
         let mut at = self.seen;
@@ -93,10 +91,9 @@ impl HeadScanner {
         Ok(end)
     }
 
-    /// Judges what is left behind the plain blocks: less than a block, or one
-    /// with the end (or a fault) in it. One more block, over the last bytes,
-    /// spares the usual cases the slow steps: a head that ends where the bytes
-    /// end, and a piece of one.
+    /// Checks the rest after the plain blocks: less than a block, or one with the end (or a fault)
+    /// in it. One more block, over the last bytes, avoids the slow steps in the usual cases: a head
+    /// that ends with the bytes, and an incomplete one.
     #[inline]
     fn finish(&self, window: &[u8], at: usize) -> Result<Option<usize>, Reject> {
         const EMPTY_LINE: &[u8] = b"\r\n";
@@ -128,13 +125,13 @@ impl HeadScanner {
     }
 }
 
-/// Bytes at the start of a message that have rules of their own: an empty line,
-/// and the first byte behind it.
+/// Bytes at the start of a message with rules of their own: an empty line, and the first byte after
+/// it.
 const START: usize = 3;
 /// Bytes before a block that its verdict needs: CR LF CR before an LF, the
 /// second of which is implied.
 const LOOK_BACK: usize = 2;
-/// Bytes judged at once: two 16-byte vectors, which every x86-64 has.
+/// Bytes checked at once: two 16-byte vectors, available on every x86-64.
 const BLOCK: usize = 32;
 
 /// Longest request line with its CRLF: `method SP target SP HTTP/1.1 CR LF`.
@@ -142,8 +139,8 @@ fn line_bytes_max(limits: &HeadLimits) -> usize {
     METHOD_BYTES_MAX + limits.target_bytes_max + "  HTTP/1.1\r\n".len()
 }
 
-/// Whether the last [`BLOCK`] bytes hold neither a fault nor the end of the
-/// head. Written without branches, so that the compiler makes vectors of it.
+/// Whether the last [`BLOCK`] bytes contain neither a fault nor the end of the head. Written
+/// without branches, so that the compiler vectorises it.
 #[inline(always)]
 fn is_plain(bytes: &[u8; BLOCK + LOOK_BACK]) -> bool {
     let mut found = [0u8; BLOCK];
@@ -159,8 +156,8 @@ fn is_plain(bytes: &[u8; BLOCK + LOOK_BACK]) -> bool {
     found.iter().fold(0, |acc, f| acc | f) == 0
 }
 
-/// What is wrong with the byte `at`, given those before it. Defines the rules;
-/// [`is_plain`] is its fast twin.
+/// The fault of the byte `at`, given those before it. Defines the rules; [`is_plain`] is the fast
+/// equivalent.
 fn fault_at(bytes: &[u8], at: usize, response: bool) -> Option<Reject> {
     let byte = bytes[at];
     if at == 0 {
@@ -184,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition: every byte by itself.
+    /// The definition: each byte on its own.
     fn by_definition(bytes: &[u8], response: bool) -> Result<Option<usize>, Reject> {
         let scanner = HeadScanner { response, ..HeadScanner::default() };
         scanner.step(bytes, 0, bytes.len())

@@ -1,4 +1,4 @@
-//! Cache-Status (RFC 9211): how the cache handled a request, as one member of the field.
+//! Cache-Status (RFC 9211): how the cache handled a request, as one member of the list.
 
 use skep_http::encode::write_u64;
 use skep_http::forward::VIA_NAME;
@@ -9,21 +9,21 @@ use crate::rule::CachingRule;
 /// Why a request was forwarded (RFC 9211 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardReason {
-    /// The cache is not to handle it.
+    /// The cache was configured not to handle the request.
     Bypass,
-    /// Its method.
+    /// The request's method.
     Method,
-    /// Nothing is stored under its key.
+    /// Nothing is stored under the key.
     UriMiss,
-    /// What is stored under its key does not fit its fields.
+    /// No stored variant matches the request's fields.
     VaryMiss,
-    /// Nothing is stored that fits; which of the two is not known.
+    /// No stored response matches, for either of these reasons.
     Miss,
-    /// Its directives.
+    /// The request's directives.
     Request,
-    /// What is stored is stale.
+    /// The stored response is stale.
     Stale,
-    /// What is stored is only a part of what it wants.
+    /// Only a part of the requested content is stored.
     Partial,
 }
 
@@ -42,7 +42,7 @@ impl ForwardReason {
         }
     }
 
-    /// The reason for which a stored response was not sent as it is.
+    /// The reason that corresponds to a rule by which a stored response was not sent unchanged.
     pub fn of(rule: CachingRule) -> Self {
         match rule {
             CachingRule::Method => Self::Method,
@@ -63,25 +63,26 @@ impl ForwardReason {
 /// How the cache handled a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
-    /// Why it was forwarded; `None`: a hit.
+    /// Why it was forwarded; `None` for a hit.
     pub forwarded: Option<ForwardReason>,
-    /// The status that the origin answered, where the client gets another one (2.3).
+    /// The status of the origin's response, if the client receives another one (2.3).
     pub forward_status: Option<u16>,
-    /// Seconds for which the response stays fresh, negative since it is stale (2.4).
+    /// Remaining freshness in seconds, negative if the response is stale (2.4).
     pub ttl_s: Option<i64>,
     /// Whether the response was stored (2.5).
     pub stored: bool,
-    /// Whether it was answered by a request that another one had forwarded; `Some(false)`: it waited for
-    /// one, and had to be forwarded itself (2.6).
+    /// `Some(true)`: another request's forwarded response answered this one; `Some(false)`: it
+    /// waited for one, but had to be forwarded itself (2.6).
     pub collapsed: Option<bool>,
-    /// The key, for clients that may see it; not if it is longer than [`KEY_SHOWN_BYTES_MAX`] (2.7).
+    /// The key, for clients that may see it; omitted if it is longer than [`KEY_SHOWN_BYTES_MAX`]
+    /// (2.7).
     pub key: Option<&'a [u8]>,
-    /// A token of ours, [`CachingRule::token`] for example (2.8).
+    /// A token of this cache, for example [`CachingRule::token`] (2.8).
     pub detail: Option<&'a str>,
 }
 
 impl CacheStatus<'_> {
-    /// A hit of which nothing else is told.
+    /// A hit without further parameters.
     pub const HIT: Self = Self {
         forwarded: None,
         forward_status: None,
@@ -92,7 +93,7 @@ impl CacheStatus<'_> {
         detail: None,
     };
 
-    /// Appends the member, without name and end of the field.
+    /// Appends the member, without the field name and the line end.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(VIA_NAME.as_bytes());
         match self.forwarded {
@@ -109,7 +110,7 @@ impl CacheStatus<'_> {
             out.extend_from_slice(if seconds < 0 { b"; ttl=-" } else { b"; ttl=" });
             write_u64(out, seconds.unsigned_abs());
         }
-        // Of a request that was forwarded only.
+        // Only for a forwarded request.
         if self.stored && self.forwarded.is_some() {
             out.extend_from_slice(b"; stored");
         }
@@ -128,7 +129,7 @@ impl CacheStatus<'_> {
         }
     }
 
-    /// The whole line, with its end.
+    /// The whole field line, including CRLF.
     pub fn line(&self) -> Vec<u8> {
         let mut line = Vec::with_capacity(80);
         line.extend_from_slice(b"Cache-Status: ");
@@ -138,8 +139,8 @@ impl CacheStatus<'_> {
     }
 }
 
-/// A string's characters (RFC 9651 3.3.3): the lines of a key apart by spaces, what no string has as `%` and two
-/// digits.
+/// The characters of a string (RFC 9651 3.3.3): the lines of a key are separated by spaces, and
+/// bytes that are not allowed in a string are written as `%` and two digits.
 fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     for byte in text {
         match byte {
@@ -186,7 +187,7 @@ mod tests {
                 CacheStatus { forward_status: Some(304), ..stale },
                 "fwd=stale; fwd-status=304",
             ),
-            // It means nothing without `fwd`, as stored and collapsed do.
+            // Meaningless without `fwd`, like stored and collapsed.
             ("2.3", CacheStatus { forward_status: Some(304), ..NONE }, "hit"),
             ("2.4", CacheStatus { ttl_s: Some(30), ..NONE }, "hit; ttl=30"),
             ("2.4", CacheStatus { ttl_s: Some(-30), ..NONE }, "hit; ttl=-30"),

@@ -1,15 +1,15 @@
-//! Cookies as all applications read them. (RFC 6265)
+//! Cookies as all applications parse them (RFC 6265).
 //!
-//! Applications disagree about what is no cookie by the grammar: Python and old servlet engines separate
-//! them at spaces and commas too, quotes keep a `;` together or do not, PHP reads `a.b`, `a b` and `a[b` as
-//! `a_b` or `a`, ASP.NET `A` as `a`. A client that knew of one reading by the cache and another one by the
-//! application could have its own page stored for others. So whatever could be read in two ways is
-//! recognised here, and nothing is stored or reused for it. So are several lines of Cookie, which some join
-//! with a comma.
+//! Applications treat input that violates the grammar differently: Python and old servlet engines
+//! also separate cookies at spaces and commas, a `;` in quotes may or may not separate, PHP reads
+//! `a.b`, `a b` and `a[b` as `a_b` or `a`, ASP.NET reads `A` as `a`. A client that exploits such a
+//! difference between the cache and the application could have its own page stored for others. So
+//! any cookies that can be parsed in two ways are detected here, and nothing is stored or reused
+//! for them. The same applies to several Cookie lines, which some applications join with a comma.
 
 use skep_http::{Known, RequestHead};
 
-/// A cookie, name and value. The value of one that has none is empty, as most applications see it.
+/// A cookie's name and value. The value is empty if there is no `=`, as in most applications.
 pub(crate) type Cookie<'b> = (&'b [u8], &'b [u8]);
 
 /// All cookies of a request.
@@ -26,7 +26,7 @@ pub(crate) fn cookies_of_line(line: &[u8]) -> impl Iterator<Item = Cookie<'_>> {
     })
 }
 
-/// Whether every application finds the same cookies in `head`, as far as those called `names` go.
+/// Whether all applications find the same cookies named `names` in `head`.
 pub(crate) fn are_read_alike(head: &RequestHead<'_, '_>, names: &[String]) -> bool {
     let is_like_one = |name: &[u8]| {
         let is_like = |known: &String| name != known.as_bytes() && may_be_read_as(name, known);
@@ -36,17 +36,17 @@ pub(crate) fn are_read_alike(head: &RequestHead<'_, '_>, names: &[String]) -> bo
         && cookies(head).all(|cookie| is_plain(cookie) && !is_like_one(cookie.0))
 }
 
-/// Whether a cookie is one by the grammar (RFC 6265 4.1.1): no reader finds another one in it.
+/// Whether a cookie conforms to the grammar (RFC 6265 4.1.1): no application parses it differently.
 pub(crate) fn is_plain((name, value): Cookie<'_>) -> bool {
     let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
     let is_octet = |byte: &u8| byte.is_ascii_graphic() && !b"\",;\\".contains(byte);
-    // Escapes in names are read by some.
+    // Some applications decode escapes in names.
     let is_of_name =
         |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~[]:/".contains(byte);
     !name.is_empty() && name.iter().all(is_of_name) && inner.unwrap_or(value).iter().all(is_octet)
 }
 
-/// Whether some application reads `name` as `pattern`, or as one that begins so where that ends with `*`.
+/// Whether some application reads `name` as `pattern`, in which a trailing `*` matches any suffix.
 pub(crate) fn may_be_read_like(name: &[u8], pattern: &str) -> bool {
     let Some(begin) = pattern.strip_suffix('*') else { return may_be_read_as(name, pattern) };
     let name = without_space(name).iter().map(|it| folded(*it)).take(begin.len());
@@ -61,7 +61,7 @@ fn may_be_read_as(name: &[u8], known: &str) -> bool {
     is_same(name) || array.is_some_and(is_same)
 }
 
-/// Old PHP decodes names, and strips spaces before them.
+/// Old PHP decodes names, and strips leading spaces.
 fn without_space(name: &[u8]) -> &[u8] {
     name.strip_prefix(b"+").unwrap_or(name)
 }

@@ -1,21 +1,22 @@
 //! Cache-Control of responses and of requests (RFC 9111 5.2), its extensions for stale responses
 //! (RFC 5861), and targeted fields (RFC 9213).
 //!
-//! Lenient in syntax, for nothing is gained by refusing a page for its caching, and strict
-//! in meaning: in doubt, a response counts as less cacheable.
+//! Lenient in syntax, since refusing a page for its caching directives would help nobody, and
+//! strict in semantics: in doubt, a response is considered less cacheable.
 
 use crate::limits::{DELTA_SECONDS_MAX, FIELD_NAMES_MAX};
 use crate::list::{directive, is_token, members, seconds, unquoted};
 use crate::structured::{Item, dictionary};
 
-/// Fields that address this cache, the first that is valid and not empty decides (RFC 9213 2.1).
-/// The first is for Skep alone, and never forwarded to clients.
+/// Fields that address this cache; the first one that is valid and not empty applies (RFC 9213
+/// 2.1). The first is for Skep only, and never forwarded to clients.
 pub const TARGETED_FIELDS: [&str; 2] = ["skep-cache-control", "cdn-cache-control"];
 
-/// What a directive is about that may name fields: `no-cache`, `private` (RFC 9111 5.2.2.4, 5.2.2.7).
+/// The scope of a directive that may list fields: `no-cache`, `private` (RFC 9111 5.2.2.4,
+/// 5.2.2.7).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DirectiveScope {
-    /// It isn't there.
+    /// The directive is absent.
     #[default]
     Nothing,
     /// These fields, in lower case.
@@ -25,24 +26,25 @@ pub enum DirectiveScope {
 }
 
 impl DirectiveScope {
-    /// Whether it is there, with field names or without.
+    /// Whether the directive is present, with or without field names.
     pub fn is_set(&self) -> bool {
         *self != Self::Nothing
     }
 
-    /// Whether it names this field.
+    /// Whether it lists this field.
     pub fn names(&self, field: &[u8]) -> bool {
         let Self::Fields(names) = self else { return false };
         names.iter().any(|name| field.eq_ignore_ascii_case(name.as_bytes()))
     }
 
-    /// Bytes on the heap.
+    /// Memory on the heap, in bytes.
     fn heap_bytes(&self) -> usize {
         let Self::Fields(names) = self else { return 0 };
         names.iter().map(|name| size_of::<String>() + name.capacity()).sum()
     }
 
-    /// Adds one mention of the directive. Names that are none mean the whole response.
+    /// Adds an occurrence of the directive. Invalid field names make it apply to the whole
+    /// response.
     fn add(&mut self, names: Option<&[u8]>) {
         let mut known = match std::mem::replace(self, Self::Response) {
             Self::Response => return,
@@ -60,35 +62,39 @@ impl DirectiveScope {
     }
 }
 
-/// Directives of a response that a shared cache obeys (RFC 9111 5.2.2, RFC 5861).
+/// Response directives that a shared cache obeys (RFC 9111 5.2.2, RFC 5861).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseDirectives {
-    /// Seconds of freshness; 0 if it can't be read or is given twice (RFC 9111 4.2.1).
+    /// Freshness lifetime in seconds; 0 if it is invalid, or given twice with different values (RFC
+    /// 9111 4.2.1).
     pub max_age_s: Option<u64>,
-    /// Seconds of freshness for shared caches; likewise.
+    /// Freshness lifetime in shared caches, in seconds; likewise.
     pub s_maxage_s: Option<u64>,
-    /// Seconds after freshness in which it may be used while it is fetched anew (RFC 5861 3).
+    /// Seconds after the freshness lifetime in which it may be used while it is revalidated (RFC
+    /// 5861 3).
     pub stale_while_revalidate_s: Option<u64>,
-    /// Seconds after freshness in which it may be used if the origin fails (RFC 5861 4).
+    /// Seconds after the freshness lifetime in which it may be used if the origin fails (RFC 5861
+    /// 4).
     pub stale_if_error_s: Option<u64>,
-    /// Not to be stored (5.2.2.5).
+    /// Must not be stored (5.2.2.5).
     pub no_store: bool,
-    /// Not to be used without validation (5.2.2.4).
+    /// Must not be used without validation (5.2.2.4).
     pub no_cache: DirectiveScope,
     /// Not for shared caches (5.2.2.7).
     pub private: DirectiveScope,
-    /// For shared caches (5.2.2.9).
+    /// May be stored by shared caches (5.2.2.9).
     pub public: bool,
-    /// Never to be used stale (5.2.2.2).
+    /// Must not be used stale (5.2.2.2).
     pub must_revalidate: bool,
-    /// Never to be used stale by shared caches (5.2.2.8).
+    /// Must not be used stale by shared caches (5.2.2.8).
     pub proxy_revalidate: bool,
-    /// To be stored only by who knows its status, whatever `no-store` says (5.2.2.3).
+    /// May be stored only by caches that understand its status, which then ignore `no-store`
+    /// (5.2.2.3).
     pub must_understand: bool,
 }
 
 impl ResponseDirectives {
-    /// Reads all lines of Cache-Control.
+    /// Parses all lines of Cache-Control.
     pub fn parse<'v>(lines: impl Iterator<Item = &'v [u8]>) -> Self {
         let mut directives = Self::default();
         for member in lines.flat_map(members) {
@@ -98,8 +104,8 @@ impl ResponseDirectives {
         directives
     }
 
-    /// Reads all lines of a targeted field (RFC 9213 2.1); `None`: it is invalid or empty, and
-    /// to be ignored. Values of a wrong type are ignored where they would allow something.
+    /// Parses all lines of a targeted field (RFC 9213 2.1); `None` if it is invalid or empty, and
+    /// must be ignored. A permissive directive with a value of the wrong type is ignored.
     pub fn parse_targeted<'v>(lines: impl Iterator<Item = &'v [u8]>) -> Option<Self> {
         let members = dictionary(lines)?;
         let mut directives = Self::default();
@@ -109,7 +115,7 @@ impl ResponseDirectives {
         (!members.is_empty()).then_some(directives)
     }
 
-    /// Bytes on the heap.
+    /// Memory on the heap, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.no_cache.heap_bytes() + self.private.heap_bytes()
     }
@@ -138,7 +144,7 @@ impl ResponseDirectives {
             (b"no-cache", _) => self.no_cache.add(names),
             (b"private", _) => self.private.add(names),
             (b"public" | b"must-understand", Item::Boolean(true)) => self.set(name),
-            // They allow something, so their type counts.
+            // They are permissive, so their type must be right.
             (b"public" | b"must-understand", _) => {}
             (name, _) => self.set(name),
         }
@@ -167,7 +173,7 @@ impl ResponseDirectives {
     }
 }
 
-/// RFC 9111 4.2.1: where lifetimes conflict or are invalid, the response counts as stale.
+/// RFC 9111 4.2.1: if lifetimes conflict or are invalid, the response is considered stale.
 fn add_seconds(place: &mut Option<u64>, seconds: u64) {
     *place = match *place {
         Some(earlier) if earlier != seconds => Some(0),
@@ -175,26 +181,26 @@ fn add_seconds(place: &mut Option<u64>, seconds: u64) {
     };
 }
 
-/// Directives of a request (RFC 9111 5.2.1), Pragma included (5.4). Advice: a cache obeys
-/// those that its settings name.
+/// Request directives (RFC 9111 5.2.1), including Pragma (5.4). They are advisory: a cache obeys
+/// those that its settings specify.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestDirectives {
-    /// Greatest age in seconds (5.2.1.1).
+    /// Largest acceptable age, in seconds (5.2.1.1).
     pub max_age_s: Option<u64>,
-    /// Seconds by which it may be stale (5.2.1.2); without a value any number.
+    /// Acceptable staleness, in seconds (5.2.1.2); unlimited without a value.
     pub max_stale_s: Option<u64>,
-    /// Seconds for which it is to stay fresh (5.2.1.3).
+    /// Required remaining freshness, in seconds (5.2.1.3).
     pub min_fresh_s: Option<u64>,
-    /// Only after validation (5.2.1.4).
+    /// Validation is required (5.2.1.4).
     pub no_cache: bool,
-    /// Not to be stored (5.2.1.5).
+    /// The response must not be stored (5.2.1.5).
     pub no_store: bool,
-    /// Only from the cache (5.2.1.7).
+    /// Only a stored response is acceptable (5.2.1.7).
     pub only_if_cached: bool,
 }
 
 impl RequestDirectives {
-    /// Reads all lines of Cache-Control, and those of Pragma where there is no Cache-Control.
+    /// Parses all lines of Cache-Control, or those of Pragma if there is no Cache-Control.
     pub fn parse<'v>(
         cache_control: impl Iterator<Item = &'v [u8]>,
         pragma: impl Iterator<Item = &'v [u8]>,
@@ -218,7 +224,7 @@ impl RequestDirectives {
         match name.to_ascii_lowercase().as_slice() {
             b"max-age" => self.max_age_s = min_of(self.max_age_s, number.unwrap_or(0)),
             b"max-stale" => {
-                // What can't be read allows nothing.
+                // An invalid value allows nothing.
                 let unread = if value.is_none() { DELTA_SECONDS_MAX } else { 0 };
                 self.max_stale_s = min_of(self.max_stale_s, number.unwrap_or(unread));
             }

@@ -1,31 +1,32 @@
 //! How long a response may be used (RFC 9111 4.2, RFC 5861): its lifetime, its age, and by how much
-//! it may be stale. All as durations from its receipt, so that the caller's clock is any.
+//! it may be stale. All are durations since its receipt, independent of the caller's clock.
 
 use crate::directives::DirectiveScope;
 use crate::policy::CachePolicy;
 use crate::response::ResponseMeta;
 use crate::rule::CachingRule;
 
-/// How long a response may be used. `resident_ms` in its methods is the time since the receipt of
-/// the head, or of the last one that validated it.
+/// How long a response may be used. `resident_ms` in the methods is the time since the receipt of
+/// the head, or since its last validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freshness {
     /// Its age when it was received (4.2.3: corrected_initial_age).
     pub initial_age_ms: u64,
-    /// The age up to which it is fresh (4.2.1); 0 if it has to be validated each time.
+    /// The age up to which it is fresh (4.2.1); 0 if it must be validated each time.
     pub lifetime_ms: u64,
-    /// Where the lifetime comes from.
+    /// The source of the lifetime.
     pub source: CachingRule,
-    /// Why it may not be used stale, if it may not.
+    /// The rule that forbids using it stale, if any.
     pub stale_forbidden: Option<CachingRule>,
-    /// For how long after freshness it may be used while it is validated (RFC 5861 3).
+    /// How long after the lifetime it may be used while it is validated (RFC 5861 3).
     pub while_revalidating_ms: u64,
-    /// For how long after freshness it may be used if the origin fails (RFC 5861 4).
+    /// How long after the lifetime it may be used if the origin fails (RFC 5861 4).
     pub if_error_ms: u64,
-    /// For how long after freshness it may be used if the origin can't be reached (4.2.4); at
-    /// least `if_error_ms`.
+    /// How long after the lifetime it may be used if the origin cannot be reached (4.2.4); at least
+    /// `if_error_ms`.
     pub on_disconnect_ms: u64,
-    /// The age from which on it is stale whatever its lifetime: a soft purge, or another cache, said so.
+    /// The age from which it is stale whatever its lifetime: by a soft purge, or as reported by
+    /// another cache.
     pub expired_at_age_ms: Option<u64>,
 }
 
@@ -43,8 +44,8 @@ impl Freshness {
             () if directives.s_maxage_s.is_some() => Some(CachingRule::SMaxageRevalidate),
             () => None,
         };
-        // 5.2.2.10 has s-maxage forbid staleness, too; an origin that allows it beside s-maxage in
-        // so many words means what it says.
+        // By 5.2.2.10 s-maxage forbids staleness, too; but an origin that explicitly allows it
+        // besides s-maxage means it.
         let by_words = matches!(stale_forbidden, None | Some(CachingRule::SMaxageRevalidate));
         let by_policy_ms = |ms: u64| if stale_forbidden.is_none() { ms } else { 0 };
         let grace_ms = |seconds: Option<u64>, policy_ms: u64| match seconds {
@@ -52,7 +53,7 @@ impl Freshness {
             Some(_) => 0,
             None => by_policy_ms(policy_ms),
         };
-        // Else the settings alone would have what is never fresh stored and used.
+        // Otherwise responses that are never fresh would be stored and used by the settings alone.
         let was_fresh = lifetime_ms > 0;
         let may_fail = was_fresh || meta.has_validator();
         let while_ms = if was_fresh { policy.stale_while_ms } else { 0 };
@@ -70,25 +71,26 @@ impl Freshness {
         }
     }
 
-    /// The same, stale from an age on, unless it is earlier.
+    /// The same, but stale from this age on, or from an earlier one that is already set.
     #[must_use]
     pub fn expired_at(self, age_ms: u64) -> Self {
         let earlier_ms = self.expired_at_age_ms.unwrap_or(u64::MAX).min(age_ms);
         Self { expired_at_age_ms: Some(earlier_ms), ..self }
     }
 
-    /// The same, received from a cache that had it and said in milliseconds how long it stays fresh
-    /// (`fresh_ms`), `transit_ms` after it was asked. Age in a head is in whole seconds.
+    /// The same, as received from another cache, which stated how long it stays fresh, in
+    /// milliseconds (`fresh_ms`), `transit_ms` after the request to it. Age in a head is in whole
+    /// seconds.
     #[must_use]
     pub fn handed_over(self, fresh_ms: u64, transit_ms: u64) -> Self {
         let age_ms = self.lifetime_ms.checked_sub(fresh_ms).filter(|_| fresh_ms > 0);
         let there_ms = age_ms.unwrap_or(self.initial_age_ms);
         let here = Self { initial_age_ms: there_ms.saturating_add(transit_ms), ..self };
-        // The other one may know of a soft purge.
+        // The other cache may know of a soft purge.
         if fresh_ms == 0 { here.expired_at(there_ms) } else { here }
     }
 
-    /// The age up to which it is fresh, whyever it is stale then.
+    /// The age up to which it is fresh, by its lifetime or by a purge.
     pub fn fresh_until_age_ms(&self) -> u64 {
         self.lifetime_ms.min(self.expired_at_age_ms.unwrap_or(u64::MAX))
     }
@@ -108,7 +110,7 @@ impl Freshness {
         self.age_ms(resident_ms).saturating_sub(self.fresh_until_age_ms())
     }
 
-    /// Whether it may be used while it is validated, or without.
+    /// Whether it may be used while it is validated, or without validation.
     pub fn is_usable_while_revalidating(&self, resident_ms: u64) -> bool {
         self.is_usable(resident_ms, self.while_revalidating_ms)
     }
@@ -123,7 +125,8 @@ impl Freshness {
         self.is_usable(resident_ms, self.on_disconnect_ms)
     }
 
-    /// Time until it is stale, in whole seconds, negative since it is: `ttl` of RFC 9211 2.4.
+    /// Time until it becomes stale, in whole seconds, negative if it is stale: `ttl` of RFC 9211
+    /// 2.4.
     pub fn ttl_s(&self, resident_ms: u64) -> i64 {
         let seconds = |ms: u64| i64::try_from(ms / 1000).unwrap_or(i64::MAX);
         let age_ms = self.age_ms(resident_ms);
@@ -134,29 +137,29 @@ impl Freshness {
         }
     }
 
-    /// Residence up to which it is fresh.
+    /// The residence time up to which it is fresh.
     pub fn fresh_until_ms(&self) -> u64 {
         self.until_ms(0)
     }
 
-    /// Residence up to which it may be used while it is validated; at least
+    /// The residence time up to which it may be used while it is validated; at least
     /// [`Self::fresh_until_ms`].
     pub fn while_revalidating_until_ms(&self) -> u64 {
         self.until_ms(self.while_revalidating_ms)
     }
 
-    /// Residence up to which it may be used if the origin fails; likewise.
+    /// The residence time up to which it may be used if the origin fails; likewise.
     pub fn if_error_until_ms(&self) -> u64 {
         self.until_ms(self.if_error_ms)
     }
 
-    /// Whether it has a lifetime of the application's own: not one of the settings.
+    /// Whether the lifetime is set by the application, not by the settings.
     pub fn is_explicit(&self) -> bool {
         use CachingRule::{Expires, MaxAge, SMaxage, Targeted};
         matches!(self.source, Targeted | SMaxage | MaxAge | Expires)
     }
 
-    /// Whether it has a lifetime of the settings alone.
+    /// Whether the lifetime comes only from the settings.
     pub fn is_of_settings(&self) -> bool {
         use CachingRule::{DefaultLifetime, NegativeLifetime, StatusLifetime};
         matches!(self.source, DefaultLifetime | NegativeLifetime | StatusLifetime)
@@ -172,7 +175,7 @@ impl Freshness {
     }
 }
 
-/// Whether a directive that may name fields is about the response, by this policy.
+/// Whether a directive that may list fields applies to the response under this policy.
 pub(crate) fn is_set(scope: &DirectiveScope, policy: &CachePolicy) -> bool {
     match scope {
         DirectiveScope::Nothing => false,
@@ -181,13 +184,12 @@ pub(crate) fn is_set(scope: &DirectiveScope, policy: &CachePolicy) -> bool {
     }
 }
 
-/// Statuses that may be stored, and their lifetime be guessed, without an explicit one
-/// (RFC 9110 15.1).
+/// Statuses that may be stored with a heuristic lifetime, without an explicit one (RFC 9110 15.1).
 pub(crate) fn is_heuristic_status(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// RFC 9111 4.2.1, for a shared cache: milliseconds, and the rule.
+/// RFC 9111 4.2.1, for a shared cache: the lifetime in milliseconds, and its rule.
 fn lifetime(meta: &ResponseMeta, policy: &CachePolicy) -> (u64, CachingRule) {
     let directives = &meta.directives;
     let by_rule = |seconds: u64, rule| {
@@ -205,9 +207,9 @@ fn lifetime(meta: &ResponseMeta, policy: &CachePolicy) -> (u64, CachingRule) {
     guessed(meta, policy)
 }
 
-/// RFC 9111 4.2.2: without an explicit lifetime, where the status or `public` allows it.
+/// RFC 9111 4.2.2: the lifetime without an explicit one, if the status or `public` allows it.
 fn guessed(meta: &ResponseMeta, policy: &CachePolicy) -> (u64, CachingRule) {
-    // Settings count from the receipt, less what upstream caches stored it for.
+    // Lifetimes from the settings count from the receipt, minus the time in upstream caches.
     let from_receipt = |lifetime_ms: u64| {
         let upstream_ms = meta.age_s.unwrap_or(0) * 1000;
         lifetime_ms.saturating_add(meta.initial_age_ms()).saturating_sub(upstream_ms)

@@ -1,5 +1,5 @@
-//! What an unsafe request makes stale (RFC 9111 4.4): its target, what Location and
-//! Content-Location name on the same origin, and the groups that its answer names (RFC 9875).
+//! Invalidation by unsafe requests (RFC 9111 4.4): of the target, of Location and Content-Location
+//! with the same origin, and of the groups listed in the response (RFC 9875).
 
 use skep_http::{Host, Method};
 
@@ -12,12 +12,12 @@ pub struct TargetUri<'a> {
     /// `http` or `https`.
     pub scheme: &'a str,
     pub authority: Host<'a>,
-    /// Path and query, in the form that keys are made of.
+    /// Path and query, in the form used in keys.
     pub path_and_query: &'a [u8],
 }
 
-/// Paths and queries to be invalidated with all their variants, the target first; empty: nothing
-/// is. They are as the origin wrote them: the caller normalises them as it does targets.
+/// Paths and queries to invalidate with all their variants, the target first; may be empty. They
+/// are as the origin wrote them: the caller normalises them like targets.
 pub fn invalidated<'f>(
     method: Method<'_>,
     status: u16,
@@ -38,7 +38,7 @@ pub fn invalidated<'f>(
 }
 
 /// Tags ([`crate::tags`]) whose responses of the same origin are to be invalidated: the field
-/// Cache-Group-Invalidation (RFC 9875 3); none if it is no structured list.
+/// Cache-Group-Invalidation (RFC 9875 3); none if it is not a valid structured list.
 pub fn invalidated_groups<'f>(
     method: Method<'_>,
     status: u16,
@@ -50,18 +50,18 @@ pub fn invalidated_groups<'f>(
     texts(values(fields, "cache-group-invalidation")).unwrap_or_default()
 }
 
-/// Whether a request may have changed something: an error changed nothing.
+/// Whether a request may have changed something; a failed one has not.
 fn changes(method: Method<'_>, status: u16) -> bool {
     !is_safe(method) && (200..400).contains(&status)
 }
 
-/// Methods that change nothing (RFC 9110 9.2.1, RFC 4918 9.1, RFC 5323, QUERY). All others may,
-/// unknown ones included.
+/// Whether a method changes nothing (RFC 9110 9.2.1, RFC 4918 9.1, RFC 5323, QUERY). All others
+/// may, including unknown ones.
 pub fn is_safe(method: Method<'_>) -> bool {
     method.is_safe() || matches!(method, Method::Other("PROPFIND" | "REPORT" | "SEARCH" | "QUERY"))
 }
 
-/// The path and query of a URI reference (RFC 3986 5.2), if it is of the target's origin.
+/// The path and query of a URI reference (RFC 3986 5.2), if it has the target's origin.
 fn resolve(target: &TargetUri<'_>, reference: &[u8]) -> Option<Vec<u8>> {
     let reference = reference.trim_ascii();
     if reference.iter().any(|byte| !byte.is_ascii_graphic()) {
@@ -84,14 +84,14 @@ fn resolve(target: &TargetUri<'_>, reference: &[u8]) -> Option<Vec<u8>> {
     path.starts_with(b"/").then_some(path)
 }
 
-/// Cuts scheme and authority off a reference, and says whether there was one; `None`: they are of
-/// another origin.
+/// Strips scheme and authority from a reference, and returns whether there was an authority; `None`
+/// if the origin differs.
 fn without_origin<'r>(target: &TargetUri<'_>, reference: &'r [u8]) -> Option<(&'r [u8], bool)> {
     let rest = match scheme_of(reference) {
         Some(scheme) => {
             let is_same = scheme.eq_ignore_ascii_case(target.scheme.as_bytes());
             let rest = &reference[scheme.len() + 1..];
-            // `http:path` is of no use to anybody.
+            // `http:path` is not supported.
             (is_same && rest.starts_with(b"//")).then_some(rest)?
         }
         None => reference,
@@ -104,7 +104,7 @@ fn without_origin<'r>(target: &TargetUri<'_>, reference: &'r [u8]) -> Option<(&'
     is_same.then_some((&rest[len..], true))
 }
 
-/// The scheme in front of a reference.
+/// The scheme of a reference.
 fn scheme_of(reference: &[u8]) -> Option<&[u8]> {
     let len = reference.iter().position(|byte| b":/?".contains(byte))?;
     let (scheme, rest) = reference.split_at(len);
@@ -117,7 +117,7 @@ fn path_of(path_and_query: &[u8]) -> &[u8] {
     path_and_query.split(|byte| *byte == b'?').next().unwrap_or(path_and_query)
 }
 
-/// RFC 3986 5.2.4, on the path of a path and query.
+/// RFC 3986 5.2.4, applied to the path of a path and query.
 fn remove_dot_segments(path_and_query: &mut Vec<u8>) {
     let path = path_of(path_and_query);
     let query = path_and_query[path.len()..].to_vec();

@@ -1,8 +1,8 @@
-//! The primary key of a request (RFC 9111 2), by rule: which query parameters count, and which
-//! cookies and fields beside the URL.
+//! The primary key of a request (RFC 9111 2), by configured rules: which query parameters are part
+//! of it, and which cookies and fields besides the URL.
 //!
-//! Invariants: the target that a key is made of is the target that is sent to the origin, else one
-//! answer could be stored under the name of another. A part of a key can't be read as another part.
+//! Invariants: the target in the key is the target that is sent to the origin; otherwise one
+//! response could be stored under the key of another. No part of a key can be read as another part.
 
 use std::borrow::Cow;
 
@@ -12,21 +12,22 @@ use crate::cookies::{are_read_alike, cookies};
 use crate::limits::KEY_COOKIE_BYTES_MAX;
 use crate::request::is_like;
 
-/// What a key consists of beside site, scheme, authority and path.
+/// The contents of a key besides site, scheme, authority and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRules {
-    /// Query parameters that neither count nor are forwarded: names, or beginnings with `*`.
+    /// Query parameters that are neither part of the key nor forwarded: names, or prefixes with
+    /// `*`.
     pub query_ignored: Vec<String>,
-    /// Whether the order of parameters means nothing: they are sorted by name, in what is
-    /// forwarded, too.
+    /// Whether the order of parameters has no meaning: they are sorted by name, also in the
+    /// forwarded request.
     pub query_sorted: bool,
-    /// Cookies whose values count.
+    /// Cookies whose values are part of the key.
     pub cookies: Vec<String>,
-    /// Request fields whose values count, in lower case.
+    /// Request fields whose values are part of the key, in lower case.
     pub fields: Vec<String>,
 }
 
-/// A request has no key: it is forwarded without a look-up.
+/// A request has no key: it is forwarded without a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unkeyed;
 
@@ -43,7 +44,7 @@ impl KeyRules {
         };
         let mut kept: Vec<_> = query.split(|byte| *byte == b'&').filter(is_kept).collect();
         if self.query_sorted {
-            // Stable: of one name the order may be that of a list.
+            // The sort is stable: several parameters with one name may be an ordered list.
             kept.sort_by_key(|parameter| name_of(parameter));
         }
         let mut target = path.to_vec();
@@ -57,8 +58,8 @@ impl KeyRules {
     /// The key of a request for `target` ([`Self::target`]).
     ///
     /// # Errors
-    /// [`Unkeyed`]: a cookie that counts is too long, or stands twice; or an application may read the cookies
-    /// in another way ([`crate::cookies`]).
+    /// [`Unkeyed`]: a cookie of the key is too long, or occurs twice; or an application may parse
+    /// the cookies differently ([`crate::cookies`]).
     pub fn key(
         &self,
         scheme: &str,
@@ -95,7 +96,7 @@ impl KeyRules {
     }
 }
 
-/// Appends a line that begins with LF, which no target and no value contains.
+/// Appends a line that begins with LF, which cannot occur in a target or a value.
 fn write_part(key: &mut Vec<u8>, kind: &str, name: &str, value: Option<&[u8]>) {
     key.extend_from_slice(format!("\n{kind} {name}").as_bytes());
     if let Some(value) = value {

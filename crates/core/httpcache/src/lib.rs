@@ -13,15 +13,15 @@
 //!   CachePolicy: what the RFC leaves to the operator.     CachingRule: why, with its section.
 //! ```
 //!
-//! The memory itself, and what leaves it, is elsewhere: this crate knows no bytes of bodies.
+//! Storage and eviction are elsewhere: this crate does not handle bodies.
 //!
 //! Invariants:
 //! - In doubt, a response is stored for a shorter time, or not at all.
-//! - `no-store` and `private` win over everything but what the RFCs name: `must-understand`, and
-//!   targeted fields.
+//! - `no-store` and `private` take precedence over everything except what the RFCs specify:
+//!   `must-understand`, and targeted fields.
 //! - No age is negative, no time overflows, no input from the network causes a panic.
-//! - Times are durations from the receipt of a head; only Date, Expires and Last-Modified, which
-//!   are the origin's words, are points in time.
+//! - Times are durations since the receipt of a head; only Date, Expires and Last-Modified, which
+//!   the origin states, are points in time.
 
 #![forbid(unsafe_code)]
 

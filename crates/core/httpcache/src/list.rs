@@ -1,19 +1,20 @@
-//! What values of fields are made of: members of lists, quoted strings, seconds, dates.
+//! Components of field values: list members, quoted strings, seconds, dates.
 
 use skep_http::HttpDate;
 
 use crate::limits::DELTA_SECONDS_MAX;
 
-/// Longest text that is tried as a date in another case, in bytes: `Wednesday, 06-Nov-94 ...`.
+/// Longest text that is tried as a date with different capitalisation, in bytes: `Wednesday,
+/// 06-Nov-94 ...`.
 const DATE_BYTES_MAX: usize = 40;
 
-/// Members of a list, trimmed, empty ones left out; a comma in quotes does not end one
-/// (RFC 9110 5.6.1).
+/// The members of a list, trimmed, without empty ones; a comma in quotes does not end a member (RFC
+/// 9110 5.6.1).
 pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     all_members(value).filter(|member| !member.is_empty())
 }
 
-/// The same with the empty ones.
+/// The same, with empty members.
 pub(crate) fn all_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     value
@@ -28,7 +29,7 @@ pub(crate) fn all_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .map(<[u8]>::trim_ascii)
 }
 
-/// A directive: its name, and what stands behind `=`.
+/// The name of a directive, and its value after `=`.
 pub(crate) fn directive(member: &[u8]) -> (&[u8], Option<&[u8]>) {
     match member.iter().position(|byte| *byte == b'=') {
         Some(at) => (member[..at].trim_ascii(), Some(member[at + 1..].trim_ascii())),
@@ -36,17 +37,17 @@ pub(crate) fn directive(member: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The inside of a quoted string, escapes left as they are; `None`: no quotes around it.
+/// The contents of a quoted string, with escapes unchanged; `None` if it is not quoted.
 pub(crate) fn unquoted(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// Digits, in quotes or without (RFC 9111 5.2 asks to take both).
+/// Parses digits with or without quotes (RFC 9111 5.2 requires accepting both).
 pub(crate) fn seconds(value: &[u8]) -> Option<u64> {
     delta_seconds(unquoted(value).unwrap_or(value))
 }
 
-/// `delta-seconds` (RFC 9111 1.2.2): too large a number is the largest.
+/// `delta-seconds` (RFC 9111 1.2.2): a number that is too large becomes the maximum.
 pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -57,13 +58,13 @@ pub(crate) fn delta_seconds(digits: &[u8]) -> Option<u64> {
     Some(number.min(DELTA_SECONDS_MAX))
 }
 
-/// A token (RFC 9110 5.6.2).
+/// Whether the text is a token (RFC 9110 5.6.2).
 pub(crate) fn is_token(text: &[u8]) -> bool {
     let is_tchar = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     !text.is_empty() && text.iter().all(is_tchar)
 }
 
-/// Seconds since the Unix epoch. Case is ignored, as RFC 9111 4.2 asks of caches.
+/// Seconds since the Unix epoch. Case-insensitive, as RFC 9111 4.2 requires of caches.
 pub(crate) fn date(value: &[u8], now_unix_s: u64) -> Option<u64> {
     let parsed = HttpDate::parse(value, now_unix_s).or_else(|| {
         let is_short = value.len() <= DATE_BYTES_MAX;
@@ -72,7 +73,7 @@ pub(crate) fn date(value: &[u8], now_unix_s: u64) -> Option<u64> {
     parsed.map(|date| date.0)
 }
 
-/// `THU, 18 AUG 2050 02:01:18 gmt` as `Thu, 18 Aug 2050 02:01:18 GMT`.
+/// `THU, 18 AUG 2050 02:01:18 gmt` becomes `Thu, 18 Aug 2050 02:01:18 GMT`.
 fn in_usual_case(value: &[u8]) -> Vec<u8> {
     let mut text = value.to_ascii_lowercase();
     for word in text.split_mut(|byte| !byte.is_ascii_alphabetic()) {

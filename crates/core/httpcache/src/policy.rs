@@ -1,57 +1,59 @@
-//! What RFC 9111 leaves to the operator, as one value: the settings of a site's cache.
+//! The settings of a site's cache: everything that RFC 9111 leaves to the operator.
 
 use std::ops::RangeInclusive;
 
 use crate::limits::{HEURISTIC_MS_MAX, HEURISTIC_PERCENT};
 
-/// The settings by which responses are stored and reused.
+/// The settings for storing and reusing responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachePolicy {
     /// Statuses of responses that may be stored.
     pub statuses: StoredStatuses,
-    /// What happens to responses with Set-Cookie.
+    /// How responses with Set-Cookie are handled.
     pub set_cookie: SetCookiePolicy,
-    /// What happens to requests with Cookie.
+    /// How requests with Cookie are handled.
     pub cookies: CookiePolicy,
-    /// Names of cookies that do not count, each with `*` at its end or not: those of analytics.
+    /// Names of cookies to ignore, perhaps with a trailing `*`: those of analytics.
     pub cookies_ignored: Vec<String>,
-    /// Names of cookies, likewise, with one of which a request is none for the cache, unless it is ignored.
+    /// Names of cookies, likewise, that make a request bypass the cache, unless they are ignored.
     pub bypass_cookies: Vec<String>,
-    /// Names of fields, in any case, with one of which a request is none for the cache.
+    /// Names of fields, in any case, that make a request bypass the cache.
     pub bypass_fields: Vec<String>,
-    /// Names in Vary, in lower case, with which a response is not stored: their values are as many as
-    /// clients, so that a variant serves nobody else. Not what is part of the primary key.
+    /// Names in Vary, in lower case, that prevent storing: their values are as many as clients, so
+    /// that a variant would serve no other client. Not for fields that are part of the primary key.
     pub vary_refused: Vec<String>,
-    /// Whether `no-cache="..."` and `private="..."` are about those fields only, which are then not
-    /// stored; else they are about the whole response (RFC 9111 5.2.2.4 and 5.2.2.7 allow both).
+    /// Whether `no-cache="..."` and `private="..."` apply only to the listed fields, which are then
+    /// not stored; otherwise they apply to the whole response (RFC 9111 5.2.2.4 and 5.2.2.7 allow
+    /// both).
     pub honours_field_names: bool,
-    /// The guessed lifetime of what gives none (RFC 9111 4.2.2).
+    /// The heuristic lifetime of responses without an explicit one (RFC 9111 4.2.2).
     pub heuristic: Option<HeuristicLifetime>,
-    /// Lifetime of successful responses that give none, from their receipt; 0: none.
+    /// Lifetime of successful responses without an explicit one, from their receipt; 0 for none.
     pub default_ms: u64,
-    /// Whether that is also for those without a validator: else a page without any word on it,
-    /// which may be anything, is not stored.
+    /// Whether it also applies to responses without a validator; otherwise a response without any
+    /// caching information, which may be anything, is not stored.
     pub default_without_validator: bool,
-    /// Lifetime of 404, 405, 410 and 451 that give none, from their receipt; 0: none.
+    /// Lifetime of 404, 405, 410 and 451 without an explicit one, from their receipt; 0 for none.
     pub negative_ms: u64,
-    /// Lifetimes of what gives none, by its status: in the place of all others.
+    /// Lifetimes of responses without an explicit one, by status; they override the other settings.
     pub by_status: StatusLifetimes,
-    /// How long a stale response may be used while it is validated, where it does not say it, and has
-    /// been fresh.
+    /// How long a stale response that has been fresh may be used while it is validated, unless the
+    /// response specifies it.
     pub stale_while_ms: u64,
-    /// How long a stale response may be used if the origin fails, where it does not say it.
+    /// How long a stale response may be used if the origin fails, unless the response specifies it.
     pub stale_error_ms: u64,
-    /// How long a stale response may be used where the origin cannot be reached, beside what the
-    /// response allows (RFC 9111 4.2.4).
+    /// How long a stale response may be used if the origin cannot be reached, in addition to what
+    /// the response allows (RFC 9111 4.2.4).
     pub stale_on_disconnect_ms: u64,
-    /// Statuses that count as a failure of the origin (RFC 5861 4), beside those of its table.
+    /// Statuses that count as a failure of the origin (RFC 5861 4).
     pub failures: FailureStatuses,
-    /// Directives of requests that are obeyed.
+    /// Request directives that are obeyed.
     pub obeyed: ObeyedDirectives,
 }
 
 impl CachePolicy {
-    /// The lifetime that the settings give to what has this status and none of its own, in milliseconds.
+    /// The configured lifetime of responses with this status and no explicit lifetime, in
+    /// milliseconds.
     pub fn status_lifetime_ms(&self, status: u16) -> Option<u64> {
         self.by_status.of(status, self.statuses)
     }
@@ -61,7 +63,8 @@ impl CachePolicy {
         self.statuses.has(status) || self.status_lifetime_ms(status).is_some_and(|ms| ms > 0)
     }
 
-    /// What is safe for any application: nothing is kept without its word.
+    /// Settings that are safe for any application: nothing is stored unless the application allows
+    /// it.
     pub fn safe() -> Self {
         Self {
             statuses: StoredStatuses::Usual,
@@ -86,7 +89,7 @@ impl CachePolicy {
     }
 }
 
-/// Lifetimes of responses that give none, by their status.
+/// Lifetimes of responses without an explicit one, by status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusLifetimes {
     exact: Vec<(u16, u64)>,
@@ -94,7 +97,7 @@ pub struct StatusLifetimes {
 }
 
 impl StatusLifetimes {
-    /// Lifetimes in milliseconds, of statuses, and of classes by their first digit.
+    /// Lifetimes in milliseconds, by status, and by class as its first digit.
     pub fn new(exact: Vec<(u16, u64)>, classes: Vec<(u16, u64)>) -> Self {
         Self { exact, classes }
     }
@@ -104,8 +107,8 @@ impl StatusLifetimes {
         self.exact.is_empty() && self.classes.is_empty()
     }
 
-    /// The lifetime of `status` in milliseconds; that of its class, if it is one of `stored`: what an odd
-    /// request provokes is meant only if it is named by itself.
+    /// The lifetime of `status` in milliseconds; that of its class only if it is one of `stored`: a
+    /// status that an odd request can provoke must be listed explicitly.
     pub fn of(&self, status: u16, stored: StoredStatuses) -> Option<u64> {
         let is_part = matches!(status, 206 | 304);
         let exact = self.exact.iter().find(|(known, _)| *known == status && !is_part);
@@ -115,20 +118,20 @@ impl StatusLifetimes {
     }
 }
 
-/// Statuses of responses that may be stored; never 206 and 304 but by name.
+/// Statuses of responses that may be stored; never 206 and 304 unless listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredStatuses {
-    /// Successes, redirections, and 404, 405, 410, 451: what a request's odd fields do not cause
-    /// (cache-poisoned denial of service: Nguyen et al., CCS 2019).
+    /// Successes, redirections, and 404, 405, 410, 451: statuses that odd request fields do not
+    /// cause (cache-poisoned denial of service: Nguyen et al., CCS 2019).
     Usual,
     /// Any final status.
     Any,
-    /// These.
+    /// Only these.
     Only(&'static [u16]),
 }
 
 impl StoredStatuses {
-    /// Whether it is one of them.
+    /// Whether it contains this status.
     pub fn has(self, status: u16) -> bool {
         match self {
             Self::Only(statuses) => statuses.contains(&status),
@@ -142,32 +145,33 @@ impl StoredStatuses {
     }
 }
 
-/// What happens to responses with Set-Cookie.
+/// How responses with Set-Cookie are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetCookiePolicy {
-    /// They are not stored: no cache in wide use does (RFC 9111 7.3 warns, and allows it).
+    /// They are not stored, as in all widely used caches (RFC 9111 7.3 warns, but allows it).
     Never,
-    /// Only where the response is for shared caches: `public`, `s-maxage` or a targeted field.
+    /// Stored only if the response is explicitly for shared caches: `public`, `s-maxage` or a
+    /// targeted field.
     Shared,
-    /// As if there were no such field.
+    /// Stored as if the field were absent.
     Always,
 }
 
-/// What happens to requests with a cookie that is not ignored.
+/// How requests with a cookie that is not ignored are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CookiePolicy {
-    /// They see and make stored responses only with a lifetime of the application's own.
+    /// They use and create stored responses only if the lifetime is set by the application.
     Bypass,
-    /// As if there were no such field.
+    /// They are handled as if the field were absent.
     Ignore,
 }
 
 /// A lifetime from the time since the last change (RFC 9111 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeuristicLifetime {
-    /// Its share of that time.
+    /// The fraction of that time, in percent.
     pub percent: u64,
-    /// Its maximum.
+    /// Longest lifetime, in milliseconds.
     pub ms_max: u64,
 }
 
@@ -182,14 +186,14 @@ impl Default for HeuristicLifetime {
 pub enum FailureStatuses {
     /// 500, 502, 503, 504 (RFC 5861 4).
     Rfc5861,
-    /// Also all other 5xx, and 408, 425, 429: a temporary state that says nothing of the object.
+    /// Also all other 5xx, and 408, 425, 429: temporary states that say nothing about the object.
     Overload,
 }
 
 impl FailureStatuses {
     const SERVER: RangeInclusive<u16> = 500..=599;
 
-    /// Whether it is one of them.
+    /// Whether it contains this status.
     pub fn has(self, status: u16) -> bool {
         match self {
             Self::Rfc5861 => matches!(status, 500 | 502..=504),
@@ -198,7 +202,7 @@ impl FailureStatuses {
     }
 }
 
-/// Directives of requests that the cache obeys: all of them are advice (RFC 9111 5.2.1), and
+/// Request directives that the cache obeys: all of them are advisory (RFC 9111 5.2.1), and
 /// `no-cache` and `max-age` let every reload reach the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObeyedDirectives {

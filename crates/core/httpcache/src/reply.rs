@@ -1,5 +1,6 @@
-//! What a stored response answers to a request with conditions and ranges (RFC 9111 4.3.2, RFC 9110
-//! 13.2.2 and 14.2): 304, 412, 206, 416, or all of it. HEAD gets the head of what GET would.
+//! The reply from a stored response to a request with conditions and ranges (RFC 9111 4.3.2, RFC
+//! 9110 13.2.2 and 14.2): 304, 412, 206, 416, or the whole. HEAD is answered with the head that GET
+//! would be.
 
 use skep_http::conditional::{Precondition, evaluate};
 use skep_http::range::{Parts, RangeVerdict, ranges};
@@ -7,14 +8,14 @@ use skep_http::{Method, RequestHead};
 
 use crate::response::ResponseMeta;
 
-/// What to send of a complete stored response.
+/// What to send from a complete stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredReply {
-    /// All of it, with its own status.
+    /// The whole response, with its own status.
     Whole,
     /// 206 with these parts.
     Parts(Parts),
-    /// 304 with its validators.
+    /// 304 with the validators.
     NotModified,
     /// 412.
     PreconditionFailed,
@@ -22,8 +23,8 @@ pub enum StoredReply {
     Unsatisfiable,
 }
 
-/// The reply from a complete stored response of `bytes`, which may be used. Range counts for 200 and
-/// GET only.
+/// The reply from a complete stored response of `bytes`, which may be used. Range applies only to
+/// GET and status 200.
 pub fn stored_reply(
     head: &RequestHead<'_, '_>,
     stored: &ResponseMeta,

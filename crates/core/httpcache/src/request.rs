@@ -1,4 +1,4 @@
-//! What of a request matters to a cache.
+//! The parts of a request that matter to a cache.
 
 use skep_http::{BodyFraming, Known, Method, RequestHead};
 
@@ -8,26 +8,26 @@ use crate::list::members;
 use crate::policy::CachePolicy;
 use crate::rule::CachingRule;
 
-/// What of a request matters to a cache.
+/// The parts of a request that matter to a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestMeta<'a> {
     pub method: Method<'a>,
-    /// Its Cache-Control, or Pragma.
+    /// Its directives, from Cache-Control or Pragma.
     pub directives: RequestDirectives,
-    /// It carries credentials (RFC 9111 3.5).
+    /// Whether it carries credentials (RFC 9111 3.5).
     pub has_authorization: bool,
-    /// It has a cookie that the policy does not ignore.
+    /// Whether it has a cookie that the policy does not ignore.
     pub has_cookie: bool,
-    /// By the policy it goes past the cache, for a cookie or field that it has; and the rule.
+    /// The rule by which it bypasses the cache, because of a cookie or field, if any.
     pub bypass: Option<CachingRule>,
-    /// It has a body, which no key contains.
+    /// Whether it has a body, which is part of no key.
     pub has_body: bool,
-    /// It asks for another protocol, or for a stream of events: never answered from memory.
+    /// Whether it requests an upgrade or an event stream: never answered from memory.
     pub is_stream: bool,
 }
 
 impl RequestMeta<'static> {
-    /// A GET that carries nothing of any client, as fills of static content are.
+    /// A GET without any client's data, as used to fill static content.
     pub const PLAIN_GET: Self = Self {
         method: Method::Get,
         directives: RequestDirectives {
@@ -47,7 +47,7 @@ impl RequestMeta<'static> {
 }
 
 impl<'a> RequestMeta<'a> {
-    /// Reads a request.
+    /// Parses a request.
     pub fn of(head: &RequestHead<'_, 'a>, policy: &CachePolicy) -> Self {
         let fields = &head.fields;
         let control = fields.known_all(Known::CacheControl);
@@ -64,14 +64,14 @@ impl<'a> RequestMeta<'a> {
         }
     }
 
-    /// Whether a stored response can answer it, or its response be stored, at all.
+    /// Whether a stored response can answer it, or its response can be stored, at all.
     pub fn is_for_cache(&self) -> bool {
         let is_plain = !self.has_body && !self.is_stream && self.bypass.is_none();
         matches!(self.method, Method::Get | Method::Head) && is_plain
     }
 }
 
-/// Whether a line of Cookie has one that counts. What may be read as others, too, counts.
+/// Whether a Cookie line has a cookie that is not ignored. Ambiguous ones count, too.
 fn counts(line: &[u8], policy: &CachePolicy) -> bool {
     cookies_of_line(line).any(|cookie| !is_plain(cookie) || !is_ignored(cookie.0, policy))
 }
@@ -87,7 +87,8 @@ fn bypass(head: &RequestHead<'_, '_>, policy: &CachePolicy) -> Option<CachingRul
     has_field.then_some(CachingRule::BypassField)
 }
 
-/// Whether a line of Cookie has one that some application may read as one of [`CachePolicy::bypass_cookies`].
+/// Whether a Cookie line has a cookie that some application may read as one of
+/// [`CachePolicy::bypass_cookies`].
 fn bypasses(line: &[u8], policy: &CachePolicy) -> bool {
     let is_named =
         |name| policy.bypass_cookies.iter().any(|pattern| may_be_read_like(name, pattern));
@@ -99,7 +100,7 @@ fn is_ignored(name: &[u8], policy: &CachePolicy) -> bool {
     policy.cookies_ignored.iter().any(|pattern| is_like(name, pattern))
 }
 
-/// Whether a name is `pattern`, or begins so where that ends with `*`.
+/// Whether a name matches `pattern`, in which a trailing `*` matches any suffix.
 pub(crate) fn is_like(name: &[u8], pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(begin) => name.starts_with(begin.as_bytes()),

@@ -1,5 +1,5 @@
-//! Whether a stored response may answer a request (RFC 9111 4), and what may be done where the
-//! origin does not answer.
+//! Whether a stored response may answer a request (RFC 9111 4), and what may be sent if the origin
+//! does not respond.
 
 use skep_http::Method;
 
@@ -8,37 +8,37 @@ use crate::policy::{CachePolicy, CookiePolicy};
 use crate::request::RequestMeta;
 use crate::rule::CachingRule;
 
-/// What to do with a stored response whose key and Vary match; with the rule that says so.
+/// What to do with a stored response whose key and Vary match, each with the rule behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
     /// Send it.
     Send(CachingRule),
-    /// Send it, and validate it in the background: once for all requests.
+    /// Send it, and validate it in the background, once for all requests.
     SendAndValidate(CachingRule),
-    /// Send it only after the origin validated it.
+    /// Send it only after validation by the origin.
     Validate(CachingRule),
     /// Forward the request as if nothing were stored.
     Bypass(CachingRule),
-    /// Answer 504 (5.2.1.7).
+    /// Respond with 504 (5.2.1.7).
     GatewayTimeout(CachingRule),
 }
 
 /// How the origin failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OriginFailure {
-    /// It answered with this status, one of [`crate::FailureStatuses`].
+    /// It responded with this status, one of [`crate::FailureStatuses`].
     Status(u16),
-    /// It can't be reached, or its answer did not come, or is none.
+    /// It could not be reached, did not respond, or sent an invalid response.
     Disconnected,
 }
 
-/// What to answer where the origin failed.
+/// What to send if the origin failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFailure {
     /// The stored response, although it is stale.
     SendStale(CachingRule),
-    /// The origin's response, or 502 or 504 where there is none; with the reason for which what is
-    /// stored may not be used (5.2.2.2: never silence).
+    /// The origin's response, or 502 or 504 if there is none; with the reason why the stored
+    /// response may not be used (5.2.2.2 requires an error response).
     SendError(CachingRule),
 }
 
@@ -67,10 +67,10 @@ pub fn reuse(
     }
 }
 
-/// Whether a request for which nothing is stored may be forwarded.
+/// Whether a request without a stored response may be forwarded.
 ///
 /// # Errors
-/// [`CachingRule::OnlyIfCached`]: answer 504.
+/// [`CachingRule::OnlyIfCached`]: respond with 504.
 pub fn may_forward(request: &RequestMeta<'_>, policy: &CachePolicy) -> Result<(), CachingRule> {
     if wants_only_cached(request, policy) {
         return Err(CachingRule::OnlyIfCached);
@@ -78,7 +78,7 @@ pub fn may_forward(request: &RequestMeta<'_>, policy: &CachePolicy) -> Result<()
     Ok(())
 }
 
-/// What to answer where the origin failed while a stored response was validated (RFC 9111 4.2.4 and
+/// What to send if the origin failed while a stored response was validated (RFC 9111 4.2.4 and
 /// 4.3.3, RFC 5861 4).
 pub fn on_failure(
     freshness: &Freshness,
@@ -119,7 +119,7 @@ fn judge(
     let max_stale_ms =
         directives.max_stale_s.filter(|_| obeyed.max_stale && freshness.stale_forbidden.is_none());
     let is_within_stale = max_stale_ms.is_some_and(|seconds| stale_ms <= seconds * 1000);
-    // 5.2.1.1: with max-stale also an older one.
+    // 5.2.1.1: with max-stale, an older one is acceptable, too.
     if max_age_ms.is_some_and(|max_ms| age_ms > max_ms) && max_stale_ms.is_none() {
         return Reuse::Validate(CachingRule::RequestMaxAge);
     }

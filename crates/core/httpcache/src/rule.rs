@@ -1,9 +1,9 @@
-//! Why the cache decided as it did: every rule with its section and a sentence for people.
+//! The reasons for the cache's decisions: every rule with its section and a sentence for operators.
 
-/// Declares the rules: name of the variant, token, section, sentence.
+/// Declares the rules: variant, token, section, sentence.
 macro_rules! rules {
     ($($(#[$doc:meta])* $name:ident $token:literal $section:literal $text:literal)*) => {
-        /// The rule that a decision follows.
+        /// The rule behind a decision.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum CachingRule { $(#[doc = $text] $name),* }
 
@@ -11,12 +11,12 @@ macro_rules! rules {
             /// Every rule.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
-            /// Stable name; a token of RFC 9110, so that it can be the `detail` of Cache-Status.
+            /// A stable name; a token of RFC 9110, so that it can be the `detail` of Cache-Status.
             pub fn token(self) -> &'static str {
                 match self { $(Self::$name => $token),* }
             }
 
-            /// Where the rule stands; `policy`: in the settings of the site alone.
+            /// The section that contains the rule; `policy` if it comes only from the settings.
             pub fn section(self) -> &'static str {
                 match self { $(Self::$name => $section),* }
             }
@@ -30,7 +30,7 @@ macro_rules! rules {
 }
 
 rules! {
-    // Where a lifetime comes from.
+    // Sources of lifetimes.
     Targeted "targeted" "RFC 9213 2.2" "a targeted field (CDN-Cache-Control) sets the lifetime"
     SMaxage "s-maxage" "RFC 9111 5.2.2.10" "s-maxage sets the lifetime in shared caches"
     MaxAge "max-age" "RFC 9111 5.2.2.1" "max-age sets the lifetime"
@@ -40,7 +40,7 @@ rules! {
     NegativeLifetime "negative" "policy" "no lifetime is given with an error: that of the settings"
     StatusLifetime "status-lifetime" "policy" "no lifetime is given: that of the settings for this status"
     NoLifetime "no-lifetime" "RFC 9111 4.2.1" "no lifetime is given: stale from the beginning"
-    // Why a response is not stored.
+    // Reasons not to store a response.
     Method "method" "RFC 9111 3" "only responses to GET are stored"
     RequestNoStore "request-no-store" "RFC 9111 5.2.1.5" "the request has no-store"
     RequestBody "request-body" "policy" "the request has a body, which is no part of the key"
@@ -59,13 +59,13 @@ rules! {
     BypassCookie "bypass-cookie" "policy" "the request has a cookie with which it goes past the cache"
     BypassField "bypass-field" "policy" "the request has a field with which it goes past the cache"
     Cookie "cookie" "policy" "the request has a cookie, and the response gives no lifetime of its own"
-    // How a stored response may be used.
+    // Reasons to use a stored response.
     Fresh "fresh" "RFC 9111 4.2" "the response is fresh"
     MaxStale "max-stale" "RFC 9111 5.2.1.2" "the request accepts a stale response"
     WhileRevalidating "stale-while-revalidate" "RFC 5861 3" "stale-while-revalidate allows it, or the settings where it is silent"
     IfError "stale-if-error" "RFC 5861 4" "stale-if-error allows it, or the settings where it is silent"
     OnDisconnect "stale-on-disconnect" "RFC 9111 4.2.4" "the origin cannot be reached, and the settings allow a stale response"
-    // Why it has to be validated first, or may not be used at all.
+    // Reasons to validate a stored response first, or not to use it at all.
     Stale "stale" "RFC 9111 4.2" "the response is stale"
     Purged "purged" "policy" "a soft purge made the response stale"
     NoCache "no-cache" "RFC 9111 5.2.2.4" "the response has no-cache"

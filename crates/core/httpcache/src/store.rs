@@ -11,7 +11,7 @@ use crate::rule::CachingRule;
 /// Whether storing the response is allowed, and useful.
 ///
 /// # Errors
-/// As of [`may_store`]; and [`CachingRule::NothingToReuse`].
+/// The errors of [`may_store`]; and [`CachingRule::NothingToReuse`].
 pub fn store(
     request: &RequestMeta<'_>,
     response: &ResponseMeta,
@@ -19,7 +19,7 @@ pub fn store(
 ) -> Result<Freshness, CachingRule> {
     may_store(request, response, policy)?;
     let freshness = Freshness::of(response, policy);
-    // Also where it is used stale only.
+    // Storing may be useful even if the response is only ever used stale.
     let until_ms = freshness.while_revalidating_until_ms().max(freshness.if_error_until_ms());
     let may_be_stale =
         policy.obeyed.max_stale && freshness.is_explicit() && freshness.stale_forbidden.is_none();
@@ -29,8 +29,8 @@ pub fn store(
     Ok(freshness)
 }
 
-/// Whether a shared cache may keep the response (RFC 9111 3). It may depend on fields of the
-/// request: see [`ResponseMeta::vary`].
+/// Whether a shared cache may store the response (RFC 9111 3). It may depend on request fields: see
+/// [`ResponseMeta::vary`].
 ///
 /// # Errors
 /// The rule that forbids it.
@@ -74,8 +74,8 @@ pub fn may_store(
     Ok(())
 }
 
-/// Whether a field of a response is stored, beside those that concern one hop (RFC 9111 3.1; see
-/// `skep_http::forward::write_kept_fields`): not what `no-cache="..."` and `private="..."` name.
+/// Whether a response field is stored, apart from hop-by-hop fields (RFC 9111 3.1; see
+/// `skep_http::forward::write_kept_fields`): not if `no-cache="..."` or `private="..."` lists it.
 pub fn is_stored_field(name: &[u8], response: &ResponseMeta, policy: &CachePolicy) -> bool {
     let directives = &response.directives;
     let is_named = directives.no_cache.names(name) || directives.private.names(name);
@@ -104,7 +104,7 @@ fn directives_allow(
     policy: &CachePolicy,
 ) -> Result<(), CachingRule> {
     let directives = &response.directives;
-    // 5.2.2.3: it is to ignore no-store, if it knows what the status means.
+    // 5.2.2.3: a cache that understands the status ignores no-store.
     if directives.must_understand && !is_known_status(response.status) {
         return Err(CachingRule::MustUnderstand);
     }
@@ -133,7 +133,7 @@ fn may_set_cookie(response: &ResponseMeta, policy: &CachePolicy) -> bool {
     }
 }
 
-/// Statuses whose requirements on caches are those of RFC 9110 15, and met here.
+/// Statuses whose caching requirements are those of RFC 9110 15, all of which are met here.
 fn is_known_status(status: u16) -> bool {
     matches!(status, 200..=206 | 300..=305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 451 | 500..=505)
 }

@@ -1,19 +1,20 @@
-//! Structured fields (RFC 9651): dictionaries, and lists of strings. As strict as the RFC: an
-//! error anywhere makes the whole field invalid.
+//! Structured fields (RFC 9651): dictionaries, and lists of strings. As strict as the RFC: any
+//! error invalidates the whole field.
 
 use crate::limits::STRUCTURED_MEMBERS_MAX;
 
-/// A value, as far as caching knows its type.
+/// A value, with the types that caching uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     Integer(i64),
     Boolean(bool),
     Text(String),
-    /// Of any other type.
+    /// Any other type.
     Other,
 }
 
-/// A dictionary of the field's lines, in the order of its keys' last mention; `None`: invalid.
+/// Parses a dictionary from the field's lines; a repeated key overrides its earlier value. `None`:
+/// invalid.
 pub(crate) fn dictionary<'v>(lines: impl Iterator<Item = &'v [u8]>) -> Option<Vec<(String, Item)>> {
     let text = joined(lines);
     let mut parser = Parser { rest: text.trim_ascii() };
@@ -29,7 +30,7 @@ pub(crate) fn dictionary<'v>(lines: impl Iterator<Item = &'v [u8]>) -> Option<Ve
     Some(found)
 }
 
-/// The strings of a list; members of other types are left out. `None`: invalid.
+/// The strings of a list; members of other types are skipped. `None`: invalid.
 pub(crate) fn texts<'v>(lines: impl Iterator<Item = &'v [u8]>) -> Option<Vec<String>> {
     let text = joined(lines);
     let mut parser = Parser { rest: text.trim_ascii() };
@@ -46,7 +47,7 @@ pub(crate) fn texts<'v>(lines: impl Iterator<Item = &'v [u8]>) -> Option<Vec<Str
     Some(found)
 }
 
-/// RFC 9651 4.2: lines are one value, with commas in between.
+/// RFC 9651 4.2: several lines are one value, joined with commas.
 fn joined<'v>(lines: impl Iterator<Item = &'v [u8]>) -> Vec<u8> {
     lines.collect::<Vec<_>>().join(&b", "[..])
 }
@@ -62,7 +63,7 @@ impl Parser<'_> {
         rest.is_some()
     }
 
-    /// Takes bytes while they are of a kind.
+    /// Consumes bytes that satisfy a condition.
     fn take_while(&mut self, is_it: impl Fn(u8) -> bool) -> &[u8] {
         let len = self.rest.iter().position(|byte| !is_it(*byte)).unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at(len);
@@ -70,7 +71,7 @@ impl Parser<'_> {
         taken
     }
 
-    /// Passes the comma behind a member; a comma at the end is an error.
+    /// Consumes the comma after a member; a trailing comma is an error.
     fn next_member(&mut self, count: usize) -> Option<()> {
         let is_ows = |byte| matches!(byte, b' ' | b'\t');
         self.take_while(is_ows);
@@ -104,7 +105,7 @@ impl Parser<'_> {
         Some(())
     }
 
-    /// An item, or an inner list.
+    /// Parses an item or an inner list.
     fn member(&mut self) -> Option<Item> {
         if !self.eat(b'(') {
             return self.item();
@@ -148,7 +149,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An integer of at most 15 digits, or a decimal of 12 and 3.
+    /// Parses an integer of at most 15 digits, or a decimal of at most 12 and 3.
     fn number(&mut self) -> Option<Item> {
         let is_negative = self.eat(b'-');
         let digits = self.take_while(|byte| byte.is_ascii_digit());
@@ -190,7 +191,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Bytes of a kind between two marks.
+    /// Parses bytes that satisfy a condition, between two marks.
     fn delimited(&mut self, mark: u8, is_it: impl Fn(u8) -> bool) -> Option<Item> {
         let begins = self.eat(mark);
         self.take_while(is_it);

@@ -1,12 +1,12 @@
-//! Tags by which objects are purged: Surrogate-Key (separated by spaces), Cache-Tag (by commas), and
-//! Cache-Groups (a structured list of strings, RFC 9875 2).
+//! Tags by which objects are purged: Surrogate-Key (separated by spaces), Cache-Tag (separated by
+//! commas), and Cache-Groups (a structured list of strings, RFC 9875 2).
 
 use std::borrow::Cow;
 
 use crate::response::FieldLine;
 use crate::structured::texts;
 
-/// The tags of a response. What is not UTF-8 has none.
+/// The tags of a response. Values that are not UTF-8 are ignored.
 pub fn tags<'f>(fields: impl Iterator<Item = FieldLine<'f>>) -> impl Iterator<Item = Cow<'f, str>> {
     fields.flat_map(|(name, value)| {
         let separator = match name {
@@ -17,7 +17,7 @@ pub fn tags<'f>(fields: impl Iterator<Item = FieldLine<'f>>) -> impl Iterator<It
         let of_text = str::from_utf8(value).ok().zip(separator).map(|(text, separator)| {
             text.split(separator).map(str::trim).filter(|tag| !tag.is_empty()).map(Cow::Borrowed)
         });
-        // Each line for itself: a string can't span lines.
+        // Each line by itself: a string cannot span lines.
         let groups = name.eq_ignore_ascii_case(b"cache-groups").then(|| texts([value].into_iter()));
         let groups = groups.flatten().into_iter().flatten();
         of_text.into_iter().flatten().chain(groups.map(Cow::Owned))

@@ -1,5 +1,5 @@
-//! Validation (RFC 9111 4.3): the conditions that are sent, and what the answer does to what is
-//! stored.
+//! Validation (RFC 9111 4.3): the conditions that are sent, and the effect of the response on
+//! stored responses.
 
 use skep_http::encode::write_field;
 use skep_http::{HttpDate, Validators};
@@ -10,31 +10,31 @@ use crate::response::{FieldLine, ResponseMeta};
 use crate::rule::CachingRule;
 use crate::store::may_store;
 
-/// What an answer to a conditional request does to the stored responses that the condition named.
+/// The effect of the response to a conditional request on the stored responses in its condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Validated {
-    /// 304: these, by their places, are as good as new (RFC 9111 4.3.4).
+    /// 304: the stored responses with these indexes are fresh again (RFC 9111 4.3.4).
     Fresh(Vec<usize>),
-    /// The answer replaces them, whatever its status (4.3.3).
+    /// The response replaces them, whatever its status (4.3.3).
     Replaced,
-    /// 304 for none of them: ask again without conditions.
+    /// 304 that matches none of them: repeat the request without conditions.
     AskAgain,
 }
 
-/// What the answer to a HEAD does to a stored response (RFC 9111 4.3.5).
+/// The effect of the response to a HEAD on a stored response (RFC 9111 4.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadUpdate {
-    /// Its fields update the stored ones, as those of a 304.
+    /// Its fields update the stored ones, like those of a 304.
     Update,
-    /// It is of another version: what is stored is stale from now on.
+    /// It describes another version: the stored response is stale from now on.
     Invalidate,
-    /// It says nothing of what is stored.
+    /// No effect.
     Nothing,
 }
 
-/// Appends the conditions of a request that asks whether `stored` are current (4.3.1): all entity
-/// tags; and the date of the last change where there is one stored response, for origins that
-/// know dates only.
+/// Appends the conditions of a request that asks whether one of `stored` is current (4.3.1): all
+/// entity tags; and the modification date if there is only one stored response, for origins that
+/// know only dates.
 pub fn write_conditions(out: &mut Vec<u8>, stored: &[Validators<'_>]) {
     let tags: Vec<_> = stored.iter().map(|of| of.etag).filter(|tag| !tag.is_empty()).collect();
     if !tags.is_empty() {
@@ -45,8 +45,8 @@ pub fn write_conditions(out: &mut Vec<u8>, stored: &[Validators<'_>]) {
     }
 }
 
-/// Appends If-Range for a part of that version (RFC 9110 13.1.5): no weak tag; a date only where
-/// there is no tag at all.
+/// Appends If-Range for a part of this version (RFC 9110 13.1.5): no weak tag; a date only if there
+/// is no tag.
 pub fn write_if_range(out: &mut Vec<u8>, version: &Validators<'_>) {
     if version.etag.starts_with('"') {
         write_field(out, "If-Range", version.etag.as_bytes());
@@ -55,15 +55,15 @@ pub fn write_if_range(out: &mut Vec<u8>, version: &Validators<'_>) {
     }
 }
 
-/// What to do with `answer`, to a request on condition that none of `stored` is current.
+/// The effect of `answer` to a request on condition that none of `stored` is current.
 pub fn validated(stored: &[&ResponseMeta], answer: &ResponseMeta) -> Validated {
     if answer.status != 304 {
         return Validated::Replaced;
     }
-    // Then the condition was of it alone, so it is what the origin found, validator or not.
+    // Then the condition was only about it, so the origin confirmed it, validator or not.
     let is_alone = stored.len() == 1;
     let matching = match (answer.etag.as_deref(), answer.last_modified) {
-        // A strong one updates all that have it, a weak one the most recent.
+        // A strong tag updates all responses that have it, a weak one only the most recent.
         (Some(tag), _) => {
             let is_it = |of: &ResponseMeta| {
                 of.etag.as_deref().map_or(is_alone, |known| opaque(known) == opaque(tag))
@@ -72,7 +72,7 @@ pub fn validated(stored: &[&ResponseMeta], answer: &ResponseMeta) -> Validated {
             if tag.starts_with('"') { all } else { latest(stored, &all) }
         }
         (None, Some(date)) => latest(stored, &places(stored, |of| of.last_modified == Some(date))),
-        // 4.3.4 takes it for one without a validator only.
+        // 4.3.4 allows this only for a single response without a validator.
         (None, None) if is_alone => vec![0],
         (None, None) => Vec::new(),
     };
@@ -82,12 +82,12 @@ pub fn validated(stored: &[&ResponseMeta], answer: &ResponseMeta) -> Validated {
     }
 }
 
-/// The stored response after a 304 (RFC 9111 3.2): what its lines with those of the answer mean, and
-/// these lines. Date and Age are not among the lines, for they are of one exchange: those of the
-/// answer count.
+/// Updates a stored response after a 304 (RFC 9111 3.2): returns the metadata and the lines, merged
+/// with those of the response. Date and Age are not among the lines, since they belong to one
+/// exchange: those of the new response apply.
 ///
 /// # Errors
-/// The rule by which it may no longer be stored: it is for one client now, or for no cache.
+/// The rule that now forbids storing it: it has become private, or uncacheable.
 pub fn updated<'f>(
     stored: (&ResponseMeta, impl Iterator<Item = FieldLine<'f>> + Clone),
     answer: (&ResponseMeta, impl Iterator<Item = FieldLine<'f>> + Clone),
@@ -109,8 +109,8 @@ pub fn updated<'f>(
     Ok((meta, text))
 }
 
-/// Fields of `stored` whose names `answer` does not have, then those of `answer`; but what describes
-/// the stored body stays: its length, its coding, its range and its validators.
+/// The fields of `stored` that `answer` does not have, then those of `answer`; but fields that
+/// describe the stored body are kept: length, coding, range and validators.
 pub fn updated_lines<'f>(
     stored: impl Iterator<Item = FieldLine<'f>> + Clone,
     answer: impl Iterator<Item = FieldLine<'f>> + Clone,
@@ -121,8 +121,8 @@ pub fn updated_lines<'f>(
     stored.filter(move |(name, _)| !is_new(name)).chain(news)
 }
 
-/// What the answer to a HEAD with 200 does to the stored answer to a GET of `stored_bytes`
-/// (RFC 9111 4.3.5): each validator and the length that it has must be the same.
+/// The effect of a 200 response to a HEAD on a stored response to a GET of `stored_bytes` (RFC 9111
+/// 4.3.5): each validator and the length, if present, must be equal.
 pub fn head_update(
     stored: &ResponseMeta,
     stored_bytes: u64,
@@ -142,12 +142,13 @@ pub fn head_update(
     }
 }
 
-/// Whether parts of two responses may be joined (RFC 9111 3.4): by the same strong entity tag.
+/// Whether parts of two responses may be combined (RFC 9111 3.4): only with the same strong entity
+/// tag.
 pub fn may_combine(a: &ResponseMeta, b: &ResponseMeta) -> bool {
     a.etag.as_ref().is_some_and(|tag| tag.starts_with('"')) && a.etag == b.etag
 }
 
-/// A tag for the weak comparison (RFC 9110 8.8.3.2).
+/// A tag in the form for weak comparison (RFC 9110 8.8.3.2).
 fn opaque(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag)
 }
@@ -157,7 +158,7 @@ fn places(stored: &[&ResponseMeta], is_it: impl Fn(&ResponseMeta) -> bool) -> Ve
     found.map(|(place, _)| place).collect()
 }
 
-/// Of these places the one with the latest Date.
+/// The one of these indexes with the latest Date.
 fn latest(stored: &[&ResponseMeta], places: &[usize]) -> Vec<usize> {
     let latest = places.iter().copied().max_by_key(|place| stored[*place].made_unix_s());
     latest.into_iter().collect()

@@ -1,5 +1,5 @@
 //! Vary (RFC 9110 12.5.5) and secondary keys (RFC 9111 4.1): which of several responses under one
-//! primary key fits a request.
+//! primary key matches a request.
 
 use crate::limits::{SECONDARY_KEY_BYTES_MAX, VARY_NAMES_MAX};
 use crate::list::{all_members, is_token, members};
@@ -9,33 +9,33 @@ use crate::list::{all_members, is_token, members};
 pub struct VaryNames {
     /// In lower case, sorted, each once.
     names: Vec<String>,
-    /// `*`, or so many or such names that no other request is sure to match.
+    /// `*`, or names so many or invalid that no other request is certain to match.
     is_all: bool,
 }
 
-/// The normalised values of the fields that Vary names, in one request. Equal keys mean matching
-/// requests: a field that is missing matches only a missing one (RFC 9111 4.1).
+/// The normalised values of the fields in Vary, from one request. Equal keys mean matching
+/// requests: a missing field matches only a missing one (RFC 9111 4.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SecondaryKey(Vec<u8>);
 
 impl SecondaryKey {
-    /// The key that another node of the same rules wrote as [`Self::as_bytes`].
+    /// The key that another node with the same rules has written as [`Self::as_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.to_vec())
     }
 
-    /// Its bytes: lines `name=value` and `name`, for names of objects.
+    /// Its bytes: lines `name=value` and `name`; used in the names of objects.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
 impl VaryNames {
-    /// Reads all lines of Vary.
+    /// Parses all lines of Vary.
     pub fn parse<'v>(lines: impl Iterator<Item = &'v [u8]>) -> Self {
         let mut vary = Self::default();
         for name in lines.flat_map(members) {
-            // `*` is a token, too; a name that is none names something that we can't see.
+            // `*` is a token, too; an invalid name refers to something unknown.
             if name == b"*" || !is_token(name) || vary.names.len() == VARY_NAMES_MAX {
                 vary.is_all = true;
                 break;
@@ -53,7 +53,7 @@ impl VaryNames {
         &self.names
     }
 
-    /// Whether no other request is sure to match.
+    /// Whether no other request is certain to match.
     pub fn is_all(&self) -> bool {
         self.is_all
     }
@@ -63,13 +63,13 @@ impl VaryNames {
         !self.is_all && self.names.is_empty()
     }
 
-    /// Whether it names this field, in lower case.
+    /// Whether it lists this field; `name` is in lower case.
     pub fn has(&self, name: &str) -> bool {
         self.is_all || self.names.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
     }
 
-    /// The key of a request with these fields, name and value; `None`: there is none
-    /// (`*`, or values that are too long).
+    /// The secondary key of a request with these fields, as names and values; `None` if there is
+    /// none (`*`, or values that are too long).
     pub fn secondary_key<'f>(
         &self,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8])> + Clone,
@@ -91,7 +91,7 @@ impl VaryNames {
         Some(SecondaryKey(key))
     }
 
-    /// Bytes on the heap.
+    /// Memory on the heap, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.names.iter().map(|name| size_of::<String>() + name.capacity()).sum()
     }
@@ -108,7 +108,7 @@ pub struct StoredVariant<'a> {
     pub made_unix_s: u64,
 }
 
-/// The place of the variant that answers a request with these fields (RFC 9111 4.1): of those that
+/// The index of the variant that answers a request with these fields (RFC 9111 4.1): of those that
 /// match, one with Vary before one without, then the most recent by Date (4).
 pub fn select_variant<'f>(
     variants: &[StoredVariant<'_>],
@@ -122,8 +122,8 @@ pub fn select_variant<'f>(
     matching.max_by_key(|(_, variant)| rank(variant)).map(|(place, _)| place)
 }
 
-/// Appends `=` and the values in one form, nothing if there are none. Only what means the same
-/// becomes the same: RFC 9111 4.1.
+/// Appends `=` and the normalised values, or nothing if there are none. Only values with the same
+/// meaning become equal (RFC 9111 4.1).
 fn write_normalised<'v>(
     out: &mut Vec<u8>,
     name: &str,
@@ -140,12 +140,12 @@ fn write_normalised<'v>(
             coding => coding,
         })
         .map(|mut list| {
-            // Their order has no meaning (RFC 9110 12.5.3).
+            // The order has no meaning (RFC 9110 12.5.3).
             list.sort_unstable();
             list.dedup();
             list
         }),
-        // Order within one weight has none either (12.5.4), but applications choose by it.
+        // Order among equal weights has no meaning either (12.5.4), but applications choose by it.
         "accept-language" => weighted(values.clone(), |range| range).map(|mut list| {
             list.sort_by_key(|(_, weight)| std::cmp::Reverse(*weight));
             list
@@ -154,7 +154,7 @@ fn write_normalised<'v>(
     };
     match weighted {
         Some(list) => write_weighted(out, &list),
-        // Lines are one list; space around its commas means nothing (RFC 9110 5.3).
+        // Several lines are one list; whitespace around commas has no meaning (RFC 9110 5.3).
         None => {
             let parts: Vec<_> = values.flat_map(all_members).collect();
             out.extend_from_slice(&parts.join(&b","[..]));
@@ -165,7 +165,7 @@ fn write_normalised<'v>(
 /// A preference in lower case, with its weight in thousandths.
 type Weighted = (Vec<u8>, u16);
 
-/// The members of a list of preferences (RFC 9110 12.4.2); `None`: one can't be read.
+/// The members of a list of preferences (RFC 9110 12.4.2); `None` if one is invalid.
 fn weighted<'v>(
     values: impl Iterator<Item = &'v [u8]>,
     name_of: impl for<'n> Fn(&'n [u8]) -> &'n [u8],
@@ -216,7 +216,7 @@ fn write_weighted(out: &mut Vec<u8>, list: &[Weighted]) {
 mod tests {
     use super::*;
 
-    /// Names of Vary, and the fields of two requests.
+    /// The field Vary, and the fields of two requests.
     type Pair = (&'static str, Sent, Sent);
     type Sent = &'static [(&'static str, &'static str)];
 

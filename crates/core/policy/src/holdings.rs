@@ -1,7 +1,8 @@
-//! Which nodes have which objects in memory, as far as an instance of a policy knows.
+//! The objects that nodes are assumed to have in memory, as far as a policy instance knows.
 //!
-//! Nodes do not say what they evict. So a node has what it has answered for until it has fetched as many other bytes as its
-//! memory takes, has failed, or has left; objects larger than its memory it sends without keeping them.
+//! Nodes do not report evictions. So a node is assumed to have an object that it has served until
+//! it has fetched as many bytes of others as fit into its memory, has failed, or has left; objects
+//! larger than its memory are not stored.
 
 use skep_units::NodeId;
 
@@ -11,15 +12,15 @@ use crate::{ClusterView, NodeView, ServedObject};
 
 pub(crate) struct Holdings {
     objects: UrlMap<KnownObject>,
-    /// By position in the view.
+    /// By index in the view.
     memories: Vec<NodeMemory>,
     version: Option<u64>,
 }
 
-/// What is known of an object.
+/// Information about an object.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct KnownObject {
-    /// In bytes; `None`: it was never told.
+    /// In bytes; `None` if it was never reported.
     pub(crate) size: Option<u64>,
     holders: [Option<Holder>; HOLDERS_MAX],
 }
@@ -28,9 +29,9 @@ pub(crate) struct KnownObject {
 #[derive(Clone, Copy)]
 struct Holder {
     node: NodeId,
-    /// [`NodeMemory::fetched_bytes`] of its last use there.
+    /// [`NodeMemory::fetched_bytes`] at its last use there.
     used_at: u64,
-    /// Whether it has answered.
+    /// Whether it has served the object.
     has_answered: bool,
 }
 
@@ -40,9 +41,9 @@ struct NodeMemory {
     node: NodeId,
     /// Bytes that it has fetched so far.
     fetched_bytes: u64,
-    /// What was used before is lost: it has failed.
+    /// Earlier uses are lost, since the node has failed.
     lost_before: u64,
-    /// In bytes; 0: not known.
+    /// In bytes; 0 if unknown.
     size: u64,
 }
 
@@ -51,7 +52,7 @@ impl Holdings {
         Self { objects: UrlMap::new(), memories: Vec::new(), version: None }
     }
 
-    /// Follows the nodes of a view.
+    /// Updates the nodes to those of a view.
     pub(crate) fn refresh(&mut self, view: &ClusterView) {
         if self.version == Some(view.version) && self.memories.len() == view.nodes.len() {
             return;
@@ -66,39 +67,39 @@ impl Holdings {
         self.memories = view.nodes.iter().map(memory).collect();
     }
 
-    /// An object that was answered for.
+    /// The information about an object that was served before.
     pub(crate) fn object(&self, url_hash: u64) -> Option<KnownObject> {
         self.objects.get(url_hash).copied()
     }
 
-    /// Whether the node at a position of the view has it.
+    /// Whether the node at an index of the view has the object.
     pub(crate) fn has(&self, position: usize, object: &KnownObject) -> bool {
         self.memories[position].has(object)
     }
 
-    /// Whether a node's memory has no room for more.
+    /// Whether a node's memory is full.
     pub(crate) fn is_full(&self, position: usize) -> bool {
         let memory = &self.memories[position];
         memory.size > 0 && memory.fetched_bytes >= memory.size
     }
 
-    /// A node was asked for a known object: it has it soon.
+    /// A node was asked for a known object: it will have it soon.
     pub(crate) fn asked(&mut self, url_hash: u64, node: NodeId) {
         self.used(url_hash, node, false);
     }
 
-    /// A node has answered for an object.
+    /// A node has served an object.
     pub(crate) fn answered(&mut self, url_hash: u64, object: ServedObject) {
         self.sized(url_hash, object.bytes);
         self.used(url_hash, object.node, true);
     }
 
-    /// An object has so many bytes.
+    /// The size of an object was reported.
     pub(crate) fn sized(&mut self, url_hash: u64, bytes: u64) {
         self.objects.get_or_insert(url_hash).size = Some(bytes.min(OBJECT_BYTES_MAX));
     }
 
-    /// A node has failed: it may have been started anew.
+    /// A node has failed: it may have been restarted.
     pub(crate) fn failed(&mut self, node: NodeId) {
         if let Some(memory) = self.memories.iter_mut().find(|memory| memory.node == node) {
             memory.fetched_bytes = memory.fetched_bytes.saturating_add(1);
@@ -109,7 +110,7 @@ impl Holdings {
     fn used(&mut self, url_hash: u64, node: NodeId, has_answered: bool) {
         let known = self.memories.iter().position(|memory| memory.node == node);
         let at = known.unwrap_or_else(|| {
-            // It is told of before the first view with it, which says how large it is.
+            // Reported before the first view that contains the node, which states its memory size.
             self.memories.push(NodeMemory::new(node));
             self.memories.len() - 1
         });
@@ -117,7 +118,7 @@ impl Holdings {
         let object = self.objects.get_or_insert(url_hash);
         let had_answered = object.holder(node).is_some_and(|it| it.has_answered);
         let had_answered = had_answered && memory.has(object);
-        // The first answer says that it had to bring the object in.
+        // The first response means that it had to fetch the object.
         if has_answered && !had_answered && memory.keeps(object.bytes()) {
             memory.fetched_bytes = memory.fetched_bytes.saturating_add(object.bytes());
         }
@@ -127,7 +128,7 @@ impl Holdings {
 }
 
 impl KnownObject {
-    /// Its size; that of an average reply, if it is not known.
+    /// Its size; that of an average reply if unknown.
     pub(crate) fn bytes(&self) -> u64 {
         self.size.unwrap_or(REPLY_BYTES)
     }
@@ -136,8 +137,8 @@ impl KnownObject {
         self.holders.iter().flatten().find(|holder| holder.node == node)
     }
 
-    /// Notes a use. Where there are as many holders as may be, it takes the place of one that has left, or else of the one
-    /// that has fetched most bytes since its last use.
+    /// Records a use. If there are as many holders as allowed, it replaces one that has left, or
+    /// else the one that has fetched most bytes since its last use.
     fn note(&mut self, holder: Holder, memories: &[NodeMemory]) {
         let age = |place: &Option<Holder>| {
             let of = |it: &Holder| memories.iter().find(|memory| memory.node == it.node);
@@ -167,7 +168,7 @@ impl NodeMemory {
         object.holder(self.node).is_some_and(is_there) && self.keeps(object.bytes())
     }
 
-    /// Whether it keeps objects of that size; others it sends only.
+    /// Whether it stores objects of this size; others are only sent.
     fn keeps(&self, bytes: u64) -> bool {
         self.size == 0 || bytes <= self.size
     }

@@ -1,7 +1,8 @@
-//! `idlest-half`: turns among the half of the nodes with the fewest unanswered requests.
+//! `idlest-half`: round robin among the half of the nodes with the fewest unanswered requests.
 //!
-//! A scheme that Summers and Thompson tried ("Awesome Web Server", CMU 15-418, 2012): their balancer tells the dispatcher now
-//! and then which half that is. Here it is determined anew when each node of the half has had a turn.
+//! A scheme tried by Summers and Thompson ("Awesome Web Server", CMU 15-418, 2012), whose balancer
+//! periodically tells the dispatcher which half that is. Here it is determined anew when each node
+//! of the half has had a turn.
 
 use skep_units::{NodeId, Rng};
 
@@ -10,9 +11,9 @@ use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 pub(crate) struct IdlestHalf {
     name: &'static str,
     rng: Rng,
-    /// Candidates by load, then by lot, as of when the half was determined.
+    /// Candidates by load, then at random, as of when the half was determined.
     ranked: Vec<(u64, u64, NodeId)>,
-    /// Those of the half whose turn is to come: the first so many of `ranked`.
+    /// How many nodes of the half have not had their turn: a prefix of `ranked`.
     left: usize,
 }
 
@@ -30,7 +31,7 @@ impl IdlestHalf {
         self.left = self.ranked.len().div_ceil(2);
     }
 
-    /// The next of the half that may be picked.
+    /// The next node of the half that may be picked.
     fn next(&mut self, view: &ClusterView, exclude: &[NodeId]) -> Option<NodeId> {
         while self.left > 0 {
             self.left -= 1;

@@ -1,14 +1,16 @@
-//! `lard` and `lard-r`: each URL has a node, or a few, which have it in memory, unless they have too much to do.
+//! `lard` and `lard-r`: each URL has one node, or a few, that have it in memory, unless they are
+//! overloaded.
 //!
-//! Locality-aware request distribution (Pai, Aron, Banga, Svendsen, Druschel, Zwaenepoel, Nahum, "Locality-aware
-//! request distribution in cluster-based network servers", ASPLOS 1998, figures 2 and 3), with its thresholds. The
-//! load of a node is the number of its unanswered requests over its slow-start share; the paper's active connections
-//! are those with a request. The paper's front end also bounds the connections of all nodes together; here each node
-//! bounds its own.
+//! Locality-aware request distribution (Pai, Aron, Banga, Svendsen, Druschel, Zwaenepoel, Nahum,
+//! "Locality-aware request distribution in cluster-based network servers", ASPLOS 1998, figures 2
+//! and 3), with its thresholds. The load of a node is the number of its unanswered requests over
+//! its slow-start share; the paper's active connections are those with a request. The paper's front
+//! end also bounds the connections of all nodes together; here each node bounds its own.
 //!
-//! An instance remembers what itself has decided: where several choose, as all workers of a proxy do, or of all nodes
-//! under `handoff` with local decisions, each has a map of its own. So of nodes with equally few requests a URL gets
-//! the one that its hash prefers, which is the same for all instances.
+//! An instance remembers only its own decisions: where several instances decide, such as the
+//! workers of a proxy, or the nodes under `handoff` with local decisions, each has its own map. So
+//! among nodes with equally few requests a URL is assigned to the one that its hash prefers, which
+//! is the same for all instances.
 
 use skep_units::{NodeId, Now};
 
@@ -16,8 +18,9 @@ use crate::limits::{LARD_AWAY_MS, LARD_HIGH_REQUESTS, LARD_LOW_REQUESTS, LARD_SH
 use crate::url_map::UrlMap;
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
-/// At most so many nodes for each URL: 1 is LARD, more are LARD/R. A URL gets one more while the idlest of its nodes has
-/// too much to do, in place of the busiest one if there are as many as may be, and loses one after some time without change.
+/// At most `REPLICAS_MAX` nodes for each URL: 1 is LARD, more are LARD/R. A URL gets another node
+/// while the idlest of its nodes is overloaded, replacing the busiest if there are as many as
+/// allowed, and loses one after some time without changes.
 pub(crate) struct Lard<const REPLICAS_MAX: usize> {
     name: &'static str,
     urls: UrlMap<UrlNodes<REPLICAS_MAX>>,
@@ -28,7 +31,7 @@ pub(crate) struct Lard<const REPLICAS_MAX: usize> {
 struct UrlNodes<const REPLICAS_MAX: usize> {
     nodes: [Option<NodeId>; REPLICAS_MAX],
     changed_at: Now,
-    /// Since when none of them takes requests, and when that was seen last.
+    /// Since when none of them has been eligible, and when that was last seen.
     away: Option<(Now, Now)>,
 }
 
@@ -57,7 +60,7 @@ impl<const REPLICAS_MAX: usize> Policy for Lard<REPLICAS_MAX> {
         let picked = match open.min_by_key(|node| node.warm_requests()).copied() {
             Some(node) if !is_imbalanced(&node, view, exclude) => node.id,
             Some(_) => least,
-            // This attempt goes elsewhere; the URL does not.
+            // This request goes elsewhere; the URL keeps its nodes.
             None if url.keeps_its_nodes(view) => return Decision::Node(least),
             None => least,
         };
@@ -83,21 +86,21 @@ impl<const REPLICAS_MAX: usize> UrlNodes<REPLICAS_MAX> {
         }
     }
 
-    /// Whether the URL keeps its nodes although none can take this request: some are up but were tried already, or
-    /// none has been up for less than [`LARD_AWAY_MS`].
+    /// Whether the URL keeps its nodes although none can take this request: some are up but were
+    /// tried already, or all have been down for less than [`LARD_AWAY_MS`].
     fn keeps_its_nodes(&mut self, view: &ClusterView) -> bool {
         if self.members(view).any(|node| node.eligible) {
             self.away = None;
             return true;
         }
-        // Of a URL that nobody asks for it is not known whether they were up meanwhile.
+        // Without requests for the URL it is unknown whether they were up meanwhile.
         let seen = self.away.filter(|(_, last)| view.now.since_ms(*last) < LARD_AWAY_MS);
         let since = seen.map_or(view.now, |(since, _)| since);
         self.away = Some((since, view.now));
         self.members(view).next().is_some() && view.now.since_ms(since) < LARD_AWAY_MS
     }
 
-    /// Whether that changes anything.
+    /// Adds a node; returns whether that changes anything.
     fn add(&mut self, id: NodeId, view: &ClusterView) -> bool {
         if self.nodes.contains(&Some(id)) {
             return false;
@@ -109,7 +112,7 @@ impl<const REPLICAS_MAX: usize> UrlNodes<REPLICAS_MAX> {
         free.map(|place| *place = Some(id)).is_some()
     }
 
-    /// Removes one that takes no requests, or else the one with the most to do; not `kept`.
+    /// Removes a node that is not eligible, or else the busiest one; never `kept`.
     fn remove_busiest(&mut self, view: &ClusterView, kept: Option<NodeId>) {
         let others = self.members(view).filter(|node| Some(node.id) != kept);
         let busiest = others.max_by_key(|node| (!node.eligible, node.warm_requests()));
@@ -126,8 +129,9 @@ impl<const REPLICAS_MAX: usize> Default for UrlNodes<REPLICAS_MAX> {
     }
 }
 
-/// Whether a node has so much more to do than others that moving a URL away from it is worth a miss. In the paper, the
-/// bound on the connections of all nodes sees to it that not all have too much; here moving must help.
+/// Whether a node is so much busier than others that moving a URL away from it is worth a miss. In
+/// the paper, the bound on the connections of all nodes prevents that all are overloaded; here
+/// moving must help.
 fn is_imbalanced(node: &NodeView, view: &ClusterView, exclude: &[NodeId]) -> bool {
     let own = node.warm_requests();
     let least = || view.candidates(exclude).map(NodeView::warm_requests).min().unwrap_or(own);

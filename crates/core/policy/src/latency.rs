@@ -1,7 +1,8 @@
-//! How fast nodes answer: a mean that forgets, and follows a rise at once.
+//! Latencies of nodes: a decaying mean that follows a rise at once.
 //!
-//! Peak-EWMA, as in Finagle and linkerd: a sample above the estimate replaces it, one below is averaged in with
-//! `1 - exp(-dt / tau)`; a node that gets nothing is forgiven by and by. Each instance knows only the replies that it has seen.
+//! Peak-EWMA, as in Finagle and linkerd: a sample above the estimate replaces it, one below is
+//! averaged in with `1 - exp(-dt / tau)`; the estimate of a node without requests decays. Each
+//! instance knows only the replies that it has seen.
 
 use skep_units::{NodeId, Now};
 
@@ -13,33 +14,33 @@ use crate::{AttemptEnd, ClusterView, NodeView};
 pub(crate) struct Latencies {
     version: Option<u64>,
     now: Now,
-    /// By position in the view.
+    /// By index in the view.
     estimates: Vec<Estimate>,
 }
 
 #[derive(Clone, Copy)]
 struct Estimate {
     id: NodeId,
-    /// `None`: nothing is known.
+    /// `None` if unknown.
     us: Option<f64>,
     at: Now,
     /// Attempts of this instance that have not ended.
     waiting: u32,
-    /// Since when there are some.
+    /// Since when there have been such attempts.
     waits_since: Now,
 }
 
-/// What is expected of a node.
+/// The expected latency of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Expected {
-    /// It will answer in so many microseconds.
+    /// In microseconds.
     Us(f64),
-    /// Nothing is known, and a request is trying.
+    /// Unknown, and a request is probing it.
     Unknown,
 }
 
 impl Latencies {
-    /// Follows the nodes of a view.
+    /// Updates the nodes to those of a view.
     pub(crate) fn refresh(&mut self, view: &ClusterView) {
         self.now = view.now;
         if self.version == Some(view.version) && self.estimates.len() == view.nodes.len() {
@@ -75,7 +76,7 @@ impl Latencies {
         it.waiting = it.waiting.saturating_sub(1);
         let sample = match end {
             AttemptEnd::Answered { latency_us } => latency_us.max(1) as f64,
-            // One that fails at once is not fast.
+            // A node that fails fast is not fast.
             AttemptEnd::Failed => FAILED_LATENCY_US,
             AttemptEnd::Inconclusive => return,
         };
@@ -86,8 +87,8 @@ impl Latencies {
         (it.us, it.at) = (Some(mean), now);
     }
 
-    /// What to expect of the node at a position. One of which nothing is known is tried once, as if it were as fast
-    /// as the fastest one.
+    /// The expected latency of the node at an index. An unknown node is probed with one request, as
+    /// if it were as fast as the fastest one.
     pub(crate) fn expected(&self, position: usize, now: Now) -> Expected {
         let Some(it) = self.estimates.get(position) else { return Expected::Unknown };
         match it.us_at(now) {
@@ -114,7 +115,7 @@ impl Estimate {
     }
 }
 
-/// What is left of an estimate after so long.
+/// The remaining weight of an estimate of this age.
 fn weight(age_ms: u64) -> f64 {
     (-(age_ms as f64) / LATENCY_DECAY_MS as f64).exp()
 }
@@ -146,7 +147,7 @@ mod tests {
         latencies.finished(Now(0), NODE, answered(1_000));
         latencies.finished(Now(0), NODE, answered(9_000));
         assert_eq!(us(&latencies, 0, Now(0)), 9_000.0);
-        // Another one at the same time says nothing new.
+        // Another sample at the same time changes nothing.
         latencies.finished(Now(0), NODE, answered(1_000));
         assert_eq!(us(&latencies, 0, Now(0)), 9_000.0);
         let later = Now(LATENCY_DECAY_MS);
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(us(&latencies, 1, Now(0)), 500.0);
         latencies.started(NodeId(1));
         assert_eq!(latencies.expected(1, Now(0)), Expected::Unknown);
-        // One that takes long says as much.
+        // A slow one is informative, too.
         assert_eq!(latencies.expected(1, Now(TRIED_MS_MAX - 1)), Expected::Unknown);
         assert_eq!(us(&latencies, 1, Now(2 * TRIED_MS_MAX)), 2_000.0 * TRIED_MS_MAX as f64);
         latencies.finished(Now(0), NodeId(1), AttemptEnd::Inconclusive);

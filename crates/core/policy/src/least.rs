@@ -1,11 +1,10 @@
 //! `least-connections`, `weighted-least-connections`, `least-outstanding`,
 //! `least-bytes` and `power-of-two`: the candidate with the least load.
 //!
-//! Loads count relative to capacity (slow-start share, times weight where the
-//! policy knows weights), compared exactly, by cross-multiplication. A node at
-//! share `s < 1` counts as if it already held `1 - s` of a request, so it does
-//! not win against an idle warm node, and under load it is held at about `s`
-//! times the others' load.
+//! Loads count relative to capacity (slow-start share, times weight if the policy uses weights),
+//! compared exactly, by cross-multiplication. A node with share `s < 1` counts as if it already had
+//! `1 - s` of a request, so it does not win against an idle warm node, and under load it is kept at
+//! about `s` times the others' load.
 
 use std::cmp::Ordering;
 
@@ -14,18 +13,18 @@ use skep_units::{NodeId, Rng};
 use crate::limits::SLOW_START_PERMILLE_FULL;
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
-/// What counts as load.
+/// The quantity that counts as load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CostMeasure {
     Connections,
     ConnectionsPerWeight,
     Requests,
-    /// Bytes to send, and requests whose bytes are not known yet.
+    /// Bytes to send, and requests whose lengths are not known yet.
     Bytes,
 }
 
-/// The least-loaded candidate. Ties are drawn in proportion to capacity: an
-/// idle cluster is not the first node's alone.
+/// The least-loaded candidate. Ties are broken at random in proportion to capacity, so that an idle
+/// cluster does not send everything to the first node.
 pub(crate) struct Least {
     name: &'static str,
     measure: CostMeasure,
@@ -51,8 +50,8 @@ impl Policy for Least {
             match best.map_or(Ordering::Less, |(_, least)| cost.compare(&least)) {
                 Ordering::Greater => continue,
                 Ordering::Less => tied_capacity = cost.capacity,
-                // Reservoir sampling: each of the tied ends up chosen with
-                // probability capacity / sum of capacities, in one pass.
+                // Reservoir sampling: each of the tied candidates is chosen with probability
+                // capacity / sum of capacities, in one pass.
                 Ordering::Equal => {
                     tied_capacity += cost.capacity;
                     if self.rng.below(tied_capacity) >= cost.capacity {
@@ -66,9 +65,9 @@ impl Policy for Least {
     }
 }
 
-/// Of two different random candidates the one with fewer unanswered requests
-/// (Mitzenmacher, IEEE TPDS 12(10), 2001): almost as good as looking at all,
-/// and many dispatchers with stale loads do not herd to the same node.
+/// Of two random candidates the one with fewer unanswered requests (Mitzenmacher, IEEE TPDS 12(10),
+/// 2001): almost as good as comparing all, and many dispatchers with stale loads do not herd to the
+/// same node.
 pub(crate) struct PowerOfTwo {
     name: &'static str,
     rng: Rng,

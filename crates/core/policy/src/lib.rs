@@ -9,14 +9,14 @@
 //! - a node that is not eligible, or is excluded, is never picked;
 //! - `Decision::None` if and only if there is no other node;
 //! - the same seed and the same calls give the same decisions;
-//! - `pick` allocates only when `ClusterView::version` changed, and a bounded number of times for what it remembers.
+//! - `pick` allocates only if `ClusterView::version` has changed, and a bounded number of times for
+//!   its stored state.
 //!
-//! **Slow start.** A node that just came back gets a growing share
-//! (`NodeView::slow_start_permille`). Policies with weights scale the
-//! weight by it. The others reduce the node's requests: random and round-robin policies skip
-//! it in proportion, policies that compare loads limit it to that share of
-//! the others' load. Shares are relative to the highest share, so a cluster
-//! in which all nodes just started is not slowed at all.
+//! **Slow start.** A node that has just come back receives a growing share
+//! (`NodeView::slow_start_permille`). Policies with weights scale the weight by it. The others
+//! reduce the node's requests: random and round-robin policies skip it in proportion, policies that
+//! compare loads limit it to that share of the others' load. Shares are relative to the highest
+//! share, so a cluster in which all nodes have just started is not slowed down.
 
 #![forbid(unsafe_code)]
 
@@ -53,17 +53,16 @@ pub use rows::rows;
 pub use served::{ServedLog, ServedReader};
 pub use view::{ClusterView, NodeView, RequestKey, url_hash};
 
-/// Chooses a node for each request.
+/// Selects a node for each request.
 ///
-/// `&mut self`: an instance belongs to one thread. Instances on several cores
-/// or machines get different seeds; where they must agree (Maglev), the seed
-/// plays no part.
+/// `&mut self`: an instance belongs to one thread. Instances on several cores or machines have
+/// different seeds; where they must agree (Maglev), the seed is not used.
 pub trait Policy: Send {
-    /// The name users write in the config.
+    /// The name used in the config.
     fn name(&self) -> &'static str;
 
-    /// Chooses a node for `request` among those of `view` that are eligible
-    /// and not in `exclude` (nodes that were already tried).
+    /// Selects a node for `request` among those of `view` that are eligible and not in `exclude`
+    /// (nodes that were already tried).
     fn pick(
         &mut self,
         request: &RequestKey<'_>,
@@ -74,39 +73,40 @@ pub trait Policy: Send {
     /// A request was sent to `node`. Called once for each attempt.
     fn started(&mut self, _node: NodeId) {}
 
-    /// An attempt at `node` has a response's head, has failed, or says nothing. Called once for each attempt.
+    /// An attempt at `node` has received a response head, has failed, or is inconclusive. Called
+    /// once for each attempt.
     fn finished(&mut self, _now: Now, _node: NodeId, _end: AttemptEnd) {}
 
-    /// The head of a response has said so much of the object with that [`url_hash`](RequestKey::url_hash). Called by those
-    /// who see responses; policies for which [`PolicyInfo::learns_sizes`] holds choose by it.
+    /// A response head states the size of the object with this [`url_hash`](RequestKey::url_hash).
+    /// Called by processes that see responses; policies with [`PolicyInfo::learns_sizes`] use it.
     fn learned(&mut self, _url_hash: u64, _object: ServedObject) {}
 
-    /// A node has said that it answered for the object with that [`url_hash`](RequestKey::url_hash), of so many bytes; `by`
-    /// is the node, if the view has it. Called in place of [`Self::learned`] by those who see no responses, and not for
-    /// every response.
+    /// A node has reported that it served the object with this [`url_hash`](RequestKey::url_hash),
+    /// of this many bytes; `by` is the node, if it is in the view. Called instead of
+    /// [`Self::learned`] by processes that see no responses, and not for every response.
     fn told(&mut self, _url_hash: u64, _bytes: u64, _by: Option<NodeId>) {}
 
-    /// A request for the object with that hash was sent to a node whose response is not seen.
+    /// A request for the object with this hash was sent to a node whose response is not seen.
     fn sent_unseen(&mut self, _url_hash: u64) {}
 }
 
 /// How an attempt at a node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptEnd {
-    /// With the head of a response, after so many microseconds.
+    /// A response head was received after this many microseconds.
     Answered { latency_us: u64 },
-    /// By a fault of the node.
+    /// The node failed.
     Failed,
-    /// It says nothing of how fast the node is: the client has left, or what ended was a tunnel.
+    /// The latency is not meaningful: the client has left, or a tunnel has ended.
     Inconclusive,
 }
 
-/// What a response says of its object.
+/// The object of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedObject {
-    /// The node that answered.
+    /// The node that served it.
     pub node: NodeId,
-    /// Bytes of the response's body.
+    /// Length of the response body, in bytes.
     pub bytes: u64,
 }
 
@@ -115,7 +115,7 @@ pub struct ServedObject {
 pub enum Decision {
     /// Send the request to this node.
     Node(NodeId),
-    /// No node may take it: answer 503.
+    /// No node is available: respond with 503.
     None,
 }
 

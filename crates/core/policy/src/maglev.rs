@@ -1,19 +1,18 @@
-//! `maglev-address`, `maglev-connection`, `maglev-url`, `bounded-maglev-url`: each
-//! key sticks to a node.
+//! `maglev-address`, `maglev-connection`, `maglev-url`, `bounded-maglev-url`: each key is mapped to
+//! a node.
 //!
 //! Maglev hashing: all machines with the same nodes and weights build the same
 //! table, in which each node owns its share of the entries and few
 //! entries move when a node is added or removed.
 //!
-//! The table depends on the set of nodes and their weights only. A node that
-//! is down, excluded or in slow start leaves it unchanged: its keys probe forward to
-//! the next entry whose node accepts them, and all other keys keep their
-//! nodes. (Sozu's rule; otherwise every flap of a check would reshuffle flows.)
+//! The table depends only on the set of nodes and their weights. A node that is down, excluded or
+//! in slow start leaves it unchanged: its keys probe forward to the next entry whose node accepts
+//! them, and all other keys keep their nodes. (Sozu's rule; otherwise every flap of a check would
+//! reshuffle flows.)
 //!
-//! **Bounded loads** (Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with
-//! bounded loads", SODA 2018): a node with more than 1.25 times its share of the
-//! unanswered requests is skipped like one that is down. So
-//! a hot key spreads over as many nodes as it needs.
+//! **Bounded loads** (Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with bounded loads",
+//! SODA 2018): a node with more than 1.25 times its share of the unanswered requests is skipped
+//! like one that is down, so a hot key spreads over as many nodes as it needs.
 
 use std::net::IpAddr;
 
@@ -36,7 +35,7 @@ pub(crate) struct Maglev {
     key: HashKey,
     is_bounded: bool,
     version: Option<u64>,
-    /// Positions in the view; empty or `MAGLEV_ENTRIES` long.
+    /// Indexes in the view; empty or of length `MAGLEV_ENTRIES`.
     table: Vec<u16>,
 }
 
@@ -63,8 +62,8 @@ impl Policy for Maglev {
         self.name
     }
 
-    /// A warming node takes those of its keys whose threshold its share has
-    /// passed: as the share grows, each key moves to it once and stays.
+    /// A warming node accepts those of its keys whose threshold is below its share: as the share
+    /// grows, each key moves to it once and stays.
     fn pick(
         &mut self,
         request: &RequestKey<'_>,
@@ -86,17 +85,17 @@ impl Policy for Maglev {
             .find(|node| {
                 node.is_candidate(exclude) && threshold < node.share_permille() && has_room(node)
             })
-            // With extreme weights a node may own no entry at all; that of the
-            // others which is least over its bound takes it.
+            // With extreme weights a node may own no entry at all; then the candidate with the
+            // fewest unanswered requests is picked.
             .or_else(|| view.candidates(exclude).min_by_key(|node| node.outstanding_requests))
             .map(|node| node.id)
             .into()
     }
 }
 
-/// How many unanswered requests a node may have.
+/// The bound on unanswered requests per node.
 struct Bound {
-    /// Of all candidates, the one to be sent included.
+    /// Unanswered requests of all candidates, including the new one.
     requests: u64,
     /// Sum of the candidates' shares.
     capacity: u64,
@@ -120,7 +119,7 @@ impl Bound {
     }
 }
 
-/// The share of a node: its weight, reduced while it is warming.
+/// The capacity of a node: its weight, reduced while it is warming.
 fn capacity(node: &NodeView) -> u64 {
     node.weight_at_least_one() * node.share_permille()
 }
@@ -144,7 +143,7 @@ fn address_hash(address: IpAddr) -> u64 {
     }
 }
 
-/// The table of these nodes.
+/// Builds the table of these nodes.
 fn fill(table: &mut Vec<u16>, nodes: &[NodeView]) {
     assert!(nodes.len() <= NODES_MAX, "a view holds at most NODES_MAX nodes");
     let claims: Vec<WeightedNode> = nodes
@@ -154,7 +153,7 @@ fn fill(table: &mut Vec<u16>, nodes: &[NodeView]) {
     permutation::fill(table, &claims, 0, |_, _| true);
 }
 
-/// The table that these nodes give.
+/// The table of these nodes.
 #[cfg(test)]
 pub(crate) fn table_of(nodes: &[NodeView]) -> Vec<u16> {
     let mut table = Vec::new();

@@ -1,9 +1,9 @@
-//! `peak-ewma`: of two random candidates the one that will answer sooner.
+//! `peak-ewma`: of two random candidates, the one that is expected to answer first.
 //!
-//! Cost: estimate of the latency, times the requests that would wait with the new one, over the slow-start share
-//! (Finagle's and linkerd's load balancer; the choice of two is Mitzenmacher's). A node of which nothing is known is
-//! tried by one request, and no other until that is answered. Where nobody tells latencies (`redirect`,
-//! `handoff`), what is compared are unanswered requests.
+//! Cost: estimated latency, times the number of requests that would wait including the new one,
+//! over the slow-start share (Finagle's and linkerd's load balancer; the choice of two is
+//! Mitzenmacher's). A node of unknown latency is probed by one request, and by no other until that
+//! is answered. Without latencies (`redirect`, `handoff`), unanswered requests are compared.
 
 use skep_units::{NodeId, Now, Rng};
 
@@ -22,7 +22,7 @@ impl PeakEwma {
         Self { name, latencies: Latencies::default(), rng }
     }
 
-    /// Those of which nothing is known come last.
+    /// The cost of a node; nodes of unknown latency come last.
     fn cost(&self, position: usize, node: &NodeView, now: Now) -> (bool, f64) {
         let waiting = f64::from(node.outstanding_requests) + 1.0;
         let slowness = f64::from(SLOW_START_PERMILLE_FULL) / node.share_permille() as f64;

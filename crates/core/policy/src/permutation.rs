@@ -1,9 +1,8 @@
-//! Filling of a Maglev table: nodes take turns, each along its own
-//! permutation.
+//! Filling of a Maglev table: nodes take turns, each following its own permutation.
 //!
-//! Eisenbud et al., NSDI 2016, section 3.4; weighted as in Envoy: a node of
-//! weight `w` takes a turn every `w_max / w` rounds. The result depends on names
-//! and weights only, not on the order or the numbers of the nodes.
+//! Eisenbud et al., NSDI 2016, section 3.4; weighted as in Envoy: a node of weight `w` takes a turn
+//! every `w_max / w` rounds. The result depends only on names and weights, not on the order or the
+//! ids of the nodes.
 
 use skep_units::stable_hash;
 
@@ -17,16 +16,16 @@ pub(crate) const FREE: u16 = u16::MAX;
 pub(crate) struct WeightedNode {
     /// `stable_hash` of its name.
     pub(crate) name_hash: u64,
-    /// Its share against the others', from 1.
+    /// Its weight relative to the others', at least 1.
     pub(crate) weight: u64,
 }
 
-/// A table of positions in `claims`. `round` tells the permutations of several
-/// tables over the same nodes apart; `may_take(entry, position)` is whether a
-/// node may have an entry. What none may have, or none could reach, is [`FREE`].
+/// Fills a table with indexes into `claims`. `round` makes the permutations of several tables over
+/// the same nodes differ; `may_take(entry, position)` is whether a node may have an entry. Entries
+/// that no node may have, or could reach, are [`FREE`].
 ///
-/// O(entries * log entries), about a millisecond, unless weights lie far apart:
-/// the lighter nodes are asked in each round of the heaviest.
+/// O(entries * log entries), about a millisecond, unless weights differ widely: lighter nodes are
+/// examined in each round of the heaviest.
 pub(crate) fn fill(
     table: &mut Vec<u16>,
     claims: &[WeightedNode],
@@ -66,7 +65,7 @@ pub(crate) fn fill(
     }
 }
 
-/// A node's walk over the table.
+/// A node's traversal of the table.
 struct Claimant {
     position: u16,
     weight: u64,
@@ -74,7 +73,7 @@ struct Claimant {
     skip: usize,
     /// Entries of its permutation that it has not tried.
     left: usize,
-    /// Takes its turn in turn `t` when `t * weight` has come this far.
+    /// It takes its turn in turn `t` when `t * weight` has reached this.
     due: u64,
 }
 
@@ -92,8 +91,8 @@ impl Claimant {
         }
     }
 
-    /// The next entry of its permutation that it may take. Entries that it skips
-    /// never become free: entries are only filled.
+    /// The next entry of its permutation that it may take. Skipped entries never become free:
+    /// entries are only filled.
     fn next(&mut self, may_have: impl Fn(usize) -> bool) -> Option<usize> {
         while self.left > 0 {
             let entry = self.entry;

@@ -1,12 +1,12 @@
-//! `prequal`: of the candidates that are not among the busiest the one that answers fastest.
+//! `prequal`: of the candidates that are not among the busiest, the one with the lowest latency.
 //!
-//! The rule by which Prequal selects, hot-cold lexicographic (Wydrowski, Kleinberg, Rumble, Archer, "Load is not what you
-//! should balance: introducing Prequal", NSDI 2024, section 4.2): nodes with more requests in flight than the quantile
-//! `Q_RIF` of all are hot, and are chosen only if all are; of the others the least latency wins. Its probes
-//! tell the requests in flight of a few servers; here nodes report them, and up to so many, from a random one on, are
-//! compared.
-//! Latencies are those that the balancer has seen, a peak-sensitive mean: without them, fewest requests win. Of
-//! fewer than five none is hot.
+//! Prequal's selection rule, hot-cold lexicographic (Wydrowski, Kleinberg, Rumble, Archer, "Load is
+//! not what you should balance: introducing Prequal", NSDI 2024, section 4.2): nodes with more
+//! requests in flight than the quantile `Q_RIF` of all are hot, and are selected only if all are;
+//! among the others the lowest latency wins. Prequal probes the requests in flight of a few
+//! servers; here nodes report them, and up to a fixed number, starting from a random one, are
+//! compared. Latencies are those that the balancer has measured, as a peak-sensitive mean: without
+//! them, the fewest requests win. Among fewer than five none is hot.
 
 use std::cmp::Ordering;
 
@@ -22,7 +22,7 @@ pub(crate) struct Prequal {
     rng: Rng,
 }
 
-/// What is known of a candidate.
+/// The data of a candidate.
 #[derive(Clone, Copy)]
 struct Candidate {
     id: NodeId,

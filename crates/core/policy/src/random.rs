@@ -1,4 +1,4 @@
-//! `random`: any candidate, with a probability in proportion to its slow-start share.
+//! `random`: any candidate, with a probability proportional to its slow-start share.
 
 use skep_units::{NodeId, Rng};
 

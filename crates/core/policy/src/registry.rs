@@ -1,4 +1,4 @@
-//! The table of policies: name, purpose, constructor.
+//! The table of policies: names, purposes, constructors.
 
 use skep_units::Rng;
 use skep_wire::steer::{self, CHOICES_MAX};
@@ -16,47 +16,49 @@ use crate::rotation::{RoundRobin, WeightedRoundRobin};
 use crate::size_intervals::SizeIntervals;
 use crate::transfer_time::TransferTime;
 
-/// One policy, as help texts, the config and the console show it.
+/// A policy, as shown in help texts, the config and the console.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
     /// Its name in the config.
     pub name: &'static str,
     /// Description, in one line.
     pub about: &'static str,
-    /// What it goes by, in words.
+    /// Description of the quantity on which it bases its decisions.
     pub goes_by: &'static str,
-    /// Whether it reads requests: it uses host, path or query. Not for dispatch mode `direct`.
+    /// Whether it reads requests: it uses host, path or query. Not possible in dispatch mode
+    /// `direct`.
     pub content_aware: bool,
     /// Whether it uses weights.
     pub weighted: bool,
-    /// Whether it goes by how fast nodes have answered, which only `proxy` and pools see.
+    /// Whether it uses the latencies of nodes, which only `proxy` and pools measure.
     pub learns_latencies: bool,
-    /// Whether it goes by the sizes of objects: `proxy` and pools see them, and nodes tell of them under `redirect` and `handoff`.
+    /// Whether it uses the sizes of objects: `proxy` and pools see them, and nodes report them
+    /// under `redirect` and `handoff`.
     pub learns_sizes: bool,
-    /// Where it comes from.
+    /// Its source.
     pub source: &'static str,
-    /// How it chooses, with its parameters, in sentences.
+    /// How it selects, with its parameters, in sentences.
     pub details: &'static str,
     /// Its form in dispatch mode `direct`.
     pub direct: Option<DirectPolicy>,
     make: fn(&'static str, u64) -> Box<dyn Policy>,
 }
 
-/// A policy as rows of nodes and a measure among them, which is all that a
-/// packet program can do.
+/// A policy as rows of nodes and a measure among them, which is all that a packet program can
+/// evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectPolicy {
-    /// Candidates of a row.
+    /// Candidates per row.
     pub choices: u8,
-    /// Which of them takes a new flow.
+    /// The measure that selects the candidate for a new flow.
     pub measure: steer::Measure,
     /// The measure of a node's load.
     pub load: DirectLoad,
-    /// Whether all flows of a client stay together.
+    /// Whether all flows of a client go to the same node.
     pub by_address: bool,
 }
 
-/// What counts as a node's load in dispatch mode `direct`.
+/// The quantity that counts as a node's load in dispatch mode `direct`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectLoad {
     /// Client connections.
@@ -76,25 +78,25 @@ const fn hashed(by_address: bool) -> Option<DirectPolicy> {
     Some(DirectPolicy { choices: 1, measure, load, by_address })
 }
 
-/// No policy has this name.
+/// The error for an unknown policy name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown policy \"{name}\"{}; known: {}", suggestion(*did_you_mean), known.join(", "))]
 pub struct UnknownPolicy {
     /// The unknown name.
     pub name: String,
-    /// The most similar name, if one is similar.
+    /// The most similar name, if there is one.
     pub did_you_mean: Option<&'static str>,
     /// All names.
     pub known: Vec<&'static str>,
 }
 
-/// Makes the policy called `name`. `seed` drives all its random choices.
+/// Builds the policy called `name`. `seed` determines all its random choices.
 pub fn build(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> {
     match TABLE.iter().find(|info| info.name == name) {
         Some(info) => Ok((info.make)(info.name, seed)),
         None => Err(UnknownPolicy {
             name: name.to_owned(),
-            // Names are written with hyphens, as other programs' often are not.
+            // Names have hyphens; those of other programs often have other separators.
             did_you_mean: skep_units::nearest(&name.replace(['_', ' '], "-"), names()),
             known: names().collect(),
         }),
@@ -111,7 +113,7 @@ pub fn policies() -> &'static [PolicyInfo] {
     TABLE
 }
 
-/// What most policies are; each has its name, texts and constructor.
+/// Defaults of a table entry; each entry sets its name, texts and constructor.
 const PLAIN: PolicyInfo = PolicyInfo {
     name: "",
     about: "",

@@ -1,21 +1,20 @@
-//! Load reports of a node, which complement the counts of the dispatcher that
-//! selects.
+//! Load reports of nodes, which complement the selecting dispatcher's own counts.
 //!
-//! A dispatcher knows at once its own requests and their replies. A report is up
-//! to an interval old, but includes more: requests of other dispatchers, of clients
-//! that reached the node by another path, and bytes that slow clients have not received yet. So
-//! a dispatcher uses its own count, **plus** the node's load beyond it at the time of
-//! the report, **plus** the requests sent there since whose end it does not see
-//! (redirects). A report that is [stale](is_stale) is ignored.
+//! A dispatcher knows its own requests and their replies at once. A report is up to an interval
+//! old, but includes more: requests of other dispatchers, of clients that reached the node by
+//! another path, and bytes that slow clients have not received yet. So a dispatcher uses its own
+//! count, **plus** the node's load beyond it at the time of the report, **plus** requests sent
+//! there since then whose end it does not see (redirects). A report that is [stale](is_stale) is
+//! ignored.
 
 use skep_wire::message::NodeLoad;
 
 use crate::limits::{REPLY_BYTES, REPORTS_MISSED_MAX};
 
-/// Outstanding work, from one point of view.
+/// Outstanding work, from one process's view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Requests not yet answered in full.
+    /// Requests not yet answered completely.
     pub requests: u64,
     /// Bytes of replies still to be sent.
     pub bytes: u64,
@@ -27,10 +26,9 @@ impl Work {
         Self { requests: load.requests_in_flight, bytes: load.bytes_outstanding }
     }
 
-    /// The work in a report beyond `own_most`, the maximum that the dispatcher
-    /// itself had there since the previous report. The maximum rather than the
-    /// present value: the report is a moment old, and what has ended since is not
-    /// the work of others.
+    /// The work in a report beyond `own_most`, the maximum that the dispatcher itself had there
+    /// since the previous report. The maximum is used rather than the current value because the
+    /// report is slightly old, and work that has ended since is not that of others.
     pub fn beyond(self, own_most: Self) -> Self {
         Self {
             requests: self.requests.saturating_sub(own_most.requests),
@@ -46,7 +44,7 @@ impl Work {
         }
     }
 
-    /// The work as one number, in replies of average length.
+    /// The work as a number of replies of average length.
     pub fn replies(self) -> u64 {
         self.requests.saturating_add(self.bytes / REPLY_BYTES)
     }

@@ -4,18 +4,18 @@ use skep_units::{NodeId, Rng};
 
 use crate::{ClusterView, Decision, Policy, RequestKey};
 
-/// Turns in the order of the view. Starts at a random node, so that the cores
-/// of a dispatcher do not walk in step.
+/// Turns in the order of the view. Starts at a random node, so that the cores of a dispatcher are
+/// not in step.
 pub(crate) struct RoundRobin {
     name: &'static str,
     rng: Rng,
-    /// Position after the node picked last.
+    /// Index after the last picked node.
     next: usize,
 }
 
 impl RoundRobin {
     pub(crate) fn new(name: &'static str, mut rng: Rng) -> Self {
-        // Any number: it is taken modulo the nodes at each pick.
+        // Any number will do: it is reduced modulo the number of nodes at each pick.
         let next = rng.below(u64::from(u32::MAX)) as usize;
         Self { name, rng, next }
     }
@@ -26,8 +26,8 @@ impl Policy for RoundRobin {
         self.name
     }
 
-    /// A warming node's turn counts with the probability of its share. The
-    /// warmest candidate always takes its turn, so one round is enough.
+    /// A warming node takes its turn with the probability of its share. The warmest candidate
+    /// always takes its turn, so one round is enough.
     fn pick(&mut self, _: &RequestKey<'_>, view: &ClusterView, exclude: &[NodeId]) -> Decision {
         let Some(warmest) = view.warmest_permille(exclude) else { return Decision::None };
         let count = view.nodes.len();
@@ -47,15 +47,14 @@ impl Policy for RoundRobin {
     }
 }
 
-/// nginx's smooth weighted round robin: every candidate earns its weight, the
-/// richest is picked and pays the sum of what all earned. With weights 5, 1, 1
-/// that gives `a a b a c a a`, not `a a a a a b c`. (nginx 1.3.1,
-/// "smooth weighted round-robin balancing".)
+/// nginx's smooth weighted round robin: every candidate earns its weight, the richest is picked and
+/// pays the sum of what all earned. With weights 5, 1, 1 this yields `a a b a c a a`, not `a a a a
+/// a b c`. (nginx 1.3.1, "smooth weighted round-robin balancing".)
 pub(crate) struct WeightedRoundRobin {
     name: &'static str,
     rng: Rng,
     version: Option<u64>,
-    /// What each node has earned, by position in the view.
+    /// The credit of each node, by index in the view.
     credit: Vec<i64>,
 }
 
@@ -64,8 +63,8 @@ impl WeightedRoundRobin {
         Self { name, rng, version: None, credit: Vec::new() }
     }
 
-    /// Starts afresh when the nodes or weights changed, a few turns into the
-    /// cycle, so that the cores of a dispatcher do not walk in step.
+    /// Restarts if the nodes or weights have changed, a few turns into the cycle, so that the cores
+    /// of a dispatcher are not in step.
     fn refresh(&mut self, view: &ClusterView) {
         if self.version == Some(view.version) && self.credit.len() == view.nodes.len() {
             return;
@@ -85,7 +84,7 @@ impl WeightedRoundRobin {
             if !node.is_candidate(exclude) {
                 continue;
             }
-            // At most 2^32 * 1000 for each of 4096 nodes: far inside an i64.
+            // At most 2^32 * 1000 for each of 4096 nodes: far below the range of i64.
             let income = (node.weight_at_least_one() * node.share_permille()) as i64;
             earned += income;
             self.credit[position] += income;

@@ -1,8 +1,8 @@
-//! What nodes report of objects that they have answered for: under `redirect` and `handoff` the process that chooses sees no
-//! responses.
+//! Nodes' reports of the objects that they have served: under `redirect` and `handoff` the process
+//! that selects nodes sees no responses.
 //!
-//! One writer keeps a [`ServedLog`] and publishes it whole; each instance of a policy reads what is new by a
-//! [`ServedReader`] of its own before a pick.
+//! One writer extends a [`ServedLog`] and publishes it as a whole; before a pick, each policy
+//! instance reads the new entries with its own [`ServedReader`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,22 +12,23 @@ use skep_wire::message::ServedObjects;
 use crate::limits::SERVED_BATCHES_MAX;
 use crate::{NodeView, Policy};
 
-/// The latest messages of nodes, at most `SERVED_BATCHES_MAX`. A clone costs a reference for each.
+/// The latest messages of nodes, at most `SERVED_BATCHES_MAX`. A clone costs one reference per
+/// message.
 #[derive(Clone, Debug, Default)]
 pub struct ServedLog {
     batches: VecDeque<Arc<ServedObjects>>,
-    /// How many there were before them.
+    /// The number of earlier messages.
     forgotten: u64,
 }
 
-/// How far an instance of a policy has read.
+/// The position up to which a policy instance has read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ServedReader {
     read: u64,
 }
 
 impl ServedLog {
-    /// The log with one message more.
+    /// The log with one more message.
     pub fn with(&self, batch: Arc<ServedObjects>) -> Self {
         let mut log = self.clone();
         if log.batches.len() == SERVED_BATCHES_MAX {
@@ -40,7 +41,7 @@ impl ServedLog {
 }
 
 impl ServedReader {
-    /// Tells `policy`, whose view has these nodes, what is new in `log`.
+    /// Passes new entries of `log` to `policy`, whose view has these nodes.
     pub fn teach(&mut self, log: &ServedLog, nodes: &[NodeView], policy: &mut dyn Policy) {
         let new = self.read.saturating_sub(log.forgotten) as usize;
         for batch in log.batches.iter().skip(new) {

@@ -1,4 +1,4 @@
-//! How many bytes were asked for in objects of each size: bins an eighth of a power of two wide.
+//! Requested bytes by size of object: bins are an eighth of a power of two wide.
 
 use crate::limits::SIZE_BINS;
 
@@ -8,10 +8,10 @@ pub(crate) struct SizeHistogram {
     bytes: Box<[f64; SIZE_BINS]>,
 }
 
-/// Where each bin lies in the bytes of all, in the order of sizes.
+/// The cumulative distribution of bytes over bins, in the order of sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteDistribution {
-    /// Bytes in smaller bins over those of all, and in the last place 1.
+    /// The fraction of bytes in smaller bins; the last element is 1.
     below: Box<[f64; SIZE_BINS + 1]>,
 }
 
@@ -20,17 +20,17 @@ impl SizeHistogram {
         Self { bytes: Box::new([0.0; SIZE_BINS]) }
     }
 
-    /// One request for an object of that size.
+    /// Adds a request for an object of this size.
     pub(crate) fn add(&mut self, size: u64) {
         self.bytes[bin(size)] += size.max(1) as f64;
     }
 
-    /// What was asked for so far counts this much less than what will be.
+    /// Reduces the weight of the requests so far by this factor.
     pub(crate) fn discount(&mut self, factor: f64) {
         self.bytes.iter_mut().for_each(|bytes| *bytes *= factor);
     }
 
-    /// Takes the distribution of all requests so far; there has been one.
+    /// Computes the distribution of all requests so far; there must have been one.
     pub(crate) fn take(&self, distribution: &mut ByteDistribution) {
         let total: f64 = self.bytes.iter().sum();
         debug_assert!(total > 0.0, "a request has at least a byte");
@@ -43,19 +43,20 @@ impl SizeHistogram {
 }
 
 impl ByteDistribution {
-    /// Those of no requests at all: every size is beyond.
+    /// A distribution without requests: every size is above all others.
     pub(crate) fn new() -> Self {
         Self { below: Box::new([1.0; SIZE_BINS + 1]) }
     }
 
-    /// The share of all bytes that is in smaller objects, and in those of the same bin and smaller ones, `0.0..=1.0`.
+    /// The fractions of bytes in objects of smaller bins, and of the same or smaller bins,
+    /// `0.0..=1.0`.
     pub(crate) fn of(&self, size: u64) -> (f64, f64) {
         let bin = bin(size);
         (self.below[bin], self.below[bin + 1])
     }
 }
 
-/// The bin of a size: exact below 8 bytes, then 8 to each power of two.
+/// The bin of a size: exact below 8 bytes, then 8 bins for each power of two.
 fn bin(size: u64) -> usize {
     match size.checked_ilog2() {
         Some(exponent) if exponent >= 3 => {

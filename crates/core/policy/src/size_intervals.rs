@@ -1,18 +1,19 @@
-//! `equiload` and `adaptload`: each node has the objects of an interval of sizes, so that short requests do not wait behind
-//! long ones, and all nodes send as many bytes.
+//! `equiload` and `adaptload`: each node serves the objects of an interval of sizes, so that short
+//! requests do not wait behind long ones, and all nodes send the same number of bytes.
 //!
 //! EquiLoad: Ciardo, Riska, Smirni, "EquiLoad: a load balancing policy for clustered web servers", Performance Evaluation
 //! 46, 2001. AdaptLoad: Riska, Sun, Smirni, Ciardo, "AdaptLoad: effective balancing in clustered web servers under
 //! transient load conditions", ICDCS 2002.
 //!
 //! ```text
-//!   bytes asked for, by size:  |......|.........|...|.........|
-//!   boundaries:                0     1/3       2/3            1     of three nodes
+//!   bytes requested, by size:  |......|.........|...|.........|
+//!   boundaries:                0     1/3       2/3            1     for three nodes
 //! ```
 //!
-//! Sizes are those that responses have announced or nodes have reported; an object whose size is not known goes to the idlest node. The first
-//! paper has a trace of the past: here the first requests are the trace. In the second one a size on a boundary belongs
-//! to both nodes, in proportion (*fuzzy boundary*), and boundaries follow the requests.
+//! Sizes are those in responses or in nodes' reports; an object of unknown size goes to the idlest
+//! node. The first paper uses a trace of the past: here the first requests are the trace. In the
+//! second paper a size on a boundary belongs to both nodes, in proportion (*fuzzy boundary*), and
+//! boundaries follow the requests.
 
 use skep_units::{NodeId, Rng};
 
@@ -28,21 +29,21 @@ pub(crate) struct SizeIntervals {
     name: &'static str,
     boundaries: Boundaries,
     rng: Rng,
-    /// Bytes of objects.
+    /// Sizes of objects, in bytes.
     sizes: UrlMap<u64>,
     histogram: SizeHistogram,
-    /// Responses with a size.
+    /// The number of responses with a size.
     sized_responses: u64,
     distribution: ByteDistribution,
     has_boundaries: bool,
 }
 
-/// How boundaries come about.
+/// How boundaries are determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Boundaries {
-    /// By the first requests, for good.
+    /// By the first requests, permanently.
     Fixed,
-    /// By the requests so far, the later the more, and fuzzy.
+    /// By all requests so far, weighted towards the latest, and fuzzy.
     Adaptive,
 }
 
@@ -71,14 +72,14 @@ impl SizeIntervals {
         }
     }
 
-    /// Counts a response, and moves boundaries when it is time.
+    /// Counts a response, and updates the boundaries when due.
     fn count(&mut self, size: u64) {
         if self.boundaries == Boundaries::Fixed && self.sized_responses == EQUILOAD_REQUESTS {
             return;
         }
         self.histogram.add(size);
         self.sized_responses += 1;
-        // Few requests say little, but more than none: at first boundaries move with every doubling.
+        // Few requests are better than none: at first, boundaries are updated at every doubling.
         let is_first =
             self.sized_responses >= SIZES_FIRST_REQUESTS && self.sized_responses.is_power_of_two();
         let is_due = self.sized_responses.is_multiple_of(ADAPTLOAD_WINDOW_REQUESTS);
@@ -92,7 +93,7 @@ impl SizeIntervals {
         }
     }
 
-    /// The node whose interval has this size; `None`: there are no boundaries yet.
+    /// The node whose interval contains this size; `None` if there are no boundaries yet.
     fn owner<'a>(&mut self, size: u64, view: &'a ClusterView) -> Option<&'a NodeView> {
         if !self.has_boundaries {
             return None;
@@ -130,7 +131,7 @@ impl Policy for SizeIntervals {
         let Some(&size) = self.sizes.get(hash) else { return Decision::Node(idlest) };
         let warmest = view.warmest_permille(exclude).unwrap_or(1);
         let owner = self.owner(size, view).filter(|node| node.is_candidate(exclude));
-        // A warming node gets its interval with the probability of its share.
+        // A warming node receives its interval with the probability of its share.
         let owner = owner.filter(|node| {
             let share = node.share_permille();
             share == warmest || self.rng.below(warmest) < share
@@ -144,7 +145,8 @@ impl Policy for SizeIntervals {
         self.count(size);
     }
 
-    /// The request that it was answered for had gone to an object of unknown size; later ones are counted as they are sent.
+    /// The request for this response was counted as one of unknown size; later requests are counted
+    /// when they are sent.
     fn told(&mut self, url_hash: u64, bytes: u64, _: Option<NodeId>) {
         let (is_new, size) = (self.sizes.get(url_hash).is_none(), bytes.min(OBJECT_BYTES_MAX));
         *self.sizes.get_or_insert(url_hash) = size;

@@ -1,26 +1,29 @@
-//! `transfer-time`: the node that will have sent the object soonest, with the bytes that it must fetch first.
+//! `transfer-time`: the node that will have sent the object first, including the bytes that it must
+//! fetch.
 //!
-//! Skep's own, for sites of large files. Policies that count requests take 8 KB and 800 MB for the same; those that hash
-//! or pin URLs move an object of gigabytes as lightly as one of bytes; size intervals leave the longest replies to one
-//! node. Here each node has a cost in seconds, as in Aron, Druschel, Zwaenepoel, "Efficient support for P-HTTP in
-//! cluster-based web servers", USENIX 1999, but of bytes:
+//! Specific to Skep, for sites with large files. Policies that count requests treat 8 KB and 800 MB
+//! alike; those that hash or pin URLs move an object of gigabytes as readily as one of bytes; size
+//! intervals send the longest replies to one node. Here each node has a cost in seconds, as in
+//! Aron, Druschel, Zwaenepoel, "Efficient support for P-HTTP in cluster-based web servers", USENIX
+//! 1999, but based on bytes:
 //!
 //! ```text
-//!   cost = max(own + ahead, fetch)   the request's own time: it is sent as it comes in
-//!        + ahead                     what it delays others
+//!   cost = max(own + ahead, fetch)   the request's own time: it is sent while it is fetched
+//!        + ahead                     the delay of other requests
 //!        + peer + displaced
 //!
-//!   own        bytes / link rate, and the time of a request
+//!   own        bytes / link rate, plus a constant time per request
 //!   ahead      links are shared: of each reply in flight at most as many bytes as this one has are sent before its end
 //!   fetch      0 if the node has the object in memory; else a latency, and bytes over the rate of its disk or origin, or,
 //!              in a cluster cache, over the link of a node that has it
-//!   peer       what that node sends for it, and delays by it
-//!   displaced  where memory is full, a copy displaces what must be fetched again
+//!   peer       the time for which that node sends, and delays others
+//!   displaced  if memory is full, a copy evicts bytes that must be fetched again
 //! ```
 //!
-//! What nodes have in memory is as `holdings.rs` says. One that has the object is kept until another is clearly cheaper
-//! (hysteresis). Where an instance knows of no node that has it, the node that the object's hash prefers is presumed to:
-//! several workers choose, and what one has sent somewhere the others do not know.
+//! `holdings.rs` defines what nodes are assumed to have in memory. A node that has the object is
+//! kept until another is clearly cheaper (hysteresis). If an instance knows of no node that has it,
+//! the node preferred by the object's hash is assumed to have it: with several workers, each knows
+//! only its own requests.
 
 use std::cmp::Ordering;
 
@@ -38,10 +41,10 @@ pub(crate) struct TransferTime {
     holdings: Holdings,
 }
 
-/// What goes into all costs of a pick.
+/// The common inputs of all costs of a pick.
 struct CostModel<'a> {
     view: &'a ClusterView,
-    /// Of the object; of an average reply, if its size is not known.
+    /// Size of the object; of an average reply if unknown.
     bytes: f64,
     /// The largest weight of the view.
     weight_max: f64,
@@ -49,12 +52,12 @@ struct CostModel<'a> {
     warmest_permille: f64,
 }
 
-/// What sending an object from a node's memory costs, in microseconds.
+/// The cost of sending an object from a node's memory, in microseconds.
 #[derive(Clone, Copy)]
 struct Sending {
-    /// Alone.
+    /// Without other replies.
     own_us: f64,
-    /// Until what goes before it is sent. It delays others as much.
+    /// Until the replies ahead of it are sent; it delays others by the same time.
     ahead_us: f64,
 }
 
@@ -71,7 +74,7 @@ impl TransferTime {
         Self { name, holdings: Holdings::new() }
     }
 
-    /// The cheapest candidate, or one that has the object and is hardly dearer.
+    /// The cheapest candidate, or one that has the object and is hardly more expensive.
     fn choose(
         &self,
         hash: u64,
@@ -108,7 +111,7 @@ impl TransferTime {
         }
         let cheapest = cheapest?;
         let kept = kept.filter(|kept| {
-            // One of unknown size may be large: many at once must not all go to one node.
+            // An object of unknown size may be large: a burst of them must not go to one node.
             let slack = object.size.map_or(0.0, |_| HYSTERESIS_BYTES / model.link(kept.node));
             kept.cost_us <= cheapest.cost_us * HYSTERESIS_PERCENT / 100.0 + slack
         });
@@ -140,7 +143,7 @@ impl Policy for TransferTime {
             warmest_permille: warmest as f64,
         };
         let node = self.choose(hash, &object, &model, exclude);
-        // What nobody has answered for is not remembered: there may be no such object.
+        // An object that was never served is not remembered: it may not exist.
         if let (Some(node), true) = (node, known.is_some()) {
             self.holdings.asked(hash, node);
         }
@@ -177,7 +180,8 @@ impl CostModel<'_> {
         }
     }
 
-    /// What the request costs at a node that must bring the object in, from the cheapest `holder` if nodes do that.
+    /// The cost at a node that must fetch the object, from the cheapest `holder` in a cluster
+    /// cache.
     fn with_fetch_us(&self, node: &NodeView, holder: Option<Sending>, is_full: bool) -> f64 {
         let backend_us = FETCH_LATENCY_US + self.bytes / self.fetch_rate(node);
         let (fetch_us, peer_us) = match holder {
@@ -191,7 +195,7 @@ impl CostModel<'_> {
         send.end_us().max(fetch_us) + send.ahead_us + peer_us + displaced_us
     }
 
-    /// Bytes a microsecond of a node's link.
+    /// Bytes per microsecond of a node's link.
     fn link(&self, node: &NodeView) -> f64 {
         match node.link_bytes_per_s {
             0 => LINK_BYTES_PER_S / 1e6 * node.weight_at_least_one() as f64 / self.weight_max,
@@ -199,7 +203,7 @@ impl CostModel<'_> {
         }
     }
 
-    /// Bytes a microsecond of its disk or origin.
+    /// Bytes per microsecond of its disk or origin.
     fn fetch_rate(&self, node: &NodeView) -> f64 {
         match node.fetch_bytes_per_s {
             0 => self.link(node) / FETCH_RATE_DIVISOR,
@@ -209,7 +213,7 @@ impl CostModel<'_> {
 }
 
 impl Sending {
-    /// When the last byte is sent.
+    /// The time when the last byte is sent.
     fn end_us(self) -> f64 {
         self.own_us + self.ahead_us
     }
@@ -219,8 +223,9 @@ impl Sending {
     }
 }
 
-/// How little an object prefers a node, the same in all instances: weighted rendezvous hashing (Schindelhauer, Schomaker,
-/// "Weighted distributed hash tables", SPAA 2005), so that each node has a share of the objects by its weight.
+/// How little an object prefers a node, equal in all instances: weighted rendezvous hashing
+/// (Schindelhauer, Schomaker, "Weighted distributed hash tables", SPAA 2005), so that each node's
+/// share of the objects is proportional to its weight.
 fn preference(url_hash: u64, node: &NodeView) -> f64 {
     let hash = stable_hash(&node.name_hash.to_le_bytes(), url_hash);
     let unit = (hash as f64 + 1.0) / 2f64.powi(64);
@@ -232,7 +237,7 @@ fn by_preference(a: &(f64, usize), b: &(f64, usize)) -> Ordering {
 }
 
 impl CandidateCost<'_> {
-    /// By cost; of equal ones the object's preference decides, which takes longer to compute.
+    /// Orders by cost; ties are broken by the object's preference, which takes longer to compute.
     fn order(&self, other: &Self, url_hash: u64) -> Ordering {
         let preferred =
             || preference(url_hash, self.node).total_cmp(&preference(url_hash, other.node));

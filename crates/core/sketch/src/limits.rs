@@ -1,19 +1,19 @@
 //! The named limits of this crate.
 
-/// Bits of a hash that choose a register.
+/// Bits of a hash that select a register.
 pub const REGISTER_BITS: u32 = 11;
 
-/// Registers of a sketch: a standard error of 2.3 %, for 16 KiB of a window and 2 KiB of a message.
+/// Registers of a sketch: a standard error of 2.3 %, with 16 KiB per window and 2 KiB per message.
 pub const REGISTERS: usize = 1 << REGISTER_BITS;
 
 /// Highest rank: all other bits of the hash are 0.
 pub const RANK_MAX: u8 = (64 - REGISTER_BITS + 1) as u8;
 
-/// Time of a slot, in milliseconds: what was seen in it leaves the window at once.
+/// Length of a slot, in milliseconds: its observations leave the window together.
 pub const SLOT_MS: u64 = 5 * 60 * 1000;
 
-/// Slots of a window: the one in progress, and those before it.
+/// Slots of a window, including the current one.
 pub const SLOTS: u64 = 7;
 
-/// Time that something stays in a window, in milliseconds, and at most [`SLOT_MS`] longer.
+/// How long an observation stays in a window, in milliseconds, and at most [`SLOT_MS`] longer.
 pub const WINDOW_MS: u64 = (SLOTS - 1) * SLOT_MS;

@@ -1,21 +1,21 @@
-//! What of a hash is kept.
+//! The part of a hash that is stored.
 
 use crate::limits::{RANK_MAX, REGISTER_BITS};
 
-/// The register that a hash falls on, and its rank there.
+/// The register that a hash is mapped to, and its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// Below [`crate::limits::REGISTERS`].
     pub register: usize,
-    /// 1 to [`RANK_MAX`]: one more than the zeros that the rest of the hash begins with.
+    /// 1 to [`RANK_MAX`]: one more than the number of leading zeros in the rest of the hash.
     pub(crate) rank: u8,
 }
 
 impl Observation {
-    /// That of a hash whose bits are all as good as random, and whose key those who are counted do not
-    /// know: else they could choose high ranks.
+    /// The observation of a hash with uniformly random bits, whose key must be unknown to those who
+    /// are counted: otherwise they could choose high ranks.
     pub fn of(hash: u64) -> Self {
-        // The lowest bit of the shifted rest ends the count where all bits are 0.
+        // The lowest bit of the shifted rest ends the count if all bits are 0.
         let rest = hash << REGISTER_BITS | 1 << (REGISTER_BITS - 1);
         let rank = rest.leading_zeros() as u8 + 1;
         assert!(rank <= RANK_MAX, "the rest has {RANK_MAX} bits and an end");

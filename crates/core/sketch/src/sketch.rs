@@ -1,4 +1,4 @@
-//! The registers of a window at one moment: merged, estimated, and passed on as text.
+//! The registers of a window at one moment: merging, estimation, and a text form for transmission.
 
 use std::f64::consts::LN_2;
 
@@ -8,7 +8,7 @@ use crate::observation::Observation;
 /// A rank is one character, as in base64url (RFC 4648 5).
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Characters of a register that is written by itself: two of its number, one of its rank.
+/// Characters of a register in sparse form: two for its number, one for its rank.
 const SPARSE: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,25 +23,26 @@ impl Default for Sketch {
 }
 
 impl Sketch {
-    /// Of the highest rank of each register, in their order; what is beyond them is ignored.
+    /// A sketch with these ranks, in the order of registers; excess ranks are ignored.
     pub fn of_ranks(ranks: impl Iterator<Item = u8>) -> Self {
         let mut sketch = Self::default();
         sketch.ranks.iter_mut().zip(ranks).for_each(|(own, rank)| *own = rank.min(RANK_MAX));
         sketch
     }
 
-    /// Adds one that was seen.
+    /// Adds an observation.
     pub fn add(&mut self, seen: Observation) {
         self.raise(seen.register, seen.rank);
     }
 
-    /// Adds all that `other` has seen.
+    /// Merges `other` into this sketch.
     pub fn merge(&mut self, other: &Self) {
         self.ranks.iter_mut().zip(&*other.ranks).for_each(|(own, rank)| *own = (*own).max(*rank));
     }
 
-    /// How many distinct ones were seen: the improved raw estimator of Ertl, "New cardinality estimation
-    /// algorithms for HyperLogLog sketches" (2017), algorithm 6, which needs no table of corrections for few.
+    /// The estimated number of distinct observations: the improved raw estimator of Ertl, "New
+    /// cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6, which needs
+    /// no correction tables for small numbers.
     pub fn estimate(&self) -> u64 {
         let registers = REGISTERS as f64;
         let mut counts = [0_u32; RANK_MAX as usize + 1];
@@ -55,7 +56,7 @@ impl Sketch {
         (registers * registers / (2.0 * LN_2 * z)).round() as u64
     }
 
-    /// As text of at most [`REGISTERS`] characters: all ranks, or those that are not 0 if they are few.
+    /// Text of at most [`REGISTERS`] characters: all ranks, or only those above 0 if they are few.
     pub fn to_text(&self) -> String {
         let character = |value: usize| char::from(ALPHABET[value % ALPHABET.len()]);
         let filled = self.ranks.iter().enumerate().filter(|(_, rank)| **rank > 0);
@@ -68,7 +69,7 @@ impl Sketch {
         filled.flat_map(digits).collect()
     }
 
-    /// Reads what [`Sketch::to_text`] writes; `None`: it is something else.
+    /// Parses the result of [`Sketch::to_text`]; `None` if it is invalid.
     pub fn from_text(text: &str) -> Option<Self> {
         let value = |character: &u8| ALPHABET.iter().position(|it| it == character);
         let rank = |value: usize| u8::try_from(value).ok().filter(|rank| *rank <= RANK_MAX);
@@ -146,7 +147,8 @@ mod tests {
         (0..count).map(|_| rng.next_u64()).collect()
     }
 
-    /// The standard error is 2.3 %; of a hundred seeds one may be beyond three times that, none beyond four.
+    /// The standard error is 2.3 %; of a hundred seeds at most one may exceed three times that, and
+    /// none four times.
     #[test]
     fn estimates_are_within_their_error() {
         for (count, one_percent) in [(0, 0.0), (1, 0.01), (10, 0.1), (1_000, 10.0), (100_000, 1e3)]
@@ -155,7 +157,7 @@ mod tests {
                 (of(&hashes(seed, count)).estimate() as f64 - count as f64).abs() / one_percent
             });
             let errors: Vec<f64> = errors.map(|it| if it.is_nan() { 0.0 } else { it }).collect();
-            // Of ten, two on one register are one less: 10 %.
+            // Among ten, two that share a register count as one: 10 %.
             let bounds = if count < 100 { (10.0, 10.0) } else { (6.9, 9.2) };
             let beyond = errors.iter().filter(|error| **error > bounds.0).count();
             let worst = errors.iter().copied().fold(0.0, f64::max);

@@ -5,8 +5,9 @@
 //!   | newest slot (22) | rank of newest-6 | .. | newest-1 | newest |     6 bits each; 0: nothing
 //! ```
 //!
-//! A word is only ever replaced by what [`WindowRegister::raised`] makes of it, so threads share it as an
-//! atomic, with a compare-and-swap; in steady state nothing is to be raised, and nothing is written.
+//! A word is only ever replaced by the result of [`WindowRegister::raised`], so threads can share
+//! it as an atomic, with a compare-and-swap; in the steady state nothing is raised, and nothing is
+//! written.
 
 use skep_units::Now;
 
@@ -17,21 +18,21 @@ const RANK_BITS: u64 = 6;
 const RANK_MASK: u64 = (1 << RANK_BITS) - 1;
 const RANKS_BITS: u64 = RANK_BITS * SLOTS;
 const RANKS_MASK: u64 = (1 << RANKS_BITS) - 1;
-/// The last slot that fits in: after 39 years.
+/// The last representable slot, after 39 years.
 const SLOT_MAX: u64 = (1 << (64 - RANKS_BITS)) - 1;
 
 const _: () = assert!(RANK_MAX as u64 <= RANK_MASK);
 
-/// All bits 0: nothing was seen yet.
+/// The value 0 means that nothing was observed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WindowRegister(pub u64);
 
 impl WindowRegister {
-    /// The register after `seen` was seen at `now`; the same if it tells nothing new.
+    /// The register after observing `seen` at `now`; unchanged if that adds nothing.
     #[must_use]
     pub fn raised(self, now: Now, seen: Observation) -> Self {
         let own = self.moved_to(slot_of(now));
-        // Another thread's clock may be a little ahead.
+        // Another thread's clock may be slightly ahead.
         let age = own.newest() - slot_of(now);
         if age >= SLOTS || own.rank(age) >= seen.rank {
             return own;
@@ -40,14 +41,14 @@ impl WindowRegister {
         Self(own.0 & !(RANK_MASK << at) | u64::from(seen.rank) << at)
     }
 
-    /// The highest rank of the window that ends at `now`; 0: there is none.
+    /// The highest rank of the window that ends at `now`; 0 if there is none.
     pub fn highest(self, now: Now) -> u8 {
         let own = self.moved_to(slot_of(now));
         let ahead = own.newest() - slot_of(now);
         (ahead.min(SLOTS)..SLOTS).map(|age| own.rank(age)).max().unwrap_or(0)
     }
 
-    /// With that slot as the newest one, unless a later one is.
+    /// Advanced to `slot` as the newest slot, unless it is already later.
     fn moved_to(self, slot: u64) -> Self {
         let by = slot.saturating_sub(self.newest());
         match by {
@@ -63,7 +64,7 @@ impl WindowRegister {
         self.0 >> RANKS_BITS
     }
 
-    /// Of the slot that is so many before the newest.
+    /// The rank of the slot `age` slots before the newest.
     fn rank(self, age: u64) -> u8 {
         (self.0 >> (age * RANK_BITS) & RANK_MASK) as u8
     }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all that was seen, by clocks that are not in step.
+        /// Against a list of all observations, with clocks that are not in step.
         #[test]
         fn a_window_has_what_a_list_of_its_slots_has(
             events in proptest::collection::vec((0..20_u64, 1..=RANK_MAX), 0..40),
@@ -116,7 +117,8 @@ mod tests {
                 register = register.raised(Now(slot * SLOT_MS + slot), seen(rank));
                 list.push((slot, rank));
             }
-            // What a later slot has pushed out is gone for one who asks about an earlier one.
+            // Slots that a later one has displaced are lost, even for queries about an earlier
+            // time.
             let kept = newest.saturating_sub(SLOTS - 1)..=at;
             let inside = |slot: &u64| kept.contains(slot) && at - slot < SLOTS;
             let inside = list.iter().filter(|(slot, _)| inside(slot));
@@ -124,7 +126,7 @@ mod tests {
             prop_assert_eq!(register.highest(Now(at * SLOT_MS)), wanted);
         }
 
-        /// The order in which threads come does not matter, but for what was too late anyway.
+        /// The order of threads does not matter, except for observations that were too late anyway.
         #[test]
         fn the_order_within_a_window_does_not_matter(
             events in proptest::collection::vec((20..20 + SLOTS, 1..=RANK_MAX), 1..30),

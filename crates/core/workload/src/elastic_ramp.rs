@@ -1,12 +1,13 @@
-//! The elastic ramp of the Awesome Web Server: clients come on line a few at a time, stay, and leave again.
+//! The elastic ramp of the Awesome Web Server: clients start a few at a time, stay, and leave
+//! again.
 //!
-//! Published are the kinds of content (a few pages, images of several sizes, three computations on three very long texts)
-//! and the ramp. The sizes are ours.
+//! The kinds of content (a few pages, images of several sizes, three computations on three very
+//! long texts) and the ramp are published. The sizes are our own.
 
-/// How clients of a closed loop come and go.
+/// How clients of a closed loop start and leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRamp {
-    /// Clients that come at a time.
+    /// Clients that start at a time.
     pub step_clients: u32,
     /// Time between two steps, in milliseconds.
     pub step_ms: u64,
@@ -15,21 +16,21 @@ pub struct ClientRamp {
 }
 
 impl ClientRamp {
-    /// As published.
+    /// The published parameters.
     pub const PUBLISHED: Self = Self { step_clients: 3, step_ms: 5_000, stay_ms: 100_000 };
 
-    /// When a client comes and when it leaves, in milliseconds since the beginning.
+    /// When a client starts and leaves, in milliseconds since the beginning.
     pub fn times_ms(self, client: u32) -> (u64, u64) {
         let begin_ms = u64::from(client / self.step_clients) * self.step_ms;
         (begin_ms, begin_ms + self.stay_ms)
     }
 
-    /// When the last of so many clients leaves, in milliseconds.
+    /// When the last of `clients` clients leaves, in milliseconds.
     pub fn end_ms(self, clients: u32) -> u64 {
         self.times_ms(clients.saturating_sub(1)).1
     }
 
-    /// The same ramp so that the last of so many clients leaves at that time.
+    /// The same ramp, scaled so that the last of `clients` clients leaves at `end_ms`.
     pub fn within_ms(self, clients: u32, end_ms: u64) -> Self {
         let scaled = |ms: u64| {
             (u128::from(ms) * u128::from(end_ms) / u128::from(self.end_ms(clients))) as u64
@@ -42,14 +43,15 @@ impl ClientRamp {
 const SMALL: f64 = 2_000.0;
 const SMALL_BYTES: (f64, f64) = (1_024.0, 16_384.0);
 
-/// Pages, computations and large images: number and bytes.
+/// Pages, computations and large images: number and size in bytes.
 const PAGES: (usize, u64) = (6, 12_288);
 const COMPUTATIONS: (usize, u64) = (9, 262_144);
 const LARGE: (usize, [u64; 4]) = (24, [131_072, 262_144, 524_288, 1_048_576]);
 
-/// Shares of requests for pages, for large files (with the computations), and for small images: friendly to caches.
+/// Shares of requests for pages, for large files (including computations), and for small images:
+/// cache-friendly.
 const FRIENDLY: [f64; 3] = [0.1, 0.8, 0.1];
-/// And not.
+/// The same, cache-unfriendly.
 const UNFRIENDLY: [f64; 3] = [0.1, 0.1, 0.8];
 
 /// Sizes of all files: pages, computations, large images, small images.

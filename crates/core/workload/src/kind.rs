@@ -9,10 +9,10 @@ use crate::popularity::Popularity;
 use crate::sizes::SizeStatistics;
 use crate::{surge, webbench};
 
-/// A workload of the literature that has files.
+/// A synthetic workload from the literature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadKind {
-    /// The mix of WebBench: ten classes, all files alike.
+    /// The mix of WebBench: ten classes, all files equally popular.
     WebBench,
     /// SURGE: lognormal sizes with a Pareto tail, one very popular file.
     Surge,
@@ -20,20 +20,20 @@ pub enum WorkloadKind {
     WorldCup,
     /// Some hundred files, half of them large, up to 2 GB.
     DataIntensive,
-    /// The elastic ramp, mostly for a few large files.
+    /// The elastic ramp, with requests mostly for a few large files.
     ElasticRamp,
-    /// The same files, mostly the many small ones.
+    /// The same files, with requests mostly for the many small ones.
     ElasticRampUnfriendly,
 }
 
-/// How the clients of a workload ask, as published, where it is.
+/// The behaviour of a workload's clients, as published where available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientHabits {
     /// Clients of the closed loop.
     pub clients: u32,
-    /// One request per connection, by HTTP/1.0.
+    /// One request per connection, in HTTP/1.0.
     pub is_http10: bool,
-    /// How they come and go; else all are there at once.
+    /// How clients arrive and leave; `None` if all are present from the start.
     pub ramp: Option<ClientRamp>,
 }
 
@@ -46,10 +46,10 @@ pub struct Workload {
     popularity: Popularity,
 }
 
-/// There is no such workload.
+/// Why a workload cannot be created.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
-    /// The scale is no number above zero, or too large.
+    /// The scale is not a number above zero, or is too large.
     #[error("expected a scale above 0 and up to {SCALE_MAX}, found {0}")]
     Scale(f64),
     /// More files than [`FILES_MAX`].
@@ -59,9 +59,9 @@ pub enum WorkloadError {
     TooManyFiles {
         /// Name of the workload.
         kind: &'static str,
-        /// As given.
+        /// As passed by the caller.
         scale: f64,
-        /// What it comes to.
+        /// The resulting number.
         files: usize,
     },
 }
@@ -72,11 +72,11 @@ const WORLD_CUP: SizeStatistics =
 const DATA_INTENSIVE: SizeStatistics =
     SizeStatistics { files: 532, min: 50, median: 106_779, mean: 85.96e6, max: 2_027_000_000 };
 
-/// Zipf's exponent of Web servers, for sites of which none is published.
+/// Zipf exponent of web servers, for sites without a published one.
 const ZIPF_EXPONENT: f64 = 0.8;
 
 impl WorkloadKind {
-    /// All of them.
+    /// All workloads.
     pub const ALL: [Self; 6] = [
         Self::WebBench,
         Self::Surge,
@@ -97,7 +97,7 @@ impl WorkloadKind {
         }
     }
 
-    /// Sizes of its files, with so many times as many files.
+    /// Sizes of its files; the scale multiplies their number.
     pub fn sizes(self, scale: f64) -> Vec<u64> {
         let scaled = |site: SizeStatistics| {
             site.sizes_of((site.files as f64 * scale).round().max(3.0) as usize)
@@ -111,11 +111,11 @@ impl WorkloadKind {
         }
     }
 
-    /// How its clients ask.
+    /// The behaviour of its clients.
     pub fn habits(self) -> ClientHabits {
         let usual = ClientHabits { clients: 32, is_http10: false, ramp: None };
         match self {
-            // 11 clients of 10 threads.
+            // 11 clients with 10 threads each.
             Self::WebBench => ClientHabits { clients: 110, ..usual },
             Self::Surge => ClientHabits { clients: 200, is_http10: true, ..usual },
             Self::WorldCup | Self::DataIntensive => usual,
@@ -125,7 +125,7 @@ impl WorkloadKind {
         }
     }
 
-    /// About how many files it has.
+    /// The approximate number of files.
     fn files(self, scale: f64) -> usize {
         let files = match self {
             Self::WebBench => 192_600.0,
@@ -138,7 +138,7 @@ impl WorkloadKind {
         ((files * scale) as usize).max(least)
     }
 
-    /// The folder of its files: the two elastic ramps share theirs.
+    /// The folder of its files; the two elastic ramps share one.
     fn folder(self) -> &'static str {
         match self {
             Self::ElasticRampUnfriendly => Self::ElasticRamp.name(),
@@ -148,7 +148,7 @@ impl WorkloadKind {
 }
 
 impl Workload {
-    /// Its files at a scale; `seed` draws which of them are popular, and what is in them.
+    /// The workload at a scale; `seed` determines which files are popular, and their contents.
     ///
     /// # Errors
     /// The scale is out of bounds.
@@ -161,7 +161,7 @@ impl Workload {
             return Err(WorkloadError::TooManyFiles { kind: kind.name(), scale, files });
         }
         let mut sizes = kind.sizes(scale);
-        // Too small a scale rounds every class of WebBench to no file.
+        // At too small a scale, every class of WebBench is rounded to no files.
         if sizes.is_empty() {
             return Err(WorkloadError::Scale(scale));
         }
@@ -185,31 +185,31 @@ impl Workload {
         Ok(Self { kind, seed, sizes, popularity })
     }
 
-    /// Which it is.
+    /// The kind of workload.
     pub fn kind(&self) -> WorkloadKind {
         self.kind
     }
 
-    /// Bytes of its files, by number.
+    /// Sizes of its files in bytes, by number.
     pub fn sizes(&self) -> &[u64] {
         &self.sizes
     }
 
-    /// Which file is asked for next.
+    /// The selection of the next file.
     pub fn popularity(&self) -> &Popularity {
         &self.popularity
     }
 
-    /// Where a file is, below the root of the site.
+    /// The path of a file below the root of the site.
     pub fn path(&self, file: usize) -> String {
         format!("/{}/{:03}/{file}.bin", self.kind.folder(), file / FILES_PER_FOLDER)
     }
 
-    /// What is in a file.
+    /// The contents of a file.
     pub fn pattern(&self, file: usize) -> Pattern {
         let name = [self.seed.to_le_bytes(), (file as u64).to_le_bytes()].concat();
         let kind = stable_hash(self.kind.folder().as_bytes(), 0);
-        // Offsets change the lower half only: files share no word.
+        // Offsets change only the lower half: files have no word in common.
         Pattern { seed: stable_hash(&name, kind) & !u64::from(u32::MAX) }
     }
 }

@@ -1,15 +1,16 @@
-//! Workloads: which files a site has, how often each is asked for, and what is in them. One definition for the
+//! Workloads: the files of a site, their popularity, and their contents. One definition for the
 //! simulator, the lab and the load generator.
 //!
 //! ```text
 //!   kind.rs: WorkloadKind --+-- webbench.rs, surge.rs, elastic_ramp.rs, sizes.rs      bytes of files
-//!                           +-- popularity.rs                                         which one is next
-//!                           +-- pattern.rs                                            what is in it
-//!   log/: LogTrace          what a site was really asked for, from its access log
+//!                           +-- popularity.rs                                         the next file
+//!                           +-- pattern.rs                                            contents of files
+//!   log/: LogTrace          the actual requests to a site, from its access log
 //! ```
 //!
-//! Invariants: a kind, a scale and a seed give the same files, contents and requests on every machine; scale changes the
-//! number of files and never their sizes. No line of a log makes its reader panic.
+//! Invariants: a kind, a scale and a seed give the same files, contents and requests on every
+//! machine; the scale changes the number of files, never their sizes. No line of a log makes its
+//! reader panic.
 
 #![forbid(unsafe_code)]
 

@@ -1,20 +1,19 @@
-//! Bytes that follow from their offset, so that the reader of a part of a file
-//! can check that it is that part.
+//! Bytes that are determined by their offset, so that the reader of a part of a file can verify it.
 
 use skep_units::Rng;
 
 const WORD_BYTES: u64 = 8;
 const CHUNK_BYTES: usize = 4096;
 
-/// The content of a file of any length; other seeds give other contents.
+/// The content of a file of any length; different seeds give different contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Where the content follows from.
+    /// The seed of the content.
     pub seed: u64,
 }
 
 impl Pattern {
-    /// Fills `bytes` with what stands at `offset`.
+    /// Fills `bytes` with the content at `offset`.
     pub fn fill(self, offset: u64, bytes: &mut [u8]) {
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
@@ -26,7 +25,7 @@ impl Pattern {
         }
     }
 
-    /// The offset of the first of `bytes`, found at `offset`, that is wrong.
+    /// The offset of the first wrong byte of `bytes`, which were read at `offset`.
     pub fn first_wrong(self, offset: u64, bytes: &[u8]) -> Option<u64> {
         let mut expected = [0; CHUNK_BYTES];
         let mut at = offset;

@@ -1,4 +1,4 @@
-//! Which object is asked for: Zipf's law over a seeded order of the objects.
+//! Selection of objects by popularity: Zipf's law over a seeded order of the objects.
 
 use skep_units::Rng;
 
@@ -6,13 +6,14 @@ use skep_units::Rng;
 #[derive(Clone, Debug)]
 pub struct Popularity {
     shares: Vec<f64>,
-    /// For each column the part of it that is its own, and whose the rest is.
+    /// For each column, its own part, and the object that has the rest.
     columns: Vec<(f64, u32)>,
 }
 
 impl Popularity {
-    /// The object of rank `r` has a share of `1 / r^exponent`; the ranks are a seeded shuffle, so they have nothing to do
-    /// with sizes. An exponent of 0 makes all objects alike.
+    /// The object of rank `r` has a share proportional to `1 / r^exponent`; the ranks are a seeded
+    /// shuffle, so they are independent of sizes. With an exponent of 0 all objects are equally
+    /// popular.
     pub fn zipf(objects: usize, exponent: f64, rng: &mut Rng) -> Self {
         let mut ranks: Vec<usize> = (1..=objects).collect();
         for last in (1..objects).rev() {
@@ -21,10 +22,10 @@ impl Popularity {
         Self::weighted(ranks.into_iter().map(|rank| (rank as f64).powf(-exponent)).collect())
     }
 
-    /// By weights that need not add up to 1.
+    /// Popularity by weights, which need not add up to 1.
     ///
     /// # Panics
-    /// There are none.
+    /// If there are no weights.
     pub fn weighted(weights: Vec<f64>) -> Self {
         assert!(!weights.is_empty(), "there is something to ask for");
         let sum: f64 = weights.iter().sum();
@@ -33,7 +34,7 @@ impl Popularity {
         Self { shares, columns }
     }
 
-    /// The share of requests for each object.
+    /// The share of requests of each object.
     pub fn shares(&self) -> &[f64] {
         &self.shares
     }

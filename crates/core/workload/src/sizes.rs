@@ -1,9 +1,9 @@
-//! Sizes of files, by a quantile function that meets the published statistics of a site.
+//! Sizes of files, by a quantile function that matches the published statistics of a site.
 //!
-//! Below the median sizes are log-linear from the minimum; above it they are `median * (max / median)^(u^p)` for
-//! `u` in 0..=1, with the `p` that gives the mean.
+//! Below the median, sizes are log-linear from the minimum; above it they are `median * (max /
+//! median)^(u^p)` for `u` in 0..=1, with the `p` that yields the mean.
 
-/// What is known of the sizes of a site's files, in bytes.
+/// Known statistics of the sizes of a site's files, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SizeStatistics {
     pub files: usize,
@@ -13,28 +13,29 @@ pub struct SizeStatistics {
     pub max: u64,
 }
 
-/// Halvings of the interval of exponents; 60 are exact to the last bit.
+/// Bisection steps on the interval of exponents; 60 are exact to the last bit.
 const BISECTIONS: usize = 60;
 
-/// Exponents between which that of any site lies.
+/// The range of exponents, sufficient for any site.
 const EXPONENTS: (f64, f64) = (0.01, 1_000.0);
 
 impl SizeStatistics {
-    /// Sizes in ascending order that have these statistics, the mean as nearly as whole bytes allow.
+    /// Sizes in ascending order with these statistics; the mean as close as whole bytes allow.
     ///
     /// # Panics
-    /// If there are fewer than three files, or no sizes have these statistics.
+    /// If there are fewer than three files, or the statistics are infeasible.
     pub fn sizes(&self) -> Vec<u64> {
         assert!(self.is_feasible(), "no sizes have these statistics: {self:?}");
         let exponent = self.exponent();
         (0..self.files).map(|rank| self.size(rank, exponent).round() as u64).collect()
     }
 
-    /// Sizes of so many files of such a site: with the same statistics where there are such sizes, else at even quantiles, so
-    /// that the few largest files, which have most of the bytes, may be missing.
+    /// Sizes of `files` files of such a site: with the same statistics if that is feasible, else at
+    /// even quantiles, so that the few largest files, which contain most of the bytes, may be
+    /// missing.
     ///
     /// # Panics
-    /// As [`SizeStatistics::sizes`].
+    /// As for [`SizeStatistics::sizes`].
     pub fn sizes_of(&self, files: usize) -> Vec<u64> {
         let scaled = Self { files, ..*self };
         if scaled.is_feasible() {
@@ -50,7 +51,7 @@ impl SizeStatistics {
         self.files >= 3 && self.min >= 1 && is_within()
     }
 
-    /// The exponent that gives the mean.
+    /// The exponent that yields the mean.
     fn exponent(&self) -> f64 {
         let (mut low, mut high) = EXPONENTS;
         for _ in 0..BISECTIONS {
@@ -68,10 +69,10 @@ impl SizeStatistics {
         sum / self.files as f64
     }
 
-    /// The size of the file at `rank`, from the smallest.
+    /// The size of the file with this `rank`, counted from the smallest.
     fn size(&self, rank: usize, exponent: f64) -> f64 {
         let (min, median, max) = (self.min as f64, self.median as f64, self.max as f64);
-        // With an even number of files, the two in the middle have the median.
+        // With an even number of files, the two in the middle have the median size.
         let (below, above) = ((self.files - 1) / 2, self.files / 2);
         if rank <= below {
             return min * (median / min).powf(rank as f64 / below as f64);

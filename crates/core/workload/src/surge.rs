@@ -1,26 +1,27 @@
-//! The files of SURGE, as Doh and Noh had them: 10,000 files, 187 MB, from 74 bytes to 1.4 MB; every fifth request is
-//! for the most popular one.
+//! The files of SURGE, with the parameters of Doh and Noh: 10,000 files, 187 MB, from 74 bytes to
+//! 1.4 MB; every fifth request is for the most popular one.
 //!
-//! Sizes are those of SURGE's model (Barford and Crovella, 1998): a lognormal body and a Pareto tail, at
-//! even quantiles, scaled to the published sum. Popularity is Zipf's, with the exponent that gives the
-//! most popular file its published share; which file that is, the user draws.
+//! Sizes follow SURGE's model (Barford and Crovella, 1998): a lognormal body and a Pareto tail, at
+//! even quantiles, scaled to the published sum. Popularity is Zipf's, with the exponent that gives
+//! the most popular file its published share; the caller selects which file that is.
 
 pub(crate) const FILES: usize = 10_000;
 const BYTES: f64 = 187e6;
 const BYTES_MIN: f64 = 74.0;
 const BYTES_MAX: f64 = 1.4e6;
 
-/// Fewest files that the model is asked for: below, its tail is a file or none.
+/// Fewest files for which the model is used: with fewer, its tail has one file or none.
 pub(crate) const FILES_MIN: usize = 100;
 
-/// Requests for the most popular file, of all requests.
+/// Share of the most popular file in all requests.
 const MOST: f64 = 100_000.0 / 490_000.0;
 
-/// The body: share of the files, mean and deviation of the logarithm. The tail: where it begins, its exponent.
+/// The body: share of the files, mean and deviation of the logarithm. The tail: where it begins,
+/// and its exponent.
 const BODY: (f64, f64, f64) = (0.93, 9.357, 1.318);
 const TAIL: (f64, f64) = (133_000.0, 1.1);
 
-/// Sizes of so many files, with the mean of all; in no particular order.
+/// Sizes of `files` files with the published mean, in no particular order.
 pub fn surge_sizes(files: usize) -> Vec<u64> {
     let bytes = BYTES * files as f64 / FILES as f64;
     let raw: Vec<f64> = (0..files).map(|at| quantile((at as f64 + 0.5) / files as f64)).collect();
@@ -33,7 +34,7 @@ pub fn surge_sizes(files: usize) -> Vec<u64> {
     of(low).map(|size| size as u64).collect()
 }
 
-/// The size that this share of the files does not exceed.
+/// The size that this fraction of the files does not exceed.
 fn quantile(share: f64) -> f64 {
     let (body, mean, deviation) = BODY;
     if share < body {
@@ -43,7 +44,7 @@ fn quantile(share: f64) -> f64 {
     begin / (1.0 - (share - body) / (1.0 - body)).powf(1.0 / exponent)
 }
 
-/// The normal distribution's inverse, by halving.
+/// The inverse of the normal distribution, by bisection.
 fn normal(share: f64) -> f64 {
     let (mut low, mut high) = (-8.0, 8.0);
     for _ in 0..50 {
@@ -53,7 +54,7 @@ fn normal(share: f64) -> f64 {
     low
 }
 
-/// Abramowitz and Stegun, 26.2.17: to 8 digits.
+/// Abramowitz and Stegun, 26.2.17: accurate to 8 digits.
 fn normal_share(x: f64) -> f64 {
     const B: [f64; 5] = [0.319381530, -0.356563782, 1.781477937, -1.821255978, 1.330274429];
     let t = 1.0 / (1.0 + 0.2316419 * x.abs());
@@ -62,7 +63,7 @@ fn normal_share(x: f64) -> f64 {
     if x < 0.0 { tail } else { 1.0 - tail }
 }
 
-/// Shares of requests by rank, from the most popular file.
+/// Shares of requests by rank, the most popular file first.
 pub fn surge_shares(files: usize) -> Vec<f64> {
     let sum = |exponent: f64| (1..=files).map(|rank| (rank as f64).powf(-exponent)).sum::<f64>();
     let (mut low, mut high) = (0.1, 4.0);

@@ -1,7 +1,8 @@
-//! The mix of WebBench, as published in the WhizzBee paper (table 1): ten classes of files. Requests are for classes with
-//! the same probabilities as the files have, so all files are alike.
+//! The mix of WebBench, as published in the WhizzBee paper (table 1): ten classes of files.
+//! Requests are distributed over the classes like the files, so all files are equally popular.
 
-/// Bytes of a class, and its share of files and of requests in 1/1000. They add up to 1000.
+/// Size of each class in bytes, and its share of files and of requests in thousandths. The shares
+/// add up to 1000.
 pub const WEBBENCH_CLASSES: [(u64, u64); 10] = [
     (223, 200),
     (735, 80),
@@ -15,10 +16,10 @@ pub const WEBBENCH_CLASSES: [(u64, u64); 10] = [
     (541_761, 1),
 ];
 
-/// What the shares of [`WEBBENCH_CLASSES`] add up to.
+/// The sum of the shares in [`WEBBENCH_CLASSES`].
 pub const WEBBENCH_PARTS: u64 = 1_000;
 
-/// Bytes of the data set: 20 replicas.
+/// Size of the data set, in bytes: 20 replicas.
 const BYTES: f64 = 1.2e9;
 
 /// Sizes of the files at a scale, class by class.

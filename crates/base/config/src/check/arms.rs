@@ -1,4 +1,4 @@
-//! Contradictions of the arms of A/B tests.
+//! Contradictions in the arms of A/B tests.
 
 use skep_units::{ARMS_MAX, did_you_mean};
 
@@ -9,7 +9,7 @@ use crate::error::ErrorKind;
 use crate::schema::Config;
 use crate::words::DispatchMode;
 
-/// Enough of them, with names of their own, over all nodes or over groups that have no node in common.
+/// A valid number of arms, with unique names, for all nodes or for disjoint groups of nodes.
 pub(super) fn are_a_test(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, service) in config.services.iter().enumerate() {
         let (count, at) = (service.arms.len(), |j| [Key("service"), Nth(i), Key("arm"), Nth(j)]);

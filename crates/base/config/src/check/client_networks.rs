@@ -1,4 +1,4 @@
-//! Contradictions of networks of clients.
+//! Contradictions in the networks of clients.
 
 use skep_units::Subnet;
 
@@ -22,7 +22,7 @@ pub(super) fn have_names_of_their_own(config: &Config, clashes: &mut Vec<Conflic
     }
 }
 
-/// A client has one name.
+/// Each client has exactly one network name.
 pub(super) fn are_told_apart(config: &Config, clashes: &mut Vec<Conflict>) {
     let mut earlier: Vec<(Subnet, &str)> = Vec::new();
     for (i, network) in config.client_networks.iter().enumerate() {

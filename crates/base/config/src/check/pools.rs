@@ -1,4 +1,4 @@
-//! Contradictions of pools, and of the routes that lead to them.
+//! Contradictions in pools, and in routes to them.
 
 use skep_units::{SLOT_SERVERS_MAX, did_you_mean};
 
@@ -12,7 +12,7 @@ use crate::response_cache::ResponseCacheConfig;
 use crate::schema::{BackendConfig, Config};
 use crate::words::{PoolProtocol, SameSite, ScriptWord, StatusAgent, StickyBy};
 
-/// Fields that are written anew for each request, or that belong to a hop.
+/// Fields that are rewritten for each request, or that are hop-by-hop.
 const WRITTEN: &[&str] = &[
     "expect",
     "forwarded",
@@ -51,7 +51,7 @@ pub(super) fn servers_are_told_apart(config: &Config, clashes: &mut Vec<Conflict
     }
 }
 
-/// Servers whose requests all nodes count together stand in one message.
+/// Servers with cluster-wide counting must fit in one message.
 pub(super) fn counted_servers_are_few(config: &Config, clashes: &mut Vec<Conflict>) {
     let servers = config.pools.iter().flat_map(|pool| &pool.servers);
     let count = servers.filter(|server| config.is_of_cluster(server)).count();
@@ -65,7 +65,7 @@ pub(super) fn counted_servers_are_few(config: &Config, clashes: &mut Vec<Conflic
     }
 }
 
-/// Tables of a protocol that the pool does not speak.
+/// Tables of a protocol that the pool does not use.
 pub(super) fn protocols_have_their_tables(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, pool) in config.pools.iter().enumerate() {
         let others = [
@@ -81,7 +81,7 @@ pub(super) fn protocols_have_their_tables(config: &Config, clashes: &mut Vec<Con
     }
 }
 
-/// What is asked for the status of servers.
+/// The settings of the servers' status are complete and consistent.
 pub(super) fn status_can_be_asked(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, pool) in config.pools.iter().enumerate() {
         let status = &pool.status;
@@ -145,7 +145,7 @@ pub(super) fn scripts_have_a_place(config: &Config, clashes: &mut Vec<Conflict>)
     }
 }
 
-/// Anyone who reaches an AJP port can forge the client's identity (CVE-2020-1938).
+/// Anyone who can connect to an AJP port can forge the client's identity (CVE-2020-1938).
 pub(super) fn ajp_beyond_this_machine_has_a_secret(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, pool) in config.pools.iter().enumerate() {
         for (j, server) in pool.servers.iter().enumerate() {
@@ -187,7 +187,7 @@ pub(super) fn sessions_can_be_told(config: &Config, clashes: &mut Vec<Conflict>)
             StickyBy::Cookie
                 if sticky.same_site == SameSite::None && sticky.secure != Some(true) =>
             {
-                // Browsers drop it.
+                // Browsers reject such a cookie.
                 demand("same_site", "`secure = true` beside \"none\"", "secure = false");
             }
             _ => {}
@@ -209,7 +209,7 @@ pub(super) fn routes_know_their_pools(config: &Config, clashes: &mut Vec<Conflic
     }
 }
 
-/// What only pools have.
+/// Settings that only apply to pools.
 pub(super) fn others_are_not_forwarded(config: &Config, clashes: &mut Vec<Conflict>) {
     let is_idle = |it: &BackendConfig| it.pool.is_none() && it.forward != ForwardConfig::default();
     let is_uncached =
@@ -225,7 +225,7 @@ pub(super) fn others_are_not_forwarded(config: &Config, clashes: &mut Vec<Confli
     }
 }
 
-/// What files and pools can't have both.
+/// Settings that cannot be combined with files and a pool.
 pub(super) fn what_is_no_file_goes_to_the_pool(config: &Config, clashes: &mut Vec<Conflict>) {
     let both = |it: &BackendConfig| it.pool.is_some() && it.root.is_some();
     for (at, backend) in backends(config).filter(|(_, backend)| both(backend)) {
@@ -238,7 +238,7 @@ pub(super) fn what_is_no_file_goes_to_the_pool(config: &Config, clashes: &mut Ve
     }
 }
 
-/// A prefix that not all paths of the route have could not be cut off them.
+/// A prefix can be stripped only if all paths of the route have it.
 pub(super) fn prefixes_are_there(config: &Config, clashes: &mut Vec<Conflict>) {
     for (at, backend) in backends(config) {
         let Some(prefix) = &backend.forward.strip_prefix else { continue };
@@ -259,7 +259,7 @@ pub(super) fn prefixes_are_there(config: &Config, clashes: &mut Vec<Conflict>) {
     }
 }
 
-/// What an application names lies in a folder that the config names.
+/// Files named by an application are in a folder set in the config.
 pub(super) fn named_files_have_a_folder(config: &Config, clashes: &mut Vec<Conflict>) {
     let default = ForwardConfig::default().sendfile_path;
     for (at, backend) in backends(config) {
@@ -277,7 +277,7 @@ pub(super) fn named_files_have_a_folder(config: &Config, clashes: &mut Vec<Confl
     }
 }
 
-/// What is over the limit for all is refused before it has a route.
+/// Bodies above the global limit are refused before a route is selected.
 pub(super) fn routes_keep_to_the_limit_of_bodies(config: &Config, clashes: &mut Vec<Conflict>) {
     let limit = config.limits.body_bytes_max;
     for (at, backend) in backends(config) {

@@ -1,4 +1,4 @@
-//! Contradictions of the commands that switch machines.
+//! Contradictions in the commands that switch machines on and off.
 
 use skep_units::did_you_mean;
 
@@ -8,7 +8,8 @@ use crate::power::{PowerConfig, placeholders_of};
 use crate::schema::Config;
 use crate::words::ContentPlacement;
 
-/// Commands are paths of programs, with placeholders that exist; what goes off can come back.
+/// Commands have absolute paths and known placeholders; a machine that can be switched off can be
+/// switched on.
 pub(super) fn commands_can_be_run(config: &Config, clashes: &mut Vec<Conflict>) {
     of_table(&[Key("power")], &config.power, clashes);
     for (i, node) in config.nodes.iter().enumerate() {
@@ -47,7 +48,7 @@ fn of_table(at: &[Step], power: &PowerConfig, clashes: &mut Vec<Conflict>) {
     }
 }
 
-/// A command ends before its node is given up.
+/// Commands end before the start of a node times out.
 pub(super) fn commands_end_in_time(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, service) in config.services.iter().enumerate().filter(|(_, it)| it.elastic.enabled) {
         let powers = config.nodes_of(service).map(|(_, node)| config.power_of(node));
@@ -63,7 +64,7 @@ pub(super) fn commands_end_in_time(config: &Config, clashes: &mut Vec<Conflict>)
     }
 }
 
-/// A machine that is off takes its part of a partitioned folder with it.
+/// Switching a machine off makes its part of a partitioned folder unavailable.
 pub(super) fn parts_stay_on(config: &Config, clashes: &mut Vec<Conflict>) {
     let is_part = config.backends().any(|it| it.content == ContentPlacement::Partition);
     let switched = config.nodes.iter().find(|node| !config.power_of(node).off.is_empty());

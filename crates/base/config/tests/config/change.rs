@@ -1,4 +1,4 @@
-//! Configs built in code, and what a change of config needs.
+//! Configs built in code, and what a change of the config requires.
 
 use std::path::Path;
 

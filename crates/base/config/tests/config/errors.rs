@@ -1,8 +1,8 @@
-//! What people are told about a wrong file: word by word, and each sort once.
+//! The exact error messages for invalid files, with each kind at least once.
 
 use skep_config::{Config, ConfigErrors, ErrorKind, limits};
 
-/// A right file, to which cases add lines.
+/// A valid file, to which cases add lines.
 pub(crate) const BASE: &str = "\
 [[node]]
 name = 'one'
@@ -11,7 +11,7 @@ address = '127.0.0.1:8001'
 root = '/srv'
 ";
 
-/// A right file with a dispatcher.
+/// A valid file with a dispatcher.
 const CLUSTER: &str = "\
 [[dispatcher]]
 name = 'gate'
@@ -383,8 +383,8 @@ fn networks_are_addresses_with_or_without_bits() {
 
 #[test]
 fn all_errors_are_told_at_once_and_no_nonsense_follows_from_them() {
-    // A node without a readable name is no reason to call `two` unknown, nor
-    // are misspelt tables missing ones.
+    // A node without a valid name must not make `two` unknown, nor must misspelled tables count as
+    // missing.
     let text =
         format!("{CLUSTER}nodes = ['one', 'two']\n[[node]]\nname = 2\n[cash]\n[limits]\nx = 1\n");
     let all = refused(&text);
@@ -425,7 +425,7 @@ fn two_dispatchers_of_one_number_are_refused() {
     assert!(told.contains(expected) && told.contains("rename one"), "{told}");
 }
 
-/// What messages and packet programs have room for.
+/// The capacity of messages and packet programs.
 #[test]
 fn a_cluster_is_no_larger_than_its_tables() {
     let gate = |i: u32| format!("[[dispatcher]]\nname = 'd{i}'\naddress = '10.0.1.{i}:7071'\n");
@@ -529,7 +529,7 @@ fn routes_need_a_source_and_fallbacks_a_route() {
         "6:16 Contradiction site.spa_fallback / a path that comes from this `root` / \
          \"/index.php\", which has another route / requests for that path go elsewhere"
     );
-    // Narrower ones first.
+    // More specific routes first.
     let routes = ["/a/b", "/a%20b/%2F*", "/a/*.php", "/a/*", "*.php"].map(route).concat();
     let config = Config::parse("skep.toml", &format!("{BASE}{routes}")).unwrap();
     assert_eq!(config.sites[0].routes.len(), 5);

@@ -1,11 +1,11 @@
-//! Whatever a file holds: it is read, or refused with a place; never a panic.
+//! Whatever a file contains: it is read, or refused with a position; it never causes a panic.
 
 use proptest::prelude::*;
 use skep_config::{Config, settings, tables};
 
 const EXAMPLE: &str = include_str!("../../../../../examples/skep.toml");
 
-/// Reads any text and checks what must hold of the outcome.
+/// Reads any text and checks the invariants of the result.
 fn read(text: &str) {
     match Config::parse("hostile.toml", text) {
         Ok(config) => {
@@ -26,7 +26,7 @@ fn read(text: &str) {
     }
 }
 
-/// Pieces that files are made of.
+/// Fragments from which files are composed.
 fn piece() -> impl Strategy<Value = String> {
     let paths: Vec<&str> = settings().iter().map(|setting| setting.path).collect();
     let keys: Vec<&str> = paths.iter().map(|path| path.rsplit('.').next().unwrap()).collect();
@@ -91,7 +91,7 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Replaces `cut` characters at `at` (parts of the whole) by `piece`.
+/// Replaces `cut` characters at `at` (a fraction of the length) by `piece`.
 fn mutate(text: &str, at: f64, cut: usize, piece: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let at = (at * chars.len() as f64) as usize;

@@ -1,4 +1,4 @@
-//! The settings table as its users meet it.
+//! The settings table from the user's perspective.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod change;

@@ -1,4 +1,4 @@
-//! Pools: what is refused of them, and of what leads to them.
+//! Pools: which settings of pools and of routes to them are refused.
 
 use skep_config::Config;
 
@@ -278,7 +278,7 @@ fn a_client_is_in_one_network() {
         format!("[[client_network]]\nname = '{name}'\nnetworks = {networks}\n")
     };
     let campus = network("campus", "['192.0.2.0/24', '2001:db8::/32']");
-    // In a larger one lies a smaller one.
+    // A smaller network within a larger one.
     let text = format!("{BASE}{campus}{}", network("library", "['192.0.2.64/26']"));
     let config = Config::parse("test", &text).unwrap();
     assert_eq!(config.client_networks[1].networks, ["192.0.2.64/26"]);

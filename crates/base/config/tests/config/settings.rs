@@ -1,9 +1,9 @@
-//! Every entry of the settings table, by the same rules.
+//! Tests of every entry of the settings table by the same rules.
 
 use skep_config::{Config, ErrorKind, Form, Kind, Setting, settings, tables};
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-/// A file that has one row of everything.
+/// A file with one row of every table.
 const BASE: &str = "
 [[dispatcher]]
 name = 'gate'
@@ -48,10 +48,10 @@ fn with(path: &str, value: &str) -> String {
         true => "root = '/srv'\n",
         false => "",
     };
-    // What goes to a pool needs one.
+    // Settings for a pool need a pool.
     let to_pool = format!("{root}pool = 'app'\n");
     let base = if root.is_empty() { BASE.to_owned() } else { BASE.replace(root, &to_pool) };
-    // Where one arm has a group, so has the other.
+    // If one arm has a group of nodes, the other must have one, too.
     let base = match path == "service.arm.nodes" && value != "[]" {
         true => base.replace("name = 'b'\n", "name = 'b'\nnodes = 'two'\n"),
         false => base,
@@ -69,14 +69,14 @@ fn with(path: &str, value: &str) -> String {
     }
     table[key] = Item::Value(value.parse::<Value>().unwrap());
     if path.ends_with(".origins") {
-        // In place of the root; nodes would share what they get there.
+        // Replaces the root; otherwise nodes would share what they fetch there.
         table.remove("root");
         document["cache"]["cooperate"] = toml_edit::value(false);
     }
     document.to_string()
 }
 
-/// Kinds of the faults that a file has because of this setting.
+/// Kinds of the faults caused by this setting.
 fn faults(setting: &Setting, value: &str) -> Vec<ErrorKind> {
     let text = with(setting.path, value);
     match Config::parse("test", &text) {
@@ -90,7 +90,7 @@ fn faults(setting: &Setting, value: &str) -> Vec<ErrorKind> {
     }
 }
 
-/// Whether the value itself is right, whatever other settings say to it.
+/// Whether the value itself is valid, regardless of other settings.
 fn accepts(setting: &Setting, value: &str) -> bool {
     let clash = |kind: &ErrorKind| matches!(kind, ErrorKind::Contradiction | ErrorKind::Duplicate);
     faults(setting, value).iter().all(clash)
@@ -220,7 +220,7 @@ fn every_word_and_status_is_accepted_and_no_other() {
 #[test]
 fn every_setting_refuses_other_types() {
     for setting in settings() {
-        // No setting takes a date, a fraction or a list of lists.
+        // No setting accepts a date, a fraction or a list of lists.
         for wrong in ["1979-05-27", "1.5", "[[]]"] {
             let found = faults(setting, wrong);
             assert_eq!(found, [ErrorKind::WrongType], "{} = {wrong}", setting.path);
@@ -265,7 +265,7 @@ fn addresses_are_off_only_where_that_is_a_value() {
             _ => {}
         }
     }
-    // Unset is not off: it is a port of the node's own address.
+    // Unset does not mean off: the default is a port of the node's own address.
     let agent = settings().iter().find(|setting| setting.path == "node.agent").unwrap();
     assert!(!agent.required && agent.default.is_none());
     assert!(accepts(agent, "'127.0.0.1:7072'"));

@@ -1,4 +1,5 @@
-//! Why a node keeps what a request asks for, or does not: asked by a coordinator for an operator.
+//! Why a node caches the response to a request, or does not: a coordinator asks on behalf of an
+//! operator.
 //!
 //! ```text
 //!   skep cache explain --> coordinator -- Explain --> every linked node: looks, asks nobody
@@ -10,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{EXPLAIN_HEAD_BYTES_MAX, EXPLAIN_TEXT_BYTES_MAX, EXPLAIN_VARIANTS_MAX};
 
-/// A request that is only looked at.
+/// A request to explain; it is not executed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainRequest {
-    /// Its head, as a node gets it; at most [`EXPLAIN_HEAD_BYTES_MAX`] bytes.
+    /// Its head, as a client would send it to a node; at most [`EXPLAIN_HEAD_BYTES_MAX`] bytes.
     pub head: Vec<u8>,
-    /// Whether a dispatcher of the cluster passed it on, so that what it says of its client is
-    /// believed.
+    /// Whether a dispatcher of the cluster forwarded it, so that its statements about the client
+    /// are trusted.
     pub is_forwarded: bool,
 }
 
@@ -26,89 +27,90 @@ impl ExplainRequest {
     }
 }
 
-/// What a node says to it. Texts have at most [`EXPLAIN_TEXT_BYTES_MAX`] bytes.
+/// A node's answer. Texts have at most [`EXPLAIN_TEXT_BYTES_MAX`] bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// First host name of the site; `*`: any.
+    /// First host name of the site; `*` matches any.
     pub site: String,
     /// Path of the route; `*`: the default route.
     pub route: String,
-    /// Where its bytes come from.
+    /// The source of its bytes.
     pub backend: String,
-    /// Path and query by which it is stored, and purged.
+    /// Path and query under which it is stored and purged.
     pub target: String,
-    /// The primary key, where a cache in front of a pool has one.
+    /// The primary key, if a cache in front of a pool has one.
     pub key: Option<String>,
-    /// What the request would meet now.
+    /// How the request would be answered now.
     pub verdict: ExplainVerdict,
     pub reason: ExplainReason,
-    /// Until when requests of the key go on their own, in milliseconds from now, and why.
+    /// If requests of the key bypass request collapsing: for how many milliseconds from now, and
+    /// why.
     pub marked: Option<(u64, ExplainReason)>,
-    /// What is stored under the key, at most [`EXPLAIN_VARIANTS_MAX`].
+    /// The responses stored under the key, at most [`EXPLAIN_VARIANTS_MAX`].
     pub variants: Vec<ExplainVariant>,
-    /// The last response to a request of the key that was judged.
+    /// The last response evaluated for a request of the key.
     pub judged: Option<ExplainJudged>,
 }
 
-/// What a request meets.
+/// How a request is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExplainVerdict {
-    /// A stored response, or a file.
+    /// With a stored response, or a file.
     Hit,
-    /// A stale response, while that is refreshed.
+    /// With a stale response, which is refreshed meanwhile.
     HitWhileRefreshed,
-    /// A stored response that its source has to confirm first.
+    /// With a stored response, once its source has validated it.
     Validated,
-    /// The source, for all who wait.
+    /// From the source, for all waiting requests.
     Fetched,
-    /// The source, for itself alone.
+    /// From the source, for this request alone.
     #[default]
     Passed,
     Refused,
 }
 
-/// A rule that decided.
+/// The rule that decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainReason {
     /// As in the `detail` of Cache-Status.
     pub token: String,
-    /// Where the rule stands: a section of an RFC, or `policy`.
+    /// The source of the rule: a section of an RFC, or `policy`.
     pub section: String,
-    /// The rule in a sentence.
+    /// The rule as a sentence.
     pub text: String,
 }
 
 /// A stored response.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainVariant {
-    /// The fields that its Vary names, as they were in the request that it answered: lines `name=value`.
+    /// The fields named by its Vary, as the request that it answered had them: lines `name=value`.
     pub secondary_key: String,
-    /// Whether it answers requests with the fields of this one.
+    /// Whether it matches the fields of this request.
     pub is_for_request: bool,
     pub status: u16,
     pub bytes: u64,
-    /// Seconds since its source made it; of files, since they were last checked.
+    /// Seconds since the origin generated it; for files, since the last check.
     pub age_s: u64,
-    /// Seconds for which it is fresh; negative since it is stale.
+    /// Remaining freshness in seconds; negative if stale.
     pub ttl_s: i64,
-    /// Where its lifetime comes from; of what a soft purge made stale, that.
+    /// The source of its lifetime; if a soft purge made it stale, the purge.
     pub lifetime: ExplainReason,
-    /// Its segments, and those of them in this node's memory.
+    /// The number of its segments, and how many of them are in this node's memory.
     pub segments: u32,
     pub segments_here: u32,
-    /// Whether this node got it from another one.
+    /// Whether this node fetched it from another node.
     pub is_from_peer: bool,
 }
 
-/// A response that came, and was stored or not.
+/// A received response, and whether it was stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainJudged {
-    /// How long ago, in milliseconds.
+    /// Age of this decision, in milliseconds.
     pub ago_ms: u64,
-    /// Its status; 0: not known.
+    /// Its status; 0 if unknown.
     pub status: u16,
     pub is_stored: bool,
-    /// Why not; or where its lifetime comes from.
+    /// Why it was not stored, or the source of its lifetime.
     pub reason: ExplainReason,
 }
 

@@ -12,13 +12,13 @@
 /// Bytes before the payload.
 pub const FRAME_HEAD_BYTES: usize = 8;
 
-/// A frame of nothing: "I'm alive".
+/// An empty frame: a keepalive.
 pub const PING: [u8; FRAME_HEAD_BYTES] = [0; FRAME_HEAD_BYTES];
 
 /// Capacity above which the buffer of an idle stream is freed, in bytes.
 const BUFFER_BYTES_KEPT_MAX: usize = 16 * 1024;
 
-/// What stands before a payload.
+/// The header before a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     /// The payload's length.
@@ -31,18 +31,18 @@ pub struct FrameHead {
 /// start of the next frame is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than what may stand here.
+    /// Longer than allowed here.
     #[error("a frame of {bytes} bytes, where {bytes_max} is the most")]
     TooLong {
         bytes: u32,
-        /// The most.
+        /// The maximum length.
         bytes_max: u32,
     },
-    /// A chunk of another length than all chunks have there.
+    /// A chunk whose length differs from that of every chunk at this offset.
     #[error("a chunk of {bytes} bytes, where one of {expected} was due")]
     NotThatLong {
         bytes: u32,
-        /// That of the chunk that was due.
+        /// Length of the expected chunk.
         expected: u32,
     },
     /// The payload differs from the one sent.
@@ -55,7 +55,7 @@ pub fn checksum(payload: &[u8]) -> u32 {
     crc32c::crc32c(payload)
 }
 
-/// Appends a frame around `payload`.
+/// Appends a frame with `payload`.
 ///
 /// # Panics
 /// If the payload is longer than any message or chunk.
@@ -65,7 +65,7 @@ pub fn write_frame(stream: &mut Vec<u8>, payload: &[u8]) {
 }
 
 impl FrameHead {
-    /// What stands before `payload`.
+    /// Returns the header for `payload`.
     ///
     /// # Panics
     /// If the payload is longer than any message or chunk.
@@ -80,7 +80,7 @@ impl FrameHead {
         Self { bytes: u32::from_le_bytes([a, b, c, d]), checksum: u32::from_le_bytes([e, f, g, h]) }
     }
 
-    /// As it stands in the stream.
+    /// Encodes it for the stream.
     pub fn to_bytes(self) -> [u8; FRAME_HEAD_BYTES] {
         let ([a, b, c, d], [e, f, g, h]) = (self.bytes.to_le_bytes(), self.checksum.to_le_bytes());
         [a, b, c, d, e, f, g, h]
@@ -97,24 +97,24 @@ impl FrameHead {
     }
 }
 
-/// Takes a stream in pieces of any length and gives its frames.
+/// Reads a stream in pieces of any length and returns its frames.
 #[derive(Debug)]
 pub struct FrameDecoder {
     bytes_max: u32,
     buffer: Vec<u8>,
-    /// Bytes at the buffer's start that were given out.
+    /// Bytes at the start of the buffer that were already returned.
     done: usize,
 }
 
 impl FrameDecoder {
-    /// A stream of frames with payloads of at most `bytes_max` bytes.
+    /// A decoder for frames with payloads of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         let bytes_max = u32::try_from(bytes_max).unwrap_or(u32::MAX);
         Self { bytes_max, buffer: Vec::new(), done: 0 }
     }
 
-    /// Adds what came. To be followed by [`FrameDecoder::next_payload`] until there is
-    /// none: then at most one frame is ever kept.
+    /// Adds received bytes. Call [`FrameDecoder::next_payload`] afterwards until it returns none:
+    /// then the buffer never holds more than one frame.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.done);
         self.done = 0;
@@ -124,10 +124,10 @@ impl FrameDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The payload of the next frame, if it is there as a whole.
+    /// Returns the payload of the next frame, if it is complete.
     ///
     /// # Errors
-    /// Bytes that are no frame; then all further calls fail, too.
+    /// The bytes are not a frame; all further calls fail, too.
     pub fn next_payload(&mut self) -> Result<Option<&[u8]>, FrameError> {
         let waiting = &self.buffer[self.done..];
         let Some((head, after)) = waiting.split_first_chunk() else { return Ok(None) };
@@ -141,12 +141,12 @@ impl FrameDecoder {
         Ok(Some(payload))
     }
 
-    /// Whether nothing waits to be completed.
+    /// Whether no incomplete frame remains.
     pub fn is_empty(&self) -> bool {
         self.done == self.buffer.len()
     }
 
-    /// What came behind the last frame that was given out.
+    /// Returns the bytes received after the last returned frame.
     pub fn into_rest(mut self) -> Vec<u8> {
         self.buffer.drain(..self.done);
         self.buffer

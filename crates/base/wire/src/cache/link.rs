@@ -1,12 +1,12 @@
 //! Messages between a node and a coordinator.
 //!
-//! A node reports its inventory to every dispatcher ([`ToCoordinator::Inventory`]
-//! once, then [`ToCoordinator::Delta`]) so that each of them could answer; it sends requests only
-//! to the dispatcher that reports itself active. Links are streams: messages arrive complete
-//! and in order, or the link breaks and starts anew with an inventory.
+//! A node reports its inventory to every dispatcher ([`ToCoordinator::Inventory`] once, then
+//! [`ToCoordinator::Delta`]) so that each of them could answer; it sends requests only to the
+//! dispatcher that reports itself active. Links are streams: messages arrive complete and in order;
+//! if a link breaks, a new one starts with an inventory.
 //!
-//! Files of partitioned folders are announced apart from what is in memory, and before it
-//! ([`ToCoordinator::Announce`]): a segment that a coordinator does not know costs a fill, but a
+//! Files of partitioned folders are announced separately from the segments in memory, and before
+//! them ([`ToCoordinator::Announce`]): a segment unknown to the coordinator costs a fill, but a
 //! file that no node is known to have does not exist.
 
 use std::net::SocketAddr;
@@ -31,75 +31,75 @@ use crate::message::NotAMessage;
 )]
 pub struct LeaseId(pub u64);
 
-/// A node's number in its coordinator's answers; dense, from 0. Numbers of nodes
-/// that are gone are used again.
+/// A node's number in its coordinator's answers; dense, from 0. Numbers of departed nodes are
+/// reused.
 pub type MemberId = u16;
 
 /// Messages of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToCoordinator {
-    /// The node's name, and the address from which others fetch.
+    /// The node's name, and the address that serves other nodes.
     Hello {
         /// Its name in the config.
         name: Name,
-        /// Where it serves other nodes.
+        /// The address at which it serves other nodes.
         address: SocketAddr,
-        /// Bytes that its cache may hold.
+        /// Cache capacity in bytes.
         capacity_bytes: u64,
     },
     /// Part of the inventory. The first part replaces the previous inventory.
     Inventory {
         /// Whether this begins a new inventory.
         is_first: bool,
-        /// Whether this is the last part; until then the node is not named as holder.
+        /// Whether this is the last part; until then the node is not named as a holder.
         is_last: bool,
         /// At most [`HELD_PER_MESSAGE_MAX`].
         held: Vec<Held>,
     },
-    /// Segments added and removed since the last message, in order of time: removed
-    /// after added where a name is in both.
+    /// Segments added and removed since the last message, in chronological order: a name in both
+    /// lists was removed after it was added.
     Delta {
         /// At most [`HELD_PER_MESSAGE_MAX`].
         added: Vec<Held>,
         /// At most [`HELD_PER_MESSAGE_MAX`].
         removed: Vec<SegmentName>,
     },
-    /// Files and folders on the node's disk, by head name, that came and went since the last
-    /// message. A link begins with none announced.
+    /// Files and folders on the node's disk that were added or removed since the last message, by
+    /// head name. A new link begins with none announced.
     Announce {
         /// At most [`HELD_PER_MESSAGE_MAX`].
         added: Vec<SegmentName>,
         /// At most [`HELD_PER_MESSAGE_MAX`].
         removed: Vec<SegmentName>,
-        /// Whether all files and folders of the node are announced with this; otherwise it may
-        /// have others, too.
+        /// Whether this completes the announcement of all the node's files and folders; until then
+        /// it may have others.
         is_complete: bool,
     },
-    /// Which nodes have the file or folder of this head name?
+    /// Requests the nodes that have the file or folder of this head name.
     FindFile {
-        /// Comes back with the answer.
+        /// Returned with the answer.
         ask: u64,
         name: SegmentName,
     },
-    /// Where is this segment?
+    /// Requests the location of a segment.
     Ask {
-        /// Comes back with the answer.
+        /// Returned with the answer.
         ask: u64,
         name: SegmentName,
         bytes: u32,
     },
-    /// A fill continues: renews its lease.
+    /// A fill is in progress: renews its lease.
     Renew { lease: LeaseId },
-    /// A lease ends: with the whole segment (which is then held), or without.
+    /// A lease ends: the segment is now held, or the fill failed.
     Ended {
         lease: LeaseId,
-        /// Whether all bytes are there and are kept.
+        /// Whether the segment is complete and kept.
         is_held: bool,
     },
-    /// A node that was named as holder refused.
+    /// A node that was named as a holder refused.
     NotThere {
         name: SegmentName,
-        /// The node that was named as holder.
+        /// The node that was named as a holder.
         holder: MemberId,
     },
     /// Requests the other holders of these segments, which are the next to be evicted.
@@ -107,86 +107,88 @@ pub enum ToCoordinator {
         /// At most [`TAIL_MAX`].
         names: Vec<SegmentName>,
     },
-    /// Purges known to the node: sent before its inventory, and for each purge that it
-    /// learns from another machine.
+    /// Purges known to the node: sent before its inventory, and for each purge received from
+    /// another machine.
     Purges(PurgeNews),
-    /// It has applied [`ToNode::Purges`].
+    /// The node has applied [`ToNode::Purges`].
     Purged {
-        /// The newest of those.
+        /// The newest of these purges.
         stamp: PurgeStamp,
-        /// The newest stamp that the node knows.
+        /// The newest stamp known to the node.
         newest: PurgeStamp,
     },
-    /// The node was paused for a moment; [`ToNode::InStep`] shows that it has received everything.
+    /// The node was paused for a moment; [`ToNode::InStep`] indicates that it has received
+    /// everything.
     AmInStep {
-        /// Comes back with the answer.
+        /// Returned with the answer.
         question: u64,
     },
-    /// A request at the node has changed this: to be purged everywhere, as by a command. At most
+    /// Content changed by a request at the node, to be purged everywhere, as by a command. At most
     /// [`PURGES_PER_MESSAGE_MAX`].
     Invalidate(Vec<PurgeWhat>),
-    /// What the node uses and wants of the servers of its pools; whenever that changes.
+    /// The node's use of and demand for slots of its pools' servers; sent whenever they change.
     Slots(SlotReport),
-    /// Which messages the node understands beside those that every build does. Before
-    /// [`Self::Hello`]; without it, none.
+    /// The optional messages that the node supports. Sent before [`Self::Hello`]; if not sent, none
+    /// are supported.
     Features(NodeFeatures),
-    /// As [`Self::Purges`], of soft purges.
+    /// As [`Self::Purges`], for soft purges.
     SoftPurges(PurgeNews),
     /// The answer to [`ToNode::Explain`].
     Explained {
-        /// To which question.
+        /// The number of the question.
         question: u64,
-        /// `None`: the node makes no sense of the request.
+        /// `None` if the node cannot interpret the request.
         explanation: Option<Box<Explanation>>,
     },
     /// The answer to [`ToNode::AskStatus`] and [`ToNode::Ask`].
     Status {
-        /// To which question.
+        /// The number of the question.
         question: u64,
-        /// What operators are shown, as the management API has it; empty: it would be too long. At
-        /// most [`STATUS_BYTES_MAX`].
+        /// The status for operators, in the JSON of the management API; empty if it would be too
+        /// long. At most [`STATUS_BYTES_MAX`].
         json: Vec<u8>,
     },
-    /// Orders about servers of pools that the node has carried out, or was told of; at most
-    /// [`SERVER_ORDERS_MAX`]. Only to coordinators that have said [`ToNode::ServerOrders`].
+    /// Orders about servers of pools that the node has executed or received; at most
+    /// [`SERVER_ORDERS_MAX`]. Sent only to coordinators that have sent [`ToNode::ServerOrders`].
     ServerOrders(Vec<ServerOrder>),
-    /// An operator at this node asks all nodes. Only to coordinators that have said [`ToNode::ServerOrders`].
+    /// A question of an operator at this node to all nodes. Sent only to coordinators that have
+    /// sent [`ToNode::ServerOrders`].
     Relay {
-        /// Comes back with the answers.
+        /// Returned with the answers.
         ask: u64,
         question: NodeQuestion,
-        /// How long nodes have to answer, in milliseconds.
+        /// Time limit for the nodes' answers, in milliseconds.
         limit_ms: u64,
     },
-    /// Requests that the node has at servers of its pools that all nodes count together, without those that have
-    /// none; whenever that changes. Only to coordinators that have said [`ToNode::ServerOrders`].
+    /// The node's requests at servers with cluster-wide counting, without servers that have none;
+    /// sent whenever they change. Only to coordinators that have sent [`ToNode::ServerOrders`].
     ServerLoads(Vec<ServerLoad>),
-    /// Whether the node is on; whenever that changes, and first as the answer to [`ToNode::Power`]. Only to coordinators
-    /// that have said that.
+    /// The node's power stage; sent whenever it changes, and first as the answer to
+    /// [`ToNode::Power`]. Only to coordinators that have sent that.
     Power {
         stage: PowerStage,
-        /// Bytes that its cache may hold from now on.
+        /// Cache capacity from now on, in bytes.
         capacity_bytes: u64,
     },
 }
 
-/// Whether a node is on.
+/// The power stage of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PowerStage {
     #[default]
     On,
-    /// It is to be off, and gives away what only it has in memory.
+    /// About to be off: it transfers the segments of which it has the only replica in memory.
     Stopping,
     /// It keeps nothing in memory.
     Off,
 }
 
-/// Messages that a node understands beside those that every build does: bits.
+/// Optional messages that a node supports, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFeatures(pub u32);
 
 impl NodeFeatures {
-    /// Those of this build.
+    /// The features of this build.
     pub const OWN: Self =
         Self(Self::SOFT_PURGES | Self::EXPLAIN | Self::STATUS | Self::OPERATE | Self::POWER);
     const SOFT_PURGES: u32 = 1;
@@ -195,34 +197,34 @@ impl NodeFeatures {
     const OPERATE: u32 = 8;
     const POWER: u32 = 16;
 
-    /// Whether it understands [`ToNode::SoftPurges`].
+    /// Whether the node supports [`ToNode::SoftPurges`].
     pub fn has_soft_purges(self) -> bool {
         self.0 & Self::SOFT_PURGES != 0
     }
 
-    /// Whether it understands [`ToNode::Explain`].
+    /// Whether the node supports [`ToNode::Explain`].
     pub fn has_explain(self) -> bool {
         self.0 & Self::EXPLAIN != 0
     }
 
-    /// Whether it understands [`ToNode::AskStatus`].
+    /// Whether the node supports [`ToNode::AskStatus`].
     pub fn has_status(self) -> bool {
         self.0 & Self::STATUS != 0
     }
 
-    /// Whether it understands [`ToNode::Ask`], [`ToNode::ServerOrders`] and the answers to
+    /// Whether the node supports [`ToNode::Ask`], [`ToNode::ServerOrders`] and the answers to
     /// [`ToCoordinator::Relay`].
     pub fn has_operate(self) -> bool {
         self.0 & Self::OPERATE != 0
     }
 
-    /// Whether it understands [`ToNode::Power`].
+    /// Whether the node supports [`ToNode::Power`].
     pub fn has_power(self) -> bool {
         self.0 & Self::POWER != 0
     }
 }
 
-/// A segment that is held.
+/// A held segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     pub name: SegmentName,
@@ -232,90 +234,91 @@ pub struct Held {
 /// Messages of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToNode {
-    /// The answer to a hello, and again whenever something of it changes.
+    /// The answer to a hello; sent again whenever its content changes.
     Welcome {
-        /// Whether this coordinator answers.
+        /// Whether this coordinator is the active one.
         is_active: bool,
-        /// Of its term.
+        /// The epoch of its term.
         epoch: u64,
-        /// All nodes that are linked, at most [`MEMBERS_MAX`].
+        /// All linked nodes, at most [`MEMBERS_MAX`].
         members: Vec<CacheMember>,
     },
     Answer {
-        /// To which question.
+        /// The number of the question.
         ask: u64,
         answer: CoordinatorAnswer,
     },
     /// The answer to [`ToCoordinator::FindFile`].
     FileAnswer {
-        /// To which question.
+        /// The number of the question.
         ask: u64,
         answer: FileAnswer,
     },
     /// The status of the node's replica of each segment of a tail, in its order.
     Tail {
-        /// As they were asked.
+        /// The segments, as requested.
         names: Vec<SegmentName>,
-        /// Of each.
+        /// The status of each.
         replica_statuses: Vec<ReplicaStatus>,
-        /// The node with most room, if any node but the asker has room.
+        /// The node with the most room, if any other node has room.
         roomiest: Option<MemberId>,
     },
     /// Purges to apply and acknowledge: all known ones before the first
     /// welcome, and each new one.
     Purges(PurgeNews),
-    /// The answer to [`ToCoordinator::AmInStep`]: all earlier messages have been
-    /// sent.
-    /// told.
+    /// The answer to [`ToCoordinator::AmInStep`]: all earlier messages have been sent.
     InStep {
-        /// To which question.
+        /// The number of the question.
         question: u64,
     },
-    /// What the node may use of the servers of its pools; the others stay as they are.
+    /// The slots that the node may use at servers of its pools; servers not listed are unchanged.
     Slots {
-        /// Rises by 1 with each such message on a link, from 1.
+        /// Increases by 1 with each such message on a link, from 1.
         number: u64,
         /// At most [`SLOT_SERVERS_MAX`].
         grants: Vec<SlotGrant>,
     },
-    /// As [`Self::Purges`], of soft purges. A node without [`NodeFeatures::has_soft_purges`] gets
-    /// them as [`Self::Purges`].
+    /// As [`Self::Purges`], for soft purges. A node without [`NodeFeatures::has_soft_purges`]
+    /// receives them as [`Self::Purges`].
     SoftPurges(PurgeNews),
-    /// Why does the node keep what this asks for, or why not? Only to nodes with
+    /// Asks why the node caches the response to this request, or does not. Sent only to nodes with
     /// [`NodeFeatures::has_explain`].
     Explain {
-        /// Comes back with the answer.
+        /// Returned with the answer.
         question: u64,
         request: ExplainRequest,
     },
-    /// An operator wants to see the node's pools. Only to nodes with [`NodeFeatures::has_status`].
+    /// Requests the state of the node's pools for an operator. Sent only to nodes with
+    /// [`NodeFeatures::has_status`].
     AskStatus {
-        /// Comes back with the answer.
+        /// Returned with the answer.
         question: u64,
     },
-    /// Orders about servers of pools that the coordinator knows: all of them before the first welcome, be there any
-    /// or not, and each new one. At most [`SERVER_ORDERS_MAX`]. Only to nodes with [`NodeFeatures::has_operate`].
+    /// The orders about servers of pools known to the coordinator: all of them before the first
+    /// welcome, even if there are none, and each new one. At most [`SERVER_ORDERS_MAX`]. Sent only
+    /// to nodes with [`NodeFeatures::has_operate`].
     ServerOrders(Vec<ServerOrder>),
-    /// An operator asks. Only to nodes with [`NodeFeatures::has_operate`].
+    /// An operator's question. Sent only to nodes with [`NodeFeatures::has_operate`].
     Ask {
-        /// Comes back with the answer.
+        /// Returned with the answer.
         question: u64,
         what: NodeQuestion,
     },
-    /// What a node has said to [`ToCoordinator::Relay`].
+    /// A node's answer to [`ToCoordinator::Relay`].
     Relayed { ask: u64, node: Name, answer: RelayedAnswer },
-    /// All nodes have answered, or their time is over.
+    /// All nodes have answered, or the time limit has passed.
     RelayEnd { ask: u64 },
-    /// Requests that all other nodes together have at servers that this one counts, without those where they have
-    /// none; whenever that changes.
+    /// The total requests of all other nodes at servers that this node counts, without servers
+    /// where they have none; sent whenever they change.
     ServerLoads(Vec<ServerLoad>),
-    /// Whether this dispatcher wants the node off: it is, while all coordinators that are linked say so. At the first
-    /// such wish, and at each change. Only to nodes with [`NodeFeatures::has_power`].
+    /// Whether this dispatcher requests that the node be off: it is off while all linked
+    /// coordinators request it. Sent with the first request and at each change, only to nodes with
+    /// [`NodeFeatures::has_power`].
     Power { is_off: bool },
 }
 
 impl ToCoordinator {
-    /// Purges of this kind.
+    /// Returns a message with purges of this kind.
     pub fn purges((kind, news): (PurgeKind, PurgeNews)) -> Self {
         match kind {
             PurgeKind::Hard => Self::Purges(news),
@@ -325,8 +328,8 @@ impl ToCoordinator {
 }
 
 impl ToNode {
-    /// Purges of this kind, for a node that understands these messages. One that knows no soft purge
-    /// takes them for hard ones: it does more than it has to, and ignores none.
+    /// Returns a message with purges of this kind, for a node with these features. A node without
+    /// soft purges receives them as hard ones: it purges more than necessary and ignores none.
     pub fn purges((kind, news): (PurgeKind, PurgeNews), features: NodeFeatures) -> Self {
         match kind {
             PurgeKind::Soft if features.has_soft_purges() => Self::SoftPurges(news),
@@ -341,9 +344,9 @@ pub enum ReplicaStatus {
     /// The only known replica.
     #[default]
     Sole,
-    /// The replica that stays while the others may be evicted: sent to one holder.
+    /// The replica to keep while the others may be evicted; this status is sent to one holder.
     Primary {
-        /// The holder that is to keep its replica if this one goes.
+        /// The holder that keeps its replica if this one is evicted.
         successor: MemberId,
     },
     /// A replica beside the primary one.
@@ -351,7 +354,7 @@ pub enum ReplicaStatus {
 }
 
 impl ReplicaStatus {
-    /// The holder that is to keep the segment if this node does not.
+    /// The holder that keeps the segment if this node does not.
     pub fn successor(self) -> Option<MemberId> {
         match self {
             Self::Primary { successor } => Some(successor),
@@ -365,69 +368,68 @@ impl ReplicaStatus {
 pub struct CacheMember {
     pub id: MemberId,
     pub name: Name,
-    /// Where it serves other nodes.
+    /// The address at which it serves other nodes.
     pub address: SocketAddr,
 }
 
-/// Where a segment is.
+/// The location of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CoordinatorAnswer {
-    /// These hold it; the less loaded first; 1 to [`HOLDERS_TOLD_MAX`].
+    /// These nodes hold it, the least loaded first; 1 to [`HOLDERS_TOLD_MAX`].
     Have { holders: Vec<MemberId> },
-    /// This node fills it; stream from it.
+    /// This node is filling it; stream from it.
     Busy { leader: MemberId },
     /// No node holds it: fill it from its origin.
     Grant {
         /// Under this lease.
         lease: LeaseId,
     },
-    /// No known node holds it, but not all nodes have sent their inventory yet:
-    /// ask again, in a moment.
+    /// No known node holds it, but not all nodes have sent their inventory yet: ask again shortly.
     Later,
-    /// The coordinator has no room for another lease or is not active: do
-    /// as if it were silent.
+    /// The coordinator has no room for another lease or is not active: proceed as if it did not
+    /// answer.
     Refused,
 }
 
-/// Which nodes have a file.
+/// The nodes that have a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileAnswer {
-    /// These do; the less loaded first; 1 to [`HOLDERS_TOLD_MAX`].
+    /// These nodes have it, the least loaded first; 1 to [`HOLDERS_TOLD_MAX`].
     Have { holders: Vec<MemberId> },
-    /// None: all nodes have announced all that they have.
+    /// No node has it: all nodes have completed their announcements.
     Nobody,
-    /// No linked node is known to have it, but these may have it: their announcement is not
-    /// complete, or they had it and have just been lost.
+    /// No linked node is known to have it, but these nodes may have it: their announcement is
+    /// incomplete, or they had the file and their link was just lost.
     Unsure {
         /// At most [`POSSIBLE_HOLDERS_MAX`].
         nodes: Vec<PossibleHolder>,
-        /// Whether no other node may have it.
+        /// Whether these are the only nodes that may have it.
         are_all: bool,
     },
-    /// The coordinator is not active: do as if it were silent.
+    /// The coordinator is not active: proceed as if it did not answer.
     Refused,
 }
 
-/// A node that may have a file. It may have no link.
+/// A node that may have a file. It may be without a link.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PossibleHolder {
     pub name: Name,
-    /// Where it serves other nodes.
+    /// The address at which it serves other nodes.
     pub address: SocketAddr,
 }
 
 macro_rules! payload {
     ($message:ty) => {
         impl $message {
-            /// Its bytes.
+            /// Encodes the message.
             pub fn encode(&self) -> Vec<u8> {
                 crate::cache::link::encode(self)
             }
 
-            /// The message that is `bytes`, all of them.
+            /// Decodes the message that occupies all of `bytes`.
             ///
             /// # Errors
-            /// Bytes that are no such message, or one beyond its bounds.
+            /// The bytes are not such a message, or it exceeds its bounds.
             pub fn decode(bytes: &[u8]) -> Result<Self, NotAMessage> {
                 crate::cache::link::decode(bytes, Self::is_sound)
             }

@@ -10,9 +10,9 @@
 //! Both directions are streams (`edge/peer`) that begin with a [`hello`], followed by
 //! [`frame`]s; the payload of a frame is one message of [`link`] or [`peer`], or
 //! a chunk of bytes. A [`name`] identifies cached content, and a [`purge`] invalidates it;
-//! an [`explain`]ation says why something is kept or not;
-//! a [`part`] is a node's description of files of which it has a part. On the same links servers of
-//! pools are counted: [`slots`], and operators ask and order: [`operate`].
+//! an [`explain`]ation states why a response is cached or not; a [`part`] describes the files of
+//! which a node has a part. The same links carry the request counts of pools' servers ([`slots`]),
+//! and operators' questions and orders ([`operate`]).
 
 pub mod explain;
 pub mod frame;

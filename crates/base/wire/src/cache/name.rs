@@ -1,8 +1,8 @@
 //! Names of cached segments and heads: the same on all nodes, different for each version.
 //!
-//! A name is a truncated SHA-256, so a client that chooses paths cannot cause a collision.
-//! Since the version is part of the name, a request by name never returns another version; since
-//! the latest purge is part of it too, a node that knows of that purge never gets older bytes.
+//! A name is a truncated SHA-256, so a client that chooses paths cannot cause a collision. Since
+//! the version is part of the name, a request by name never returns another version; since the
+//! latest purge is part of it, too, a node that knows of that purge never receives older bytes.
 //! The length is part of the version: some origins send the same entity tag for bytes of
 //! different lengths, and the length in a head must be that of the segments.
 
@@ -14,7 +14,7 @@ use skep_units::SEGMENT_BYTES;
 
 use super::purge::PurgeStamp;
 
-/// One version of one object of one site, and how long that is.
+/// One version of one object of one site, and its length.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ObjectName {
     hash: [u8; 32],
@@ -26,13 +26,13 @@ pub struct ObjectName {
 pub struct SegmentName(pub [u8; 16]);
 
 impl ObjectName {
-    /// The name of what `path` of `site` was at `version` (a strong entity tag,
-    /// or modification time and size) in `bytes` bytes, got after the purge of this
-    /// stamp.
+    /// Returns the name of the object at `path` of `site` in `version` (a strong entity tag, or
+    /// modification time and size) with a length of `bytes` bytes, fetched after the purge with
+    /// this stamp.
     pub fn new(site: &[u8], path: &[u8], version: &[u8], bytes: u64, purged: PurgeStamp) -> Self {
         let mut hash = Sha256::new();
         for part in [site, path, version] {
-            // With lengths, so that no two triples run together to one text.
+            // With lengths, so that no two triples are concatenated to the same text.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -41,7 +41,7 @@ impl ObjectName {
         Self { hash: hash.finalize().into(), bytes }
     }
 
-    /// The name of a head, for the file or object at `path`, whatever its version. `kind`
+    /// Returns the name of a head, for the file or object at `path`, whatever its version. `kind`
     /// distinguishes kinds of heads.
     pub fn head(site: &[u8], path: &[u8], kind: &[u8], purged: PurgeStamp) -> SegmentName {
         Self::new(site, path, kind, 0, purged).segment(u32::MAX)
@@ -57,13 +57,13 @@ impl ObjectName {
         self.bytes.div_ceil(SEGMENT_BYTES) as u32
     }
 
-    /// Bytes of segment `index`; 0 if there is none.
+    /// Bytes of the segment with this index; 0 if it does not exist.
     pub fn segment_bytes(&self, index: u32) -> u32 {
         let start = u64::from(index) * SEGMENT_BYTES;
         self.bytes.saturating_sub(start).min(SEGMENT_BYTES) as u32
     }
 
-    /// The name of segment `index`, from 0.
+    /// Returns the name of the segment with this index, from 0.
     pub fn segment(&self, index: u32) -> SegmentName {
         let mut hash = Sha256::new();
         hash.update(self.hash);
@@ -76,7 +76,7 @@ impl ObjectName {
 }
 
 impl SegmentName {
-    /// Eight of its bytes, for tables: they are as good as random.
+    /// Eight of its bytes, as a hash for tables: they are practically random.
     pub fn bits(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         u64::from_le_bytes([a, b, c, d, e, f, g, h])

@@ -1,15 +1,15 @@
-//! What operators ask all nodes, and what they order about servers of pools.
+//! Operators' questions to all nodes, and their orders about servers of pools.
 //!
 //! ```text
-//!   node --- Relay: an operator here asks or orders ---> coordinator
+//!   node --- Relay: an operator's question or order ---> coordinator
 //!   node <-- Ask -------------------------------------- coordinator --> all other nodes
 //!   node --- Status ----------------------------------> coordinator
-//!   node <-- Relayed: what each has said, RelayEnd ---- coordinator
-//!   node <-> ServerOrders: what is known of orders ---- coordinator
+//!   node <-- Relayed: each node's answer, RelayEnd ---- coordinator
+//!   node <-> ServerOrders: all known orders ----------- coordinator
 //! ```
 //!
-//! Orders that were carried out are known to all nodes and coordinators that were linked since, and merged there
-//! (`core/directory`, `OrderTable`), in whatever order they come.
+//! Orders that were executed are sent to all nodes and coordinators linked since, and are merged
+//! there (`core/directory`, `OrderTable`), in any order of arrival.
 
 use serde::{Deserialize, Serialize};
 use skep_units::{DISPATCHER_NUMBER_BITS, ServerAddress};
@@ -17,32 +17,32 @@ use skep_units::{DISPATCHER_NUMBER_BITS, ServerAddress};
 use crate::limits::{ORDER_AHEAD_MS_MAX, STATUS_BYTES_MAX};
 use crate::machine::Name;
 
-/// The number of an order: later ones are greater, from any operator.
+/// The number of an order: later orders have greater numbers, whichever operator gives them.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct OrderStamp(pub u64);
 
 impl OrderStamp {
-    /// An order that has none yet.
+    /// The stamp of an order that has not been numbered yet.
     pub const NONE: Self = Self(0);
 
-    /// The next after `newest`, given at `unix_ms` (milliseconds since 1970) by the process with this number:
-    /// two of them give no stamp twice.
+    /// Returns the stamp that follows `newest`, assigned at `unix_ms` (milliseconds since 1970) by
+    /// the process with this number: two processes never assign the same stamp.
     #[must_use]
     pub fn after(newest: Self, unix_ms: u64, number: u16) -> Self {
         let time = unix_ms.max((newest.0 >> DISPATCHER_NUMBER_BITS) + 1);
         Self(time << DISPATCHER_NUMBER_BITS | u64::from(number))
     }
 
-    /// Whether it was given longer after `unix_ms` than clocks may differ: such an order is refused, or no
-    /// later one would count.
+    /// Whether it is further ahead of `unix_ms` than clocks may differ: such an order is refused,
+    /// since it would override all later ones.
     pub fn is_ahead_of(self, unix_ms: u64) -> bool {
         self.0 >> DISPATCHER_NUMBER_BITS > unix_ms.saturating_add(ORDER_AHEAD_MS_MAX)
     }
 
     fn is_sound(self) -> bool {
-        // So that there is a next one for longer than machines last.
+        // So that there is a following stamp for longer than machines last.
         self.0 >> (u64::BITS - 1) == 0
     }
 }
@@ -56,45 +56,45 @@ pub struct ServerOrder {
     pub stamp: OrderStamp,
 }
 
-/// What is to become of a server.
+/// A change to a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ServerChange {
-    /// No new requests.
+    /// Send it no new requests.
     Drain,
-    /// Requests again.
+    /// Send it requests again.
     Resume,
-    /// Another share of the work.
+    /// Change its weight.
     Weight {
         weight: u32,
-        /// What the config says; nothing: it does not name the server. A config that says something else since
-        /// is the later word.
+        /// Weight in the config; `None` if the config does not name the server. If the config's
+        /// weight changes afterwards, the config takes precedence.
         filed: Option<u32>,
     },
-    /// A new server.
+    /// Add a new server.
     Add(Box<AddedServer>),
-    /// Gone when its requests have ended, at the latest after so many milliseconds.
+    /// Remove it once its requests have ended, at the latest after this many milliseconds.
     Remove { timeout_ms: u64 },
 }
 
-/// A server that is added, as the config would say it.
+/// A server to add, with the settings that the config would give it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedServer {
     pub address: ServerAddress,
     pub weight: u32,
     pub connections_max: u32,
-    /// Word of `connections_scope`.
+    /// The value of `connections_scope`.
     pub connections_scope: Name,
     pub status_address: Option<ServerAddress>,
 }
 
-/// What of a server an order is about: of each, the latest order stands.
+/// The aspect of a server that an order concerns: the latest order for each aspect applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ServerAspect {
-    /// Whether it is there.
+    /// Whether the server exists.
     Presence,
-    /// Whether it gets new requests.
+    /// Whether it receives new requests.
     Drain,
-    /// Its share.
+    /// Its weight.
     Weight,
 }
 
@@ -107,7 +107,7 @@ impl ServerChange {
         }
     }
 
-    /// What is done, for the log.
+    /// Name of the change, for the log.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Drain => "drain",
@@ -125,16 +125,16 @@ impl ServerOrder {
     }
 }
 
-/// What an operator asks all nodes. The answers are what the management API shows, as JSON.
+/// An operator's question to all nodes. The answers are those of the management API, in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeQuestion {
-    /// For their pools.
+    /// The state of their pools.
     Pools,
-    /// For the requests that they have at servers now.
+    /// Their current requests at servers.
     Requests,
-    /// For their requests over time, in steps of so many seconds.
+    /// Their requests over time, in steps of this many seconds.
     Series { step_s: u64 },
-    /// To carry this out.
+    /// Execute this order.
     Order(Box<ServerOrder>),
 }
 
@@ -147,14 +147,14 @@ impl NodeQuestion {
     }
 }
 
-/// What a node has said to a question that was relayed.
+/// A node's answer to a relayed question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RelayedAnswer {
-    /// At most [`STATUS_BYTES_MAX`]; empty: it would be too long.
+    /// At most [`STATUS_BYTES_MAX`]; empty if it would exceed that.
     Said(Vec<u8>),
-    /// It is of a build that knows no such question.
+    /// The node's build does not support such questions.
     Earlier,
-    /// Nothing in time, or its link has ended.
+    /// No answer in time, or its link has ended.
     Silent,
 }
 

@@ -1,8 +1,8 @@
-//! Heads of files between nodes: the file that one node has at a path, for another node.
+//! Heads of files between nodes: one node's description of the file at a path, for another node.
 //!
 //! ```text
 //!  0 kind (u8: 0 file, 1 folder, 2 forbidden)
-//! of a file, plain and each encoded sibling (br, zstd, gzip):
+//! for a file, plain and each encoded sibling (br, zstd, gzip):
 //!   whether it exists (u8)   modification time in ns (i128)   bytes (u64)
 //! ```
 //!
@@ -14,10 +14,10 @@ const FILE: u8 = 0;
 const FOLDER: u8 = 1;
 const FORBIDDEN: u8 = 2;
 
-/// Bytes of one version on the way.
+/// Bytes of one encoded version.
 const VERSION_BYTES: usize = 1 + 16 + 8;
 
-/// Which version of a file: its modification time and its size.
+/// A version of a file: its modification time and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileVersion {
     /// Last modification, in nanoseconds since 1970.
@@ -39,14 +39,14 @@ pub struct Versions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileHead {
     File(Versions),
-    /// A folder, asked for without its slash.
+    /// A folder, requested without its trailing slash.
     Folder,
-    /// What may not be served.
+    /// A file or folder that must not be served.
     Forbidden,
 }
 
 impl FileHead {
-    /// As it goes to another node.
+    /// Encodes the head for another node.
     pub fn to_bytes(self) -> Vec<u8> {
         let Self::File(Versions { plain, encoded }) = self else {
             return vec![if self == Self::Folder { FOLDER } else { FORBIDDEN }];

@@ -24,29 +24,28 @@ pub enum PeerRequest {
         name: SegmentName,
         /// The segment's length.
         bytes: u32,
-        /// Bytes that the asker has.
+        /// Bytes that the requester already has.
         from: u32,
-        /// Where the segment comes from, if the other is to fill it when it
-        /// does not have it.
+        /// The origin of the segment, if the other node is to fill it when it does not have it.
         origin: Option<OriginRef>,
     },
-    /// The head of an object, by the name that stands for it.
+    /// The head of an object, by its head name.
     Head {
         name: SegmentName,
-        /// Of a file of a partitioned folder: where it is, in case that the other node has not
-        /// announced it yet.
+        /// For a file of a partitioned folder: its path, in case the other node has not announced
+        /// the file yet.
         place: Option<FilePlace>,
     },
-    /// A sole replica that would be evicted, or a primary one: the other may fetch it.
+    /// A replica, sole or primary, that is about to be evicted: the other node may fetch it.
     Offer {
         name: SegmentName,
         bytes: u32,
-        /// How often it may still be passed on (Dahlin et al., OSDI '94).
+        /// How often it may still be passed on (N-chance forwarding; Dahlin et al., OSDI '94).
         chances: u8,
     },
 }
 
-/// Where a segment comes from, in words that all nodes of a config share.
+/// The origin of a segment, in terms shared by all nodes of a config.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OriginRef {
     /// The site's key.
@@ -54,28 +53,29 @@ pub struct OriginRef {
     /// The object's path at its origin.
     pub path: Vec<u8>,
     pub version: Vec<u8>,
-    /// The latest purge of it that the asker knows.
+    /// The latest purge of the object known to the requester.
     pub purged: PurgeStamp,
-    /// Its length in bytes, all segments.
+    /// Length of the whole object in bytes.
     pub object_bytes: u64,
-    /// The segment's number.
+    /// Index of the segment.
     pub index: u32,
-    /// Why the other node is to fill it: the asker has the lease, and no room (a remote fill).
-    /// Otherwise the asker takes the other for the owner while no coordinator answers, or for the
+    /// Why the other node is to fill it: if set, the requester has the lease but no room (a remote
+    /// fill). Otherwise it considers the other node the owner while no coordinator answers, or the
+    /// node that has the file.
     /// node that has the file.
     pub has_lease: bool,
 }
 
-/// Where a file of a partitioned folder is.
+/// The path of a file in a partitioned folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePlace {
     /// The route's key.
     pub route: u64,
-    /// Path below its root.
+    /// The path below the route's root.
     pub path: Vec<u8>,
 }
 
-/// Answers to requests.
+/// Replies to requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerReply {
     /// The bytes follow.
@@ -84,20 +84,20 @@ pub enum PeerReply {
     Head {
         /// How long it may still be used, in milliseconds.
         fresh_ms: u64,
-        /// In the words of `role/node`.
+        /// In the encoding of `role/node`.
         head: Vec<u8>,
     },
-    /// The offer is taken: the other has fetched it.
+    /// The offer is accepted: the other node has fetched the replica.
     Taken,
-    /// No.
+    /// The request is refused.
     Refused(PeerRefusal),
-    /// As [`Self::Head`], of a response that was fetched after a soft purge.
+    /// As [`Self::Head`], for a response that was fetched after a soft purge.
     HeadAfter {
         /// How long it may still be used, in milliseconds.
         fresh_ms: u64,
-        /// The latest soft purge of it that was known before it was fetched.
+        /// The latest soft purge of it known before it was fetched.
         softly_purged: PurgeStamp,
-        /// In the words of `role/node`.
+        /// In the encoding of `role/node`.
         head: Vec<u8>,
     },
 }
@@ -105,20 +105,20 @@ pub enum PeerReply {
 /// Why a peer refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerRefusal {
-    /// It does not have that.
+    /// It does not have the requested object.
     NotThere,
-    /// It has too much to send already.
+    /// It already has too much to send.
     Overloaded,
-    /// It has something else under this name, or can't make sense of it.
+    /// It has different content under this name, or cannot interpret the request.
     Mismatch,
     OriginFailed,
     /// The node has no room for the offered segment or the fill, or has the segment already.
     NotWanted,
-    /// The response may not be stored: each client's request goes to the server.
+    /// The response must not be stored: each client's request goes to the server.
     NotStored,
 }
 
-/// Where the chunk ends that begins at `at` of a segment of `bytes` bytes.
+/// Returns the end of the chunk that begins at `at` in a segment of `bytes` bytes.
 pub fn chunk_end(at: u32, bytes: u32) -> u32 {
     (at - at % PEER_CHUNK_BYTES).saturating_add(PEER_CHUNK_BYTES).min(bytes)
 }

@@ -1,7 +1,7 @@
-//! Purges: what must be fetched anew, and the stamps that order purges.
+//! Purges: which content must be refetched, and the stamps that order purges.
 //!
-//! A purge is sent as [`PurgeNews`], and so is all that a machine knows of purges:
-//! the receiver merges it into its own table, in whatever order it arrives
+//! A purge is sent as [`PurgeNews`], and so is everything a machine knows about purges: the
+//! receiver merges it into its own table, in any order of arrival
 //! (`core/directory`, `PurgeTable`).
 
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::limits::{
     PURGES_PER_MESSAGE_MAX,
 };
 
-/// The number of a purge: later ones are greater, whichever dispatcher assigns them. It is part
-/// of the names of all that is fetched after the purge.
+/// The number of a purge: later purges have greater numbers, whichever dispatcher assigns them. It
+/// is part of the names of all content fetched after the purge.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -25,14 +25,15 @@ impl PurgeStamp {
     /// The stamp of content that was never purged.
     pub const NONE: Self = Self(0);
 
-    /// When it was given, in milliseconds since 1970 by the clock of its dispatcher; later than that if
-    /// it had to be after another stamp.
+    /// Time of assignment, in milliseconds since 1970 by the dispatcher's clock; later than that if
+    /// it had to follow another stamp.
     pub fn unix_ms(self) -> u64 {
         self.0 >> DISPATCHER_NUMBER_BITS
     }
 
-    /// The next after `newest`, given at `unix_ms` (milliseconds since 1970) by
-    /// the dispatcher with this number (`dispatcher_number`): two of them give no stamp twice.
+    /// Returns the stamp that follows `newest`, assigned at `unix_ms` (milliseconds since 1970) by
+    /// the dispatcher with this number (`dispatcher_number`): two dispatchers never assign the same
+    /// stamp.
     #[must_use]
     pub fn after(newest: Self, unix_ms: u64, dispatcher: u16) -> Self {
         let time = unix_ms.max(newest.unix_ms() + 1);
@@ -40,36 +41,35 @@ impl PurgeStamp {
     }
 
     fn is_sound(self) -> bool {
-        // So that there is a next one for longer than machines last.
+        // So that there is a following stamp for longer than machines last.
         self.0 >> (u64::BITS - 1) == 0
     }
 }
 
-/// What becomes of what a purge concerns.
+/// What a purge does to the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PurgeKind {
-    /// It is gone: fetched anew before the next reply with it.
+    /// The content is invalid: refetched before it is next used in a response.
     #[default]
     Hard,
-    /// It is stale: validated, or used as what is stale may be.
+    /// The content is stale: validated, or used where stale content may be.
     Soft,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PurgeWhat {
-    /// The content of one place.
+    /// The content at one URL.
     Url(PurgePlace),
-    /// The content of all places with this prefix.
+    /// The content at all URLs with this prefix.
     Prefix(PurgePlace),
-    /// What its origin has marked so.
+    /// The content that its origin has marked with this tag.
     Tag(String),
 }
 
-/// A place on one site, or on all.
+/// A URL on one site, or on all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PurgePlace {
-    /// A path in the one spelling that stands for all of its spellings, as it may
-    /// stand in a request; and a query. Or the beginning of that.
+    /// A normalized path as it may appear in a request, with its query; or a prefix of that.
     pub target: String,
     /// A name of the site, in lower case; `None`: all sites.
     pub host: Option<String>,
@@ -94,7 +94,7 @@ impl PurgeWhat {
         }
     }
 
-    /// Whether it keeps to its bounds.
+    /// Whether it is within its bounds.
     pub fn is_sound(&self) -> bool {
         match self {
             Self::Url(place) | Self::Prefix(place) => place.is_sound(),
@@ -103,7 +103,7 @@ impl PurgeWhat {
     }
 }
 
-/// As it is typed.
+/// In the syntax of the command.
 impl fmt::Display for PurgeWhat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (place, star) = match self {
@@ -121,17 +121,16 @@ impl fmt::Display for PurgeWhat {
 /// Purges, or part of a purge table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgeNews {
-    /// All was purged up to here.
+    /// Everything was purged up to this stamp.
     pub floor: PurgeStamp,
-    /// Purges of which only the cell is known; at most
-    /// [`PURGE_CELLS_PER_MESSAGE_MAX`].
+    /// Purges of which only the cell is known; at most [`PURGE_CELLS_PER_MESSAGE_MAX`].
     pub cells: Vec<(u16, PurgeStamp)>,
-    /// The others, at most [`PURGES_PER_MESSAGE_MAX`].
+    /// The other purges, at most [`PURGES_PER_MESSAGE_MAX`].
     pub purges: Vec<(PurgeWhat, PurgeStamp)>,
 }
 
 impl PurgeNews {
-    /// The latest of them.
+    /// The latest stamp in it.
     pub fn newest(&self) -> PurgeStamp {
         let cells = self.cells.iter().map(|&(_, stamp)| stamp);
         let purges = self.purges.iter().map(|&(_, stamp)| stamp);
@@ -164,7 +163,7 @@ mod tests {
         assert!(PurgeStamp::after(own, 5_000, 0) > own);
     }
 
-    /// Until now eight bits were the position of the dispatcher in the config.
+    /// Until now, eight bits were the index of the dispatcher in the config.
     #[test]
     fn stamps_are_later_than_those_of_earlier_builds() {
         let unix_ms = 1_764_000_000_000;

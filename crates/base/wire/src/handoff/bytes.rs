@@ -1,4 +1,4 @@
-//! Fields of fixed length, little-endian, read from bytes that anybody may have written.
+//! Fields of fixed length, little-endian, read from untrusted bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,7 +9,7 @@ const NO_SOCKET: u8 = 0;
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
 
-/// What is left to read.
+/// The bytes still to be read.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A connection, or that there is none. `None`: it is neither.
+    /// Reads a connection or its absence; `None` if it is neither.
     pub(super) fn socket(&mut self) -> Option<Option<SocketId>> {
         let (client, server) = match self.u8()? {
             NO_SOCKET => return Some(None),
@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
             _ => return None,
         };
         let socket = SocketId { client, server };
-        // What is no canonical name could be a second name of the same connection.
+        // A non-canonical address would be a second name of the same connection.
         (SocketId::new(client, server) == Some(socket)).then_some(Some(socket))
     }
 
@@ -60,10 +60,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes what [`Reader::socket`] reads.
+/// Writes a connection in the form read by [`Reader::socket`].
 ///
 /// # Panics
-/// The ends are of two families: no socket has such.
+/// If the two ends are of different families: no socket has such ends.
 pub(super) fn write_socket(socket: Option<&SocketId>, bytes: &mut Vec<u8>) {
     let Some(SocketId { client, server }) = socket else { return bytes.push(NO_SOCKET) };
     assert_eq!(client.is_ipv4(), server.is_ipv4(), "a connection of two families");

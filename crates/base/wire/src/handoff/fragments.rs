@@ -1,13 +1,13 @@
-//! Handoff information in pieces: one datagram takes [`HANDOFF_FRAGMENT_BYTES`] of it.
+//! Handoff information in fragments: one datagram holds [`HANDOFF_FRAGMENT_BYTES`] of it.
 //!
-//! A donor that retries sends the same fragments again, so that those which came are not lost with those
-//! which did not.
+//! A donor that retries sends the same fragments again, so that fragments already received are not
+//! lost with the missing ones.
 
 use std::sync::Arc;
 
 use crate::limits::{HANDOFF_FRAGMENT_BYTES, HANDOFF_FRAGMENTS_MAX};
 
-/// A piece of the handoff information of one offer. All but the last are full.
+/// A fragment of the handoff information of one offer. All but the last are full.
 ///
 /// Invariant: `index < count <= HANDOFF_FRAGMENTS_MAX`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,14 +17,14 @@ pub struct Fragment {
     pub bytes: Arc<[u8]>,
 }
 
-/// Fragments of one offer that came.
+/// The received fragments of one offer.
 #[derive(Clone, Debug)]
 pub struct Assembly {
     parts: Vec<Option<Arc<[u8]>>>,
     missing: usize,
 }
 
-/// The fragments of handoff information.
+/// Splits handoff information into fragments.
 pub fn cut(info: &[u8]) -> Vec<Fragment> {
     let count = info.len().div_ceil(HANDOFF_FRAGMENT_BYTES).max(1);
     debug_assert!(count <= HANDOFF_FRAGMENTS_MAX, "{} bytes of information", info.len());
@@ -37,7 +37,7 @@ pub fn cut(info: &[u8]) -> Vec<Fragment> {
 }
 
 impl Fragment {
-    /// The fragment, if there may be such a one.
+    /// Returns the fragment; `None` if index, count and length do not fit.
     pub(super) fn new(index: u16, count: u16, bytes: &[u8]) -> Option<Self> {
         let is_last = u32::from(index) + 1 == u32::from(count);
         let fits = match bytes.len() {
@@ -51,14 +51,14 @@ impl Fragment {
 }
 
 impl Assembly {
-    /// The begin of an offer of so many fragments.
+    /// An offer of `count` fragments, none received yet.
     pub fn new(count: u16) -> Self {
         let count = usize::from(count).min(HANDOFF_FRAGMENTS_MAX);
         Self { parts: vec![None; count], missing: count }
     }
 
-    /// Takes a fragment, in any order and any number of times; the whole once it is complete. A fragment
-    /// of another count is not of this offer, and is left out.
+    /// Adds a fragment, in any order and any number of times; returns the complete information with
+    /// the last one. A fragment with another count does not belong to this offer and is ignored.
     pub fn take(&mut self, fragment: &Fragment) -> Option<Vec<u8>> {
         if usize::from(fragment.count) != self.parts.len() {
             return None;

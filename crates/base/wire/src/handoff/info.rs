@@ -1,4 +1,4 @@
-//! Handoff information: what the receiver must know of a connection to go on with it.
+//! Handoff information: what the receiver must know of a connection to continue it.
 //!
 //! ```text
 //!  0 send_next 4      4 receive_next 4    8 mss_clamp 2    10 flags 1     11 send scale 1
@@ -22,26 +22,27 @@ const HAS_SACK: u8 = 1;
 const HAS_SCALES: u8 = 2;
 const HAS_TIMESTAMP: u8 = 4;
 
-/// What travels with an offer.
+/// The information sent with an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoffInfo {
     pub tcp: TcpState,
-    /// Bytes that the donor has read of the connection, and that are to be answered: they stand before those
-    /// of the receive queue.
+    /// Bytes of the connection that the donor has read and that are still to be answered: they
+    /// precede those of the receive queue.
     pub read_ahead: Vec<u8>,
-    /// Moves of the connection with this one, from 1 to [`MOVES_MAX`].
+    /// Moves of the connection including this one, from 1 to [`MOVES_MAX`].
     pub moves: u8,
     /// The node that accepted it from the client.
     pub accepted_by: NodeIndex,
 }
 
-/// Bytes are no handoff information, or one that is beyond its bounds.
+/// The bytes are not handoff information, or it exceeds its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no handoff information")]
 pub struct NotAnInfo;
 
 impl HandoffInfo {
-    /// Whether it may travel: the queue within its bound, scales that there are, a count of moves.
+    /// Whether it may be sent: the queue is within its bound, and window scales and count of moves
+    /// are valid.
     pub fn is_sound(&self) -> bool {
         let scales = self.tcp.options.window_scales;
         let is_scale = |scale: u8| scale <= WINDOW_SCALE_MAX;
@@ -51,7 +52,7 @@ impl HandoffInfo {
             && is_index(self.accepted_by)
     }
 
-    /// Its bytes; of one that [is sound](Self::is_sound).
+    /// Encodes information that [is sound](Self::is_sound).
     pub fn encode(&self) -> Vec<u8> {
         debug_assert!(self.is_sound(), "handoff information beyond its bounds: {self:?}");
         let TcpState { options, window, received, .. } = &self.tcp;
@@ -83,7 +84,7 @@ impl HandoffInfo {
         bytes
     }
 
-    /// The information that is `bytes`, all of them.
+    /// Decodes the information that occupies all of `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self, NotAnInfo> {
         let mut reader = Reader(bytes);
         let info = Self::read(&mut reader).ok_or(NotAnInfo)?;
@@ -128,7 +129,7 @@ fn flags(options: &TcpOptions) -> u8 {
         | flag(options.timestamp.is_some(), HAS_TIMESTAMP)
 }
 
-/// `None`: an unknown flag, or a value without its flag.
+/// Decodes the options; `None` if a flag is unknown, or a value is without its flag.
 fn options(flags: u8, scales: WindowScales, timestamp: u32) -> Option<TcpOptions> {
     let has = |flag: u8| flags & flag != 0;
     let is_known = flags & !(HAS_SACK | HAS_SCALES | HAS_TIMESTAMP) == 0;

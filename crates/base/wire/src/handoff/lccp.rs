@@ -8,10 +8,11 @@
 //!    handoff information ...
 //! ```
 //!
-//! Family: 0 no socket id (and nothing after it), 4 with addresses of 4 bytes, 6 of 16. Numbers are
-//! little-endian, addresses in the order of their bytes. Incarnation and number are those of the handoff
-//! ([`HandoffId`]) or, of messages with a dispatcher, of what the node numbers there. Each message is the body
-//! of one datagram, sealed ([`crate::seal`], [`Channel::Handoff`](crate::seal::Channel)).
+//! Family: 0 for no socket id (and nothing after it), 4 with addresses of 4 bytes, 6 with addresses
+//! of 16. Numbers are little-endian, addresses in network order. Incarnation and number are those
+//! of the handoff ([`HandoffId`]) or, in messages with a dispatcher, those of the node's numbering
+//! there. Each message is the body of one datagram, sealed ([`crate::seal`],
+//! [`Channel::Handoff`](crate::seal::Channel)).
 
 use super::bytes::{Reader, write_socket};
 use super::fragments::Fragment;
@@ -23,7 +24,7 @@ use crate::steer::{NO_NODE, NodeIndex, is_index};
 /// Bytes before the handoff information, with an IPv6 socket id.
 const HEAD_BYTES_MAX: usize = 28 + 1 + 2 * 18;
 
-/// Which part of a machine a message is for.
+/// The component of a machine that a message is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Receptor {
@@ -33,7 +34,7 @@ pub enum Receptor {
     Donor = 2,
     /// The active dispatcher.
     Dispatcher = 3,
-    /// What a node asks and tells a dispatcher by.
+    /// The node's component that sends queries and reports to a dispatcher.
     Distributor = 4,
 }
 
@@ -44,56 +45,58 @@ pub struct Lccp {
     pub command: LccpCommand,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LccpCommand {
-    /// Donor to receiver: take this connection. It is frozen and blocked here.
+    /// Donor to receiver: take this connection. It is frozen and blocked at the donor.
     Offer(SocketId, Fragment),
-    /// Receiver to donor: the connection is restored here, silent and blocked.
+    /// Receiver to donor: the connection is restored at the receiver, silent and blocked.
     Ready(SocketId),
-    /// Receiver to donor: it is not, and will not be.
+    /// Receiver to donor: the connection is not restored, and will not be.
     Refuse(SocketId, RefuseCause),
     /// Donor to receiver: the connection is yours.
     Go(SocketId),
-    /// Receiver to donor: it is served here.
+    /// Receiver to donor: the connection is served at the receiver.
     Done(SocketId),
-    /// Receiver to donor: it is not here, and will not be: it was closed, or this process does not know it.
+    /// Receiver to donor: the connection is not here and will not be: it was closed, or this
+    /// process does not know it.
     Gone(SocketId),
     /// Donor to receiver: the connection stays with the donor.
     Abort(SocketId),
-    /// Receiver to donor: understood, whatever comes later.
+    /// Receiver to donor: the abort is acknowledged, whatever arrives later.
     Aborted(SocketId),
-    /// Node to dispatcher: flows that are with another node now. At most [`MOVED_FLOWS_MAX`].
+    /// Node to dispatcher: flows that now belong to another node. At most [`MOVED_FLOWS_MAX`].
     Moved(Vec<MovedFlow>),
-    /// Dispatcher to node: a batch of those was taken.
+    /// Dispatcher to node: a batch of moved flows was received.
     MovedTaken,
-    /// Node to dispatcher: who should answer this request?
+    /// Node to dispatcher: requests the node that should answer this request.
     Query(SocketId, QueryKey),
-    /// Dispatcher to node: that one; `None`: the present owner.
+    /// Dispatcher to node: that node; `None` for the present owner.
     Decision(SocketId, Option<NodeIndex>),
 }
 
-/// A flow, and the node that has it.
+/// A flow, and its present node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MovedFlow {
     pub socket: SocketId,
     pub node: NodeIndex,
-    /// Moves of the connection with that to this node: of two reports the one of more moves is the later one.
+    /// Moves of the connection including the move to this node: of two reports, the one with more
+    /// moves is later.
     pub moves: u8,
 }
 
-/// What policies know of a request, beside its client.
+/// What policies use of a request besides its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryKey {
     host: Box<[u8]>,
     target: Box<[u8]>,
 }
 
-/// Why a receiver does not take a connection.
+/// Why a receiver refuses a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
 pub enum RefuseCause {
-    /// It has as many moves in flight as it takes.
+    /// It has the maximum number of moves in flight.
     Full = 1,
     /// It is about to stop, or does not serve that address.
     NotServing = 2,
@@ -101,21 +104,21 @@ pub enum RefuseCause {
     Busy = 3,
     /// Its netguard did not make the socket.
     Netguard = 4,
-    /// The kernel did not restore the connection.
+    /// The kernel failed to restore the connection.
     Restore = 5,
-    /// The offer came, or was restored, too late to be taken.
+    /// The offer arrived, or was restored, too late to be accepted.
     Late = 6,
-    /// The handoff information is none.
+    /// The handoff information is invalid.
     Malformed = 7,
 }
 
-/// Bytes are no message, or one that is beyond its bounds.
+/// The bytes are not an LCCP message, or it exceeds its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no LCCP message")]
 pub struct NotLccp;
 
 impl RefuseCause {
-    /// All, in the order of their numbers.
+    /// All causes, in the order of their numbers.
     pub const ALL: [Self; 7] = [
         Self::Full,
         Self::NotServing,
@@ -141,8 +144,8 @@ impl RefuseCause {
 }
 
 impl QueryKey {
-    /// The key of a request, by its `Host` and its target (path and query). `None`: it is too long to be
-    /// asked about.
+    /// The key of a request, from its `Host` and its target (path and query); `None` if it is too
+    /// long for a query.
     pub fn new(host: &[u8], target: &[u8]) -> Option<Self> {
         let fits = host.len() + target.len() <= QUERY_BYTES_MAX;
         fits.then(|| Self { host: host.into(), target: target.into() })
@@ -158,7 +161,7 @@ impl QueryKey {
 }
 
 impl LccpCommand {
-    /// The part of a machine that it is for.
+    /// The component of a machine that the command is for.
     pub fn receptor(&self) -> Receptor {
         match self {
             Self::Offer(..) | Self::Go(_) | Self::Abort(_) => Receptor::Receiver,
@@ -172,7 +175,7 @@ impl LccpCommand {
         }
     }
 
-    /// The connection that it is about.
+    /// The connection that the command concerns.
     pub fn socket(&self) -> Option<&SocketId> {
         match self {
             Self::Offer(socket, _)
@@ -189,7 +192,7 @@ impl LccpCommand {
         }
     }
 
-    /// Its number on the wire, and its data.
+    /// The number of the command on the wire, and its data.
     fn number_and_data(&self) -> (u32, u32) {
         match self {
             Self::Offer(_, Fragment { index, count, .. }) => {
@@ -221,7 +224,7 @@ impl LccpCommand {
         }
     }
 
-    /// The command of that number. `socket` and the information must be those that it has.
+    /// Reads the command with that number. `socket` and the information must match the command.
     fn read(
         number: u32,
         data: u32,
@@ -280,7 +283,7 @@ impl MovedFlow {
 }
 
 impl Lccp {
-    /// Its bytes, which fit a datagram.
+    /// Encodes the message, which fits a datagram.
     pub fn encode(&self) -> Vec<u8> {
         let (command, data) = self.command.number_and_data();
         let mut bytes = Vec::with_capacity(128);
@@ -295,7 +298,7 @@ impl Lccp {
         bytes
     }
 
-    /// The message that is `bytes`, all of them.
+    /// Decodes the message that occupies all of `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Self, NotLccp> {
         let mut reader = Reader(bytes);
         let message = Self::read(&mut reader).ok_or(NotLccp)?;

@@ -1,9 +1,9 @@
 //! The terms of a handoff: an established TCP connection moves from the node that accepted it, the
 //! **donor**, to the node that should answer, the **receiver**.
 //!
-//! [`tcp`] defines what of a connection travels, [`guard`] the orders to netguard, which switches
-//! `TCP_REPAIR` for both ends, [`lccp`] the messages between machines, and [`fragments`] how a long one is
-//! cut.
+//! [`tcp`] defines the transferred state of a connection, [`guard`] the orders to netguard, which
+//! switches `TCP_REPAIR` for both ends, [`lccp`] the messages between machines, and [`fragments`]
+//! how a long message is split.
 
 mod bytes;
 pub mod fragments;
@@ -27,8 +27,8 @@ pub struct SocketId {
 }
 
 impl SocketId {
-    /// The connection between these, whichever way a socket names them: IPv4 addresses that are mapped into
-    /// IPv6, scopes and flow labels are left out. `None`: no connection is of two families.
+    /// Returns the connection between these addresses in canonical form: IPv4-mapped IPv6 addresses
+    /// become IPv4, and scopes and flow labels are omitted. `None` if the families differ.
     pub fn new(client: SocketAddr, server: SocketAddr) -> Option<Self> {
         let plain = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
         let (client, server) = (plain(client), plain(server));
@@ -36,11 +36,12 @@ impl SocketId {
     }
 }
 
-/// A handoff, among all of one donor.
+/// A handoff, unique among all handoffs of one donor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HandoffId {
-    /// The donor's: handoffs of a process that has ended are told from those of the next.
+    /// The donor's incarnation: distinguishes handoffs of a process that has ended from those of
+    /// the next.
     pub incarnation: u64,
-    /// Rises by one with each handoff, from 1.
+    /// Increases by one with each handoff, from 1.
     pub number: u64,
 }

@@ -1,5 +1,5 @@
-//! What a kernel knows of an established TCP connection, and another one must know to go on with it:
-//! the values of `TCP_REPAIR` and its kin (Linux, `include/uapi/linux/tcp.h`).
+//! The kernel's state of an established TCP connection that another kernel needs to continue it:
+//! the values of `TCP_REPAIR` and related options (Linux, `include/uapi/linux/tcp.h`).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ pub struct TcpState {
     pub send_next: u32,
     /// Sequence number of the next byte expected, after those in `received`.
     pub receive_next: u32,
-    /// Largest segment that the client takes, in bytes (`TCP_MAXSEG` in repair mode).
+    /// Largest segment that the client accepts, in bytes (`TCP_MAXSEG` in repair mode).
     pub mss_clamp: u16,
     pub options: TcpOptions,
     pub window: TcpWindow,
@@ -22,24 +22,24 @@ pub struct TcpState {
     pub received: Vec<u8>,
 }
 
-/// Options that were negotiated in the handshake.
+/// Options negotiated in the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpOptions {
     /// Selective acknowledgements (RFC 2018).
     pub sack: bool,
     /// Window scales, of the client's windows and of ours (RFC 7323 section 2); each at most 14.
     pub window_scales: Option<WindowScales>,
-    /// The donor's clock of timestamps at the time of the snapshot (RFC 7323 section 3), as `TCP_TIMESTAMP`
-    /// reports and takes it.
+    /// The donor's timestamp clock at the time of the snapshot (RFC 7323 section 3), as read and
+    /// set by `TCP_TIMESTAMP`.
     pub timestamp: Option<u32>,
 }
 
-/// Shifts of the windows that segments carry.
+/// Shifts of the windows in segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowScales {
-    /// Of windows that the client announces.
+    /// For windows that the client announces.
     pub send: u8,
-    /// Of windows that the server announces.
+    /// For windows that the server announces.
     pub receive: u8,
 }
 
@@ -50,10 +50,10 @@ pub struct TcpWindow {
     pub send_updated_at: u32,
     /// The client's window, in bytes.
     pub send: u32,
-    /// The largest one that the client has announced, in bytes.
+    /// The largest window that the client has announced, in bytes.
     pub send_max: u32,
     /// The server's window, in bytes.
     pub receive: u32,
-    /// `receive_next` when that was last announced.
+    /// `receive_next` when `receive` was last announced.
     pub receive_updated_at: u32,
 }

@@ -16,8 +16,8 @@ pub(super) const VERSION: u8 = 2;
 pub(super) const HEADER_BYTES: usize = 1 + 6 * 8;
 pub(super) const TAG_BYTES: usize = 16;
 
-/// What datagrams are for. Those of one channel are never accepted by the other, and each
-/// has incarnations and sequences of its own.
+/// The purpose of datagrams. Datagrams of one channel are never accepted by the other, and each
+/// channel has its own incarnations and sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Heartbeats, tables, flows.
@@ -32,7 +32,7 @@ pub enum Channel {
 )]
 pub struct PeerId(pub u64);
 
-/// What stands before the body.
+/// The header before the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) cluster: u64,
@@ -40,23 +40,23 @@ pub(super) struct Header {
     pub(super) receiver: PeerId,
     pub(super) incarnation: u64,
     pub(super) sequence: u64,
-    /// The receiver's incarnation as the sender knows it; 0 is unknown.
+    /// The receiver's incarnation as known to the sender; 0 if unknown.
     pub(super) echo: u64,
 }
 
-/// Makes and checks tags under one key.
+/// Creates and verifies tags with one key.
 #[derive(Clone)]
 pub(super) struct Tagger(Hmac<Sha256>);
 
 impl PeerId {
-    /// The machine of that name.
+    /// The machine with that name.
     pub fn of(name: &str) -> Self {
         Self(stable_hash(name.as_bytes(), 0))
     }
 }
 
 impl Channel {
-    /// Keeps its tags apart from any other use of the key.
+    /// Separates its tags from any other use of the key.
     fn domain(self) -> &'static [u8] {
         match self {
             Self::Heartbeats => b"skep datagram 1\0",
@@ -133,8 +133,8 @@ impl Tagger {
         datagram
     }
 
-    /// The body of a datagram whose header was read, if its tag is right.
-    /// Takes the same time wherever a wrong tag differs.
+    /// Returns the body of a datagram whose header was read, if its tag is correct. Takes the same
+    /// time wherever a wrong tag differs.
     pub(super) fn open<'a>(&self, datagram: &'a [u8]) -> Result<&'a [u8], OpenError> {
         let split = datagram.split_last_chunk::<TAG_BYTES>();
         let (sealed, tag) = split.ok_or(OpenError::TooShort)?;

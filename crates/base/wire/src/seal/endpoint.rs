@@ -10,11 +10,11 @@ use super::key::Key;
 use super::window::Window;
 use crate::limits::{HELLO_ANSWER_INTERVAL_MS, PEERS_MAX};
 
-/// Time of sending: of two datagrams of one sender the later has the
-/// greater stamp, in whatever order they arrive.
+/// Time of sending: of two datagrams of one sender, the later has the greater stamp, in whatever
+/// order they arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
-    /// The sender's start.
+    /// The sender's incarnation (its start).
     pub incarnation: u64,
     /// Number of the datagram since then, from 1.
     pub sequence: u64,
@@ -27,9 +27,9 @@ pub enum OpenedDatagram<'a> {
     Live {
         /// The sender.
         from: PeerId,
-        /// When.
+        /// The time of sending.
         stamp: Stamp,
-        /// What. Empty if it only answers a hello.
+        /// The content. Empty if the datagram only answers a hello.
         body: &'a [u8],
     },
     /// From a machine that does not know yet that this machine (re)started.
@@ -57,11 +57,10 @@ pub struct BodyTooLong {
     pub bytes: usize,
 }
 
-/// One machine's end of all its conversations.
+/// One machine's endpoint for all other machines.
 ///
-/// Invariants: knows at most [`PEERS_MAX`] machines, each by an authentic
-/// datagram or because it was spoken to; a sender's incarnation never falls;
-/// nothing is live twice.
+/// Invariants: knows at most [`PEERS_MAX`] machines, each from an authentic datagram or because a
+/// datagram was sent to it; a sender's incarnation never decreases; nothing is live twice.
 #[derive(Clone)]
 pub struct Endpoint {
     tagger: Tagger,
@@ -76,17 +75,17 @@ pub struct Endpoint {
 /// State of another machine.
 #[derive(Clone, Debug)]
 struct PeerState {
-    /// Of the last datagram to it.
+    /// Sequence number of the last datagram to it.
     sequence: u64,
-    /// The latest received; 0 is none.
+    /// The latest incarnation received; 0 if none.
     incarnation: u64,
-    /// Sequence numbers received from that incarnation.
+    /// Sequence numbers received of that incarnation.
     window: Window,
     answered_at: Option<Now>,
 }
 
 impl Endpoint {
-    /// The end of the machine `name` in `cluster` for heartbeats, started at the wall-clock
+    /// The endpoint of the machine `name` in `cluster` for heartbeats, started at the wall-clock
     /// time `incarnation`, in milliseconds (0 counts as 1).
     pub fn new(key: &Key, cluster: &str, name: &str, incarnation: u64) -> Self {
         Self::of(Channel::Heartbeats, key, cluster, name, incarnation)
@@ -110,12 +109,12 @@ impl Endpoint {
         self.own
     }
 
-    /// Its incarnation: greater than at the start if its clock had gone back.
+    /// This machine's incarnation: greater than at the start if its clock had been set back.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// A datagram to `to`.
+    /// Seals a datagram to `to`.
     pub fn seal(&mut self, to: PeerId, body: &[u8]) -> Result<Vec<u8>, BodyTooLong> {
         if body.len() > BODY_BYTES_MAX {
             return Err(BodyTooLong { bytes: body.len() });
@@ -156,19 +155,19 @@ impl Endpoint {
             return Ok(OpenedDatagram::Live { from, stamp, body });
         }
         if header.echo > self.incarnation {
-            // Only what we once were is echoed: our clock went back.
+            // Only a former incarnation of this machine is echoed: its clock was set back.
             self.incarnation = header.echo.saturating_add(1);
         }
         self.plan_answer(now, from);
         Ok(OpenedDatagram::Hello { from })
     }
 
-    /// The answer that the last datagram calls for.
+    /// Returns the answer due after the last datagram, if any.
     pub fn take_answer(&mut self) -> Option<HelloReply> {
         self.answer.take()
     }
 
-    /// Takes note of an authentic header, if it is new.
+    /// Records an authentic header; returns an error unless it is new.
     fn note(&mut self, now: Now, header: &Header) -> Result<(), OpenError> {
         let is_known = self.peers.contains_key(&header.sender);
         if !is_known && self.peers.len() >= PEERS_MAX {

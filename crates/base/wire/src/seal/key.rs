@@ -1,4 +1,4 @@
-//! The secret that the machines of a cluster share.
+//! The secret shared by the machines of a cluster.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use sha2::Sha256;
 
 use crate::limits::KEY_CHARACTERS_MIN;
 
-/// Domain separation of the derived key, so that the same secret can serve other
-/// purposes without one weakening another.
+/// Domain separation of the derived key, so that the same secret can serve other purposes without
+/// weakening either.
 const PURPOSE: &[u8] = b"skep: sealed datagrams, 1";
 
-/// What datagrams of a cluster are sealed with. Not shown by `Debug`.
+/// The key that seals the datagrams of a cluster. Not shown by `Debug`.
 #[derive(Clone)]
 pub struct Key([u8; 32]);
 
-/// Why a text is no key.
+/// A text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a cluster's key has at least {KEY_CHARACTERS_MIN} characters, this one has {characters}: \
      make one with `openssl rand -hex 32` and give every machine of the cluster the same"
 )]
 pub struct KeyError {
-    /// Characters found, without the white space around them.
+    /// Characters found, without surrounding white space.
     pub characters: usize,
 }
 
@@ -43,8 +43,8 @@ impl Key {
         Ok(Self(key))
     }
 
-    /// Secret of the hash that spreads flows, the same on all machines: an attacker with
-    /// it could create flows that all go to one node.
+    /// Secret of the hash that spreads flows, the same on all machines: an attacker with this
+    /// secret could create flows that all go to one node.
     pub fn hash_seed(&self) -> u64 {
         let mut seed = [0; 8];
         #[expect(clippy::expect_used, reason = "RFC 5869, 2.3: only more than 8160 bytes fail")]
@@ -54,8 +54,8 @@ impl Key {
         u64::from_le_bytes(seed)
     }
 
-    /// By what clients' cookies know a member of a group, the same on all machines: who has not got
-    /// the key cannot tell members by it.
+    /// The identifier of a group member in clients' cookies, the same on all machines: without the
+    /// key, it does not reveal the member.
     pub fn session_id(&self, group: &str, member: &str) -> u64 {
         let purpose = [b"skep: sessions, 1".as_slice(), group.as_bytes(), b"/", member.as_bytes()];
         let mut id = [0; 8];
@@ -66,7 +66,7 @@ impl Key {
         u64::from_le_bytes(id)
     }
 
-    /// The key under which nodes hash the ids of clients' sessions to count them, the same on all machines.
+    /// The key with which nodes hash clients' session ids to count them, the same on all machines.
     pub fn for_session_counts(&self) -> [u8; 16] {
         let mut key = [0; 16];
         #[expect(clippy::expect_used, reason = "RFC 5869, 2.3: only more than 8160 bytes fail")]
@@ -76,7 +76,7 @@ impl Key {
         key
     }
 
-    /// What streams between machines begin with a proof of.
+    /// The key for the proofs at the start of streams between machines.
     pub(crate) fn for_streams(&self) -> [u8; 32] {
         let mut key = [0; 32];
         #[expect(clippy::expect_used, reason = "RFC 5869, 2.3: only more than 8160 bytes fail")]

@@ -26,7 +26,7 @@ fn is_hello(opened: Result<OpenedDatagram<'_>, OpenError>) -> bool {
     matches!(opened, Ok(OpenedDatagram::Hello { .. }))
 }
 
-/// Says something until both know each other.
+/// Exchanges datagrams until both endpoints know each other.
 fn meet(a: &mut Endpoint, b: &mut Endpoint, now: Now) {
     let hello = a.seal(b.own(), b"").unwrap();
     assert!(is_hello(b.open(now, &hello)));
@@ -81,17 +81,17 @@ fn what_was_recorded_never_counts_again() {
         }
     };
     replay_all(&mut b);
-    // The receiver starts again, and hears the recording before anything else.
+    // The receiver restarts, and receives the recording before anything else.
     let mut b = endpoint("b", 2_001);
     replay_all(&mut b);
-    // The recording did not shut out its true sender.
+    // The recording did not lock out its true sender.
     let heartbeat = a.seal(b.own(), b"heartbeat").unwrap();
     assert!(is_hello(b.open(Now(50), &heartbeat)));
     let answer = b.take_answer().unwrap();
-    // It is a hello for the sender, too: it knew the receiver's former start.
+    // It is a hello for the sender, too: the sender knew the receiver's former incarnation.
     assert!(is_live(a.open(Now(50), &answer.datagram)));
     assert!(is_live(b.open(Now(51), &a.seal(b.own(), b"heartbeat").unwrap())));
-    // The sender starts again: what it said before is stale.
+    // The sender restarts: its earlier datagrams are stale.
     let mut a = endpoint("a", 1_001);
     meet(&mut a, &mut b, Now(100));
     let errors = recorded.iter().map(|datagram| b.open(Now(200), datagram));

@@ -1,10 +1,10 @@
 //! The replay window: the sequence numbers received from a sender, as a bitmap in blocks (RFC 6479).
 
-/// Numbers of one block.
+/// Sequence numbers per block.
 const BLOCK: u64 = u64::BITS as u64;
 
-/// Bit `n % 64` of block `n / 64`, in a ring of one block more than the window is long: what is overwritten
-/// is always too old to be asked for.
+/// Bit `n % 64` of block `n / 64`, in a ring with one block more than the length of the window: an
+/// overwritten number is always too old to be looked up.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     highest: u64,
@@ -21,8 +21,8 @@ impl Window {
         Self { highest: 0, seen: vec![0; (length / BLOCK + 1) as usize].into() }
     }
 
-    /// Whether `sequence` is new; if so, it is recorded. A number
-    /// older than the window is not new; 0 never is.
+    /// Whether `sequence` is new; if so, it is recorded. A number older than the window is not new;
+    /// 0 never is.
     pub(super) fn admit(&mut self, sequence: u64) -> bool {
         if sequence > self.highest {
             self.advance(sequence);
@@ -37,7 +37,7 @@ impl Window {
         true
     }
 
-    /// Numbers that it can tell apart.
+    /// The number of sequence numbers in the window.
     pub(super) fn length(&self) -> u64 {
         (self.seen.len() as u64 - 1) * BLOCK
     }

@@ -1,4 +1,4 @@
-//! LCCP: what is written is read again, nothing else is a message, and layouts are pinned.
+//! LCCP: encoded messages decode to the same, nothing else decodes, and layouts are pinned.
 
 use proptest::prelude::*;
 use skep_units::Rng;
@@ -98,7 +98,8 @@ fn a_message_cut_short_or_with_something_behind_it_is_another_or_none() {
         let bytes = message.encode();
         for end in 0..bytes.len() {
             let read = Lccp::decode(&bytes[..end]);
-            // A shorter last fragment, or a shorter target, is one that there may be: the seal has the length.
+            // A shorter last fragment, or a shorter target, is valid, too: the seal protects the
+            // length.
             let may_be_shorter =
                 matches!(message.command, LccpCommand::Offer(..) | LccpCommand::Query(..));
             assert!(read == Err(NotLccp) || may_be_shorter, "{end} bytes of {message:?}: {read:?}");
@@ -117,7 +118,7 @@ fn layouts_are_pinned_because_machines_must_agree() {
     ];
     let socket = [4, 192, 168, 7, 9, 0x50, 0xc3, 192, 168, 7, 80, 80, 0];
     assert_eq!(message(LccpCommand::Go(socket4())).encode(), [head.as_slice(), &socket].concat());
-    // Of IPv4 the socket id is the paper's 96 bits, after the family.
+    // For IPv4, the socket id is the paper's 96 bits, after the family.
     assert_eq!(socket.len() * 8, 8 + 96);
     let bytes = message(LccpCommand::Ready(socket6())).encode();
     assert_eq!(bytes.len(), 28 + 37);
@@ -241,7 +242,7 @@ fn a_connection_has_one_name() {
     let server = "[::ffff:192.168.7.80]:80".parse().unwrap();
     assert_eq!(SocketId::new(mapped, server), Some(socket4()));
     assert_eq!(SocketId::new(socket4().client, socket6().server), None);
-    // Who writes another name is not believed.
+    // A non-canonical name is rejected.
     let other = SocketId { client: mapped, server };
     assert_eq!(Lccp::decode(&message(LccpCommand::Go(other)).encode()), Err(NotLccp));
 }
@@ -281,7 +282,7 @@ proptest! {
         }
     }
 
-    /// What is read is written again as it was: no message has two forms.
+    /// A decoded message is encoded to the same bytes: no message has two forms.
     #[test]
     fn no_change_makes_it_panic(seed: u64, which: prop::sample::Index) {
         let all = all();

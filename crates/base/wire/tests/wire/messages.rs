@@ -1,4 +1,4 @@
-//! Messages: what is written is read again, and nothing else is a message.
+//! Messages: encoded messages decode to the same, and nothing else decodes.
 
 use proptest::prelude::*;
 use skep_units::{EPOCH_MAX, Rng};
@@ -63,7 +63,7 @@ fn node_heartbeat() -> NodeHeartbeat {
     }
 }
 
-/// The load whose numbers take the most bytes.
+/// The load whose numbers need the most bytes.
 fn heaviest() -> NodeLoad {
     NodeLoad {
         connections: u64::MAX,
@@ -77,8 +77,8 @@ fn heaviest() -> NodeLoad {
     }
 }
 
-/// A table of `nodes` nodes and `services` services with full histories that
-/// have nothing in common if `is_worst`.
+/// A table of `nodes` nodes and `services` services with full histories, which have nothing in
+/// common if `is_worst`.
 fn table(nodes: u16, services: u16, is_worst: bool) -> Table {
     let node = |index: u16| TableNode {
         index,

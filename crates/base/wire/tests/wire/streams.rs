@@ -1,5 +1,5 @@
-//! Handshakes and frames: what is right goes through, however it is cut; what is
-//! not is refused with a reason, and nothing panics.
+//! Handshakes and frames: valid bytes are accepted, however they are split; invalid bytes are
+//! refused with a reason, and nothing panics.
 
 use proptest::prelude::*;
 use skep_wire::cache::frame::{FRAME_HEAD_BYTES, PING, checksum, write_frame};
@@ -30,10 +30,11 @@ fn server(identity: &Identity) -> Handshake {
     Handshake::server(identity, Purpose::Link, [2; 32])
 }
 
-/// How a handshake ended, on both sides.
+/// The results of a handshake on both sides.
 type Ends = (Result<(), HelloError>, Result<(), HelloError>);
 
-/// Lets the two talk; `spoil` may change what is on its way, which is numbered.
+/// Runs the exchange between the two sides; `spoil` may change the messages in transit, which are
+/// numbered.
 fn talk(
     client: &mut Handshake,
     server: &mut Handshake,
@@ -110,7 +111,7 @@ fn each_difference_is_refused_with_its_reason() {
     let ends = talk(&mut to_nobody, &mut server_b, |_, _| ());
     assert_eq!(ends, (Err(Here(Reason::Name)), Ok(())));
     assert_eq!(server_b.other(), None, "which the client has not let it know");
-    // A client that has another key sees first that the server has.
+    // A client with another key is the first to see that the server's key differs.
     let mut stranger = client(&identity(OTHER_KEY, "hive", "a"));
     let ends = talk(&mut stranger, &mut server(&identity(KEY, "hive", "b")), |_, _| ());
     assert_eq!(ends, (Err(Here(Reason::Proof)), Ok(())));
@@ -126,7 +127,7 @@ fn each_difference_is_refused_with_its_reason() {
 fn a_proof_is_of_no_use_elsewhere() {
     let b = identity(KEY, "hive", "b");
     let proof_for = |nonce_of_client: [u8; 32]| {
-        // The server as an oracle: what it proves to any client.
+        // The server as an oracle: it proves its identity to any client.
         let mut oracle = Handshake::server(&b, Purpose::Link, [2; 32]);
         let hello = Handshake::client(&b, Purpose::Link, None, nonce_of_client).output();
         oracle.take(&hello[..1]).unwrap();
@@ -134,8 +135,7 @@ fn a_proof_is_of_no_use_elsewhere() {
         let said = oracle.output();
         said[said.len() - 32..].to_vec()
     };
-    // The attacker says what `b` itself would say, with the same nonces: only
-    // the side differs.
+    // The attacker sends what `b` itself would send, with the same nonces: only the side differs.
     let mut victim = Handshake::server(&b, Purpose::Link, [2; 32]);
     let hello = Handshake::client(&b, Purpose::Link, None, [1; 32]).output();
     victim.take(&hello[..1]).unwrap();
@@ -226,7 +226,7 @@ proptest! {
         stream[place] ^= 1_u8 << bit;
         let mut frames = FrameDecoder::new(250);
         frames.push(&stream);
-        // A length that grew waits for more; all else is found out now.
+        // A length that increased waits for more bytes; all other changes are detected now.
         match frames.next_payload() {
             Ok(None) => prop_assert!(place < 4),
             Ok(Some(taken)) => prop_assert!(false, "taken: {taken:?}"),

@@ -7,7 +7,7 @@ import java.io.OutputStream;
 import java.util.Collections;
 import java.util.zip.CRC32;
 
-/** What the tests ask Tomcat for: says what it was asked, and replies as the query says. */
+/** The servlet under test in Tomcat: reports the request it received, and replies as the query specifies. */
 public class Peer extends HttpServlet {
     @Override
     protected void service(HttpServletRequest asked, HttpServletResponse reply) throws IOException {
@@ -37,7 +37,7 @@ public class Peer extends HttpServlet {
                 reply.getOutputStream().write('a');
                 reply.flushBuffer();
                 try {
-                    // Longer than any test lasts.
+                    // Longer than the duration of any test.
                     Thread.sleep(100_000);
                 } catch (InterruptedException e) {
                     Thread.currentThread().interrupt();
@@ -69,7 +69,7 @@ public class Peer extends HttpServlet {
         reply.getOutputStream().write(out.toString().getBytes("ISO-8859-1"));
     }
 
-    /** Reads `read` bytes of the body, and says how many there were, and their checksum. */
+    /** Reads up to `read` bytes of the body, and reports their number and checksum. */
     private void body(HttpServletRequest asked, HttpServletResponse reply) throws IOException {
         long left = number(asked, "read");
         CRC32 sum = new CRC32();

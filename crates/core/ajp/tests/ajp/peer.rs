@@ -1,7 +1,7 @@
-//! The server's side of AJP13, as the specification has it, for tests and fuzz targets: reads
+//! The server's side of AJP13, according to the specification, for tests and fuzz targets: parses
 //! requests, writes replies. Shares no code with the codec.
 
-/// A request, as a servlet engine reads it.
+/// A request, as a servlet engine parses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Forwarded {
     pub(crate) method: String,
@@ -12,9 +12,9 @@ pub(crate) struct Forwarded {
     pub(crate) server_name: Vec<u8>,
     pub(crate) server_port: u16,
     pub(crate) is_ssl: bool,
-    /// In lower case.
+    /// Names in lower case.
     pub(crate) fields: Vec<(String, Vec<u8>)>,
-    /// By the names of the specification; those of `req_attribute` by their own.
+    /// By the names in the specification; those of `req_attribute` by their own names.
     pub(crate) attributes: Vec<(String, Vec<u8>)>,
 }
 
@@ -34,13 +34,13 @@ impl Forwarded {
     }
 }
 
-/// Reads a packet to a server: its payload, and what is behind it.
+/// Parses a packet to a server: its payload, and the rest.
 pub(crate) fn packet(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let [0x12, 0x34, high, low, rest @ ..] = bytes else { return None };
     rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))
 }
 
-/// Reads body data: the bytes, and what is behind the packet.
+/// Parses body data: the bytes, and the rest after the packet.
 pub(crate) fn data(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (payload, behind) = packet(bytes)?;
     let mut payload = payload;
@@ -48,7 +48,7 @@ pub(crate) fn data(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     (payload.len() == length).then_some((payload, behind))
 }
 
-/// Reads FORWARD_REQUEST.
+/// Parses FORWARD_REQUEST.
 pub(crate) fn request(bytes: &[u8]) -> Option<(Forwarded, &[u8])> {
     let (mut payload, behind) = packet(bytes)?;
     let rest = &mut payload;
@@ -123,7 +123,7 @@ pub(crate) fn headers(status: u16, fields: &[(&str, &str)]) -> Vec<u8> {
     reply(&payload)
 }
 
-/// SEND_BODY_CHUNK; without data: flush.
+/// SEND_BODY_CHUNK; without data it is a flush.
 pub(crate) fn chunk(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u16).to_be_bytes();
     reply(&[&[3], &length[..], data, &[0]].concat())
@@ -161,7 +161,7 @@ fn u16(rest: &mut &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes([byte(rest)?, byte(rest)?]))
 }
 
-/// `Some(None)`: a string that is not there.
+/// `Some(None)` for an absent string.
 fn string(rest: &mut &[u8]) -> Option<Option<Vec<u8>>> {
     let length = u16(rest)?;
     if length == 0xffff {

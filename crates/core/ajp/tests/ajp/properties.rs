@@ -1,5 +1,5 @@
-//! Properties that hold for any bytes: the way they arrive does not matter, nothing panics, no
-//! body is longer than announced, and a request is read by a server as it was written.
+//! Properties that hold for any bytes: the way they arrive does not matter, nothing panics, no body
+//! is longer than announced, and a server would parse a request as it was written.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use crate::peer;
 use crate::replies::{Said, exchange, hear};
 use crate::requests::get;
 
-/// Packets of a server that knows the protocol but not when to say what.
+/// Packets of a server that knows the protocol but not the order of messages.
 fn packets() -> impl Strategy<Value = Vec<u8>> {
     let fields: &[&[(&str, &str)]] = &[
         &[],
@@ -90,7 +90,7 @@ proptest! {
         }
         let heads = said.iter().filter(|it| matches!(it, Said::Head(_))).count();
         prop_assert!(heads <= 1);
-        // Behind the end there is nothing but an error.
+        // After the end there is only an error.
         let end = said.iter().position(|it| *it == Said::End);
         prop_assert!(end.is_none_or(|at| at + 1 == said.len()));
         prop_assert!(end.is_none() || heads == 1 || error.is_some());
@@ -138,7 +138,7 @@ proptest! {
         prop_assert_eq!(read.fields, expected);
     }
 
-    /// A server that asks as it likes gets every byte, in packets that it waits for and no other.
+    /// A server that asks in any way receives every byte, only in packets that it waits for.
     #[test]
     fn a_body_arrives_whole_and_only_as_asked_for(
         body in vec(any::<u8>(), 0..3000),

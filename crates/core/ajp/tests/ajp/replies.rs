@@ -1,4 +1,4 @@
-//! Replies: byte by byte, and every lie with its error.
+//! Replies: byte by byte, and every protocol violation with its error.
 
 use skep_ajp::{AjpError, AjpEvent, AjpExchange, AjpSettings};
 use skep_http::gateway::GatewayRequest;
@@ -11,7 +11,7 @@ pub(crate) fn exchange(request: &GatewayRequest<'_>) -> AjpExchange {
     AjpExchange::start(&mut Vec::new(), request, &AjpSettings::default()).unwrap()
 }
 
-/// What a reply says, with its body's pieces together.
+/// The events of a reply, with the pieces of its body joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Head(String),
@@ -21,7 +21,7 @@ pub(crate) enum Said {
     End,
 }
 
-/// Takes `bytes` in pieces that end at `ends`; answers no question.
+/// Receives `bytes` in pieces that end at `ends`, without answering requests for data.
 pub(crate) fn hear(
     exchange: &mut AjpExchange,
     bytes: &[u8],
@@ -77,7 +77,7 @@ fn a_reply_is_read_byte_by_byte_as_specified() {
         b"\x00\x01X\0\x00\x03y z\0",
         b"AB\x00\x04\x03\x00\x00\x00",
         b"AB\x00\x07\x03\x00\x03one\x00",
-        // Without the byte behind the data.
+        // Without the byte after the data.
         b"AB\x00\x06\x03\x00\x03two",
         b"AB\x00\x02\x05\x01",
     ];
@@ -111,7 +111,7 @@ fn a_connection_is_reused_only_when_both_sides_are_in_step() {
     assert!(!reusable(&post, vec![], 1), "the first packet was not sent");
     assert!(reusable(&chunked, vec![], 1), "nobody asked");
     assert!(!reusable(&chunked, peer::ask(10), 1), "a question was not answered");
-    // With the packet that the server waits for.
+    // Including the packet that the server waits for.
     let mut exchange = exchange(&post);
     assert_eq!((exchange.wanted(), exchange.body_head(4)), (9, [0x12, 0x34, 0, 6, 0, 4]));
     let bytes = reply(1);
@@ -173,7 +173,7 @@ fn a_packet_out_of_turn_is_refused() {
     assert_eq!(unexpected(&peer::chunk(b"a")), "SEND_BODY_CHUNK");
     assert_eq!(unexpected(&[head.clone(), head.clone()].concat()), "a second SEND_HEADERS");
     assert_eq!(unexpected(&peer::reply(&[9])), "CPONG");
-    // A flush before the head means nothing (httpd).
+    // A flush before the head has no effect (httpd sends it).
     let flush = [peer::chunk(b""), head.clone(), peer::end(1)].concat();
     let (said, error) = hear(&mut exchange(&get()), &flush, &[flush.len()]);
     assert!(matches!(said[..], [Said::Head(_), Said::End]) && error.is_none());
@@ -210,7 +210,7 @@ fn lengths_that_lie_are_refused() {
     for kind in [0, 1, 2, 7, 8, 10, 255] {
         assert_eq!(error_of(&get, &peer::reply(&[kind, 0])), AjpError::Type(kind));
     }
-    // CVE-2026-34059, and its neighbours.
+    // CVE-2026-34059 and similar cases.
     for (payload, chunk_bytes) in [
         (&[3, 0, 1][..], 1),
         (&[3, 0, 3, 1, 2], 3),
@@ -222,7 +222,7 @@ fn lengths_that_lie_are_refused() {
         let bytes = [head.clone(), peer::reply(payload)].concat();
         assert_eq!(error_of(&get, &bytes), expected);
     }
-    // A chunk without room for its own length never gets to be read as one.
+    // A chunk without room for its own length is never parsed as one.
     let bytes = [head, peer::reply(&[3]), peer::reply(&[3])].concat();
     assert!(matches!(error_of(&get, &bytes), AjpError::ChunkLength { .. }));
 }
@@ -238,7 +238,7 @@ fn heads_that_lie_are_refused() {
     assert_eq!(error(&[start, b"\xff\xff"]), AjpError::HeadCut("a field's name"));
     assert_eq!(error(&[start, b"\x00\x01\xff\xff"]), AjpError::HeadCut("a field's name"));
     assert_eq!(error(&[start, b"\x00\x01\x00\x01X"]), AjpError::HeadCut("a field's name"));
-    // Tomcat cuts a head that is too large for it off in front of a value.
+    // Tomcat truncates a head that is too large for it before a value.
     assert_eq!(error(&[start, b"\x00\x01\xa0\x01"]), AjpError::HeadCut("a field's value"));
     assert_eq!(error(&[start, b"\x00\x01\xa0\x01\xff\xff"]), AjpError::HeadCut("a field's value"));
     assert_eq!(error(&[start, b"\x00\x01\xa0\x01\x00\x01x"]), AjpError::HeadCut("a field's value"));
@@ -268,7 +268,7 @@ fn heads_that_no_http_server_could_send_are_refused() {
     let lengths = [("Content-Length", "5"), ("Content-Length", "6")];
     assert_eq!(refused(200, &lengths), upstream(Reject::LENGTH_REPEATED));
     assert_eq!(refused(200, &[("X", ""); 101]), upstream(Reject::TOO_MANY_FIELDS));
-    // CVE-2026-33523: a reason phrase of control characters goes nowhere.
+    // CVE-2026-33523: a reason phrase with control characters is dropped.
     let payload = b"\x04\x00\xc8\x00\x04\r\nX:\x00\x00\x00";
     let bytes = peer::reply(payload);
     let (said, error) = hear(&mut exchange(&get()), &bytes, &[bytes.len()]);

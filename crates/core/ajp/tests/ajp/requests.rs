@@ -1,4 +1,4 @@
-//! FORWARD_REQUEST, byte by byte, and what does not go into one.
+//! FORWARD_REQUEST, byte by byte, and requests that do not fit.
 
 use skep_ajp::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_MAX};
 use skep_ajp::{AjpExchange, AjpRequestError, AjpSettings, JkActivation, TlsAttributes};
@@ -117,7 +117,7 @@ fn only_attributes_that_tomcat_knows_are_sent() {
     );
     assert_eq!(forwarded.attribute("ssl_key_size"), Some(&[0, 128][..]));
     assert_eq!(forwarded.attribute("JK_LB_ACTIVATION"), Some(&b"DIS"[..]));
-    // Of a plain connection nothing is said of TLS, whatever the settings.
+    // For an unencrypted connection no TLS attributes are sent, whatever the settings.
     let forwarded = sent(&GatewayRequest { is_tls: false, ..request }, &settings);
     assert!(!forwarded.is_ssl && forwarded.attribute("ssl_cipher").is_none());
 }
@@ -148,7 +148,7 @@ fn the_body_has_one_length_and_it_comes_from_the_framing() {
             assert!(forwarded.field(name).is_empty(), "{name} was sent");
         }
     }
-    // A request without any says nothing.
+    // A request without a body has no Content-Length.
     assert!(sent(&get(), &AjpSettings::default()).field("content-length").is_empty());
 }
 
@@ -158,7 +158,7 @@ fn a_head_of_exactly_a_packet_goes_and_one_byte_more_is_431() {
         let settings = AjpSettings { packet_bytes_max, ..AjpSettings::default() };
         let mut out = Vec::new();
         AjpExchange::start(&mut out, &get(), &settings).unwrap();
-        // Lengths and NULs of name and value.
+        // Lengths and NULs of the name and the value.
         let room = packet_bytes_max - out.len() - "cookie2".len() - 6 + "cookie2".len() + 1;
         let fits = vec![b'x'; room];
         let fields: &[(&str, &[u8])] = &[("Cookie", &fits)];

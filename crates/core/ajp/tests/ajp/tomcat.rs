@@ -1,5 +1,5 @@
-//! The codec against Tomcat 10, as Debian has it: an instance with two connectors, of the
-//! smallest and of the largest packets.
+//! The codec against Debian's Tomcat 10: an instance with two connectors, with the smallest and
+//! with the largest packet size.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -19,7 +19,7 @@ const HOME: &str = "/usr/share/tomcat10";
 const COMPILER: &str = "/usr/share/java/eclipse-jdt-core.jar";
 const SECRET: &str = "not known to others";
 
-/// For what Tomcat does not answer.
+/// Timeout for replies of Tomcat.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One instance for all checks: it takes seconds to start.
@@ -149,7 +149,7 @@ fn bodies_arrive_whole(client: &mut Client, packet_bytes_max: usize) {
             assert_eq!(reply.text(), format!("{length} {}", crc32(&body)), "{framing:?}");
         }
     }
-    // A servlet that reads the body of a GET is told that there is none.
+    // A servlet that reads the body of a GET receives its end at once.
     let (path, query) = (&b"/body"[..], Some(&b"read=10"[..]));
     let reply = client.ask(&GatewayRequest { path, query, ..get() }, b"");
     assert_eq!((reply.text().as_str(), reply.questions), ("0 0", 1));
@@ -220,7 +220,7 @@ fn requests_of_a_whole_packet_arrive(client: &mut Client, packet_bytes_max: usiz
     assert!(reply.text().lines().any(|it| it == line));
 }
 
-/// It is for us to close then: Tomcat 10.1.60 does not.
+/// The connection must be closed here: Tomcat 10.1.60 does not close it.
 fn a_wrong_secret_is_told(port: u16, settings: &AjpSettings<'static>) {
     for secret in [None, Some(&b"guessed"[..])] {
         let mut client = Client::new(port, AjpSettings { secret, ..*settings });
@@ -263,7 +263,7 @@ impl Client {
         Client { stream, settings }
     }
 
-    /// A reply behind which the connection can be used again.
+    /// A reply after which the connection is reusable.
     fn ask(&mut self, request: &GatewayRequest<'_>, body: &[u8]) -> Reply {
         let reply = self.try_ask(request, body).unwrap_or_else(|error| panic!("{error}"));
         assert!(reply.is_reusable, "{}", reply.text());
@@ -336,11 +336,11 @@ impl Client {
     }
 }
 
-/// A Tomcat of its own, which ends with the test.
+/// A Tomcat process of the test's own, which ends with the test.
 struct Tomcat {
     process: Child,
     folder: PathBuf,
-    /// Of the connectors, in the order of the file.
+    /// Ports of the connectors, in the order of the file.
     ports: Vec<u16>,
 }
 
@@ -378,14 +378,14 @@ impl Tomcat {
             .spawn()
             .expect("setpriv (util-linux) and java (default-jre-headless)");
         let log = BufReader::new(process.stderr.take().unwrap());
-        // From here on, it ends whatever happens.
+        // From here on, it is stopped even if the test fails.
         let mut tomcat = Tomcat { process, folder, ports: Vec::new() };
         tomcat.ports = ports_of(log);
         tomcat
     }
 }
 
-/// Reads the log until all has started; the rest goes nowhere, so that nobody waits for it.
+/// Reads the log until all have started; the rest is discarded, so that no writer blocks.
 fn ports_of(mut log: impl BufRead + Send + 'static) -> Vec<u16> {
     let (mut ports, mut read) = (Vec::new(), String::new());
     loop {
@@ -450,7 +450,7 @@ const WEB_XML: &str = r#"<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" ve
   </servlet-mapping>
 </web-app>"#;
 
-/// CRC-32 of ISO-HDLC, as Java's.
+/// CRC-32 (ISO-HDLC), as in Java.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {

@@ -1,4 +1,4 @@
-//! Hit ratios on seeded traces, compared with those of an LRU of the same size.
+//! Hit ratios on seeded traces, compared with those of an LRU cache of the same size.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,7 +37,7 @@ fn size(key: u64) -> u64 {
     1_024 + Rng::new(key).below(63 * 1_024)
 }
 
-/// A cache that says of each request whether it was a hit, and admits misses.
+/// A cache that returns for each request whether it was a hit, and admits misses.
 trait Cache {
     fn request(&mut self, key: u64) -> bool;
 }
@@ -92,7 +92,7 @@ fn caches(capacity: u64) -> (Fifo, Lru) {
     (fifo, Lru { capacity, ..Lru::default() })
 }
 
-/// Share of the site's bytes, in percent of `OBJECTS` objects of mean size.
+/// A percentage of the site's bytes, that of `OBJECTS` objects.
 fn capacity(percent: u64) -> u64 {
     (0..OBJECTS).map(size).sum::<u64>() * percent / 100
 }
@@ -131,7 +131,7 @@ fn a_scan_costs_lru_more_than_us() {
     let (mut fifo, mut lru) = caches(capacity(10));
     let (ours, theirs) = (hit_ratio(&mut fifo, 0), hit_ratio(&mut lru, 0));
     let (mut fifo, mut lru) = caches(capacity(10));
-    // Each scan alone is as large as twice the cache.
+    // Each scan alone is twice as large as the cache.
     let (ours_scanned, theirs_scanned) =
         (hit_ratio(&mut fifo, OBJECTS / 5), hit_ratio(&mut lru, OBJECTS / 5));
     println!(

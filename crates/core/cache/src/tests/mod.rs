@@ -38,7 +38,7 @@ impl CacheEntry for Item {
     }
 }
 
-/// Inserts and returns the keys that left.
+/// Inserts a value, and returns the evicted keys.
 fn insert(cache: &mut S3Fifo<u64, Item>, key: u64, bytes: u64) -> Vec<u64> {
     let mut evicted = Vec::new();
     cache.insert(key, Item::new(bytes), &mut evicted).unwrap();
@@ -101,7 +101,7 @@ fn an_entry_of_the_main_queue_goes_round_once_for_each_hit() {
         cache.get(&1).unwrap().touch();
     }
     assert_eq!(cache.get(&1).unwrap().frequency(), FREQUENCY_MAX);
-    // With 90 bytes in all, the main queue's 90 are over its share of 81.
+    // With a capacity of 90 bytes, the main queue's 90 exceed its share of 81.
     let mut evicted = Vec::new();
     cache.set_capacity(90, &mut evicted);
     assert_eq!(evicted[0].0, 2, "1 went round");
@@ -252,11 +252,11 @@ fn redundant_values_leave_first_unless_they_are_hit_and_few() {
     // 30 of 100 bytes are too many, even if all were hit.
     [3, 7, 8].iter().for_each(|key| cache.get(key).unwrap().touch());
     assert_eq!(insert(&mut cache, 10, 10), [3]);
-    // 20 are not: what is nowhere else leaves, and the hits are used up.
+    // 20 are not: values without other replicas are evicted, and the hits are used up.
     [7, 8].iter().for_each(|key| cache.get(key).unwrap().touch());
     assert_eq!(insert(&mut cache, 11, 10), [0]);
     assert_eq!(insert(&mut cache, 12, 10), [7]);
-    // The others that held it have lost it.
+    // The other holders have lost it.
     cache.set_redundant(&8, false);
     assert_eq!((cache.redundant_bytes(), cache.main_bytes()), (0, 10));
     assert_eq!(insert(&mut cache, 13, 10), [1]);

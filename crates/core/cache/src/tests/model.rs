@@ -14,7 +14,7 @@ struct ModelEntry {
     hits: u8,
 }
 
-/// Vectors run from the oldest to the newest.
+/// Vectors are ordered from oldest to newest.
 #[derive(Debug, Default)]
 struct Model {
     capacity: u64,
@@ -94,7 +94,7 @@ impl Model {
         if is_redundant { self.redundant.push(entry) } else { self.main.push(entry) }
     }
 
-    /// The redundant value that leaves, if any does.
+    /// The redundant value to evict, if any.
     fn redundant_victim(&mut self) -> Option<u64> {
         let is_all = self.redundant.len() == self.len();
         if !is_all && bytes_of(&self.redundant) <= self.capacity * 3 / 100 {
@@ -127,7 +127,7 @@ impl Model {
                 if entry.hits >= 1 {
                     entry.hits -= 1;
                     self.main.push(entry);
-                    // Stay in the main queue until it gave one up.
+                    // They stay in the main queue until it evicts one.
                     while self.main[0].hits >= 1 {
                         let mut entry = self.main.remove(0);
                         entry.hits -= 1;
@@ -161,7 +161,7 @@ impl Model {
         }
     }
 
-    /// What the cache's `iter` must give.
+    /// The expected result of the cache's `iter`.
     fn listing(&self) -> Vec<(u64, u64, u8)> {
         let newest_first = self.small.iter().rev().chain(self.main.iter().rev());
         let newest_first = newest_first.chain(self.redundant.iter().rev());

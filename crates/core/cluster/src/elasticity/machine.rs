@@ -1,4 +1,4 @@
-//! The machine of one node: which command switches it next, and whether it is off.
+//! The power of one node's machine: the command to run next, and whether the machine is off.
 //!
 //! ```text
 //!            order On            exits with 0            the node serves
@@ -12,10 +12,12 @@
 //!                              exits with 0
 //! ```
 //!
-//! Elasticity orders again what failed, and gives up after some attempts; here each order is one of them.
+//! Elasticity repeats a failed order, and gives up after some attempts; here each order is one
+//! attempt.
 //!
-//! **Invariants:** one command of a machine runs at a time. `off` runs only when the agent of the node keeps nothing any more,
-//! or is gone. What a command that is no longer wanted comes to changes nothing.
+//! **Invariants:** at most one command of a machine runs at a time. `off` runs only when the node's
+//! agent keeps nothing any more, or is gone. The result of a command that is no longer wanted
+//! changes nothing.
 
 use std::fmt;
 
@@ -32,40 +34,40 @@ pub enum PowerCommand {
     Status,
 }
 
-/// What there is for a machine.
+/// The commands that are configured for a machine, and their timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineSettings {
     pub has_on: bool,
     pub has_off: bool,
     pub has_status: bool,
-    /// Time from one question for the status to the next, in milliseconds.
+    /// Interval of status commands, in milliseconds.
     pub status_interval_ms: u64,
     /// Time after `off` in which the machine must be off, in milliseconds.
     pub off_timeout_ms: u64,
 }
 
-/// What is seen of the node.
+/// What is observed of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineSeen {
-    /// Its checks are good.
+    /// Whether its checks pass.
     pub serves: bool,
-    /// What its agent says; `None`: it is not linked.
+    /// The power state that its agent reports; `None` if it is not linked.
     pub agent: Option<PowerStage>,
 }
 
-/// What the status of a machine says.
+/// The status of a machine, as reported by its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineStatus {
     On,
     Off,
-    /// Nothing that is known.
+    /// No known word, or contradictory ones.
     Unclear,
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// It exited with 0; of [`PowerCommand::Status`] with what it said.
+    /// It exited with 0; for [`PowerCommand::Status`], with the status that it reported.
     Done(MachineStatus),
     /// It failed, hung, or could not be run.
     Failed,
@@ -76,13 +78,13 @@ pub struct MachinePower {
     settings: MachineSettings,
     phase: MachinePhase,
     seen: MachineSeen,
-    /// Since when its node serves, and its agent is not linked.
+    /// Since when its node has served without its agent being linked.
     unlinked_since: Option<Now>,
     running: Option<PowerCommand>,
-    /// What the status has said in this phase.
+    /// The status reported in this phase.
     status: Option<MachineStatus>,
     status_due: Now,
-    /// `off` has run since the node served last.
+    /// Whether `off` has run since the node last served.
     was_switched_off: bool,
     order_failed: bool,
 }
@@ -97,7 +99,7 @@ enum MachinePhase {
     Coming,
     Resting {
         since: Now,
-        /// Some other dispatcher wants it on.
+        /// Whether another dispatcher wants it on.
         is_kept_on: bool,
     },
     SwitchOff {
@@ -112,7 +114,7 @@ enum MachinePhase {
 }
 
 impl MachinePower {
-    /// Of a machine that is on, for all that is known.
+    /// For a machine that is assumed to be on.
     pub fn new(settings: MachineSettings) -> Self {
         Self {
             settings,
@@ -132,7 +134,7 @@ impl MachinePower {
         self.settings = settings;
     }
 
-    /// The node is to serve. Whenever that is ordered again, it is switched on again.
+    /// Orders the node to serve. Each repeated order switches the machine on again.
     pub fn order_on(&mut self) {
         let is_alive = self.seen.serves || self.seen.agent.is_some();
         let was_told = matches!(self.phase, MachinePhase::Coming | MachinePhase::Failed { .. });
@@ -146,14 +148,14 @@ impl MachinePower {
         });
     }
 
-    /// The node is to be off: its agent first, then the machine.
+    /// Orders the node off: first its agent, then the machine.
     pub fn order_off(&mut self, now: Now) {
         if self.phase != MachinePhase::Off {
             self.enter(MachinePhase::Resting { since: now, is_kept_on: false });
         }
     }
 
-    /// Time went on, and this is seen. Returns the command to run now.
+    /// Advances the time with the current observation. Returns the command to run now.
     pub fn tick(&mut self, now: Now, seen: MachineSeen) -> Option<PowerCommand> {
         self.seen = seen;
         let is_unlinked = seen.serves && seen.agent.is_none();
@@ -210,7 +212,7 @@ impl MachinePower {
         }
     }
 
-    /// Whether the agent of the node is to be off.
+    /// Whether the node's agent should be off.
     pub fn wants_agent_off(&self) -> bool {
         !matches!(
             self.phase,
@@ -218,17 +220,18 @@ impl MachinePower {
         ) && self.phase != MachinePhase::Failed { wants_on: true }
     }
 
-    /// Whether it is as off as it will be: the machine, or the node alone where some other dispatcher wants it on.
+    /// Whether it is off as far as possible: the machine, or only the node if another dispatcher
+    /// wants the machine on.
     pub fn is_off(&self) -> bool {
         matches!(self.phase, MachinePhase::Off | MachinePhase::Resting { is_kept_on: true, .. })
     }
 
-    /// Whether it is being switched on, so that a node which does not answer is not lost.
+    /// Whether it is being switched on, so that a node that does not answer does not count as lost.
     pub fn is_coming(&self) -> bool {
         matches!(self.phase, MachinePhase::SwitchOn { .. } | MachinePhase::Coming)
     }
 
-    /// Whether the last order failed; said once.
+    /// Whether the last order failed; reported once.
     pub fn take_failed(&mut self) -> bool {
         std::mem::take(&mut self.order_failed)
     }
@@ -236,10 +239,11 @@ impl MachinePower {
     fn rest(&mut self, now: Now, since: Now) {
         let next = match self.seen.agent {
             Some(PowerStage::Stopping) => return,
-            // That it was told takes a moment.
+            // The agent needs a moment to receive the order.
             Some(PowerStage::On) if now.since_ms(since) < ELASTIC_AGREE_MS => return,
             Some(PowerStage::On) => MachinePhase::Resting { since, is_kept_on: true },
-            // A link that is lost comes back: the agent may have something to hand over, or be wanted on.
+            // A lost link will be re-established: the agent may have segments to hand over, or be
+            // wanted on.
             None if self
                 .unlinked_since
                 .is_some_and(|at| now.since_ms(at) < ELASTIC_UNLINKED_MS) =>
@@ -257,7 +261,8 @@ impl MachinePower {
     }
 
     fn verify(&mut self, now: Now, until: Now) {
-        // A node that answers is on, whatever the status of its machine is; or its checks are from before.
+        // A node that answers is on, whatever the status command reports; or its check results are
+        // outdated.
         let is_off = !self.seen.serves
             && match self.settings.has_status {
                 true => self.status == Some(MachineStatus::Off),
@@ -270,7 +275,7 @@ impl MachinePower {
         }
     }
 
-    /// The command that the phase wants.
+    /// The command that is due in this phase.
     fn due(&self, now: Now) -> Option<PowerCommand> {
         match self.phase {
             MachinePhase::SwitchOn { is_run: false } => Some(PowerCommand::On),
@@ -295,13 +300,13 @@ impl MachinePower {
     fn fail(&mut self) {
         let wants_on = matches!(self.phase, MachinePhase::SwitchOn { .. });
         self.order_failed = true;
-        // The status stays for who looks.
+        // The status is kept for operators.
         self.phase = MachinePhase::Failed { wants_on };
     }
 }
 
 impl PowerCommand {
-    /// As settings, messages and metrics call it.
+    /// The name in settings, messages and metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::On => "on",
@@ -312,7 +317,7 @@ impl PowerCommand {
 }
 
 impl MachineStatus {
-    /// What `text` says, by its words in any case.
+    /// Parses the output of the status command, by whole words in any case.
     pub fn read(text: &str, on_words: &[String], off_words: &[String]) -> Self {
         let words = || text.split(|c: char| !c.is_alphanumeric() && !"_-".contains(c));
         let has = |known: &[String]| {
@@ -326,7 +331,7 @@ impl MachineStatus {
     }
 }
 
-/// For operators, behind the state of elasticity; empty where there is nothing to say.
+/// For operators, appended to the state of elasticity; empty if there is nothing to report.
 impl fmt::Display for MachinePower {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.phase {

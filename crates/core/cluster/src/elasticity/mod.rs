@@ -1,30 +1,34 @@
-//! Elasticity: how many nodes are on, by the load that they have (after Summers and Thompson, "Awesome Web Server", with what keeps it from flapping).
+//! Elasticity: how many nodes are on, by their load (after Summers and Thompson, "Awesome Web
+//! Server", plus measures against flapping).
 //!
 //! ```text
-//!              Start                  checks are good
+//!              Start                  checks pass
 //!      off ------------> starting -----------------------> active
 //!       ^                 |    ^ again, up to attempts_max    |
 //!       |<----------------+----+                              | Drain
-//!       |                 not in time, or it died             v
+//!       |                 not in time, or it was lost         v
 //!       +---------------------------------------------- draining
-//!            Stop, once it has no request and nothing        (Start takes it back)
-//!            left that no other node has
+//!            Stop, once it has no requests and no            (Start takes it back)
+//!            segment that no other node has
 //! ```
 //!
-//! - Target tracking: load is what nodes have outstanding, counted in nodes' worth (`targets`). Each tick is a sample, and a
-//!   decision goes by the mean since the last one: what is outstanding at a moment varies by chance.
-//! - Hysteresis: nodes are started above `1 + tolerance` times what those that are on should have, and drained if fewer
-//!   would have at most `1 - tolerance` times that. So the load must change by more than both together until one
-//!   follows the other.
-//! - Scale-out is at the next decision; scale-in goes by the highest load of a stabilisation window, as in Kubernetes' Horizontal Pod
-//!   Autoscaler.
+//! - Target tracking: the load is the nodes' outstanding work, in units of one node's target
+//!   (`targets`). Each tick takes a sample, and a decision uses the mean since the last decision,
+//!   since momentary values fluctuate.
+//! - Hysteresis: nodes are started if the load exceeds `1 + tolerance` times the target of those
+//!   that are on, and drained if fewer nodes would have at most `1 - tolerance` times their target.
+//!   So a start is not followed by a drain, or the reverse, unless the load changes by more than
+//!   both tolerances.
+//! - Scale-out happens at the next decision; scale-in uses the highest load of a stabilisation
+//!   window, as in Kubernetes' Horizontal Pod Autoscaler.
 //! - A start that fails is repeated; then the node is marked failed for a while, and another one is started.
 //!
-//! The nodes that are first by their numbers wake first and sleep last: their memories stay warm.
+//! Nodes with the lowest numbers are started first and stopped last: their memories stay warm.
 //!
-//! **Invariants:** no order to start a node while as many as `nodes_max` are on or starting; none to drain one if fewer than
-//! `nodes_min` would serve. Nodes that an operator holds get no order. Time in which nobody looked does not count, so a clock
-//! that jumps ends neither a window nor a timeout.
+//! **Invariants:** no node is ordered to start while `nodes_max` nodes are on or starting; none is
+//! ordered to drain if fewer than `nodes_min` would remain. Nodes held by an operator receive no
+//! orders. Time without ticks does not count, so a clock that jumps ends neither a window nor a
+//! timeout.
 
 mod machine;
 mod node;
@@ -48,23 +52,23 @@ pub use settings::{
     PowerEvent, PowerOrder, StartFault,
 };
 
-/// Decides which nodes are on. To be ticked some times in `interval_ms`.
+/// Decides which nodes are on. Tick it several times per `interval_ms`.
 #[derive(Clone, Debug)]
 pub struct Elasticity {
     settings: ElasticitySettings,
     clock: WatchedClock,
     nodes: BTreeMap<NodeId, ElasticNode>,
-    /// Since the last decision.
+    /// The mean load since the last decision.
     mean: LoadMean,
     window: LoadWindow,
-    /// When it decides next, by its own clock.
+    /// Time of the next decision, by the watched clock.
     decides_at_ms: u64,
-    /// More nodes are wanted than can be started.
+    /// Whether more nodes are wanted than can be started.
     is_short: bool,
 }
 
 impl Elasticity {
-    /// Knows no node yet.
+    /// Starts without nodes.
     ///
     /// # Panics
     /// On settings that the config does not allow: see [`ElasticitySettings::check`].
@@ -87,19 +91,21 @@ impl Elasticity {
         self.settings = settings;
     }
 
-    /// The state of a node; `None`: it was not observed yet.
+    /// The state of a node; `None` if it was not observed yet.
     pub fn state(&self, id: NodeId) -> Option<LifecycleState> {
         self.nodes.get(&id).map(ElasticNode::state)
     }
 
-    /// Whether a node could not be started or stopped lately, so that others are preferred.
+    /// Whether a node recently failed to start or stop, so that others are preferred.
     pub fn is_failed(&self, id: NodeId) -> bool {
         self.nodes.get(&id).is_some_and(|node| node.is_failed(self.clock.now_ms()))
     }
 
-    /// `seen` is what is known of all nodes. The orders are to be carried out; what came of them shows in later observations.
+    /// `seen` is the observation of all nodes. The caller carries out the orders; later
+    /// observations show the results.
     pub fn tick(&mut self, now: Now, seen: &[NodeObservation]) -> ElasticityStep {
-        // Twice the interval is late, and no more: a process that stood still has seen nothing meanwhile.
+        // A tick counts for at most twice the interval: a process that was paused has observed
+        // nothing meanwhile.
         self.clock.advance(now, 2 * self.settings.interval_ms);
         let (clock_ms, settings) = (self.clock.now_ms(), self.settings);
         let mut step = ElasticityStep::default();
@@ -117,7 +123,7 @@ impl Elasticity {
             self.window.add(clock_ms, self.mean.take(), &settings);
             self.decide(clock_ms, &mut step);
         } else {
-            // Nodes that are lost are not waited for.
+            // Lost nodes are not waited for.
             let missing = self.settings.nodes_min.saturating_sub(self.counted());
             self.start(clock_ms, missing, &mut step);
         }
@@ -125,7 +131,7 @@ impl Elasticity {
         step
     }
 
-    /// Nodes that carry the load, or will soon.
+    /// The number of nodes that carry load, or will soon.
     fn counted(&self) -> usize {
         self.nodes.values().filter(|node| node.counts()).count()
     }
@@ -134,7 +140,7 @@ impl Elasticity {
         self.nodes.values().filter(|node| node.serves()).count()
     }
 
-    /// Nodes that are on, or are to be.
+    /// The number of nodes that are on or starting.
     fn on(&self) -> usize {
         self.nodes.values().filter(|node| node.serves() || node.is_starting()).count()
     }
@@ -166,7 +172,7 @@ impl Elasticity {
         self.is_short = is_short;
     }
 
-    /// Starts up to so many nodes. Returns whether there are too few.
+    /// Starts up to `missing` nodes. Returns whether there are too few.
     fn start(&mut self, clock_ms: u64, missing: usize, step: &mut ElasticityStep) -> bool {
         let room = self.settings.nodes_max.saturating_sub(self.on());
         let settings = self.settings;
@@ -185,7 +191,7 @@ impl Elasticity {
         is_short
     }
 
-    /// Drains nodes down to `wanted`, the last ones first.
+    /// Drains nodes down to `wanted`, those with the highest numbers first.
     fn drain(&mut self, clock_ms: u64, wanted: usize, step: &mut ElasticityStep) {
         let draining = self.nodes.values().filter(|node| node.is_draining()).count();
         let excess = self.serving().saturating_sub(wanted);

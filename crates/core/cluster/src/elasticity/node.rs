@@ -1,4 +1,4 @@
-//! One node: from off to active and back, with attempts and their timeouts.
+//! One node, from off to active and back, with attempts and timeouts.
 
 use skep_units::NodeId;
 
@@ -7,12 +7,12 @@ use super::settings::{
     PowerOrder, StartFault,
 };
 
-/// A node, by the watcher's clock.
+/// A node; times are of the watched clock.
 #[derive(Clone, Debug)]
 pub(super) struct ElasticNode {
     phase: Phase,
     is_held: bool,
-    /// Until when it counts as failed.
+    /// The time until which it counts as failed.
     failed_until_ms: u64,
 }
 
@@ -29,7 +29,7 @@ enum Phase {
     Draining {
         until_ms: u64,
     },
-    /// Drained, and told to be off.
+    /// Drained, and ordered off.
     Stopping {
         attempt: Attempt,
     },
@@ -38,9 +38,9 @@ enum Phase {
 /// An order that was given.
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
-    /// From 1 on.
+    /// Counted from 1.
     number: u32,
-    /// When it has failed; if it has, when the next one is due.
+    /// When it times out; if it has failed, when the next one is due.
     ends: AttemptEnds,
 }
 
@@ -51,7 +51,7 @@ enum AttemptEnds {
 }
 
 impl ElasticNode {
-    /// As it is found.
+    /// A node in its observed state.
     pub(super) fn new(seen: &NodeObservation) -> Self {
         let is_ready = seen.observed == Observed::Ready;
         let phase = if is_ready { Phase::Active { is_lost: false } } else { Phase::Off };
@@ -83,7 +83,7 @@ impl ElasticNode {
         !self.is_held && matches!(self.phase, Phase::Draining { .. } | Phase::Stopping { .. })
     }
 
-    /// Whether it carries load, or will soon for all that is known: not if it was in vain once.
+    /// Whether it carries load, or is expected to soon: not after a failed attempt.
     pub(super) fn counts(&self) -> bool {
         let is_first =
             |attempt: Attempt| attempt.number == 1 && matches!(attempt.ends, AttemptEnds::At(_));
@@ -92,11 +92,11 @@ impl ElasticNode {
                 && matches!(self.phase, Phase::Starting { attempt, .. } if is_first(attempt))
     }
 
-    /// Its place among those that can be started, lowest first; `None`: it can't be.
+    /// Its rank among the nodes that can be started, lowest first; `None` if it cannot be.
     pub(super) fn start_rank(&self, clock_ms: u64) -> Option<u8> {
         match self.phase {
             _ if self.is_held => None,
-            // Its memory is warm, and it is there.
+            // It is running, and its memory is warm.
             Phase::Draining { .. } => Some(0),
             Phase::Off if !self.is_failed(clock_ms) => Some(1),
             _ => None,
@@ -117,7 +117,7 @@ impl ElasticNode {
         self.phase = Phase::Draining { until_ms: clock_ms + settings.drain_timeout_ms };
     }
 
-    /// What is seen of it, and what time it is.
+    /// Processes an observation of the node.
     pub(super) fn observe(
         &mut self,
         clock_ms: u64,
@@ -191,12 +191,13 @@ impl ElasticNode {
         } else {
             self.fail(clock_ms, settings);
             step.events.push(PowerEvent::StartFailed { node, attempts: number, fault });
-            // Of a machine that may have come half-way.
+            // The machine may have started partly.
             step.orders.push(PowerOrder::Stop(node));
         }
     }
 
-    /// Repeats a start that is due; one node too many is let go instead. Returns the order.
+    /// Repeats a start that is due, or gives up a node that is not needed any more. Returns the
+    /// order.
     pub(super) fn repeat_start(
         &mut self,
         clock_ms: u64,

@@ -1,4 +1,4 @@
-//! What elasticity is told and what it says: settings, observations, orders, events.
+//! The inputs and outputs of elasticity: settings, observations, orders, events.
 
 use std::fmt;
 
@@ -6,75 +6,75 @@ use skep_units::NodeId;
 
 use crate::limits::ELASTIC_TOLERANCE_PERMILLE_MAX;
 
-/// How elastic a cluster is.
+/// Settings of elasticity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElasticitySettings {
-    /// Nodes that serve at least; not 0.
+    /// Fewest serving nodes; not 0.
     pub nodes_min: usize,
-    /// Nodes that are on at most, those that start included.
+    /// Most nodes that are on, including starting ones.
     pub nodes_max: usize,
-    /// What a node should have outstanding.
+    /// Target of outstanding work per node.
     pub targets: LoadTargets,
-    /// By how much the load may differ from the target before anything is done, in thousandths.
+    /// Relative deviation of the load from the target that is tolerated, in thousandths.
     pub tolerance_permille: u32,
     /// Time between two decisions, in milliseconds.
     pub interval_ms: u64,
-    /// How long the load must last until nodes are started, in milliseconds; 0: not at all.
+    /// How long the load must last before nodes are started, in milliseconds; 0 for no wait.
     pub scale_out_window_ms: u64,
-    /// Time of which the highest load counts when nodes are drained, in milliseconds.
+    /// Window of which the highest load counts when nodes are drained, in milliseconds.
     pub scale_in_window_ms: u64,
-    /// Nodes that one decision starts at most.
+    /// Most nodes started by one decision.
     pub step_out_nodes_max: usize,
-    /// Nodes that drain at a time at most.
+    /// Most nodes draining at a time.
     pub step_in_nodes_max: usize,
-    /// Time that a node has to serve after the order to start, in milliseconds.
+    /// Time that a node has to become ready after the order to start, in milliseconds.
     pub start_timeout_ms: u64,
-    /// Orders to a node that does not start, or does not stop, until it is marked failed.
+    /// Orders to a node that does not start, or does not stop, before it is marked failed.
     pub attempts_max: u32,
-    /// Time between two attempts, in milliseconds; doubled each time.
+    /// Pause between two attempts, in milliseconds; doubled each time.
     pub retry_pause_ms: u64,
     /// How long a node that was marked failed is left alone, in milliseconds.
     pub failed_hold_ms: u64,
-    /// Time after which a draining node is stopped, whatever it has, in milliseconds.
+    /// Time after which a draining node is stopped even if it is not idle, in milliseconds.
     pub drain_timeout_ms: u64,
     /// Time that a node has to be off after the order to stop, in milliseconds.
     pub stop_timeout_ms: u64,
 }
 
-/// What a node should have outstanding; 0: that is not looked at.
+/// Target of outstanding work per node; 0 if the quantity is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadTargets {
     pub requests: u64,
     pub bytes: u64,
 }
 
-/// What is seen of a node.
+/// The observation of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeObservation {
     pub id: NodeId,
     pub observed: Observed,
-    /// An operator has drained it: it is left alone.
+    /// Whether an operator has drained it: it is left alone.
     pub is_held: bool,
-    /// It has no request and nothing in memory that no other node has.
+    /// Whether it has no requests, and nothing in memory that no other node has.
     pub is_idle: bool,
-    /// The last order to it could not be carried out; to be said once.
+    /// Whether the last order to it could not be carried out; reported once.
     pub order_failed: bool,
-    /// Requests that it has not answered in full.
+    /// Requests that it has not answered completely.
     pub requests: u64,
-    /// Bytes that it has announced and not sent.
+    /// Bytes that it has announced but not sent yet.
     pub bytes: u64,
 }
 
 /// Whether a node serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observed {
-    /// Its checks are good.
+    /// Its checks pass.
     Ready,
-    /// It does not serve, and its agent or its driver says that this is meant.
+    /// It does not serve, and its agent or driver reports that this is intended.
     Off,
-    /// It does not serve yet, for all that is known.
+    /// It does not serve, and is assumed not to have started yet.
     Silent,
-    /// It could be reached, and cannot be any more.
+    /// It was reachable before, and is no longer.
     Lost,
 }
 
@@ -87,58 +87,58 @@ pub enum LifecycleState {
     Draining,
 }
 
-/// What is to be done to a node. An order that is repeated is carried out again.
+/// An order to a node. A repeated order is carried out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerOrder {
-    /// It is to serve; one that drains takes requests again.
+    /// It must serve; a draining node accepts requests again.
     Start(NodeId),
-    /// No new requests for it; what only it has goes to others.
+    /// It receives no new requests; segments that only it has are offered to others.
     Drain(NodeId),
-    /// It is to be off.
+    /// It must be off.
     Stop(NodeId),
 }
 
-/// Why a node did not come.
+/// Why a node did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartFault {
     /// The order could not be carried out.
     OrderFailed,
-    /// The order was carried out, and no node came.
+    /// The order was carried out, but the node did not become ready in time.
     NotInTime,
-    /// It was lost while it started.
+    /// It was lost while starting.
     Lost,
 }
 
-/// What happened, for the log.
+/// An event, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerEvent {
-    /// It serves, so long after the first order.
+    /// It serves, `after_ms` after the first order.
     Started { node: NodeId, after_ms: u64 },
     /// It serves without an order.
     Joined { node: NodeId },
-    /// It did not come; it is tried again.
+    /// It did not start; the start is repeated.
     StartRetried { node: NodeId, attempt: u32, fault: StartFault },
-    /// It did not come, and is marked failed.
+    /// It did not start, and is marked failed.
     StartFailed { node: NodeId, attempts: u32, fault: StartFault },
     /// It is off, as ordered.
     Stopped { node: NodeId },
-    /// It is not off; it is tried again.
+    /// It is not off; the stop is repeated.
     StopRetried { node: NodeId, attempt: u32 },
-    /// It could not be switched off, and serves again.
+    /// It could not be stopped, and serves again.
     StopFailed { node: NodeId, attempts: u32 },
-    /// It was stopped with this work, since its time to drain was over.
+    /// It was stopped with requests left, because its drain timed out.
     DrainTimedOut { node: NodeId, requests: u64 },
     /// A node that should serve does not.
     Lost { node: NodeId },
     /// It serves again.
     Returned { node: NodeId },
-    /// A node was lost while it drained: what only it had is gone.
+    /// A node was lost while draining: segments that only it had are lost.
     LostDraining { node: NodeId },
     /// More nodes are wanted than can be started.
     Short { wanted: usize, counted: usize },
 }
 
-/// What a tick says.
+/// The result of a tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElasticityStep {
     pub orders: Vec<PowerOrder>,
@@ -147,7 +147,7 @@ pub struct ElasticityStep {
 
 impl ElasticitySettings {
     /// # Panics
-    /// If the bounds are in disorder, there is no target, or time stands still.
+    /// If the bounds are inconsistent, there is no target, or an interval is 0.
     pub(super) fn check(&self) {
         assert!(self.nodes_min >= 1 && self.nodes_min <= self.nodes_max, "bounds are in order");
         assert!(self.targets.requests > 0 || self.targets.bytes > 0, "there is a target");
@@ -158,10 +158,10 @@ impl ElasticitySettings {
 }
 
 impl LifecycleState {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 4] = [Self::Off, Self::Starting, Self::Active, Self::Draining];
 
-    /// As it is shown.
+    /// The word that is displayed.
     pub fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -173,7 +173,7 @@ impl LifecycleState {
 }
 
 impl PowerEvent {
-    /// The node that it is about, if it is about one.
+    /// The node that the event concerns, if it concerns one.
     pub fn node(&self) -> Option<NodeId> {
         match *self {
             Self::Started { node, .. }
@@ -191,7 +191,7 @@ impl PowerEvent {
         }
     }
 
-    /// Whether an operator should look.
+    /// Whether an operator should be alerted.
     pub fn is_trouble(&self) -> bool {
         !matches!(
             self,
@@ -213,7 +213,7 @@ impl fmt::Display for StartFault {
     }
 }
 
-/// Without the node, which the log names.
+/// Omits the node, which the log line names.
 impl fmt::Display for PowerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,15 +1,16 @@
-//! Target tracking: how many nodes the load is worth, by its mean, with hysteresis and windows.
+//! Target tracking: how many nodes the load needs, by its mean, with hysteresis and windows.
 
 use std::collections::VecDeque;
 
 use super::settings::{ElasticitySettings, LoadTargets, NodeObservation};
 
-/// A node's worth, in the unit of loads.
+/// The target load of one node, in the unit of loads.
 const PERMILLE: u64 = 1_000;
 
 impl LoadTargets {
-    /// What all nodes have outstanding, in thousandths of what a node should have: by requests or by bytes, whichever is
-    /// more. What draining nodes still have is work of the cluster, too; an operator's nodes and theirs are their own.
+    /// Outstanding work of all nodes in thousandths of one node's target, by requests or by bytes,
+    /// whichever is more. Draining nodes count, since their work belongs to the cluster; nodes held
+    /// by an operator do not.
     pub(crate) fn load_permille(&self, seen: &[NodeObservation]) -> u64 {
         let seen = || seen.iter().filter(|node| !node.is_held);
         let requests: u64 = seen().map(|node| node.requests).sum();
@@ -22,7 +23,7 @@ impl LoadTargets {
     }
 }
 
-/// The mean of some loads.
+/// Accumulates the mean of loads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LoadMean {
     sum: u64,
@@ -35,23 +36,23 @@ impl LoadMean {
         self.count += 1;
     }
 
-    /// Of all since the last call, of which there is one at least.
+    /// The mean since the last call; there must have been a load.
     pub(super) fn take(&mut self) -> u64 {
         let Self { sum, count } = std::mem::take(self);
         sum / count.max(1)
     }
 }
 
-/// The loads of the last decisions, each with its time.
+/// The loads of recent decisions, each with its time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LoadWindow {
     loads: VecDeque<(u64, u64)>,
-    /// Time of the first one ever.
+    /// Time of the first load ever.
     began_ms: Option<u64>,
 }
 
 impl LoadWindow {
-    /// Adds the load of a time, and drops those before the windows.
+    /// Adds a load, and drops those older than the windows.
     pub(super) fn add(&mut self, clock_ms: u64, load_permille: u64, settings: &ElasticitySettings) {
         self.began_ms.get_or_insert(clock_ms);
         self.loads.push_back((clock_ms, load_permille));
@@ -61,7 +62,7 @@ impl LoadWindow {
         }
     }
 
-    /// Nodes that should be on where `on` are.
+    /// The number of nodes that should be on, if `on` are.
     pub(super) fn wanted(&self, clock_ms: u64, on: usize, settings: &ElasticitySettings) -> usize {
         let since = |window_ms: u64| {
             let within = move |(at, _): &&(u64, u64)| clock_ms - at <= window_ms;
@@ -72,7 +73,7 @@ impl LoadWindow {
         if lasting > on as u64 * (PERMILLE + tolerance) {
             return lasting.div_ceil(PERMILLE) as usize;
         }
-        // Before a whole window was seen, nobody knows its highest load.
+        // Until a whole window was observed, its highest load is unknown.
         let is_whole =
             self.began_ms.is_some_and(|began| clock_ms - began >= settings.scale_in_window_ms);
         let highest = since(settings.scale_in_window_ms).max().unwrap_or(0);

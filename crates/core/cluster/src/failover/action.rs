@@ -10,24 +10,24 @@ use skep_wire::message::{Mac, Name};
 pub enum FailoverAction {
     /// Send `Failover::heartbeat` to all dispatchers and nodes, now.
     SendHeartbeat,
-    /// Ask the network whether a machine outside the cluster holds a virtual address (RFC 5227,
-    /// 2.1.1), and call `Failover::conflict` if so.
+    /// Probe whether a machine outside the cluster holds a virtual address (RFC 5227, 2.1.1), and
+    /// call `Failover::conflict` if so.
     Probe,
-    /// Persist for a restart that epochs up to `last` may have been used, without delaying other
+    /// Persist, for a restart, that epochs up to `last` may have been used, without delaying other
     /// actions; then call `Failover::epochs_persisted`, or `Failover::epochs_not_persisted`.
     PersistEpochs {
-        /// The last one.
+        /// The last epoch of the block.
         last: u64,
     },
-    /// Take the virtual addresses; tables are made in this epoch from now on.
+    /// Take the virtual addresses; tables are published in this epoch from now on.
     Claim {
-        /// Of this term.
+        /// The epoch of the new term.
         epoch: u64,
     },
     /// Announce the virtual addresses to the network (gratuitous ARP,
     /// unsolicited neighbour advertisements).
     Announce,
-    /// Let the virtual addresses go.
+    /// Release the virtual addresses.
     StepDown { why: StepDownReason },
     /// Write this to the log.
     Log(FailoverNote),
@@ -38,16 +38,16 @@ pub enum FailoverAction {
 pub enum StepDownReason {
     /// Another dispatcher of the cluster is active by a better claim.
     Outranked { epoch: u64 },
-    /// The store has reported another leader for long.
+    /// The store has named another leader for too long.
     Lease {
-        /// The epoch that it has there.
+        /// The leader's epoch in the store.
         epoch: u64,
     },
-    /// A machine that is not of the cluster holds a virtual address.
+    /// A machine outside the cluster holds a virtual address.
     AddressConflict(AddressConflict),
-    /// This machine cannot steer, and another dispatcher may.
+    /// This machine cannot steer, and another dispatcher may be able to.
     Hindered,
-    /// This process stops.
+    /// This process is stopping.
     Stopping,
 }
 
@@ -56,44 +56,45 @@ pub enum StepDownReason {
 pub struct AddressConflict {
     /// The virtual address.
     pub address: IpAddr,
-    /// Of the other machine.
+    /// MAC address of the other machine.
     pub mac: Mac,
 }
 
-/// Something for the log.
+/// A note for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailoverNote {
-    /// Heartbeats of a dispatcher arrive (again).
+    /// Heartbeats of a dispatcher are received for the first time, or again.
     Heard(Name),
     /// Heartbeats of an active dispatcher have stopped.
     Silent {
         /// Its name, if its own heartbeats were ever received.
         name: Option<Name>,
-        /// For how long.
+        /// How long it has been silent, in milliseconds.
         ms: u64,
     },
-    /// The active dispatcher let go.
+    /// The active dispatcher has stepped down.
     LetGo(Name),
-    /// This one takes over.
+    /// This dispatcher takes over.
     Claimed {
         /// Its new epoch.
         epoch: u64,
-        /// What for.
+        /// Why it takes over.
         cause: TakeoverReason,
     },
-    /// This one stays active although another one is, too.
+    /// This dispatcher stays active although another one is active, too.
     Stays {
-        /// The other.
+        /// The other dispatcher.
         name: Name,
         epoch: u64,
     },
-    /// This one stops being active.
+    /// This dispatcher steps down.
     SteppedDown(StepDownReason),
-    /// A machine outside the cluster holds an address that this one wanted, or has.
+    /// A machine outside the cluster holds an address that this dispatcher was about to claim, or
+    /// has.
     InUse {
-        /// Which machine, and which address.
+        /// The other machine, and the address.
         conflict: AddressConflict,
-        /// Whether this one defends the address.
+        /// Whether this dispatcher defends the address.
         is_defended: bool,
     },
 }
@@ -103,14 +104,14 @@ pub enum FailoverNote {
 pub enum TakeoverReason {
     /// No dispatcher is active.
     Vacancy,
-    /// The active one has a lower priority, and this one is asked to preempt.
+    /// The active one has a lower priority, and this one has `preempt` set.
     Priority,
-    /// Already active, it sees epochs later than its own.
+    /// It is active already, but epochs later than its own were seen.
     LaterEpoch,
 }
 
 impl FailoverNote {
-    /// Whether an operator should look at it.
+    /// Whether an operator should be alerted.
     pub fn is_trouble(&self) -> bool {
         matches!(
             self,

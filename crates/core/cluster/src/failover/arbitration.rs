@@ -1,9 +1,9 @@
-//! Arbitration by a store that dispatchers share: between two that are both active and do not hear
-//! each other, its lease decides.
+//! Arbitration by a store that dispatchers share: between two active dispatchers that do not
+//! receive each other's heartbeats, the store's lease decides.
 //!
-//! A takeover waits for no store. The active dispatcher campaigns for the lease afterwards; one that
-//! does not get it steps down, and does not claim again as long as the store names another
-//! dispatcher. A store that does not answer decides nothing.
+//! A takeover does not wait for the store. The active dispatcher campaigns for the lease
+//! afterwards; if it does not get the lease it steps down, and does not claim again as long as the
+//! store names another dispatcher. A store that does not answer decides nothing.
 
 use skep_units::Now;
 use skep_wire::seal::PeerId;
@@ -17,18 +17,19 @@ use crate::limits::LEADER_HEARD_MS;
 pub enum LeaseView {
     /// The store does not answer.
     Unknown,
-    /// The store answers, and nobody holds it.
+    /// The store answers, and no dispatcher holds the lease.
     Free,
-    /// A dispatcher holds it.
+    /// A dispatcher holds the lease.
     Held {
         leader: PeerId,
-        /// The epoch that the leader has recorded; 0 before it has. No number of the store's own.
+        /// The epoch that the leader has recorded; 0 before that. Not a number assigned by the
+        /// store.
         epoch: u64,
     },
 }
 
 impl Failover {
-    /// The state of the lease in the store that dispatchers share. May be repeated.
+    /// The state of the lease in the shared store. May be repeated.
     pub fn lease(&mut self, now: Now, lease: LeaseView) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         self.arbitration.see(listened, lease);
@@ -39,8 +40,8 @@ impl Failover {
         self.drain()
     }
 
-    /// Whether to campaign for the lease in the store: while active, unless clients could not be
-    /// served by this dispatcher, and another one may.
+    /// Whether to campaign for the lease: while active, unless this dispatcher could not serve
+    /// clients and another one may.
     pub fn wants_lease(&self) -> bool {
         matches!(self.state, State::Active { .. }) && !self.data_path.is_lost()
     }
@@ -55,27 +56,28 @@ impl Failover {
     }
 }
 
-/// What the store has said, and for how long.
+/// What the store has reported, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arbitration {
     own: PeerId,
-    /// How long the lease may be another's while this dispatcher is active, and how long a store
-    /// that does not answer any more still restrains it: longer than a lease lasts.
+    /// How long another dispatcher may hold the lease while this one is active, and how long a
+    /// store that stopped answering still restrains it: longer than the lifetime of a lease.
     patience_ms: u64,
     view: LeaseView,
     seen_at: Now,
-    /// For how long the lease has been another's; the time of a silent store does not count.
+    /// How long another dispatcher has held the lease; time in which the store was silent does not
+    /// count.
     lost_ms: u64,
-    /// Why this dispatcher must not claim when it is not active.
+    /// Why this dispatcher must not claim while it is not active.
     restraint: Option<Restraint>,
 }
 
-/// The lease is another's, whom this dispatcher does not take over from.
+/// Another dispatcher holds the lease, and this one does not take over from it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Restraint {
     /// Since when the store has not answered.
     unknown_since: Option<Now>,
-    /// Since when the heartbeats of the leader arrive without a gap, and the last one.
+    /// Since when the leader's heartbeats have arrived without a gap, and when the last one did.
     leader_heard: Option<(Now, Now)>,
 }
 
@@ -95,7 +97,7 @@ impl Arbitration {
         (self.view, self.seen_at) = (view, listened);
         self.restraint = self.restraint.and_then(|it| match view {
             LeaseView::Free => None,
-            // Its own lease, too: of a term that has ended.
+            // Including its own lease from a term that has ended.
             LeaseView::Held { .. } => Some(Restraint { unknown_since: None, ..it }),
             LeaseView::Unknown => {
                 let since = it.unknown_since.unwrap_or(listened);
@@ -110,26 +112,26 @@ impl Arbitration {
         self.restraint.is_none()
     }
 
-    /// Whether this dispatcher, active with `epoch`, has to step down: the epoch of the leader.
+    /// The epoch of the leader, if this dispatcher, active in `epoch`, must step down.
     pub(super) fn verdict(&self, listened: Now, epoch: u64) -> Option<u64> {
         let LeaseView::Held { leader, epoch: leaders } = self.view else { return None };
         let is_late = self.lost_ms(listened) > self.patience_ms;
         (leader != self.own && (is_late || epoch < leaders)).then_some(leaders)
     }
 
-    /// This dispatcher has become active: it has time to get the lease.
+    /// This dispatcher has become active: it has time to obtain the lease.
     pub(super) fn claimed(&mut self, listened: Now) {
         (self.lost_ms, self.seen_at) = (0, listened);
     }
 
-    /// It has stepped down, as the verdict was.
+    /// It has stepped down because of the lease.
     pub(super) fn obeyed(&mut self) {
         self.restraint = Some(Restraint::default());
     }
 
-    /// No dispatcher is active as far as is heard. `last` is the one that was, if it let go; a
-    /// dispatcher that has just started knows of none. If the lease is somebody else's, that one is
-    /// only not heard.
+    /// No active dispatcher is received. `last` is the previous one if it stepped down; a
+    /// dispatcher that has just started passes `None`. If another dispatcher holds the lease, that
+    /// one is probably active, but its heartbeats are not received.
     pub(super) fn vacant(&mut self, last: Option<PeerId>) {
         if let LeaseView::Held { leader, .. } = self.view
             && leader != self.own
@@ -139,8 +141,9 @@ impl Arbitration {
         }
     }
 
-    /// A heartbeat of an active dispatcher came, no gap being longer than `gap_ms`. After a while the
-    /// silence of the leader means something again; a single heartbeat says only that some are lost.
+    /// A heartbeat of an active dispatcher was received; gaps of up to `gap_ms` count as none.
+    /// After some time without gaps, silence of the leader is meaningful again; a single heartbeat
+    /// only shows that some are lost.
     pub(super) fn heard(&mut self, listened: Now, active: PeerId, gap_ms: u64) {
         if !matches!(self.view, LeaseView::Held { leader, .. } if leader == active) {
             return;

@@ -8,8 +8,8 @@ use super::{AddressConflict, Failover, FailoverAction, FailoverNote, StepDownRea
 use crate::limits::{ADDRESS_CONFLICT_HOLD_MS, DEFEND_INTERVAL_MS};
 
 impl Failover {
-    /// Another machine holds a virtual address, or claims it. One of the cluster (`is_known`: a
-    /// node; dispatchers are known here) is never given way to.
+    /// Another machine holds or claims a virtual address. This dispatcher never gives way to a
+    /// machine of the cluster (`is_known`: a node; dispatchers are known here).
     pub fn conflict(
         &mut self,
         now: Now,
@@ -22,7 +22,7 @@ impl Failover {
         }
         match self.state {
             State::Active { announce_at, .. } if is_known || self.peers.owns(conflict.mac) => {
-                // Clients that believe its answers are to come here again.
+                // Clients that have cached its answers must be redirected here.
                 if announce_at.is_none() {
                     self.announce(listened);
                 }
@@ -36,10 +36,9 @@ impl Failover {
         self.drain()
     }
 
-    /// Which machines are of the cluster, as far as is known now: an address conflict ends when the other
-    /// machine turns out to belong to the cluster. That a dispatcher's process is paused or dead does not
-    /// keep
-    /// its machine from answering for the addresses.
+    /// Ends an address conflict if the other machine turns out to belong to the cluster. A
+    /// dispatcher counts as known even while its process is paused or dead, since its machine may
+    /// still answer for the addresses.
     pub fn end_conflict(&mut self, is_known: impl Fn(Mac) -> bool) {
         let peers = &self.peers;
         self.conflicts.end_if(|mac| is_known(mac) || peers.owns(mac));
@@ -52,7 +51,7 @@ impl Failover {
             State::Active { .. } | State::Stopped { .. } => false,
         };
         if self.conflicts.expire(listened) && is_vacant {
-            // Asks again before it claims.
+            // Probes again before it claims.
             self.state = State::Joining { since: listened };
             self.outputs.push(FailoverAction::Probe);
         }
@@ -83,24 +82,24 @@ pub(super) struct Conflicts {
 }
 
 impl Conflicts {
-    /// Whether another machine was lately seen to hold an address.
+    /// Whether another machine was recently seen to hold an address.
     pub(super) fn is_any(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Gives way for some time. Whether it did not give way to this conflict yet.
+    /// Gives way for some time. Returns whether this conflict is new.
     pub(super) fn give_way(&mut self, listened: Now, conflict: AddressConflict) -> bool {
         let is_new = self.current.is_none_or(|(known, _)| known != conflict);
         self.current = Some((conflict, listened.plus_ms(ADDRESS_CONFLICT_HOLD_MS)));
         is_new
     }
 
-    /// Gives way no longer to a machine that `is_known`.
+    /// Ends the conflict if the other machine `is_known`.
     fn end_if(&mut self, is_known: impl Fn(Mac) -> bool) {
         self.current.take_if(|(conflict, _)| is_known(conflict.mac));
     }
 
-    /// Whether it is time to defend an address, which is not to be done often.
+    /// Whether an address may be defended now; defences are rate-limited.
     pub(super) fn may_defend(&mut self, listened: Now) -> bool {
         let is_due = |at| listened.since_ms(at) >= DEFEND_INTERVAL_MS;
         let is_due = self.defended_at.is_none_or(is_due);
@@ -110,7 +109,7 @@ impl Conflicts {
         is_due
     }
 
-    /// Whether the time to give way ends now.
+    /// Whether the time to give way has just ended.
     pub(super) fn expire(&mut self, listened: Now) -> bool {
         self.current.take_if(|(_, until)| listened >= *until).is_some()
     }

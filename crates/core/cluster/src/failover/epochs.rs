@@ -1,17 +1,18 @@
 //! The epochs that a dispatcher has seen, and those that it may use.
 //!
 //! An epoch is persisted before it is used, so that no later process of this dispatcher uses it
-//! again. A disk may take seconds, which a takeover cannot wait for: epochs are reserved ahead, in
-//! blocks, and what is persisted is the last one of a block. A process that starts continues after
-//! all that earlier ones have reserved, and after all that it hears of.
+//! again. A disk may take seconds, which a takeover cannot wait for: so epochs are reserved ahead,
+//! in blocks, and the last epoch of each block is persisted. A process that starts continues after
+//! all epochs that earlier ones reserved, and after all that it receives.
 //!
-//! What was persisted may be lost: the file is gone, or an old copy of it. Who knows of the epochs
-//! since may be heard only after the first claim, as after a start with the network down. So the first
-//! claim of each process skips a random number of epochs, and has hardly the epoch of an earlier one.
+//! The persisted state may be lost: the file may be missing, or an old copy of it. Machines that
+//! know later epochs may be heard only after the first claim, for example after a start without
+//! network. So the first claim of each process skips a random number of epochs, and almost never
+//! reuses one.
 //!
 //! A disk that fails, or does not answer for [`RESERVE_PATIENCE_MS`] when epochs have run out, does
-//! not keep a dispatcher from claiming: it skips as many for each claim, as what is not persisted is
-//! lost in any case.
+//! not keep a dispatcher from claiming: it then skips a random number for each claim, since
+//! unpersisted epochs are lost in any case.
 
 use skep_units::Now;
 
@@ -21,17 +22,17 @@ use crate::limits::{EPOCHS_RESERVED, EPOCHS_SKIPPED_MAX, RESERVE_AGAIN_MS, RESER
 /// The epochs of one dispatcher.
 #[derive(Clone, Debug)]
 pub(super) struct Epochs {
-    /// That of the dispatcher.
+    /// The number of the dispatcher.
     number: u16,
-    /// The latest one heard of, or claimed.
+    /// The latest epoch received or claimed.
     seen: u64,
-    /// Those up to here may have been used by earlier processes. Nobody is told: an active
-    /// dispatcher would claim a later one for nothing.
+    /// Epochs up to this one may have been used by earlier processes. Not announced: an active
+    /// dispatcher would claim a later one needlessly.
     past: u64,
-    /// Those up to here may be used.
+    /// Epochs up to this one may be used.
     reserved: u64,
     reservation: Reservation,
-    /// How many it skips where earlier processes may have used the next ones, unknown to it.
+    /// How many epochs to skip where earlier processes may have used the next ones.
     skip: u64,
     has_claimed: bool,
 }
@@ -39,7 +40,7 @@ pub(super) struct Epochs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reservation {
     Idle,
-    /// Being persisted; the time before, that failed or not.
+    /// Being persisted; `is_failing`: the previous attempt failed.
     Pending {
         since: Now,
         is_failing: bool,
@@ -50,8 +51,8 @@ enum Reservation {
 }
 
 impl Epochs {
-    /// Those of the dispatcher with this number, which has persisted `last`. `random` differs between
-    /// processes.
+    /// For the dispatcher with this number, which has persisted `last`. `random` must differ
+    /// between processes.
     pub(super) fn new(number: u16, last: u64, random: u64) -> Self {
         let (skip, reservation) = (random % EPOCHS_SKIPPED_MAX, Reservation::Idle);
         Self { number, seen: 0, past: last, reserved: last, reservation, skip, has_claimed: false }
@@ -71,8 +72,8 @@ impl Epochs {
         self.has_claimed = true;
     }
 
-    /// The epoch for a claim, this dispatcher's own and after all that were seen; `None` while it
-    /// waits for the disk.
+    /// The epoch for a claim: one of this dispatcher's own, after all that were seen; `None` while
+    /// it waits for the disk.
     pub(super) fn next(&self, now: Now) -> Option<u64> {
         let epoch = first_after(self.last_passed(), self.number);
         if epoch <= self.reserved {
@@ -88,7 +89,7 @@ impl Epochs {
         has_waited.then(|| first_after(self.last().saturating_add(self.skip), self.number))
     }
 
-    /// Whether epochs could not be persisted when that was tried last.
+    /// Whether the last attempt to persist epochs failed.
     fn is_failing(&self) -> bool {
         match self.reservation {
             Reservation::Idle => false,
@@ -97,7 +98,7 @@ impl Epochs {
         }
     }
 
-    /// The last epoch of a block to be persisted now, if there is need of one.
+    /// The last epoch of a block to persist now, if one is needed.
     pub(super) fn reserve(&mut self, now: Now) -> Option<u64> {
         let is_due = match self.reservation {
             Reservation::Idle => {
@@ -112,23 +113,23 @@ impl Epochs {
         })
     }
 
-    /// All up to `last` are persisted.
+    /// All epochs up to `last` are persisted.
     pub(super) fn persisted(&mut self, last: u64) {
         self.reserved = self.reserved.max(last);
         self.reservation = Reservation::Idle;
     }
 
-    /// They could not be persisted.
+    /// The epochs could not be persisted.
     pub(super) fn failed(&mut self, now: Now) {
         self.reservation = Reservation::Failed { retry_at: now.plus_ms(RESERVE_AGAIN_MS) };
     }
 
-    /// The last one that must not be used any more.
+    /// The last epoch that must not be used any more.
     fn last(&self) -> u64 {
         self.seen.max(self.past)
     }
 
-    /// The last one that the next claim passes over.
+    /// The last epoch that the next claim skips.
     fn last_passed(&self) -> u64 {
         self.last().saturating_add(if self.has_claimed { 0 } else { self.skip })
     }

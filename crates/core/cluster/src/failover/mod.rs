@@ -1,8 +1,8 @@
 //! Failover between dispatchers: the state machine that decides which of them is active.
 //!
 //! ```text
-//!            heard an active one, or             silence, and nobody fitter
-//!            listened for a takeover time        claims; or preemption
+//!            active one heard, or                silence, and nobody fitter
+//!            listened for the takeover time      claims; or preemption
 //!  Joining ------------------------------> Standby -----------------> Active
 //!     ^                                     |  ^                        |
 //!     +--- the address conflict is over ----+  +--- a better claim -----+
@@ -10,8 +10,8 @@
 //!
 //! All dispatchers send a heartbeat every interval. A standby that receives no heartbeat of an active
 //! dispatcher for `missed_max` intervals and a half **claims**: it becomes active in a new epoch,
-//! later than all it has seen. Of standbys that receive each other's heartbeats the fittest claims first
-//! (the one with the flows, then with the priority); others wait a takeover time more each.
+//! later than all it has seen. Of standbys that receive each other's heartbeats the fittest claims
+//! first (by flows, then priority); each less fit one waits one takeover time longer.
 //!
 //! There is no vote, so both sides of a partition may have an active dispatcher; that is harmless,
 //! since their tables consist of the same nodes, and nodes follow the latest epoch. When the
@@ -19,19 +19,20 @@
 //! of an epoch are its owner's number, which follows from its name, so no two dispatchers ever claim
 //! the same epoch, whatever their configs.
 //!
-//! **Witnesses.** Nodes and standbys report which dispatchers' heartbeats they receive themselves, and
-//! the age of the last one. This restrains a standby that lost some heartbeats, or its path to the
-//! active dispatcher, while others still receive them.
+//! **Witnesses.** Nodes and standbys report which dispatcher's heartbeats they receive, and the age
+//! of the last one. This restrains a standby that lost some heartbeats, or its path to the active
+//! dispatcher, while others still receive them.
 //!
-//! **The store**, if any, arbitrates between two that are active and do not hear each other
-//! (`arbitration.rs`). Takeover does not wait for it.
+//! **The store**, if any, arbitrates between two active dispatchers that do not receive each
+//! other's heartbeats (`arbitration.rs`). Takeover does not wait for it.
 //!
 //! **Address conflicts** (RFC 5227): a dispatcher that is not active does not claim while a machine
-//! outside the cluster holds an address. Of two active ones the one with the higher MAC steps down.
+//! outside the cluster holds an address. Between two active ones, the one with the higher MAC steps
+//! down.
 //!
-//! Invariants: epochs of claims rise, and are persisted before they are used, unless they cannot be
-//! (`epochs.rs`); without `preempt`, no dispatcher claims while an active one is known to be alive;
-//! silence counts only while this dispatcher was listening.
+//! Invariants: the epochs of claims increase, and are persisted before they are used, unless that
+//! fails (`epochs.rs`); without `preempt`, no dispatcher claims while an active one is known to be
+//! alive; silence counts only while this dispatcher was listening.
 
 mod action;
 mod arbitration;
@@ -67,9 +68,8 @@ use hindrance::Hindrance;
 use peers::{ClaimRank, Fitness, Peers};
 use state::{Follows, Seen, State};
 
-/// Decides when one dispatcher becomes active, and when it steps down. Call
-/// [`Failover::tick`] every [`Failover::tick_ms`]; the caller carries out the
-/// outputs of every call, in their order.
+/// Decides when a dispatcher becomes active, and when it steps down. Call [`Failover::tick`] every
+/// [`Failover::tick_ms`]; the caller carries out the actions returned by every call, in order.
 #[derive(Clone, Debug)]
 pub struct Failover {
     settings: FailoverSettings,
@@ -89,8 +89,8 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// A dispatcher that starts at `now`, probes the addresses, and listens first. `epoch` is the last
-    /// that was persisted, or 0, as far as is known; `random` differs between processes, in all bits.
+    /// A dispatcher that starts at `now`: it probes the addresses and listens first. `epoch` is the
+    /// last persisted one, or 0 if unknown; `random` must differ between processes in all bits.
     pub fn new(
         settings: FailoverSettings,
         now: Now,
@@ -128,23 +128,24 @@ impl Failover {
         self.settings.interval_ms
     }
 
-    /// How often to call [`Failover::tick`], in milliseconds: a takeover is late by as much, and so
-    /// is each heartbeat.
+    /// How often to call [`Failover::tick`], in milliseconds: takeovers and heartbeats may be late
+    /// by this much.
     pub fn tick_ms(&self) -> u64 {
         (self.settings.interval_ms / 4).max(1)
     }
 
-    /// Silence after which it takes an active dispatcher for dead, in milliseconds.
+    /// Silence after which it considers an active dispatcher dead, in milliseconds.
     pub fn takeover_ms(&self) -> u64 {
         silence_ms(self.settings.interval_ms, self.settings.missed_max)
     }
 
-    /// Whether it has listened without a pause for long enough to have heard the others.
+    /// Whether it has listened without a pause for long enough to have received all live
+    /// heartbeats.
     pub fn is_awake(&self) -> bool {
         self.listening.is_awake()
     }
 
-    /// Its stage.
+    /// Its current stage.
     pub fn stage(&self) -> Stage {
         match self.state {
             State::Stopped { .. } => Stage::Leaving,
@@ -155,7 +156,7 @@ impl Failover {
         }
     }
 
-    /// Its epoch if it is active, else the latest that it has seen.
+    /// Its own epoch if it is active, else the latest that it has seen.
     pub fn epoch(&self) -> u64 {
         match self.state {
             State::Active { epoch, .. } => epoch,
@@ -163,7 +164,7 @@ impl Failover {
         }
     }
 
-    /// The active dispatcher as far as known, itself included.
+    /// The active dispatcher as far as known; it may be this one.
     pub fn active(&self) -> Option<PeerId> {
         match self.state {
             State::Active { .. } => Some(self.own),
@@ -171,7 +172,7 @@ impl Failover {
         }
     }
 
-    /// Its heartbeat.
+    /// The heartbeat to send.
     pub fn heartbeat(&self, now: Now, table: TableVersion) -> DispatcherHeartbeat {
         DispatcherHeartbeat {
             name: self.settings.name.clone(),
@@ -185,14 +186,14 @@ impl Failover {
         }
     }
 
-    /// Whether it has all flows of the active dispatcher. Only a standby can have them.
+    /// Sets whether it has all flows of the active dispatcher; ignored unless it is a standby.
     pub fn set_flows_synced(&mut self, is_synced: bool) {
         if let State::Standby { flows_synced, .. } = &mut self.state {
             *flows_synced = is_synced;
         }
     }
 
-    /// Time went on.
+    /// Advances the time.
     pub fn tick(&mut self, now: Now) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         self.expire_conflict(listened);
@@ -215,22 +216,23 @@ impl Failover {
         self.drain()
     }
 
-    /// All epochs up to `last` are persisted: [`FailoverAction::PersistEpochs`].
+    /// All epochs up to `last` have been persisted: [`FailoverAction::PersistEpochs`].
     pub fn epochs_persisted(&mut self, last: u64) {
         self.epochs.persisted(last);
     }
 
-    /// They could not be persisted. Until they can be, this dispatcher uses some that are not.
+    /// The epochs could not be persisted. Until that succeeds, this dispatcher uses unpersisted
+    /// ones.
     pub fn epochs_not_persisted(&mut self, now: Now) {
         self.epochs.failed(now);
     }
 
-    /// Whether it has an epoch to claim in: it may have to wait for some to be persisted.
+    /// Whether it has an epoch to claim in; it may have to wait until some are persisted.
     pub fn has_epoch(&self, now: Now) -> bool {
         self.epochs.next(now).is_some()
     }
 
-    /// A dispatcher's heartbeat came at `arrived`. Heartbeats must be authentic and fresh.
+    /// A dispatcher's heartbeat was received at `arrived`; it must be authentic and fresh.
     pub fn heard(
         &mut self,
         arrived: Now,
@@ -261,16 +263,16 @@ impl Failover {
                 self.on_reported_dispatcher(listened, heard_at, hears);
             }
             if is_back {
-                // It may have been active, too, while it was not heard, and have
-                // stepped down already: what it announced is still believed.
+                // It may have been active, too, while its heartbeats were lost, and have stepped
+                // down already: its announcements are still in effect.
                 self.announce(listened);
             }
         }
         self.drain()
     }
 
-    /// A node's heartbeat, which came at `arrived`, reported the active dispatcher that it receives, and the
-    /// table it has applied.
+    /// A node's heartbeat, received at `arrived`, reports the active dispatcher whose heartbeats
+    /// the node receives, and the table that it has applied.
     pub fn witness(
         &mut self,
         arrived: Now,
@@ -286,38 +288,41 @@ impl Failover {
         self.drain()
     }
 
-    /// A table came from another dispatcher or a node: a term has that epoch, even if no heartbeat of
-    /// it has come yet. Who claims next needs a later one, or its tables would not be taken.
+    /// A table was received from another dispatcher or a node: its epoch is in use, even if no
+    /// heartbeat of that term was received. The next claim needs a later epoch, or its tables would
+    /// be refused.
     pub fn table_heard(&mut self, now: Now, table: TableVersion) {
         let listened = self.listening.at(now);
         self.note_epoch(listened, table.epoch);
     }
 
-    /// Whether any node is heard at this moment; true if there are no nodes. To be called before each
-    /// tick. A standby that hears none any more does not claim.
+    /// Sets whether any node's heartbeats are received at present; true if there are no nodes. To
+    /// be called before each tick. A standby that has lost all nodes does not claim.
     pub fn set_hears_nodes(&mut self, now: Now, hears_nodes: bool) {
         let listened = self.listening.at(now);
         self.data_path.see(listened, hears_nodes);
     }
 
-    /// Whether this machine cannot steer as it should at this moment. To be called before each tick.
+    /// Sets whether this machine cannot steer as it should at present. To be called before each
+    /// tick.
     pub fn set_hindered(&mut self, now: Now, is_hindered: bool) {
         let listened = self.listening.at(now);
         self.hindrance.see(listened, is_hindered);
     }
 
-    /// Whether a standby is heard, which would take over.
+    /// Whether a live standby could take over.
     pub fn has_standby(&mut self, now: Now) -> bool {
         let listened = self.listening.at(now);
         self.peers.has_standby(listened, self.takeover_ms())
     }
 
-    /// The longest time between two heartbeats of each other dispatcher's process, in milliseconds.
+    /// The longest interval between two heartbeats of each other dispatcher's process, in
+    /// milliseconds.
     pub fn heartbeat_gaps(&self) -> impl Iterator<Item = (&Name, u64)> {
         self.peers.gaps()
     }
 
-    /// The process stops: a standby may take over at once.
+    /// The process is stopping: a standby may take over at once.
     pub fn stop(&mut self, now: Now) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         if matches!(self.state, State::Active { .. }) {
@@ -328,7 +333,7 @@ impl Failover {
         self.drain()
     }
 
-    // --- what heartbeats say ---
+    // --- received heartbeats ---
 
     fn on_active_heartbeat(
         &mut self,
@@ -345,8 +350,8 @@ impl Failover {
             self.step_down(listened, StepDownReason::Outranked { epoch: heartbeat.epoch });
             self.follow(listened, seen);
         } else if announce_at.is_none() {
-            // It steps down on our next heartbeat; clients and routers still use what it announced. Once a second
-            // is enough while it receives none of our heartbeats.
+            // It steps down at our next heartbeat, but clients and routers still use its
+            // announcements. Once a second is enough while it receives none of our heartbeats.
             self.log(FailoverNote::Stays { name: heartbeat.name.clone(), epoch: heartbeat.epoch });
             self.announce(listened);
             self.heartbeat_soon(now);
@@ -359,7 +364,7 @@ impl Failover {
         heartbeat: &DispatcherHeartbeat,
         from: PeerId,
     ) {
-        // A heartbeat from before its claim knows nothing of that epoch yet.
+        // A heartbeat sent before its claim does not carry that epoch yet.
         let is_over = |seen: &Seen| seen.id == from && heartbeat.epoch >= seen.epoch;
         if let Some(seen) = self.state.followed().filter(is_over) {
             self.let_go = Some((from, seen.epoch));
@@ -406,7 +411,7 @@ impl Failover {
         }
     }
 
-    /// The active dispatcher is lost: a standby follows another one whose heartbeats arrive, or none.
+    /// The active dispatcher is lost: a standby follows another live one, or none.
     fn lose_active(&mut self, listened: Now) {
         if let State::Standby { follows, .. } = &mut self.state {
             *follows = Follows::Nobody { since: listened };
@@ -425,7 +430,7 @@ impl Failover {
         }
     }
 
-    // --- what time brings ---
+    // --- timers ---
 
     fn stand_by(&mut self, now: Now, listened: Now) {
         if !self.listening.is_awake() {
@@ -464,8 +469,8 @@ impl Failover {
         let State::Active { announce_at, outdated_since, .. } = &mut self.state else { return };
         let waited = |since| listened.since_ms(since) > takeover_ms;
         if outdated_since.is_some_and(waited) {
-            // Nobody who is active says so any more: it was a term that ended
-            // unheard. Nodes follow its tables unless a later one comes.
+            // No active dispatcher reports that epoch any more: its term has ended unnoticed. Nodes
+            // keep its tables unless a later one follows.
             return self.claim(now, listened, TakeoverReason::LaterEpoch);
         }
         if announce_at.take_if(|at| listened >= *at).is_some() {
@@ -487,7 +492,7 @@ impl Failover {
         !self.conflicts.is_any() && self.arbitration.allows_claim() && !self.data_path.is_broken()
     }
 
-    // --- what follows ---
+    // --- transitions ---
 
     fn claim(&mut self, now: Now, listened: Now, cause: TakeoverReason) {
         let Some(epoch) = self.epochs.next(now) else { return };
@@ -511,7 +516,7 @@ impl Failover {
     fn step_down(&mut self, listened: Now, why: StepDownReason) {
         self.state = State::standby(listened, Follows::Nobody { since: listened });
         self.lose_active(listened);
-        // The next heartbeat says so without waiting for its time.
+        // The next heartbeat reports it, and is sent at once.
         self.outputs.push(FailoverAction::StepDown { why: why.clone() });
         self.outputs.push(FailoverAction::SendHeartbeat);
         self.log(FailoverNote::SteppedDown(why));
@@ -543,7 +548,7 @@ impl Failover {
         self.outputs.push(FailoverAction::Log(note));
     }
 
-    /// What holds between any two calls.
+    /// Checks the invariants that hold between any two calls.
     fn check_invariants(&self) {
         debug_assert!(self.peers.len() <= DISPATCHERS_MAX, "{} dispatchers", self.peers.len());
         debug_assert!(

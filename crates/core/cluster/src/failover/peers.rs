@@ -1,4 +1,4 @@
-//! The state of the other dispatchers, from their heartbeats.
+//! The states of the other dispatchers, from their heartbeats.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use skep_wire::seal::{PeerId, Stamp};
 
 use crate::arrivals::Arrivals;
 
-/// How good a claim to being active is: the greatest wins.
+/// The rank of a claim to being active: the greatest wins.
 pub(super) type ClaimRank = (u64, u32, PeerId);
 
-/// How fit a dispatcher is to take over: it has the flows, then its priority.
+/// How fit a dispatcher is to take over: whether it has the flows, then its priority.
 pub(super) type Fitness = (bool, u32, PeerId);
 
 /// Another dispatcher.
@@ -20,11 +20,11 @@ pub(super) type Fitness = (bool, u32, PeerId);
 pub(super) struct PeerDispatcher {
     pub(super) heartbeat: DispatcherHeartbeat,
     arrivals: Arrivals,
-    /// In time spent listening.
+    /// In listening time.
     heard_at: Now,
 }
 
-/// All dispatchers ever heard, at most [`DISPATCHERS_MAX`].
+/// All dispatchers whose heartbeats were ever received, at most [`DISPATCHERS_MAX`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peers(BTreeMap<PeerId, PeerDispatcher>);
 
@@ -42,7 +42,7 @@ impl Peers {
         let is_crowded = self.0.len() >= DISPATCHERS_MAX && arrivals.is_none();
         let arrivals = Arrivals::next(arrivals, stamp, arrived).filter(|_| !is_crowded)?;
         let before = self.0.remove(&from);
-        // A heartbeat of before a pause of this process does not make the silence longer.
+        // A heartbeat queued before a pause of this process must not lengthen the silence.
         let heard_at = before.as_ref().map_or(listened, |before| before.heard_at.max(listened));
         let heartbeat = heartbeat.clone();
         self.0.insert(from, PeerDispatcher { heartbeat, arrivals, heard_at });
@@ -57,7 +57,7 @@ impl Peers {
         self.0.get(&id)
     }
 
-    /// The longest time between two heartbeats of each, in milliseconds.
+    /// The longest interval between two heartbeats of each, in milliseconds.
     pub(super) fn gaps(&self) -> impl Iterator<Item = (&Name, u64)> {
         self.0.values().map(|peer| (&peer.heartbeat.name, peer.arrivals.gap_ms_max))
     }
@@ -66,8 +66,8 @@ impl Peers {
         self.0.values().any(|peer| peer.heartbeat.mac == mac)
     }
 
-    /// The dispatcher that was active within the last `ms`: that with the latest epoch, and
-    /// the time of its heartbeat.
+    /// The dispatcher with the latest epoch among those active within the last `ms`, and the time
+    /// of its heartbeat.
     pub(super) fn active(&self, listened: Now, ms: u64) -> Option<(PeerId, u64, Now)> {
         let fresh =
             self.0.iter().filter(|(_, peer)| peer.is_active() && peer.is_fresh(listened, ms));
@@ -75,13 +75,13 @@ impl Peers {
         best.map(|(id, peer)| (*id, peer.heartbeat.epoch, peer.heard_at))
     }
 
-    /// Whether a standby was heard within the last `ms`, which would take over.
+    /// Whether a standby that could take over sent a heartbeat within the last `ms`.
     pub(super) fn has_standby(&self, listened: Now, ms: u64) -> bool {
         let is_standby = |peer: &PeerDispatcher| peer.heartbeat.stage == Stage::Standby;
         self.0.values().any(|peer| is_standby(peer) && peer.is_fresh(listened, ms))
     }
 
-    /// The number of dispatchers heard within the last `ms` that would take over before `own`.
+    /// The number of dispatchers alive within the last `ms` that would take over before `own`.
     pub(super) fn fitter(&self, listened: Now, ms: u64, own: Fitness) -> u64 {
         let is_fitter = |(id, peer): &(&PeerId, &PeerDispatcher)| {
             let would = matches!(peer.heartbeat.stage, Stage::Standby | Stage::Joining);
@@ -101,7 +101,7 @@ impl PeerDispatcher {
         listened.since_ms(self.heard_at) <= ms
     }
 
-    /// Time since its last heartbeat, pauses of this process included, in milliseconds.
+    /// Time since its last heartbeat, including pauses of this process, in milliseconds.
     pub(super) fn silent_ms(&self, real: Now) -> u64 {
         real.since_ms(self.arrivals.at)
     }

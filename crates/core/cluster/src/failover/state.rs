@@ -1,11 +1,11 @@
-//! The states of a dispatcher, with what holds in each of them only.
+//! The states of a dispatcher, each with its own data.
 
 use skep_units::Now;
 use skep_wire::seal::PeerId;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// No active dispatcher has been heard.
+    /// No heartbeat of an active dispatcher has been received.
     Joining { since: Now },
     Standby {
         since: Now,
@@ -16,7 +16,7 @@ pub(super) enum State {
     Active {
         epoch: u64,
         announce_at: Option<Now>,
-        /// Since when there is a later epoch.
+        /// Since when a later epoch is known.
         outdated_since: Option<Now>,
     },
     Stopped {
@@ -25,16 +25,16 @@ pub(super) enum State {
     },
 }
 
-/// Whom a standby follows.
+/// The dispatcher that a standby follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
-    /// The active dispatcher, as long as it is taken to live.
+    /// The active dispatcher, as long as it is assumed to be alive.
     Active(Seen),
-    /// None is active.
+    /// No dispatcher is active.
     Nobody { since: Now },
 }
 
-/// An active dispatcher, known from its own heartbeats or from witnesses.
+/// An active dispatcher, known from its own heartbeats or through witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) id: PeerId,

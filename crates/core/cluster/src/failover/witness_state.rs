@@ -7,7 +7,7 @@ use skep_wire::limits::DISPATCHERS_MAX;
 use skep_wire::message::{DispatcherHeartbeat, Hears, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 
-/// Stores the last heartbeat of each dispatcher, which shows whether the active one is alive.
+/// The last heartbeat of each dispatcher, which shows whether the active one is alive.
 #[derive(Clone, Debug, Default)]
 pub struct WitnessState {
     last: BTreeMap<PeerId, Heard>,
@@ -22,8 +22,9 @@ struct Heard {
 }
 
 impl WitnessState {
-    /// A dispatcher's heartbeat came at `arrived`. Heartbeats must be authentic and fresh. False if it
-    /// came after a later one, or exceeds the number of dispatchers that a cluster can have.
+    /// Records a dispatcher's heartbeat that was received at `arrived`; it must be authentic and
+    /// fresh. Returns false if a later one was received before, or if there would be too many
+    /// dispatchers.
     pub fn heard(
         &mut self,
         arrived: Now,
@@ -43,7 +44,8 @@ impl WitnessState {
         true
     }
 
-    /// The active dispatcher with the latest epoch of those heard within `fresh_ms`.
+    /// The active dispatcher with the latest epoch, of those whose heartbeats are at most
+    /// `fresh_ms` old.
     pub fn hears(&self, now: Now, fresh_ms: u64) -> Option<Hears> {
         let is_heard =
             |heard: &Heard| heard.stage == Stage::Active && now.since_ms(heard.at) <= fresh_ms;

@@ -1,4 +1,4 @@
-//! What holds between any two calls of a publisher; checked in debug builds and simulations.
+//! Invariants of a publisher between any two calls; checked in debug builds and simulations.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use skep_wire::table::TableVersion;
 use super::TablePublisher;
 
 impl TablePublisher {
-    /// After each call: what costs nothing.
+    /// Checked after each call: cheap invariants only.
     pub(super) fn check_invariants(&self) {
         debug_assert!(self.nodes.len() <= NODES_MAX, "{} nodes", self.nodes.len());
         debug_assert!(self.refused.len() <= NODES_MAX, "{} refusals", self.refused.len());
         debug_assert!(self.checked.len() <= PEERS_MAX, "{} checked nodes", self.checked.len());
     }
 
-    /// After each new table of its own, which follows that of version `before`.
+    /// Checked after each table of its own, which follows version `before`.
     pub(super) fn check_table(&self, before: TableVersion) {
         if !cfg!(debug_assertions) {
             return;

@@ -1,9 +1,10 @@
-//! Merging the table of a dispatcher that was active, too, while the network was split.
+//! Merging the table of a dispatcher that was also active while the network was split.
 //!
-//! Its clients' connections are with nodes that this dispatcher has not heard meanwhile, by
-//! memberships that this one does not know. A merge puts both into the table: the memberships follow
-//! the present one, and the nodes keep their connections, as in that table, for as long as any node may
-//! be silent. New flows go to them once they are heard: they may have died long ago.
+//! Its clients' connections are at nodes whose heartbeats this dispatcher has not received, by
+//! memberships that this one does not know. A merge puts both into the table: the memberships
+//! follow the current one, and the nodes keep their connections, as in that table, for as long as a
+//! node may be silent. They receive new flows only once their heartbeats are received: they may
+//! have died long ago.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,14 +19,14 @@ use crate::epoch::owner;
 use crate::failure_detector::Liveness;
 use crate::service_ids::ServiceKey;
 
-/// The latest table of each dispatcher that went into the present one, by its number; of the
-/// [`DISPATCHERS_MAX`] that made tables last.
+/// The latest merged table of each dispatcher, by its number; at most those of the
+/// [`DISPATCHERS_MAX`] latest authors.
 pub(super) type Merged = BTreeMap<u16, TableVersion>;
 
-/// Notes that a table went into the present one. False if that or a later one of its author has.
+/// Records a merged table. Returns false if that or a later one of its author was merged before.
 pub(super) fn note(merged: &mut Merged, version: TableVersion) -> bool {
     let author = owner(version.epoch);
-    // Before it comes in: it may itself be the oldest.
+    // Evict before inserting: the new one may itself be the oldest.
     if merged.len() >= DISPATCHERS_MAX && !merged.contains_key(&author) {
         let oldest = merged.iter().min_by_key(|(_, version)| **version).map(|(&number, _)| number);
         oldest.map(|number| merged.remove(&number));
@@ -37,8 +38,9 @@ pub(super) fn note(merged: &mut Merged, version: TableVersion) -> bool {
 }
 
 impl TablePublisher {
-    /// Merges the table of a dispatcher whose claim was a lesser one; the next tick publishes what
-    /// comes of it. False if this dispatcher is not the author, knows that table, or has all of it.
+    /// Merges the table of a dispatcher with a lesser claim; the next tick publishes the result.
+    /// Returns false if this dispatcher is not the author, or the table is known or contains
+    /// nothing new.
     pub fn merge(&mut self, now: Now, theirs: &Table) -> bool {
         let is_lesser = theirs.version.epoch < self.table.version.epoch;
         if self.author.is_none() || !is_lesser || !note(&mut self.merged, theirs.version) {
@@ -55,14 +57,14 @@ impl TablePublisher {
         has_changed
     }
 
-    /// Whether a table is one of this dispatcher, or went into the present one.
+    /// Whether a table was made by this dispatcher, or merged into the current one.
     pub fn knows(&self, version: TableVersion) -> bool {
         let author = owner(version.epoch);
         author == owner(self.table.version.epoch)
             || self.merged.get(&author).is_some_and(|last| version <= *last)
     }
 
-    /// Ends the time for which nodes of merged tables keep connections unheard.
+    /// Ends the time for which silent nodes of merged tables keep their connections.
     pub(super) fn expire_presumption(&mut self, now: Now) {
         if self.presumed_until.take_if(|until| now >= *until).is_some() {
             self.nodes.values_mut().for_each(|node| node.is_presumed = false);
@@ -70,8 +72,8 @@ impl TablePublisher {
         }
     }
 
-    /// Their nodes: the indexes that these have here, by their own. Both sides may have given one
-    /// index to nodes that were new to them.
+    /// Merges the nodes; returns their indexes here by those in the other table. Both sides may
+    /// have assigned the same index to different new nodes.
     fn merge_nodes(&mut self, theirs: &Table) -> HashMap<NodeIndex, NodeIndex> {
         let mut indexes = HashMap::new();
         for node in &theirs.nodes {
@@ -107,7 +109,7 @@ impl TablePublisher {
     }
 }
 
-/// A membership by the indexes that its nodes have here.
+/// Translates a membership to the indexes of its nodes here.
 fn translate(
     membership: &ServiceMembership,
     indexes: &HashMap<NodeIndex, NodeIndex>,
@@ -118,8 +120,8 @@ fn translate(
     translated
 }
 
-/// One history of two: the present membership, then the latest ones of the other and of our own in
-/// turns, as rows have no place for the owners of all.
+/// Merges two histories: the current membership, then alternately the latest of the other and of
+/// our own, since rows have no room for all owners.
 fn interleave(
     ours: &[Arc<ServiceMembership>],
     theirs: Vec<Arc<ServiceMembership>>,

@@ -8,14 +8,14 @@ use skep_wire::steer::{DatapathService, Measure, Protocol};
 
 use crate::service_ids::ServiceKey;
 
-/// The plan, from the config.
+/// The plan of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePlan {
-    /// The services, in any order, each once.
+    /// The services, each once, in any order.
     pub services: Vec<ServicePlan>,
     /// All nodes.
     pub nodes: Vec<NodePlan>,
-    /// Devices of the dispatchers.
+    /// MAC addresses of the dispatchers' devices.
     pub dispatchers: Vec<Mac>,
 }
 
@@ -25,14 +25,14 @@ pub struct ServicePlan {
     /// Virtual address and port.
     pub address: SocketAddr,
     pub protocol: Protocol,
-    /// Candidates of a row for a new flow.
+    /// Number of candidates of a row for a new flow.
     pub choices: u8,
-    /// Which of them takes it.
+    /// The measure by which one of them is selected.
     pub measure: Measure,
-    /// Whether all flows of a client stay together.
+    /// Whether all flows of a client go to the same node.
     pub by_address: bool,
     pub policy: Name,
-    /// The nodes behind it: their places in [`TablePlan::nodes`].
+    /// Its nodes, as indexes into [`TablePlan::nodes`].
     pub nodes: Arc<[usize]>,
 }
 
@@ -40,12 +40,12 @@ pub struct ServicePlan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlan {
     pub name: Name,
-    /// Where it serves.
+    /// Address at which it serves.
     pub address: SocketAddr,
-    /// Its share against the others'; 0 drains it.
+    /// Weight relative to the other nodes; 0 drains it.
     pub weight: u32,
-    /// Whether it may get new flows as far as this dispatcher's own checks say. Not part of the
-    /// table: the dispatcher that takes over has checks of its own.
+    /// Whether it may receive new flows according to this dispatcher's own checks. Not part of the
+    /// table: a dispatcher that takes over has checks of its own.
     pub is_open: bool,
 }
 

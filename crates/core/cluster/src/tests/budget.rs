@@ -1,4 +1,4 @@
-//! The retry budget: tests by name, and against a count of the last ten seconds.
+//! The retry budget: tests by name, and against a count over the last ten seconds.
 
 use proptest::prelude::*;
 use skep_units::Now;

@@ -1,4 +1,5 @@
-//! Elasticity: tests by name, a sweep of loads around every threshold, and random worlds against the invariants.
+//! Elasticity: tests by name, a sweep of loads around every threshold, and random sequences against
+//! the invariants.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::elasticity::{
     Observed, PowerEvent, PowerOrder, StartFault,
 };
 
-/// Of a node in requests: load `n` of the tests is so many times `n`.
+/// Target per node, in requests: load `n` in the tests is `n` times this.
 const TARGET: u64 = 100;
 
 fn settings(nodes_max: usize) -> ElasticitySettings {
@@ -33,12 +34,12 @@ fn settings(nodes_max: usize) -> ElasticitySettings {
     }
 }
 
-/// Nodes that do as they are told, each after some ticks, but for what a test says.
+/// Nodes that carry out their orders, each after some ticks, unless a test specifies otherwise.
 struct World {
     elasticity: Elasticity,
     now: Now,
     nodes: BTreeMap<NodeId, SimulatedPower>,
-    /// Requests in all, spread over the nodes that serve.
+    /// Requests in all, distributed over the serving nodes.
     load: u64,
     events: Vec<PowerEvent>,
 }
@@ -93,7 +94,7 @@ impl World {
         self.nodes.get_mut(&NodeId(number)).unwrap()
     }
 
-    /// Time passes, and what was ordered happens.
+    /// Advances the time, and carries out the orders.
     fn tick(&mut self, passed_ms: u64) -> ElasticityStep {
         self.now = self.now.plus_ms(passed_ms);
         for node in self.nodes.values_mut() {
@@ -216,7 +217,7 @@ fn a_draining_node_takes_requests_again_before_another_one_starts() {
     }
     world.load = 6 * TARGET;
     let step = world.tick(1_000);
-    // It was idle, so it is being stopped by now.
+    // It was idle, so it is being stopped already.
     assert!(!step.orders.contains(&PowerOrder::Start(NodeId(2))), "{step:?}");
     let mut world = World::new(settings(8), 8, 3);
     let id = NodeId(2);
@@ -245,7 +246,7 @@ fn a_start_without_a_node_is_tried_again_then_another_one_starts_and_it_is_marke
         PowerEvent::StartFailed { node: NodeId(1), attempts: 3, fault: StartFault::NotInTime };
     assert!(world.events.contains(&failed), "{:?}", world.events);
     assert!(world.elasticity.is_failed(NodeId(1)));
-    // It is the only one left, and not tried before its time is over.
+    // It is the only one left, and is not tried again before its hold time ends.
     world.load = 4 * TARGET;
     let orders = (0..30).flat_map(|_| world.tick(1_000).orders).count();
     assert_eq!(orders, 0);
@@ -306,7 +307,7 @@ fn fewer_nodes_than_must_serve_do_not_wait_for_a_decision() {
     for lost in [0, 1] {
         match lost {
             0 => world.node(0).observed = Observed::Lost,
-            // An operator's.
+            // Drained by an operator.
             _ => world.node(1).is_held = true,
         }
         let step = world.tick(1_000);
@@ -359,14 +360,14 @@ fn an_operators_node_is_left_alone() {
     assert_eq!(world.serving(), 3, "the others");
 }
 
-/// Changes of direction in a sequence of counts.
+/// The number of changes of direction in a sequence of counts.
 fn reversals(counts: &[usize]) -> usize {
     let signs: Vec<bool> =
         counts.windows(2).filter(|it| it[0] != it[1]).map(|it| it[0] < it[1]).collect();
     signs.windows(2).filter(|it| it[0] != it[1]).count()
 }
 
-/// Counts of serving nodes under a constant load with noise of so many percent either way.
+/// Counts of serving nodes under a constant load with noise of up to `noise_percent` either way.
 fn counts_under(load_percent: u64, noise_percent: u64, on: u32, seed: u64) -> Vec<usize> {
     let mut rng = Rng::new(seed);
     let mut world = World::new(settings(8), 8, on);
@@ -410,7 +411,7 @@ fn time_that_jumps_ends_no_window_and_no_start() {
     let mut world = World::new(settings(4), 4, 3);
     world.load = TARGET;
     world.run(10);
-    // The process stood still for an hour, twice, and then time goes back.
+    // The process was paused for an hour, twice, and then time goes back.
     world.tick(3_600_000);
     world.tick(3_600_000);
     world.now = Now(5);
@@ -463,14 +464,14 @@ proptest! {
             match chance {
                 Chance::Load(load) => world.load = load,
                 Chance::Observe(node, observed) => {
-                    // What was off or gone comes back without a drain.
+                    // A node that was off or lost returns without a drain.
                     world.node(node).is_draining &= observed == Observed::Ready;
                     world.node(node).observed = observed;
                 }
                 Chance::Break(node, is_broken) => world.node(node).is_broken = is_broken,
                 Chance::Fail(node) => world.node(node).order_failed = true,
                 Chance::Hold(node, is_held) => {
-                    // The operator's drain takes the place of ours.
+                    // The operator's drain replaces ours.
                     world.node(node).is_draining &= !is_held;
                     world.node(node).is_held = is_held;
                 }
@@ -480,7 +481,7 @@ proptest! {
     }
 }
 
-/// Bounds and held nodes, at each tick.
+/// Checks bounds and held nodes at a tick.
 fn check_tick(world: &mut World, ms: u64, (nodes_min, nodes_max): (usize, usize)) {
     let held: Vec<NodeId> =
         world.nodes.iter().filter(|(_, it)| it.is_held).map(|(id, _)| *id).collect();

@@ -18,7 +18,8 @@ use crate::limits::EPOCHS_RESERVED;
 const TICK_MS: u64 = 25;
 const TAKEOVER_MS: u64 = 175;
 
-/// The epoch of `d{dispatcher}` in its term of this number. Those of d0, d1 and d2 rise in this order.
+/// The epoch of `d{dispatcher}` in its term `term`. The epochs of d0, d1 and d2 increase in this
+/// order.
 fn of(dispatcher: u8, term: u64) -> u64 {
     term << DISPATCHER_NUMBER_BITS | u64::from(dispatcher_number(&format!("d{dispatcher}")))
 }
@@ -35,7 +36,7 @@ fn settings(dispatcher: u8, priority: u32) -> FailoverSettings {
     }
 }
 
-/// One dispatcher with its clock, and others played by hand.
+/// One dispatcher with its clock; the tests play the others.
 struct Bench {
     failover: Failover,
     now: Now,
@@ -49,7 +50,7 @@ impl Bench {
         bench
     }
 
-    /// Whose first epochs are not persisted yet.
+    /// Its first epochs are not persisted yet.
     fn with_slow_disk(settings: FailoverSettings, epoch: u64) -> Self {
         let (failover, outputs) = Failover::new(settings, Now(1_000), epoch, 0);
         let persist = FailoverAction::PersistEpochs { last: epoch + EPOCHS_RESERVED };
@@ -58,14 +59,14 @@ impl Bench {
         Self { failover, now: Now(1_000), sequence: 0 }
     }
 
-    /// Of the highest priority, and active in its first term.
+    /// It has the highest priority, and is active in its first term.
     fn active() -> Self {
         let mut bench = Self::new(settings(0, 200), 0);
         assert_eq!(claimed(&bench.run(200)), [of(0, 0)]);
         bench
     }
 
-    /// Lets time go by, listening.
+    /// Advances the time while listening.
     fn run(&mut self, ms: u64) -> Vec<FailoverAction> {
         let mut outputs = Vec::new();
         for _ in 0..ms / TICK_MS {
@@ -75,7 +76,7 @@ impl Bench {
         outputs
     }
 
-    /// The same, hearing nodes or not.
+    /// The same, with or without heartbeats of nodes.
     fn hears_nodes(&mut self, hears_nodes: bool, ms: u64) -> Vec<FailoverAction> {
         let mut outputs = Vec::new();
         for _ in 0..ms / TICK_MS {
@@ -85,7 +86,7 @@ impl Bench {
         outputs
     }
 
-    /// The same, while another one sends heartbeats.
+    /// The same, while another dispatcher sends heartbeats.
     fn run_with(&mut self, ms: u64, heartbeat: &DispatcherHeartbeat) -> Vec<FailoverAction> {
         let mut outputs = Vec::new();
         for _ in 0..ms / 50 {
@@ -196,7 +197,7 @@ fn it_takes_over_at_once_from_one_that_lets_go() {
 
 #[test]
 fn the_fittest_of_several_goes_first() {
-    // What the other standby is; how many takeover times it is waited for.
+    // The other standby's priority and flows, and whether it is waited for.
     for (priority, is_synced, is_waited) in
         [(200, false, true), (50, true, true), (50, false, false)]
     {
@@ -210,7 +211,7 @@ fn the_fittest_of_several_goes_first() {
         bench.run_with(500, &active);
         let outputs = bench.run_with(250, &other);
         assert_eq!(claimed(&outputs).is_empty(), is_waited, "{priority} {is_synced}");
-        // It lives, and does not claim: something is wrong with it.
+        // It is alive but does not claim: it must be faulty.
         let outputs = bench.run_with(200, &other);
         assert_eq!(!claimed(&outputs).is_empty(), is_waited, "{priority} {is_synced}");
     }
@@ -282,7 +283,7 @@ fn late_heartbeats_of_before_change_nothing() {
     bench.hear_as(&heartbeat("d1", Stage::Active, of(1, 0)), stamp(10));
     bench.hear_as(&heartbeat("d1", Stage::Leaving, of(1, 0)), stamp(9));
     assert_eq!(bench.failover.active(), Some(PeerId::of("d1")));
-    // A later start counts, whatever its number.
+    // A later start counts, whatever its sequence number.
     let later = Stamp { incarnation: 6, sequence: 1 };
     bench.hear_as(&heartbeat("d1", Stage::Joining, of(1, 0)), later);
     assert_eq!(bench.failover.active(), None);
@@ -298,7 +299,7 @@ fn witnesses_hold_it_back_until_their_word_is_old() {
     }
     let outputs = bench.run(150);
     assert_eq!(claimed(&outputs), [of(0, 1)], "30 ms and 150");
-    // Hearsay of the term before does not touch this one.
+    // Late reports about the previous term do not affect this one.
     assert_eq!(stepped_down(&bench.witness("d1", of(1, 0), 170)), None);
 }
 
@@ -335,7 +336,7 @@ fn heartbeats_that_waited_in_a_pause_are_no_return_and_no_life() {
     let paused = bench.now;
     bench.now = paused.plus_ms(5_000);
     let mut outputs = bench.failover.tick(bench.now);
-    // It has died a second after the pause began.
+    // The active dispatcher dies a second after the pause began.
     for ms in (0..1_000).step_by(50) {
         bench.sequence += 1;
         let stamp = Stamp { incarnation: 1, sequence: bench.sequence };
@@ -346,7 +347,7 @@ fn heartbeats_that_waited_in_a_pause_are_no_return_and_no_life() {
         |output: &&FailoverAction| matches!(output, FailoverAction::Log(FailoverNote::Heard(_)));
     assert_eq!(outputs.iter().filter(is_note).count(), 0, "{outputs:?}");
     assert_eq!(claimed(&outputs), [0; 0]);
-    // What it had heard before the pause counts, and the time since that it has listened.
+    // Heartbeats from before the pause count, and so does the listening time since then.
     assert_eq!(claimed(&bench.run(50)), [0; 0]);
     assert_eq!(claimed(&bench.run(100 + 2 * TICK_MS)), [of(0, 1)]);
 }
@@ -361,7 +362,7 @@ fn preemption_wants_permission_priority_flows_and_time() {
     ] {
         let mut bench = Bench::new(FailoverSettings { preempt, ..settings(0, priority) }, 0);
         let active = heartbeat("d1", Stage::Active, of(1, 0));
-        // Only of an active dispatcher that it follows it can have the flows.
+        // It can have the flows only of an active dispatcher that it follows.
         assert_eq!(claimed(&bench.run_with(50, &active)), [0; 0], "it follows");
         bench.failover.set_flows_synced(is_synced);
         assert_eq!(claimed(&bench.run_with(950, &active)), [0; 0], "not at once");
@@ -373,7 +374,7 @@ fn preemption_wants_permission_priority_flows_and_time() {
 #[test]
 fn the_store_restrains_and_its_silence_does_not() {
     let others = |epoch| LeaseView::Held { leader: PeerId::of("d1"), epoch };
-    // A later epoch there: somebody took over unheard.
+    // A later epoch in the store: another dispatcher took over unnoticed.
     let mut bench = Bench::active();
     let outputs = bench.failover.lease(bench.now, others(of(1, 0)));
     assert_eq!(stepped_down(&outputs), Some(&StepDownReason::Lease { epoch: of(1, 0) }));
@@ -386,7 +387,7 @@ fn the_store_restrains_and_its_silence_does_not() {
         [of(0, 1)],
         "heard, and then silent: no waiting for the lease"
     );
-    // An earlier one: the lease of a dead one, or of one that is only unheard.
+    // An earlier epoch: the lease of a dispatcher that is dead or cut off.
     let mut bench = Bench::active();
     assert_eq!(stepped_down(&bench.failover.lease(bench.now, others(1))), None);
     assert_eq!(stepped_down(&bench.run(5_900)), None);
@@ -404,12 +405,12 @@ fn who_lost_the_lease_does_not_claim_while_another_holds_it() {
     assert!(stepped_down(&bench.failover.lease(bench.now, others)).is_some());
     assert!(!bench.failover.wants_lease());
     for _ in 0..100 {
-        // A standby sees the lease, too.
+        // A standby observes the lease, too.
         let outputs = bench.failover.lease(bench.now, others);
         assert_eq!(claimed(&outputs), [0; 0]);
         assert_eq!(claimed(&bench.run(100)), [0; 0]);
     }
-    // The store is silent: for as long as a lease may last, it is still the other's.
+    // The store is silent: for the lifetime of a lease, the other one is assumed to hold it.
     for _ in 0..60 {
         bench.failover.lease(bench.now, LeaseView::Unknown);
         assert_eq!(claimed(&bench.run(100)), [0; 0]);
@@ -428,10 +429,10 @@ fn a_standby_that_hears_no_node_any_more_does_not_claim() {
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.run_with(100, &heartbeat("d1", Stage::Active, 1));
     bench.hears_nodes(true, 50);
-    // Its receive path fails: it hears nobody, and others would hear its claim.
+    // Its receive path fails: it receives nothing, but others would receive its claim.
     assert_eq!(claimed(&bench.hears_nodes(false, 5_000)), [0; 0]);
     assert_eq!(claimed(&bench.hears_nodes(true, 100)), [of(0, 0)]);
-    // Where no node was ever heard, there may be none yet.
+    // If no node's heartbeat was ever received, there may be no nodes yet.
     let mut bench = Bench::new(settings(0, 200), 0);
     assert_eq!(claimed(&bench.hears_nodes(false, 200)), [of(0, 0)]);
 }
@@ -439,19 +440,19 @@ fn a_standby_that_hears_no_node_any_more_does_not_claim() {
 #[test]
 fn nobody_who_does_not_hear_the_leader_claims_in_its_place() {
     let others = LeaseView::Held { leader: PeerId::of("d2"), epoch: of(1, 0) };
-    // One that has just started.
+    // A dispatcher that has just started.
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.failover.lease(bench.now, others);
     assert_eq!(claimed(&bench.run(5_000)), [0; 0]);
     bench.failover.lease(bench.now, LeaseView::Free);
     assert_eq!(claimed(&bench.run(100)), [of(0, 1)]);
-    // A third one, as the second steps down for the lease of the first.
+    // A third dispatcher, when the second steps down because the first holds the lease.
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.failover.lease(bench.now, others);
     bench.run_with(500, &heartbeat("d1", Stage::Active, of(1, 1)));
     bench.hear(&heartbeat("d1", Stage::Standby, of(1, 1)));
     assert_eq!(claimed(&bench.run(5_000)), [0; 0]);
-    // The leader itself lets go.
+    // The leader itself steps down.
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.failover.lease(bench.now, others);
     bench.run_with(500, &heartbeat("d2", Stage::Active, of(1, 0)));

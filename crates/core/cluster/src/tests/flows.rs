@@ -1,5 +1,4 @@
-//! A flow table is replicated to a standby over a network that loses, duplicates and
-//! reorders.
+//! Replication of a flow table to a standby over a network that loses, duplicates and reorders.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +17,7 @@ fn flows(range: std::ops::Range<u32>) -> Vec<Flow> {
     range.map(flow).collect()
 }
 
-/// What the sink has when all is quiet; it takes `loss_percent` of losses.
+/// Returns the flows of the sink after all is transferred, with `loss_percent` of losses.
 fn transfer(
     seed: u64,
     loss_percent: u64,

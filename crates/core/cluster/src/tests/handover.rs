@@ -1,5 +1,5 @@
-//! The handover between two active dispatchers: which tables are steered by, and when the addresses
-//! are announced.
+//! The handover between two active dispatchers: which tables apply, and when the addresses are
+//! announced.
 
 use skep_units::{DISPATCHER_NUMBER_BITS, Now, dispatcher_number};
 use skep_wire::message::{Name, NodeHeartbeat};
@@ -32,7 +32,7 @@ fn table(generation: u64, states: &[ForwardingState]) -> Table {
     Table { version: version(generation), nodes, ..Table::default() }
 }
 
-/// Of a dispatcher, by its name and the number of its term.
+/// The version of the first table of a dispatcher's term.
 fn of_term(dispatcher: &Name, term: u64) -> TableVersion {
     let number = u64::from(dispatcher_number(dispatcher.as_str()));
     TableVersion { epoch: term << DISPATCHER_NUMBER_BITS | number, generation: 1 }
@@ -73,25 +73,25 @@ fn an_announcement_waits_for_nobody_unless_another_hands_over() {
     handover.announce();
     handover.announce();
     assert!(may(&mut handover, 0) && !may(&mut handover, 0), "both at once");
-    // A standby reports a table that another one made: it hands nothing over.
+    // A standby reports a table that another dispatcher made: it hands nothing over.
     let (d1, d2) = (dispatcher(1), dispatcher(2));
     handover.await_table(Now(0), &d1, of_term(&d2, 1));
     handover.announce();
     assert!(may(&mut handover, 0));
-    // One comes back whose table is known.
+    // A dispatcher returns whose table is known.
     handover.await_table(Now(0), &d1, of_term(&d1, 1));
     handover.announce();
     assert!(!may(&mut handover, 10));
     handover.known(of_term(&d1, 1));
     assert!(may(&mut handover, 10));
-    // One that never sends its own.
+    // A dispatcher that never sends its own table.
     handover.await_table(Now(100), &d1, of_term(&d1, 2));
     handover.announce();
     handover.await_table(Now(200), &d1, of_term(&d1, 2));
     handover.known(of_term(&d1, 1));
     assert!(!may(&mut handover, 100 + HANDOVER_MS_MAX - 1));
     assert!(may(&mut handover, 100 + HANDOVER_MS_MAX));
-    // It goes on reporting that: its term was waited for.
+    // It continues to report that table, but its term was waited for already.
     handover.await_table(Now(200), &d1, of_term(&d1, 2));
     handover.announce();
     assert!(may(&mut handover, 100 + HANDOVER_MS_MAX));

@@ -79,7 +79,8 @@ fn checks_that_fail_in_another_way_from_then_on_are_the_reason() {
     let changed = node.on_check(Now(9), Err(Failure::Secret)).unwrap();
     let reason = "down (checks failed: the secret is wrong or missing)";
     assert_eq!(changed.to_string(), format!("down -> {reason}"));
-    // What requests met counts for the share of nodes that are taken out for that.
+    // A node ejected for failed requests keeps that reason, since it counts towards the share of
+    // ejected nodes.
     let mut node = up();
     node.on_request(Now(1), Err(Failure::Refused), true).unwrap();
     assert!((0..9).all(|at| node.on_check(Now(at), TIMED_OUT).is_none()));
@@ -226,7 +227,7 @@ fn a_node_that_hangs_is_out_after_fall_intervals_and_a_timeout() {
         let mut node = up();
         node.begin_check(Now(0));
         node.on_check(Now(0), OK);
-        // It hangs from here on; each check takes its whole time.
+        // The node hangs from here on; each check takes the full timeout.
         let (timeout_ms, mut ended) = (SETTINGS.interval_ms, Now(0));
         while node.eligible() {
             let began = node.next_check_at(seed).max(ended);
@@ -261,7 +262,7 @@ fn reloaded_settings_start_rows_again_and_keep_the_state() {
     assert!(node.on_check(Now(1), TIMED_OUT).is_some());
 }
 
-/// One input of a random life.
+/// One input of a random sequence.
 #[derive(Clone, Copy, Debug)]
 enum Input {
     Check(Result<(), Failure>),
@@ -282,12 +283,12 @@ fn input() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// Length of the row of results at the end of `history` that satisfy `wanted`.
+/// Length of the run of results at the end of `history` that satisfy `wanted`.
 fn row<T: Copy>(history: &[T], wanted: impl Fn(T) -> bool) -> u32 {
     history.iter().rev().take_while(|result| wanted(**result)).count() as u32
 }
 
-/// What is known of a node, reckoned from the histories since it last changed.
+/// The state of a node, derived from the histories since its last change.
 #[derive(Default)]
 struct Reading {
     up: bool,
@@ -317,8 +318,7 @@ impl Reading {
             self.checks.clear();
             self.requests.clear();
         }
-        // From its first change of state, or its first row of failures, on a
-        // node is no longer new.
+        // After its first change of state, or its first run of failures, a node is no longer new.
         self.met |= changes || falls;
     }
 }

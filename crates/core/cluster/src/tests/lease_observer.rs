@@ -1,4 +1,4 @@
-//! The lease observer: what it reads of a store, and writes to it.
+//! The lease observer: what it reads from a store and writes to it.
 
 use skep_units::Now;
 use skep_wire::seal::PeerId;
@@ -8,12 +8,12 @@ use crate::lease_observer::{LeaseObserver, LeaseRecord, SharedStore, StoreLeader
 
 const AGAIN_MS: u64 = 1_000;
 
-/// A store in which the observer's own dispatcher leads, unless a test says otherwise.
+/// A store in which the observer's own dispatcher leads, unless a test specifies otherwise.
 struct Fake {
     leader: StoreLeader,
     active: Option<(PeerId, u64)>,
     campaigns: bool,
-    /// What becomes of writes.
+    /// The outcome of writes.
     outcome: Option<bool>,
     written: Vec<(LeaseRecord, u64)>,
 }
@@ -51,7 +51,7 @@ fn observer() -> LeaseObserver<Fake> {
     LeaseObserver::new(fake, PeerId::of("d1"))
 }
 
-/// Looks once in each tick of 25 ms, for so long; the writes that were begun.
+/// Polls at each tick of 25 ms for `ms`; returns the number of writes begun.
 fn writes(observer: &mut LeaseObserver<Fake>, from_ms: u64, ms: u64, epoch: u64) -> usize {
     observer.store_mut().written.clear();
     for at in (from_ms..from_ms + ms).step_by(25) {

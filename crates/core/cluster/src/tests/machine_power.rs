@@ -1,4 +1,4 @@
-//! Machines that are switched by commands: what works, and what does not, alone and under elasticity.
+//! Machines that are switched by commands, with and without failures, alone and under elasticity.
 
 use skep_units::{NodeId, Now};
 use skep_wire::cache::PowerStage;
@@ -92,7 +92,7 @@ fn a_machine_that_does_not_go_off_in_time_has_failed_and_can_be_ordered_again() 
     assert!(machine.take_failed() && !machine.take_failed() && !machine.is_off());
     assert_eq!(machine.to_string(), "machine could not be switched off, its status is on");
     machine.order_off(Now(11_000));
-    // The last status may still run.
+    // The previous status command may still be running.
     machine.finished(Now(11_000), PowerCommand::Status, CommandEnd::Failed);
     assert_eq!(machine.tick(Now(11_000), SILENT), Some(PowerCommand::Off));
 }
@@ -104,7 +104,7 @@ fn a_node_that_other_dispatchers_want_on_keeps_its_machine() {
     assert_eq!(machine.tick(Now(10_000), SERVES), None);
     assert!(machine.is_off() && machine.wants_agent_off());
     assert_eq!(machine.to_string(), "another dispatcher keeps it on");
-    // Until those agree.
+    // Until the other dispatchers agree.
     assert_eq!(machine.tick(Now(20_000), RESTS), Some(PowerCommand::Off));
 }
 
@@ -180,7 +180,7 @@ fn a_node_that_was_never_switched_off_needs_no_command_to_serve() {
     machine.order_on();
     assert_eq!(machine.tick(Now(100), SERVES), None);
     assert!(!machine.wants_agent_off());
-    // One that was never seen does.
+    // A machine that was never observed needs one.
     let mut machine = MachinePower::new(SETTINGS);
     machine.order_on();
     assert_eq!(machine.tick(Now(0), SILENT), Some(PowerCommand::On));
@@ -203,17 +203,17 @@ fn words_say_whether_a_machine_is_on() {
     }
 }
 
-/// How a machine takes `on`.
+/// How a machine reacts to `on`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Habit {
     Works,
     Fails,
     ExitsAndDoesNotCome,
-    /// When it was given up already.
+    /// Only after the order was given up.
     ComesAt(u64),
 }
 
-/// Two nodes that are wanted where one serves, and others to be had: elasticity and machines together.
+/// Two nodes are wanted, one serves, and others can be started: elasticity and machines together.
 struct Cluster {
     elasticity: Elasticity,
     machines: Vec<(MachinePower, Habit, MachineSeen)>,
@@ -222,7 +222,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// The first one serves; the others have these habits, and are off.
+    /// The first node serves; the others have these habits, and are off.
     fn new(habits: &[Habit]) -> Self {
         let settings = ElasticitySettings {
             nodes_min: 1,
@@ -329,7 +329,7 @@ fn one_that_exits_with_0_and_no_node_comes_is_marked_when_its_time_is_over() {
     assert_eq!(cluster.state(2), LifecycleState::Active);
     assert_eq!(cluster.faults(1), [StartFault::NotInTime; 2]);
     assert!(cluster.elasticity.is_failed(NodeId(1)));
-    // It is switched off for good, in case that it came half-way.
+    // It is switched off in the end, in case it started partly.
     assert!(cluster.machines[1].0.is_off());
 }
 

@@ -20,7 +20,7 @@ fn empty() -> Membership {
     Membership::new(MembershipSettings { health: SETTINGS, ..MembershipSettings::default() })
 }
 
-/// Nodes n0, n1, ... all up.
+/// A table with nodes n0, n1, ..., all up.
 fn table(count: u16) -> Membership {
     let mut table = empty();
     for n in 0..count {
@@ -38,12 +38,12 @@ fn idle(_: NodeId) -> u64 {
     0
 }
 
-/// All nodes that are up get requests.
+/// All nodes that are up receive requests.
 fn all(_: NodeId) -> bool {
     true
 }
 
-/// Ids of nodes that got so many bad requests each that it would eject them.
+/// Ids of the nodes that are ejected if each has enough failed requests.
 fn fail_all(table: &mut Membership, failure: Failure) -> Vec<u32> {
     let ids: Vec<NodeId> = table.members().iter().map(|member| member.id()).collect();
     for _ in 0..2 * SETTINGS.passive_failures_max {
@@ -305,7 +305,7 @@ fn apply(table: &mut Membership, now: Now, call: Call) -> Vec<MembershipEvent> {
     }
 }
 
-/// What dispatch tables are built from: the version must follow it.
+/// The input of dispatch tables: the version must change with it.
 fn shape(table: &Membership) -> BTreeMap<NodeId, u32> {
     table.members().iter().map(|member| (member.id(), member.weight())).collect()
 }

@@ -1,4 +1,4 @@
-//! Tests of the cluster's state: one file for each of its parts.
+//! Tests of the cluster's state, one file for each part.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod budget;
@@ -23,7 +23,7 @@ use skep_wire::table::TableVersion;
 
 use crate::HealthSettings;
 
-/// Round numbers to reason with.
+/// Round numbers, for simple arithmetic.
 const SETTINGS: HealthSettings = HealthSettings {
     interval_ms: 1_000,
     timeout_ms: 500,
@@ -33,7 +33,7 @@ const SETTINGS: HealthSettings = HealthSettings {
     slow_start_ms: 10_000,
 };
 
-/// Of a node in direct dispatch.
+/// The name of a node in direct dispatch.
 fn name(number: usize) -> Name {
     Name::new(&format!("n{number:03}")).unwrap()
 }
@@ -42,8 +42,8 @@ fn service_address(number: u16) -> SocketAddr {
     ([192, 0, 2, 1], 80 + number).into()
 }
 
-/// Of the node of this number, which listens for the first three services and has a table of an
-/// earlier term.
+/// A heartbeat of the node with this number, which listens for the first three services and has a
+/// table of an earlier term.
 fn heartbeat(number: usize) -> NodeHeartbeat {
     NodeHeartbeat {
         name: name(number),

@@ -1,4 +1,4 @@
-//! The reconciler: each difference is removed, whatever fails first.
+//! The reconciler: each difference is removed, whatever fails at first.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn well() -> MachineState {
     MachineState { device: "eth0".to_owned(), is_attached: true, ..MachineState::default() }
 }
 
-/// Without its virtual address.
+/// A machine without its virtual address.
 fn lost() -> MachineState {
     MachineState { missing: vec!["192.0.2.1 on eth0".to_owned()], ..well() }
 }
@@ -26,7 +26,7 @@ fn changed(map: ProgramMap) -> MachineState {
     MachineState { changed_maps: vec![ChangedMap { map, key: "7".to_owned() }], ..well() }
 }
 
-/// A table with a service for each number, which so many nodes are behind.
+/// A table with a service per element, on that many nodes.
 fn table(generation: u64, memberships: &[usize]) -> Arc<Table> {
     let share = |index| Share { index: index as u16, weight: 1 };
     let service = |at| TableService {
@@ -61,7 +61,7 @@ impl Bench {
         Self { reconciler: Reconciler::new(PATIENCE_MS), wants: Wants::default(), now }
     }
 
-    /// One that holds the addresses and steers by a table.
+    /// A reconciler that holds the addresses and steers by a table.
     fn active() -> Self {
         let mut bench = Self::new();
         bench.want(Some(true), Some(table(1, &[1])));
@@ -79,13 +79,13 @@ impl Bench {
         self.reconciler.want(self.wants.clone());
     }
 
-    /// Time goes on, and the wants stay.
+    /// Advances the time with unchanged wants.
     fn wait(&mut self, ms: u64) {
         self.now = self.now.plus_ms(ms);
         self.want(self.wants.addresses, self.wants.table.clone());
     }
 
-    /// Does all that is due.
+    /// Executes all steps that are due.
     fn run(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         while let Some(step) = self.reconciler.next(self.now) {
@@ -95,7 +95,7 @@ impl Bench {
         steps
     }
 
-    /// Everything that is due fails.
+    /// Lets every step that is due fail.
     fn fail(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         while let Some(step) = self.reconciler.next(self.now) {
@@ -127,13 +127,14 @@ fn addresses_are_claimed_once_every_service_has_a_node() {
 #[test]
 fn an_address_without_nodes_delays_no_takeover() {
     let is_claimed = |steps: &[Step]| steps.contains(&Step::Claim);
-    // Started anew, it has the last table of a dispatcher that died meanwhile, from nodes.
+    // After a restart, it receives from nodes the last table of a dispatcher that has died
+    // meanwhile.
     let mut bench = Bench::new();
     bench.want(None, Some(table(1, &[2, 0])));
     assert_eq!(bench.run().len(), 1);
     bench.want(Some(true), Some(table(2, &[2, 0])));
     assert!(is_claimed(&bench.run()));
-    // The packet program was attached anew.
+    // The packet program was attached again.
     let attach = |bench: &mut Bench| {
         bench.reconciler.found(&MachineState { is_attached: false, ..well() });
         let first = bench.reconciler.next(bench.now).unwrap();
@@ -143,7 +144,7 @@ fn an_address_without_nodes_delays_no_takeover() {
     assert_eq!(attach(&mut bench), Step::Attach);
     let steps = bench.run();
     assert!(is_claimed(&steps), "{steps:?}");
-    // Tables of a cluster that has no nodes at all say nothing.
+    // Tables of a cluster without any nodes prove nothing.
     let mut bench = Bench::new();
     bench.want(None, Some(table(1, &[0, 0])));
     bench.run();
@@ -169,14 +170,14 @@ fn what_fails_is_repeated_and_holds_nothing_else_up() {
     assert_eq!(bench.fail(), [Step::Release, Step::Apply(Arc::clone(&second))]);
     assert!(bench.reconciler.is_hindered() && bench.reconciler.failures().count() == 2);
     assert_eq!(bench.reconciler.next(bench.now), None, "netguard is not flooded");
-    // Another table may be accepted where the last one was not.
+    // Another table may be accepted although the last one was not.
     let third = table(3, &[1]);
     bench.want(Some(false), Some(Arc::clone(&third)));
     assert_eq!(bench.run(), [Step::Apply(third)]);
     bench.wait(500);
     assert_eq!(bench.run(), [Step::Release]);
     assert!(!bench.reconciler.is_hindered() && bench.reconciler.failures().count() == 0);
-    // A takeover does not wait for what could not be released.
+    // A takeover does not wait for addresses that could not be released.
     let mut bench = Bench::active();
     bench.want(Some(false), None);
     bench.fail();
@@ -217,7 +218,7 @@ fn what_was_changed_from_outside_is_put_right() {
     let drifts = bench.reconciler.found(&MachineState { is_attached: false, ..well() });
     assert_eq!(drifts, [Drift::Program("eth0".to_owned())]);
     assert_eq!(bench.run(), [Step::Attach, Step::Apply(table(1, &[1])), Step::Claim]);
-    // A standby has none to lose.
+    // A standby has no addresses to lose.
     bench.want(Some(false), None);
     bench.run();
     assert_eq!(bench.reconciler.found(&lost()), []);
@@ -242,7 +243,7 @@ fn maps_that_others_have_changed_are_written_again() {
         assert_eq!(bench.run(), [Step::SetUp]);
     }
     assert_eq!(bench.run(), []);
-    // The process that attaches the program sets it up.
+    // Attaching the program also sets it up.
     let all = MachineState { is_attached: false, ..changed(ProgramMap::Settings) };
     assert_eq!(bench.reconciler.found(&all).len(), 2);
     assert_eq!(bench.run(), [Step::Attach, Step::Apply(table(1, &[1])), Step::Claim]);
@@ -252,7 +253,7 @@ fn maps_that_others_have_changed_are_written_again() {
 fn a_process_that_was_paused_claims_nothing_by_what_it_wanted_before() {
     let mut bench = Bench::active();
     bench.now = bench.now.plus_ms(10_000);
-    // Netguard has released them meanwhile, as another dispatcher is active.
+    // Netguard has released them meanwhile, since another dispatcher is active.
     bench.reconciler.found(&lost());
     assert_eq!(bench.reconciler.next(bench.now), None);
     bench.wait(0);
@@ -274,7 +275,7 @@ fn a_process_that_was_paused_announces_nothing_by_what_it_wanted_before() {
     let mut bench = Bench::active();
     bench.want_announcement();
     bench.now = bench.now.plus_ms(10_000);
-    // One more in the first tick after the pause, which has heard nobody yet.
+    // Another announcement in the first tick after the pause, before any heartbeat was received.
     bench.want_announcement();
     assert_eq!(bench.run(), []);
     bench.want(Some(true), bench.wants.table.clone());

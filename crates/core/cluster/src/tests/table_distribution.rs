@@ -1,4 +1,4 @@
-//! Distribution: who is sent deltas, who the whole table, and how often.
+//! Distribution: which machines are sent deltas and which the whole table, and how often.
 
 use skep_units::Now;
 use skep_wire::message::Message;
@@ -15,7 +15,7 @@ fn version(generation: u64) -> TableVersion {
     TableVersion { epoch: 8, generation }
 }
 
-/// Tables without nodes, so that memberships are empty.
+/// A table without nodes, with empty memberships.
 fn table(generation: u64) -> Table {
     let dispatchers = (0..8).map(|number| [number, generation as u8, 0, 0, 0, 1]).collect();
     Table { version: version(generation), dispatchers, ..Table::default() }
@@ -29,7 +29,7 @@ fn base(message: &Message) -> Option<TableVersion> {
     }
 }
 
-/// A distributor that has published tables up to the given generation, to nobody.
+/// A distributor that has published tables up to the given generation, without peers.
 fn distributor(heartbeat_ms: u64, generation: u64) -> TableDistributor {
     let mut distributor = TableDistributor::new(heartbeat_ms);
     for generation in 1..=generation {
@@ -51,7 +51,7 @@ fn who_has_acknowledged_a_table_is_sent_what_has_changed_since() {
             (base, update.to.iter().map(|peer| peer.0).collect())
         })
         .collect();
-    // It says that it has one that was never made here: it gets this one whole.
+    // It reports a table that was never made here, so it is sent the whole table.
     assert_eq!(shown, [(None, vec![3, 5]), (Some(1), vec![2]), (Some(2), vec![1, 4])]);
     for update in &updates {
         let mut recent = RecentTables::default();
@@ -63,8 +63,8 @@ fn who_has_acknowledged_a_table_is_sent_what_has_changed_since() {
     }
 }
 
-/// What a machine is sent of 30 heartbeats that all name the same table: times in units of two heartbeats, of deltas
-/// and of whole tables.
+/// The transmissions caused by 30 heartbeats that all report the same table: times in units of two
+/// heartbeats, for deltas and for whole tables.
 fn sent_in_vain(
     distributor: &mut TableDistributor,
     heartbeat_ms: u64,
@@ -81,7 +81,8 @@ fn sent_in_vain(
 
 #[test]
 fn what_is_not_acknowledged_is_sent_again_and_then_whole() {
-    // A thousand nodes may have slower heartbeats: one that names the last table once is not stuck.
+    // A thousand nodes may have slower heartbeats: one that reports the previous table once is not
+    // stuck.
     for heartbeat_ms in [HEARTBEAT_MS, 20 * HEARTBEAT_MS] {
         let mut distributor = distributor(heartbeat_ms, 1);
         let peers = [(PeerId(1), version(1)), (PeerId(2), NONE)];

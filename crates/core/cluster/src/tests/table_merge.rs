@@ -68,7 +68,7 @@ fn a_merge_of_all_three_sides_of_a_split_has_the_nodes_of_all() {
     assert!([&one, &other].iter().all(|it| best.publisher.knows(it.table().version)));
 }
 
-/// The other side has begun its term only now, by a table in which the node still lived.
+/// The other side begins its term only now, with a table in which the node is still alive.
 #[test]
 fn a_merge_brings_no_dead_node_back() {
     use ForwardingState::{Down, Draining, Up};

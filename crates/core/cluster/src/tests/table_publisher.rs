@@ -37,13 +37,13 @@ pub(super) fn plan(count: usize) -> TablePlan {
     plan_of(0..count)
 }
 
-/// One service with these nodes.
+/// A plan with one service on these nodes.
 fn plan_of(numbers: impl IntoIterator<Item = usize>) -> TablePlan {
     let nodes: Vec<NodePlan> = numbers.into_iter().map(|number| node(number, 1)).collect();
     TablePlan { services: vec![service(0, 0..nodes.len())], nodes, dispatchers: vec![[1; 6]] }
 }
 
-/// A publisher with its clock and nodes that heartbeat.
+/// A publisher with a clock, and nodes that send heartbeats.
 pub(super) struct Bench {
     pub(super) publisher: TablePublisher,
     pub(super) now: Now,
@@ -58,7 +58,7 @@ impl Bench {
         Self { publisher, now: Now(0), sequence: 0 }
     }
 
-    /// Of so many nodes, all up, in term 8.
+    /// A bench with `count` nodes, all up, in term 8.
     pub(super) fn up(count: usize) -> Self {
         let mut bench = Self::new(plan(count));
         bench.publisher.begin_term(8);
@@ -66,7 +66,7 @@ impl Bench {
         bench
     }
 
-    /// A heartbeat comes, and the table has time to follow.
+    /// A heartbeat is received, followed by a tick at which a table may be made.
     pub(super) fn hear(&mut self, heartbeat: NodeHeartbeat) -> Vec<TableNote> {
         let notes = self.heartbeat(heartbeat);
         self.turn();
@@ -79,7 +79,7 @@ impl Bench {
         self.publisher.heard(self.now, heartbeat, stamp)
     }
 
-    /// The next tick at which any table may be made.
+    /// Advances to the next tick at which any table may be made.
     fn turn(&mut self) {
         self.now = self.now.plus_ms(TURN_MS);
         assert_eq!(self.publisher.tick(self.now), []);
@@ -100,7 +100,7 @@ impl Bench {
         self.turn();
     }
 
-    /// Time goes by while some nodes heartbeat.
+    /// Advances the time while some nodes send heartbeats.
     pub(super) fn run(
         &mut self,
         ms: u64,
@@ -135,12 +135,12 @@ impl Bench {
         self.service(number).map(|service| service.service.id)
     }
 
-    /// Who takes new flows of the first service.
+    /// The nodes that receive new flows of the first service.
     pub(super) fn present(&self) -> Vec<NodeIndex> {
         self.present_of(0)
     }
 
-    /// The same of another service.
+    /// The same for another service.
     fn present_of(&self, number: u16) -> Vec<NodeIndex> {
         let present = self.table().history(self.service(number).unwrap()).next();
         present.into_iter().flatten().map(|share| share.index).collect()
@@ -163,7 +163,7 @@ impl Bench {
 fn a_node_gets_connections_of_services_at_whose_addresses_it_listens() {
     let mut bench = Bench::up(3);
     assert_eq!(bench.present(), [0, 1, 2]);
-    // By a reload, which the second node's process does not know of.
+    // By a reload that the second node's process has not made.
     let mut moved = plan(3);
     moved.services = vec![service(0, [0, 2]), service(1, [1, 2])];
     bench.publisher.set_plan(moved.clone());
@@ -177,10 +177,11 @@ fn a_node_gets_connections_of_services_at_whose_addresses_it_listens() {
     assert_eq!(bench.hear(listening(1, &[0])), []);
     assert_eq!(bench.present_of(1), [2], "the other node's");
     assert_eq!(bench.state(1), ForwardingState::Up, "it keeps what it has");
-    // Restarted, and no heartbeat was missed of it.
+    // The node has restarted without missing a heartbeat.
     bench.hear(listening(1, &[1]));
     assert_eq!((bench.present(), bench.present_of(1)), (vec![0, 2], vec![1, 2]));
-    // A dispatcher that takes over goes on from there, until it has heard it.
+    // A dispatcher that takes over continues with that membership until it receives the node's
+    // heartbeat.
     bench.hear(listening(1, &[0]));
     let mut next = Bench::new(moved);
     next.publisher.adopt(bench.table().clone());
@@ -190,14 +191,14 @@ fn a_node_gets_connections_of_services_at_whose_addresses_it_listens() {
     assert_eq!(next.present_of(1), [1, 2]);
 }
 
-/// A rolling restart with a config that names another address before the old one.
+/// A rolling restart with a config that lists another address before the old one.
 #[test]
 fn a_service_keeps_its_id_whatever_the_config_of_the_next_dispatcher() {
     let mut old = Bench::up(2);
     let id = old.id(0);
     assert!(id.is_some());
     let mut changed = plan(2);
-    // As many as there are ids: some begin as the hash of another's address.
+    // As many services as there are ids: for some, the preferred id is that of another address.
     let services = (0..SERVICES_MAX as u16).rev().map(|number| service(number, [0, 1]));
     changed.services = services.collect();
     let mut new = Bench::new(changed.clone());
@@ -211,7 +212,7 @@ fn a_service_keeps_its_id_whatever_the_config_of_the_next_dispatcher() {
     changed.services.reverse();
     new.set_plan(changed);
     assert_eq!(ids_of_all(&new), given, "the order is nothing");
-    // The one with the old config takes over once more, and then the other.
+    // The dispatcher with the old config takes over once more, then the other one.
     old.publisher.step_down();
     old.publisher.adopt(new.table().clone());
     old.publisher.begin_term(24);
@@ -260,7 +261,7 @@ fn the_silent_are_out_within_a_second_and_back_with_a_heartbeat() {
     assert_eq!(bench.publisher.detector().life(&name(1)), Liveness::Dead);
     assert_eq!(bench.run(100, [0, 1, 2]), [TableNote::Back(name(1))]);
     assert_eq!((bench.present(), bench.index(1)), (vec![0, 1, 2], Some(1)));
-    // We ourselves were away.
+    // This dispatcher itself was paused.
     bench.now = bench.now.plus_ms(5_000);
     assert_eq!(bench.run(100, [0, 1, 2]), []);
 }
@@ -270,7 +271,7 @@ fn who_hears_nobody_steers_on_as_before() {
     let mut bench = Bench::up(3);
     assert_eq!(bench.run(700, [0, 2]).len(), 1);
     assert_eq!(bench.present(), [0, 2]);
-    // The last heartbeats of nodes are up to an interval apart.
+    // The last heartbeats of the nodes are up to an interval apart.
     bench.now = bench.now.plus_ms(40);
     bench.hear(heartbeat(2));
     assert_eq!(bench.run(10_000, []), []);
@@ -278,7 +279,7 @@ fn who_hears_nobody_steers_on_as_before() {
     bench.set_drained(&[2]);
     assert_eq!(bench.present(), [0], "what an operator wants holds");
     bench.set_drained(&[]);
-    // The cable is back: who is heard lives, and the others have their time.
+    // The cable is back: nodes whose heartbeats arrive are alive, and the others have their time.
     assert_eq!(bench.run(200, [2]), []);
     assert_eq!(bench.present(), [0, 2]);
     assert_eq!(bench.run(700, [2]).len(), 1);
@@ -358,7 +359,7 @@ fn history_is_distinct_newest_first_and_bounded() {
     }
     let weights: Vec<u32> = bench.history().iter().map(|shares| shares[0].weight).collect();
     assert_eq!(weights, (30 - HISTORY_MAX as u32..30).rev().collect::<Vec<_>>());
-    // With nobody there the present membership is empty, and stays nobody's past.
+    // Without nodes the current membership is empty, and is not added to the history.
     for number in [0, 1] {
         bench.hear(NodeHeartbeat { is_leaving: true, ..heartbeat(number) });
     }
@@ -387,7 +388,7 @@ fn when_indexes_run_out_histories_are_shortened_and_then_nodes_stay_out() {
     let mut bench = Bench::up(NODES_MAX);
     assert_eq!(bench.present().len(), NODES_MAX);
     bench.set_plan(plan_of((0..=NODES_MAX).filter(|&number| number != 7)));
-    // Tables of so many nodes come seldom.
+    // Tables for this many nodes are made rarely.
     bench.run(1_200, [NODES_MAX]);
     assert_eq!(bench.index(NODES_MAX), Some(7), "for that the past was forgotten");
     bench.set_plan(plan(NODES_MAX + 1));
@@ -426,7 +427,7 @@ fn a_standby_goes_on_where_the_active_one_was() {
     assert!(standby.publisher.adopt(table.clone()));
     assert!(!standby.publisher.adopt(table.clone()), "not later than what it has");
     assert_eq!(standby.table(), &table);
-    // It takes over before it has heard any node itself.
+    // It takes over before it has received a heartbeat itself.
     standby.publisher.begin_term(17);
     assert_eq!(standby.table().version, TableVersion { epoch: 17, generation: 1 });
     let same = Table { version: table.version, ..standby.table().clone() };
@@ -513,7 +514,7 @@ fn a_death_is_in_the_next_table_while_everything_changes() {
         }
     }
     assert!(died_at.is_some());
-    // 40 changes a second.
+    // 40 changes per second.
     for window in 1..=10 {
         let in_it = |at: &&Now| at.since_ms(Now(0)) / 1_000 == window;
         let count = tables.iter().filter(in_it).count() as u64;

@@ -1,4 +1,4 @@
-//! What all machines have in common: a clock, pauses, and what comes meanwhile.
+//! Common parts of all machines: a clock, pauses, and datagrams that arrive meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use skep_wire::seal::{PeerId, Stamp};
 
 use crate::net::Id;
 
-/// What travels.
+/// The contents of a datagram.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
     Dispatcher(Arc<DispatcherHeartbeat>, Stamp),
     Node(Arc<NodeHeartbeat>, Stamp),
-    /// A table, whole or as a delta.
+    /// A table, as a whole or as a delta.
     Table(Arc<Message>),
 }
 
-/// A machine's own clock: started anywhere, and a little fast or slow. It never goes back.
+/// A machine's own clock: with an arbitrary offset, slightly fast or slow. It never goes back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     offset_ms: u64,
     permille: u64,
-    /// For how long it has stood still.
+    /// Milliseconds for which it has stood still.
     stood_ms: u64,
 }
 
@@ -40,54 +40,55 @@ impl Clock {
     }
 }
 
-/// Datagrams that wait for a process that does not run, at most; what comes then is lost.
+/// Most datagrams queued for a process that does not run; further ones are lost.
 const INBOX_MAX: usize = 1_000;
 
 /// A datagram in the queue of a socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
-    /// When it came.
+    /// When it arrived.
     pub(crate) at: u64,
-    /// The same, by the clock of the machine.
+    /// The same, by the machine's clock.
     pub(crate) now: Now,
     pub(crate) from: Id,
     pub(crate) said: Said,
 }
 
-/// What does not run for a while.
+/// What is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// A process. What comes meanwhile waits for it.
+    /// A process. Datagrams that arrive meanwhile are queued.
     Process,
-    /// A machine, suspended by its own kernel: nothing comes, and its clock (`CLOCK_BOOTTIME`) shows
-    /// the time afterwards.
+    /// A machine, suspended by its own kernel: no datagrams arrive, and its clock
+    /// (`CLOCK_BOOTTIME`) includes the pause.
     Machine,
-    /// A virtual machine, by its host: nothing comes, and its clock stands still. It cannot know.
+    /// A virtual machine, paused by its host: no datagrams arrive, and its clock stands still, so
+    /// it cannot notice.
     VirtualMachine,
 }
 
-/// What dispatchers and nodes have in common.
+/// Common parts of dispatchers and nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
     pub(crate) name: Name,
     pub(crate) peer: PeerId,
     pub(crate) clock: Clock,
     pub(crate) is_alive: bool,
-    /// Does not run until then.
+    /// Paused until then.
     pub(crate) paused_until: u64,
-    /// What does not run until then, and since when.
+    /// What is paused until then, and since when.
     pause: Pause,
     paused_at: u64,
-    /// How long it did not run before it ran again.
+    /// Length of the last pause.
     pub(crate) paused_ms: u64,
-    /// What came while it did not run.
+    /// Datagrams that arrived during the pause.
     inbox: VecDeque<Arrived>,
     pub(crate) stamp: Stamp,
-    /// Counts starts, so that timers of an earlier life do nothing.
+    /// Number of starts, so that timers of an earlier life have no effect.
     pub(crate) life: u64,
-    /// Since when it runs without a break.
+    /// Since when it has run without a pause.
     pub(crate) runs_since: u64,
-    /// Since when it runs without a break that it could notice.
+    /// Since when it has run without a pause that it could notice.
     pub(crate) knows_since: u64,
     /// Until when its clock stood still, if it did.
     pub(crate) stood_until: Option<u64>,
@@ -118,7 +119,7 @@ impl Body {
         self.is_alive && at >= self.paused_until
     }
 
-    /// Does not run for so many milliseconds. False: it does not run anyway.
+    /// Pauses it for `ms` milliseconds. Returns false if it does not run anyway.
     pub(crate) fn pause(&mut self, at: u64, ms: u64, pause: Pause) -> bool {
         let runs = self.runs(at);
         if runs {
@@ -128,12 +129,12 @@ impl Body {
         runs
     }
 
-    /// Whether its pause ends at this very time: it may have been woken before.
+    /// Whether its pause ends exactly now: it may have been woken before.
     pub(crate) fn is_to_wake(&self, at: u64) -> bool {
         self.is_alive && self.paused_until == at
     }
 
-    /// It runs again, maybe before its time: what came meanwhile.
+    /// Ends the pause, perhaps early; returns the datagrams that arrived meanwhile.
     pub(crate) fn wake(&mut self, at: u64) -> VecDeque<Arrived> {
         let early_ms = self.paused_until.saturating_sub(at);
         self.clock.stood_ms -= if self.stands_still() { early_ms } else { 0 };
@@ -147,7 +148,7 @@ impl Body {
         std::mem::take(&mut self.inbox)
     }
 
-    /// Whether its machine does not run, either.
+    /// Whether its machine is suspended, too.
     pub(crate) fn is_suspended(&self) -> bool {
         self.pause != Pause::Process
     }
@@ -156,12 +157,12 @@ impl Body {
         self.pause == Pause::VirtualMachine
     }
 
-    /// The clock is ahead from now on.
+    /// Moves the clock ahead.
     pub(crate) fn leap(&mut self, ms: u64) {
         self.clock.offset_ms += ms;
     }
 
-    /// Something came, which is kept while it does not run.
+    /// Queues a datagram while it does not run.
     pub(crate) fn keep(&mut self, at: u64, from: Id, said: Said) {
         if !self.is_suspended() && self.inbox.len() < INBOX_MAX {
             let now = self.clock.at(at);
@@ -169,7 +170,7 @@ impl Body {
         }
     }
 
-    /// Since when it runs; that may be this very millisecond, before it has noticed.
+    /// Since when it has run; perhaps since this very millisecond, before it has noticed.
     pub(crate) fn woke_at(&self) -> u64 {
         self.runs_since.max(self.paused_until)
     }

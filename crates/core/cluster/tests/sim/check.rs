@@ -23,67 +23,69 @@ use crate::store::STORE_MS_MAX;
 use crate::totals::Totals;
 use crate::world::World;
 
-/// Silence after which a dispatcher is taken for dead, at the fastest clock.
+/// Silence after which a dispatcher is considered dead, by the fastest clock.
 const TAKEOVER_MS_MIN: u64 = 172;
-/// At the slowest, with the steps of its timer.
+/// By the slowest clock, including its timer steps.
 const TAKEOVER_MS_MAX: u64 = 205;
 /// How long two dispatchers that reach each other may both be active.
 const DOUBLE_MS_MAX: u64 = 2_000;
-/// How long one who cannot steer may be active beside a standby.
+/// How long a dispatcher that cannot steer may be active while there is a standby.
 const HINDERED_MS_MAX: u64 = 2_400;
-/// How much longer a dispatcher waits that stepped down as it could not steer, if there is no other.
+/// How much longer a dispatcher that stepped down because it cannot steer waits if there is no
+/// other.
 const HINDERED_WAIT_MS: u64 = 1_000;
-/// Tables of one dispatcher in a second, at most: one in 50 ms, and eight at once if nodes die. Its
+/// Most tables of one dispatcher in a second: one per 50 ms, and a burst of eight if nodes die; its
 /// clock may be fast.
 const TABLES_A_SECOND_MAX: usize = 20 + 8 + 1;
-/// How long what is found is being mended, at most: a slow netguard may still be at its last step.
+/// Longest time of a repair: a slow netguard may still be executing its last step.
 const MENDED_MS_MAX: u64 = 2_000;
-/// How often nodes are looked at.
+/// Interval at which nodes are checked.
 const LOOK_MS: u64 = 25;
 
-/// What one dispatcher has heard from another.
+/// What one dispatcher has received from another.
 #[derive(Clone, Copy, Default)]
 struct Heard {
     stamp: Stamp,
-    /// When it was last heard to be active, if it still was at its last heartbeat.
+    /// When it was last received as active, if its last heartbeat still reported that.
     active_at: Option<u64>,
 }
 
-/// What must hold, and what is remembered for it.
+/// The invariants, and the state that is needed to check them.
 #[derive(Default)]
 pub(crate) struct Check {
     disturbed_at: u64,
     vacant_since: Option<u64>,
     pairs: Vec<Vec<Option<u64>>>,
     active_since: Vec<u64>,
-    /// When each dispatcher heard nobody last.
+    /// When each dispatcher last received nothing.
     deaf_until: Vec<u64>,
     heard: Vec<Vec<Heard>>,
     epoch_heard: Vec<u64>,
     last_claim: Vec<u64>,
     claims: BTreeMap<u64, Id>,
-    /// For whose lease each dispatcher stepped down, as long as it is that one's.
+    /// The dispatcher in whose favour each one stepped down, as long as it holds the lease.
     lost_to: Vec<Option<PeerId>>,
-    /// Since when each dispatcher has been active while another has had the lease.
+    /// Since when each dispatcher has been active while another one has held the lease.
     without_lease_since: Vec<Option<u64>>,
-    /// Since when each has had the lease and heard no node.
+    /// Since when each has held the lease without receiving heartbeats of nodes.
     deaf_leader_since: Vec<Option<u64>>,
     tables: BTreeMap<TableVersion, Arc<Table>>,
     last_table: Vec<Arc<Table>>,
-    /// The table that each process has at present, made or adopted.
+    /// The current table of each process, made or adopted.
     held: Vec<Arc<Table>>,
     /// When each dispatcher made tables within the last second.
     made_at: Vec<VecDeque<u64>>,
-    /// A table that a node does not have yet, of an active dispatcher that it reaches, and since when.
+    /// The table of a reachable active dispatcher that a node does not have yet, and since when.
     behind: BTreeMap<(Id, Id), (TableVersion, u64)>,
-    /// Of which only active dispatcher each node has a later table, and since when.
+    /// The only active dispatcher, whose table is earlier than the node's, and since when.
     ahead: BTreeMap<usize, (Id, u64)>,
     node_versions: Vec<TableVersion>,
-    /// Since when each dispatcher could hear each node, and its checks of it passed.
+    /// Since when each node's heartbeats could reach each dispatcher, and its checks of the node
+    /// passed.
     heard_since: BTreeMap<(Id, Id), u64>,
-    /// Since when each could have held the addresses, and steered by the table, that it is to.
+    /// Since when each could have carried out its wants about addresses and table.
     unreconciled_since: Vec<Option<u64>>,
-    /// Since when each could have mended a map that others have changed.
+    /// Since when each could have repaired a map that others have changed.
     changed_since: Vec<Option<u64>>,
     /// Since when each active one has been hindered while others could have taken over.
     hindered_since: Vec<Option<u64>>,
@@ -113,7 +115,7 @@ impl Check {
         }
     }
 
-    /// Something befell a dispatcher, its network or the store.
+    /// A dispatcher, its network or the store was disturbed by a fault.
     pub(crate) fn disturbed(&mut self, at: u64, fault: &Fault, dispatchers: usize) {
         let is_of_nodes = match fault {
             Fault::Crash(id) | Fault::Start(id) | Fault::Pause(id, _) => *id >= dispatchers,
@@ -128,10 +130,10 @@ impl Check {
     /// A dispatcher has restarted, with this epoch on its disk.
     pub(crate) fn restarted(&mut self, id: Id, persisted: u64) {
         if self.last_table[id].version.epoch > persisted {
-            // Of a term that could not be persisted.
+            // The table is of a term that could not be persisted.
             self.last_table[id] = Arc::default();
         }
-        // What its disk has lost, it may only hear of.
+        // Epochs that its disk has lost are known only to others.
         self.last_claim[id] = self.last_claim[id].min(persisted);
         self.held[id] = Arc::default();
         self.heard[id].fill(Heard::default());
@@ -140,7 +142,7 @@ impl Check {
         self.made_at[id].clear();
     }
 
-    /// A dispatcher takes note of another's heartbeat, which came at this time.
+    /// A dispatcher processes another's heartbeat, which arrived at this time.
     pub(crate) fn heard(
         &mut self,
         at: u64,
@@ -160,9 +162,9 @@ impl Check {
         }
     }
 
-    /// A dispatcher has stepped down, because the lease is another's.
+    /// A dispatcher has stepped down because another one holds the lease.
     pub(crate) fn lost_lease(&mut self, world: &World, id: Id) {
-        // It may be its own by now: replies of a slow store are old.
+        // It may hold the lease itself by now: replies of a slow store are old.
         let own = world.dispatchers[id].body.peer;
         self.lost_to[id] = world.etcd.leader(world.at).filter(|leader| *leader != own);
     }
@@ -188,7 +190,7 @@ impl Check {
         if dispatcher.disk.epoch() < epoch && !dispatcher.fails_to_persist && !has_waited {
             return Err(format!("d{id} claims epoch {epoch} without persisting it"));
         }
-        // What could not be persisted is forgotten in a restart, unless somebody else has heard it.
+        // An unpersisted epoch is lost in a restart, unless another machine has received it.
         if dispatcher.disk.epoch() >= epoch {
             self.last_claim[id] = epoch;
         }
@@ -201,7 +203,8 @@ impl Check {
         if let Some(other) = self.heard[id].iter().position(heard) {
             return Err(format!("d{id} claims, although d{other} is active and heard"));
         }
-        // Its own pause is no silence of others, unless they were paused, too. One in which its clock stood still it cannot know of.
+        // Its own pause is no silence of others, unless they were paused, too. It cannot notice one
+        // in which its clock stood still.
         let is_back = world.at - dispatcher.body.knows_since < 100 && world.net.loss_percent == 0;
         let lives = |(other, heard): (Id, &Heard)| {
             let dispatcher = &world.dispatchers[other];
@@ -216,7 +219,7 @@ impl Check {
         Ok(())
     }
 
-    /// All that must hold now.
+    /// Checks all invariants that must hold now.
     pub(crate) fn now(&mut self, world: &World) -> Result<(), String> {
         self.lease(world)?;
         self.reconciled(world)?;
@@ -226,7 +229,7 @@ impl Check {
         let woke_at = running().map(|it| it.body.woke_at()).max().unwrap_or(0);
         let quiet_since = woke_at.max(self.disturbed_at);
         self.doubles(world, quiet_since)?;
-        // Who has just started waits for its disk.
+        // A dispatcher that has just started waits for its disk.
         match running().filter_map(|it| it.may_claim_since).max() {
             Some(may_claim_since) => self.vacancy(world, quiet_since.max(may_claim_since))?,
             None => self.vacant_since = None,
@@ -243,7 +246,7 @@ impl Check {
         Ok(())
     }
 
-    /// Never nobody active for longer than a takeover, as long as one lives.
+    /// As long as a dispatcher is alive, one is active, except for at most a takeover time.
     fn vacancy(&mut self, world: &World, quiet_since: u64) -> Result<(), String> {
         if world.dispatchers.iter().any(|it| is_active(world, it)) {
             self.vacant_since = None;
@@ -251,8 +254,8 @@ impl Check {
         }
         let since = (*self.vacant_since.get_or_insert(world.at)).max(quiet_since);
         let turns = world.scenario.dispatchers as u64 + 1;
-        // Who sees in the store that another one leads, and does not hear it,
-        // waits for its lease to end.
+        // A dispatcher that sees another leader in the store, but does not receive its heartbeats,
+        // waits for the lease to expire.
         let of_store = if world.scenario.has_store { LEASE_MS + 500 } else { 0 };
         let running = || world.dispatchers.iter().filter(|it| it.body.runs(world.at));
         let do_all_yield = running().all(|it| it.failover.stage() == Stage::Leaving);
@@ -267,7 +270,7 @@ impl Check {
         Ok(())
     }
 
-    /// Two are active only while parted or for a moment after.
+    /// Two dispatchers are active only during a partition, or for a moment after it.
     fn doubles(&mut self, world: &World, quiet_since: u64) -> Result<(), String> {
         let strict = world.net.loss_percent == 0 && !world.scenario.preempt;
         let is_quiet = strict && world.net.is_whole() && world.at > quiet_since + DOUBLE_MS_MAX;
@@ -293,13 +296,13 @@ impl Check {
         Ok(())
     }
 
-    /// The lease decides which of two stays active, and who has it hears nodes.
+    /// The lease decides which of two stays active, and its holder receives heartbeats of nodes.
     fn lease(&mut self, world: &World) -> Result<(), String> {
         let leader = world.etcd.leader(world.at);
         for (id, dispatcher) in world.dispatchers.iter().enumerate() {
             let (own, sees_store) = (dispatcher.body.peer, dispatcher.reaches_store);
             let is_others = leader.is_some_and(|leader| leader != own);
-            // Who hears again of the leader goes by its heartbeats.
+            // A dispatcher that receives the leader's heartbeats again relies on them.
             let follows = dispatcher.failover.active() == self.lost_to[id];
             let is_same = self.lost_to[id] == leader && !follows;
             if !sees_store || !dispatcher.body.runs(world.at) || !is_same {
@@ -322,7 +325,7 @@ impl Check {
         Ok(())
     }
 
-    /// Who is to hold the addresses, or not to, or to steer by a table, soon does so.
+    /// A dispatcher that should hold addresses, release them, or apply a table soon does so.
     fn reconciled(&mut self, world: &World) -> Result<(), String> {
         for (id, dispatcher) in world.dispatchers.iter().enumerate() {
             let (guard, wants) = (&dispatcher.guard, &dispatcher.wants);
@@ -339,7 +342,7 @@ impl Check {
         Ok(())
     }
 
-    /// Maps that others change are soon what they were.
+    /// Maps that others have changed are soon repaired.
     fn maps(&mut self, world: &World) -> Result<(), String> {
         for (id, dispatcher) in world.dispatchers.iter().enumerate() {
             let guard = &dispatcher.guard;
@@ -354,7 +357,7 @@ impl Check {
         Ok(())
     }
 
-    /// Who cannot steer leaves it to others who are at hand.
+    /// A dispatcher that cannot steer leaves it to an available standby.
     fn hindered(&mut self, world: &World) -> Result<(), String> {
         let is_calm = world.net.is_whole() && world.net.loss_percent == 0;
         let is_standby =
@@ -371,8 +374,8 @@ impl Check {
         Ok(())
     }
 
-    /// Generations grow within an epoch; one table for each version. A service keeps its id, whichever
-    /// dispatcher makes the next table.
+    /// Generations increase within an epoch; there is one table per version. A service keeps its
+    /// id, whichever dispatcher makes the next table.
     fn new_tables(&mut self, world: &World) -> Result<(), String> {
         for (id, dispatcher) in world.dispatchers.iter().enumerate() {
             let table = dispatcher.publisher.table();
@@ -410,7 +413,7 @@ impl Check {
         Ok(())
     }
 
-    /// Many changes make few tables; only those that begin a term wait for nothing.
+    /// Many changes result in few tables; only those that begin a term are exempt.
     fn paced(&mut self, at: u64, id: Id) -> Result<(), String> {
         let made_at = &mut self.made_at[id];
         made_at.push_back(at);
@@ -424,7 +427,7 @@ impl Check {
         Ok(())
     }
 
-    /// Once all is mended, the cluster is well.
+    /// After all faults are repaired, the cluster must have recovered.
     pub(crate) fn at_the_end(&self, world: &World) -> Result<(), String> {
         let active: Vec<&Dispatcher> =
             world.dispatchers.iter().filter(|it| is_active(world, it)).collect();
@@ -432,7 +435,8 @@ impl Check {
             return Err(format!("{} are active at the end", active.len()));
         };
         let best = world.dispatchers.iter().map(Dispatcher::priority).max();
-        // One that stepped down as its netguard refused leaves the term to others for a minute.
+        // A dispatcher that stepped down because its netguard refused leaves the term to others for
+        // a minute.
         let is_held = |it: &Dispatcher| it.failover.stage() == Stage::Leaving;
         let is_any_held = world.dispatchers.iter().any(is_held);
         if world.scenario.preempt && !is_any_held && Some(active.priority()) != best {
@@ -477,7 +481,7 @@ impl Check {
     }
 }
 
-/// Since when something has been so; `at` if it is not.
+/// Since when a condition has held; `at` if it does not.
 fn keep(since: &mut Option<u64>, is_so: bool, at: u64) -> u64 {
     *since = is_so.then(|| since.unwrap_or(at));
     since.unwrap_or(at)
@@ -487,7 +491,7 @@ fn is_active(world: &World, dispatcher: &Dispatcher) -> bool {
     dispatcher.is_active && dispatcher.body.runs(world.at)
 }
 
-/// Whether no service of both tables has two ids, and no id is of two services.
+/// Whether every service of both tables has the same id, and no id belongs to two services.
 fn is_with_same_ids(before: &Table, after: &Table) -> bool {
     let service = |service: &TableService| (service.service.id, service.service.address);
     before.services.iter().map(service).all(|(id, address)| {

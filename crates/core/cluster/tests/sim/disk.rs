@@ -1,33 +1,33 @@
-//! A dispatcher's disk: what it has persisted outlives its process, unless the file is lost.
+//! A dispatcher's disk: persisted epochs outlive the process, unless the file is lost.
 
 use skep_units::Rng;
 
-/// How a disk answers.
+/// How a disk behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskMode {
     Fast,
-    /// Within seconds.
+    /// Answers within seconds.
     Slow,
-    /// It is full.
+    /// Every write fails.
     Failing,
 }
 
-/// What becomes of the file while no process has it open.
+/// How the file is lost while no process has it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileLoss {
-    /// An earlier copy takes its place.
+    /// It is replaced by an earlier copy.
     OldCopy,
-    /// It is gone, or damaged, and moved aside: a new one is begun.
+    /// It is missing, or damaged and moved aside: a new one is created.
     Gone,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
     pub(crate) mode: DiskMode,
-    /// All epochs that were persisted one after the other, or were restored: the last one is in the
-    /// file. What a backup may hold.
+    /// All epochs that were persisted or restored, in order: the last one is in the file, the
+    /// others may be in a backup.
     written: Vec<u64>,
-    /// Writes of processes up to that life went into the file that is lost.
+    /// Writes of processes up to this life went to the lost file.
     lost_life: u64,
 }
 
@@ -43,14 +43,14 @@ impl Disk {
         self.written.last().copied().unwrap_or_default()
     }
 
-    /// A write of the process of this life ends.
+    /// Completes a write of the process of this life.
     pub(crate) fn write(&mut self, life: u64, epoch: u64) {
         if life > self.lost_life && epoch > self.epoch() {
             self.written.push(epoch);
         }
     }
 
-    /// The file that the process of this life had is lost.
+    /// Loses the file of the process of this life.
     pub(crate) fn lose(&mut self, life: u64, how: FileLoss, rng: &mut Rng) {
         self.lost_life = life;
         let restored = match how {

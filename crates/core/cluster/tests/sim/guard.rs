@@ -11,19 +11,19 @@ use crate::machine::COMPARE_ALL_MS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Fast,
-    /// Within seconds.
+    /// Each step takes seconds.
     Slow,
-    /// It refuses, or does a part first.
+    /// It refuses, perhaps after executing a part.
     Refusing,
 }
 
-/// What others do to a dispatcher's machine.
+/// Changes of a dispatcher's machine by other programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meddling {
     Addresses,
     /// The program is replaced.
     Program,
-    /// The content of a map, which is found at the end of this time, in milliseconds.
+    /// The contents of a map; detected after this many milliseconds.
     Map(ProgramMap, u64),
 }
 
@@ -38,19 +38,20 @@ impl Meddling {
     }
 }
 
-/// What outlives the dispatcher's process.
+/// State that outlives the dispatcher's process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard {
     pub(crate) mode: Mode,
     pub(crate) has_addresses: bool,
     pub(crate) is_attached: bool,
     pub(crate) applied: TableVersion,
-    /// Others have removed the addresses, which is seen at the next look.
+    /// Others have removed the addresses, which is detected at the next check.
     is_meddled: bool,
-    /// Others have changed a map that is filled from tables, or from the config: when that is found.
+    /// Others have changed a map that is filled from tables, or from the config: when this is
+    /// detected.
     table_changed: Option<u64>,
     config_changed: Option<u64>,
-    /// It executes one step at a time, also those of a process that is gone.
+    /// It executes one step at a time, including those of a process that is gone.
     busy_until: u64,
 }
 
@@ -70,7 +71,7 @@ impl Default for Guard {
 }
 
 impl Guard {
-    /// When it will have executed a step that it is ordered now.
+    /// When it will have executed a step that is ordered now.
     pub(crate) fn done_at(&mut self, at: u64, rng: &mut Rng) -> u64 {
         let ms = match self.mode {
             Mode::Fast => 1 + rng.below(5),
@@ -81,8 +82,8 @@ impl Guard {
         self.busy_until
     }
 
-    /// Executes a step, whether the process that ordered it still lives or not. `Err`: what must
-    /// never be ordered.
+    /// Executes a step, whether the process that ordered it is still alive or not. `Err`: a step
+    /// that must never be ordered.
     pub(crate) fn execute(
         &mut self,
         step: &Step,
@@ -93,7 +94,7 @@ impl Guard {
         }
         if self.mode == Mode::Refusing {
             match step {
-                // One of several addresses.
+                // Some of several addresses.
                 Step::Release if rng.below(2) == 0 => self.has_addresses = false,
                 _ => {}
             }
@@ -112,12 +113,13 @@ impl Guard {
         Ok(Ok(()))
     }
 
-    /// Every map is what it should be; those of a table count once there is one.
+    /// Whether every map has the right contents; those filled from tables count once there is one.
     pub(crate) fn has_maps(&self, has_table: bool) -> bool {
         self.config_changed.is_none() && (self.table_changed.is_none() || !has_table)
     }
 
-    /// A new process fills all maps from the config, and from tables those of the first that it gets.
+    /// A new process fills all maps from the config, and the others from the first table that it
+    /// receives.
     pub(crate) fn restart(&mut self) {
         (self.is_attached, self.config_changed) = (true, None);
     }

@@ -1,5 +1,5 @@
-//! The machines: cores of a dispatcher and of a node, with the minimal surrounding logic
-//! of a role.
+//! The machines: the cores of a dispatcher and of a node, with the minimal surrounding logic of a
+//! role.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,14 +30,14 @@ pub(crate) const INTERVAL_MS: u64 = 50;
 pub(crate) const MISSED_MAX: u32 = 3;
 pub(crate) const NODE_INTERVAL_MS: u64 = 50;
 pub(crate) const CLAIM_PATIENCE_MS: u64 = 2_000;
-/// How often a dispatcher looks at its machine.
+/// Interval at which a dispatcher checks its machine.
 pub(crate) const PATH_LOOK_MS: u64 = 1_000;
-/// How long it takes at most until a changed map is found; really 30 s, for all rows.
+/// Longest time until a changed map is detected; in practice 30 s, for all rows.
 pub(crate) const COMPARE_ALL_MS: u64 = 1_500;
 pub(crate) const LEASE_MS: u64 = 2_000;
 pub(crate) const LEASE_PATIENCE_MS: u64 = LEASE_MS + 1_000;
 
-/// The table in a message, for a machine that runs `release` and knows these.
+/// The table in a message, for a machine that runs `release` and has these recent tables.
 pub(crate) fn table_in(
     message: &Message,
     release: Release,
@@ -58,23 +58,23 @@ pub(crate) struct Dispatcher {
     pub(crate) failover: Failover,
     pub(crate) publisher: TablePublisher,
     pub(crate) distributor: TableDistributor,
-    /// The table that was published last.
+    /// The last table that was published.
     told: Arc<Table>,
-    /// The tables that its peers had at their last heartbeats.
+    /// The tables that its peers reported in their last heartbeats.
     peers: BTreeMap<PeerId, TableVersion>,
     /// Survives restarts.
     pub(crate) disk: Disk,
-    /// What it tried to persist last could not be.
+    /// Whether its last attempt to persist failed.
     pub(crate) fails_to_persist: bool,
     /// Since when it has been persisting, by its own clock.
     pub(crate) persists_since: Option<Now>,
-    /// Since when it has had an epoch to claim in, and heard nodes.
+    /// Since when it has had an epoch to claim in, and received heartbeats of nodes.
     pub(crate) may_claim_since: Option<u64>,
-    /// As its outputs say.
+    /// According to its actions.
     pub(crate) is_active: bool,
-    /// When it last sent a heartbeat that says so.
+    /// When it last sent a heartbeat as the active dispatcher.
     pub(crate) said_active_at: u64,
-    /// Whom it follows, and since when.
+    /// The dispatcher that it follows, and since when.
     pub(crate) follows: Option<(PeerId, u64)>,
     pub(crate) reaches_store: bool,
     pub(crate) store: Client,
@@ -82,15 +82,15 @@ pub(crate) struct Dispatcher {
     pub(crate) guard: Guard,
     pub(crate) reconciler: Reconciler,
     pub(crate) wants: Wants,
-    /// The step that netguard executes.
+    /// The step that netguard is executing.
     pub(crate) under_way: Option<Step>,
-    /// Steps that it executes once the machine is not suspended any more, and whose they are. Lost
-    /// if the machine starts anew instead.
+    /// Steps that are executed once the machine is no longer suspended, each with the life of its
+    /// process. Lost if the machine restarts instead.
     pub(crate) held_up: Vec<(u64, Step)>,
     looked_at: u64,
     pub(crate) handover: Handover,
     last_table: Option<LastTable>,
-    /// When it merged another's table.
+    /// When it last merged another dispatcher's table.
     pub(crate) merged_at: u64,
 }
 
@@ -166,7 +166,7 @@ impl Dispatcher {
         self.observe(self.lease_observer.is_some());
         (self.fails_to_persist, self.persists_since) = (false, None);
         self.may_claim_since = None;
-        // As a process does before it takes part.
+        // As a process does before it participates.
         self.guard.restart();
         (self.reconciler, self.wants) = (Reconciler::new(CLAIM_PATIENCE_MS), Wants::default());
         self.under_way = None;
@@ -175,7 +175,7 @@ impl Dispatcher {
         outputs
     }
 
-    /// What a seed's story tells of it.
+    /// Its state, as printed in the story of a seed.
     pub(crate) fn summary(&self) -> StateSummary {
         let table = |version: TableVersion| (version.epoch, version.generation);
         let Self { body, failover, publisher, reconciler, .. } = self;
@@ -205,13 +205,13 @@ impl Dispatcher {
         self.plan.nodes[node].is_open
     }
 
-    /// Wants the addresses as failover decides.
+    /// Updates the wants by failover's decision.
     pub(crate) fn want(&mut self, at: u64) {
         let now = self.body.clock.at(at);
         self.wants.follow(now, &self.failover);
     }
 
-    /// The next step for netguard, unless it executes one.
+    /// The next step for netguard, unless one is being executed.
     pub(crate) fn next_step(&mut self, at: u64) -> Option<Step> {
         if self.under_way.is_some() || !self.body.runs(at) {
             return None;
@@ -232,7 +232,7 @@ impl Dispatcher {
         self.lease_observer = has_store.then(observer);
     }
 
-    /// The state of the lease, as a dispatcher's event loop looks at it at every tick.
+    /// Polls the lease, as a dispatcher's event loop does at every tick.
     pub(crate) fn observe_lease(&mut self, at: u64) -> Vec<FailoverAction> {
         let now = self.body.clock.at(at);
         let hears_nodes = !self.publisher.detector().hears_nobody(now);
@@ -244,7 +244,7 @@ impl Dispatcher {
         self.failover.lease(now, view)
     }
 
-    /// What goes to whom, if there is a new table.
+    /// The messages and their recipients, if there is a new table.
     pub(crate) fn publish(&mut self, at: u64) -> Vec<TableUpdate> {
         let table = self.publisher.table();
         if !self.is_active || Arc::ptr_eq(table, &self.told) {
@@ -255,7 +255,7 @@ impl Dispatcher {
         self.distributor.publish(now, Arc::clone(table), peers)
     }
 
-    /// A peer's heartbeat reports its table: the table that it is sent, if any.
+    /// A peer's heartbeat reports its table: returns the message that it is sent, if any.
     pub(crate) fn acknowledged(
         &mut self,
         at: u64,
@@ -267,7 +267,7 @@ impl Dispatcher {
         self.is_active.then(|| self.distributor.heard(now, from, has)).flatten()
     }
 
-    /// The table of another dispatcher comes.
+    /// A table of another dispatcher is received.
     pub(crate) fn offer(&mut self, at: u64, table: Table) {
         let now = self.body.clock.at(at);
         if self.is_active {
@@ -291,14 +291,14 @@ impl Dispatcher {
         }
     }
 
-    /// Its term begins.
+    /// Begins its term.
     pub(crate) fn begin_term(&mut self, epoch: u64) {
         self.is_active = true;
         self.last_table = None;
         self.publisher.begin_term(epoch);
     }
 
-    /// Its term ends.
+    /// Ends its term.
     pub(crate) fn step_down(&mut self) {
         self.is_active = false;
         self.publisher.step_down();
@@ -306,7 +306,7 @@ impl Dispatcher {
         self.last_table = Some(LastTable::new(Arc::clone(self.publisher.table())));
     }
 
-    /// Its last table, if another dispatcher is to have it now.
+    /// Its last table, if it must be sent to another dispatcher now.
     pub(crate) fn table_to_hand_over(&mut self, at: u64) -> Option<(PeerId, Arc<Message>)> {
         let to = self.failover.active()?;
         let table = self.last_table.as_mut()?.due(self.body.clock.at(at))?;
@@ -322,13 +322,13 @@ impl Dispatcher {
         self.wants.announcements += u64::from(is_due);
     }
 
-    /// Whether it heard nodes in this life, and hears none now.
+    /// Whether it received nodes' heartbeats in this life, and receives none now.
     pub(crate) fn is_deaf(&self, at: u64) -> bool {
         let detector = self.publisher.detector();
         detector.living().next().is_some() && detector.hears_nobody(self.body.clock.at(at))
     }
 
-    /// Notes since when it could claim.
+    /// Records since when it could claim.
     pub(crate) fn note_epoch(&mut self, at: u64) {
         let since = self.may_claim_since.unwrap_or(at);
         let now = self.body.clock.at(at);
@@ -340,7 +340,7 @@ impl Dispatcher {
         self.settings.priority
     }
 
-    /// Flows are synced some time after it began to follow somebody.
+    /// Flows are in sync some time after it began to follow a dispatcher.
     pub(crate) fn sync_flows(&mut self, at: u64) {
         let active = self.failover.active().filter(|active| *active != self.body.peer);
         match (active, self.follows) {
@@ -381,7 +381,7 @@ impl Node {
         }
     }
 
-    /// Its process comes back; packets were steered by its table all the time.
+    /// Its process restarts; meanwhile packets were steered by its table.
     pub(crate) fn restart(&mut self, at: u64) {
         self.body.restart(at);
         self.witness = WitnessState::default();
@@ -406,7 +406,7 @@ impl Node {
         }
     }
 
-    /// What a seed's story tells of it.
+    /// Its state, as printed in the story of a seed.
     pub(crate) fn summary(&self) -> StateSummary {
         let TableVersion { epoch, generation } = self.table.version;
         StateSummary::default()

@@ -2,37 +2,38 @@
 
 use skep_units::Rng;
 
-/// A dispatcher or node: dispatchers come first.
+/// A dispatcher or node; dispatchers come first.
 pub(crate) type Id = usize;
 
-/// What runs on a machine.
+/// The release that a machine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Release {
     #[default]
     Present,
-    /// It knows no table deltas: datagrams that carry one are refused.
+    /// It does not know table deltas: datagrams that carry one are refused.
     WithoutDeltas,
-    /// Its datagrams are of another version: it refuses those of others, and others refuse its own.
+    /// Its datagrams have another version: it refuses those of other releases, and they refuse its
+    /// own.
     Other,
 }
 
 /// How the network treats datagrams.
 #[derive(Clone, Debug)]
 pub(crate) struct Net {
-    /// Lost, in percent.
+    /// Datagrams lost, in percent.
     pub(crate) loss_percent: u64,
-    /// Come twice, in percent.
+    /// Datagrams duplicated, in percent.
     pub(crate) twice_percent: u64,
-    /// Longest delay, in milliseconds: each has its own, so they overtake.
+    /// Longest delay, in milliseconds: each datagram has its own, so they overtake each other.
     pub(crate) delay_ms_max: u64,
-    /// `cut[a][b]`: nothing comes from `a` to `b`.
+    /// `cut[a][b]`: no datagrams reach `b` from `a`.
     cut: Vec<Vec<bool>>,
-    /// What each machine runs.
+    /// The release of each machine.
     releases: Vec<Release>,
 }
 
 impl Net {
-    /// A whole network, with faults that last.
+    /// A network without partitions, with permanent faults such as loss.
     pub(crate) fn new(machines: usize, rng: &mut Rng) -> Self {
         let pick = |rng: &mut Rng, of: &[u64]| of[rng.below(of.len() as u64) as usize];
         Self {
@@ -44,7 +45,7 @@ impl Net {
         }
     }
 
-    /// When the copies of a datagram sent now arrive: none, one or two delays.
+    /// The arrival times of the copies of a datagram sent now: zero, one or two delays.
     pub(crate) fn send(
         &self,
         from: Id,
@@ -58,7 +59,7 @@ impl Net {
         delays.into_iter().take(if is_lost { 0 } else { copies })
     }
 
-    /// Whether both reach each other.
+    /// Whether the two machines reach each other.
     pub(crate) fn joins(&self, a: Id, b: Id) -> bool {
         self.reaches(a, b) && self.reaches(b, a)
     }
@@ -67,30 +68,30 @@ impl Net {
         self.releases[id]
     }
 
-    /// A machine runs another release from now on.
+    /// Sets the release that a machine runs.
     pub(crate) fn upgrade(&mut self, id: Id, release: Release) {
         self.releases[id] = release;
     }
 
-    /// That of most machines, to which the others are brought in the end.
+    /// The release of most machines, to which the others are upgraded in the end.
     pub(crate) fn release_of_most(&self) -> Release {
         let others = self.releases.iter().filter(|it| **it == Release::Other).count();
         if others > self.releases.len() / 2 { Release::Other } else { Release::Present }
     }
 
-    /// Whether datagrams of `from` are understood at `to`, and come there.
+    /// Whether datagrams of `from` arrive at `to`, and have a version that it accepts.
     fn reaches(&self, from: Id, to: Id) -> bool {
         let is_other = |id: Id| self.releases[id] == Release::Other;
         !self.cut[from][to] && is_other(from) == is_other(to)
     }
 
-    /// Whether all reach all.
+    /// Whether all machines reach each other.
     pub(crate) fn is_whole(&self) -> bool {
         let machines = 0..self.releases.len();
         machines.clone().all(|a| machines.clone().all(|b| self.reaches(a, b)))
     }
 
-    /// Parts the machines of different sides.
+    /// Separates machines on different sides.
     pub(crate) fn part(&mut self, side: &[u64]) {
         for a in 0..side.len() {
             for b in 0..side.len() {
@@ -99,23 +100,23 @@ impl Net {
         }
     }
 
-    /// Cuts the way from `a` to `b`, and that back if `both`.
+    /// Cuts the direction from `a` to `b`, and also the reverse if `both`.
     pub(crate) fn cut(&mut self, a: Id, b: Id, both: bool) {
         self.cut[a][b] = true;
         self.cut[b][a] |= both;
     }
 
-    /// Cuts the way to `to` from everybody.
+    /// Cuts all directions to `to`.
     pub(crate) fn deafen(&mut self, to: Id) {
         self.cut.iter_mut().for_each(|from| from[to] = true);
     }
 
-    /// Makes it whole.
+    /// Removes all cuts.
     pub(crate) fn heal(&mut self) {
         self.cut.iter_mut().flatten().for_each(|cut| *cut = false);
     }
 
-    /// Makes it perfect.
+    /// Removes all faults.
     pub(crate) fn mend(&mut self) {
         self.heal();
         (self.loss_percent, self.twice_percent) = (0, 0);

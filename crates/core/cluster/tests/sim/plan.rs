@@ -1,4 +1,4 @@
-//! What the config of each dispatcher says.
+//! The config of each dispatcher.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,8 @@ use skep_wire::steer::{Measure, Protocol, SERVICES_MAX, service_hash};
 
 use crate::scenario::Scenario;
 
-/// Of a service. Their hashes wish the same id, so that only tables tell which of them has it.
+/// The address of a service. Their hashes prefer the same id, so only tables determine which has
+/// it.
 pub(crate) fn service_address(number: u16) -> SocketAddr {
     let address = |port: u16| SocketAddr::from(([192, 0, 2, 1], port));
     let wish = |port: &u16| service_hash(address(*port)).is_multiple_of(SERVICES_MAX as u64);
@@ -16,8 +17,8 @@ pub(crate) fn service_address(number: u16) -> SocketAddr {
     address(port)
 }
 
-/// Two services or three, as the configs of a rolling restart differ, and in another order. The third
-/// comes before the others, whose first has all nodes.
+/// Two or three services in different orders, as in the configs of a rolling restart. The third one
+/// precedes the others; the first has all nodes.
 pub(crate) fn plan(scenario: &Scenario, place: usize) -> TablePlan {
     let names = (0..scenario.nodes).map(|number| Name::new(&format!("n{number}")).unwrap());
     let service = |number: u16, nodes: usize| ServicePlan {

@@ -6,17 +6,17 @@ use crate::disk::{DiskMode, FileLoss};
 use crate::guard::{Meddling, Mode};
 use crate::net::{Id, Release};
 
-/// When misfortunes end, in milliseconds; then the cluster is mended. In some seeds they are longer,
-/// and go on for longer.
+/// End of the faults, in milliseconds; then the cluster is repaired. In some seeds faults last
+/// longer.
 const FAULTS_END_MS: [u64; 8] = [7_000, 7_000, 7_000, 7_000, 7_000, 7_000, 7_000, 25_000];
 
-/// Time from then to the end of the simulation: enough to be well again.
+/// Time from then to the end of the simulation: enough to recover.
 const RECOVERY_MS: u64 = 4_000;
 
-/// How long nothing changes at the end, so that all machines have the last table.
+/// Time without changes at the end, so that all machines have the last table.
 const CALM_MS: u64 = 1_000;
 
-/// Faults that are drawn so that some are of a kind that is rare.
+/// Faults drawn per kind, so that some of rare kinds are among them.
 const DRAWS_PER_KIND: usize = 200;
 
 /// The cluster of a seed.
@@ -26,60 +26,60 @@ pub(crate) struct Scenario {
     pub(crate) nodes: usize,
     pub(crate) preempt: bool,
     pub(crate) has_store: bool,
-    /// Its replies take seconds.
+    /// The replies of the store take seconds.
     pub(crate) has_slow_store: bool,
     /// An operator changes weights at every tick, almost to the end.
     pub(crate) churns: bool,
-    /// When the last misfortune has ended.
+    /// When the last fault has ended.
     pub(crate) faults_end_ms: u64,
-    /// When what happens, in order.
+    /// The faults and their times, in order.
     pub(crate) faults: Vec<(u64, Fault)>,
 }
 
-/// A misfortune, or its end.
+/// A fault, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Crash(Id),
     Start(Id),
-    /// Does not run for so many milliseconds.
+    /// The process does not run for this many milliseconds.
     Pause(Id, u64),
-    /// The whole machine is suspended for so long: nothing reaches it.
+    /// The whole machine is suspended for this long: no datagrams reach it.
     Suspend(Id, u64),
-    /// The same of a virtual machine, by its host: its clock stands still.
+    /// A virtual machine is paused by its host for this long: its clock stands still.
     Freeze(Id, u64),
-    /// A machine's clock leaps ahead by so many milliseconds.
+    /// A machine's clock jumps ahead by this many milliseconds.
     Leap(Id, u64),
     /// A machine restarts with another release.
     Upgrade(Id, Release),
-    /// A node says that it stops.
+    /// A node reports that it is stopping.
     Leave(Id),
-    /// A dispatcher stops in good order.
+    /// A dispatcher stops gracefully.
     Stop(Id),
-    /// Those of different sides do not reach each other.
+    /// Machines on different sides do not reach each other.
     Part(Vec<u64>),
-    /// Nothing comes from one to another; nor back.
+    /// No datagrams from one machine reach the other; if true, nor back.
     Cut(Id, Id, bool),
     Heal,
-    /// A dispatcher does not reach the store (or does again).
+    /// A dispatcher does not reach the store, or reaches it again.
     Store(Id, bool),
-    /// Nothing comes to a dispatcher; what it sends arrives.
+    /// No datagrams reach a dispatcher; those that it sends arrive.
     Deaf(Id),
-    /// How a dispatcher's disk answers from now on.
+    /// How a dispatcher's disk behaves from now on.
     Disk(Id, DiskMode),
-    /// What a dispatcher has persisted is lost, if it does not run.
+    /// A dispatcher loses its persisted state, unless it is running.
     Lose(Id, FileLoss),
     /// How a dispatcher's netguard executes steps from now on.
     Guard(Id, Mode),
-    /// Others change a dispatcher's machine.
+    /// Another program changes a dispatcher's machine.
     Meddle(Id, Meddling),
     /// A dispatcher's checks of a node fail, or pass again.
     Checks(Id, Id, bool),
-    /// All is mended.
+    /// All faults are repaired.
     Mend,
 }
 
 impl Fault {
-    /// As it is written here.
+    /// The name of the variant.
     fn kind(&self) -> String {
         let all = format!("{self:?}");
         all.split('(').next().unwrap_or_default().to_owned()
@@ -111,7 +111,7 @@ impl Scenario {
             faults_end_ms,
             faults,
         };
-        // Many seeds have few misfortunes, so that each has its full effect.
+        // Many seeds have few faults, so that each has its full effect.
         let count = [0, 1, 1, 2, 3, 5, 8, 12][rng.below(8) as usize];
         for _ in 0..count {
             scenario.add_fault(rng);
@@ -122,7 +122,8 @@ impl Scenario {
         scenario
     }
 
-    /// Replaces the faults by as many of the kinds that `SKEP_SIM_FAULTS` names, as in `Crash,Start`.
+    /// Replaces the faults by as many of the kinds listed in `SKEP_SIM_FAULTS`, as in
+    /// `Crash,Start`.
     fn restrict(&mut self, count: usize, rng: &mut Rng) {
         let Ok(kinds) = std::env::var("SKEP_SIM_FAULTS") else { return };
         let kinds: Vec<&str> = kinds.split(',').collect();
@@ -146,16 +147,16 @@ impl Scenario {
         self.churns && at < self.end_ms() - CALM_MS
     }
 
-    /// Some last longer than a lease and the patience with it.
+    /// Some last longer than a lease plus the patience.
     fn long_ms(&self, rng: &mut Rng) -> u64 {
         let is_long = rng.below(6) == 0;
         if is_long { self.faults_end_ms / 2 } else { 3_000 }
     }
 
-    /// All machines are upgraded, one after the other.
+    /// Upgrades all machines, one after the other.
     fn upgrade_all(&mut self, at: u64, rng: &mut Rng) {
         let gap_ms = 50 + rng.below(self.faults_end_ms / 10);
-        // Nodes first, as the manual has it.
+        // Nodes first, as the manual recommends.
         let mut order: Vec<Id> = (0..self.machines()).rev().collect();
         if rng.below(3) == 0 {
             order.reverse();
@@ -168,8 +169,8 @@ impl Scenario {
         }
     }
 
-    /// A dispatcher, or all of them, return without what they have persisted. Some hear others only
-    /// some time after they have started, as their network comes up later.
+    /// One dispatcher, or all of them, restart without what they had persisted. Some receive
+    /// others' heartbeats only some time after their start, since their network comes up later.
     fn lose_files(&mut self, at: u64, until: u64, rng: &mut Rng) {
         let count = self.dispatchers as u64;
         let first = rng.below(count) as usize;
@@ -209,7 +210,7 @@ impl Scenario {
             2 => faults.extend([(at, Fault::Stop(dispatcher)), (until, Fault::Start(dispatcher))]),
             3 | 4 => faults.push((at, Fault::Pause(dispatcher, 1 + rng.below(pause_ms_max)))),
             5 | 6 => {
-                // Two sides or three.
+                // Two or three sides.
                 let sides = 2 + rng.below(2);
                 let side = (0..self.machines()).map(|_| rng.below(sides)).collect();
                 self.faults.extend([(at, Fault::Part(side)), (until, Fault::Heal)]);
@@ -242,7 +243,7 @@ impl Scenario {
                 let disk = if rng.below(3) == 0 { DiskMode::Failing } else { DiskMode::Slow };
                 faults.push((at, Fault::Disk(dispatcher, disk)));
                 if rng.below(2) == 0 {
-                    // What it has reserved does not outlive it.
+                    // The epochs that it has reserved are lost with the process.
                     let crash = until.min(last);
                     faults.extend([
                         (at + 10, Fault::Crash(dispatcher)),
@@ -260,12 +261,12 @@ impl Scenario {
         }
     }
 
-    /// What befalls a whole machine: its clock, its power, its release.
+    /// Adds a fault of a whole machine: its clock, its power, its release.
     fn add_fault_of_machine(&mut self, rng: &mut Rng) {
         let at = rng.below(self.faults_end_ms - 1_000);
         let long_ms = self.long_ms(rng);
         let until = (at + 20 + rng.below(long_ms)).min(self.faults_end_ms - 1);
-        // Those of dispatchers have more effect.
+        // Faults of dispatchers have more effect.
         let of = if rng.below(2) == 0 { self.dispatchers } else { self.machines() };
         let id = rng.below(of as u64) as usize;
         let faults = &mut self.faults;

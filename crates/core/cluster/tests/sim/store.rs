@@ -1,4 +1,4 @@
-//! The etcd of a seed that has one, and what each dispatcher knows of it.
+//! The etcd of a seed that has one, and each dispatcher's view of it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,30 +8,30 @@ use skep_wire::seal::PeerId;
 
 use crate::machine::LEASE_MS;
 
-/// How long a slow one takes to reply, and a dispatcher to ask again.
+/// How long a slow store takes to reply, plus the interval of a dispatcher's requests.
 pub(crate) const STORE_MS_MAX: u64 = SLOW_MS + 500;
 pub(crate) const SLOW_MS: u64 = 1_500;
 
 /// The values in etcd.
 #[derive(Debug, Default)]
 pub(crate) struct Etcd {
-    /// Who leads, until when its lease lasts.
+    /// The leader, and when its lease expires.
     leader: Option<(PeerId, u64)>,
     active: Option<(PeerId, u64)>,
     epoch: u64,
 }
 
-/// What a request brought back.
+/// The reply to a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
-    /// When it was asked for.
+    /// When the request was sent.
     asked_at: u64,
     leader: Option<PeerId>,
     active: Option<(PeerId, u64)>,
     written: [Option<u64>; 2],
 }
 
-/// The client of one dispatcher, shared with the world, which carries its requests.
+/// The client of one dispatcher, shared with the world, which transports its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Client(Rc<RefCell<State>>);
 
@@ -43,12 +43,12 @@ struct State {
     /// Epochs to be written, by record.
     to_write: [Option<u64>; 2],
     written: [Option<u64>; 2],
-    /// Time of the world: a reply is worth as much as a lease.
+    /// World time: a reply is valid for as long as a lease.
     at: u64,
 }
 
 impl Etcd {
-    /// Does what a client asks for: renews, takes or gives back the lease, writes, reads.
+    /// Processes a client's request: renews, takes or releases the lease, writes, reads.
     pub(crate) fn ask(&mut self, at: u64, client: &Client) -> Reply {
         let state = client.0.borrow();
         self.leader = self.leader.filter(|(_, until)| *until > at);
@@ -68,12 +68,12 @@ impl Etcd {
         Reply { asked_at: at, leader, active: self.active, written: state.to_write }
     }
 
-    /// The last epoch that it was told of.
+    /// The last epoch that was written.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Who has the lease.
+    /// The holder of the lease.
     pub(crate) fn leader(&self, at: u64) -> Option<PeerId> {
         self.leader.filter(|(_, until)| *until > at).map(|(leader, _)| leader)
     }

@@ -1,4 +1,4 @@
-//! What came of seeds.
+//! Results of seeds.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub(crate) struct Totals {
     pub(crate) claims: u64,
     pub(crate) takeovers: u64,
     pub(crate) tables: u64,
-    /// Sent as deltas, and whole.
+    /// Tables sent as deltas, and as a whole.
     pub(crate) deltas: u64,
     pub(crate) wholes: u64,
     pub(crate) tables_a_second_max: u64,

@@ -1,4 +1,4 @@
-//! The world: events in order of time, machines, network, store.
+//! The simulated world: events in order of time, machines, network, store.
 
 mod misfortune;
 
@@ -22,7 +22,7 @@ use crate::scenario::{Fault, Scenario};
 use crate::store::{Etcd, Reply, SLOW_MS};
 use crate::totals::Totals;
 
-/// What happens at a time.
+/// The events.
 enum Event {
     Tick(Id, u64),
     Heartbeat(Id, u64),
@@ -45,7 +45,7 @@ enum Event {
         life: u64,
         step: Step,
     },
-    /// Its answer, to a process that was paused.
+    /// Netguard's answer, to a process that was paused.
     Answered {
         id: Id,
         life: u64,
@@ -69,10 +69,10 @@ pub(crate) struct World {
     pub(crate) etcd: Etcd,
     rng: Rng,
     agenda: Agenda<Event>,
-    /// What dispatchers learn as soon as they run again.
+    /// Events that dispatchers process as soon as they run again.
     waiting: Vec<(Id, Event)>,
     check: Check,
-    /// What promise a step for netguard broke.
+    /// The invariant that a step for netguard violated.
     broken: Option<String>,
     totals: Totals,
     tells: bool,
@@ -108,7 +108,7 @@ impl World {
         world
     }
 
-    /// Runs to the end; what promise was broken.
+    /// Runs to the end; fails with the invariant that was violated.
     pub(crate) fn run(mut self) -> Result<Totals, String> {
         let mut checked_at = 0;
         while let Some((due, event)) = self.agenda.pop() {
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Tells what the last event has changed.
+    /// Prints what the last event has changed.
     fn tell_changes(&mut self) {
         if !self.tells {
             return;
@@ -164,7 +164,7 @@ impl World {
             self.dispatchers.push(dispatcher);
             let at = self.rng.below(25);
             self.schedule(at, Event::Tick(place, 1));
-            // Nobody listens yet: the heartbeat is lost.
+            // No machine listens yet: the heartbeat is lost.
             let persist = |output| match output {
                 FailoverAction::PersistEpochs { last } => Some(last),
                 _ => None,
@@ -315,8 +315,8 @@ impl World {
         Ok(())
     }
 
-    /// Lets netguard execute the next step, if any is due by what is wanted: as the executor does, on
-    /// a thread of its own.
+    /// Lets netguard execute the next step, if one is due: like the executor, on a thread of its
+    /// own.
     fn reconcile(&mut self, id: Id) {
         let dispatcher = &mut self.dispatchers[id];
         let Some(step) = dispatcher.next_step(self.at) else { return };
@@ -371,7 +371,7 @@ impl World {
         let at = self.at;
         let dispatcher = &mut self.dispatchers[id];
         let lives = dispatcher.body.life == life && dispatcher.body.is_alive;
-        // Who dies meanwhile has written, or not.
+        // If the process dies meanwhile, the write may or may not have completed.
         if !is_failure && (lives || self.rng.below(2) == 0) {
             dispatcher.disk.write(life, last);
         }
@@ -519,8 +519,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs again after a pause. Its executor may be first, its tick, or a datagram that waited; its
-    /// tick is the second.
+    /// Ends a pause. The executor, a queued datagram, or the tick may run first.
     fn wake(&mut self, id: Id) -> Result<(), String> {
         let at = self.at;
         if self.body(id).is_to_wake(at) { self.wake_up(id) } else { Ok(()) }
@@ -570,7 +569,7 @@ impl World {
 
     // --- the store ---
 
-    /// A dispatcher asks etcd, and gets the reply some time later.
+    /// A dispatcher sends a request to etcd, and receives the reply some time later.
     fn ask_store(&mut self, id: Id) {
         let at = self.at;
         let dispatcher = &self.dispatchers[id];

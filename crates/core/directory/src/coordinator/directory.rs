@@ -1,5 +1,4 @@
-//! The holders of each segment: exact, in little memory, in tables that are swept
-//! and grow one at a time.
+//! The holders of each segment: exact, compact, in tables that are swept and grow one at a time.
 //!
 //! A holder gets a new number whenever a node begins an inventory. The holdings of a retired
 //! number are invisible to lookups at once, and are freed after a round
@@ -21,8 +20,8 @@ pub(crate) struct Directory {
     crowds: HolderLists,
     accounts: Vec<HolderUsage>,
     free: Vec<Holder>,
-    /// Numbers that wait for the end of a round of sweeping, and the first
-    /// shard that was swept after they were retired.
+    /// Retired numbers that wait for the end of a round of sweeping, each with the first shard that
+    /// was swept after it was retired.
     retired: Vec<(Holder, u64)>,
     /// Shards swept so far.
     swept: u64,
@@ -45,7 +44,7 @@ struct Entry {
 pub(crate) struct HolderUsage {
     pub(crate) segments: u64,
     pub(crate) bytes: u64,
-    /// Bytes of segments that others hold, too.
+    /// Bytes of segments that other holders have, too.
     pub(crate) shared_bytes: u64,
     /// Of these, bytes of redundant replicas: another holder has had them for longer.
     pub(crate) redundant_bytes: u64,
@@ -71,7 +70,7 @@ impl Directory {
     /// A number for a node that begins an inventory.
     pub(crate) fn new_holder(&mut self) -> Holder {
         if self.free.is_empty() && self.accounts.len() > usize::from(HOLDER_MAX) {
-            // So many inventories within one round of sweeping: pay for it now.
+            // All numbers were used within one round of sweeping: complete the round now.
             (0..SHARDS).for_each(|_| self.sweep());
         }
         if let Some(holder) = self.free.pop() {
@@ -82,7 +81,7 @@ impl Directory {
         (self.accounts.len() - 1) as Holder
     }
 
-    /// What `holder` had is gone.
+    /// Retires a holder: its holdings are no longer visible.
     pub(crate) fn retire(&mut self, holder: Holder) {
         self.accounts[usize::from(holder)].is_retired = true;
         self.retired.push((holder, self.swept));
@@ -100,7 +99,7 @@ impl Directory {
         holders.iter().copied().filter(|&holder| !self.accounts[usize::from(holder)].is_retired)
     }
 
-    /// `holder` has `name`. Another entry is forgotten if there is no room.
+    /// Adds `name` to `holder`. Forgets another entry if there is no room.
     pub(crate) fn add(&mut self, name: SegmentName, bytes: u32, holder: Holder) {
         if self.holdings >= self.holdings_max {
             self.forget_one_near(&name);
@@ -108,7 +107,7 @@ impl Directory {
         self.insert(name, bytes, holder);
     }
 
-    /// `holder` has `name`; false: there is no room to know it.
+    /// Adds `name` to `holder` if there is room; returns whether it is listed now.
     pub(crate) fn add_if_room(&mut self, name: SegmentName, bytes: u32, holder: Holder) -> bool {
         let has_room = self.holdings < self.holdings_max;
         if has_room {
@@ -164,7 +163,7 @@ impl Directory {
         true
     }
 
-    /// Takes what retired holders had out of the next shard, if there are any.
+    /// Removes the holdings of retired holders from the next shard, if there are any.
     pub(crate) fn sweep(&mut self) {
         if self.retired.is_empty() {
             return;
@@ -194,12 +193,12 @@ impl Directory {
         });
     }
 
-    /// Segments known.
+    /// Segments in the directory.
     pub(crate) fn entries(&self) -> usize {
         self.entries
     }
 
-    /// Segments times their holders, those to be swept included.
+    /// The sum over all segments of their holders, including those still to be swept.
     pub(crate) fn holdings(&self) -> usize {
         self.holdings
     }
@@ -209,7 +208,7 @@ impl Directory {
         self.forgotten
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory of the directory, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let shards: usize = self.shards.iter().map(HashTable::allocation_size).sum();
         shards
@@ -218,7 +217,7 @@ impl Directory {
             + SHARDS * size_of::<HashTable<Entry>>()
     }
 
-    /// Makes room: forgets some entry of the shard of `name`, or of one behind it.
+    /// Makes room: forgets an entry of the shard of `name`, or of the next shard that is not empty.
     fn forget_one_near(&mut self, name: &SegmentName) {
         let first = shard_of(name);
         let shards = (first..SHARDS).chain(0..first);
@@ -253,7 +252,7 @@ fn first_retired(holders: &[Holder], accounts: &[HolderUsage]) -> Option<Holder>
     holders.iter().copied().find(|&holder| accounts[usize::from(holder)].is_retired)
 }
 
-/// Takes `holder`, which is one of them, out of `holders`.
+/// Removes `holder`, which is in the list, from `holders`.
 fn drop_holder(
     crowds: &mut HolderLists,
     accounts: &mut [HolderUsage],
@@ -281,12 +280,12 @@ fn drop_holder(
     }
 }
 
-/// The shard of a name. Their sizes are spread between one and two (evenly on
-/// a logarithmic scale), so that they double one after the other, not all at
-/// once: neither the time of an answer nor the memory jumps.
+/// The shard of a name. Shard sizes are spread between one and two times the smallest (evenly on a
+/// logarithmic scale), so that shards double one after the other and not all at once: neither
+/// latency nor memory jumps.
 fn shard_of(name: &SegmentName) -> usize {
-    // Other bits than those that place it within the shard. The parabola is
-    // log2(1 + x) to within a hundredth.
+    // Uses other bits than those that place the name within the shard. The parabola approximates
+    // log2(1 + x) to within 0.01.
     let x = u64::from(u16::from_le_bytes([name.0[14], name.0[15]]));
     ((x * (88_244 - ((22_708 * x) >> 16))) >> 24) as usize
 }

@@ -1,12 +1,11 @@
-//! The nodes that have the files and folders of partitioned folders, as they announce them.
+//! The nodes that have each file and folder of partitioned folders, as the nodes announce them.
 //!
-//! A segment that is unknown here costs a fill, but of a file that no node has clients are told
-//! that it does not exist. So files have their own bound, and nothing is dropped to keep it; a
-//! node whose link ends is remembered for a while with all that it had announced; and "nobody"
-//! is an answer only if no other node may have the file.
-//!
-//! A node may have any file until it has announced all of them on its present link. What it had
-//! announced on the link before is kept until then, so that a short loss changes nothing.
+//! A segment that is missing here costs one more fill, but a file that no node has is reported to
+//! clients as not existing. So files have their own bound, and no entry is dropped to keep it;
+//! the announcements of a node whose link has ended are kept for a while; and the answer is
+//! "nobody" only if no other node may have the file.
+//! A node may have any file until it has announced all of them on its current link. The
+//! announcements of its previous link are kept until then, so that a short loss changes nothing.
 
 use std::net::SocketAddr;
 
@@ -24,7 +23,7 @@ pub(crate) struct Files {
     directory: Directory,
     nodes: Vec<FileNode>,
     lost_node_ms: u64,
-    /// Announcements that found no room.
+    /// Announcements that were refused for lack of room.
     refused: u64,
 }
 
@@ -33,11 +32,11 @@ pub(crate) struct Files {
 pub(crate) enum FoundFile {
     /// These linked nodes, at least one.
     At(Vec<NodeLinkId>),
-    /// No linked node is known to have it; these may. Empty: nobody has it.
+    /// No linked node is known to have it; these may. If empty, no node has it.
     Perhaps {
         /// At most [`POSSIBLE_HOLDERS_MAX`].
         nodes: Vec<PossibleHolder>,
-        /// Whether there are no more.
+        /// Whether the list is complete.
         are_all: bool,
     },
 }
@@ -48,14 +47,15 @@ struct FileNode {
     name: Name,
     address: SocketAddr,
     presence: Presence,
-    /// The number of what it has announced.
+    /// The number under which the directory lists its announcements.
     announced: Holder,
-    /// Of what it had announced when its last link ended, until its announcement is complete
+    /// The number of the announcements of its previous link, until it has announced everything
     /// again.
     before: Option<Holder>,
     /// Whether it has announced all that it has.
     is_complete: bool,
-    /// Whether some of it found no room here: it may have more than is known.
+    /// Whether announcements of this node were refused for lack of room: it may have more files
+    /// than listed.
     has_overflowed: bool,
 }
 
@@ -70,7 +70,7 @@ impl Files {
         Self { directory: Directory::new(files_max), nodes: Vec::new(), lost_node_ms, refused: 0 }
     }
 
-    /// A node is linked, and has announced nothing on this link.
+    /// A node has linked; it has announced nothing on this link yet.
     pub(crate) fn joined(&mut self, link: NodeLinkId, name: Name, address: SocketAddr) {
         let place = self.nodes.iter().position(|node| node.name == name);
         let known = place.map(|place| self.nodes.swap_remove(place));
@@ -100,7 +100,7 @@ impl Files {
         }
     }
 
-    /// A node has told which files came and went.
+    /// A node has announced files that were added and removed.
     pub(crate) fn announced(
         &mut self,
         link: NodeLinkId,
@@ -125,14 +125,14 @@ impl Files {
         }
     }
 
-    /// A node turned out not to have a file; returns whether it was listed.
+    /// Removes a file that a node turned out not to have; returns whether it was listed.
     pub(crate) fn remove(&mut self, name: &SegmentName, link: NodeLinkId) -> bool {
         let Some(node) = self.nodes.iter().find(|node| node.is_at(link)) else { return false };
         let numbers = [Some(node.announced), node.before].into_iter().flatten();
         numbers.fold(false, |was_listed, it| self.directory.remove(name, it) | was_listed)
     }
 
-    /// Who has a file, other than the node that asks.
+    /// The nodes that have a file, other than the asking one.
     pub(crate) fn find(&self, name: &SegmentName, asker: NodeLinkId) -> FoundFile {
         let others = || self.nodes.iter().filter(|node| !node.is_at(asker));
         let listed: Vec<Holder> = self.directory.holders(name).collect();
@@ -151,7 +151,7 @@ impl Files {
         FoundFile::Perhaps { nodes, are_all }
     }
 
-    /// Time went on: what lost nodes had is forgotten in the end.
+    /// Forgets the files of nodes that were lost too long ago, and sweeps.
     pub(crate) fn tick(&mut self, now: Now, sweeps: usize) {
         let lost_node_ms = self.lost_node_ms;
         self.forget_lost(|since| now.since_ms(since) >= lost_node_ms);
@@ -163,7 +163,7 @@ impl Files {
         self.nodes.iter().filter_map(FileNode::link)
     }
 
-    /// Files times the nodes that announce them, those to be swept included.
+    /// The sum over all files of the nodes that announced them, including those still to be swept.
     pub(crate) fn holdings(&self) -> usize {
         self.directory.holdings()
     }
@@ -173,7 +173,7 @@ impl Files {
         self.nodes.len()
     }
 
-    /// Of these, nodes that may have files which are not known, and lost ones.
+    /// Linked nodes with files that may not be known, plus lost nodes.
     pub(crate) fn nodes_unsure(&self) -> usize {
         self.nodes.iter().filter(|node| !node.is_complete || node.link().is_none()).count()
     }
@@ -183,7 +183,7 @@ impl Files {
         self.directory.entries()
     }
 
-    /// Announcements that found no room.
+    /// Announcements that were refused for lack of room.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
@@ -199,7 +199,8 @@ impl Files {
         }
     }
 
-    /// What a node had announced that is linked anew, as far as it is of use: all that it had.
+    /// The previous announcements of a node that links again: the last complete list, if there is
+    /// one. Retires the other numbers.
     fn kept(&mut self, known: FileNode) -> Option<Holder> {
         let kept = if known.is_complete { Some(known.announced) } else { known.before };
         let rest = known.numbers().filter(|number| Some(*number) != kept);
@@ -227,7 +228,7 @@ impl FileNode {
         }
     }
 
-    /// The numbers of its announcements.
+    /// The numbers of its current and previous announcements.
     fn numbers(&self) -> impl Iterator<Item = Holder> + use<> {
         [Some(self.announced), self.before].into_iter().flatten()
     }

@@ -1,4 +1,4 @@
-//! The holders of one segment in eight bytes, as long as they are few.
+//! The holders of one segment, in eight bytes if there are at most four.
 
 use slab::Slab;
 
@@ -8,14 +8,14 @@ pub(crate) type Holder = u16;
 /// Largest number of a holder.
 pub(crate) const HOLDER_MAX: Holder = Holder::MAX - 2;
 
-/// No holder: the list ends here.
+/// Marks the end of the list.
 const NOBODY: Holder = Holder::MAX;
-/// In the first place: the holders are a crowd, whose place follows.
+/// In the first element: the list is in [`HolderLists`], and its index follows.
 const CROWD: Holder = Holder::MAX - 1;
-/// Holders that fit in place.
+/// Holders stored in place.
 const FEW: usize = 4;
 
-/// A list of different holders. Up to four stand here, more in [`HolderLists`].
+/// A list of distinct holders: up to four are stored here, longer lists in [`HolderLists`].
 #[derive(Debug)]
 pub(crate) struct Holders([Holder; FEW]);
 
@@ -24,7 +24,7 @@ pub(crate) struct Holders([Holder; FEW]);
 pub(crate) struct HolderLists(Slab<Vec<Holder>>);
 
 impl Holders {
-    /// The list of one.
+    /// A list with one holder.
     pub(crate) fn one(holder: Holder) -> Self {
         Self([holder, NOBODY, NOBODY, NOBODY])
     }
@@ -64,7 +64,7 @@ impl HolderLists {
         }
     }
 
-    /// Takes a holder out of its list.
+    /// Removes a holder from its list.
     pub(crate) fn remove(&mut self, holders: &mut Holders, holder: Holder) {
         let Some(place) = holders.crowd() else {
             let mut few = [NOBODY; FEW];
@@ -80,7 +80,7 @@ impl HolderLists {
         }
     }
 
-    /// Bytes of memory that they take.
+    /// Memory of the lists, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let lists: usize = self.0.iter().map(|(_, list)| list.capacity() * 2).sum();
         lists + self.0.capacity() * (size_of::<Vec<Holder>>() + size_of::<usize>())

@@ -1,4 +1,4 @@
-//! What holds between any two calls of a coordinator; checked in debug builds and simulations.
+//! Invariants of a coordinator between any two calls; checked in debug builds and simulations.
 
 use super::Coordinator;
 

@@ -10,7 +10,7 @@ use skep_wire::cache::{LeaseId, SegmentName};
 use crate::limits::LEASE_BITS;
 use crate::node_link::NodeLinkId;
 
-/// The right to fill a segment.
+/// The permission to fill a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FillLease {
     pub(crate) id: LeaseId,
@@ -25,8 +25,8 @@ pub(crate) struct Leases {
     by_name: HashMap<SegmentName, FillLease>,
     by_id: HashMap<LeaseId, SegmentName>,
     epoch: u64,
-    /// Rises with each grant. It begins anywhere, since where epochs are mere
-    /// ranks a coordinator that starts again has the one it had.
+    /// Incremented at each grant. It starts at a random number: where epochs are mere ranks, a
+    /// restarted coordinator has the same epoch as before.
     number: u64,
     ttl_ms: u64,
 }
@@ -37,7 +37,7 @@ impl Leases {
         Self { by_name, by_id, epoch: 0, number: first, ttl_ms: u64::from(ttl_ms) }
     }
 
-    /// A new term begins, without leases.
+    /// Begins a new term, without leases.
     pub(crate) fn begin_term(&mut self, epoch: u64) {
         self.clear();
         self.epoch = epoch;
@@ -53,7 +53,7 @@ impl Leases {
         self.by_name.len()
     }
 
-    /// Of all leases, those that have expired included.
+    /// The leaders of all leases, including expired ones.
     pub(crate) fn leaders(&self) -> impl Iterator<Item = NodeLinkId> {
         self.by_name.values().map(|lease| lease.leader)
     }
@@ -81,7 +81,7 @@ impl Leases {
         id
     }
 
-    /// The lease of this leader lasts on, unless it expired.
+    /// Renews the lease of this leader, unless it has expired.
     pub(crate) fn renew(&mut self, id: LeaseId, leader: NodeLinkId, now: Now) {
         let lease = self.by_id.get(&id).and_then(|name| self.by_name.get_mut(name));
         let Some(lease) = lease.filter(|it| it.leader == leader && now < it.expires_at) else {

@@ -22,11 +22,11 @@ pub(crate) struct Linked {
     pub(crate) name: Name,
     pub(crate) address: SocketAddr,
     pub(crate) capacity_bytes: u64,
-    /// The number of its holdings in the directory.
+    /// The number under which the directory lists its holdings.
     pub(crate) holder: Holder,
-    /// Whether its inventory is whole.
+    /// Whether its inventory is complete.
     pub(crate) is_complete: bool,
-    /// Changes of the list of members that it knows of.
+    /// The value of the coordinator's change counter at the last `Welcome` sent to it.
     pub(crate) told: u64,
     /// Bytes that it had to send according to its last report, and the time of the report.
     pub(crate) reported: Option<(u64, Now)>,
@@ -40,8 +40,8 @@ impl Linked {
         reported_bytes.saturating_add(self.assigned_bytes)
     }
 
-    /// Time went on. Of a node that tells no more, or never did, what it was
-    /// given counts, and half as much after each tick: it is sent meanwhile.
+    /// Ages the load at a tick. Of a node whose report is too old or missing, only the assigned
+    /// bytes count, and they halve at each tick, since they are being sent meanwhile.
     pub(crate) fn age_load(&mut self, now: Now, load_ms_max: u64) {
         self.reported = self.reported.filter(|(_, at)| now.since_ms(*at) <= load_ms_max);
         if self.reported.is_none() {
@@ -50,7 +50,7 @@ impl Linked {
     }
 }
 
-/// All of them, by number.
+/// All linked nodes, by member number.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     by_id: Vec<Option<Linked>>,
@@ -60,7 +60,7 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// A node is there; `None` if there are too many.
+    /// Adds a linked node; `None` if there are too many.
     pub(crate) fn add(&mut self, hello: Hello, holder: Holder) -> Option<NodeLinkId> {
         let free = self.by_id.iter().position(Option::is_none);
         let place = free.unwrap_or(self.by_id.len());
@@ -88,7 +88,7 @@ impl Members {
         Some(link)
     }
 
-    /// A link is gone.
+    /// Removes the member of a link that has ended.
     pub(crate) fn remove(&mut self, link: NodeLinkId) -> Option<Linked> {
         self.get(link)?;
         let linked = self.by_id[usize::from(link.member)].take()?;
@@ -96,7 +96,7 @@ impl Members {
         Some(linked)
     }
 
-    /// Assigns another number to its holdings; returns the former.
+    /// Assigns a new holder number to its holdings; returns the previous one.
     pub(crate) fn renumber(&mut self, link: NodeLinkId, holder: Holder) -> Option<Holder> {
         let linked = self.get_mut(link)?;
         let before = std::mem::replace(&mut linked.holder, holder);
@@ -139,7 +139,7 @@ impl Members {
         self.by_id.iter_mut().flatten()
     }
 
-    /// The list of members, as sent to nodes.
+    /// The list of members, as sent to nodes in a `Welcome`.
     pub(crate) fn told(&self) -> Vec<CacheMember> {
         let member = |linked: &Linked| CacheMember {
             id: linked.link.member,
@@ -149,7 +149,7 @@ impl Members {
         self.iter().map(member).collect()
     }
 
-    /// What holds between any two calls, after so many changes of the list.
+    /// Checks the invariants; `changes` is the number of changes of the list so far.
     pub(crate) fn check_invariants(&self, changes: u64) {
         let names: BTreeSet<&Name> = self.iter().map(|linked| &linked.name).collect();
         debug_assert_eq!(names.len(), self.iter().count(), "a name has two links: {self:?}");

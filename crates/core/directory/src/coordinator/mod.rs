@@ -1,13 +1,13 @@
-//! The holders and the fills of segments, for all nodes of a cluster.
+//! The directory of holders and the leases of fills, for all nodes of a cluster.
 //!
-//! Every dispatcher has a coordinator, and every node a link to each. All maintain
-//! the directory; only the active one answers, the others refuse.
+//! Every dispatcher has a coordinator, and every node a link to each. All of them maintain the
+//! directory; only the active one answers, the others refuse.
 //!
-//! Invariants: there is at most one lease for a segment at a time; a holder is
-//! named only while it is linked and after its inventory is complete, and never to
-//! itself; no lease is granted for a segment that a node may hold but has not yet had time
-//! to report; no file of a linked node, or one that has just been lost, is said to be at no
-//! node; memory is bounded by [`CoordinatorSettings`].
+//! Invariants: there is at most one lease for a segment at a time; a holder is named only while it
+//! is linked and after its inventory is complete, and never to itself; no lease is granted for a
+//! segment that a node may hold but has not yet had time to report; no answer is "nobody" for a
+//! file of a linked node, or of one that was lost just now; memory is bounded by
+//! [`CoordinatorSettings`].
 
 pub(crate) mod directory;
 pub(crate) mod files;
@@ -40,20 +40,20 @@ use members::{Linked, Members};
 /// Bounds of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoordinatorSettings {
-    /// Segments times their holders that it knows.
+    /// Largest sum over all segments of their holders.
     pub holdings_max: usize,
-    /// Files and folders times the nodes that announce them that it knows.
+    /// Largest sum over all files and folders of the nodes that announce them.
     pub files_max: usize,
     /// How long the files of a node whose link has ended are remembered, in milliseconds.
     pub lost_node_ms: u64,
-    /// Fills under way.
+    /// Most fills in progress.
     pub leases_max: usize,
     /// How long a lease lasts if it is not renewed, in milliseconds.
     pub lease_ttl_ms: u32,
     /// Age of a node's load, in milliseconds, after which it is ignored.
     pub load_ms_max: u64,
-    /// Nodes known to exist: a coordinator that has just started waits until this many have sent
-    /// their inventory.
+    /// Nodes of the config: a coordinator that has just started waits until this many have sent
+    /// their inventories.
     pub nodes: usize,
 }
 
@@ -76,16 +76,16 @@ impl Default for CoordinatorSettings {
 pub struct Hello {
     /// Its name in the config.
     pub name: Name,
-    /// Where it serves other nodes.
+    /// Address at which it serves other nodes.
     pub address: SocketAddr,
-    /// Bytes that its cache may hold.
+    /// Capacity of its cache, in bytes.
     pub capacity_bytes: u64,
 }
 
-/// A node is linked.
+/// The result of [`Coordinator::joined`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// By this link.
+    /// The new link.
     pub link: NodeLinkId,
     /// The node's previous link, which is no longer valid: close it.
     pub replaces: Option<NodeLinkId>,
@@ -100,9 +100,9 @@ pub struct CoordinatorCounters {
     pub busy: u64,
     /// Leases granted.
     pub grant: u64,
-    /// Requests put off: not all nodes had sent their inventory.
+    /// Requests deferred because not all nodes had sent their inventories.
     pub later: u64,
-    /// Questions refused: not active, or no room for a lease.
+    /// Requests refused because the coordinator is not active, or has no room for a lease.
     pub refused: u64,
     /// Leases that were not renewed.
     pub expired: u64,
@@ -114,57 +114,56 @@ pub struct CoordinatorCounters {
     pub forgotten: u64,
     /// Answers that no node has a file.
     pub nobody: u64,
-    /// Answers that named nodes which may have a file, or none that is known.
+    /// Answers that named nodes which may have a file, or no node.
     pub unsure: u64,
-    /// Announcements of files that found no room.
+    /// Announcements of files refused for lack of room.
     pub files_refused: u64,
     /// Files and folders that nodes have announced.
     pub files: u64,
-    /// Nodes of which not all files are known, or that were lost recently.
+    /// Nodes whose files are not completely known, or that were lost recently.
     pub nodes_unsure: u64,
-    /// Leases there are.
+    /// Leases in force.
     pub leases: u64,
     /// Segments in the directory.
     pub entries: u64,
-    /// Segments times their holders.
+    /// The sum over all segments of their holders.
     pub holdings: u64,
     /// Memory of the directory, in bytes.
     pub memory_bytes: u64,
 }
 
-/// A linked node, as an operator sees it.
+/// A linked node, as shown to operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheMemberView {
     pub id: MemberId,
     /// Its name in the config.
     pub name: Name,
-    /// Where it serves other nodes.
+    /// Address at which it serves other nodes.
     pub address: SocketAddr,
-    /// Bytes that its cache may hold.
+    /// Capacity of its cache, in bytes.
     pub capacity_bytes: u64,
-    /// Bytes that it holds, by the directory.
+    /// Bytes that it holds according to the directory.
     pub held_bytes: u64,
-    /// Of these, bytes that others hold, too.
+    /// Of these, bytes that other nodes hold, too.
     pub shared_bytes: u64,
     /// Segments that it holds.
     pub segments: u64,
-    /// Whether its inventory is whole.
+    /// Whether its inventory is complete.
     pub is_complete: bool,
 }
 
-/// It sends nothing by itself: drain [`Coordinator::outbox`]
-/// after each call.
+/// A coordinator. It sends nothing itself: drain [`Coordinator::outbox`] after each call.
 #[derive(Debug)]
 pub struct Coordinator {
     settings: CoordinatorSettings,
     is_active: bool,
     epoch: u64,
-    /// Whether all nodes have sent their inventory, or had time to.
+    /// Whether all nodes have sent their inventories, or had time to.
     is_settled: bool,
-    /// The first moment of which it knows.
+    /// The time of the first event.
     started_at: Option<Now>,
     members: Members,
-    /// Counts the changes of the list of members, and of what stands beside it in a `Welcome`.
+    /// Counts changes of the list of members, and of the other contents of a `Welcome`.
     changes: u64,
     directory: Directory,
     files: Files,
@@ -177,7 +176,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// A standby that knows no node. `seed`: another one at each start.
+    /// A standby without links. `seed` must differ at each start.
     pub fn new(settings: CoordinatorSettings, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         Self {
@@ -199,7 +198,7 @@ impl Coordinator {
         }
     }
 
-    /// A link has said hello. `None` if there are too many
+    /// A node has sent its hello on a new link. Returns `None` if there are too many links
     /// ([`MEMBERS_MAX`](skep_wire::limits::MEMBERS_MAX)): close it.
     pub fn joined(&mut self, hello: Hello) -> Option<Joined> {
         let replaces = self.members.link_of(&hello.name);
@@ -223,9 +222,8 @@ impl Coordinator {
         Some(Joined { link, replaces })
     }
 
-    /// A link has ended, and with it the node's holdings and leases. Unknown (or former)
-    /// links are ignored, here and in
-    /// [`Coordinator::heard`].
+    /// A link has ended: the node's holdings and leases end with it. Unknown and former links are
+    /// ignored, here and in [`Coordinator::heard`].
     pub fn left(&mut self, now: Now, link: NodeLinkId) {
         if self.drop_link(Some(now), link) {
             self.files.left(now, link);
@@ -234,8 +232,8 @@ impl Coordinator {
         self.check_invariants();
     }
 
-    /// Becomes active in `epoch`, or a standby. Leases end with the term; fills
-    /// under way are not known to the next one, and it may grant them again.
+    /// Becomes active in `epoch`, or a standby. Leases end with the term; the next term does not
+    /// know the fills in progress, and may grant them again.
     pub fn set_stage(&mut self, active_in: Option<u64>) {
         let epoch = active_in.unwrap_or(self.epoch);
         if (self.is_active, self.epoch) == (active_in.is_some(), epoch) {
@@ -251,7 +249,7 @@ impl Coordinator {
         self.check_invariants();
     }
 
-    /// Time went on. Call it every 100 ms or so.
+    /// Advances the time; to be called every 100 ms or so.
     pub fn tick(&mut self, now: Now) {
         self.settle(now);
         self.welcome_all();
@@ -265,13 +263,13 @@ impl Coordinator {
         self.check_invariants();
     }
 
-    /// A message of a node.
+    /// Handles a message from a node.
     pub fn heard(&mut self, now: Now, link: NodeLinkId, message: ToCoordinator) {
         let Some(member) = self.members.get(link) else { return };
         let holder = member.holder;
         match message {
-            // It said who it is when it joined; purges are a matter of `Purger`, and what operators ask and
-            // order of nobody here.
+            // Not handled here: the hello was handled by `joined`, purges are handled by `Purger`,
+            // and operators' requests and orders elsewhere.
             ToCoordinator::Hello { .. }
             | ToCoordinator::Features(_)
             | ToCoordinator::Explained { .. }
@@ -324,8 +322,8 @@ impl Coordinator {
         self.check_invariants();
     }
 
-    /// A node's bytes to send, as reported outside its
-    /// link. Nodes that are not linked are ignored.
+    /// A load report of a node, in bytes outstanding, received outside its link. Nodes without a
+    /// link are ignored.
     pub fn loaded(&mut self, now: Now, name: &Name, bytes_outstanding: u64) {
         let link = self.members.link_of(name);
         if let Some(member) = link.and_then(|link| self.members.get_mut(link)) {
@@ -334,18 +332,17 @@ impl Coordinator {
         }
     }
 
-    /// The messages to send, in order.
+    /// Drains the messages to send, in order.
     pub fn outbox(&mut self) -> std::vec::Drain<'_, (NodeLinkId, ToNode)> {
         self.outbox.drain(..)
     }
 
-    /// Whether it answers, and the epoch of its (last) term.
+    /// Whether it is active, and the epoch of its current or last term.
     pub fn stage(&self) -> (bool, u64) {
         (self.is_active, self.epoch)
     }
 
-    /// Counters and gauges. Walks over the tables' sizes:
-    /// not for every request.
+    /// Counters and gauges. Sums up the sizes of all tables, so not to be called for every request.
     pub fn counters(&self) -> CoordinatorCounters {
         CoordinatorCounters {
             forgotten: self.directory.forgotten(),
@@ -360,7 +357,7 @@ impl Coordinator {
         }
     }
 
-    /// Nodes that are linked.
+    /// The linked nodes.
     pub fn members(&self) -> impl Iterator<Item = CacheMemberView> {
         self.members.iter().map(|member| {
             let account = self.directory.account(member.holder);
@@ -393,14 +390,13 @@ impl Coordinator {
         self.directory.retire(member.holder);
         self.leases.left(link);
         self.slots.left(now, link);
-        // Nobody listens any more.
+        // The recipient is gone.
         self.outbox.retain(|(to, _)| *to != link);
         true
     }
 
-    /// A coordinator that has just started has an empty directory, and all nodes send their
-    /// inventories, some later than others.
-    /// Returns for how long it has run, in milliseconds.
+    /// Ends the start phase of a coordinator when all nodes have sent their inventories, or after
+    /// [`SETTLE_MS`]. Returns how long it has run, in milliseconds.
     fn settle(&mut self, now: Now) -> u64 {
         let runs_ms = now.since_ms(*self.started_at.get_or_insert(now));
         let complete = self.members.iter().filter(|member| member.is_complete).count();
@@ -417,15 +413,15 @@ impl Coordinator {
         links.into_iter().for_each(|link| self.welcome(link));
     }
 
-    /// Tells a node who is linked, unless it knows. Members that come and go are not told to all at
-    /// once, which is quadratic: each node hears of them before the next message that names one, or
-    /// with the next tick.
+    /// Sends a node the list of members, unless it has the current one. Changes of the list are not
+    /// sent to all nodes at once, which would be quadratic: each node receives them before the next
+    /// message that names a member, or at the next tick.
     fn welcome(&mut self, link: NodeLinkId) {
         let Some(member) = self.members.get_mut(link) else { return };
         if std::mem::replace(&mut member.told, self.changes) == self.changes {
             return;
         }
-        // Any other that answers knows better until then.
+        // Until then any other active coordinator knows more: epoch 0 ranks this one last.
         let epoch = if self.is_settled { self.epoch } else { 0 };
         let members = self.members.told();
         let welcome = ToNode::Welcome { is_active: self.is_active, epoch, members };
@@ -453,7 +449,7 @@ impl Coordinator {
         bytes: u32,
     ) -> CoordinatorAnswer {
         if let Some(asker) = self.members.get(link) {
-            // It would not ask if it had it still.
+            // A node that asks for a segment does not hold it any more.
             self.directory.remove(&name, asker.holder);
         }
         if !self.is_active {
@@ -474,7 +470,7 @@ impl Coordinator {
     }
 
     fn find_file(&mut self, now: Now, link: NodeLinkId, name: &SegmentName) -> FileAnswer {
-        // It would not ask if it had it still.
+        // A node that asks for a file does not have it any more.
         self.files.remove(name, link);
         if !self.is_active {
             self.counters.refused += 1;
@@ -498,7 +494,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether it has just started, and nodes may have files that have not linked since.
+    /// Whether it has just started, and nodes that have files may not have linked yet.
     fn awaits_nodes(&mut self, now: Now) -> bool {
         self.settle(now) < self.settings.lost_node_ms && self.files.nodes() < self.settings.nodes
     }
@@ -510,8 +506,8 @@ impl Coordinator {
         self.choose(candidates)
     }
 
-    /// Two of the candidates by chance, the less loaded first (Mitzenmacher, "The
-    /// power of two choices", 2001).
+    /// Two of the candidates, chosen at random, the less loaded one first (Mitzenmacher, "The power
+    /// of two choices", 2001).
     fn choose(&mut self, mut candidates: Vec<MemberId>) -> Vec<MemberId> {
         let mut chosen = Vec::new();
         while !candidates.is_empty() && chosen.len() < skep_wire::limits::HOLDERS_TOLD_MAX {
@@ -529,7 +525,7 @@ impl Coordinator {
         }
     }
 
-    /// Nobody holds it: who fills it, or may.
+    /// No node holds it: returns the leader of the fill in progress, or grants a lease.
     fn lease(
         &mut self,
         now: Now,
@@ -544,8 +540,8 @@ impl Coordinator {
             self.assign(leader, bytes);
             return CoordinatorAnswer::Busy { leader };
         }
-        // Of a leader that asks again, the fill broke or the answer was late: it
-        // gets a new lease, so that what it says of the old one does no harm.
+        // The leader asks again because the fill failed or the answer was late: it gets a new
+        // lease, so that its reports about the old one have no effect.
         let is_expired = self.leases.remove(&name).is_some() && lease.is_none();
         self.counters.expired += u64::from(is_expired);
         if self.leases.len() >= self.settings.leases_max {

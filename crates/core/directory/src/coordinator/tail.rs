@@ -1,4 +1,5 @@
-//! The segments that a node evicts next: which of them others hold, and which node has room for the rest.
+//! The segments that a node evicts next: which of them other nodes hold, and which node has room
+//! for the rest.
 
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::link::MemberId;
@@ -16,9 +17,8 @@ impl Coordinator {
         self.outbox.push((link, ToNode::Tail { names, replica_statuses, roomiest }));
     }
 
-    /// The status of the replica that the node on this link holds. Of several holders the
-    /// one that has held it longest has the primary one, so that they don't all let it go
-    /// at once.
+    /// The status of the replica on this link's node. Of several replicas the oldest one is the
+    /// primary one, so that the holders do not all evict theirs at once.
     fn replica_status(&self, link: NodeLinkId, name: &SegmentName) -> ReplicaStatus {
         let mut holders = self.holders(name);
         match (holders.next().is_none_or(|first| first == link.member), holders.next()) {
@@ -31,7 +31,7 @@ impl Coordinator {
     /// The node with most bytes free; if none has room for a segment there, the node with most of what
     /// [`accepts`](crate::keep::accepts) counts: bytes that are free or in redundant replicas, which can be evicted.
     fn roomiest(&self, asker: NodeLinkId) -> Option<MemberId> {
-        // One that is off keeps nothing.
+        // A node that is off keeps nothing.
         let keeps = |it: &&Linked| it.is_complete && it.capacity_bytes > 0;
         let others = self.members.iter().filter(|it| keeps(it) && it.link != asker);
         let room = |member: &&Linked| {

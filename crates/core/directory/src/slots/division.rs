@@ -1,17 +1,18 @@
-//! Divides the slots of a server among nodes: max-min fair by what they want, what is left evenly.
+//! Divides the slots of a server among nodes: max-min fair by demand; the rest is divided evenly.
 
 /// What is due to each node.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Division {
-    /// Slots of each node, without the rest.
+    /// Slots of each node, without the remainder.
     pub(super) due: Vec<u32>,
     /// Nodes that want more than is due to them, ascending.
     pub(super) hungry: Vec<usize>,
-    /// Slots that cannot be divided evenly among the hungry, fewer than these are: they take turns.
+    /// Slots that cannot be divided evenly among the hungry nodes, fewer than these: they take
+    /// turns.
     pub(super) rest: usize,
 }
 
-/// The part of each node, of `slots` in all, by what each wants.
+/// Divides `slots` among nodes by the number of slots that each wants.
 pub(super) fn divide(slots: u32, wanted: &[u32]) -> Division {
     let mut due = vec![0; wanted.len()];
     let mut left = slots;
@@ -22,7 +23,7 @@ pub(super) fn divide(slots: u32, wanted: &[u32]) -> Division {
             break hungry;
         }
         for &node in &hungry {
-            // Those who want less than their share leave the rest to the next round.
+            // Nodes that want less than their share leave the rest to the next round.
             let more = share.min(wanted[node] - due[node]);
             due[node] += more;
             left -= more;
@@ -31,7 +32,7 @@ pub(super) fn divide(slots: u32, wanted: &[u32]) -> Division {
     if !hungry.is_empty() {
         return Division { due, hungry, rest: left as usize };
     }
-    // In one order always: what nobody asks for should not move.
+    // Always in the same order: unwanted slots should not move.
     let (share, rest) = shares(left, wanted.len());
     for (node, due) in due.iter_mut().enumerate() {
         *due += share + u32::from(node < rest);
@@ -39,7 +40,7 @@ pub(super) fn divide(slots: u32, wanted: &[u32]) -> Division {
     Division { due, hungry, rest: 0 }
 }
 
-/// Slots for each of so many nodes, and how many of them get one more.
+/// Slots for each of `nodes` nodes, and how many nodes get one more.
 fn shares(slots: u32, nodes: usize) -> (u32, usize) {
     let nodes_u32 = u32::try_from(nodes.max(1)).unwrap_or(u32::MAX);
     let rest = if nodes == 0 { 0 } else { (slots % nodes_u32) as usize };

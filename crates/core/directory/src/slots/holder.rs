@@ -1,19 +1,19 @@
-//! A node's slots of one server.
+//! A node's slots of one server of a pool.
 
 use skep_units::Now;
 use skep_wire::cache::{ServerKey, SlotUse};
 
 use crate::limits::{SLOTS_FIRST_MS, SLOTS_KEPT_MS, SLOTS_SILENT_MS, SLOTS_WANTED_MS};
 
-/// The limit of a node that has just started is 0, until a coordinator grants it
-/// some, or none is there.
+/// The slots of a node. The limit of a node that has just started is 0 until a coordinator grants
+/// it some, or none is found.
 #[derive(Debug)]
 pub struct SlotHolder {
     slots_max: u32,
-    /// Of a node without a coordinator.
+    /// The limit of a node without a coordinator.
     share: u32,
     state: State,
-    /// When it followed a coordinator last.
+    /// When it last followed a coordinator.
     linked_at: Option<Now>,
     wanted: Peak,
     in_use: u32,
@@ -21,17 +21,17 @@ pub struct SlotHolder {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// For a coordinator.
+    /// Waits for a coordinator.
     Waits { since: Now },
-    /// By the coordinator of a link.
+    /// Granted by the coordinator of link `by`.
     Granted { slots: u32, by: u64 },
-    /// That link is lost, or another coordinator is followed, which has granted nothing yet.
+    /// That link is lost, or the node follows another coordinator, which has granted nothing yet.
     Keeps { slots: u32, by: u64, since: Now },
-    /// No coordinator grants it any.
+    /// No coordinator grants slots: the share applies.
     Alone,
 }
 
-/// The most of the last [`SLOTS_WANTED_MS`].
+/// The maximum of the last [`SLOTS_WANTED_MS`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Peak {
     now: u32,
@@ -40,7 +40,7 @@ struct Peak {
 }
 
 impl SlotHolder {
-    /// Of a server with `slots_max` slots, of which a node without a coordinator has `share`.
+    /// For a server with `slots_max` slots; a node without a coordinator has `share` of them.
     pub fn new(now: Now, slots_max: u32, share: u32) -> Self {
         let state = State::Waits { since: now };
         Self { slots_max, share, state, linked_at: None, wanted: Peak::default(), in_use: 0 }
@@ -51,19 +51,20 @@ impl SlotHolder {
         (self.slots_max, self.share) = (slots_max, share);
     }
 
-    /// The coordinator that the node follows by the link `by` has granted so many.
+    /// The coordinator that the node follows by link `by` has granted this many slots.
     pub fn granted(&mut self, slots: u32, by: u64) {
         self.state = State::Granted { slots, by };
     }
 
-    /// What is true now: the link by which the node follows a coordinator, what it uses, and how many
-    /// requests wait for more.
+    /// Updates the state: the link of the coordinator that the node follows, the slots in use, and
+    /// the number of requests that wait for a slot.
     pub fn look(&mut self, now: Now, followed: Option<u64>, in_use: u32, waiting: u32) {
         self.in_use = in_use;
         self.wanted.see(now, in_use.saturating_add(waiting));
         self.state = match self.state {
             State::Granted { slots, by } if followed != Some(by) => {
-                // Of a process that was paused nobody else knows that it was here until now.
+                // A process that was paused may have lost the link long ago: count from when it was
+                // last seen.
                 let lost = if followed.is_none() { self.linked_at } else { None };
                 State::Keeps { slots, by, since: lost.unwrap_or(now) }
             }
@@ -78,7 +79,8 @@ impl SlotHolder {
         }
     }
 
-    /// Whether nothing is waited for any more. However often links come and go, it ends.
+    /// Whether to wait no longer. The wait is bounded, however often links are lost and
+    /// re-established.
     fn is_over(&self, now: Now, is_linked: bool) -> bool {
         match self.state {
             State::Waits { since } => {
@@ -94,7 +96,7 @@ impl SlotHolder {
         }
     }
 
-    /// Requests that the node may have at the server.
+    /// The number of requests that the node may have at the server.
     pub fn limit(&self) -> u32 {
         let slots = match self.state {
             State::Waits { .. } => 0,
@@ -104,12 +106,13 @@ impl SlotHolder {
         slots.min(self.slots_max)
     }
 
-    /// So many it uses, now that the limit is in force: some requests may have begun before it was.
+    /// Records the slots in use now that the limit is in force; some requests may have begun
+    /// before.
     pub fn use_seen(&mut self, in_use: u32) {
         self.in_use = self.in_use.max(in_use);
     }
 
-    /// What coordinators are told.
+    /// The report to coordinators.
     pub fn report(&self, server: ServerKey) -> SlotUse {
         SlotUse {
             server,
@@ -119,7 +122,7 @@ impl SlotHolder {
         }
     }
 
-    /// What they are told of a server that the node does not count any more, but still uses.
+    /// The report to coordinators about a server that the node no longer counts but still uses.
     pub fn last_report(&self, server: ServerKey, in_use: u32) -> SlotUse {
         SlotUse { server, slots_max: self.slots_max, held: in_use, wanted: 0 }
     }

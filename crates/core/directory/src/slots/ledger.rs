@@ -15,15 +15,15 @@ use crate::node_link::NodeLinkId;
 
 #[derive(Debug, Default)]
 pub(crate) struct SlotLedger {
-    /// Whether it grants slots.
+    /// Whether this coordinator grants slots.
     is_active: bool,
-    /// Since when some node follows it.
+    /// Since when at least one node has followed it.
     followed_since: Option<Now>,
-    /// Whether it has heard of all that nodes hold since then.
+    /// Whether all holdings of nodes since then are known.
     is_settled: bool,
-    /// Nodes that there are by the config.
+    /// The number of nodes in the config.
     nodes: usize,
-    /// Of the last event.
+    /// The time of the last event.
     now: Now,
     links: BTreeMap<NodeLinkId, Link>,
     servers: BTreeMap<ServerKey, Server>,
@@ -34,59 +34,60 @@ struct Link {
     name: Name,
     /// Number of the last grants sent.
     sent: u64,
-    /// Number of the first grants since it is active: reports that do not acknowledge them are older.
+    /// Number of the first grants since it became active: reports that do not acknowledge them are
+    /// older.
     asked: u64,
-    /// Those are to be sent, be there any or not.
+    /// Whether grants must be sent, even if there are none.
     is_asked: bool,
     has_reported: bool,
     is_followed: bool,
-    /// To be sent.
+    /// Grants to be sent.
     grants: Vec<SlotGrant>,
 }
 
 #[derive(Debug, Default)]
 struct Server {
     nodes: BTreeMap<NodeLinkId, Held>,
-    /// What nodes that were lost may still use, until then.
+    /// Slots that lost nodes may still use, and until when.
     lost: Vec<(Name, u32, Now)>,
-    /// Since when some nodes follow another coordinator, and others this one.
+    /// Since when nodes have followed different coordinators.
     split_since: Option<Now>,
 }
 
-/// What a node has of a server.
+/// A node's slots of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Held {
-    /// It was not granted anything yet.
+    /// Whether it has not been granted any yet.
     is_new: bool,
     slots_max: u32,
     wanted: u32,
-    /// What it was granted last; before that, what it held.
+    /// The last grant; before the first one, the slots that it held.
     granted: u32,
-    /// What it uses at most.
+    /// The most slots that it may be using.
     bound: u32,
-    /// Since when that is more than is due to it.
+    /// Since when `bound` has exceeded what is due to it.
     leaving_since: Option<Now>,
     turn: Turn,
 }
 
 impl SlotLedger {
-    /// Of a cluster of so many nodes.
+    /// The ledger of a cluster of `nodes` nodes.
     pub(crate) fn new(nodes: usize) -> Self {
         Self { nodes, ..Self::default() }
     }
 
-    /// Grants slots from now on, or leaves that to another.
+    /// Starts to grant slots, or leaves that to another coordinator.
     pub(crate) fn set_active(&mut self, is_active: bool) {
         (self.is_active, self.followed_since, self.is_settled) = (is_active, None, false);
         self.servers.values_mut().for_each(|server| server.split_since = None);
         for link in self.links.values_mut() {
             link.is_followed = false;
-            // One that has reported nothing may be of a version that knows no grants.
+            // A node that has reported nothing may run a version without grants.
             if link.has_reported {
                 (link.is_asked, link.asked) = (is_active, link.sent + 1);
             }
         }
-        // Grants of another one may have come between.
+        // Another coordinator may have granted slots in between.
         let held = self.servers.values_mut().flat_map(|server| server.nodes.values_mut());
         held.for_each(|held| held.is_new = true);
     }
@@ -105,13 +106,14 @@ impl SlotLedger {
         self.links.insert(link, new);
     }
 
-    /// What the node holds remains its own for a while: it may not know yet that it is lost. Without a time
-    /// it is known again by another link.
+    /// The slots of the node remain assigned to it for a while, since it may not have noticed the
+    /// loss yet. `now` is `None` if the node is already back on another link.
     pub(crate) fn left(&mut self, now: Option<Now>, link: NodeLinkId) {
         let Some(Link { name, .. }) = self.links.remove(&link) else { return };
         let until = now.unwrap_or(self.now).max(self.now).plus_ms(SLOTS_LOST_MS);
         for server in self.servers.values_mut() {
-            // A link that ended before its first report: what is known of the one before it holds on.
+            // If the link ended before its first report, the slots of the previous link still
+            // count.
             let before =
                 server.lost.iter().find(|(lost, ..)| *lost == name).map(|(_, slots, _)| *slots);
             let bound = server.nodes.remove(&link).map(|held| held.bound).or(before).unwrap_or(0);
@@ -140,7 +142,7 @@ impl SlotLedger {
                 changed.push(using.server);
             }
             if let Some(held) = server.nodes.get_mut(&link).filter(|_| is_followed && is_changed) {
-                // It keeps what another one granted only until it is granted some here.
+                // Slots that another coordinator granted are valid only until the first grant here.
                 held.is_new = true;
             }
         }
@@ -161,7 +163,7 @@ impl SlotLedger {
         self.settle(now, all.into_iter());
     }
 
-    /// What is to be sent.
+    /// The grants to be sent.
     pub(crate) fn grants(&mut self) -> impl Iterator<Item = (NodeLinkId, ToNode)> {
         let is_due = |of: &Link| of.is_asked || !of.grants.is_empty();
         self.links.iter_mut().filter(move |(_, of)| is_due(of)).map(|(&link, of)| {
@@ -172,8 +174,9 @@ impl SlotLedger {
         })
     }
 
-    /// Whether it may divide: what nodes were granted before is known, and not granted again. Where all
-    /// coordinators are active, one that comes back is followed by one node after the other.
+    /// Determines whether slots may be divided: what nodes were granted before must be known, so
+    /// that it is not granted again. Where all coordinators are active, nodes follow a restarted
+    /// one one after the other.
     fn look_if_settled(&mut self, now: Now) {
         let mut followed = self.links.values().map(|link| link.is_followed);
         if !followed.clone().any(|is_followed| is_followed) {
@@ -185,7 +188,7 @@ impl SlotLedger {
         self.is_settled |= all_follow || followed_ms >= SLOTS_SETTLE_MS;
     }
 
-    /// Grants what is due of these servers.
+    /// Queues the grants that are due for these servers.
     fn settle(&mut self, now: Now, servers: impl Iterator<Item = ServerKey>) {
         self.now = now;
         if !self.is_active {
@@ -207,7 +210,7 @@ impl SlotLedger {
 }
 
 impl Server {
-    /// `is_current`: it has all grants that were sent to it.
+    /// `is_current`: the node has received all grants that were sent to it.
     fn reported(
         &mut self,
         now: Now,
@@ -228,7 +231,7 @@ impl Server {
         }
         // It has lost its grant, in a pause.
         known.is_new |= is_current && held < known.granted;
-        // Whatever it was granted meanwhile may be in force by now, if only until the next.
+        // Any grant sent meanwhile may be in force by now, if only until the next one.
         known.bound = if is_current { held } else { held.max(known.bound) };
         is_first || *known != before
     }
@@ -246,8 +249,8 @@ impl Server {
         let followers = self.nodes.keys().filter(|link| is_followed(**link)).count();
         if followers > 0 && followers < self.nodes.len() {
             let since = *self.split_since.get_or_insert(now);
-            // Most often the others are about to follow. Before the other coordinator, which has lost these,
-            // gives away what it had granted them.
+            // Usually the other nodes are about to follow. This must end before the other
+            // coordinator, which has lost these nodes, grants their slots to others.
             let lasts = now.since_ms(since) >= SLOTS_SPLIT_MS;
             return if lasts { self.share(slots_max, is_followed) } else { Vec::new() };
         }
@@ -259,7 +262,8 @@ impl Server {
         self.divide(now, slots_max.saturating_sub(lost))
     }
 
-    /// Two coordinators would grant the same slots: each node has its share, as without one.
+    /// Two coordinators would grant the same slots: each node has its share, as without a
+    /// coordinator.
     fn share(
         &mut self,
         slots_max: u32,
@@ -277,7 +281,7 @@ impl Server {
         .collect()
     }
 
-    /// Divides all slots.
+    /// Divides all slots among the nodes.
     fn divide(&mut self, now: Now, slots: u32) -> Vec<(NodeLinkId, u32)> {
         let granted = total(self.nodes.values().map(|held| held.granted));
         let is_due = |held: &Held| held.is_new || held.granted < held.wanted.min(slots);
@@ -293,7 +297,7 @@ impl Server {
         self.grant(slots, &due)
     }
 
-    /// Of the `hungry`, `rest` have one slot more than is due.
+    /// Of the `hungry` nodes, `rest` nodes have one slot more than is due.
     fn take_turns(&mut self, now: Now, slots: u32, due: &[u32], (hungry, rest): (&[usize], usize)) {
         let mut nodes: Vec<_> = self.nodes.values_mut().collect();
         for (node, held) in nodes.iter_mut().enumerate() {
@@ -315,19 +319,20 @@ impl Server {
         turns::end(now, rest, coming, &mut candidates(&mut nodes, due, hungry));
     }
 
-    /// Takes what is not due, and gives what is due of what nobody may use.
+    /// Withdraws slots that are not due, and grants those that are due from the slots that nobody
+    /// may be using.
     fn grant(&mut self, slots: u32, due: &[u32]) -> Vec<(NodeLinkId, u32)> {
         let mut free = slots.saturating_sub(total(self.nodes.values().map(|held| held.bound)));
         let mut nodes: Vec<_> = self.nodes.iter_mut().zip(due).collect();
         nodes.sort_by_key(|((_, held), _)| held.turn.had());
-        // Nobody gets a second one while another has none.
+        // No node gets a second slot while another has none.
         let none = nodes.iter_mut().filter(|((_, held), due)| held.bound == 0 && **due > 0);
         for ((_, held), _) in none.take(free as usize) {
             (held.bound, free) = (1, free - 1);
         }
         let mut grants = Vec::new();
         for ((link, held), due) in nodes {
-            // What it still has costs nothing.
+            // Slots that it still has need not be free.
             let more = due.saturating_sub(held.bound).min(free);
             let slots = (*due).min(held.bound + more);
             free -= more;
@@ -342,7 +347,7 @@ impl Server {
 }
 
 impl Held {
-    /// Slots that are not due to it any more, and that it is about to leave.
+    /// Slots that are no longer due to it and will soon be free.
     fn coming(&mut self, now: Now, due: u32) -> u32 {
         let more = self.bound.saturating_sub(due + self.turn.slots());
         if more == 0 {
@@ -350,12 +355,12 @@ impl Held {
             return 0;
         }
         let since = *self.leaving_since.get_or_insert(now);
-        // After that it has requests that last, and others have to give way.
+        // After that, they are used by long requests, and other nodes must give way.
         if now.since_ms(since) < SLOTS_LEAVE_MS { more } else { 0 }
     }
 }
 
-/// Those of the `nodes` that take turns.
+/// The `nodes` that take turns.
 fn candidates<'a>(
     nodes: &'a mut [&mut Held],
     due: &[u32],

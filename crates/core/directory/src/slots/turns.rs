@@ -1,6 +1,6 @@
-//! Turns: which of the nodes that want more have the slots that cannot be divided evenly. Round robin, as of
-//! processes with more of them than processors: a turn has a length, but what was begun in it is not
-//! interrupted.
+//! Turns: which of the nodes that want more have the slots that cannot be divided evenly. Round
+//! robin, as for processes that outnumber the processors: a turn has a length, but requests that
+//! began in it are not interrupted.
 //!
 //! ```text
 //!   waits --a slot is free, nobody waits longer--> has its turn
@@ -8,17 +8,17 @@
 //!     +---its requests have ended-- gives way <------+
 //! ```
 //!
-//! Nothing depends on the time of day: a node that has given way waits until all others that want a turn had
-//! theirs, however long requests take.
+//! The order does not depend on the length of requests: a node that has given way waits until all
+//! others that want a turn have had one.
 
 use skep_units::Now;
 
 use crate::limits::SLOT_TURN_MS;
 
-/// Of a node, at a server.
+/// The turn of a node at a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turn {
-    /// Since when it has its turn.
+    /// When its turn began; `None` if it has none.
     began: Option<Now>,
     /// When it last had more than is due to it without a turn.
     had: Now,
@@ -28,12 +28,12 @@ pub(super) struct Turn {
 #[derive(Debug)]
 pub(super) struct TurnCandidate<'a> {
     pub(super) turn: &'a mut Turn,
-    /// Whether it may still use more than is due to it without a turn.
+    /// Whether it may still use more slots than are due to it without a turn.
     pub(super) has_more: bool,
 }
 
 impl Turn {
-    /// Of a node that is new: behind the others.
+    /// The turn of a new node: after those of the others.
     pub(super) fn new(now: Now) -> Self {
         Self { began: None, had: now }
     }
@@ -42,19 +42,19 @@ impl Turn {
         self.began = None;
     }
 
-    /// Slots beyond what is due to it without a turn.
+    /// Slots beyond those that are due to it without a turn.
     pub(super) fn slots(self) -> u32 {
         u32::from(self.began.is_some())
     }
 
-    /// What nodes are served by: those who waited longest first.
+    /// The key by which nodes are served: those that have waited longest first.
     pub(super) fn had(self) -> Now {
         self.had
     }
 }
 
-/// Begins turns, of which there may be `rest`, with so many slots that are free. Slots that were taken from
-/// nodes are not, as long as these may still use them.
+/// Begins turns, at most `rest` in all, if slots are `free`. Slots that were withdrawn from nodes
+/// are not free as long as the nodes may still use them.
 pub(super) fn begin(now: Now, rest: usize, free: u32, candidates: &mut [TurnCandidate<'_>]) {
     candidates.sort_by_key(|candidate| candidate.turn.had);
     for candidate in candidates.iter_mut().filter(|it| it.has_more || it.turn.began.is_some()) {
@@ -71,13 +71,13 @@ pub(super) fn begin(now: Now, rest: usize, free: u32, candidates: &mut [TurnCand
             is_anyone_waiting = true;
         }
     }
-    // What nobody waits for they keep.
+    // Slots that nobody waits for stay where they are.
     let keeping = if is_anyone_waiting { 0 } else { rest.saturating_sub(turns) };
     let leaving = candidates.iter_mut().filter(|it| it.has_more && it.turn.began.is_none());
     leaving.take(keeping).for_each(|candidate| candidate.turn.began = Some(now));
 }
 
-/// Ends turns: those beyond `rest`, and those that are over if more nodes wait than slots are `coming`.
+/// Ends turns: those beyond `rest`, and expired ones if more nodes wait than slots are `coming`.
 pub(super) fn end(now: Now, rest: usize, coming: u32, candidates: &mut [TurnCandidate<'_>]) {
     let is_waiting =
         |candidate: &&TurnCandidate<'_>| !candidate.has_more && candidate.turn.began.is_none();

@@ -1,4 +1,4 @@
-//! Tests of the changes that are still to be reported.
+//! Changes of the inventory that have not been reported yet.
 
 use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;

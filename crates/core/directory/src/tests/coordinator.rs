@@ -1,4 +1,4 @@
-//! Requests to a coordinator and its answers.
+//! Requests to a coordinator, and its answers.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ fn active() -> Coordinator {
     active_of(0)
 }
 
-/// One that has just started, in a cluster of so many nodes.
+/// A coordinator that has just started, in a cluster of this many nodes.
 fn active_of(nodes: usize) -> Coordinator {
     let settings = CoordinatorSettings {
         holdings_max: 1_000,
@@ -37,7 +37,7 @@ fn hello(name: &str) -> Hello {
     Hello { name: Name::new(name).unwrap(), address, capacity_bytes: 1_000 }
 }
 
-/// A node that holds these, each of 100 bytes, and has told so.
+/// Links a node that holds these segments, of 100 bytes each, and has reported them.
 fn join(coordinator: &mut Coordinator, name: &str, holds: &[u64]) -> NodeLinkId {
     let link = coordinator.joined(hello(name)).unwrap().link;
     let holds: Vec<Held> = holds.iter().map(|&seed| held(seed, 100)).collect();
@@ -82,7 +82,7 @@ fn one_fills_and_then_holds_while_others_wait() {
     assert_eq!(ask(&mut it, 1, b, 1), busy(a));
     it.heard(Now(2), a, ToCoordinator::Renew { lease });
     assert_eq!(ask(&mut it, 3, b, 1), busy(a));
-    // Only its leader has a say in it.
+    // Only the leader of a lease can end it.
     it.heard(Now(4), b, ToCoordinator::Ended { lease, is_held: true });
     assert_eq!(ask(&mut it, 4, b, 1), busy(a));
     it.heard(Now(5), a, ToCoordinator::Ended { lease, is_held: true });
@@ -101,13 +101,13 @@ fn a_lease_that_is_not_renewed_goes_to_the_next_who_asks() {
     assert_eq!(ask(&mut it, 2 * TTL_MS - 2, b, 1), busy(a));
     let second = grant(ask(&mut it, 2 * TTL_MS - 1, b, 1));
     assert_ne!(first, second);
-    // What the former leader says comes too late.
+    // Reports of the former leader are too late.
     let late = 2 * TTL_MS;
     it.heard(Now(late), a, ToCoordinator::Renew { lease: first });
     it.heard(Now(late), a, ToCoordinator::Ended { lease: first, is_held: true });
     assert_eq!(ask(&mut it, late, a, 1), busy(b));
     assert_eq!((it.counters().expired, it.counters().holdings), (1, 0));
-    // Expired is expired, though nobody else has asked yet.
+    // The lease has expired, although nobody else has asked yet.
     let second_late = late + TTL_MS;
     it.heard(Now(second_late), b, ToCoordinator::Renew { lease: second });
     it.heard(Now(second_late), b, ToCoordinator::Ended { lease: second, is_held: true });
@@ -130,7 +130,7 @@ fn leases_end_when_their_leader_leaves_fails_or_asks_again() {
     it.left(Now(0), b);
     it.outbox().for_each(drop);
     grant(ask(&mut it, 0, a, 1));
-    // No more than the bound.
+    // No more leases than the bound.
     grant(ask(&mut it, 0, a, 2));
     grant(ask(&mut it, 0, a, 3));
     assert_eq!(ask(&mut it, 0, a, 4), CoordinatorAnswer::Refused);
@@ -141,10 +141,10 @@ fn holders_are_named_only_if_they_are_there_whole_and_others() {
     let mut it = active();
     let (a, b) = (join(&mut it, "a", &[1]), join(&mut it, "b", &[]));
     assert_eq!(have(ask(&mut it, 0, b, 1)), [a.member()]);
-    // Who asks does not have it any more.
+    // A node that asks does not hold the segment any more.
     let lease = grant(ask(&mut it, 0, a, 1));
     it.heard(Now(0), a, ToCoordinator::Ended { lease, is_held: true });
-    // A new inventory: nothing counts until it is whole.
+    // A new inventory: nothing counts until it is complete.
     let half = ToCoordinator::Inventory { is_first: true, is_last: false, held: vec![held(2, 1)] };
     it.heard(Now(0), a, half);
     grant(ask(&mut it, 0, b, 1));
@@ -153,7 +153,7 @@ fn holders_are_named_only_if_they_are_there_whole_and_others() {
     it.heard(Now(0), a, rest);
     assert_eq!(have(ask(&mut it, 0, b, 2)), [a.member()]);
     assert_eq!(have(ask(&mut it, 0, b, 3)), [a.member()]);
-    // What it said wrongly.
+    // A segment that it listed wrongly.
     it.heard(Now(0), b, ToCoordinator::NotThere { name: name(2), holder: a.member() });
     assert_eq!(it.counters().directory_errors, 1);
     let delta = ToCoordinator::Delta { added: vec![held(4, 1)], removed: vec![name(3)] };
@@ -172,7 +172,7 @@ fn a_node_that_comes_back_replaces_itself() {
     let joined = it.joined(hello("a")).unwrap();
     assert_eq!(joined.replaces, Some(old));
     assert!(it.outbox().all(|(link, _)| link == joined.link), "nothing for a link that is gone");
-    // The old link is nobody, though its number may be the same.
+    // The old link is unknown, though its member number may be in use again.
     it.heard(Now(0), old, ToCoordinator::Ask { ask: 1, name: name(1), bytes: 1 });
     it.left(Now(0), old);
     assert_eq!(it.outbox().count(), 0);
@@ -228,11 +228,11 @@ fn the_less_loaded_of_two_is_named_first() {
         assert!(holders.len() == 2 && holders[0] < holders[1], "{holders:?}");
         first[usize::from(holders[0])] += 1;
     }
-    // Of six pairs three, two, one and none.
+    // Of six pairs, three, two, one and none.
     for (count, expected) in first.into_iter().zip([500, 333, 167, 0]) {
         assert!(i32::abs(count - expected) < 60, "{first:?}");
     }
-    // What was sent there counts until the next news.
+    // Assigned bytes count until the next report.
     let mut it = active();
     join(&mut it, "a", &[1]);
     join(&mut it, "b", &[1]);
@@ -253,10 +253,10 @@ fn a_load_that_is_told_no_more_is_forgotten() {
     it.loaded(Now(400), &names[1], 10);
     it.tick(Now(500));
     assert_eq!((0..10).map(|_| first(&mut it)).sum::<u16>(), 10, "all at b");
-    // The first's is too old to count, what b was given is not.
+    // The report of the first is too old to count, the bytes assigned to b are not.
     it.tick(Now(501));
     assert_eq!(first(&mut it), 0);
-    // Without news of anybody what was given counts, less and less.
+    // Without any reports, assigned bytes count, less at each tick.
     (0..20).for_each(|_| it.tick(Now(2_000)));
     let firsts: Vec<_> = (0..10).map(|_| first(&mut it)).collect();
     assert_eq!(firsts.iter().filter(|&&first| first == 0).count(), 5, "{firsts:?}");
@@ -281,12 +281,12 @@ fn a_standby_knows_all_and_answers_nothing() {
     let second = grant(ask(&mut it, 0, b, 2));
     it.set_stage(Some(3));
     it.outbox().for_each(drop);
-    // Leases are of their epoch.
+    // Leases belong to their epoch.
     let third = grant(ask(&mut it, 0, a, 2));
     assert_ne!(second, third);
     it.heard(Now(0), b, ToCoordinator::Ended { lease: second, is_held: true });
     assert_eq!(ask(&mut it, 0, b, 2), busy(a));
-    // The same term again, after a moment as standby: numbers go on.
+    // The same term again, after a moment as standby: numbering continues.
     it.set_stage(None);
     it.set_stage(Some(3));
     it.outbox().for_each(drop);
@@ -313,7 +313,7 @@ fn tails_are_told_who_else_has_them_and_the_roomiest() {
     let c = join(&mut it, "c", &[]);
     assert_eq!(tail(&mut it, b).1, Some(c.member()));
     assert_eq!(tail(&mut it, c).1, Some(b.member()));
-    // Nobody has room: who holds most that others have held for longer.
+    // No node has free memory: the one with most redundant replicas.
     let fill = |it: &mut Coordinator, link, first: u64| {
         let added = (first..first + 10).map(|seed| held(seed, 100)).collect();
         it.heard(Now(0), link, ToCoordinator::Delta { added, removed: vec![] });

@@ -1,4 +1,4 @@
-//! The directory of holders: against a simple model, and its use of memory.
+//! The directory of holders, against a simple model; and its memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::coordinator::directory::Directory;
 use crate::coordinator::holders::Holder;
 use crate::limits::SHARDS;
 
-/// What the brief of the cluster cache allows, in bytes for each holding.
+/// The requirement of the cluster cache, in bytes per holding.
 const BYTES_PER_HOLDING_MAX: f64 = 96.0;
 
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Length of a segment: the same each time, as its name has it.
+/// Length of a segment, determined by its name.
 fn bytes(name: u64) -> u32 {
     name as u32 * 1_000 + 1
 }
@@ -80,7 +80,7 @@ proptest! {
         let entries = model.values().filter(|holders| !holders.is_empty());
         assert_eq!(directory.entries(), entries.clone().count());
         assert_eq!(directory.holdings(), entries.map(BTreeSet::len).sum::<usize>());
-        // Once all is swept, what is shared is exactly known.
+        // After a full sweep, shared bytes are exact.
         for (node, &holder) in nodes.iter().enumerate() {
             let shared = model.iter().filter(|(_, it)| it.contains(&node) && it.len() > 1);
             let shared: u64 = shared.map(|(&name, _)| u64::from(bytes(name))).sum();
@@ -119,7 +119,7 @@ fn numbers_are_used_again_after_a_round_and_never_before() {
     assert_ne!(directory.new_holder(), first);
     directory.sweep();
     assert_eq!((directory.entries(), directory.new_holder()), (0, first));
-    // More inventories than numbers, and nobody sweeps.
+    // More inventories than numbers, and no explicit sweep.
     for inventory in 0..200_000u64 {
         let holder = directory.new_holder();
         directory.add(name(inventory), 1, holder);
@@ -135,13 +135,13 @@ fn it_takes_little_memory_whatever_its_size() {
     let nodes: Vec<Holder> = (0..8).map(|_| directory.new_holder()).collect();
     for seed in 0..200_000u64 {
         directory.add(name(seed), 1, nodes[(seed % 8) as usize]);
-        // Small ones are dominated by what is fixed.
+        // Fixed costs dominate small directories.
         if seed % 10_000 == 0 && seed >= 50_000 {
             most = most.max(directory.memory_bytes() as f64 / directory.holdings() as f64);
         }
     }
     assert!(most <= BYTES_PER_HOLDING_MAX, "{most:.1} bytes for each holding");
-    // One copy more on each of the eight nodes takes less, not more.
+    // One more replica on each of the eight nodes takes less per holding, not more.
     for seed in 0..200_000u64 {
         nodes.iter().for_each(|&node| directory.add(name(seed), 1, node));
     }

@@ -1,4 +1,4 @@
-//! Fetches of a segment, path by path, and that each of them ends.
+//! Fetches of a segment, path by path; every fetch ends.
 
 use proptest::prelude::*;
 use skep_units::Now;
@@ -17,7 +17,7 @@ fn begun() -> Fetcher<u8> {
     fetcher
 }
 
-/// What is said after each event.
+/// Checks the action after each event.
 fn check(mut fetcher: Fetcher<u8>, steps: Vec<(FetchEvent<u8>, FetchAction<u8>)>) {
     for (event, action) in steps {
         assert_eq!(fetcher.next(event.clone(), Now(1)), action, "after {event:?}");
@@ -53,7 +53,7 @@ fn holders_are_tried_in_turn() {
             (fetched(BYTES, FetchOutcome::Whole), FetchAction::Done),
         ],
     );
-    // Nobody serves, and the directory is right: the origin must do.
+    // No node serves it, and the directory is right: the origin is read.
     check(
         begun(),
         vec![
@@ -63,7 +63,7 @@ fn holders_are_tried_in_turn() {
             (FetchEvent::Filled { filled: BYTES }, FetchAction::Done),
         ],
     );
-    // The directory is wrong, and learns it.
+    // The directory is wrong, and is corrected.
     check(
         begun(),
         vec![
@@ -158,7 +158,7 @@ fn in_silence_the_owner_does_it_or_we_do() {
         ],
     );
     check(begun(), vec![(FetchEvent::NoAnswer { owner: None }, origin(0))]);
-    // Who is taken for the owner sends nobody on.
+    // A node that is assumed to be the owner forwards the request to no other.
     let mut owner = Fetcher::for_peer(BYTES, Now(0));
     owner.next(FetchEvent::Begin, Now(0));
     check(owner, vec![(FetchEvent::NoAnswer { owner: Some(3) }, origin(0))]);
@@ -186,7 +186,7 @@ fn after_its_time_nothing_new_begins() {
     assert_eq!(fetcher.next(FetchEvent::Told, Now(GIVE_UP_MS)), FetchAction::Failed);
 }
 
-/// An event that may follow an action, by chance.
+/// A random event that may follow an action.
 fn result(action: FetchAction<u8>, chance: u64, filled: &mut u32) -> Option<FetchEvent<u8>> {
     let more = (*filled + (chance >> 8) as u32 % 300).min(BYTES);
     Some(match action {

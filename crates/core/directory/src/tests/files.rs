@@ -1,4 +1,4 @@
-//! Who has a file, as a coordinator answers: never "nobody" while a node may have it.
+//! A coordinator's answers about files: never "nobody" while a node may have the file.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ const LOST_MS: u64 = 1_000;
 const HOLDINGS_MAX: usize = 20;
 const FILES_MAX: usize = 40;
 
-/// One that has just started, in a cluster of so many nodes.
+/// A coordinator that has just started, in a cluster of this many nodes.
 fn active_of(nodes: usize) -> Coordinator {
     let settings = CoordinatorSettings {
         holdings_max: HOLDINGS_MAX,
@@ -28,7 +28,7 @@ fn active_of(nodes: usize) -> Coordinator {
     coordinator
 }
 
-/// A node is linked, and has announced nothing.
+/// Links a node that has announced nothing.
 fn link(coordinator: &mut Coordinator, name: &str) -> NodeLinkId {
     let address = SocketAddr::from(([127, 0, 0, 1], 80));
     let hello = Hello { name: Name::new(name).unwrap(), address, capacity_bytes: 1_000 };
@@ -43,7 +43,7 @@ fn announce(it: &mut Coordinator, link: NodeLinkId, files: &[u64], is_complete: 
     it.heard(Now(0), link, ToCoordinator::Announce { added, removed, is_complete });
 }
 
-/// A node is linked that has these files, and no others.
+/// Links a node that has exactly these files.
 fn join(it: &mut Coordinator, name: &str, files: &[u64]) -> NodeLinkId {
     let link = link(it, name);
     announce(it, link, files, true);
@@ -58,7 +58,7 @@ fn left(it: &mut Coordinator, at: u64, link: NodeLinkId) {
 fn find(it: &mut Coordinator, at: u64, link: NodeLinkId, file: u64) -> FileAnswer {
     it.heard(Now(at), link, ToCoordinator::FindFile { ask: file, name: name(file) });
     match &it.outbox().collect::<Vec<_>>()[..] {
-        // Who is linked may be told first.
+        // The list of members may be sent first.
         [.., (to, ToNode::FileAnswer { ask, answer })] if *to == link && *ask == file => {
             answer.clone()
         }
@@ -70,7 +70,7 @@ fn have(node: NodeLinkId) -> FileAnswer {
     FileAnswer::Have { holders: vec![node.member()] }
 }
 
-/// The names of the nodes that may have it, and whether others may, too.
+/// The names of the nodes that may have the file, and whether others may, too.
 fn unsure(answer: FileAnswer) -> (Vec<String>, bool) {
     let FileAnswer::Unsure { nodes, are_all } = answer else { panic!("{answer:?}") };
     (nodes.iter().map(|node| node.name.to_string()).collect(), !are_all)
@@ -108,9 +108,9 @@ fn a_node_that_finds_no_room_is_asked_itself() {
     let last = *files.last().unwrap();
     assert_eq!(find(&mut it, 0, b, 0), have(a), "nothing was forgotten for it");
     assert_eq!(unsure(find(&mut it, 0, b, last)), only("a"));
-    // It knows itself what it has.
+    // A node itself knows which files it has.
     assert_eq!(find(&mut it, 0, a, 1_000), FileAnswer::Nobody);
-    // On its next link it has less.
+    // On its next link it has fewer.
     left(&mut it, 0, a);
     it.tick(Now(LOST_MS));
     (0..100).for_each(|_| it.tick(Now(LOST_MS)));
@@ -155,12 +155,12 @@ fn after_a_blip_files_are_known_while_they_are_announced_anew() {
     left(&mut it, 0, a);
     let a = link(&mut it, "a");
     assert_eq!(find(&mut it, 0, b, 1), have(a));
-    // Once more, in the midst of it.
+    // Once more, during the announcement.
     announce(&mut it, a, &[2], false);
     left(&mut it, 0, a);
     let a = link(&mut it, "a");
     assert_eq!(find(&mut it, 0, b, 3), have(a));
-    // Without a word of the loss: the new link replaces the old one.
+    // Without notice of the loss: the new link replaces the old one.
     announce(&mut it, a, &[1, 4], false);
     let a = link(&mut it, "a");
     assert_eq!(find(&mut it, 0, b, 1), have(a));

@@ -30,12 +30,12 @@ fn offers_take_room_or_the_place_of_redundant_replicas() {
 fn readers_are_read_ahead_of() {
     let mut reader = Reader::default();
     assert!(!reader.is_sequential());
-    // What the reply needs, whichever client reads.
+    // Segments that the reply needs, for any client.
     assert_eq!(prefetch(0, 9, 9, reader), 1..3);
     assert_eq!(prefetch(8, 9, 9, reader), 9..10);
     assert!(prefetch(9, 9, 9, reader).is_empty());
     assert!(prefetch(4, 4, 9, reader).is_empty());
-    // Beyond it for those who read on.
+    // Segments beyond them for sequential readers.
     for index in 2..5 {
         reader.reads(index);
         assert!(!reader.is_sequential());

@@ -1,4 +1,4 @@
-//! Tests of the cluster cache: one file for each of its parts.
+//! Tests of the cluster cache, one file for each part.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod changes;
@@ -19,7 +19,7 @@ use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 
 use crate::Inventory;
 
-/// A name that is as good as a hash of something.
+/// A pseudo-random name, like a hash.
 fn name(seed: u64) -> SegmentName {
     let mut rng = Rng::new(seed);
     SegmentName((u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())).to_le_bytes())
@@ -29,7 +29,7 @@ fn held(seed: u64, bytes: u32) -> Held {
     Held { name: name(seed), bytes }
 }
 
-/// All that is held, told at once.
+/// An inventory of all these segments, complete.
 fn whole_inventory(held: &[Held]) -> Vec<ToCoordinator> {
     let bytes: HashMap<_, _> = held.iter().map(|it| (it.name, it.bytes)).collect();
     let held_of = |&name: &SegmentName| Held { name, bytes: bytes[&name] };

@@ -7,7 +7,7 @@ use skep_wire::message::Name;
 
 use crate::OrderTable;
 
-/// Milliseconds since 1970 of the machine that learns.
+/// The clock of the merging machine, in milliseconds since 1970.
 const NOW_MS: u64 = 1_000;
 
 fn name(text: &str) -> Name {

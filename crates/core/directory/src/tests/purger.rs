@@ -56,7 +56,7 @@ fn the_silent_are_late_and_the_gone_are_lost() {
     let stamp = begun(&mut purger, 0, &[1, 2, 3]);
     says(&mut purger, 1, 1, (stamp, stamp));
     purger.left(2);
-    // What they say of other purges, or strangers of this one, is not meant.
+    // Acknowledgements of other purges, or from other links, do not count.
     says(&mut purger, 1, 3, (PurgeStamp(1), PurgeStamp(1)));
     says(&mut purger, 1, 4, (stamp, stamp));
     assert_eq!(fates(&mut purger, LIMIT_MS - 1), None);
@@ -80,7 +80,8 @@ fn a_node_that_serves_has_all_the_time_to_link() {
     says(&mut purger, 1, 1, (stamp, stamp));
     purger.left(2);
     assert_eq!(fates(&mut purger, 2), None);
-    // The third for the first time, the second on another link, before the end of which is heard.
+    // The third links for the first time; the second on another link, before the loss of the old
+    // one is noticed.
     purger.joined(33, &name(3));
     purger.joined(22, &name(2));
     purger.left(2);
@@ -95,7 +96,7 @@ fn a_node_that_serves_has_all_the_time_to_link() {
     assert_eq!(fates(&mut purger, LIMIT_MS - 1), None);
     let expected = Some(vec![PurgeFate::Lost, fate(1), PurgeFate::Unlinked]);
     assert_eq!(fates(&mut purger, LIMIT_MS), expected);
-    // Found dead, they are not waited for.
+    // Nodes that were found dead are not waited for.
     let stamp = begun(&mut purger);
     purger.left(1);
     says(&mut purger, 1, 2, (stamp, stamp));
@@ -128,7 +129,7 @@ fn a_soft_purge_that_was_overtaken_by_a_hard_one_stays_soft() {
     let mut purger = Purger::<u32, ()>::new(0);
     let order = PurgeOrder { kind: PurgeKind::Soft, ..order() };
     let first = purger.begin((Now(0), 1_000_000), order, [(1, name(1))], ()).newest();
-    // By another dispatcher, known to the node only.
+    // From another dispatcher, known only to the node.
     let newer = PurgeStamp(first.0 + 1_000_000);
     let (kind, news) = says(&mut purger, 1, 1, (first, newer)).unwrap();
     assert_eq!(kind, PurgeKind::Soft);

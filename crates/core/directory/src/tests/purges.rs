@@ -1,4 +1,4 @@
-//! Merging, looking up and forgetting purges.
+//! Merging, lookup and expiry of purges.
 
 use proptest::prelude::*;
 use skep_wire::cache::{PurgeKind, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, ToNode};
@@ -16,7 +16,7 @@ fn place(text: &str) -> PurgePlace {
     PurgePlace { target: target.to_owned(), host }
 }
 
-/// As it is typed, but for `//host/path`.
+/// Parses a purge as an operator types it, except for `//host/path`.
 fn what(text: &str) -> PurgeWhat {
     match (text.strip_prefix("tag:"), text.strip_suffix('*')) {
         (Some(tag), _) => PurgeWhat::Tag(tag.to_owned()),
@@ -71,7 +71,7 @@ fn kinds_are_told_apart_and_an_echo_of_a_soft_purge_is_not_hard() {
     };
     tables.learn(PurgeKind::Soft, &news(&[("/a", 2)]));
     assert_eq!((stamps(&tables), tables.newest()), ([0, 2], PurgeStamp(2)));
-    // A node that knows no soft purges tells of it, and of a hard one.
+    // A node without soft purges reports one as hard, together with a hard one.
     let echo = news(&[("/a", 2), ("/b", 1)]);
     assert_eq!(tables.learn(PurgeKind::Hard, &echo), Some(news(&[("/b", 1)])));
     assert_eq!(stamps(&tables), [0, 2]);
@@ -112,7 +112,7 @@ fn purges_of_long_names_get_coarse_before_they_are_many() {
     for (name, stamp) in names.iter().zip(1..) {
         purges.learn(&news(&[(name, stamp)]));
     }
-    // Of what is coarse the queries are forgotten: two fit, the oldest does not.
+    // Coarse purges ignore queries: two are stored exactly, the oldest is not.
     let hits = |query: &str| names.each_ref().map(|name| of(&purges, &format!("{name}{query}")));
     assert_eq!((hits(""), hits("?x")), ([1, 2, 3], [1, 0, 0]));
 }
@@ -137,7 +137,7 @@ fn all_that_is_known_is_told_in_messages_that_fit() {
     assert!(PurgeTable::default().told().is_empty());
 }
 
-/// Few words, so that they meet; few of each kind known, so that they get old.
+/// Few words, so that purges match each other; small bounds, so that they become coarse.
 fn any_news() -> impl Strategy<Value = Vec<(String, u64)>> {
     let text = prop_oneof![
         "/[ab]{1,2}(/[ab])?(\\?[ab])?\\*?",
@@ -169,7 +169,7 @@ fn join(mut own: PurgeTable, other: &PurgeTable) -> PurgeTable {
     own
 }
 
-/// Answers for all places and tags that the words could mean.
+/// The table's answers for all places and tags that the words can form.
 fn answers(purges: &PurgeTable) -> Vec<u64> {
     let words = ["a", "b", "aa", "ab", "ba", "bb"];
     let paths = words
@@ -210,7 +210,7 @@ proptest! {
         prop_assert!(answers(&purges).into_iter().all(|answer| answer <= newest));
     }
 
-    /// Two that tell each other what is new stop, and know the same.
+    /// Two tables that exchange what is new to them stop eventually, and are then equal.
     #[test]
     fn telling_on_ends(a in any_news(), b in any_news()) {
         let (mut a, mut b) = (learnt(&a), learnt(&b));

@@ -47,7 +47,7 @@ fn who_leaves_moves_only_what_it_owned() {
 
 #[test]
 fn no_owner_gets_more_than_the_bound() {
-    // All ask for one segment, and nothing is ever done.
+    // All ask for the same segment, and no transfer ever ends.
     let rendezvous = rendezvous(&[0, 1, 2, 3, 4]);
     let mut loads = BTreeMap::from([(0u16, 0u64), (1, 0), (2, 0), (3, 0), (4, 0)]);
     for asked in 1..=2_000u64 {
@@ -59,7 +59,7 @@ fn no_owner_gets_more_than_the_bound() {
             assert!(*load <= bound, "{id}: {load} of {bound} after {asked}");
         }
     }
-    // Under little load all agree, whatever they know of it.
+    // Under little load all nodes agree, whatever loads they know.
     let little = |it: u16| u64::from(it) * SEGMENT_BYTES;
     for seed in 0..200 {
         assert_eq!(rendezvous.owner(&name(seed), little), rendezvous.owner(&name(seed), |_| 0));

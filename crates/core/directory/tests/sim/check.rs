@@ -11,7 +11,7 @@ use skep_directory::limits::SETTLE_MS;
 use crate::links::Conn;
 use crate::world::{LEASE_TTL_MS, LEASES_MAX};
 
-/// A lease as the listener of a coordinator sees it.
+/// A lease as observed in the messages of a coordinator.
 #[derive(Clone, Copy, Debug)]
 struct Live {
     lease: LeaseId,
@@ -19,7 +19,7 @@ struct Live {
     expires_at: u64,
 }
 
-/// What one coordinator has promised.
+/// The promises of one coordinator.
 #[derive(Default)]
 struct Promises {
     epoch: Option<u64>,
@@ -27,7 +27,7 @@ struct Promises {
     members: BTreeMap<MemberId, u64>,
     complete: BTreeSet<u64>,
     began_at: u64,
-    /// All nodes have told it what they hold.
+    /// All nodes have sent it their inventories.
     is_settled: bool,
     asks: BTreeMap<(u64, u64), SegmentName>,
 }
@@ -49,7 +49,7 @@ impl Check {
         (of.epoch, of.leases) = (epoch, BTreeMap::new());
     }
 
-    /// It forgot everything.
+    /// The coordinator has restarted without its state.
     pub(crate) fn restarted(&mut self, coordinator: usize, at: u64) {
         self.of.insert(coordinator, Promises { began_at: at, ..Promises::default() });
     }
@@ -86,8 +86,8 @@ impl Check {
             }
             ToCoordinator::NotThere { name, holder } => {
                 let conn = of.members.get(holder);
-                // It may be about a holding and not about the lease: the lease is
-                // then still promised, but nothing here relies on it.
+                // It may be about a holding and not about the lease: the lease then remains
+                // promised, but nothing here relies on it.
                 if of.leases.get(name).is_some_and(|live| Some(&live.conn) == conn) {
                     of.leases.remove(name);
                 }

@@ -1,6 +1,5 @@
-//! Clients, and the heads that nodes know of the requested objects: a head names the version of an
-//! object, may be used for a limited time, and is sent from node to node, as `role/node`
-//! does it.
+//! Clients, and the heads of requested objects in nodes: a head names the version of an object, may
+//! be used for a limited time, and is sent from node to node, as in `role/node`.
 
 use skep_wire::cache::{PurgeKind, PurgeStamp, SegmentName};
 
@@ -8,59 +7,59 @@ use crate::origin::{Chunk, Part};
 use crate::peers::{ORIGIN_STALL_MS, PEER_STALL_MS, WAIT_MS_MAX};
 use crate::world::{Event, World};
 
-/// How long a head may be used after the origin was asked for it.
+/// How long a head may be used after the request to the origin.
 pub(crate) const MAX_AGE_MS: u64 = 600;
 
-/// After so long TCP sends anew what was lost.
+/// Time after which TCP retransmits.
 const AGAIN_MS: u64 = 200;
 
-/// Somebody waits for a segment of an object.
+/// A client that waits for a segment of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) node: usize,
     object: usize,
     index: usize,
     since: u64,
-    /// When its reply began, by time and by number of the event, and what it is of.
+    /// When its reply began, by time and by event number, and the part that it consists of.
     began: Option<(u64, u64, Part)>,
 }
 
-/// What a node knows of an object.
+/// The head of an object in a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     version: u64,
-    /// The latest purge of it that was known before the origin was asked.
+    /// The latest hard purge of the object that was known before the request to the origin.
     purged: PurgeStamp,
-    /// The latest soft one.
+    /// The latest soft purge, likewise.
     softly_purged: PurgeStamp,
-    /// May be used until then.
+    /// The end of its freshness.
     until: u64,
 }
 
-/// A node asks for a head.
+/// A request of a node for a head.
 #[derive(Default)]
 pub(crate) struct Seeking {
     attempt: u64,
-    /// When the peer was asked, and which purges were known then, hard and soft.
+    /// When the peer was asked, and the purges known then, hard and soft.
     asked_at: u64,
     purged: (PurgeStamp, PurgeStamp),
     clients: Vec<u64>,
 }
 
-/// What becomes of the question.
+/// The steps of such a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HeadStep {
-    /// It comes to another node.
+    /// It reaches another node.
     Asked { peer: usize },
-    /// That one has a head, which may be used for so many milliseconds; or not.
+    /// That node has a head that is fresh for this many milliseconds, or none.
     Told(Option<(Head, u64)>),
     /// The origin answers.
     Read,
-    /// Nobody does.
+    /// The timeout has passed.
     Due { is_origin: bool },
 }
 
-/// Which question of which node.
+/// Identifies a request of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeadAsk {
     pub(crate) node: usize,
@@ -86,7 +85,7 @@ impl World {
         }
     }
 
-    /// Begins the reply, or asks what it is to be of.
+    /// Begins the reply, or asks for the head first.
     fn reply(&mut self, client: u64) {
         let Client { node, object, index, .. } = self.clients[&client];
         let Some(head) = self.current_head(node, object) else {
@@ -104,7 +103,7 @@ impl World {
         self.serve(client, node, name);
     }
 
-    /// What may be used of an object without asking.
+    /// The head of an object that may be used without asking.
     fn current_head(&self, node: usize, object: usize) -> Option<Head> {
         let Self { nodes, origin, at, .. } = self;
         let head = nodes[node].heads.get(&object).filter(|head| *at < head.until)?;
@@ -112,7 +111,7 @@ impl World {
         (head.purged >= hard && head.softly_purged >= soft).then_some(*head)
     }
 
-    /// A client has got what it wanted, or the connection was closed.
+    /// A client has received its reply, or the connection was closed.
     pub(crate) fn served(&mut self, client: u64, chunks: Option<&[Chunk]>) {
         let Client { node, object, since, began, .. } =
             self.clients.remove(&client).expect("waits");
@@ -133,7 +132,7 @@ impl World {
 
     // --- heads ---
 
-    /// Asks another node, or the origin.
+    /// Asks another node or the origin.
     fn seek_head(&mut self, node: usize, object: usize) {
         let members = self.nodes[node].active().map(|link| &link.members);
         let others: Vec<usize> = members.into_iter().flat_map(|it| it.values().copied()).collect();
@@ -185,7 +184,7 @@ impl World {
         }
     }
 
-    /// Another node is asked for what it knows.
+    /// Another node receives the request for a head.
     fn tell_peer_head(&mut self, ask: HeadAsk, peer: usize) {
         if self.nodes[peer].is_alive && !self.cuts.contains(&(ask.node, peer)) {
             let head = self.current_head(peer, ask.object);
@@ -195,7 +194,7 @@ impl World {
         }
     }
 
-    /// It is refused if it was got before a purge that the other does not know of.
+    /// Refuses the head if it is older than a purge that the other node does not know.
     fn told_head(&mut self, node: usize, object: usize, head: Head, fresh_ms: u64) {
         let Self { nodes, origin, .. } = self;
         let (hard, soft) = origin.objects[object].purged_at(&nodes[node]);
@@ -214,7 +213,7 @@ impl World {
         self.found_head(node, object, Head { version, purged, softly_purged, until });
     }
 
-    /// Clients go on; what is purged or too old by now is asked for anew.
+    /// Clients continue; what is purged or too old by now is requested again.
     fn found_head(&mut self, node: usize, object: usize, head: Head) {
         self.tell(|| format!("n{node} knows of object {object} {head:?}"));
         self.nodes[node].heads.insert(object, head);
@@ -227,7 +226,7 @@ impl World {
         seeking.clients.into_iter().for_each(|client| self.served(client, None));
     }
 
-    /// What a head says can't be had: it counts as not being there.
+    /// Drops a head whose segment is not available.
     pub(crate) fn forget_head(&mut self, node: usize, name: &SegmentName) {
         let Part { object, version, .. } = self.origin.names[name].part;
         let heads = &mut self.nodes[node].heads;
@@ -236,7 +235,7 @@ impl World {
         }
     }
 
-    /// When what is sent now to another machine is there; if it is lost it is sent anew.
+    /// Arrival time of a message sent now to another machine; a lost one is retransmitted.
     pub(crate) fn hop(&mut self) -> u64 {
         let is_lost = self.rng.below(32) == 0;
         self.at + 1 + self.rng.below(3) + if is_lost { AGAIN_MS } else { 0 }

@@ -9,7 +9,7 @@ use crate::node::Node;
 use crate::scenario::Fault;
 use crate::world::{Event, LEASES_MAX, World};
 
-/// From the death of an active coordinator to the next one's term.
+/// From the failure of an active coordinator to the next one's term.
 const TAKEOVER_MS: u64 = 200;
 
 impl World {
@@ -98,7 +98,7 @@ impl World {
         self.machines[coordinator] = self.machine(coordinator, life);
         self.check.restarted(coordinator, self.at);
         self.files.coordinator_started(self.at, coordinator);
-        // What was said to the one before is lost.
+        // Messages to the previous process are lost.
         let its = |conn: &&mut Conn| conn.coordinator == coordinator;
         let end = |conn: &mut Conn| (conn.link, conn.is_closed) = (None, true);
         self.conns.values_mut().filter(its).for_each(end);
@@ -111,7 +111,7 @@ impl World {
         (self.origin.fails_until, self.origin.stalls_until) = (0, 0);
         (0..self.machines.len()).for_each(|it| self.start_coordinator(it));
         (0..self.nodes.len()).for_each(|it| self.start_node(it));
-        // Pauses end by themselves, so that links keep the order of what is said.
+        // Pauses end by themselves, so that links keep the order of messages.
     }
 
     // --- the end ---
@@ -140,11 +140,11 @@ impl World {
         Ok(())
     }
 
-    /// Of who holds what, all directories say nothing but the truth, and all of
-    /// it, unless they had to forget.
+    /// All directories must list exactly the current holders, except for entries that they had to
+    /// forget.
     fn true_directories(&mut self) -> Result<(), String> {
         for (place, machine) in self.machines.iter_mut().enumerate() {
-            // All that is stale is swept.
+            // Sweep everything stale.
             (0..100).for_each(|_| machine.core.tick(Now(self.at)));
             let ids: BTreeMap<u16, usize> =
                 machine.core.members().map(|it| (it.id, usize::from(it.address.port()))).collect();

@@ -1,6 +1,6 @@
-//! Files of partitioned folders: nodes walk their folders and announce on every link what they
-//! have found, and ask for files of others. No coordinator may say that nobody has a file that a
-//! linked node has, or one that it lost a moment ago, or one of whom it has not heard yet.
+//! Files of partitioned folders: nodes walk their folders, announce on every link what they have
+//! found, and ask for files of other nodes. No coordinator may answer "nobody" for a file of a
+//! linked node, of a recently lost one, or of one that has not linked yet.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use skep_wire::cache::{FileAnswer, SegmentName, ToCoordinator, ToNode};
 use crate::links::Conn;
 use crate::world::{Event, World};
 
-/// Short, so that it passes now and then.
+/// Short, so that it sometimes expires.
 pub(crate) const LOST_NODE_MS: u64 = 600;
-/// Files that there are; of the names behind them there is none.
+/// Files that exist; the names after them do not.
 const FILES: u64 = 24;
 const NAMES: u64 = 30;
 /// Longest walk of a node that has just started.
 const WALK_MS: u64 = 400;
-/// Between two announcements, of so many files each.
+/// Interval of announcements, of this many files each.
 const ANNOUNCE_GAP_MS: u64 = 15;
 const FILES_PART: usize = 2;
 const SEEK_MS: u64 = 10;
 
-/// What is known of files, and promised.
+/// Knowledge about files and answers to be checked.
 pub(crate) struct Files {
     rng: Rng,
-    /// How many files coordinators may know.
+    /// Bound of the coordinators.
     pub(crate) files_max: usize,
     /// When each node has walked all its folders.
     walked_at: BTreeMap<usize, u64>,
@@ -33,20 +33,20 @@ pub(crate) struct Files {
     asks: BTreeMap<(u64, u64), u64>,
 }
 
-/// What a coordinator can know of nodes.
+/// What a coordinator can know about nodes.
 #[derive(Default)]
 struct Heard {
     began_at: u64,
     /// The links of nodes.
     linked: BTreeMap<usize, u64>,
-    /// When it lost the others.
+    /// When the other nodes were lost.
     lost_at: BTreeMap<usize, u64>,
 }
 
 impl Files {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0xf11e);
-        // Few, so that some find no room.
+        // Small, so that some are refused.
         let files_max = [1_000, 1_000, 6][rng.below(3) as usize];
         let (walked_at, coordinators, asks) = Default::default();
         Self { rng, files_max, walked_at, coordinators, asks }
@@ -72,7 +72,7 @@ impl Files {
         }
     }
 
-    /// Whether a coordinator must not say that a node has nothing which it does not know.
+    /// Whether a coordinator must not assume that a node has no unknown files.
     fn must_count(&self, at: u64, coordinator: usize, node: usize) -> bool {
         self.coordinators.get(&coordinator).is_none_or(|heard| {
             let since = heard.lost_at.get(&node).copied().unwrap_or(heard.began_at);
@@ -82,7 +82,7 @@ impl Files {
 }
 
 impl World {
-    /// A node announces the next of what it has found so far.
+    /// A node announces the next files that it has found so far.
     pub(crate) fn announce(&mut self, conn: u64, told: usize) {
         let Some(Conn { node, .. }) = self.conns.get(&conn).cloned() else { return };
         if !self.nodes[node].is_alive || self.nodes[node].link(conn).is_none() {
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Some node asks all coordinators for some file that it does not have.
+    /// A random node asks all coordinators for a random file that it does not have.
     pub(crate) fn seek_file(&mut self) {
         self.schedule(self.at + SEEK_MS, Event::SeekFile);
         let node = self.files.rng.below(self.nodes.len() as u64) as usize;
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Compares what a coordinator says with what it may say.
+    /// Compares a coordinator's answer with what is allowed.
     pub(crate) fn check_file_answer(&mut self, conn: &Conn, said: &ToNode) -> Result<(), String> {
         let ToNode::FileAnswer { ask, answer } = said else { return Ok(()) };
         let asked = self.files.asks.remove(&(conn.id, *ask));
@@ -159,7 +159,7 @@ impl World {
         Ok(())
     }
 
-    /// At the end every coordinator knows all files, and that it does.
+    /// At the end every coordinator must know all files, and know that it does.
     pub(crate) fn all_files_known(&self) -> Result<(), String> {
         for (place, machine) in self.machines.iter().enumerate() {
             let counters = machine.core.counters();

@@ -12,11 +12,11 @@ use crate::node::Link;
 use crate::world::{Event, HOLDINGS_MAX, World};
 
 const REPORT_MS: u64 = 50;
-/// Longest way of a datagram: some overtake others.
+/// Longest delay of a datagram: some overtake others.
 const LOAD_WAY_MS: u64 = 120;
-/// What was said on a link when it broke comes for so long, at most; more than a way.
+/// Messages in flight on a link that broke still arrive for this time at most; longer than a delay.
 const BROKEN_MS: u64 = 6;
-/// Between two parts of an inventory, of so many segments each.
+/// Interval of parts of an inventory, of this many segments each.
 const INVENTORY_GAP_MS: u64 = 15;
 const INVENTORY_PART: usize = 3;
 
@@ -26,14 +26,14 @@ pub(crate) struct Conn {
     pub(crate) id: u64,
     pub(crate) node: usize,
     pub(crate) coordinator: usize,
-    /// When it broke, what is under way still comes, until then.
+    /// If it broke: until when messages in flight still arrive.
     pub(crate) heard_until: Option<u64>,
-    /// The coordinator has heard its end, or of another link of the node.
+    /// The coordinator has noticed its end, or another link of the node.
     pub(crate) is_closed: bool,
     pub(crate) link: Option<NodeLinkId>,
-    /// Purges by which its node is bound once it is welcome.
+    /// Purges that bind its node once it is welcome.
     pub(crate) owed: Vec<usize>,
-    /// When the last thing said arrives, each way.
+    /// When the last message arrives, in each direction.
     last: [u64; 2],
 }
 
@@ -42,7 +42,7 @@ impl Conn {
         self.heard_until.is_none()
     }
 
-    /// Whether what arrives now was not lost with it.
+    /// Whether a message that arrives now was not lost with the link.
     pub(crate) fn is_heard(&self, at: u64) -> bool {
         self.heard_until.is_none_or(|until| at <= until)
     }
@@ -93,7 +93,7 @@ impl World {
         self.tell_inventory(id);
     }
 
-    /// In many parts and slowly: much comes and goes between them.
+    /// In many small parts, slowly: much changes between them.
     pub(crate) fn tell_inventory(&mut self, conn: u64) {
         let node = self.conns[&conn].node;
         let (said, is_part) = self.nodes[node].holdings(conn, INVENTORY_PART);
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// A node says something on a link, which arrives in order, or never.
+    /// A node sends a message on a link; it arrives in order, or never.
     pub(crate) fn say(&mut self, conn: u64, message: ToCoordinator) {
         let encoded = ToCoordinator::decode(&message.encode());
         assert_eq!(encoded.as_ref(), Ok(&message), "it does not travel");
@@ -159,7 +159,7 @@ impl World {
         self.deliver(conn.coordinator)
     }
 
-    /// Sends what a coordinator has to say.
+    /// Sends the messages of a coordinator.
     pub(crate) fn deliver(&mut self, coordinator: usize) -> Result<(), String> {
         let said: Vec<(NodeLinkId, ToNode)> = self.machines[coordinator].core.outbox().collect();
         for (link, message) in said {
@@ -174,7 +174,7 @@ impl World {
         if is_bounded { Ok(()) } else { Err(format!("beyond its bounds: {counters:?}")) }
     }
 
-    /// A coordinator says something on a link.
+    /// A coordinator sends a message on a link.
     pub(crate) fn say_to_node(&mut self, conn: u64, message: ToNode) {
         let Conn { node, coordinator, .. } = self.conns[&conn];
         self.tell(|| format!("c{coordinator} to n{node}: {message:?}"));
@@ -205,7 +205,7 @@ impl World {
         self.purger_left(conn.coordinator, id);
         self.check.left(&conn);
         self.files.left(self.at, &conn);
-        // The link's number is nobody's from now on.
+        // From now on, no link has this number.
         self.deliver(conn.coordinator)
     }
 
@@ -233,7 +233,7 @@ impl World {
         self.schedule(self.at + REPORT_MS, Event::Report { node, life });
     }
 
-    /// In datagrams: some are lost, some come twice, later ones overtake them.
+    /// In datagrams: some are lost, duplicated, or overtaken by later ones.
     fn tell_load(&mut self, node: usize) {
         let bytes = self.nodes[node].streams as u64 * 65_536;
         let reached: Vec<usize> = self.nodes[node].links.keys().copied().collect();
@@ -254,8 +254,8 @@ impl World {
         }
     }
 
-    /// A node's memory has changed: coordinators are to hear of it, and what leaves is
-    /// offered.
+    /// A node's memory has changed: the changes are recorded for the coordinators, and evicted
+    /// segments are offered.
     pub(crate) fn changed(&mut self, node: usize) {
         for name in self.nodes[node].note_changes() {
             let is_held = self.nodes.iter().any(|it| it.is_alive && it.memory.has(&name));
@@ -265,7 +265,7 @@ impl World {
         self.offer_if_wanted(node);
     }
 
-    /// Tells all coordinators at once what has changed.
+    /// Reports all changes to all coordinators at once.
     pub(crate) fn tell_held(&mut self, node: usize) {
         self.changed(node);
         let links = self.nodes[node].links.values_mut();
@@ -277,7 +277,7 @@ impl World {
     }
 }
 
-/// What a node is called.
+/// The name of a node.
 pub(crate) fn name_of(node: usize) -> Name {
     Name::new(&format!("n{node}")).expect("short")
 }

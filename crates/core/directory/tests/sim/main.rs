@@ -5,21 +5,20 @@
 //! active, nodes that do not reach each other, an origin that fails, stalls or changes.
 //! All decisions are made by the cores that a node and a dispatcher run:
 //! `Coordinator`, `Fetcher`, `RendezvousHash`, `PurgeTables`, `Purger`, `keep` and S3-FIFO. The
-//! code that connects them is written anew here, as short as possible. While it runs:
+//! code that connects them is a minimal reimplementation. Meanwhile:
 //!
 //! - `check` verifies the coordinators' invariants: above all one lease at a time;
-//! - `origin` compares all bytes that a client gets with those of the origin: of one version,
-//!   which the origin named within the time that its head was fresh for, and none
-//!   that were purged before the node acknowledged the purge; after a soft one, of a version that
-//!   the origin had when it was ordered, or later;
+//! - `origin` compares all bytes that a client receives with those of the origin: all of one
+//!   version, which the origin gave within the time that its head was fresh, and none that were
+//!   purged before the node acknowledged the purge; after a soft purge, of a version that the
+//!   origin had when the purge was ordered, or later;
 //! - `memory` counts the bytes of each node independently, and `offers` checks that no sole
 //!   replica is dropped where a node that was asked had room for it, or circulates
 //!   forever;
-//! - `files` verifies that no coordinator says of a file that nobody has it while a node may have
-//!   it;
+//! - `files` verifies that no coordinator answers "nobody" for a file while a node may have it;
 //! - no client waits for longer than the sum of the possible timeouts.
 //!
-//! At the end all faults are repaired, every client must have got its bytes or an end, and
+//! At the end all faults are repaired; every client must have received its bytes or an error, and
 //! the directory must be correct.
 //!
 //! Messages suffer only the faults that their transport allows. Loads are

@@ -1,5 +1,5 @@
-//! A node's memory: keeping and evicting are decided by the cores that decide it
-//! in a node. Only the code between them is here, with the roles of `SegmentStore` and `Leaving`.
+//! A node's memory: keeping and evicting are decided by the cores that decide it in a node. Only
+//! the code between them is here, with the roles of `SegmentStore` and `Leaving`.
 //!
 //! Invariants, checked at every change: the bytes held are within the capacity, as counted
 //! and as summed up; segments being evicted are bounded, and in no index.
@@ -17,20 +17,20 @@ use skep_wire::cache::{Held, ReplicaStatus, SegmentName};
 
 use crate::origin::Chunk;
 
-/// Bytes that have left and are offered to others.
+/// Bytes that were evicted and are offered to other nodes.
 const LEAVING_BYTES_MAX: u64 = 2 << 20;
-/// Segments of each queue that a coordinator is asked about.
+/// Segments of each queue that are listed in a request to a coordinator.
 const TAIL: usize = 4;
 
-/// A whole segment.
+/// A complete segment.
 pub(crate) struct Kept {
     pub(crate) bytes: u32,
     pub(crate) chunks: Rc<[Chunk]>,
-    /// Whether it begins an object that has more.
+    /// Whether it is the first of several segments.
     pub(crate) is_first: bool,
     replica_status: Cell<ReplicaStatus>,
     chances: Cell<u8>,
-    /// How often it was passed on since somebody asked for it.
+    /// How often it was passed on since its last request.
     passes: Cell<u8>,
     frequency: Cell<u8>,
 }
@@ -42,7 +42,7 @@ impl Kept {
         Self { bytes, chunks, is_first, replica_status, chances, passes, frequency }
     }
 
-    /// The same, as it was offered.
+    /// The segment after it was passed on by this offer.
     pub(crate) fn passed_on(self, offered: &Offered) -> Self {
         assert!(offered.passes < CHANCES, "{offered:?} is passed on for ever");
         self.passes.set(offered.passes + 1);
@@ -76,7 +76,7 @@ pub(crate) struct Offered {
     pub(crate) bytes: u32,
     pub(crate) chances: u8,
     passes: u8,
-    /// Who may have it as well, and is asked first.
+    /// The node that may hold it, too, and is asked first.
     pub(crate) successor: Option<MemberId>,
 }
 
@@ -84,14 +84,14 @@ pub(crate) struct Offered {
 pub(crate) struct Memory {
     index: S3Fifo<SegmentName, Kept, BuildHasherDefault<DefaultHasher>>,
     leaving: BTreeMap<SegmentName, Kept>,
-    /// Those that nobody has offered yet, the first one first.
+    /// Segments that have not been offered yet, in order.
     waiting: VecDeque<(SegmentName, u8)>,
-    /// Another node has room, as far as was told.
+    /// Whether another node has room, according to the last answer.
     is_wanted: bool,
     evicted: u64,
-    /// How many were here, and how many had left, when the tail was asked for last.
+    /// The numbers of segments held and evicted at the last request about the tail.
     tail_of: (usize, u64),
-    /// What came and went since it was told, in order.
+    /// Additions and evictions since the last report, in order.
     changes: Vec<(SegmentName, Option<u32>)>,
 }
 
@@ -116,7 +116,7 @@ impl Memory {
         self.kept(name).is_some()
     }
 
-    /// The chunks of what is here, which somebody asks for.
+    /// The chunks of a segment, for a reader.
     pub(crate) fn find(&self, name: &SegmentName) -> Option<Rc<[Chunk]>> {
         let kept = self.kept(name)?;
         kept.touch();
@@ -125,7 +125,7 @@ impl Memory {
         Some(Rc::clone(&kept.chunks))
     }
 
-    /// The same for a client of this node: what was on its way out stays.
+    /// The same for a client of this node: a segment being evicted stays.
     pub(crate) fn acquire(&mut self, name: &SegmentName) -> Option<Rc<[Chunk]>> {
         if let Some(kept) = self.leaving.remove(name)
             && !self.insert(*name, kept)
@@ -135,8 +135,7 @@ impl Memory {
         self.find(name)
     }
 
-    /// Keeps a segment; what must leave for it does. `is_copy`: it comes from one who
-    /// keeps it.
+    /// Keeps a segment, and evicts others for it. `is_copy`: it was read from a node that keeps it.
     pub(crate) fn keep(&mut self, name: SegmentName, kept: Kept, is_copy: bool) {
         let bytes = kept.bytes;
         if !self.has(&name) && self.insert(name, kept) {
@@ -147,8 +146,8 @@ impl Memory {
         }
     }
 
-    /// Keeps what was offered. With room for it nothing leaves but redundant replicas,
-    /// unless those were hit again and again.
+    /// Keeps an offered segment. If there is room, only redundant replicas are evicted, unless they
+    /// were hit repeatedly.
     pub(crate) fn take_in(&mut self, name: SegmentName, kept: Kept) {
         let (is_new, bytes) = (!self.has(&name), u64::from(kept.bytes));
         let Room { free_bytes, redundant_bytes } = self.room();
@@ -163,7 +162,7 @@ impl Memory {
         }
     }
 
-    /// What is held under these names.
+    /// The segments among `names` that are held.
     pub(crate) fn held(&self, names: &[SegmentName]) -> Vec<Held> {
         let held = |&name: &SegmentName| Some(Held { name, bytes: self.kept(&name)?.bytes });
         names.iter().filter_map(held).collect()
@@ -185,7 +184,7 @@ impl Memory {
         }
     }
 
-    /// Segments that may be the next to leave, if that has changed.
+    /// The segments to be evicted next, if they have changed.
     pub(crate) fn tail(&mut self) -> Option<Vec<SegmentName>> {
         let now = (self.index.len(), self.evicted);
         let is_full = self.index.bytes() >= self.index.capacity_bytes() / 4 * 3;
@@ -211,7 +210,7 @@ impl Memory {
         }
     }
 
-    /// Promotes the replica that is here: from now on it counts as the sole one. False:
+    /// Promotes the replica held here: from now on it counts as the sole one. Returns false if
     /// there is none.
     pub(crate) fn promote_replica(&mut self, name: &SegmentName) -> bool {
         let Some(kept) = self.index.get(name) else { return false };
@@ -232,19 +231,19 @@ impl Memory {
         None
     }
 
-    /// Whether it is on its way out: evicted, and not taken back for a client.
+    /// Whether it is being evicted, and was not taken back for a client.
     pub(crate) fn is_leaving(&self, name: &SegmentName) -> bool {
         self.leaving.contains_key(name)
     }
 
-    /// It was passed on, or not.
+    /// It was passed on, or dropped.
     pub(crate) fn left(&mut self, name: &SegmentName) {
         if self.leaving.remove(name).is_some() {
             self.changes.push((*name, None));
         }
     }
 
-    /// Nobody has room, as far as is known: what waits is lost.
+    /// No known node has room: waiting segments are dropped.
     pub(crate) fn stop_offering(&mut self) {
         self.is_wanted = false;
         while let Some((name, _)) = self.waiting.pop_front() {
@@ -278,10 +277,10 @@ impl Memory {
         }
     }
 
-    /// Bytes of redundant replicas that were not hit since they were last looked at.
+    /// Bytes of redundant replicas that were not hit since they were last examined.
     fn cold_redundant_bytes(&self) -> u64 {
         let mut redundant_bytes = 0;
-        // These come first.
+        // Redundant replicas come first.
         let redundant = self.index.oldest(usize::MAX).map(|(_, kept)| kept).take_while(|kept| {
             redundant_bytes += u64::from(kept.bytes);
             redundant_bytes <= self.index.redundant_bytes()

@@ -11,11 +11,11 @@ use crate::clients::{Head, Seeking};
 use crate::memory::Memory;
 use crate::origin::{CHUNK_BYTES, Chunk};
 
-/// A node in the words of a node: equal if it is the same one.
+/// A node as another node identifies it: equal if it is the same one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) node: usize,
-    /// The link on which it was named, and its number there.
+    /// The link on which it was named, and its member number there.
     pub(crate) via: Option<(u64, MemberId)>,
 }
 
@@ -25,22 +25,22 @@ impl PartialEq for Peer {
     }
 }
 
-/// A segment that is not whole yet.
+/// A segment that is not complete yet.
 pub(crate) struct Growing {
     pub(crate) fetcher: Fetcher<Peer>,
     pub(crate) bytes: u32,
     pub(crate) chunks: Vec<Chunk>,
-    /// Number of the action under way; what comes of an earlier one is late.
+    /// Number of the action in progress; results of earlier ones are ignored.
     pub(crate) attempt: u64,
     /// Whether it reads the origin.
     pub(crate) is_filling: bool,
     pub(crate) fill_source: FillSource<Peer>,
-    /// Under which it reads the origin.
+    /// The lease under which it reads the origin.
     pub(crate) lease: Option<LeaseId>,
     /// The link on which the lease was granted.
     pub(crate) lease_conn: Option<u64>,
     pub(crate) clients: Vec<u64>,
-    /// Streams that others read from it.
+    /// Streams that other nodes read from it.
     pub(crate) served: Vec<u64>,
 }
 
@@ -66,14 +66,14 @@ impl Growing {
     }
 }
 
-/// A link to a coordinator, as the node sees it.
+/// A link to a coordinator, on the node's side.
 pub(crate) struct Link {
     pub(crate) conn: u64,
     pub(crate) changes: Changes,
     pub(crate) inventory: Inventory,
     pub(crate) is_active: bool,
     pub(crate) epoch: u64,
-    /// Numbers of nodes, and which they are.
+    /// The nodes, by member number.
     pub(crate) members: BTreeMap<MemberId, usize>,
 }
 
@@ -82,19 +82,19 @@ pub(crate) struct Node {
     pub(crate) life: u64,
     pub(crate) paused_until: u64,
     pub(crate) memory: Memory,
-    /// It offers what leaves, or has just been refused.
+    /// Whether it is offering evicted segments, or was refused just now.
     pub(crate) is_offering: bool,
-    /// Who has most room, as far as was told.
+    /// The node with most room, according to the last answer.
     pub(crate) roomiest: Option<usize>,
     pub(crate) growing: BTreeMap<SegmentName, Growing>,
-    /// What it knows of objects, and is asking for.
+    /// The heads that it has, and those that it is asking for.
     pub(crate) heads: BTreeMap<usize, Head>,
     pub(crate) seeking: BTreeMap<usize, Seeking>,
     pub(crate) purges: PurgeTables,
     /// By coordinator.
     pub(crate) links: BTreeMap<usize, Link>,
     pub(crate) asks: BTreeMap<u64, SegmentName>,
-    /// Nodes that an active coordinator last told of.
+    /// Nodes in the last list of members from an active coordinator.
     pub(crate) known: Vec<usize>,
     pub(crate) streams: usize,
 }
@@ -119,7 +119,7 @@ impl Node {
         }
     }
 
-    /// What a seed's story tells of it.
+    /// Its state, as printed in the story of a seed.
     pub(crate) fn summary(&self) -> StateSummary {
         StateSummary::default()
             .with("lives", self.is_alive)
@@ -130,7 +130,7 @@ impl Node {
             .with("newest purge", self.purges.newest())
     }
 
-    /// The link to the coordinator that answers.
+    /// The link to the active coordinator.
     pub(crate) fn active(&self) -> Option<&Link> {
         self.links.values().filter(|link| link.is_active).max_by_key(|link| link.epoch)
     }
@@ -139,8 +139,8 @@ impl Node {
         self.links.values_mut().find(|link| link.conn == conn)
     }
 
-    /// What is to be said next of what it holds: a part of the inventory, of at most
-    /// so many segments, and changes; and whether there was such a part.
+    /// The next messages about its holdings: a part of the inventory, of at most `names_max`
+    /// segments, and changes; and whether there was such a part.
     pub(crate) fn holdings(&mut self, conn: u64, names_max: usize) -> (Vec<ToCoordinator>, bool) {
         let Self { links, memory, .. } = self;
         let Some(link) = links.values_mut().find(|link| link.conn == conn) else {
@@ -151,12 +151,12 @@ impl Node {
         (part.into_iter().chain(link.changes.drain()).collect(), is_part)
     }
 
-    /// Whether a segment is here or on its way.
+    /// Whether it holds or is fetching a segment.
     pub(crate) fn knows(&self, name: &SegmentName) -> bool {
         self.growing.contains_key(name) || self.memory.has(name)
     }
 
-    /// Notes what has come and gone, for all coordinators; tells what has gone.
+    /// Records additions and evictions for all coordinators; returns the evicted segments.
     pub(crate) fn note_changes(&mut self) -> Vec<SegmentName> {
         let mut gone = Vec::new();
         for (name, bytes) in self.memory.changes() {

@@ -1,5 +1,5 @@
-//! Offers of sole replicas to nodes with room, and promotions of successors: one offer at a
-//! time for each node, as `cluster/offer` does it.
+//! Offers of sole replicas to nodes with room, and promotions of successors: one offer at a time
+//! for each node, as in `cluster/offer`.
 
 use std::collections::VecDeque;
 
@@ -12,17 +12,17 @@ use crate::origin::Chunk;
 use crate::peers::{PEER_STALL_MS, StreamSays};
 use crate::world::{Event, World};
 
-/// How long nothing is offered after an offer was refused.
+/// Pause after a refused offer.
 const OFFER_PAUSE_MS: u64 = 200;
-/// How long a node that is offered what is just coming waits for all of it.
+/// How long a node that is offered a segment which it is receiving waits for all of it.
 const OFFER_WAIT_MS: u64 = 500;
-/// How often it looks.
+/// Interval at which it checks.
 const OFFER_LOOK_MS: u64 = 20;
-/// Silence after which an offer is given up: what the other may wait for, and three ways
-/// on which something was lost.
+/// Silence after which an offer is given up: the longest wait of the other node, and three
+/// transmissions with a loss.
 const OFFER_STALL_MS: u64 = OFFER_WAIT_MS + PEER_STALL_MS + 3 * 210;
 
-/// A node offers a segment to another.
+/// An offer of a segment from one node to another.
 pub(crate) struct Offer {
     from: usize,
     from_life: u64,
@@ -30,28 +30,28 @@ pub(crate) struct Offer {
     to_life: u64,
     offered: Offered,
     since: u64,
-    /// Whom to ask next.
+    /// Nodes to ask next.
     others: VecDeque<usize>,
-    /// What has come of it.
+    /// Chunks received so far.
     chunks: Vec<Chunk>,
-    /// There was room for it where it was not yet.
+    /// Whether there was room for a segment that was not there yet.
     has_room: bool,
-    /// It was taken or not; what comes later counts for nothing.
+    /// Whether it was taken or refused; later results are ignored.
     is_over: bool,
 }
 
-/// What happens to an offer.
+/// The steps of an offer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OfferStep {
     Arrives,
-    /// The bytes do not come any more.
+    /// No more bytes arrive.
     Stalls,
     Answered(bool),
     GivenUp,
 }
 
 impl World {
-    /// Begins to offer what has just left, unless that is under way.
+    /// Begins to offer evicted segments, unless an offer is in progress.
     pub(crate) fn offer_if_wanted(&mut self, node: usize) {
         if !std::mem::replace(&mut self.nodes[node].is_offering, true) {
             self.offer_next(node);
@@ -99,7 +99,7 @@ impl World {
         self.schedule(self.at + OFFER_STALL_MS, due);
     }
 
-    /// Nobody has room, as far as is known.
+    /// No known node has room.
     fn not_taken(&mut self, node: usize, offered: Offered) {
         self.totals.not_taken += 1;
         let memory = &mut self.nodes[node].memory;
@@ -110,7 +110,7 @@ impl World {
         self.schedule(self.at + OFFER_PAUSE_MS, Event::Offering { node, life });
     }
 
-    /// The node where it happens.
+    /// The node where this step happens.
     pub(crate) fn place_of_offer(&self, offer: u64, step: OfferStep) -> usize {
         let offer = &self.offers[&offer];
         match step {
@@ -139,14 +139,14 @@ impl World {
         let Offer { from, to, offered, since, .. } = *offer;
         let node = &mut self.nodes[to];
         if node.growing.contains_key(&offered.name) && self.at < since + OFFER_WAIT_MS {
-            // It may come from who offers it, who must not let it go before.
+            // It may be read from the offering node, which must not drop it before.
             self.look_again(id);
         } else if node.memory.promote_replica(&offered.name) {
             self.totals.promoted += 1;
             self.answer_offer(id, true);
         } else if accepts(node.memory.room(), offered.bytes) && !node.knows(&offered.name) {
             offer.has_room = true;
-            // It may have come before, while it was asked for.
+            // It may have arrived before, while it was asked for.
             offer.chunks.clear();
             self.take_over(to, from, offered.name, id);
             let stalls = Event::Offer { offer: id, step: OfferStep::Stalls };
@@ -161,7 +161,7 @@ impl World {
         self.schedule(self.at + OFFER_LOOK_MS, again);
     }
 
-    /// What comes of the segment that is taken over.
+    /// Handles the stream of a segment that is taken over.
     pub(crate) fn take_over_says(&mut self, id: u64, says: StreamSays) {
         let offer = self.offers.get_mut(&id).expect("an offer");
         let StreamSays::Chunk(chunk) = says else {
@@ -179,17 +179,17 @@ impl World {
         let to = offer.to;
         let node = &mut self.nodes[to];
         if node.growing.contains_key(&name) {
-            // It has been asked for meanwhile, and is to come first.
+            // It was requested meanwhile, and must arrive first.
             return self.look_again(id);
         }
-        // Another may have passed it on meanwhile.
+        // Another node may have passed it on meanwhile.
         offer.has_room &= !node.knows(&name);
         if offer.has_room {
             node.memory.take_in(name, kept.passed_on(&offered));
         }
         let is_taken = node.memory.promote_replica(&name);
         self.totals.taken += u64::from(is_taken);
-        // Before who offered it says that it has it no more.
+        // Before the offering node reports that it no longer holds it.
         self.tell_held(to);
         self.answer_offer(id, is_taken);
     }

@@ -1,4 +1,4 @@
-//! The origin of the bytes, and the bytes that clients must get.
+//! The origin of the bytes, and the bytes that clients must receive.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::node::Node;
 /// Bytes read, stored and sent at a time.
 pub(crate) const CHUNK_BYTES: u32 = 64 * 1024;
 
-/// Bytes, told by where they stand and when they stood there.
+/// Bytes, identified by their place and by the content that they belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
     object: usize,
     index: usize,
     place: usize,
-    /// Which of the object's contents.
+    /// Index into the contents of the object.
     content: usize,
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct Part {
     index: usize,
 }
 
-/// What a name stands for.
+/// What a name identifies.
 #[derive(Clone, Debug)]
 pub(crate) struct Truth {
     pub(crate) part: Part,
     pub(crate) bytes: u32,
-    /// Whether it begins an object that has more.
+    /// Whether it is the first of several segments.
     pub(crate) is_first: bool,
 }
 
@@ -48,7 +48,7 @@ impl Truth {
 pub(crate) struct Origin {
     pub(crate) objects: Vec<Object>,
     pub(crate) names: BTreeMap<SegmentName, Truth>,
-    /// Until when it answers with failure, or not at all.
+    /// Until when it answers with errors, or not at all.
     pub(crate) fails_until: u64,
     pub(crate) stalls_until: u64,
     pub(crate) read_ms: u64,
@@ -58,15 +58,15 @@ pub(crate) struct Object {
     path: String,
     tag: String,
     segments: Vec<u32>,
-    /// All there ever were, the present one last.
+    /// All contents over time, the current one last.
     contents: Vec<Content>,
 }
 
-/// What an object was for a while.
+/// What an object consisted of for some time.
 struct Content {
-    /// As the origin calls it: another content may have the same.
+    /// The version as given by the origin; another content may have the same one.
     version: u64,
-    /// When another one took its place.
+    /// When it was replaced.
     until: u64,
 }
 
@@ -82,12 +82,12 @@ impl Object {
         }
     }
 
-    /// What the origin says that it is.
+    /// Its current version, as given by the origin.
     pub(crate) fn version(&self) -> u64 {
         self.contents.last().expect("there is one").version
     }
 
-    /// Its bytes change; the origin says so, or not.
+    /// Changes its bytes, with or without a new version.
     pub(crate) fn change(&mut self, at: u64, is_told: bool) {
         let last = self.contents.last_mut().expect("there is one");
         last.until = at;
@@ -101,12 +101,12 @@ impl Object {
         (of(PurgeKind::Hard), of(PurgeKind::Soft))
     }
 
-    /// Its latest purge, as far as `purges` know.
+    /// Its latest purge in `purges`.
     pub(crate) fn purged(&self, purges: &PurgeTable) -> PurgeStamp {
         purges.of_target(&self.path, Queries::Matter, |_| true).max(purges.of_tag(&self.tag))
     }
 
-    /// A purge that hits it, and perhaps others.
+    /// A random purge that matches it, and perhaps others.
     pub(crate) fn purge(&self, random: u64) -> PurgeWhat {
         let folder = self.path.rfind('/').map_or(0, |at| at + 1);
         let place = |target: &str| PurgePlace { target: target.to_owned(), host: None };
@@ -125,7 +125,7 @@ impl Object {
         }
     }
 
-    /// Until when the origin said that it is this version.
+    /// Until when the origin gave this version.
     fn version_until(&self, version: u64) -> u64 {
         let of_version = self.contents.iter().filter(|it| it.version == version);
         of_version.map(|it| it.until).max().unwrap_or(0)
@@ -139,12 +139,12 @@ impl Origin {
         Self { objects, names: BTreeMap::new(), fails_until: 0, stalls_until: 0, read_ms }
     }
 
-    /// A segment of a version, whatever `index`.
+    /// A segment of a version; any `index` is reduced to a valid one.
     pub(crate) fn part(&self, object: usize, index: usize, version: u64) -> Part {
         Part { object, version, index: index % self.objects[object].segments.len() }
     }
 
-    /// Its name, if it is got after the purge of this stamp.
+    /// Its name if it is fetched after the purge with this stamp.
     pub(crate) fn name(&mut self, part: Part, purged: PurgeStamp) -> SegmentName {
         let Part { object, index, version } = part;
         let Object { path, segments, .. } = &self.objects[object];
@@ -157,8 +157,8 @@ impl Origin {
         name
     }
 
-    /// A chunk of what `name` stands for, as a reader gets it who checks the
-    /// version; `None` if it is another one by now.
+    /// A chunk of the segment `name`, as read by a reader that checks the version; `None` if the
+    /// version has changed.
     pub(crate) fn read(&self, name: &SegmentName, place: usize) -> Option<Chunk> {
         let Part { object, index, version } = self.names[name].part;
         let content = self.objects[object].contents.len() - 1;
@@ -166,9 +166,8 @@ impl Origin {
         is_current.then_some(Chunk { object, index, place, content })
     }
 
-    /// Whether these chunks are all of `part`, and of no other version; and that was
-    /// what the origin said at `fresh_since` or later, its bytes what they were at
-    /// `got_since` or later.
+    /// Whether these chunks are all of `part` and of no other version, the origin gave this version
+    /// at `fresh_since` or later, and its bytes are those of `got_since` or later.
     pub(crate) fn verify(
         &self,
         part: Part,

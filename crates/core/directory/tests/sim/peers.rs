@@ -19,23 +19,23 @@ use crate::origin::{CHUNK_BYTES, Chunk};
 use crate::scenario::MISFORTUNE_MS_MAX;
 use crate::world::{Event, World};
 
-/// Silence of another node or the origin after which it is given up.
+/// Silence of another node or the origin after which a fetch is given up.
 pub(crate) const PEER_STALL_MS: u64 = 700;
 pub(crate) const ORIGIN_STALL_MS: u64 = 400;
 /// How long a node waits for an answer.
 const ASK_TIMEOUT_MS: u64 = 200;
-/// Longest wait of a client: a coordinator that settles, one more misfortune of the
-/// longest kind, and then a coordinator, a node and the origin once in silence.
+/// Longest wait of a client: a coordinator that settles, one fault of the longest kind, and then
+/// one timeout each for a coordinator, a node and the origin.
 pub(crate) const WAIT_MS_MAX: u64 =
     SETTLE_MS + MISFORTUNE_MS_MAX + ASK_TIMEOUT_MS + PEER_STALL_MS + ORIGIN_STALL_MS;
 /// Streams that a node serves at a time.
 const STREAMS_MAX: usize = 5;
-/// In a thousand: chunks that arrive broken.
+/// Chunks that arrive corrupted, per thousand.
 const GARBAGE_PERMILLE: u64 = 2;
-/// In a thousand: fetches for which there is no connection to spare.
+/// Fetches without a connection to spare, per thousand.
 const CROWDED_PERMILLE: u64 = 20;
 
-/// One fetch of a node from another.
+/// A fetch of a node from another node.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     pub(crate) server: usize,
@@ -44,15 +44,15 @@ pub(crate) struct Stream {
     name: SegmentName,
     attempt: u64,
     with_origin: bool,
-    /// The client takes over what it is offered.
+    /// The client takes over an offered segment.
     offer: Option<u64>,
-    /// The chunk that is sent next.
+    /// Index of the next chunk to send.
     next: usize,
     is_over: bool,
     last: u64,
 }
 
-/// What comes on it.
+/// The messages of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamSays {
     Chunk(Chunk),
@@ -62,7 +62,7 @@ pub(crate) enum StreamSays {
 }
 
 impl World {
-    /// A client is to get a segment.
+    /// Serves a segment to a client.
     pub(crate) fn serve(&mut self, client: u64, node: usize, name: SegmentName) {
         let found = self.nodes[node].memory.acquire(&name);
         self.changed(node);
@@ -87,7 +87,7 @@ impl World {
         is_new
     }
 
-    /// Does what the fetch says until there is something to wait for.
+    /// Performs the actions of the fetch until one must be waited for.
     fn drive(&mut self, node: usize, name: SegmentName, mut told: FetchEvent<Peer>) {
         loop {
             let attempt = self.number();
@@ -176,7 +176,7 @@ impl World {
         let (now_filled, life) = (growing.filled(), self.nodes[node].life);
         let is_asking = self.nodes[node].asks.remove(&attempt).is_some();
         if now_filled > filled {
-            // Something came meanwhile: patience begins anew.
+            // Progress was made: the timeout starts again.
             let event = Event::Due { node, life, name, attempt, filled: now_filled };
             self.schedule(self.at + ORIGIN_STALL_MS, event);
         } else if is_asking {
@@ -185,7 +185,7 @@ impl World {
         } else if self.streams.contains_key(&attempt) {
             self.drive(node, name, FetchEvent::Fetched { filled, end: FetchOutcome::Lost });
         } else {
-            // Whether it was a wait or the origin, the fetch knows.
+            // Whether this was a wait or a read of the origin depends on the fetch.
             let is_origin = self.nodes[node].growing[&name].is_filling;
             let told = if is_origin { FetchEvent::Filled { filled } } else { FetchEvent::Waited };
             self.drive(node, name, told);
@@ -215,7 +215,7 @@ impl World {
         }
     }
 
-    /// A chunk is there.
+    /// Appends a chunk.
     fn append(&mut self, node: usize, name: SegmentName, chunk: Chunk) -> bool {
         let growing = self.nodes[node].growing.get_mut(&name).expect("grows");
         growing.chunks.push(chunk);
@@ -258,9 +258,9 @@ impl World {
                 node.memory.set_replica_statuses(&names, &replica_statuses, roomiest.is_some());
                 node.roomiest = place;
             }
-            // Who has paused hears at once all that was said meanwhile.
+            // A node that was paused receives all messages at once.
             ToNode::InStep { .. } => {}
-            // Operators ask nothing here.
+            // There are no operators' requests here.
             ToNode::Explain { .. }
             | ToNode::Ask { .. }
             | ToNode::Relayed { .. }
@@ -271,7 +271,7 @@ impl World {
             | ToNode::ServerOrders(_)
             | ToNode::ServerLoads(_)
             | ToNode::Power { .. } => {}
-            // What it says is compared where it says it.
+            // Checked where it is sent.
             ToNode::FileAnswer { .. } => {}
             ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),
         }
@@ -279,7 +279,7 @@ impl World {
 
     fn answered(&mut self, node: usize, conn: u64, ask: u64, answer: CoordinatorAnswer) {
         let Some(name) = self.nodes[node].asks.remove(&ask) else {
-            // It comes late, and nobody waits for it.
+            // It is late: no fetch waits for it any more.
             if let CoordinatorAnswer::Grant { lease } = answer {
                 self.say(conn, ToCoordinator::Ended { lease, is_held: false });
             }
@@ -354,7 +354,7 @@ impl World {
         self.open(Stream { with_origin, next, ..stream });
     }
 
-    /// A node gets all of what another offers to it.
+    /// A node fetches all of a segment that another node offers.
     pub(crate) fn take_over(
         &mut self,
         client: usize,
@@ -367,7 +367,7 @@ impl World {
         self.open(Stream { offer: Some(offer), ..stream });
     }
 
-    /// One that begins now: all of a segment, out of the server's memory.
+    /// A stream that begins now: all of a segment, from the server's memory.
     fn stream(&self, (client, server): (usize, usize), name: SegmentName, attempt: u64) -> Stream {
         Stream {
             server,
@@ -427,7 +427,7 @@ impl World {
         }
     }
 
-    /// Sends the chunks that are there and were not sent.
+    /// Sends the available chunks that were not sent yet.
     fn push(&mut self, id: u64, chunks: &[Chunk], is_all: bool) {
         while let Some(&chunk) = chunks.get(self.streams[&id].next) {
             self.streams.get_mut(&id).expect("a stream").next += 1;
@@ -448,7 +448,7 @@ impl World {
     fn send(&mut self, id: u64, says: StreamSays) {
         let delay = 1 + self.rng.below(3);
         let stream = self.streams.get_mut(&id).expect("a stream");
-        // A stream that lost something says nothing more.
+        // A stream that lost a message sends no more.
         stream.is_over |= self.cuts.contains(&(stream.server, stream.client));
         if stream.is_over {
             return;
@@ -477,7 +477,7 @@ impl World {
             .map(|(id, _)| *id)
             .collect();
         for id in ids {
-            // Half of them in silence, as when a machine dies.
+            // Half of them end silently, as when a machine dies.
             if self.rng.below(2) == 0 {
                 self.send(id, StreamSays::Broken);
             }

@@ -10,17 +10,18 @@ use crate::links::{Conn, name_of};
 use crate::origin::Object;
 use crate::world::{Machine, World};
 
-/// How long nodes have to acknowledge one.
+/// How long nodes have to acknowledge a purge.
 const LIMIT_MS: u64 = 700;
-/// Of machines' clocks, which differ by less than twice that.
+/// Base of the machines' clocks, which differ by less than twice this.
 const EPOCH_MS: u64 = 1_000_000;
 
-/// All commands of a run, and which node is bound by which.
+/// All commands of a run, and which nodes are bound by them.
 #[derive(Default)]
 pub(crate) struct Purging {
     commands: Vec<Command>,
-    /// By node: since which event it must not serve what a command has purged. Some replies begin in
-    /// the same millisecond, but before it.
+    /// By node: the commands that bind it, each with the number of the event from which on it must
+    /// not serve what was purged. Some replies begin in the same millisecond, but before that
+    /// event.
     promises: Vec<Vec<(u64, usize)>>,
 }
 
@@ -29,10 +30,10 @@ struct Command {
     what: PurgeWhat,
     at: u64,
     coordinator: usize,
-    /// Of the coordinator, and of all nodes when it was given.
+    /// Lives of the coordinator and of all nodes when the command was given.
     life: u64,
     lives: Vec<u64>,
-    /// Nodes that served then.
+    /// Nodes that served clients at that time.
     serving: Vec<usize>,
 }
 
@@ -41,8 +42,9 @@ impl Purging {
         Self { commands: Vec::new(), promises: vec![Vec::new(); nodes] }
     }
 
-    /// A reply of `object` that a node begins with the event of this number has bytes that were there
-    /// at this time or later, by hard purges; by soft ones, it is of a version that the origin had then.
+    /// The earliest time that bytes of `object` in a reply may be from if a node begins it with
+    /// event `event`, by hard purges; by soft ones, the earliest time at which the origin had that
+    /// version.
     pub(crate) fn promised(
         &self,
         kind: PurgeKind,
@@ -56,12 +58,12 @@ impl Purging {
         of_it.map(|it| it.at).max().unwrap_or(0)
     }
 
-    /// A process that has just started knows nothing, and has nothing.
+    /// A process that has just started has no purges and no segments.
     pub(crate) fn forget(&mut self, node: usize) {
         self.promises[node].clear();
     }
 
-    /// Commands that were given to a coordinator in this life of it.
+    /// Commands given to a coordinator during this life.
     fn of(&self, coordinator: usize, life: u64) -> Vec<usize> {
         let is_its = |it: &&usize| {
             let command = &self.commands[**it];
@@ -72,7 +74,7 @@ impl Purging {
     }
 }
 
-/// A dispatcher's part, with a clock of its own.
+/// The purger of a dispatcher, with a clock of its own.
 pub(crate) struct Stamps {
     purger: Purger<u64, usize>,
     clock_ms: u64,
@@ -101,14 +103,14 @@ impl World {
         let what = self.origin.objects[object].purge(random >> 24);
         let is_soft = random >> 4 & 1 == 0;
         let kind = if is_soft { PurgeKind::Soft } else { PurgeKind::Hard };
-        // Soft purges are for changes that the origin tells of when it is asked. A version that
+        // Soft purges are for changes that the origin reveals when it is asked. A version that
         // changes while it is read is a fault.
         if random & 1 == 0 && !(is_soft && self.scenario.is_calm()) {
             self.origin.objects[object].change(self.at, is_soft);
         }
         let nodes: Vec<_> = self.linked(coordinator).map(|it| (it.id, name_of(it.node))).collect();
         let Machine { is_alive, life, stamps, .. } = &mut self.machines[coordinator];
-        // Of a coordinator without nodes the command is told that nothing was done.
+        // A coordinator without nodes rejects the command: nothing was done.
         if !*is_alive || nodes.is_empty() {
             return;
         }
@@ -144,8 +146,8 @@ impl World {
         others.into_iter().for_each(|conn| self.say_to_node(conn, message()));
     }
 
-    /// A node has said hello: it is told all before anything else, and once it is
-    /// welcome it is bound by that.
+    /// A node has sent its hello: it is sent all purges before anything else, and is bound by them
+    /// once it is welcome.
     pub(crate) fn tell_all_purges(&mut self, conn: u64) {
         let coordinator = self.conns[&conn].coordinator;
         let name = name_of(self.conns[&conn].node);
@@ -157,7 +159,7 @@ impl World {
         self.conns.get_mut(&conn).expect("a link").owed = owed;
     }
 
-    /// A node speaks of purges.
+    /// A coordinator receives a message about purges from a node.
     pub(crate) fn coordinator_hears_purges(&mut self, conn: u64, message: ToCoordinator) {
         let (coordinator, at) = (self.conns[&conn].coordinator, self.at);
         let stamps = &mut self.machines[coordinator].stamps;
@@ -192,7 +194,7 @@ impl World {
         self.report_purges(coordinator);
     }
 
-    /// Who has acknowledged a purge is bound by it.
+    /// A node that has acknowledged a purge is bound by it.
     pub(crate) fn report_purges(&mut self, coordinator: usize) {
         for (command, report) in self.machines[coordinator].stamps.purger.ended(Now(self.at)) {
             self.tell(|| format!("*** purged {command}: {report:?}"));
@@ -210,8 +212,8 @@ impl World {
         }
     }
 
-    /// A report names every node that served when the command was given, and says of none that it
-    /// has applied it which does not know of it.
+    /// Checks that a report names every node that served when the command was given, and that
+    /// each node that it lists as having applied the purge knows it.
     fn has_reached_all(&self, command: usize, report: &PurgeReport) {
         let Command { kind, what, lives, serving, .. } = &self.purging.commands[command];
         for &node in serving {
@@ -229,7 +231,7 @@ impl World {
         }
     }
 
-    /// At the end all nodes and coordinators know of each purge that any of them knows.
+    /// At the end, all nodes and coordinators must know every purge that any of them knows.
     pub(crate) fn all_purges_known(&self) -> Result<(), String> {
         let of_nodes = self.nodes.iter().map(|node| &node.purges);
         let of_machines = self.machines.iter().map(|machine| machine.stamps.purger.purges());
@@ -245,7 +247,7 @@ impl World {
         Ok(())
     }
 
-    /// A node is told of purges: it has applied them, and tells the others.
+    /// A node receives purges: it applies them, and forwards them to the other coordinators.
     pub(crate) fn node_hears_purges(
         &mut self,
         node: usize,
@@ -263,7 +265,7 @@ impl World {
         others.into_iter().for_each(|it| self.say(it, message()));
     }
 
-    /// A node has been away, and is welcome again.
+    /// A node was away and is welcome again.
     pub(crate) fn is_bound(&mut self, node: usize, conn: u64) {
         let owed = std::mem::take(&mut self.conns.get_mut(&conn).expect("a link").owed);
         let event = self.totals.events;

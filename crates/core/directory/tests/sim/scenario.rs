@@ -2,13 +2,13 @@
 
 use skep_units::Rng;
 
-/// When misfortunes and clients end, in milliseconds; then all is mended.
+/// The end of faults and clients, in milliseconds; after it, everything is repaired.
 pub(crate) const FAULTS_END_MS: u64 = 4_000;
 
-/// When the simulation ends: nobody waits that long.
+/// The end of the simulation: no client waits that long.
 pub(crate) const END_MS: u64 = FAULTS_END_MS + 6_000;
 
-/// Longest misfortune that ends by itself, in milliseconds.
+/// Longest fault that ends by itself, in milliseconds.
 pub(crate) const MISFORTUNE_MS_MAX: u64 = 1_500;
 
 /// A node's memory that is never full, in bytes.
@@ -18,29 +18,30 @@ pub(crate) const ROOMY: u64 = 1 << 30;
 pub(crate) struct Scenario {
     pub(crate) coordinators: usize,
     pub(crate) nodes: usize,
-    /// Of each node's memory: so much that nothing is evicted, some segments, or one or
-    /// two; or but one node has room.
+    /// Capacity of each node's memory: enough that nothing is evicted, or for some segments, or for
+    /// one or two; or only one node has room.
     pub(crate) capacities: Vec<u64>,
-    /// When how many clients ask for a segment at once.
+    /// The times at which several clients ask for the same segment, and random numbers that select
+    /// it.
     pub(crate) herds: Vec<(u64, u64)>,
-    /// When something is purged; the number says what.
+    /// The times of purges, and random numbers that select what is purged.
     pub(crate) purges: Vec<(u64, u64)>,
     pub(crate) faults: Vec<(u64, Fault)>,
 }
 
-/// A misfortune, or its end.
+/// A fault, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A node's link to a coordinator breaks.
     Break(usize, usize),
     CrashNode(usize),
     StartNode(usize),
-    /// Does not run for so many milliseconds.
+    /// The node does not run for this many milliseconds.
     PauseNode(usize, u64),
     CrashCoordinator(usize),
     StartCoordinator(usize),
     PauseCoordinator(usize, u64),
-    /// The other one becomes active; the one that was notices so much later.
+    /// The other one becomes active; the previous one notices this many milliseconds later.
     TakeOver(u64),
     /// Two nodes do not reach each other.
     Cut(usize, usize),
@@ -66,7 +67,7 @@ impl Scenario {
         let purges = [0, 0, 1, 2, 4, 12][rng.below(6) as usize];
         let purges = (0..purges).map(|_| (100 + rng.below(FAULTS_END_MS), rng.next_u64()));
         let mut purges: Vec<_> = purges.collect();
-        // Now and then the other coordinator is told the same at once.
+        // Sometimes the other coordinator receives the same purge at once.
         let twice = purges.clone().into_iter().filter(|(_, random)| random >> 62 == 0);
         purges.extend(twice.map(|(at, random)| (at + random % 3, random ^ 1 << 8)));
         let mut scenario = Self { coordinators, nodes, capacities, herds, purges, faults };
@@ -74,7 +75,7 @@ impl Scenario {
             let clients = if rng.below(4) == 0 { 2 + rng.below(12) } else { 1 };
             scenario.herds.push((50 + rng.below(FAULTS_END_MS - 50), clients));
         }
-        // Many seeds have few misfortunes, so that each has its full effect.
+        // Many seeds have few faults, so that each has its full effect.
         let count = [0, 0, 1, 1, 2, 4, 8, 16][rng.below(8) as usize];
         for _ in 0..count {
             scenario.add_fault(rng);
@@ -84,7 +85,7 @@ impl Scenario {
         scenario
     }
 
-    /// Whether nothing goes wrong in it.
+    /// Whether the scenario has no faults.
     pub(crate) fn is_calm(&self) -> bool {
         self.faults.len() == 1
     }

@@ -1,4 +1,4 @@
-//! Slots of servers: what nodes use is never more than there is, and those who want some get some.
+//! Slots of servers: nodes never use more than there are, and nodes that want some get some.
 
 mod turns;
 
@@ -20,36 +20,36 @@ use skep_sim::{SeedTotals, Simulation};
 const SERVER: ServerKey = ServerKey(7);
 const TICK_MS: u64 = 20;
 
-/// Coordinators look that often.
+/// Interval of the coordinators' checks.
 const LOOK_MS: u64 = 100;
 const DELAY_MS_MAX: u64 = 60;
 
-/// How long requests last, where a test does not say.
+/// How long requests last unless a test sets another length.
 const LASTS_MS: Range<u64> = 5..205;
 
-/// What a slot takes to move, at most: the coordinator looks, tells the node that has it, which looks whether it
-/// still uses it, and answers; and tells the other.
+/// The longest time to move a slot: the coordinator checks and withdraws it from its node, which
+/// checks whether it still uses it, and answers; then it is granted to the other node.
 const MOVE_MS: u64 = LOOK_MS + TICK_MS + 3 * DELAY_MS_MAX;
 
-/// A node, and the requests that it has at the server.
+/// A node and its requests at the server.
 struct Node {
     name: Name,
     holder: SlotHolder,
-    /// Requests, by when they end.
+    /// Requests, by the time of their end.
     requests: Vec<u64>,
     waiting: u32,
-    /// Requests that its clients begin in a second.
+    /// Requests that its clients begin per second.
     rate: u64,
-    /// Clients that ask again as soon as they are answered.
+    /// Clients that send the next request as soon as the last one is answered.
     clients: u32,
     lasts_ms: Range<u64>,
     served: u64,
-    /// Clients wait, and none is served, since then.
+    /// Since when clients have waited and none was served.
     starves_since: Option<u64>,
     starved_ms_max: u64,
-    /// A request waits since then.
+    /// Since when a request has waited.
     hungry_since: Option<u64>,
-    /// The active coordinator has granted it some, by a link that was not cut since.
+    /// Whether the active coordinator has granted it slots by a link that has not been cut since.
     is_granted: bool,
     links: BTreeMap<usize, Link>,
 }
@@ -74,12 +74,12 @@ struct World {
     coordinators: Vec<Coordinator>,
     nodes: Vec<Node>,
     epoch: u64,
-    /// Of links.
+    /// Of the last link.
     serial: u64,
     totals: Totals,
 }
 
-/// What happened.
+/// Counters of a run.
 #[derive(Debug, Default)]
 struct Totals {
     seeds: u64,
@@ -171,7 +171,7 @@ impl World {
         self.post(coordinator);
     }
 
-    /// Both find out at once; what was on its way is lost.
+    /// Both ends notice at once; messages in flight are lost.
     fn cut(&mut self, node: usize, coordinator: usize) {
         self.nodes[node].is_granted = false;
         if let Some(link) = self.nodes[node].links.remove(&coordinator) {
@@ -190,7 +190,7 @@ impl World {
         (0..2).for_each(|it| self.post(it));
     }
 
-    /// Puts a coordinator's messages on their links.
+    /// Sends a coordinator's messages on their links.
     fn post(&mut self, coordinator: usize) {
         let messages: Vec<_> = self.coordinators[coordinator].outbox().collect();
         for (to, message) in messages {
@@ -262,7 +262,7 @@ impl World {
         }
     }
 
-    /// Requests begin, wait and end.
+    /// Begins, queues and ends requests.
     fn serve(&mut self, node: usize) {
         let (now, rate) = (self.now, self.nodes[node].rate);
         let is_new = self.below(1_000) < rate;
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// What a node does every now and then, and after each grant.
+    /// The periodic work of a node, also done after each grant.
     fn look(&mut self, number: usize) {
         let now = self.now;
         let node = &mut self.nodes[number];
@@ -331,8 +331,9 @@ impl Node {
     }
 }
 
-/// Nodes come, links break, coordinators change, demand moves: never one request too many; and when it
-/// is quiet, all slots are in use while there is something to do, and nobody waits for ever.
+/// Nodes join, links break, coordinators change, demand moves: the number of requests never exceeds
+/// the slots; and in quiet times all slots are in use while there is work, and no node waits
+/// forever.
 fn simulate(seed: u64) -> Totals {
     let mut rng = Rng::new(seed);
     let (nodes, slots) = (1 + rng.next_u64() % 6, 1 + rng.next_u64() % 12);
@@ -342,14 +343,14 @@ fn simulate(seed: u64) -> Totals {
     for node in 0..nodes as usize {
         (0..2).for_each(|coordinator| world.link(node, coordinator));
     }
-    // A node that has not found a coordinator by then has its share, which nobody counts.
+    // A node without a coordinator by then uses its fixed share, which is not counted.
     world.run(SLOTS_FIRST_MS);
     let mut relinks = Vec::new();
     for _ in 0..40 {
         let node = world.below(nodes) as usize;
         match world.below(6) {
             0 => world.take_over(),
-            // For less than the time after which the node has its share, which nobody counts.
+            // Shorter than the time after which the node uses its fixed share, which is not counted.
             1 | 2 if relinks.is_empty() && world.nodes[node].is_granted => {
                 let coordinator = world.below(2) as usize;
                 world.cut(node, coordinator);
@@ -370,7 +371,7 @@ fn simulate(seed: u64) -> Totals {
     world.run(SLOTS_LOST_MS + SLOTS_WANTED_MS + 1_000);
     let (served, at) = (total(&world), world.now);
     world.run(10_000);
-    // What a request takes on average; some time passes until the next one may begin.
+    // The average length of a request; some time passes before the next one can begin.
     let most = slots * 10_000 / lasts_ms.start.midpoint(lasts_ms.end);
     let done = total(&world) - served;
     assert!(done * 100 >= most * 60, "seed {seed}: {done} of {most} from {at} ms on");
@@ -453,7 +454,7 @@ fn a_node_that_was_paused_does_not_go_on_with_what_it_had() {
     let mut holder = granted();
     look(&mut holder, 1_000 + SLOTS_KEPT_MS, None);
     assert_eq!(holder.limit(), 2, "others may have its slots");
-    // The coordinator may not have noticed: what it granted holds on only if it says so.
+    // The coordinator may not have noticed: the old grant applies only if it is granted again.
     look(&mut holder, 4_000, Some(1));
     assert_eq!(holder.limit(), 2);
     let mut holder = granted();
@@ -466,7 +467,7 @@ fn a_node_that_was_paused_does_not_go_on_with_what_it_had() {
     (0..2).for_each(|node| world.link(node, 0));
     world.run(1_000);
     assert_eq!(world.nodes[0].holder.limit(), 4);
-    // It finds itself without its grant, on the same link.
+    // The node has lost its grant, on the same link.
     world.nodes[0].holder = SlotHolder::new(Now(0), 8, 1);
     world.nodes[0].holder.look(Now(world.now), None, 0, 0);
     assert_eq!(world.nodes[0].holder.limit(), 1);
@@ -477,7 +478,7 @@ fn a_node_that_was_paused_does_not_go_on_with_what_it_had() {
 #[test]
 fn two_coordinators_at_once_do_not_starve_the_nodes_of_one() {
     let mut world = World::new(1, 3, 9);
-    // As where all are active, by rank.
+    // As where all coordinators are active, by rank.
     world.coordinators[1].set_stage(Some(9));
     for node in 0..3 {
         (0..2).for_each(|coordinator| world.link(node, coordinator));
@@ -488,7 +489,7 @@ fn two_coordinators_at_once_do_not_starve_the_nodes_of_one() {
     world.nodes[2].rate = 1_000;
     world.run(2_000);
     world.cut(2, 1);
-    // What it had goes to the others; it has its share.
+    // Its slots go to the other nodes; it has its share.
     world.slots += world.share;
     world.run(2 * SLOTS_LOST_MS);
     assert_eq!(world.nodes[2].holder.limit(), world.share);
@@ -514,7 +515,7 @@ fn a_coordinator_to_which_nodes_come_back_one_by_one_grants_nothing_twice() {
     (0..3).for_each(|node| world.cut(node, 1));
     world.run(6_000);
     assert_eq!(world.nodes[1].holder.limit(), 9, "the other one grants");
-    // Meanwhile the first one is active, and was.
+    // Meanwhile the first one stays active.
     for node in [0, 2, 1] {
         world.nodes[node].rate = 1_000;
         world.link(node, 1);

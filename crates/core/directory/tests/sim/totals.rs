@@ -4,7 +4,7 @@ use std::fmt;
 
 use skep_sim::SeedTotals;
 
-/// What came of it.
+/// Counters of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) seeds: u64,
@@ -19,29 +19,29 @@ pub(crate) struct Totals {
     pub(crate) takeovers: u64,
     pub(crate) directory_errors: u64,
     pub(crate) expired: u64,
-    /// Sole replicas that another node took, replicas that one promoted, and offers
-    /// that nobody took.
+    /// Sole replicas that another node took, replicas that a node promoted, and offers that no node
+    /// took.
     pub(crate) taken: u64,
     pub(crate) promoted: u64,
     pub(crate) not_taken: u64,
-    /// Segments that nobody holds any more.
+    /// Segments that no node holds any more.
     pub(crate) sole_lost: u64,
-    /// Heads that one node got from another.
+    /// Heads that a node received from another.
     pub(crate) peer_heads: u64,
-    /// Files of which a coordinator named a holder, said that nobody has them, or did not know.
+    /// Answers about files that named a holder, that no node has it, or that were uncertain.
     pub(crate) files_found: u64,
     pub(crate) files_nobody: u64,
     pub(crate) files_unsure: u64,
-    /// Purges that all linked nodes acknowledged, and new stamps for one.
+    /// Purges that all linked nodes acknowledged, and purges with a new stamp.
     pub(crate) purges: u64,
     pub(crate) purged_again: u64,
-    /// Purges of which was reported that some node did not acknowledge them.
+    /// Purges that some node was reported not to have acknowledged.
     pub(crate) purges_incomplete: u64,
     pub(crate) wait_ms_max: u64,
 }
 
 impl Totals {
-    /// What is to happen now and then, and never did.
+    /// What must happen at times, but did not.
     pub(crate) fn never(&self) -> Vec<&'static str> {
         let Self { served, fills, resumed, unleased, peer_chunks, .. } = *self;
         let counts = [

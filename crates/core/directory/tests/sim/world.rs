@@ -1,4 +1,4 @@
-//! The world: clock, state and events.
+//! The simulated world: clock, state and events.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::purging::{Purging, Stamps};
 use crate::scenario::{END_MS, Fault, Scenario};
 use crate::totals::Totals;
 
-/// Small, so that both bounds are met.
+/// Small, so that both bounds are reached.
 pub(crate) const LEASE_TTL_MS: u64 = 500;
 pub(crate) const LEASES_MAX: usize = 6;
 pub(crate) const HOLDINGS_MAX: usize = 60;
-/// Seldom, so that much happens between the end of a lease and its noticing.
+/// Long, so that much happens between the end of a lease and its noticing.
 const TICK_MS: u64 = 400;
 
 pub(crate) enum Event {
@@ -40,14 +40,14 @@ pub(crate) enum Event {
         conn: u64,
         message: ToNode,
     },
-    /// One end learns that the link is gone.
+    /// One end notices the loss of a link.
     CoordinatorDown {
         conn: u64,
     },
     NodeDown {
         conn: u64,
     },
-    /// The time for the answer, the wait or the next bytes is over.
+    /// The timeout for the answer, the wait or the next bytes has passed.
     Due {
         node: usize,
         life: u64,
@@ -68,13 +68,13 @@ pub(crate) enum Event {
         stream: u64,
         says: StreamSays,
     },
-    /// The next files that are announced; so many were.
+    /// Announces the next files; `told` were announced before.
     Announce {
         conn: u64,
         told: usize,
     },
     SeekFile,
-    /// The next part of the inventory.
+    /// Sends the next part of the inventory.
     Inventory {
         conn: u64,
     },
@@ -82,7 +82,7 @@ pub(crate) enum Event {
         node: usize,
         life: u64,
     },
-    /// A datagram: so many bytes a node had to send.
+    /// A load report, a datagram: the bytes that a node had to send.
     Load {
         coordinator: usize,
         node: usize,
@@ -111,7 +111,7 @@ pub(crate) enum Event {
         offer: u64,
         step: OfferStep,
     },
-    /// A node goes on offering what leaves.
+    /// A node continues to offer what it evicts.
     Offering {
         node: usize,
         life: u64,
@@ -127,7 +127,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// What a seed's story tells of it.
+    /// Its state, as printed in the story of a seed.
     fn summary(&self) -> StateSummary {
         let (is_active, epoch) = self.core.stage();
         let CoordinatorCounters { leases, holdings, files, nodes_unsure, .. } =
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// Tells what the last event has changed.
+    /// Prints what the last event has changed.
     fn tell_changes(&mut self) {
         if !self.tells {
             return;
@@ -304,7 +304,7 @@ impl World {
         }
     }
 
-    /// When `event` can happen, if its place does not run now.
+    /// When `event` can happen, if its process is paused.
     fn paused_until(&self, event: &Event) -> u64 {
         let of_conn = |conn: &u64| &self.conns[conn];
         let node = |node: usize| self.nodes[node].paused_until;

@@ -1,5 +1,5 @@
-//! The codec against bytes from the specification, against a small application of its own, and
-//! against php-fpm.
+//! Tests of the codec against bytes from the specification, against a small application of its own,
+//! and against php-fpm.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

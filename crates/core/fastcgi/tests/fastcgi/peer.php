@@ -1,5 +1,5 @@
 <?php
-// What the tests ask php-fpm for: says what it was asked, and replies as the query says.
+// The script under test in php-fpm: reports the request it received, and replies as the query specifies.
 $number = fn(string $name): int => (int) ($_GET[$name] ?? 0);
 switch ($_GET['do'] ?? 'told') {
 case 'told':
@@ -47,13 +47,13 @@ case 'complain':
     flush();
     break;
 case 'shout':
-    // PHP cuts a message at 1 KiB, and puts all of them into one line.
+    // PHP truncates a message at 1 KiB, and writes all messages in one line.
     $message = implode("\n", array_fill(0, $number('lines'), str_repeat('x', $number('bytes'))));
     for ($i = 0; $i < $number('times'); $i++) error_log($message);
     echo 'fine';
     break;
 case 'hang':
-    // Longer than any test lasts; the test kills it, or the client goes.
+    // Longer than the duration of any test: the test kills the process, or the client disconnects.
     header('Content-Length: 1000');
     header('X-Pid: ' . getmypid());
     echo 'begun';
@@ -61,7 +61,7 @@ case 'hang':
     sleep(100);
     break;
 case 'wait':
-    // Until the test puts a file there.
+    // Waits until the test creates a file there.
     $seen = __DIR__ . '/seen-' . $_GET['name'];
     touch($seen);
     while (!file_exists(__DIR__ . '/go')) {

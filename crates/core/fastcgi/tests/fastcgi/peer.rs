@@ -1,7 +1,7 @@
-//! The application's side of FastCGI, as the specification has it, for tests and fuzz targets:
-//! reads requests as php-fpm does, writes replies. Shares no code with the codec.
+//! The application's side of FastCGI, according to the specification, for tests and fuzz targets:
+//! parses requests as php-fpm does, writes replies. Shares no code with the codec.
 
-/// A request, as php-fpm reads it.
+/// A request, as php-fpm parses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Begun {
     pub(crate) keep_conn: bool,
@@ -21,16 +21,16 @@ impl Begun {
     }
 }
 
-/// Reads a record: type, content, and what is behind it.
+/// Parses a record: type, content, and the rest.
 pub(crate) fn record(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let [1, kind, 0, 1, high, low, padding, _, rest @ ..] = bytes else { return None };
     let (content, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([*high, *low])))?;
     let (_, rest) = rest.split_at_checked(usize::from(*padding))?;
-    // `FCGI_MAX_LENGTH` of php-fpm is for both.
+    // `FCGI_MAX_LENGTH` of php-fpm covers both.
     (content.len() + usize::from(*padding) <= 0xffff).then_some((*kind, content, rest))
 }
 
-/// Reads all records of a request; `None` where php-fpm would close the connection.
+/// Parses all records of a request; `None` if php-fpm would close the connection.
 pub(crate) fn request(bytes: &[u8]) -> Option<Begun> {
     let (1, begin, mut rest) = record(bytes)? else { return None };
     let [0, 1, flags, _, _, _, _, _] = begin else { return None };
@@ -53,7 +53,7 @@ pub(crate) fn request(bytes: &[u8]) -> Option<Begun> {
     Some(request)
 }
 
-/// All pairs of one record: none is split.
+/// All pairs of a record: none may be split.
 fn pairs(mut rest: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
     let mut pairs = Vec::new();
     while !rest.is_empty() {

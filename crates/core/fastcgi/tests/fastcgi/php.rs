@@ -1,4 +1,4 @@
-//! The codec against php-fpm, as Debian has it, on a unix socket.
+//! The codec against Debian's php-fpm, on a Unix socket.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -16,7 +16,7 @@ use skep_http::{BodyFraming, Method, ResponseFraming};
 
 use crate::requests::get;
 
-/// For what php-fpm does not answer.
+/// Timeout for replies of php-fpm.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One instance for all checks.
@@ -49,7 +49,7 @@ fn parameters_arrive(php: &PhpFpm) {
         ("X_Twice", b"3"),
         ("Proxy", b"http://evil/"),
         ("Authorization", b"Basic YTpi"),
-        // Together they fill more than a record.
+        // Together they need more than one record.
         ("X-Long", &long),
         ("X-Longer", &long),
     ];
@@ -92,7 +92,7 @@ fn parameters_arrive(php: &PhpFpm) {
     assert!(!told.contains("HTTP_PROXY"), "{told}");
 }
 
-/// Why names with a dot are dropped: a client could set any variable by them.
+/// Why names with a dot are dropped: through them a client could set any variable.
 fn php_reads_a_dot_as_an_underscore(php: &PhpFpm) {
     let settings = FcgiSettings { params: &[(b"HTTP_X.DOT", b"1")], ..php.settings() };
     let (path, query) = (&b"/peer.php"[..], Some(&b"do=told"[..]));
@@ -191,7 +191,7 @@ fn a_kept_connection_carries_many_requests(php: &PhpFpm) {
         let reply = exchange(&mut stream, &posting("do=body", length), &settings, &body).unwrap();
         assert!(reply.is_reusable && reply.text().starts_with(&format!("{length} ")));
     }
-    // Without being asked to, it does not keep the connection.
+    // Unless asked to, it does not keep the connection.
     let mut stream = php.connect();
     let reply = exchange(&mut stream, &asking("do=told"), &php.settings(), b"").unwrap();
     assert!(!reply.is_reusable);
@@ -235,7 +235,7 @@ impl Reply {
     }
 }
 
-/// Sends a request while its reply is read.
+/// Sends a request while receiving its reply.
 fn exchange(
     stream: &mut UnixStream,
     request: &GatewayRequest<'_>,
@@ -256,7 +256,7 @@ fn exchange(
     }
     let mut writing = stream.try_clone().unwrap();
     thread::scope(|scope| {
-        // php-fpm does not read all of a body that the script does not want.
+        // php-fpm does not read all of a body that the script does not use.
         scope.spawn(move || writing.write_all(&out));
         let reply = hear(stream, exchange);
         if !reply.as_ref().is_ok_and(|reply| reply.is_reusable) {
@@ -295,7 +295,7 @@ fn hear(stream: &mut UnixStream, mut exchange: FcgiExchange) -> Result<Reply, Fc
     }
 }
 
-/// A php-fpm of its own, which ends with the test.
+/// A php-fpm process of the test's own, which ends with the test.
 struct PhpFpm {
     process: Child,
     folder: PathBuf,
@@ -304,7 +304,7 @@ struct PhpFpm {
 
 impl Drop for PhpFpm {
     fn drop(&mut self) {
-        // Its workers would outlive it otherwise.
+        // Otherwise its workers would outlive it.
         let kill = format!("kill {}", self.process.id());
         let _ = Command::new("sh").args(["-c", &kill]).status();
         let _ = self.process.wait();
@@ -331,7 +331,7 @@ impl PhpFpm {
             .expect("setpriv (util-linux)");
         let log = BufReader::new(process.stderr.take().unwrap());
         let root = folder.to_str().unwrap().to_owned();
-        // From here on, it ends whatever happens.
+        // From here on, it is stopped even if the test fails.
         let php = PhpFpm { process, folder, root };
         wait_for_start(log);
         php
@@ -366,7 +366,7 @@ impl PhpFpm {
     }
 }
 
-/// Reads the log until all has started; the rest goes nowhere, so that nobody waits for it.
+/// Reads the log until all have started; the rest is discarded, so that no writer blocks.
 fn wait_for_start(mut log: impl BufRead + Send + 'static) {
     let mut read = String::new();
     while !read.contains("ready to handle connections") {
@@ -375,7 +375,7 @@ fn wait_for_start(mut log: impl BufRead + Send + 'static) {
     thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
 }
 
-/// The user is ignored where the test is not root's.
+/// The user is ignored unless the test runs as root.
 const CONF: &str = "[global]
 error_log = /dev/stderr
 [www]
@@ -391,7 +391,7 @@ php_admin_flag[log_errors] = on
 php_admin_flag[display_errors] = off
 ";
 
-/// CRC-32 of ISO-HDLC, as PHP's.
+/// CRC-32 (ISO-HDLC), as in PHP.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {

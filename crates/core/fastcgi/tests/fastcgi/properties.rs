@@ -1,5 +1,5 @@
-//! Properties that hold for any bytes: the way they arrive does not matter, nothing panics, no
-//! body is longer than announced, and a request is read by php-fpm as it was written.
+//! Properties that hold for any bytes: the way they arrive does not matter, nothing panics, no body
+//! is longer than announced, and php-fpm would parse a request as it was written.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::peer;
 use crate::replies::{Said, exchange, hear};
 use crate::requests::{get, php};
 
-/// Records of an application that knows the protocol but not when to say what.
+/// Records of an application that knows the protocol but not the order of messages.
 fn records() -> impl Strategy<Value = Vec<u8>> {
     let heads: &[&[u8]] = &[
         b"A: b\r\n\r\n",
@@ -132,7 +132,7 @@ proptest! {
         prop_assert_eq!(begun.param("QUERY_STRING"), Some(query.as_bytes()));
         let names: BTreeSet<&String> = begun.params.iter().map(|(name, _)| name).collect();
         prop_assert_eq!(names.len(), begun.params.len(), "a parameter was sent twice");
-        // Every variable is of a field that is spelt like it, but for case and `-`.
+        // Every variable belongs to a field with the same spelling, except for case and `-`.
         for name in names.iter().filter_map(|it| it.strip_prefix("HTTP_")) {
             let spelt = name.replace('_', "-");
             let is_field = |(it, _): &(String, String)| it.eq_ignore_ascii_case(&spelt);

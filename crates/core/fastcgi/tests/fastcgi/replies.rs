@@ -1,4 +1,4 @@
-//! Replies: byte by byte, and every lie with its error.
+//! Replies: byte by byte, and every protocol violation with its error.
 
 use skep_fastcgi::limits::STDERR_BYTES_MAX;
 use skep_fastcgi::{FcgiError, FcgiEvent, FcgiExchange, FcgiRefusal, FcgiSettings};
@@ -13,7 +13,7 @@ pub(crate) fn exchange(request: &GatewayRequest<'_>) -> FcgiExchange {
     FcgiExchange::start(&mut Vec::new(), request, &settings).unwrap()
 }
 
-/// What a reply says, with its body's pieces together.
+/// The events of a reply, with the pieces of its body joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Head(String),
@@ -22,7 +22,8 @@ pub(crate) enum Said {
     End(u32),
 }
 
-/// Takes `bytes` in pieces that end at `ends`. Lines of STDERR come first: they stand anywhere.
+/// Receives `bytes` in pieces that end at `ends`. STDERR lines are listed first, since they may
+/// occur anywhere.
 pub(crate) fn hear(
     exchange: &mut FcgiExchange,
     bytes: &[u8],
@@ -84,7 +85,7 @@ fn error_of(bytes: &[u8]) -> FcgiError {
 
 #[test]
 fn a_reply_of_php_fpm_is_read() {
-    // As php-fpm 8.2 writes it: no record that ends STDOUT.
+    // As php-fpm 8.2 writes it: without a record that ends STDOUT.
     let bytes: &[&[u8]] = &[
         b"\x01\x07\x00\x01\x00\x06\x02\x00oops!\nPP",
         b"\x01\x06\x00\x01\x00\x31\x07\x00Status: 404 Not Found\r\nContent-type: text/html\r\n\r\n",
@@ -158,7 +159,7 @@ fn a_connection_is_reused_only_when_both_sides_are_in_step() {
     let mut not_asked_to = FcgiExchange::start(&mut Vec::new(), &get(), &php()).unwrap();
     hear(&mut not_asked_to, &bytes, &[bytes.len()]);
     assert!(!not_asked_to.is_reusable(0));
-    // The reply is complete before the body is.
+    // The reply is complete before the request body is.
     let mut early = exchange(&GatewayRequest { body: BodyFraming::Length(9), ..get() });
     assert_eq!(hear(&mut early, &bytes, &[bytes.len()]).1, None);
     assert!(!early.is_reusable(0));

@@ -1,4 +1,4 @@
-//! Requests, byte by byte, and what does not become one.
+//! Requests, byte by byte, and those that cannot be encoded.
 
 use skep_fastcgi::limits::CONTENT_BYTES_MAX;
 use skep_fastcgi::{FcgiExchange, FcgiRequestError, FcgiSettings, ScriptRule};
@@ -137,7 +137,7 @@ fn no_field_is_read_as_another_one() {
         // CVE-2024-8927.
         ("Redirect-Status", b"200"),
         ("Content_Length", b"9"),
-        // Of framing and of the connection: left out, but nobody's fault.
+        // Framing and hop-by-hop fields: omitted, but not counted as dropped.
         ("Content-Length", b"0"),
         ("Connection", b"x-hop"),
         ("X-Hop", b"1"),
@@ -183,7 +183,7 @@ fn what_cannot_be_asked_has_a_status() {
 
 #[test]
 fn pairs_are_never_split_over_records_and_one_that_does_not_fit_is_431() {
-    // Two lengths of four bytes.
+    // Both lengths take four bytes.
     let room = CONTENT_BYTES_MAX - "HTTP_X_B".len() - 5;
     let (fits, long, small) = (vec![b'x'; room], vec![b'x'; room + 1], vec![b'y'; 40_000]);
     let fields: &[(&str, &[u8])] =

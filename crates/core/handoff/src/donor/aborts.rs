@@ -1,4 +1,4 @@
-//! ABORTs: repeated until the receiver has understood, and said again whenever it asks.
+//! ABORTs: repeated until the receiver acknowledges, and sent again whenever it asks.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::limits::{ABORT_MS_MAX, ABORTS_MAX, MEMORY_MS, REMEMBERED_MAX, RETRY_M
 use crate::retry::Retry;
 use crate::timers::Timers;
 
-/// Offers that were taken back.
+/// Offers that were aborted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Aborts {
-    /// Those that are being repeated; at most [`ABORTS_MAX`].
+    /// ABORTs that are being repeated; at most [`ABORTS_MAX`].
     repeated: BTreeMap<HandoffId, Abort>,
     timers: Timers<HandoffId>,
-    /// Those that are remembered, with their receivers; at most [`REMEMBERED_MAX`].
+    /// Remembered offers and their receivers; at most [`REMEMBERED_MAX`].
     remembered: BTreeMap<HandoffId, PeerId>,
     expiry: ExpiryQueue<HandoffId, MEMORY_MS, REMEMBERED_MAX>,
 }
@@ -31,7 +31,7 @@ struct Abort {
 }
 
 impl Aborts {
-    /// An offer is taken back; the message says so.
+    /// Aborts an offer; returns the message to send.
     pub(super) fn add(
         &mut self,
         now: Now,
@@ -51,7 +51,7 @@ impl Aborts {
         (to, Lccp { id, command: LccpCommand::Abort(socket) })
     }
 
-    /// Takes note that this offer does not lead to a move.
+    /// Records that this offer does not result in a move.
     pub(super) fn remember(&mut self, now: Now, id: HandoffId, to: PeerId) {
         if self.remembered.insert(id, to).is_none() {
             self.expiry.push(now, id);
@@ -59,7 +59,7 @@ impl Aborts {
         self.forget(now);
     }
 
-    /// A receiver has understood.
+    /// A receiver has acknowledged.
     pub(super) fn understood(&mut self, id: HandoffId, by: PeerId) {
         if self.repeated.get(&id).is_some_and(|abort| abort.to == by) {
             self.repeated.remove(&id);
@@ -67,12 +67,12 @@ impl Aborts {
         }
     }
 
-    /// Whether this receiver is to be told that the offer was taken back.
+    /// Whether this offer to this receiver was aborted, so that the receiver must be informed.
     pub(super) fn is_aborted(&self, id: HandoffId, by: PeerId) -> bool {
         self.remembered.get(&id) == Some(&by)
     }
 
-    /// What is to be said again now.
+    /// The messages to send again now.
     pub(super) fn due(&mut self, now: Now) -> Vec<(PeerId, Lccp)> {
         self.forget(now);
         let mut due = Vec::new();

@@ -1,4 +1,4 @@
-//! What a donor asks of its node, and how moves end.
+//! The actions of a donor for its node, and the outcomes of moves.
 
 use skep_wire::handoff::lccp::{Lccp, RefuseCause};
 use skep_wire::handoff::{HandoffId, SocketId};
@@ -9,12 +9,12 @@ use skep_wire::steer::NodeIndex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveTarget {
     pub peer: PeerId,
-    /// Its place in the tables: where packets are redirected to.
+    /// Its index in the tables: packets are redirected to it.
     pub node: NodeIndex,
 }
 
-/// Something to do. Orders go to netguard in the order of the actions; each but a release gets one
-/// result.
+/// An action for the node. Orders go to netguard in the order of the actions; each except a release
+/// has exactly one result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DonorAction {
     /// Take the connection out of the event loop, order netguard to freeze it, and read its state. Answer
@@ -26,38 +26,39 @@ pub enum DonorAction {
     Thaw(HandoffId, SocketId),
     /// Order netguard to close the connection with RST.
     Reset(HandoffId, SocketId),
-    /// Close the descriptor, in repair mode, and order netguard to release its own. No result is awaited.
+    /// Close the descriptor, in repair mode, and order netguard to release its own. There is no
+    /// result.
     Release(HandoffId, SocketId),
     Send(PeerId, Lccp),
-    /// The move has ended like this.
+    /// The move has ended with this outcome.
     Ended(HandoffId, SocketId, MoveOutcome),
 }
 
 /// How a move has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveOutcome {
-    /// The connection is thawed, and served here.
+    /// The connection is thawed and served here.
     Stays(StayCause),
     /// The receiver serves it.
     Moved,
-    /// It was closed with RST.
+    /// The connection was closed with RST.
     Closed,
 }
 
-/// Why a connection stays with the donor.
+/// Why a connection stays at the donor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StayCause {
     /// Netguard did not freeze it.
     NotFrozen,
-    /// Its state does not allow a move: bytes that are not acknowledged, or too many received.
+    /// Its state does not allow a move: unacknowledged bytes, or too many received ones.
     Unsuitable,
-    /// The receiver did not take it.
+    /// The receiver refused it.
     Refused(RefuseCause),
     /// The receiver was not ready in time.
     Silent,
-    /// The receiver does not know of the offer any more: it has started again, or has given up.
+    /// The receiver does not know the offer any more: it has restarted, or given up.
     Gone,
-    /// Netguard did not redirect its flow.
+    /// Netguard did not redirect the flow.
     NotRedirected,
 }
 
@@ -75,7 +76,7 @@ impl StayCause {
     }
 }
 
-/// Why a move does not begin: the connection is served here.
+/// Why a move is not started; the connection is then served here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotBegun {
     #[error("as many moves are in flight as there may be")]
@@ -84,12 +85,12 @@ pub enum NotBegun {
     Busy,
 }
 
-/// What has happened so far.
+/// Counters since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DonorCounters {
     /// Moves begun.
     pub begun: u64,
-    /// Moves that did not begin, as too many were in flight.
+    /// Moves that were not started because too many were in flight.
     pub full: u64,
     /// Connections that the receiver serves.
     pub moved: u64,
@@ -101,11 +102,11 @@ pub struct DonorCounters {
     pub silent: u64,
     pub gone: u64,
     pub not_redirected: u64,
-    /// The same, refused by the receiver, in the order of [`RefuseCause::ALL`].
+    /// Connections that stayed because the receiver refused, in the order of [`RefuseCause::ALL`].
     pub refused: [u64; RefuseCause::ALL.len()],
     /// Offers, GOs and ABORTs that were repeated.
     pub repeated: u64,
-    /// Messages that no receiver should send.
+    /// Messages that a correct receiver never sends.
     pub unexpected: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The donor: offers connections of this node to others, and decides alone whether each is moved.
+//! The donor: offers connections of this node to others, and alone decides whether each is moved.
 //!
 //! ```text
 //!            Freezing --frozen--> Offered --READY--> Committing --redirected--> Committed --DONE--> moved
@@ -10,10 +10,10 @@
 //!               stays <----- thawed -----------+ +------------ refused -------------+
 //! ```
 //!
-//! The decision is one update of netguard's map, from blocked to redirected. Before it the connection can
-//! only stay, and after it only move, or be closed. An ABORT is sent only once it is certain that the flow is
-//! not redirected; a GO only once it is certain that it is. While netguard's answer is awaited, neither is
-//! said: the connection is blocked meanwhile.
+//! The decision is one update of netguard's map, from blocked to redirected. Before it the
+//! connection can only stay, and after it only move or be closed. An ABORT is sent only once it is
+//! certain that the flow is not redirected; a GO only once it is certain that it is. While
+//! netguard's answer is pending, neither is sent, and the connection is blocked.
 
 mod aborts;
 mod action;
@@ -34,14 +34,13 @@ use crate::retry::Retry;
 use crate::timers::Timers;
 use aborts::Aborts;
 
-/// All moves away from this node. See the module.
+/// All moves away from this node; see the module.
 ///
-/// Invariants: at most [`MOVES_IN_FLIGHT_MAX`] moves, one for each connection; a number is never used
-/// twice.
+/// Invariants: at most [`MOVES_IN_FLIGHT_MAX`] moves, one per connection; a number is never reused.
 #[derive(Clone, Debug)]
 pub struct Donor {
     ready_ms: u64,
-    /// That of the next move, without its number.
+    /// The incarnation in the id of the next move.
     incarnation: u64,
     next_number: u64,
     moves: BTreeMap<HandoffId, Move>,
@@ -61,33 +60,33 @@ struct Move {
 
 #[derive(Clone, Debug)]
 enum MoveState {
-    /// Its state is awaited.
+    /// Waits for the connection's state.
     Freezing,
-    /// READY is awaited.
+    /// Waits for READY.
     Offered { fragments: Vec<Fragment>, retry: Retry },
     /// The redirect is ordered.
     Committing,
     /// The thaw is ordered.
     Thawing { cause: StayCause, offer: OfferState },
-    /// It is redirected: the receiver is told until it answers.
+    /// The flow is redirected: GO is repeated until the receiver answers.
     Committed { retry: Retry },
     /// The reset is ordered.
     Resetting,
 }
 
-/// What the receiver of a connection that is to stay may believe.
+/// What the receiver of a connection that stays may assume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OfferState {
-    /// It was told nothing, or refused: it needs no word.
+    /// It has no offer, or has refused: no message is needed.
     Settled,
-    /// It was told that the offer was taken back.
+    /// It was sent an ABORT.
     Aborted,
 }
 
 impl Donor {
-    /// The donor of a process that has started at `incarnation`, by the wall clock in milliseconds: that of
-    /// its [endpoint](skep_wire::seal::Endpoint::incarnation). It waits `ready_ms` for READY, at most
-    /// [`READY_MS_MAX`].
+    /// The donor of a process started at `incarnation`, by the wall clock in milliseconds: that of
+    /// its [endpoint](skep_wire::seal::Endpoint::incarnation). It waits `ready_ms` for READY, at
+    /// most [`READY_MS_MAX`].
     pub fn new(ready_ms: u64, incarnation: u64) -> Self {
         assert!(ready_ms <= READY_MS_MAX, "{ready_ms} ms: the receiver may have given up");
         Self {
@@ -103,8 +102,8 @@ impl Donor {
         }
     }
 
-    /// The incarnation of the endpoint is a later one now: its clock had gone back. Moves in flight keep
-    /// theirs.
+    /// The incarnation of the endpoint was raised because its clock had gone back. Moves in flight
+    /// keep theirs.
     pub fn raise_incarnation(&mut self, incarnation: u64) {
         self.incarnation = self.incarnation.max(incarnation);
     }
@@ -112,7 +111,7 @@ impl Donor {
     /// Begins to move a connection to another node.
     ///
     /// # Errors
-    /// It is to be served here.
+    /// The connection must be served here.
     pub fn begin(&mut self, socket: SocketId, to: MoveTarget) -> Result<HandoffId, NotBegun> {
         if self.flows.contains(&socket) {
             return Err(NotBegun::Busy);
@@ -131,7 +130,7 @@ impl Donor {
         Ok(id)
     }
 
-    /// The connection is frozen, and this was read of it since.
+    /// The connection is frozen, and `info` was read from it since.
     pub fn frozen(&mut self, now: Now, id: HandoffId, info: &HandoffInfo) {
         let is_sound = info.is_sound();
         let Some(it) = self.moves.get_mut(&id) else { return };
@@ -149,7 +148,7 @@ impl Donor {
         self.check_invariants();
     }
 
-    /// The connection could not be frozen, or cannot be moved as it is.
+    /// The connection could not be frozen, or cannot be moved in its state.
     pub fn not_frozen(&mut self, now: Now, id: HandoffId, cause: StayCause) {
         let is_freezing =
             self.moves.get(&id).is_some_and(|it| matches!(it.state, MoveState::Freezing));
@@ -159,7 +158,7 @@ impl Donor {
         self.check_invariants();
     }
 
-    /// What came of the order of the last action of this move.
+    /// The result of the order in the last action of this move.
     pub fn ordered(&mut self, now: Now, id: HandoffId, result: OrderResult) {
         let Some(it) = self.moves.get(&id) else { return };
         match it.state {
@@ -171,7 +170,7 @@ impl Donor {
         self.check_invariants();
     }
 
-    /// A message for a donor came from another node.
+    /// A message for a donor was received from another node.
     pub fn heard(&mut self, now: Now, from: PeerId, message: &Lccp) {
         let Lccp { id, command } = message;
         let is_its = |it: &&Move| it.to.peer == from && command.socket() == Some(&it.socket);
@@ -193,14 +192,14 @@ impl Donor {
                 self.end(now, *id, MoveOutcome::Moved)
             }
             (LccpCommand::Aborted(_), _) => self.aborts.understood(*id, from),
-            // Late, or repeated: the move has gone on.
+            // Late or repeated: the move has progressed.
             (LccpCommand::Refuse(..) | LccpCommand::Gone(_) | LccpCommand::Done(_), _) => {}
             _ => self.counters.unexpected += 1,
         }
         self.check_invariants();
     }
 
-    /// Time has passed.
+    /// Advances the time.
     pub fn tick(&mut self, now: Now) {
         for id in self.timers.take_due(now) {
             self.due(now, id);
@@ -213,22 +212,22 @@ impl Donor {
         self.check_invariants();
     }
 
-    /// When to call [`Donor::tick`] at the latest.
+    /// The latest time for the next call of [`Donor::tick`].
     pub fn next_due(&self) -> Option<Now> {
         self.timers.next().into_iter().chain(self.aborts.next_due()).min()
     }
 
-    /// What is to be done, in order.
+    /// The pending actions, in order.
     pub fn actions(&mut self) -> impl Iterator<Item = DonorAction> + '_ {
         self.actions.drain(..)
     }
 
-    /// Moves in flight.
+    /// The number of moves in flight.
     pub fn in_flight(&self) -> usize {
         self.moves.len()
     }
 
-    /// Whether nothing is left to do or to say.
+    /// Whether no move or ABORT is pending.
     pub fn is_idle(&self) -> bool {
         self.moves.is_empty() && self.aborts.is_empty()
     }
@@ -237,7 +236,7 @@ impl Donor {
         &self.counters
     }
 
-    /// A move whose time has come.
+    /// Handles an expired timer of a move.
     fn due(&mut self, now: Now, id: HandoffId) {
         let ready_ms = self.ready_ms;
         let Some(Move { socket, to, state }) = self.moves.get_mut(&id) else { return };
@@ -266,12 +265,12 @@ impl Donor {
         }
     }
 
-    /// The receiver of a move is ready: now it is decided.
+    /// The receiver of a move is ready: orders the redirect, which decides.
     fn ready(&mut self, now: Now, id: HandoffId) {
         let Some(Move { socket, to, state }) = self.moves.get(&id) else { return };
         let (socket, to) = (*socket, *to);
         match state {
-            // Later the receiver may have given up by the time of GO.
+            // If it is late, the receiver may have given up before GO arrives.
             MoveState::Offered { retry, .. } if retry.age_ms(now) > self.ready_ms => {
                 self.stay(now, id, StayCause::Silent, OfferState::Aborted);
             }
@@ -282,7 +281,7 @@ impl Donor {
             MoveState::Thawing { offer: OfferState::Aborted, .. } => {
                 self.send(to.peer, id, LccpCommand::Abort(socket));
             }
-            // What there is to say is repeated anyway, or is not known yet.
+            // The next message is repeated anyway, or not determined yet.
             MoveState::Freezing
             | MoveState::Committing
             | MoveState::Committed { .. }
@@ -303,12 +302,12 @@ impl Donor {
     fn thaw_ordered(&mut self, now: Now, id: HandoffId, result: OrderResult, cause: StayCause) {
         match result {
             OrderResult::Done => self.end(now, id, MoveOutcome::Stays(cause)),
-            // It can neither be served nor be left as it is.
+            // It can neither be served nor be left in this state.
             OrderResult::Refused => self.reset(id),
         }
     }
 
-    /// The flow is redirected: the connection is the receiver's.
+    /// The flow is redirected: the connection belongs to the receiver.
     fn commit(&mut self, now: Now, id: HandoffId) {
         let Some(Move { socket, to, .. }) = self.moves.get(&id) else { return };
         let (socket, to) = (*socket, *to);
@@ -317,7 +316,7 @@ impl Donor {
         self.send(to.peer, id, LccpCommand::Go(socket));
     }
 
-    /// The connection is to stay here.
+    /// The connection stays here.
     fn stay(&mut self, now: Now, id: HandoffId, cause: StayCause, offer: OfferState) {
         let Some(Move { socket, .. }) = self.moves.get(&id) else { return };
         self.actions.push_back(DonorAction::Thaw(id, *socket));
@@ -327,7 +326,7 @@ impl Donor {
         }
     }
 
-    /// Takes the offer back.
+    /// Aborts the offer.
     fn abort(&mut self, now: Now, id: HandoffId) {
         let Some(Move { socket, to, .. }) = self.moves.get(&id) else { return };
         let (to, message) = self.aborts.add(now, id, to.peer, *socket);
@@ -340,7 +339,7 @@ impl Donor {
         self.set_state(id, MoveState::Resetting);
     }
 
-    /// The move has ended.
+    /// Ends a move with this outcome.
     fn end(&mut self, now: Now, id: HandoffId, outcome: MoveOutcome) {
         self.timers.set(id, None);
         let Some(Move { socket, to, .. }) = self.moves.remove(&id) else { return };
@@ -382,7 +381,7 @@ impl Donor {
         self.set_timer(id);
     }
 
-    /// Sets when something is to be done about a move.
+    /// Sets the timer of a move.
     fn set_timer(&mut self, id: HandoffId) {
         let past = |since: Now, ms: u64| since.plus_ms(ms + 1);
         let due = self.moves.get(&id).and_then(|it| match &it.state {

@@ -1,8 +1,8 @@
-//! What a receiver knows of the moves of each donor, those that have ended included.
+//! The moves of each donor as recorded by a receiver, including those that have ended.
 //!
-//! Ends are forgotten after some time, or when they are too many, the oldest first. Numbers of a donor rise,
-//! so what was forgotten is below the donor's **floor**: an offer below it is old, and is never taken, however
-//! late it comes.
+//! Ended moves are forgotten after some time, or when there are too many, oldest first. A donor's
+//! numbers increase, so forgotten moves are at or below the donor's **floor**: an offer at or below
+//! it is old, and is never accepted, however late it arrives.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::state::Slot;
 use crate::expiry::ExpiryQueue;
 use crate::limits::{MEMORY_MS, REMEMBERED_MAX};
 
-/// All donors.
+/// The moves of all donors.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     donors: BTreeMap<PeerId, DonorRecord>,
@@ -26,24 +26,24 @@ pub(super) struct Memory {
 #[derive(Clone, Debug, Default)]
 struct DonorRecord {
     incarnation: u64,
-    /// The highest number of this incarnation that was forgotten.
+    /// The highest forgotten number of this incarnation.
     floor: u64,
     moves: BTreeMap<HandoffId, Slot>,
 }
 
-/// How a donor's message stands to what is known of it.
+/// The process that a donor's message comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DonorProcess {
-    /// Of its present process.
+    /// The current process.
     Present,
-    /// Of its present process, which is a new one.
+    /// A new process, which is the current one from now on.
     Restarted,
-    /// Of an earlier process, or of one donor more than a cluster has.
+    /// An earlier process, or too many donors are known.
     Stale,
 }
 
 impl Memory {
-    /// Takes note of the incarnation in a message.
+    /// Records the incarnation in a message.
     pub(super) fn note(&mut self, key: OfferKey) -> DonorProcess {
         let is_known = self.donors.contains_key(&key.donor);
         if !is_known && self.donors.len() >= NODES_MAX {
@@ -60,7 +60,7 @@ impl Memory {
         if is_new && is_known { DonorProcess::Restarted } else { DonorProcess::Present }
     }
 
-    /// Whether a move of that number has ended so long ago that it was forgotten.
+    /// Whether a move with that number has ended so long ago that it was forgotten.
     pub(super) fn is_forgotten(&self, key: OfferKey) -> bool {
         self.donors.get(&key.donor).is_some_and(|donor| key.id.number <= donor.floor)
     }
@@ -73,7 +73,7 @@ impl Memory {
         self.donors.get_mut(&key.donor)?.moves.get_mut(&key.id)
     }
 
-    /// A move of a donor that [`Memory::note`] knows.
+    /// Stores a move of a donor known to [`Memory::note`].
     pub(super) fn insert(&mut self, key: OfferKey, slot: Slot) {
         if let Some(donor) = self.donors.get_mut(&key.donor) {
             donor.moves.insert(key.id, slot);
@@ -86,7 +86,7 @@ impl Memory {
         self.forget(now);
     }
 
-    /// Forgets what ended long ago.
+    /// Forgets moves that ended long ago.
     pub(super) fn forget(&mut self, now: Now) {
         while let Some((_, key)) = self.ended.pop_expired(now) {
             let Some(donor) = self.donors.get_mut(&key.donor) else { continue };
@@ -97,7 +97,7 @@ impl Memory {
         }
     }
 
-    /// Moves of that donor's earlier processes.
+    /// The moves of that donor's earlier processes.
     pub(super) fn earlier(&self, of: PeerId) -> Vec<OfferKey> {
         let Some(donor) = self.donors.get(&of) else { return Vec::new() };
         let moves = donor.moves.keys().filter(|id| id.incarnation < donor.incarnation);

@@ -1,4 +1,4 @@
-//! The receiver: restores connections of other nodes, and serves those that were given to it.
+//! The receiver: restores connections of other nodes, and serves those that were moved to it.
 //!
 //! ```text
 //!   OFFER --> Assembling --whole--> Creating --restored--> Ready --GO--> Starting --started--> served (DONE)
@@ -10,9 +10,9 @@
 //!                      (REFUSE)                (ABORTED)     |    +--> closed (GONE)
 //! ```
 //!
-//! Until GO the connection is the donor's: the socket neither takes nor sends a packet, and on ABORT it is
-//! closed in repair mode, without one. A donor that asks again is given the last answer again. An offer that
-//! is answered, or that was forgotten since, is never taken again.
+//! Until GO the connection belongs to the donor: the socket neither receives nor sends packets, and
+//! on ABORT it is closed in repair mode, without sending any. A donor that asks again receives the
+//! same answer again. An offer that was answered, or was forgotten since, is never accepted again.
 
 mod action;
 mod memory;
@@ -35,17 +35,17 @@ use crate::timers::Timers;
 use memory::{DonorProcess, Memory};
 use state::{Answer, Slot, State};
 
-/// All moves to this node. See the module.
+/// All moves to this node; see the module.
 ///
-/// Invariants: at most [`MOVES_IN_FLIGHT_MAX`] moves that have not ended, one for each connection; the
-/// answer to a move that has ended does not change.
+/// Invariants: at most [`MOVES_IN_FLIGHT_MAX`] moves in progress, one per connection; the answer to
+/// a move that has ended does not change.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     ready_ms: u64,
-    /// Whether offers are taken.
+    /// Whether offers are accepted.
     is_open: bool,
     moves: Memory,
-    /// Connections of moves that have not ended.
+    /// Connections of moves in progress.
     flows: BTreeMap<SocketId, OfferKey>,
     timers: Timers<OfferKey>,
     actions: VecDeque<ReceiverAction>,
@@ -53,7 +53,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// An offer that is not restored within `ready_ms` is refused: its donor has given up.
+    /// Offers that are not restored within `ready_ms` are refused: the donor has given up.
     pub fn new(ready_ms: u64) -> Self {
         Self {
             ready_ms,
@@ -66,12 +66,12 @@ impl Receiver {
         }
     }
 
-    /// Whether to take offers from now on: a node that drains does not.
+    /// Sets whether to accept offers: a draining node does not.
     pub fn set_open(&mut self, is_open: bool) {
         self.is_open = is_open;
     }
 
-    /// A message for a receiver came from another node.
+    /// A message for a receiver was received from another node.
     pub fn heard(&mut self, now: Now, from: PeerId, message: &Lccp) {
         let key = OfferKey { donor: from, id: message.id };
         match self.moves.note(key) {
@@ -91,13 +91,13 @@ impl Receiver {
         self.check_invariants();
     }
 
-    /// What came of a [`ReceiverAction::Create`].
+    /// The result of a [`ReceiverAction::Create`].
     pub fn prepared(&mut self, now: Now, key: OfferKey, result: Preparation) {
         let Some(Slot { socket, state }) = self.moves.get(key) else { return };
         let socket = *socket;
         let answer = match *state {
             State::Creating { since } => {
-                // Later the donor has given up, or will have by the time of READY.
+                // If it is late, the donor has given up, or will have before READY arrives.
                 let is_late = now.since_ms(since) > self.ready_ms;
                 match result {
                     Preparation::Restored if !is_late => None,
@@ -110,7 +110,7 @@ impl Receiver {
             State::Abandoned { answer } => Some(answer),
             _ => return,
         };
-        // Where nothing was made, the flow may be blocked for another move, and stays so.
+        // If nothing was created, the flow may be blocked for another move, and stays so.
         let is_made = matches!(result, Preparation::Restored | Preparation::NotRestored);
         if answer.is_some() && is_made {
             self.actions.push_back(ReceiverAction::Discard(key, socket));
@@ -127,7 +127,7 @@ impl Receiver {
         self.check_invariants();
     }
 
-    /// What came of the order of the last action of this move.
+    /// The result of the order in the last action of this move.
     pub fn ordered(&mut self, now: Now, key: OfferKey, result: OrderResult) {
         let Some(Slot { socket, state }) = self.moves.get(key) else { return };
         let socket = *socket;
@@ -151,7 +151,7 @@ impl Receiver {
         self.check_invariants();
     }
 
-    /// Time has passed.
+    /// Advances the time.
     pub fn tick(&mut self, now: Now) {
         self.moves.forget(now);
         for key in self.timers.take_due(now) {
@@ -161,17 +161,17 @@ impl Receiver {
         self.check_invariants();
     }
 
-    /// When to call [`Receiver::tick`] at the latest.
+    /// The latest time for the next call of [`Receiver::tick`].
     pub fn next_due(&self) -> Option<Now> {
         self.timers.next()
     }
 
-    /// What is to be done, in order.
+    /// The pending actions, in order.
     pub fn actions(&mut self) -> impl Iterator<Item = ReceiverAction> + '_ {
         self.actions.drain(..)
     }
 
-    /// Moves that have not ended.
+    /// The number of moves in progress.
     pub fn in_flight(&self) -> usize {
         self.flows.len()
     }
@@ -194,7 +194,7 @@ impl Receiver {
                 self.send(key, answer.command(socket));
             }
             Some(State::Resetting) => self.send(key, LccpCommand::Gone(socket)),
-            // It will be answered.
+            // The answer follows.
             Some(State::Creating { .. } | State::Starting) => {}
         }
     }
@@ -227,7 +227,7 @@ impl Receiver {
         }
     }
 
-    /// All of an offer is there.
+    /// All fragments of an offer were received.
     fn offered(&mut self, now: Now, key: OfferKey, socket: SocketId, since: Now, whole: &[u8]) {
         match HandoffInfo::decode(whole) {
             Ok(info) => {
@@ -246,7 +246,8 @@ impl Receiver {
             }
             Some(State::Starting) => {}
             Some(State::Ended(Answer::Done)) => self.send(key, LccpCommand::Done(socket)),
-            // The donor had READY of a process before this one, and its offer again came to this one.
+            // The donor received READY from a previous process, and this one has only its repeated
+            // offer.
             Some(State::Assembling { .. }) => {
                 self.counters.gone += 1;
                 self.end(now, key, Answer::Gone);
@@ -278,7 +279,7 @@ impl Receiver {
                 self.actions.push_back(ReceiverAction::Discard(key, socket));
                 self.end(now, key, Answer::Aborted);
             }
-            // No donor says GO and ABORT.
+            // No correct donor sends both GO and ABORT.
             Some(State::Starting | State::Ended(Answer::Done)) => {
                 return self.counters.unexpected += 1;
             }
@@ -290,7 +291,7 @@ impl Receiver {
         self.send(key, LccpCommand::Aborted(socket));
     }
 
-    /// The donor's earlier process is gone: no word of it will come.
+    /// The donor's previous process is gone: it will send no decision.
     fn donor_restarted(&mut self, now: Now, donor: PeerId) {
         for key in self.moves.earlier(donor) {
             let Some(Slot { socket, state }) = self.moves.get(key) else { continue };
@@ -309,7 +310,7 @@ impl Receiver {
         }
     }
 
-    /// A move whose time has come.
+    /// Handles an expired timer of a move.
     fn due(&mut self, now: Now, key: OfferKey) {
         let Some(Slot { socket, state }) = self.moves.get_mut(key) else { return };
         let socket = *socket;
@@ -343,7 +344,7 @@ impl Receiver {
         self.send(key, LccpCommand::Refuse(socket, cause));
     }
 
-    /// A move that is not known ends before it has begun, so that no late offer of it is taken.
+    /// Records an unknown move as ended, so that a late offer of it is refused.
     fn answer_unknown(&mut self, now: Now, key: OfferKey, socket: SocketId, answer: Answer) {
         if !self.moves.is_forgotten(key) {
             self.moves.insert(key, Slot { socket, state: State::Ended(answer) });
@@ -376,7 +377,7 @@ impl Receiver {
         self.timers.set(key, due);
     }
 
-    /// Looks at the moves that have not ended; all of them are in `flows`.
+    /// Checks the moves in progress; all of them are in `flows`.
     fn check_invariants(&self) {
         if !cfg!(debug_assertions) {
             return;

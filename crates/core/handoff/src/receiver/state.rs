@@ -18,21 +18,21 @@ pub(super) struct Slot {
 pub(super) enum State {
     /// Fragments of the offer are missing.
     Assembling { since: Now, assembly: Assembly },
-    /// The socket is ordered, and will be restored.
+    /// The creation of the socket is ordered; the connection will be restored in it.
     Creating { since: Now },
-    /// The same, but it is not wanted any more.
+    /// The same, but the connection is no longer wanted.
     Abandoned { answer: Answer },
     /// The connection is restored, silent and blocked.
     Ready { retry: Retry },
-    /// The donor has given it; the start is ordered.
+    /// GO was received; the start is ordered.
     Starting,
-    /// It is to be closed with RST.
+    /// The RST is ordered.
     Resetting,
-    /// The move has ended. What is asked is answered with this.
+    /// The move has ended. Further messages are answered with this.
     Ended(Answer),
 }
 
-/// The last word of a receiver about a move.
+/// The final answer of a receiver about a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Refuse(RefuseCause),
@@ -57,7 +57,7 @@ impl State {
         matches!(self, Self::Ended(_))
     }
 
-    /// When something is to be done about it.
+    /// When its timer expires.
     pub(super) fn due(&self, ready_ms: u64) -> Option<Now> {
         match self {
             Self::Assembling { since, .. } => Some(since.plus_ms(ready_ms + 1)),

@@ -13,7 +13,7 @@ use crate::{Donor, DonorAction, MoveOutcome, MoveTarget, NotBegun, OrderResult, 
 const RECEIVER: PeerId = PeerId(2);
 const TO: MoveTarget = MoveTarget { peer: RECEIVER, node: 2 };
 
-/// What is to be done, in words.
+/// The pending actions, as words.
 fn said(donor: &mut Donor) -> Vec<String> {
     let word = |action: DonorAction| match action {
         DonorAction::Freeze(..) => "freeze".to_owned(),
@@ -43,7 +43,7 @@ fn offered() -> (Donor, HandoffId) {
     (donor, id)
 }
 
-/// One that has ordered the redirect at 1.
+/// A donor that ordered the redirect at 1.
 fn committing() -> (Donor, HandoffId) {
     let (mut donor, id) = offered();
     donor.heard(Now(1), RECEIVER, &message(id, LccpCommand::Ready(socket(1))));
@@ -51,7 +51,7 @@ fn committing() -> (Donor, HandoffId) {
     (donor, id)
 }
 
-/// One that has redirected the flow at 1.
+/// A donor that redirected the flow at 1.
 fn committed() -> (Donor, HandoffId) {
     let (mut donor, id) = committing();
     donor.ordered(Now(1), id, OrderResult::Done);
@@ -78,7 +78,7 @@ fn an_offer_is_repeated_and_taken_back_after_its_time() {
     }
     let words: Vec<_> = sent.iter().map(|(at, word)| (*at, word.as_str())).collect();
     assert_eq!(words, [(5, "OFFER"), (15, "OFFER"), (35, "OFFER"), (51, "thaw"), (51, "ABORT")]);
-    // READY comes all the same.
+    // READY arrives nevertheless.
     donor.heard(Now(52), RECEIVER, &message(id, LccpCommand::Ready(socket(1))));
     assert_eq!(said(&mut donor), ["ABORT"]);
     donor.ordered(Now(53), id, OrderResult::Done);

@@ -1,4 +1,4 @@
-//! What each core does, step by step; what both do together under faults is in `tests/sim`.
+//! Each core step by step; `tests/sim` tests both together under faults.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod donor;
@@ -43,7 +43,7 @@ fn message(id: HandoffId, command: LccpCommand) -> Lccp {
     Lccp { id, command }
 }
 
-/// The numbers on the wire of what was sent.
+/// The names of the messages.
 fn name(command: &LccpCommand) -> &'static str {
     match command {
         LccpCommand::Offer(..) => "OFFER",

@@ -1,4 +1,4 @@
-//! What dispatchers are told and asked.
+//! Reports and queries to dispatchers.
 
 use skep_units::Now;
 use skep_wire::handoff::HandoffId;

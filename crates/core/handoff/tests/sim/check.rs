@@ -1,4 +1,4 @@
-//! What holds after every event, a second after the last fault, and at the end.
+//! The invariants after every event, a second after the last fault, and at the end.
 
 use crate::client::End;
 use crate::kernel::{Entry, Flow, Id};
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// Nothing is left of moves.
+    /// No state of moves is left.
     fn check_left(&mut self, id: Id) {
         let machine = &self.machines[id];
         let (donor, receiver) = (&machine.process.donor, &machine.process.receiver);

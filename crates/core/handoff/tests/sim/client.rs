@@ -1,8 +1,9 @@
-//! Clients: each sends requests on one connection, one after the other, and counts the bytes of the replies.
+//! Clients: each sends requests on one connection, one after the other, and counts the bytes of the
+//! replies.
 
 use skep_units::Rng;
 
-/// A connection, as its client sees it.
+/// A connection, from its client's view.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) end: End,
@@ -10,31 +11,31 @@ pub(crate) struct Client {
     pub(crate) sent: u32,
     /// Of these, those acknowledged.
     pub(crate) acknowledged: u32,
-    /// Bytes of replies that it waits for, and has.
+    /// Bytes of replies expected, and received.
     pub(crate) wanted: u32,
     pub(crate) received: u32,
     pub(crate) requests_left: u32,
     /// The machine to which the dispatcher steers it.
     pub(crate) steered_to: usize,
-    /// When its last packet, and the last one to it, arrives: they do not overtake.
+    /// When its last packet, and the last one to it, arrive: packets do not overtake each other.
     pub(crate) to_client_at: u64,
-    /// The request about which a node has decided last.
+    /// The last request for which a node has decided where to answer it.
     pub(crate) decided: u32,
     pub(crate) moves: u8,
-    /// A crash has concerned it: it may be closed.
+    /// Whether a crash has affected it: it may be closed.
     pub(crate) is_touched: bool,
-    /// Its process and netguard were both lost while it was frozen.
+    /// Whether process and netguard were both lost while it was frozen.
     pub(crate) is_bereft: bool,
-    /// Bytes before the present request.
+    /// The number of request bytes before the current request.
     pub(crate) request_begins: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Open,
-    /// It has all its replies.
+    /// It has received all its replies.
     Served,
-    /// It got an RST.
+    /// It has received an RST.
     Reset,
 }
 
@@ -65,7 +66,7 @@ impl Client {
         self.requests_left -= 1;
     }
 
-    /// A byte of a reply comes.
+    /// A byte of a reply arrives.
     ///
     /// # Errors
     /// It is not the next one.
@@ -80,7 +81,7 @@ impl Client {
         }
     }
 
-    /// An RST comes: it counts if it has the number that is expected (RFC 5961 3.2).
+    /// An RST arrives: it counts if it has the expected sequence number (RFC 5961 3.2).
     pub(crate) fn rst(&mut self, sequence: u32) -> bool {
         let is_closed = self.end == End::Open && sequence == self.received;
         if is_closed {

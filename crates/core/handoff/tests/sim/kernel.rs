@@ -1,4 +1,5 @@
-//! A machine's kernel: its sockets, and the map of the packet program, which looks at each packet first.
+//! A machine's kernel: its sockets, and the map of the packet program, which processes each packet
+//! first.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +8,14 @@ pub(crate) type Id = usize;
 /// A connection of a client.
 pub(crate) type Flow = usize;
 
-/// A packet is passed on so often at most.
+/// Most times that a packet is redirected.
 const HOPS_MAX: u8 = 8;
 
-/// What is left of a machine when its processes are gone.
+/// State of a machine that outlives its processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kernel {
     pub(crate) sockets: BTreeMap<Flow, Socket>,
-    /// Pinned: netguard's end does not change it.
+    /// Pinned: it outlives netguard.
     pub(crate) moves: BTreeMap<Flow, Entry>,
 }
 
@@ -23,17 +24,17 @@ pub(crate) struct Socket {
     pub(crate) is_in_repair: bool,
     pub(crate) receive_next: u32,
     pub(crate) send_next: u32,
-    /// The start of the process that has a descriptor; 0 is none.
+    /// The start of the process that has a descriptor; 0 for none.
     pub(crate) process: u64,
-    /// Netguard has one.
+    /// Whether netguard has a descriptor.
     pub(crate) is_held: bool,
-    /// It was frozen here last, and not created for a move to here.
+    /// Whether it was last frozen here, and not created for a move to here.
     pub(crate) is_donors: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// And where it was redirected to before.
+    /// Blocked; `behind` is where it was redirected to before.
     Blocked {
         behind: Option<Id>,
     },
@@ -50,27 +51,27 @@ pub(crate) enum Packet {
     KeepAlive,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Dropped,
-    /// The same, by the filter of a socket in repair mode: nothing blocked its flow.
+    /// Dropped by the filter of a socket in repair mode: its flow was not blocked.
     Filtered,
-    /// The same, as it came too often.
+    /// Dropped because it was redirected too often.
     Circled,
-    /// To this machine.
+    /// Redirected to this machine.
     PassedOn(Id, u8),
     /// Everything up to this was received.
     Acknowledged(u32),
-    /// Nobody knows the connection.
+    /// The connection is unknown.
     Reset,
 }
 
 impl Kernel {
-    /// A packet comes in.
+    /// A packet arrives.
     ///
     /// # Errors
-    /// What must not happen.
+    /// A violation of an invariant.
     pub(crate) fn packet(
         &mut self,
         flow: Flow,
@@ -79,7 +80,7 @@ impl Kernel {
     ) -> Result<Fate, &'static str> {
         match self.moves.get(&flow) {
             Some(Entry::Blocked { .. }) => return Ok(Fate::Dropped),
-            // A circle, which can come of crashes only, and ends with the donor's reset.
+            // A cycle, which only crashes can cause, and which ends with the donor's reset.
             Some(_) if hops >= HOPS_MAX => return Ok(Fate::Circled),
             Some(&Entry::Redirect(to)) => return Ok(Fate::PassedOn(to, hops + 1)),
             None => {}
@@ -97,7 +98,7 @@ impl Kernel {
         Ok(Fate::Acknowledged(socket.receive_next))
     }
 
-    /// Removes a block, and puts back what stood behind it.
+    /// Removes a block, and restores the entry behind it.
     pub(crate) fn unblock(&mut self, flow: Flow) {
         if let Some(&Entry::Blocked { behind }) = self.moves.get(&flow) {
             match behind {
@@ -107,13 +108,14 @@ impl Kernel {
         }
     }
 
-    /// The connection of a flow is closed: a redirect of it leads to nobody.
+    /// The connection of a flow is closed: a redirect of it is obsolete.
     pub(crate) fn forget(&mut self, flow: Flow) {
         self.unblock(flow);
         self.moves.remove(&flow);
     }
 
-    /// Closes sockets of which neither `process`, that runs, nor netguard has a descriptor; returns them.
+    /// Closes sockets of which neither the running `process` nor netguard has a descriptor; returns
+    /// them.
     pub(crate) fn close(&mut self, process: Option<u64>) -> Vec<(Flow, Socket)> {
         let is_open = |socket: &Socket| Some(socket.process) == process || socket.is_held;
         let closed: Vec<Flow> =

@@ -1,25 +1,28 @@
 //! Donors and receivers under a virtual clock and network, seeded.
 //!
-//! Every seed determines some machines, clients whose connections are moved between them again and again,
-//! and a list of faults: processes and netguards that crash, at times or at a certain step of a move, that
-//! are paused, and machines that do not reach each other. All decisions are made by the cores that a node
-//! runs: `Donor`, `Receiver`, `MovedReports`. What they rely on is a model: the kernel's sockets, their
-//! repair mode, and the packets of clients (`kernel`), netguard with its map of blocked and redirected
-//! flows, which outlives it (`netguard`), and the network (`net`), which loses, duplicates, delays and
-//! reorders messages, and has what a seal guarantees: no process gets what was sent to the one before it.
+//! Every seed determines some machines, clients whose connections are moved between them
+//! repeatedly, and a list of faults: processes and netguards that crash, at given times or at a
+//! given step of a move, or are paused, and machines that do not reach each other. All decisions
+//! are made by the cores that a node runs: `Donor`, `Receiver`, `MovedReports`. Their environment
+//! is modelled: the kernel's sockets, their repair mode, and the packets of clients (`kernel`),
+//! netguard with its map of blocked and redirected flows, which outlives it (`netguard`), and the
+//! network (`net`), which loses, duplicates, delays and reorders messages, with the guarantee of a
+//! seal: no process receives messages meant for its predecessor.
 //!
-//! After every event `check` verifies that a connection has one running socket at most, that this one
-//! has all that the client has seen acknowledged, and that it can be reached. No packet reaches a socket
-//! in repair mode, unless netguard was started again while its process was paused, and took it for dead: then
-//! the socket's filter drops it. Nothing is started that was not given, and nothing is thawed or taken back
-//! that was; no redirect is ordered after its deadline; no offer is taken twice, or after it was declined. A
-//! second after the last fault each connection has an owner or was closed with RST, and at the end each
-//! client has all of its replies, or the RST. In seeds without faults other than those of the network, none is
-//! closed, and none waits long for a move that fails; in those with crashes alone, none is closed that had
-//! nothing to do with the machine.
+//! After every event `check` verifies that a connection has at most one running socket, that this
+//! socket has everything that the client has seen acknowledged, and that it can be reached. No
+//! packet reaches a socket in repair mode, unless netguard was restarted while its process was
+//! paused, and considered it dead: then the socket's filter drops it. No connection is started
+//! without a redirect, and none is thawed or taken back after one; no redirect is ordered after its
+//! deadline; no offer is accepted twice, or after it was declined. A second after the last fault,
+//! each connection has an owner or was closed with RST, and at the end each client has received all
+//! of its replies, or an RST. In seeds without faults other than those of the network, no
+//! connection is closed, and none waits long for a move that fails; in those with crashes only, no
+//! connection is closed that did not involve the machine.
 //!
-//! One case is weaker: if a process and its netguard are both down while a connection is frozen, nobody is
-//! left to send an RST; then the client gets it with its next packet.
+//! One guarantee is weaker: if a process and its netguard are both down while a connection is
+//! frozen, no process is left to send an RST; the client then receives it in response to its next
+//! packet.
 //!
 //! `SKEP_SIM_SEED=n` runs one seed and prints its events; `SKEP_SIM_SEEDS=n` runs that many.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]

@@ -1,4 +1,4 @@
-//! The network between machines: who reaches whom, and the fate of each message.
+//! The network between machines: reachability, and the fate of each message.
 
 use skep_units::Rng;
 
@@ -9,11 +9,11 @@ use crate::kernel::Id;
 pub(crate) struct Net {
     loss_percent: u64,
     twice_percent: u64,
-    /// Longest delay, in milliseconds: each message has its own, so they overtake.
+    /// Longest delay, in milliseconds: each message has its own, so they overtake each other.
     delay_ms_max: u64,
     /// Longest delay of the second copy.
     twice_ms_max: u64,
-    /// `cut[a][b]`: nothing comes from `a` to `b`.
+    /// `cut[a][b]`: no messages reach `b` from `a`.
     cut: Vec<Vec<bool>>,
 }
 
@@ -25,12 +25,12 @@ impl Net {
             twice_percent: pick(rng, &[0, 10, 30]),
             delay_ms_max: pick(rng, &[1, 2, 5, 20, 60]),
             twice_ms_max: pick(rng, &[1, 30, 300]),
-            // The dispatcher is one more.
+            // The dispatcher is an additional machine.
             cut: vec![vec![false; machines + 1]; machines + 1],
         }
     }
 
-    /// When the copies of a message sent now arrive: none, one or two delays.
+    /// The arrival times of the copies of a message sent now: zero, one or two delays.
     pub(crate) fn send(&self, from: Id, to: Id, rng: &mut Rng) -> Vec<u64> {
         let first = rng.below(self.delay_ms_max);
         let second = rng.below(self.delay_ms_max + self.twice_ms_max);

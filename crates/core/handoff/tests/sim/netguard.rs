@@ -1,5 +1,5 @@
-//! A model of netguard: one order at a time, results in the same order. A crash loses the orders and results
-//! that are on their way, and the descriptors that it holds, and not the map.
+//! A model of netguard: one order at a time, results in the same order. A crash loses orders and
+//! results in transit, and its descriptors, but not the map.
 
 use skep_handoff::{OfferKey, OrderResult};
 use skep_wire::handoff::HandoffId;
@@ -10,16 +10,16 @@ use crate::kernel::{Entry, Flow, Id, Kernel, Socket};
 #[derive(Clone, Debug)]
 pub(crate) struct Netguard {
     pub(crate) is_up: bool,
-    /// Rises with each start.
+    /// Increases with each start.
     pub(crate) start: u64,
     pub(crate) paused_until: u64,
-    /// The start of the process that is connected.
+    /// The start of the connected process.
     pub(crate) client: Option<u64>,
-    /// When it executes the last order that was given, and when the last result arrives.
+    /// When it executes the last order given, and when the last result arrives.
     pub(crate) busy_until: u64,
 }
 
-/// Who awaits the result of an order.
+/// The core that waits for the result of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     Donor(HandoffId),
@@ -35,14 +35,14 @@ pub(crate) enum Order {
     Thaw(Flow),
     Reset(Flow),
     Release(Flow),
-    /// With the sequence numbers that will be restored.
+    /// With the sequence numbers to be restored.
     Create(Flow, u32, u32),
     Start(Flow),
     Forget(Flow),
 }
 
 impl Order {
-    /// Its name in traps, once it is executed.
+    /// Its name in traps, after execution.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Freeze(_) => "frozen",
@@ -55,7 +55,7 @@ impl Order {
     }
 }
 
-/// What came of an order, and the RST that it sent.
+/// The result of an order, and the RST that it caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Executed {
     pub(crate) result: OrderResult,
@@ -68,12 +68,12 @@ impl Netguard {
         Self { is_up: true, start: 1, paused_until: 0, client: None, busy_until: 0 }
     }
 
-    /// Executes an order of a process on the machine's kernel.
+    /// Executes a process's order on the machine's kernel.
     pub(crate) fn execute(kernel: &mut Kernel, process: u64, order: &Order) -> Executed {
         let mut reset = None;
         let is_done = match order {
             Order::ForgetOrphans => {
-                // What was redirected before stays forgotten: it may lead back to here.
+                // Earlier redirects stay forgotten: they may lead back to here.
                 kernel.moves.retain(|_, entry| matches!(entry, Entry::Redirect(_)));
                 true
             }
@@ -107,7 +107,7 @@ impl Netguard {
         Executed { result, reset }
     }
 
-    /// The process is gone: what is held of it is reset, and what is blocked for it forgotten.
+    /// The process is gone: resets the connections held for it, and forgets its blocks.
     pub(crate) fn abandon(kernel: &mut Kernel) -> Vec<(Flow, u32)> {
         let held: Vec<Flow> =
             kernel.sockets.iter().filter(|it| it.1.is_held).map(|it| *it.0).collect();
@@ -171,7 +171,7 @@ fn create(
         is_in_repair: true,
         receive_next,
         send_next,
-        // Its descriptor is in the message to the process.
+        // Its descriptor is passed in the message to the process.
         process,
         is_held: false,
         is_donors: false,

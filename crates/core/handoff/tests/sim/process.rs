@@ -1,4 +1,4 @@
-//! A serving process: the cores, and what it has of netguard and of other machines.
+//! A serving process: its cores, and its state about netguard and other machines.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,23 +17,23 @@ pub(crate) struct Process {
     pub(crate) donor: Donor,
     pub(crate) receiver: Receiver,
     pub(crate) reports: MovedReports,
-    /// Orders whose result is awaited.
+    /// Orders whose result is pending.
     pub(crate) outstanding: VecDeque<(u64, Asker, Order)>,
     /// Connections in its event loop.
     pub(crate) serving: BTreeSet<Flow>,
-    /// The incarnations of others that it echoes, and of which it has heard.
+    /// The incarnations of other machines that it echoes, and those that it has received.
     pub(crate) known: Vec<u64>,
     pub(crate) heard: Vec<u64>,
-    /// Moves away that have not ended: to where, and since when.
+    /// Moves away in progress: the target, and since when.
     pub(crate) moving: BTreeMap<HandoffId, (Flow, Id, u64)>,
-    /// When each offer was sent first.
+    /// When each offer was first sent.
     pub(crate) offered_at: BTreeMap<HandoffId, u64>,
     pub(crate) created: BTreeMap<OfferKey, HandoffInfo>,
-    /// Moves to here of which it has said that they are ready.
+    /// Moves to this machine for which it has sent READY.
     pub(crate) ready: BTreeSet<OfferKey>,
-    /// Moves to here of which it has said that they will not be.
+    /// Moves to this machine that it has refused, or otherwise declined.
     pub(crate) declined: BTreeSet<OfferKey>,
-    /// Moves to here whose connection it has closed, or had reset.
+    /// Moves to this machine whose connection it has closed or reset.
     pub(crate) let_go: BTreeSet<OfferKey>,
     pub(crate) tick_at: Option<u64>,
 }

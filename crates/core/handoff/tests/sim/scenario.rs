@@ -1,32 +1,32 @@
-//! What a seed is about: machines, clients, faults.
+//! What a seed determines: machines, clients, faults.
 
 use skep_handoff::limits::READY_MS_MAX;
 use skep_units::Rng;
 
 use crate::kernel::Id;
 
-/// A misfortune.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The process dies, and starts again after so long.
+    /// The process dies, and is restarted after this many milliseconds.
     Crash(Id, u64),
     CrashNetguard(Id, u64),
-    /// Does not run for so long.
+    /// The process does not run for this many milliseconds.
     Pause(Id, u64),
     PauseNetguard(Id, u64),
-    /// Nothing comes from one to the other, nor back if true, for so long.
+    /// No messages from one machine reach the other, nor back if true, for this many milliseconds.
     Cut(Id, Id, bool, u64),
 }
 
-/// Who is struck at a step of a move.
+/// The machine that a fault at a step of a move hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     This,
-    /// The other end.
+    /// The other end of the move.
     Other,
 }
 
-/// A fault at the `nth` time that somebody does `step`.
+/// A fault at the `nth` execution of `step`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trap {
     pub(crate) step: &'static str,
@@ -64,24 +64,24 @@ pub(crate) const STEPS: [&str; 20] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) machines: usize,
-    /// How long each of them waits as a donor.
+    /// How long each machine waits for READY as a donor.
     pub(crate) ready_ms: Vec<u64>,
     pub(crate) clients: usize,
-    /// By when.
+    /// Faults and their times.
     pub(crate) faults: Vec<(u64, Fault)>,
     pub(crate) traps: Vec<Trap>,
     pub(crate) order_ms_max: u64,
-    /// Of the orders that a kernel may refuse without harm.
+    /// The percentage of orders refused, of those that a kernel may refuse without harm.
     pub(crate) refused_percent: u64,
 }
 
-/// From the shortest to the longest that there may be; most often the usual time.
+/// From the shortest to the longest allowed; most often the default.
 const READY_MS: [u64; 4] = [10, 50, 50, READY_MS_MAX];
 
-/// Longer than a seed.
+/// Longer than a seed runs.
 pub(crate) const FOR_EVER_MS: u64 = 100_000;
 
-/// No move begins later, and no fault.
+/// The end of moves and faults.
 pub(crate) const FAULTS_END_MS: u64 = 2_000;
 
 impl Scenario {
@@ -96,7 +96,7 @@ impl Scenario {
             order_ms_max: [1, 1, 3, 10][rng.below(4) as usize],
             refused_percent: [0, 0, 0, 20][rng.below(4) as usize],
         };
-        // Of which kinds, and how many: many seeds have few, so that each has its full effect.
+        // Kinds and number of faults: many seeds have few, so that each has its full effect.
         let kinds: &[u64] =
             [&[][..], &[0], &[0, 1], &[0, 1, 2, 3], &[0, 1, 2, 3, 4], &[4], &[2, 3]]
                 [rng.below(7) as usize];
@@ -115,12 +115,12 @@ impl Scenario {
         scenario
     }
 
-    /// Whether there are no faults but those of the network.
+    /// Whether there are no faults except those of the network.
     pub(crate) fn is_calm(&self) -> bool {
         self.faults.is_empty() && self.traps.is_empty()
     }
 
-    /// Whether a netguard that has started again may take a process for dead that is only paused.
+    /// Whether a restarted netguard may consider a process dead that is only paused.
     pub(crate) fn may_be_unblocked(&self) -> bool {
         let faults = self.faults.iter().map(|(_, fault)| fault);
         let has_pauses = faults.clone().any(|it| matches!(it, Fault::Pause(..)));
@@ -144,7 +144,7 @@ impl Scenario {
         self.faults.push((at, fault));
     }
 
-    /// A process is paused with a frozen connection, and netguard starts again meanwhile.
+    /// A process is paused while a connection is frozen, and netguard restarts meanwhile.
     fn add_orphan(&mut self, rng: &mut Rng) {
         let nth = 1 + rng.below(6);
         let of = |(kind, lasts_ms)| Trap {
@@ -172,7 +172,7 @@ impl Scenario {
     }
 }
 
-/// Of all the same, as a rule; while an operator changes it, not.
+/// Usually the same for all machines; different while an operator changes it.
 fn ready_ms(machines: usize, rng: &mut Rng) -> Vec<u64> {
     let of_all = READY_MS[rng.below(4) as usize];
     let is_same = rng.below(8) > 0;
@@ -180,7 +180,7 @@ fn ready_ms(machines: usize, rng: &mut Rng) -> Vec<u64> {
     (0..machines).map(|_| of_one()).collect()
 }
 
-/// How long a fault lasts: less than a deadline, or longer. Some processes stay dead.
+/// How long a fault lasts: shorter than a deadline, or longer. Some processes stay dead.
 fn lasts_ms(kind: u64, rng: &mut Rng) -> u64 {
     if kind == 0 && rng.below(4) == 0 {
         return FOR_EVER_MS;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use skep_sim::SeedTotals;
 
-/// What came of it.
+/// Counters of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) seeds: u64,
@@ -51,7 +51,7 @@ impl Totals {
         ]
     }
 
-    /// What is to happen now and then, and never did.
+    /// What must happen at times, but did not.
     pub(crate) fn never(&self) -> Vec<&'static str> {
         self.all().iter().filter(|(_, count)| *count == 0).map(|(what, _)| *what).collect()
     }

@@ -1,4 +1,4 @@
-//! The machines, and what happens to them, event by event.
+//! The simulated machines and their events.
 
 mod actions;
 mod faults;
@@ -21,13 +21,13 @@ use crate::process::Process;
 use crate::scenario::{FAULTS_END_MS, Fault, Scenario};
 use crate::totals::Totals;
 
-/// After the last fault, by then: each connection has an owner, or is closed.
+/// By then, after the last fault, each connection has an owner or is closed.
 const JUDGED_MS: u64 = FAULTS_END_MS + 1_000;
-/// Each client has its replies.
+/// By then, each client has received its replies.
 const END_MS: u64 = JUDGED_MS + 2_000;
-/// Clients of connections that lost process and netguard send a packet.
+/// Clients of connections that lost both process and netguard send a packet.
 const PROBED_MS: u64 = JUDGED_MS - 100;
-/// Blocked flows of a netguard to which no process has connected are forgotten after so long.
+/// Time after which a netguard without a process forgets blocked flows.
 const ORPHANS_MS: u64 = 500;
 
 pub(crate) struct Machine {
@@ -42,7 +42,8 @@ pub(crate) enum Event {
     Restart(Id),
     RestartNetguard(Id),
     Heal,
-    /// A sealed message: the start of the sender, and that of the receiver as it knows it.
+    /// A sealed message, with the start of the sender, and that of the receiver as known to the
+    /// sender.
     Message {
         from: Id,
         to: Id,
@@ -70,12 +71,12 @@ pub(crate) enum Event {
         serial: u64,
         result: OrderResult,
     },
-    /// The process finds out that its netguard is gone, and ends.
+    /// The process notices that its netguard is gone, and ends.
     Disconnected {
         at: Id,
         process: u64,
     },
-    /// Netguard finds out that its process is gone.
+    /// Netguard notices that its process is gone.
     ClientGone {
         at: Id,
         guard: u64,
@@ -108,7 +109,7 @@ pub(crate) enum Event {
         flow: Flow,
         sequence: u32,
     },
-    /// `None`: of a kernel, with the number that the client's packet asked for.
+    /// `None`: sent by a kernel, with the sequence number that the client's packet acknowledges.
     Rst {
         flow: Flow,
         sequence: Option<u32>,
@@ -125,15 +126,15 @@ pub(crate) struct World {
     pub(crate) net: Net,
     pub(crate) machines: Vec<Machine>,
     pub(crate) clients: Vec<Client>,
-    /// The dispatcher's.
+    /// State of the dispatcher.
     learned: MovedFlows,
     agenda: Agenda<Event>,
     serial: u64,
-    /// Of processes.
+    /// The number of process starts.
     starts: u64,
     /// Redirects that netguards have executed.
     pub(crate) committed: BTreeSet<(Id, HandoffId)>,
-    /// How often each step was taken.
+    /// How often each step was executed.
     steps: Vec<(&'static str, u64)>,
     pub(crate) violation: Option<String>,
     pub(crate) totals: Totals,
@@ -189,7 +190,7 @@ impl World {
         self.agenda.schedule(JUDGED_MS, Event::Judge);
     }
 
-    /// Runs it to its end.
+    /// Runs to the end.
     ///
     /// # Errors
     /// The invariant that was violated.
@@ -229,7 +230,7 @@ impl World {
         Now(self.now)
     }
 
-    /// Events of who is paused happen when that ends.
+    /// Defers events of a paused process until the pause ends.
     fn put_off(&mut self, due: Due, event: Event) -> Option<Event> {
         let until = match &event {
             Event::Message { to: at, .. } if *at < self.machines.len() => {
@@ -317,7 +318,7 @@ impl World {
         it.is_up && it.start == process
     }
 
-    /// A message comes to a machine, or to the dispatcher.
+    /// A message arrives at a machine, or at the dispatcher.
     fn message(&mut self, from: Id, to: Id, start: u64, echo: u64, bytes: &[u8]) {
         let message = Lccp::decode(bytes).unwrap();
         if to == self.machines.len() {
@@ -337,7 +338,7 @@ impl World {
         process.heard[from] = start;
         process.known[from] = start;
         if echo != process.start {
-            // A hello: what it says was for the process before this one.
+            // A hello: the message was for a previous process.
             let (own, delay) = (process.start, self.net.delay(&mut self.rng));
             return self.after(delay, Event::Hello { to: from, of: to, start: own });
         }

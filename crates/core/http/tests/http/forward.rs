@@ -24,7 +24,7 @@ fn plain() -> Forward<'static> {
     }
 }
 
-/// What the next hop gets for a head, as lines.
+/// The head for the next hop, as lines.
 fn forwarded(head: &str, forward: &Forward<'_>) -> Vec<String> {
     let mut slots = FieldSlots::new();
     let head = parse_request(&mut slots, head.as_bytes(), &HeadLimits::default()).unwrap();
@@ -39,7 +39,7 @@ fn lines(head: Vec<u8>) -> Vec<String> {
     head.split("\r\n").map(str::to_owned).collect()
 }
 
-/// Lines of a field, by name.
+/// Values of a field, by name.
 fn values<'a>(lines: &'a [String], name: &str) -> Vec<&'a str> {
     let fields = lines[1..].iter().filter_map(|line| line.split_once(": "));
     fields.filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect()
@@ -201,7 +201,7 @@ fn what_a_trusted_proxy_says_in_one_family_of_fields_is_said_in_the_other() {
             "http",
             "b:81",
         ),
-        // A proxy that says the scheme only.
+        // A proxy that states only the scheme.
         (
             "X-Forwarded-Proto: https\r\n",
             "for=192.0.2.1;host=\"a\";proto=https",
@@ -216,7 +216,7 @@ fn what_a_trusted_proxy_says_in_one_family_of_fields_is_said_in_the_other() {
             "https",
             "a",
         ),
-        // Nothing of it gets out of its place.
+        // Nothing can break out of its parameter.
         (
             "X-Forwarded-Proto: a\"b\r\nX-Forwarded-Host: a\";proto=https\r\n",
             own,
@@ -231,7 +231,7 @@ fn what_a_trusted_proxy_says_in_one_family_of_fields_is_said_in_the_other() {
     let many = format!("X-Forwarded-For: {}9.9.9.9\r\n", "1.1.1.1, ".repeat(100));
     let last = &extended(&many)[0];
     assert!(last.ends_with(&format!(", for=9.9.9.9, {own}")) && last.len() < 300, "{last}");
-    // Of two families one may be the client's own.
+    // If both families are present, one may be the client's own.
     let lies = "X-Forwarded-For: 9.9.9.9\r\nForwarded: for=6.6.6.6;proto=https;host=evil\r\n";
     assert_eq!(extended(lies)[1..], ["9.9.9.9, 192.0.2.1", "http", "a"]);
 }
@@ -260,8 +260,8 @@ fn framing_is_written_anew() {
     assert_eq!(framing(&of("POST", "")), pair("0", ""));
     assert_eq!(framing(&of("DELETE", "Content-Length: 0\r\n")), pair("0", ""));
     assert_eq!(framing(&of("GET", "")), pair("", ""));
-    // Connection cannot name the framing away (the proxy would send a body
-    // that the next hop takes for a request).
+    // Connection cannot list the framing fields (the proxy would send a body that the next hop
+    // takes for a request).
     let hidden = of("POST", "Connection: content-length\r\nContent-Length: 5\r\n");
     assert_eq!(framing(&hidden), pair("5", ""));
 }
@@ -406,7 +406,7 @@ fn claims_of_a_dispatcher_of_the_cluster_are_kept_as_they_are() {
     assert_eq!(values(&out, "x-forwarded-for"), ["9.9.9.9"]);
     assert_eq!(values(&out, "x-forwarded-proto"), ["https"]);
     assert_eq!(values(&out, "x-forwarded-host"), ["b"]);
-    // One that says nothing is answered for.
+    // For a peer that states nothing, the fields are generated.
     let out = forwarded("GET / HTTP/1.1\r\nHost: a\r\n\r\n", &keep);
     assert_eq!(values(&out, "x-forwarded-for"), ["192.0.2.1"]);
 }
@@ -446,7 +446,7 @@ fn trailers_that_would_change_the_message_are_left_out() {
     assert_eq!(out, b"0\r\n\r\n");
 }
 
-/// The client that a request with these lines names, by what of it is believed.
+/// The client stated in a request with these lines, as far as it is trusted.
 fn named_client(lines: &str, claims: Claims) -> Option<String> {
     let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
     let mut slots = FieldSlots::new();
@@ -456,7 +456,7 @@ fn named_client(lines: &str, claims: Claims) -> Option<String> {
 
 #[test]
 fn the_client_is_the_one_whom_the_nearest_proxy_saw() {
-    // Who named it, as that is written; the last one; and the one before, if a dispatcher believes its peer.
+    // The field lines; the last client; and the one before, if a dispatcher trusts its peer.
     for (lines, extended, kept) in [
         ("", None, None),
         ("X-Forwarded-For: 192.0.2.1\r\n", Some("192.0.2.1"), Some("192.0.2.1")),

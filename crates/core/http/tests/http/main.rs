@@ -1,4 +1,4 @@
-//! The codec by tables of cases and by properties.
+//! Tests of the codec: tables of cases, and properties.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod cases;

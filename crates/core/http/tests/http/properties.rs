@@ -1,6 +1,6 @@
 //! Properties that hold for any bytes: the way they arrive does not matter,
 
-//! nothing panics, what is written is read back as what it was.
+//! nothing panics, and written messages parse to the same values.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ const BODY_LIMITS: BodyLimits = BodyLimits {
     trailer_fields_max: 2,
 };
 
-/// Bytes that look like a head, more or less.
+/// Bytes that roughly look like a head.
 fn headlike() -> impl Strategy<Value = Vec<u8>> {
     let words: &[&[u8]] = &[
         b"GET ",
@@ -73,7 +73,7 @@ fn headlike() -> impl Strategy<Value = Vec<u8>> {
     (start, vec(piece, 0..20)).prop_map(|(start, pieces)| [start, &pieces.concat()].concat())
 }
 
-/// Bytes that look like a chunked body, more or less.
+/// Bytes that roughly look like a chunked body.
 fn chunklike() -> impl Strategy<Value = Vec<u8>> {
     let words: &[&[u8]] = &[
         b"5\r\nhello\r\n",
@@ -101,7 +101,7 @@ fn chunklike() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..16).prop_map(|pieces| pieces.concat())
 }
 
-/// Where to cut bytes of any length: relative to it, sorted later.
+/// Where to cut bytes of any length, as relative positions, sorted later.
 fn cuts() -> impl Strategy<Value = Vec<prop::sample::Index>> {
     vec(any::<prop::sample::Index>(), 0..8)
 }
@@ -159,7 +159,7 @@ proptest! {
         let list: Vec<_> = Encoding::ALL.into_iter().filter(|it| set.has(*it)).collect();
         let chosen = accept.choose_among(&list);
         prop_assert_eq!(chosen, accept.choose(set));
-        // Another order chooses among the same weights: a coding, or none, in both.
+        // Another order chooses among the same weights: a coding in both, or in none.
         let reversed: Vec<_> = list.into_iter().rev().collect();
         prop_assert_eq!(accept.choose_among(&reversed).is_some(), chosen.is_some());
     }
@@ -226,7 +226,7 @@ proptest! {
         }
     }
 
-    /// The checks of the parser alone keep bare LF out, whichever scanner ran.
+    /// The parser alone refuses bare LF, whatever scanner ran before.
     #[test]
     fn parsed_heads_have_crlf_lines(bytes in headlike()) {
         let mut slots = FieldSlots::new();
@@ -249,7 +249,7 @@ proptest! {
         };
         let mut out = Vec::new();
         write_request(&mut out, &head, &forward);
-        // A receiver that allows its size, and what a hop adds, takes it.
+        // A receiver that allows this size, plus what a hop adds, accepts it.
         let sent = HeadLimits {
             head_bytes_max: bytes.len() + 1,
             fields_max: head.fields.iter().count(),
@@ -274,7 +274,7 @@ proptest! {
 
     #[test]
     fn normalising_twice_is_normalising_once(tail in "[/.a%2eEfF5cC\\\\\u{0}-\u{ff}]{0,12}", plain in "(/[.]{0,3}|/%2e|/a){0,8}") {
-        // A path ends where its query begins.
+        // The path ends where the query begins.
         for path in [format!("/{}", tail.replace('?', "")), plain] {
             for reading in [Reading::Files, Reading::Origins] {
                 let Ok(read) = path::read(path.as_bytes(), reading) else { continue };

@@ -1,5 +1,5 @@
-//! A cache as small as it can be, in which every decision is one of the crate's: what the cases and
-//! the properties run against.
+//! A minimal cache that takes every decision from the crate; the cases and the properties run
+//! against it.
 
 use skep_http::forward::write_kept_fields;
 use skep_http::limits::RESPONSE_HEAD;
@@ -22,11 +22,11 @@ pub(crate) enum Outcome {
     Hit(StoredReply),
     Forwarded,
     Validated,
-    /// The stored response, because the origin failed.
+    /// The stored response was sent because the origin failed.
     Stale,
-    /// 502 or 504, because the origin failed.
+    /// 502 or 504 because the origin failed.
     Error,
-    /// 504, because the request wants no more than what is stored.
+    /// 504 because the request accepts only a stored response.
     Timeout,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Model {
     rules: KeyRules,
     entries: Vec<Entry>,
     pub(crate) now_unix_ms: u64,
-    /// Lines of the last reply.
+    /// The lines of the last reply.
     pub(crate) reply: String,
 }
 
@@ -58,7 +58,7 @@ impl Model {
         }
     }
 
-    /// Sends a request, to which the origin would answer `response`; `None`: it does not.
+    /// Sends a request, to which the origin responds with `response`; `None`: it does not respond.
     pub(crate) fn exchange(&mut self, request: &str, response: Option<&str>) -> Outcome {
         let mut slots = FieldSlots::new();
         let head = parse_request(&mut slots, request.as_bytes(), &RESPONSE_HEAD).expect(request);
@@ -111,7 +111,7 @@ impl Model {
         Outcome::Hit(reply)
     }
 
-    /// Forwards a request, on condition that what is stored at `place` changed.
+    /// Forwards a request, on condition that the response stored at `place` has changed.
     fn forward(
         &mut self,
         head: &RequestHead<'_, '_>,
@@ -171,7 +171,7 @@ impl Model {
         }
     }
 
-    /// Whether a 304 renewed what is stored.
+    /// Whether a 304 renewed the stored response.
     fn renew(&mut self, head: &RequestHead<'_, '_>, place: usize, answer: &ResponseMeta) -> bool {
         let request = RequestMeta::of(head, &self.policy);
         let entry = &self.entries[place];
@@ -220,7 +220,7 @@ impl Model {
     }
 }
 
-/// The lines of a reply from the store: with Age, the Date of then, and Cache-Status.
+/// The lines of a reply from the store: with Age, the stored Date, and Cache-Status.
 fn reply_lines(entry: &Entry, resident_ms: u64) -> String {
     let mut text = String::from_utf8(entry.lines.clone()).unwrap();
     let age_s = entry.freshness.age_ms(resident_ms) / 1000;

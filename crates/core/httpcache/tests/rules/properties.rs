@@ -1,4 +1,4 @@
-//! What holds for any head.
+//! Properties that hold for any head.
 
 use proptest::prelude::*;
 use skep_httpcache::{
@@ -6,7 +6,7 @@ use skep_httpcache::{
     ResponseMeta, SetCookiePolicy, StatusLifetimes, StoredStatuses, store,
 };
 
-/// Fields that a cache looks at, with values that mean something, and with any bytes.
+/// Fields that a cache reads, with meaningful values and with arbitrary bytes.
 fn fields() -> impl Strategy<Value = Vec<(&'static str, Vec<u8>)>> {
     let names = prop::sample::select(vec![
         "Cache-Control",
@@ -94,13 +94,13 @@ proptest! {
         place in any::<prop::sample::Index>(),
         word in prop::sample::select(vec!["no-store", "NO-STORE", "private", "Private, x"]),
     ) {
-        // What the RFCs let win over them.
+        // Directives that take precedence according to the RFCs.
         let is_stronger = |(name, value): &(&str, Vec<u8>)| {
             name.ends_with("-Cache-Control") || (*name == "Cache-Control"
                 && String::from_utf8_lossy(value).contains("must-understand"))
         };
         fields.retain(|field| !is_stronger(field));
-        // A quote that stays open swallows the rest of its line only.
+        // An unterminated quote swallows only the rest of its line.
         let place = place.index(fields.len() + 1);
         fields.insert(place, ("Cache-Control", word.as_bytes().to_vec()));
         let meta = parse(status, &fields, (5_000, 6_000));
@@ -164,7 +164,7 @@ proptest! {
     ) {
         let freshness = Freshness::of(&parse(200, &fields, (5_000, 6_000)), &policy);
         let left_ms = freshness.fresh_until_ms().saturating_sub(resident_ms);
-        // The other side reads the same head, with the age of now in whole seconds.
+        // The other side parses the same head, with the current age in whole seconds.
         let there = Freshness { initial_age_ms: freshness.age_ms(resident_ms), ..freshness };
         let there = there.handed_over(left_ms, transit_ms);
         let here_fresh = freshness.is_fresh(resident_ms + later_ms);

@@ -1,4 +1,4 @@
-//! Requests against what is stored: reuse, failures of the origin, conditions and ranges.
+//! Requests against stored responses: reuse, failures of the origin, conditions and ranges.
 
 use skep_http::limits::RESPONSE_HEAD;
 use skep_http::{FieldSlots, RequestHead, parse_request};
@@ -8,14 +8,14 @@ use skep_httpcache::{
     may_forward, on_failure, reuse, store, stored_reply,
 };
 
-/// What `read` makes of a request with these fields.
+/// The result of `read` for a request with these fields.
 fn with<R>(method: &str, fields: &str, read: impl Fn(&RequestHead<'_, '_>) -> R) -> R {
     let text = format!("{method} / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let mut slots = FieldSlots::new();
     read(&parse_request(&mut slots, text.as_bytes(), &RESPONSE_HEAD).unwrap())
 }
 
-/// A response that came at second 1000 of the epoch.
+/// A response received at second 1000 of the epoch.
 fn stored(fields: &[(&str, &str)]) -> ResponseMeta {
     let times = ExchangeTimes { requested_unix_ms: 1_000_000, received_unix_ms: 1_000_000 };
     let lines = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
@@ -146,7 +146,7 @@ fn a_cookie_that_is_named_goes_past_the_cache_however_it_is_written() {
         "a=b;my_session=",
         "wordpress_logged_in_1=x",
         "wordpress_=",
-        // What some application reads as one of them.
+        // Names that some application reads as one of them.
         "MY_SESSION=1",
         "my.session=1",
         "my_session[a]=1",
@@ -171,10 +171,10 @@ fn a_cookie_that_is_named_goes_past_the_cache_however_it_is_written() {
     assert!(!bypasses("X: my_session=1\r\n", &policy));
     let field = CachePolicy { bypass_fields: vec!["X-Own".to_owned()], ..policy.clone() };
     assert!(bypasses("x-own: 1\r\n", &field) && !bypasses("X-Own-2: 1\r\n", &field));
-    // Any cookie but those that are ignored.
+    // Any cookie except the ignored ones.
     let all = CachePolicy { bypass_cookies: vec!["*".to_owned()], ..policy.clone() };
     assert!(bypasses("Cookie: a=b\r\n", &all) && !bypasses("Cookie: _ga=1\r\n", &all));
-    // Neither is a stored response used, nor its own stored.
+    // The request neither uses a stored response, nor is its own response stored.
     let meta = stored(&[("Cache-Control", "public, max-age=10")]);
     with("GET", "Cookie: my_session=1\r\n", |head| {
         let request = RequestMeta::of(head, &policy);
@@ -198,7 +198,7 @@ fn a_failure_of_the_origin_lets_stale_responses_through_where_they_say_so() {
         ("max-age=1", Disconnected, 60, OnFailure::SendStale(Rule::OnDisconnect)),
         ("max-age=1", Disconnected, 61, OnFailure::SendError(Rule::Stale)),
         ("max-age=1", Status(503), 2, OnFailure::SendError(Rule::Stale)),
-        // RFC 9111 5.2.2: an error, never silence and never the stale response.
+        // RFC 9111 5.2.2: an error response, never the stale one.
         ("max-age=1, must-revalidate", Disconnected, 2, OnFailure::SendError(Rule::MustRevalidate)),
         (
             "max-age=1, proxy-revalidate",
@@ -213,7 +213,7 @@ fn a_failure_of_the_origin_lets_stale_responses_through_where_they_say_so() {
             0,
             OnFailure::SendError(Rule::NoCache),
         ),
-        // Validated although it is fresh: the request wanted it.
+        // Validated although it is fresh, because of the request.
         ("max-age=9", Status(502), 2, OnFailure::SendStale(Rule::Fresh)),
     ];
     for (control, failure, resident_s, expected) in rows {
@@ -296,7 +296,7 @@ fn what_was_softly_purged_is_stale_from_then_on() {
         let fields = [("Cache-Control", control.as_bytes())];
         let fields = fields.into_iter().map(|(name, value)| (name.as_bytes(), value));
         let meta = ResponseMeta::parse(200, fields, times);
-        // At the age of 10 s.
+        // Expired at an age of 10 s.
         Freshness::of(&meta, &CachePolicy::safe()).expired_at(10_000)
     };
     let verdict = |control: &str, resident_ms: u64| {
@@ -317,6 +317,6 @@ fn what_was_softly_purged_is_stale_from_then_on() {
     assert_eq!(failure(control, 29_999), OnFailure::SendStale(CachingRule::IfError));
     assert!(matches!(failure(control, 30_000), OnFailure::SendError(_)));
     assert_eq!((of("max-age=60").ttl_s(10_000), of("max-age=60").ttl_s(12_000)), (0, -2));
-    // A second one is no respite.
+    // A second purge does not extend it.
     assert!(!of("max-age=60").expired_at(20_000).is_fresh(10_000));
 }

@@ -1,4 +1,4 @@
-//! Single responses: lifetimes, ages, what may be stored, versions, and what a 304 renews.
+//! Single responses: lifetimes, ages, storability, versions, and renewal by a 304.
 
 use skep_http::{HttpDate, Method};
 use skep_httpcache::{
@@ -8,7 +8,7 @@ use skep_httpcache::{
     updated, validated, write_conditions, write_if_range,
 };
 
-/// Lines of a head.
+/// Field lines of a head.
 fn lines(fields: &str) -> impl Iterator<Item = FieldLine<'_>> + Clone {
     fields.split("\r\n").filter(|line| !line.is_empty()).map(|line| {
         let (name, value) = line.split_once(':').unwrap();
@@ -16,13 +16,13 @@ fn lines(fields: &str) -> impl Iterator<Item = FieldLine<'_>> + Clone {
     })
 }
 
-/// An answer with these fields that came at second 1000 of the epoch.
+/// A response with these fields, received at second 1000 of the epoch.
 fn meta(status: u16, fields: &str) -> ResponseMeta {
     let times = ExchangeTimes { requested_unix_ms: 1_000_000, received_unix_ms: 1_000_000 };
     ResponseMeta::parse(status, lines(fields), times)
 }
 
-/// A line with a date.
+/// A field line with a date.
 fn at(name: &str, unix: u64) -> String {
     format!("{name}: {}\r\n", String::from_utf8_lossy(&HttpDate(unix).format()))
 }
@@ -35,7 +35,7 @@ fn fresh(meta: &ResponseMeta) -> Freshness {
     Freshness::of(meta, &CachePolicy::safe())
 }
 
-/// Seconds of freshness that are left when the answer comes.
+/// Seconds of freshness left at receipt.
 fn fresh_s(meta: &ResponseMeta) -> u64 {
     fresh(meta).fresh_until_ms() / 1000
 }
@@ -152,22 +152,22 @@ fn the_settings_allow_staleness_where_the_response_is_silent() {
         ("max-age=10, must-revalidate", (0, 0, 0)),
         ("max-age=10, proxy-revalidate", (0, 0, 0)),
         ("max-age=10, no-cache", (0, 0, 0)),
-        // It forbids what is not said beside it (RFC 9111 5.2.2.10).
+        // It forbids staleness unless a directive allows it explicitly (RFC 9111 5.2.2.10).
         ("s-maxage=10", (0, 0, 0)),
         ("s-maxage=10, stale-if-error=7", (0, 7, 7)),
-        // What has never been fresh is used only if its validation fails.
+        // A response that was never fresh is used only if its validation fails.
         ("max-age=0", (0, 30, 30)),
     ] {
         assert_eq!(of(&control_or_none(control)), expected, "{control}");
     }
-    // Nor do they have it stored.
+    // Nor are such responses stored by the settings.
     assert_eq!(of(&meta(200, "Cache-Control: max-age=0\r\n")), (0, 0, 0));
     let nothing = CachePolicy { default_ms: 0, ..policy };
     let why = store(&RequestMeta::PLAIN_GET, &meta(200, ""), &nothing).map(drop);
     assert_eq!(why, Err(CachingRule::NothingToReuse));
 }
 
-/// A response with a tag, and with these directives if there are any.
+/// A response with these directives, or with a tag if there are none.
 fn control_or_none(directives: &str) -> ResponseMeta {
     if directives.is_empty() { meta(200, "ETag: \"a\"\r\n") } else { control(directives) }
 }
@@ -194,13 +194,14 @@ fn lifetimes_by_status_are_for_what_gives_none() {
         (404, "Set-Cookie: a=b\r\n", Err(CachingRule::SetCookie)),
         (404, "Expires: 0\r\n", Err(CachingRule::NothingToReuse)),
         (404, "CDN-Cache-Control: no-store\r\n", Err(CachingRule::NoStore)),
-        // Zero is not at all, whatever its class has.
+        // Zero means not stored, whatever the class has.
         (410, "", Err(CachingRule::NothingToReuse)),
-        // Named by itself: also what is not stored else, or has no lifetime to be guessed (RFC 9110 15.1).
+        // Listed explicitly: also statuses that are not stored otherwise, or have no heuristic
+        // lifetime (RFC 9110 15.1).
         (503, "", Ok(1_000)),
         (503, "Cache-Control: max-age=9\r\n", Ok(9_000)),
         (302, "", Ok(2_000)),
-        // A class is that of what is stored anyway: odd requests provoke 400 and 431.
+        // A class covers only statuses that are stored anyway: odd requests provoke 400 and 431.
         (400, "", Err(CachingRule::Status)),
         (431, "", Err(CachingRule::Status)),
         (500, "", Err(CachingRule::Status)),
@@ -211,10 +212,10 @@ fn lifetimes_by_status_are_for_what_gives_none() {
     }
     let any = CachePolicy { statuses: StoredStatuses::Any, ..policy.clone() };
     assert_eq!(stored(500, "", &any), Ok(3_000));
-    // A guess is worth less than what is said of the status.
+    // The configured lifetime of a status takes precedence over a heuristic one.
     let guess = CachePolicy { heuristic: Some(HeuristicLifetime::default()), ..policy.clone() };
     assert_eq!(stored(404, &at("Last-Modified", 0), &guess), Ok(5_000));
-    // Never of the settings alone with credentials, or with a cookie.
+    // Responses to requests with credentials or a cookie are never stored by the settings alone.
     for (request, why) in [
         (
             RequestMeta { has_authorization: true, ..RequestMeta::PLAIN_GET },
@@ -337,7 +338,7 @@ fn versions_differ_whenever_bytes_may() {
     assert!(!may_combine(&weak, &weak));
 }
 
-/// The lines of `kept` after a 304, or why it is kept no longer.
+/// The lines of `kept` after a 304, or why it is no longer stored.
 fn renewed(kept: &str, news: &str) -> Result<(ResponseMeta, String), CachingRule> {
     let (old, mut new) = (meta(200, kept), meta(304, news));
     new.times.received_unix_ms += 60_000;

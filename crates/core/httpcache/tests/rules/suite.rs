@@ -1,15 +1,17 @@
-//! The cases of http-tests/cache-tests, by their ids: `required.txt` has those that the suite
-//! requires of shared caches, `optional.txt` others. Some are made here, one for each status and field.
+//! The cases of http-tests/cache-tests, by their ids: `required.txt` contains those that the suite
+//! requires of shared caches, `optional.txt` the others. Some are generated here, one for each
+//! status and field.
 //!
 //! ```text
 //! # id
 //! request line and fields => status and fields of the origin's response => outcome
 //! ```
 //!
-//! Fields are separated by ` | `, dates are seconds from now with `@`, `GET /` is left out. Behind the
-//! outcome: `= 304` the reply, `+ field` and `- field` what it has and hasn't, `~` three seconds pass.
-//! Of the 160 required cases 2 are left to what frames messages: headers-store-Content-Length (a body
-//! longer than announced) and headers-store-Transfer-Encoding (an unknown coding).
+//! Fields are separated by ` | `, dates are seconds from now with `@`, `GET /` is omitted. After
+//! the outcome: `= 304` is the reply, `+ field` and `- field` are present and absent fields, `~`
+//! waits three seconds. Of the 160 required cases, 2 are left to the layer that frames messages:
+//! headers-store-Content-Length (a body longer than announced) and headers-store-Transfer-Encoding
+//! (an unknown coding).
 
 use skep_http::HttpDate;
 use skep_httpcache::{
@@ -39,7 +41,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("ccreq-no-store", "no-store of a request forbids storing, not reading (RFC 9111 5.2.1.5)"),
 ];
 
-/// What the suite wants of a cache with everything on.
+/// The policy that the suite expects of a cache with all features enabled.
 fn policy() -> CachePolicy {
     CachePolicy {
         statuses: StoredStatuses::Any,
@@ -73,8 +75,8 @@ fn the_optional_cases_pass_but_for_the_exceptions() {
 
 #[test]
 fn the_required_cases_pass_with_the_safe_policy() {
-    // But for statuses and Set-Cookie, below. The suite counts a case only if what it depends on
-    // passes, too, which is more than this.
+    // Except for statuses and Set-Cookie, below. The suite counts a case only if those that it
+    // depends on pass, too, so this is stricter.
     let (_, failed) = run(REQUIRED, &CachePolicy::safe());
     assert!(failed.is_empty(), "{failed:#?}");
 }
@@ -159,7 +161,7 @@ fn interim_not_cached() {
     assert_eq!(verdict, Err(CachingRule::Status));
 }
 
-/// How many cases there are, and those that failed with the step and its outcome.
+/// The number of cases, and the failed ones with the step and its outcome.
 fn run(cases: &str, policy: &CachePolicy) -> (usize, Vec<(String, String)>) {
     let mut failed = Vec::new();
     let cases: Vec<_> = cases.split("# ").filter(|case| !case.is_empty()).collect();
@@ -220,7 +222,7 @@ fn check(expected: &str, outcome: &Outcome, reply: &str, now_unix_s: u64) -> Res
             line.strip_prefix(&format!("{name}: "))
                 .is_some_and(|value| value.parse::<u64>().unwrap() > least.parse::<u64>().unwrap())
         }),
-        // A Date of the past is that of the exchange before.
+        // A Date in the past is that of the previous exchange.
         None if wanted.starts_with("Date: @") => {
             !reply.contains(&field("Date: @0", now_unix_s)) && has("Date")
         }
@@ -249,7 +251,7 @@ fn response_text(text: &str, now_unix_s: u64) -> String {
     format!("HTTP/1.1 {status} x\r\n{length}{fields}\r\n")
 }
 
-/// A field with its date filled in.
+/// A field with its date inserted.
 fn field(text: &str, now_unix_s: u64) -> String {
     let Some((name, offset)) = text.split_once(": @") else { return text.to_owned() };
     let unix_s = now_unix_s.saturating_add_signed(offset.parse().unwrap());

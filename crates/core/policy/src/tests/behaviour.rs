@@ -1,5 +1,5 @@
-//! The guarantees of each policy. Seeds are fixed, so every bound is exact for
-//! the run it was written for; the comments explain the meaning of the bound.
+//! The guarantees of each policy. Seeds are fixed, so every bound is exact for this run; the
+//! comments explain where the bounds come from.
 
 use skep_units::NodeId;
 
@@ -21,7 +21,7 @@ fn assert_shares(counts: &[u32], shares: &[f64], tolerance: f64) {
     }
 }
 
-/// Sends requests one after the other, each of which stays outstanding.
+/// Sends requests one after the other; each stays outstanding.
 fn fill(policy: &mut dyn Policy, view: &mut ClusterView, requests: u32) -> Vec<u32> {
     for n in 0..requests {
         let id = pick(policy, view, n, &[]).unwrap();

@@ -1,4 +1,4 @@
-//! `peak-ewma` and `prequal`: nodes that answer fast get more.
+//! `peak-ewma` and `prequal`: fast nodes receive more requests.
 
 use skep_units::NodeId;
 
@@ -12,7 +12,7 @@ fn the_faster_of_idle_nodes_is_chosen() {
     for name in BOTH {
         let mut policy = build(name, 5).unwrap();
         let mut view = view(2);
-        // Each is asked once before anything is known of it.
+        // Each node is asked once before its latency is known.
         let first = pick(&mut *policy, &view, 0, &[]).unwrap();
         policy.started(first);
         view.nodes[first.0 as usize].outstanding_requests = 1;
@@ -33,7 +33,7 @@ fn peak_ewma_weighs_the_queue_with_the_latency() {
     pick(&mut *policy, &view, 0, &[]);
     policy.finished(view.now, NodeId(0), AttemptEnd::Answered { latency_us: 4_000 });
     policy.finished(view.now, NodeId(1), AttemptEnd::Answered { latency_us: 1_000 });
-    // 1 ms for each of four, against 4 ms.
+    // Four requests of 1 ms each against 4 ms.
     view.nodes[1].outstanding_requests = 2;
     assert_eq!(tally(&mut *policy, &view, 50), [0, 50]);
     view.nodes[1].outstanding_requests = 4;
@@ -72,7 +72,7 @@ fn a_node_that_others_keep_busy_is_tried_as_well() {
         let mut view = view(2);
         pick(&mut *policy, &view, 0, &[]);
         policy.finished(view.now, NodeId(0), AttemptEnd::Answered { latency_us: 1_000 });
-        // Other workers have requests there; this one knows nothing of it.
+        // Other workers have requests there, which this instance does not know.
         view.nodes[1].outstanding_requests = 1;
         view.nodes[0].outstanding_requests = 3;
         assert_eq!(pick(&mut *policy, &view, 1, &[]), Some(NodeId(1)), "{name}");

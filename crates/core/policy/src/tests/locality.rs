@@ -1,4 +1,4 @@
-//! `lard` and `lard-r`: who has a URL, and when that changes.
+//! `lard` and `lard-r`: which nodes have a URL, and when that changes.
 
 use std::collections::HashSet;
 
@@ -29,7 +29,7 @@ fn new_urls_go_to_the_idlest_node_and_stay() {
 fn a_url_leaves_a_node_that_has_too_much_to_do() {
     let mut scene = Scene::new("lard", 3);
     let owner = scene.pick("/a");
-    // Nobody is idle: moving would help nobody.
+    // No node is idle: moving would not help.
     scene.loads(owner, LARD_HIGH_REQUESTS + 1, LARD_LOW_REQUESTS);
     assert_eq!(scene.pick("/a"), owner);
     scene.loads(owner, LARD_HIGH_REQUESTS + 1, LARD_LOW_REQUESTS - 1);
@@ -37,7 +37,7 @@ fn a_url_leaves_a_node_that_has_too_much_to_do() {
     assert_ne!(second, owner);
     scene.loads(owner, 0, LARD_HIGH_REQUESTS);
     assert_eq!(scene.pick("/a"), second, "it does not come back");
-    // Twice as much is too much, unless all have as much: then moving would not help.
+    // Twice the threshold is too much, unless all nodes have that load: then moving would not help.
     scene.loads(second, 2 * LARD_HIGH_REQUESTS, LARD_HIGH_REQUESTS + 1);
     assert_eq!(scene.pick("/a"), second);
     scene.loads(second, 2 * LARD_HIGH_REQUESTS, LARD_HIGH_REQUESTS);
@@ -51,7 +51,7 @@ fn a_url_has_another_node_for_one_that_is_down_and_for_one_attempt() {
         let owner = scene.pick("/a");
         assert_ne!(scene.pick_without("/a", &[NodeId(owner)]), owner, "{name}");
         assert_eq!(scene.pick("/a"), owner, "{name}: one attempt says nothing");
-        // Full for a moment.
+        // The node is full for a moment.
         scene.view.nodes[owner as usize].eligible = false;
         assert_ne!(scene.pick("/a"), owner, "{name}");
         scene.view.nodes[owner as usize].eligible = true;
@@ -65,7 +65,7 @@ fn a_url_leaves_a_node_that_stays_down() {
     let owner = scene.pick("/a");
     scene.view.nodes[owner as usize].eligible = false;
     assert_ne!(scene.pick("/a"), owner);
-    // Full twice for a moment is not down for long.
+    // A node that was full twice for a moment has not been down for long.
     scene.view.now = Now(LARD_AWAY_MS);
     assert_ne!(scene.pick("/a"), owner);
     scene.view.nodes[owner as usize].eligible = true;
@@ -79,7 +79,7 @@ fn a_url_leaves_a_node_that_stays_down() {
     let second = scene.pick("/a");
     scene.view.nodes[owner as usize].eligible = true;
     assert_eq!(scene.pick("/a"), second, "it is in memory there now");
-    // One that is gone leaves at once.
+    // A node that was removed loses its URLs at once.
     scene.view.nodes.retain(|node| node.id.0 != second);
     scene.view.version += 1;
     assert_ne!(scene.pick("/a"), second);
@@ -92,13 +92,13 @@ fn a_hot_url_gets_more_nodes_and_loses_them_again() {
     scene.loads(first, LARD_HIGH_REQUESTS + 1, 0);
     let second = scene.pick("/hot");
     assert_ne!(second, first);
-    // Both serve it: the idler one is chosen.
+    // Both serve it: the idler one is selected.
     scene.loads(first, 3, 0);
     scene.requests(second, 4);
     assert_eq!(scene.pick("/hot"), first);
     scene.requests(first, 5);
     assert_eq!(scene.pick("/hot"), second);
-    // Without change the busier one goes after a while.
+    // After some time without changes the busier one is removed.
     scene.view.now = Now(LARD_SHRINK_MS - 1);
     assert_eq!(scene.pick("/hot"), second);
     scene.view.now = Now(LARD_SHRINK_MS);

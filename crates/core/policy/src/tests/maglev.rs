@@ -14,7 +14,7 @@ fn made(name: &str) -> Box<dyn Policy> {
     build(name, 7).unwrap()
 }
 
-/// Entries of each node.
+/// The number of entries of each node.
 fn entries(view: &ClusterView) -> Vec<usize> {
     let mut counts = vec![0; view.nodes.len()];
     for position in table_of(&view.nodes) {
@@ -33,7 +33,7 @@ fn the_table_is_balanced() {
     for count in [1, 2, 3, 8, 100] {
         let counts = entries(&view(count));
         assert_eq!(counts.iter().sum::<usize>(), MAGLEV_ENTRIES);
-        // Equal weights claim in turn: nobody is more than one entry ahead.
+        // Nodes with equal weights take turns: none is more than one entry ahead.
         assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
     }
 }
@@ -173,18 +173,18 @@ fn with_bounded_loads_urls_stay_until_their_node_has_too_much_to_do() {
     let mut view = view(8);
     let (one, other) = (request(1, b"/a"), request(1, b"/b"));
     let owner = plain.pick(&one, &view, &[]).node().unwrap();
-    // Little to do: nothing moves.
+    // Little load: nothing moves.
     for _ in 0..4 {
         assert_eq!(bounded.pick(&one, &view, &[]).node(), Some(owner));
         view.nodes[owner.0 as usize].outstanding_requests += 1;
     }
     let second = bounded.pick(&one, &view, &[]).node().unwrap();
     assert_ne!(second, owner);
-    // What others have to do leaves room for more.
+    // The load of other nodes raises the bound.
     view.nodes.iter_mut().for_each(|node| node.outstanding_requests += 100);
     assert_eq!(bounded.pick(&one, &view, &[]).node(), Some(owner));
     assert_eq!(bounded.pick(&other, &view, &[]), plain.pick(&other, &view, &[]));
-    // Everybody wants the same: no node has more than its share and a quarter.
+    // All requests are for the same key: no node has more than 1.25 times its share.
     let mut view = super::view(8);
     for _ in 0..8_000 {
         let node = bounded.pick(&one, &view, &[]).node().unwrap();
@@ -192,7 +192,7 @@ fn with_bounded_loads_urls_stay_until_their_node_has_too_much_to_do() {
     }
     let loads: Vec<u32> = view.nodes.iter().map(|node| node.outstanding_requests).collect();
     assert!(loads.iter().all(|&load| load <= 1_251), "{loads:?}");
-    // By weight.
+    // In proportion to weights.
     let (mut bounded, mut view) = (made("bounded-maglev-url"), weighted(&[1, 3]));
     for _ in 0..4_000 {
         let node = bounded.pick(&one, &view, &[]).node().unwrap();

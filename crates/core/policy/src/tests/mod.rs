@@ -1,6 +1,6 @@
-//! Tests of the policies. Behaviour of each by name in `behaviour.rs` and
-//! `maglev.rs`, properties of all in `properties.rs`, comparison under load
-//! in `queueing.rs`. Here: views and requests for the tests.
+//! Tests of the policies. The behaviour of each in `behaviour.rs` and `maglev.rs`, properties of
+//! all in `properties.rs`, comparison under load in `queueing.rs`. Here: views and requests for the
+//! tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod behaviour;
@@ -44,7 +44,7 @@ fn request(n: u32, path: &[u8]) -> RequestKey<'_> {
     RequestKey { client, client_port: 1, host: b"example.org", path, query: None }
 }
 
-/// Picks for `picks` different requests: how many each node got.
+/// Picks for `picks` different requests: the number that each node received.
 fn tally(policy: &mut dyn Policy, view: &ClusterView, picks: u32) -> Vec<u32> {
     let mut counts = vec![0; view.nodes.len()];
     for n in 0..picks {

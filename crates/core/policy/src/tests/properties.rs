@@ -30,7 +30,7 @@ fn any_node(id: u32) -> impl Strategy<Value = NodeView> {
     )
 }
 
-/// Views of one set of nodes: what a policy may meet between two versions.
+/// Views of one set of nodes, as a policy may see them between two versions.
 fn any_views() -> impl Strategy<Value = Vec<Vec<NodeView>>> {
     (0..9u32).prop_flat_map(|count| {
         let nodes: Vec<_> = (0..count).map(any_node).collect();
@@ -54,7 +54,7 @@ proptest! {
         for name in names() {
             let mut policy = build(name, seed).unwrap();
             let mut twin = build(name, seed).unwrap();
-            // Weights differ between any two of these views: each is a version.
+            // Weights differ between any two of these views, so each has its own version.
             for (version, nodes) in (0..).zip(sets.iter().flatten()) {
                 let now = Now(version * 10_000);
                 let view = ClusterView { nodes: nodes.clone(), version, now, has_cluster_cache };

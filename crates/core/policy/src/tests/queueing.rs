@@ -23,14 +23,14 @@ struct Times {
     p99: f64,
 }
 
-/// Runs a policy at a load of `utilisation` of all nodes' capacity.
+/// Runs a policy at a load of `utilisation` times the capacity of all nodes.
 fn simulate(name: &str, utilisation: f64) -> Times {
     let mut policy = build(name, 11).unwrap();
     let mut rng = Rng::new(5);
     let mut view = view(NODES);
     let mean_service = 0.9 * SHORT_US + 0.1 * LONG_US;
     let mean_gap = mean_service / f64::from(NODES) / utilisation;
-    // For each node, the times at which its requests will end.
+    // For each node, the times when its requests end.
     let mut ends: Vec<VecDeque<f64>> = vec![VecDeque::new(); NODES as usize];
     let mut times = Vec::new();
     let mut now = 0.0;

@@ -13,7 +13,7 @@ fn members(count: u16) -> Vec<ServiceMember> {
     (0..count).map(|index| member(index, 1)).collect()
 }
 
-/// Rows in which each node is candidate `choice`.
+/// The number of rows in which each node is candidate `choice`.
 fn tally(rows: &[Row], choice: usize, count: u16) -> Vec<usize> {
     (0..count).map(|index| rows.iter().filter(|row| row.0[choice] == index).count()).collect()
 }

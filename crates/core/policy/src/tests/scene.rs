@@ -1,4 +1,4 @@
-//! A policy with a cluster in which it chooses.
+//! A policy together with the cluster that it selects from.
 
 use skep_units::NodeId;
 
@@ -28,7 +28,7 @@ impl Scene {
         self.policy.pick(&request(1, path.as_bytes()), &self.view, exclude).node().unwrap().0
     }
 
-    /// Asks for the n-th object of that size, and gets it whole.
+    /// Requests the n-th object of this size, and receives it completely.
     pub(super) fn ask_nth(&mut self, bytes: u64, n: u64) -> usize {
         let path = format!("/{bytes}/{n}");
         let key = request(1, path.as_bytes());
@@ -41,7 +41,7 @@ impl Scene {
         self.ask_nth(bytes, 0)
     }
 
-    /// Objects of these sizes, so often each, in turn.
+    /// Requests objects of these sizes in turn, each `count` times.
     pub(super) fn ask_often(&mut self, sizes: &[(u64, u64)], rounds: u64) {
         for _ in 0..rounds {
             for &(bytes, count) in sizes {
@@ -52,7 +52,8 @@ impl Scene {
         }
     }
 
-    /// Asks while the node that instances agree on takes no requests: that node, and the one that answers.
+    /// Requests an object while the node that instances agree on is not eligible: returns that
+    /// node, and the one that serves it.
     pub(super) fn ask_elsewhere(&mut self, bytes: u64) -> (usize, usize) {
         let path = format!("/{bytes}/0");
         let key = request(1, path.as_bytes());
@@ -73,7 +74,7 @@ impl Scene {
         self.load(node as usize, requests as u32, 0);
     }
 
-    /// Loads this node, and all others.
+    /// Sets the load of this node, and that of all others.
     pub(super) fn loads(&mut self, node: u32, own: u64, others: u64) {
         (0..self.view.nodes.len() as u32).for_each(|it| self.requests(it, others));
         self.requests(node, own);

@@ -1,4 +1,4 @@
-//! `equiload`, `adaptload` and `transfer-time`: who gets objects of which sizes.
+//! `equiload`, `adaptload` and `transfer-time`: which nodes receive objects of which sizes.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::limits::{ADAPTLOAD_WINDOW_REQUESTS, EQUILOAD_REQUESTS, SIZES_FIRST_RE
 const KB: u64 = 1_000;
 const MB: u64 = 1_000_000;
 
-/// Three sizes, as many bytes each.
+/// Three sizes with equal numbers of bytes.
 const EVEN: &[(u64, u64)] = &[(10 * KB, 100), (100 * KB, 10), (1_000 * KB, 1)];
 
 #[test]
@@ -22,7 +22,7 @@ fn each_node_has_an_interval_of_sizes_and_all_as_many_bytes() {
         scene.ask_often(EVEN, 200);
         let owners = EVEN.iter().map(|&(size, _)| scene.ask(size)).collect::<Vec<_>>();
         assert_eq!(owners, [0, 1, 2], "{name}");
-        // A size that was never asked for lies between others.
+        // A size that was never requested lies between others.
         let learn = scene.ask(50 * KB);
         assert!(learn < 3, "{name}: its size is not known yet");
         assert!(scene.ask(50 * KB) < 2, "{name}: it is where the first two meet");
@@ -68,7 +68,7 @@ fn one_size_is_split_by_fuzzy_boundaries_alone() {
 fn boundaries_stay_or_follow() {
     let owner_after = |name| {
         let mut scene = Scene::new(name, 2);
-        // Most bytes are in large ones, then in small ones.
+        // Most bytes are in large objects at first, then in small ones.
         scene.ask_often(&[(KB, 1), (100 * KB, 1)], EQUILOAD_REQUESTS);
         let before = scene.ask(KB);
         scene.ask_often(&[(KB, 1)], 12 * ADAPTLOAD_WINDOW_REQUESTS);
@@ -85,7 +85,8 @@ fn an_object_stays_with_a_node_that_has_it_until_that_is_clearly_dearer() {
     let mut scene = Scene::new("transfer-time", 3);
     let owner = scene.ask(8 * MB);
     (0..10).for_each(|_| assert_eq!(scene.ask(8 * MB), owner));
-    // 64 ms a reply at 125 MB/s, which delay this one and are delayed by it; fetching takes 261 ms elsewhere.
+    // Each reply takes 64 ms at 125 MB/s, and the same again in delay to others; a fetch elsewhere
+    // takes 261 ms.
     scene.load(owner, 2, 2 * 8 * MB);
     assert_eq!(scene.ask(8 * MB), owner);
     scene.load(owner, 9, 9 * 8 * MB);
@@ -105,20 +106,20 @@ fn nodes_have_objects_by_their_weights() {
     assert!(counts.into_iter().zip([1_000, 1_000, 3_000, 1_000]).all(is_near), "{counts:?}");
 }
 
-/// Workers do not tell each other where they have sent what.
+/// Workers do not tell each other where they have sent requests.
 #[test]
 fn instances_agree_on_the_node_of_an_object() {
     let mut scenes = [Scene::new("transfer-time", 8), Scene::new("transfer-time", 8)];
     let mut counts = [0; 8];
     for n in 0..400 {
-        // What they see of loads differs.
+        // They see different loads.
         scenes[0].load(n as usize % 8, 1 + n as u32 % 5, 0);
         let [one, other] = scenes.each_mut().map(|scene| scene.ask_nth(MB, n));
         assert_eq!(one, other, "{n}");
         counts[one] += 1;
     }
     assert!(counts.iter().all(|count| *count > 25), "{counts:?}");
-    // Many requests at once for one of unknown size do not all go there.
+    // A burst of requests for one of unknown size does not go there.
     let owner = scenes[1].ask_nth(MB, 400);
     let mut scene = Scene::new("transfer-time", 8);
     scene.load(owner, 20, 0);
@@ -138,7 +139,7 @@ fn a_short_reply_does_not_wait_for_a_long_one_but_a_long_one_does() {
 
 #[test]
 fn nodes_forget_what_does_not_fit_and_full_ones_take_no_copies_lightly() {
-    // So much else is fetched where it is that it is gone, or not.
+    // Other objects fetched by its node do or do not displace it.
     let is_forgotten = |memory: u64| {
         let mut scene = Scene::new("transfer-time", 2).with_memory(memory);
         let (preferred, owner) = scene.ask_elsewhere(8 * MB);
@@ -149,7 +150,7 @@ fn nodes_forget_what_does_not_fit_and_full_ones_take_no_copies_lightly() {
     };
     assert!(is_forgotten(20 * MB));
     assert!(!is_forgotten(40 * MB));
-    // One that is in memory is not copied for a load that would justify it with room.
+    // Under a load that would justify a copy if there were room, an object in memory is not copied.
     let copies = |memory: u64| {
         let mut scene = Scene::new("transfer-time", 2).with_memory(memory);
         let owner = (0..9).map(|n| scene.ask_nth(4 * MB, n)).last().unwrap();
@@ -182,7 +183,7 @@ fn a_length_that_cannot_be_true_and_what_does_not_fit_do_little_harm() {
         scene.ask_often(&[(KB, 1), (u64::MAX, 1)], 100);
         assert!(scene.ask(KB) < 3);
     }
-    // What is larger than memory passes by, and what is there stays.
+    // Objects larger than memory are not stored, and displace nothing.
     let mut scene = Scene::new("transfer-time", 3).with_memory(20 * MB);
     let owner = scene.ask(4 * MB);
     (0..50).for_each(|n| assert!(scene.ask_nth(400 * MB, n) < 3));
@@ -251,7 +252,7 @@ fn the_idlest_half_takes_turns() {
     let mut turns: Vec<_> = (0..3).map(|_| scene.ask(KB)).collect();
     turns.sort_unstable();
     assert_eq!(turns, [1, 3, 4]);
-    // What changes meanwhile counts in the next round.
+    // Changes in the meantime count in the next round.
     scene.ask(KB);
     [0, 9, 0, 9, 0].into_iter().enumerate().for_each(|(node, load)| scene.load(node, load, 0));
     let rest: Vec<_> = (0..2).map(|_| scene.ask(KB)).collect();
@@ -270,7 +271,7 @@ fn what_nodes_tell_of_sizes_is_as_good_as_what_responses_say() {
                 [usize::from(request % 111 >= 100) + usize::from(request % 111 == 110)];
             scene.pick(&path(size));
             scene.policy.sent_unseen(hash_of(&path(size)));
-            // A node tells again now and then.
+            // A node reports again from time to time.
             if request < 111 || request % 5_000 == 0 {
                 scene.policy.told(hash_of(&path(size)), size, None);
             }

@@ -3,7 +3,7 @@
 use super::line::{LogLineError, LoggedLine, is_status};
 use super::time;
 
-/// Parses a line; what stands behind the bytes does not matter.
+/// Parses a line; anything after the byte count is ignored.
 pub(super) fn parse(line: &str) -> Result<LoggedLine<'_>, LogLineError> {
     let (before, rest) = line.split_once(" [").ok_or(LogLineError::NoTime)?;
     let client = before.split(' ').next().filter(|it| !it.is_empty());
@@ -33,7 +33,7 @@ pub(super) fn parse(line: &str) -> Result<LoggedLine<'_>, LogLineError> {
     })
 }
 
-/// What stands before a quote that no backslash precedes, and what is behind it.
+/// Splits at the first quote that is not escaped by a backslash.
 fn split_quote(text: &str) -> Option<(&str, &str)> {
     let mut is_escaped = false;
     let end = text.bytes().position(|byte| {

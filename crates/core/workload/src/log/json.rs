@@ -1,4 +1,4 @@
-//! Skep's own access log with `log.format = "json"`: an object a line.
+//! Skep's own access log with `log.format = "json"`: one object per line.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use serde::Deserialize;
 use super::line::{LogLineError, LoggedLine, is_status};
 use super::time;
 
-/// The fields that are needed.
+/// The fields that are used.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(borrow)]
     time: Cow<'a, str>,
     #[serde(borrow)]
     client: Cow<'a, str>,
-    /// `null` of a request without a valid head.
+    /// `null` for a request without a valid head.
     #[serde(borrow)]
     method: Option<Cow<'a, str>>,
     #[serde(borrow)]

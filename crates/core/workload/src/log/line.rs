@@ -1,30 +1,30 @@
-//! What a line of an access log says, whichever format it has.
+//! The contents of an access log line, independent of its format.
 
 use std::borrow::Cow;
 
 use crate::limits::{LOG_BODY_BYTES_MAX, LOG_LINE_BYTES_MAX};
 
-/// A line of a log: in the combined format of Apache and nginx, in the common one, which lacks the last two fields, or in
-/// Skep's JSON.
+/// A line of a log in the combined format of Apache and nginx, in the common one, which lacks the
+/// last two fields, or in Skep's JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedLine<'a> {
     /// An address or a name.
     pub client: Cow<'a, str>,
     /// Milliseconds since 1970, UTC, as logged: most servers log when a response has ended.
     pub unix_ms: u64,
-    /// Whether the time has milliseconds; else it has seconds.
+    /// Whether the time includes milliseconds; otherwise its resolution is a second.
     pub has_ms: bool,
-    /// How long the request had taken then, in milliseconds; 0 where the log does not say.
+    /// The duration of the request at that time, in milliseconds; 0 if it was not logged.
     pub took_ms: u64,
     pub method: Cow<'a, str>,
-    /// As it was logged: with the server's escapes of what is not printable.
+    /// As logged, with the server's escapes of non-printable characters.
     pub target: Cow<'a, str>,
     pub status: u16,
-    /// Of the body; 0 where the log has `-`.
+    /// Bytes of the body; 0 if the log has `-`.
     pub bytes: u64,
 }
 
-/// A line that is of none of the formats.
+/// Why a line is in none of the formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogLineError {
     #[error("expected at most {LOG_LINE_BYTES_MAX} bytes")]
@@ -49,7 +49,7 @@ pub enum LogLineError {
     BadJson,
 }
 
-/// Whether a status may be one.
+/// Whether a status is in the valid range.
 pub(super) fn is_status(status: u16) -> bool {
     (100..600).contains(&status)
 }

@@ -1,11 +1,11 @@
-//! Access logs as workloads: what was asked for, when, and with how many bytes it was answered.
+//! Access logs as workloads: which requests were made, when, and the sizes of their responses.
 //!
 //! ```text
 //!   parse.rs     a line (line.rs): combined.rs or json.rs, time.rs
 //!     |
-//!   target.rs    what it asks for, as it can be asked for again
+//!   target.rs    its target, in a form that can be requested again
 //!     |
-//!   reader.rs    lines into a trace, within bounds; summary.rs: what was left out
+//!   reader.rs    lines into a trace, within bounds; summary.rs: what was skipped
 //!     |
 //!   trace.rs     objects with their sizes, and requests with their times
 //! ```

@@ -1,4 +1,4 @@
-//! Parses a line of an access log, whichever format it has.
+//! Parses a line of an access log in any of the formats.
 
 use super::line::{LogLineError, LoggedLine};
 use super::{combined, json};
@@ -8,7 +8,7 @@ impl<'a> LoggedLine<'a> {
     /// Parses a line without its end.
     ///
     /// # Errors
-    /// It says what was expected first that is not there.
+    /// The first element that was expected but not found.
     pub fn parse(line: &'a [u8]) -> Result<Self, LogLineError> {
         if line.len() > LOG_LINE_BYTES_MAX {
             return Err(LogLineError::TooLong);
@@ -35,7 +35,7 @@ mod tests {
 
     const LINE: &str = r#"127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 2326 "http://www.example.com/start.html" "Mozilla/4.08 [en] (Win98; I ;Nav)""#;
 
-    /// As Skep writes it.
+    /// As written by Skep.
     const JSON: &str = r#"{"time":"2000-10-10T20:55:36.250Z","client":"127.0.0.1","method":"GET","target":"/a\"b","version":"HTTP/1.1","host":"h","status":200,"bytes_sent":2326,"referer":null,"user_agent":null,"node":null,"accepted_by":null,"cache":"hit","queue_us":0,"connect_us":0,"first_byte_us":10,"total_us":50900}"#;
 
     fn parse(line: &str) -> Result<LoggedLine<'_>, LogLineError> {

@@ -1,4 +1,4 @@
-//! Reads a log line by line into a trace.
+//! Reads the lines of a log into a trace.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use crate::limits::{
     LOG_REQUESTS_MAX,
 };
 
-/// Takes the lines of a log.
+/// Collects the lines of a log.
 #[derive(Debug, Default)]
 pub struct TraceReader {
     objects: BTreeMap<Box<str>, NumberedObject>,
     paths_bytes: usize,
-    /// By the hash of its name, which may be long.
+    /// By the hash of the client's name, which may be long.
     clients: BTreeMap<u64, u32>,
     /// With times since 1970.
     requests: Vec<LoggedRequest>,
@@ -27,7 +27,7 @@ pub struct TraceReader {
     summary: LogSummary,
 }
 
-/// A log without anything to ask for.
+/// Why a log contains no requests to replay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     #[error("expected an access log, found no line")]
@@ -38,7 +38,7 @@ pub enum TraceError {
     )]
     Malformed {
         lines: u64,
-        /// The first, from 1.
+        /// The first malformed line, counted from 1.
         line: u64,
         error: LogLineError,
     },
@@ -49,13 +49,14 @@ pub enum TraceError {
 #[derive(Debug, Default)]
 struct NumberedObject {
     number: u32,
-    /// The largest body of status 200, and of 206.
+    /// The largest body with status 200, and with status 206.
     whole_bytes: u64,
     part_bytes: u64,
 }
 
 impl TraceReader {
-    /// Takes the line of that number, without its end. `false`: a bound is reached, and no further line is taken.
+    /// Processes a line without its line end. Returns `false` once a bound is reached: no further
+    /// line is processed.
     pub fn line(&mut self, number: u64, line: &[u8]) -> bool {
         if self.summary.cut_by.is_some() {
             return false;
@@ -77,10 +78,10 @@ impl TraceReader {
         self.summary.cut_by.is_none()
     }
 
-    /// All of it.
+    /// The resulting trace.
     ///
     /// # Errors
-    /// There is no request in it.
+    /// It contains no request.
     pub fn finish(mut self) -> Result<LogTrace, TraceError> {
         let lines = self.summary.lines;
         let Some(begin_ms) = self.requests.iter().map(|it| it.at_ms).min() else {
@@ -166,7 +167,7 @@ impl TraceReader {
         Ok(self.objects.entry(path).or_insert_with(new))
     }
 
-    /// The number of a client; beyond the bound one of those by its hash.
+    /// The number of a client; beyond the bound, a number assigned by hash.
     fn client(&mut self, name: &str) -> u32 {
         let hash = stable_hash(name.as_bytes(), 0);
         if let Some(&number) = self.clients.get(&hash) {
@@ -197,7 +198,7 @@ mod tests {
         reader.finish()
     }
 
-    /// A line of a client at a second.
+    /// A log line of a client at a given second.
     fn line(client: &str, second: u32, request: &str, answer: &str) -> String {
         let (minute, second) = (second / 60, second % 60);
         format!(

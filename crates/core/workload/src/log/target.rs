@@ -1,7 +1,8 @@
-//! The target of a logged request, as it can be asked for again.
+//! The target of a logged request, in a form that can be requested again.
 
-/// Path and query of a target that was logged: the server's escapes undone, what no URL may contain percent-encoded. `None`:
-/// it names no path, as `*` and the authority of a CONNECT.
+/// Path and query of a logged target: the server's escapes are undone, and characters not allowed
+/// in URLs are percent-encoded. `None` if it contains no path, like `*` and the authority of a
+/// CONNECT.
 pub(super) fn path_of(target: &str) -> Option<Box<str>> {
     let target = without_authority(target);
     if !target.starts_with('/') {
@@ -20,7 +21,7 @@ pub(super) fn path_of(target: &str) -> Option<Box<str>> {
     Some(path.into())
 }
 
-/// What follows the authority of a target in absolute form.
+/// The part after the authority of a target in absolute form.
 fn without_authority(target: &str) -> &str {
     let rest = target.strip_prefix("http://").or_else(|| target.strip_prefix("https://"));
     match rest {
@@ -29,7 +30,8 @@ fn without_authority(target: &str) -> &str {
     }
 }
 
-/// What an escape stands for, and its length: `\xHH` of nginx, Apache and Skep; others of Apache.
+/// The byte that an escape represents, and its length: `\xHH` of nginx, Apache and Skep; others of
+/// Apache.
 fn unescaped(bytes: &[u8]) -> Option<(u8, usize)> {
     let hex = |at: usize| char::from(*bytes.get(at)?).to_digit(16);
     match bytes {
@@ -42,7 +44,7 @@ fn unescaped(bytes: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// RFC 3986, but for the fragment, and with the brackets that browsers leave as they are.
+/// RFC 3986, except for the fragment, plus the brackets that browsers leave unencoded.
 fn is_of_urls(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:/?[]@!$&'()*+,;=%".contains(&byte)
 }

@@ -33,7 +33,7 @@ pub(super) fn of_json(time: &str) -> Option<u64> {
     Some(seconds * 1_000 + u64::from(ms))
 }
 
-/// Of a year, month and day, and an hour, minute and second.
+/// Seconds since 1970 for a year, month and day, and an hour, minute and second.
 fn seconds([year, month, day]: [i64; 3], [hour, minute, second]: [i64; 3]) -> Option<i64> {
     // 60: a leap second.
     let is_time =
@@ -44,7 +44,7 @@ fn seconds([year, month, day]: [i64; 3], [hour, minute, second]: [i64; 3]) -> Op
         .then(|| days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second)
 }
 
-/// Seconds that a zone such as `-0700` is ahead of UTC.
+/// The offset of a zone such as `-0700` from UTC, in seconds.
 fn zone_s(zone: &str) -> Option<i64> {
     let sign = match zone.get(..1)? {
         "+" => 1,
@@ -56,7 +56,8 @@ fn zone_s(zone: &str) -> Option<i64> {
     Some(sign * (number / 100 * 3_600 + number % 100 * 60))
 }
 
-/// Days of the Gregorian calendar (Hinnant, "chrono-compatible low-level date algorithms").
+/// Days since 1970 in the Gregorian calendar (Hinnant, "chrono-compatible low-level date
+/// algorithms").
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year / 400, year % 400);

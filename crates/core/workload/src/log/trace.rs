@@ -4,7 +4,7 @@ use skep_units::Rng;
 
 use super::summary::LogSummary;
 
-/// What a log says was asked of a site.
+/// The requests of a site according to a log.
 #[derive(Clone, Debug)]
 pub struct LogTrace {
     pub(super) objects: Vec<LoggedObject>,
@@ -13,26 +13,27 @@ pub struct LogTrace {
     pub(super) summary: LogSummary,
 }
 
-/// An object, which is a path with its query.
+/// An object, identified by path and query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedObject {
     /// Begins with a slash.
     pub path: Box<str>,
-    /// Of the largest body with status 200; without any, of the largest part (206). 0: no body of it was logged.
+    /// Size of the largest body with status 200; without any, of the largest part (206). 0 if no
+    /// body of it was logged.
     pub bytes: u64,
 }
 
 /// A GET or HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedRequest {
-    /// When it began, since the first one: of a log in seconds, the second. Servers that do not log how long a request took
-    /// log its end, mostly.
+    /// When it began, relative to the first request; for logs with a resolution of a second, the
+    /// second. Servers that do not log the duration of a request mostly log its end.
     pub at_ms: u64,
-    /// Number of the client, from 0.
+    /// Number of the client, counted from 0.
     pub client: u32,
     /// Number of the object.
     pub object: u32,
-    /// Of the body that was sent.
+    /// Bytes of the body that was sent.
     pub bytes: u64,
     pub status: u16,
     pub is_head: bool,
@@ -43,28 +44,29 @@ impl LogTrace {
         &self.objects
     }
 
-    /// In the order of their times. There is one at least.
+    /// Ordered by time. There is at least one.
     pub fn requests(&self) -> &[LoggedRequest] {
         &self.requests
     }
 
-    /// What was read, and what of it was left out.
+    /// Counts of what was read and what was skipped.
     pub fn summary(&self) -> &LogSummary {
         &self.summary
     }
 
-    /// From the first request to the last, in milliseconds.
+    /// Time from the first to the last request, in milliseconds.
     pub fn length_ms(&self) -> u64 {
         self.requests.last().map_or(0, |request| request.at_ms)
     }
 
-    /// What the log's times have, in milliseconds: a second or one.
+    /// Resolution of the log's times, in milliseconds: 1000 or 1.
     pub fn resolution_ms(&self) -> u32 {
         self.resolution_ms
     }
 
-    /// Times of the requests from number `first` on, in microseconds since the first request of the trace. Those that the log
-    /// puts into one second are spread over it at random (Poisson's arrivals, given their number), in their order.
+    /// Times of the requests from number `first` on, in microseconds since the first request of the
+    /// trace. Requests that the log assigns to the same second are spread over it at random
+    /// (Poisson arrivals, given their number), in order.
     pub fn times_us(&self, first: usize, seed: u64) -> impl Iterator<Item = u64> + '_ {
         let mut rng = Rng::new(seed ^ 0x71_3e5);
         let resolution_us = f64::from(self.resolution_ms) * 1e3;
@@ -80,7 +82,7 @@ impl LogTrace {
 }
 
 impl LoggedRequest {
-    /// Whether a body was sent that is the object's, as a whole or in part.
+    /// Whether a body was sent that is the object, entirely or in part.
     pub fn has_body(&self) -> bool {
         !self.is_head && matches!(self.status, 200 | 206) && self.bytes > 0
     }

@@ -1,4 +1,4 @@
-//! Failover and its epochs: those that it claims in, and what it persists.
+//! Failover and its epochs: those that it claims in, and those that it persists.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ fn epochs_that_cannot_be_persisted_are_used_and_tried_again() {
     assert_eq!(again, [epoch + EPOCHS_RESERVED], "after a second");
 }
 
-/// The first epoch of a process that finds this on its disk, whose writes succeed or not.
+/// The first epoch of a process that finds `stored` on its disk, whose writes may fail.
 fn first_epoch(stored: u64, random: u64, fails: bool) -> u64 {
     let (mut failover, outputs) = Failover::new(settings(0, 200), Now(0), stored, random);
     match persisting(&outputs)[..] {
@@ -71,7 +71,7 @@ fn processes_that_find_the_same_on_their_disk_begin_with_other_epochs() {
 
 #[test]
 fn epochs_are_the_next_of_its_number() {
-    // Those of earlier builds, whose step was 8, are exceeded, too.
+    // Epochs of earlier builds, numbered in steps of 8, are exceeded, too.
     for (dispatcher, seen) in
         [(0, 0), (1, 0), (1, of(1, 0)), (2, of(0, 7)), (0, of(2, 7)), (3, 520)]
     {
@@ -81,7 +81,7 @@ fn epochs_are_the_next_of_its_number() {
     }
 }
 
-/// While a config with d3 before the others is rolled out, all of them claim on their own.
+/// During the roll-out of a config that lists d3 first, all dispatchers claim independently.
 #[test]
 fn no_epoch_is_of_two_owners_in_a_rolling_restart() {
     let configs = [&[0, 1, 2][..], &[3, 0, 1, 2]];
@@ -98,12 +98,12 @@ fn no_epoch_is_of_two_owners_in_a_rolling_restart() {
     }
 }
 
-/// What a config says of the dispatcher at that place.
+/// The settings in a config of the dispatcher at `place`.
 fn of_config(dispatchers: &[u8], place: usize) -> FailoverSettings {
     settings(dispatchers[place], 100)
 }
 
-/// Nor is it a sign of life of a node: one that never heard any may claim.
+/// A table is no heartbeat of a node, either: a dispatcher that never received one may claim.
 #[test]
 fn a_claim_follows_the_term_of_a_table_whose_dispatcher_was_not_heard() {
     let mut bench = Bench::new(settings(0, 100), 0);

@@ -1,4 +1,4 @@
-//! Failover and its machine: conflicts over addresses, and what hinders it from steering.
+//! Failover on its machine: address conflicts, and hindrances to steering.
 
 use super::*;
 
@@ -23,14 +23,14 @@ fn a_newcomer_claims_no_address_that_is_in_conflict() {
 #[test]
 fn an_address_conflict_ends_when_the_machine_turns_out_to_be_of_the_cluster() {
     let ours = AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, 99] };
-    // By its heartbeat: it is dead soon after.
+    // Ended by its heartbeat; it dies soon after.
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.failover.conflict(bench.now, ours, false);
     assert_eq!(bench.failover.stage(), Stage::Leaving);
     bench.hear(&heartbeat("d1", Stage::Active, of(1, 0)));
     assert_eq!(bench.failover.stage(), Stage::Standby);
     assert_eq!(claimed(&bench.run(TAKEOVER_MS + 2 * TICK_MS)), [of(0, 1)]);
-    // By a table, as its process does not run.
+    // Ended by a table, since its process does not run.
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.failover.conflict(bench.now, ours, false);
     bench.failover.end_conflict(|mac| mac == [2, 0, 0, 0, 9, 9]);
@@ -55,7 +55,7 @@ fn of_two_running_clusters_the_higher_mac_steps_down() {
         let claims = claimed(&bench.run(9_000));
         assert_eq!(claims, [0; 0]);
     }
-    // Its own cluster's machines are no conflict.
+    // Machines of the cluster are no conflict.
     let mut bench = Bench::active();
     bench.hear(&heartbeat("d1", Stage::Standby, 8));
     let ours = AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, 99] };
@@ -79,7 +79,7 @@ fn who_cannot_steer_steps_down_for_a_standby_and_for_nobody_else() {
     let outputs = hinder(&mut bench, true, 200, Stage::Standby);
     assert_eq!(stepped_down(&outputs), Some(&StepDownReason::Hindered));
     assert_eq!(bench.failover.stage(), Stage::Leaving);
-    // The other one is active; later it dies.
+    // The other dispatcher is active; later it dies.
     hinder(&mut bench, false, 1_000, Stage::Active);
     assert_eq!(claimed(&bench.run(1_100)), [0; 0], "others have their time");
     assert_eq!(claimed(&bench.run(200)).len(), 1, "better than nobody");

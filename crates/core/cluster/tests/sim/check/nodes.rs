@@ -1,4 +1,4 @@
-//! What nodes have of tables, and tables of nodes.
+//! The tables of nodes, and the nodes in tables.
 
 use skep_wire::message::NodeHeartbeat;
 
@@ -6,21 +6,22 @@ use crate::machine::Node;
 
 use super::*;
 
-/// How long a dead node may be in a table.
+/// How long a dead node may remain in a table.
 const DEAD_MS_MAX: u64 = 1_000;
-/// How long a node may have an earlier table than a dispatcher that it reaches, if no datagram is lost:
-/// until it is sent a whole one, which it needs after a restart, and heartbeats there and back.
+/// How long a node may have an earlier table than a dispatcher that it reaches, if no datagram is
+/// lost: until it is sent a whole one, as needed after a restart, plus heartbeats there and back.
 const LAG_MS_MAX: u64 = 600;
-/// How much less than the truth a node may say, if its clock is slow.
+/// How much less than the true age a node may report, if its clock is slow.
 const REPORT_SLACK_MS: u64 = 10;
 /// How long a node may have a later table than the only active dispatcher, which it reaches, if no
-/// datagram is lost: until that one hears of it, has waited whether somebody else is active, has got
-/// the next epoch from its disk, and made a table.
+/// datagram is lost: until that one learns of it, has waited for another active dispatcher, has
+/// obtained the next epoch from its disk, and has made a table.
 const AHEAD_MS_MAX: u64 = 500;
-/// How long it may do so after its clock stood still: as long as it takes who is silent for alive, at
-/// the slowest clock.
+/// How long it may report a dead dispatcher as alive after its clock stood still: until silence is
+/// detected, by the slowest clock.
 const HIDES_MS_MAX: u64 = 180;
-/// How long a node must have been heard to be taken for alive: more than the silence of a dead one.
+/// How long heartbeats of a node must have arrived for it to count as alive: longer than the
+/// silence of a dead one.
 const HEARD_MS_MIN: u64 = 700;
 
 impl Check {
@@ -55,7 +56,7 @@ impl Check {
         Ok(())
     }
 
-    /// Nodes do not steer for long by the table of a term that has ended unheard.
+    /// Nodes do not steer for long by the table of a term that has ended unnoticed.
     pub(super) fn aheads(&mut self, world: &World) -> Result<(), String> {
         let mut active = world.dispatchers.iter().enumerate().filter(|(_, it)| it.is_active);
         let (only, others) = (active.next(), active.next());
@@ -88,7 +89,8 @@ impl Check {
         Ok(())
     }
 
-    /// A dead node is out of the table of an active dispatcher that hears any other.
+    /// A dead node leaves the table of an active dispatcher that receives heartbeats of any other
+    /// node.
     pub(super) fn dead_nodes(&mut self, world: &World) -> Result<(), String> {
         for node in &world.nodes {
             let Some(dead_since) = node.dead_since else { continue };
@@ -100,7 +102,7 @@ impl Check {
                 if !is_active(world, dispatcher) || !is_in(publisher.table(), node) {
                     continue;
                 }
-                // A merge may let it keep connections, but brings it no new ones.
+                // A merge may let it keep connections, but gives it no new ones.
                 let takes_flows = is_up(publisher.table(), node);
                 let merged_at = if takes_flows { 0 } else { dispatcher.merged_at };
                 let since = dead_since
@@ -118,8 +120,8 @@ impl Check {
         Ok(())
     }
 
-    /// A node says of no dispatcher that it heard it later than that one spoke, but for a moment after
-    /// its clock stood still.
+    /// A node does not report a heartbeat as later than the dispatcher sent it, except for a moment
+    /// after the node's clock stood still.
     pub(crate) fn reports(world: &World, id: Id, heartbeat: &NodeHeartbeat) -> Result<(), String> {
         let Some(hears) = heartbeat.hears else { return Ok(()) };
         let body = &world.nodes[id - world.dispatchers.len()].body;
@@ -138,7 +140,7 @@ impl Check {
         Ok(())
     }
 
-    /// Nodes never go back to an earlier table.
+    /// Nodes never apply an earlier table than their current one.
     pub(super) fn applied_tables(&mut self, world: &World) -> Result<(), String> {
         self.node_versions.resize(world.nodes.len(), TableVersion::default());
         for (node, before) in world.nodes.iter().zip(&mut self.node_versions) {
@@ -162,7 +164,8 @@ impl Check {
         }
     }
 
-    /// Nodes that a dispatcher could hear all the time, whether it ran or not, stay in its tables.
+    /// Nodes whose heartbeats could reach a dispatcher all the time, whether it ran or not, stay in
+    /// its tables.
     pub(super) fn living_nodes(
         &self,
         world: &World,
@@ -171,7 +174,7 @@ impl Check {
         after: &Table,
     ) -> Result<(), String> {
         let body = &world.dispatchers[id].body;
-        // The silence from before its machine was suspended ends with what comes next.
+        // Silence from before a suspension of its machine ends with the next arrivals.
         let resumed_at = if body.runs_since > body.knows_since { body.runs_since } else { 0 };
         for (n, node) in world.nodes.iter().enumerate() {
             let since = self.heard_since.get(&(id, n)).map(|since| resumed_at.max(*since));
@@ -185,7 +188,7 @@ impl Check {
     }
 }
 
-/// Whether heartbeats of a node come to a dispatcher, and its checks of it pass.
+/// Whether a node's heartbeats reach a dispatcher, and its checks of the node pass.
 fn may_hear(world: &World, dispatcher: Id, number: usize) -> bool {
     let (node, id) = (&world.nodes[number], world.dispatchers.len() + number);
     let heartbeats = node.body.runs(world.at) && !node.is_leaving;
@@ -193,12 +196,12 @@ fn may_hear(world: &World, dispatcher: Id, number: usize) -> bool {
     heartbeats && comes && world.dispatchers[dispatcher].passes(number)
 }
 
-/// Whether a node gets new flows by that table.
+/// Whether a node receives new flows by that table.
 fn is_up(table: &Table, node: &Node) -> bool {
     table.node(node.body.name.as_str()).is_some_and(|row| row.state == ForwardingState::Up)
 }
 
-/// Whether a node may still get packets by that table.
+/// Whether a node may still receive packets by that table.
 fn is_in(table: &Table, node: &Node) -> bool {
     let Some(row) = table.node(node.body.name.as_str()) else { return false };
     let present = table.services.iter().filter_map(|service| table.history(service).next());

@@ -1,21 +1,21 @@
-//! What netguards and other machines are told.
+//! Orders to netguards, and reports to other machines.
 
 use skep_cluster::reconciler::Step;
 use skep_wire::message::DispatcherHeartbeat;
 
 use super::*;
 
-/// Age of what was wanted before a pause, after which it counts no more, in milliseconds; with clocks
-/// that are slow.
+/// Age after which wants from before a pause are invalid, in milliseconds, by the slowest clock.
 const STALE_MS: u64 = 1_020;
-/// How soon after a pause it must not be told yet: less than two heartbeats, at the fastest clock.
+/// How soon after a pause it must not claim yet: less than two heartbeats, by the fastest clock.
 const LISTENS_MS: u64 = 90;
-/// How long another one must have been active and running, so that its heartbeats came.
+/// How long another dispatcher must have been active and running for its heartbeats to have
+/// arrived.
 const HEARD_MS: u64 = 300;
 
 impl Check {
-    /// A dispatcher says of no other that it heard it later than the last of its heartbeats came,
-    /// whatever came after that one and was sent before, unless its clock stood still meanwhile.
+    /// A dispatcher does not report a heartbeat as later than the last one that arrived, whatever
+    /// arrived afterwards but was sent before, unless its clock stood still meanwhile.
     pub(crate) fn tells(
         &self,
         world: &World,
@@ -42,8 +42,8 @@ impl Check {
         Ok(())
     }
 
-    /// A dispatcher that was paused takes the addresses, or says that it has them, only after it has
-    /// listened for others, if another one has been active meanwhile.
+    /// A dispatcher that was paused claims or announces the addresses only after it has listened
+    /// for others, if another one has been active meanwhile.
     pub(crate) fn ordered(&self, world: &World, id: Id, step: &Step) -> Result<(), String> {
         let body = &world.dispatchers[id].body;
         let takes = matches!(step, Step::Claim | Step::Announce);

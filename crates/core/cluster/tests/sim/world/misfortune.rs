@@ -1,4 +1,4 @@
-//! What befalls the machines of a world, and their mending.
+//! Faults of the machines of a world, and their repair.
 
 use crate::body::Pause;
 use crate::disk::FileLoss;
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Nobody takes the file from a process that runs.
+    /// The file of a running process is never lost.
     fn lose_file(&mut self, id: Id, how: FileLoss) {
         let dispatcher = &mut self.dispatchers[id];
         if !dispatcher.body.is_alive {

@@ -1,4 +1,5 @@
-//! Turns of nodes where there are fewer slots than clients: each is served, however long requests last.
+//! Turns of nodes where there are fewer slots than clients: each is served, however long requests
+//! last.
 
 use skep_directory::limits::SLOT_TURN_MS;
 use skep_sim::Simulation;
@@ -6,15 +7,15 @@ use skep_units::Rng;
 
 use super::{MOVE_MS, Node, SIMULATION, Totals, World, total};
 
-/// More clients than slots, with requests that may last as long as turns: never one too many, the slots are in
-/// use, and nodes are served in turn.
+/// More clients than slots, with requests that may last as long as turns: never more requests than
+/// slots, the slots are in use, and nodes are served in turn.
 fn contend(seed: u64) -> Totals {
     let mut rng = Rng::new(seed);
     let mut below = |bound: u64| rng.next_u64() % bound;
     let (nodes, slots) = (2 + below(6), 1 + below(6));
     let mut world = World::new(seed, nodes as usize, slots as u32);
     let lasts_ms = [50, 500, SLOT_TURN_MS, 2 * SLOT_TURN_MS, 3 * SLOT_TURN_MS][below(5) as usize];
-    // All alike, or of any length up to that at some nodes, or at all.
+    // All of equal length, or of random length up to that at some nodes or at all.
     let varied = below(3) * nodes / 2;
     for (number, node) in world.nodes.iter_mut().enumerate() {
         node.clients = 1 + below(4) as u32;
@@ -27,7 +28,7 @@ fn contend(seed: u64) -> Totals {
     world.run(2 * cycle_ms);
     world.nodes.iter_mut().for_each(|node| (node.served, node.starved_ms_max) = (0, 0));
     let used_percent = world.run_busy(4 * nodes * cycle_ms, comes_and_goes);
-    // Any other node may be before one that comes.
+    // Any other node may be ahead of one whose clients return.
     let before = if comes_and_goes { nodes - 1 } else { nodes.saturating_sub(slots) };
     let bound_ms = before.div_ceil(slots).max(1) * cycle_ms;
     for Node { name, starved_ms_max: starved_ms, .. } in &world.nodes {
@@ -39,7 +40,7 @@ fn contend(seed: u64) -> Totals {
     let served = |node: &Node| node.served;
     let least = world.nodes.iter().map(served).min().unwrap_or(0);
     let most = world.nodes.iter().map(served).max().unwrap_or(0);
-    // Where each can use its part, and they have the same requests.
+    // If all nodes can use their part, and their requests are of equal length.
     if slots < nodes && varied == 0 && !comes_and_goes {
         assert!(least * 10 >= most * 6, "seed {seed}: from {least} to {most}");
     }
@@ -49,8 +50,8 @@ fn contend(seed: u64) -> Totals {
 }
 
 impl World {
-    /// Returns what was used of all slots that clients had use for, in percent. Now and then the clients of
-    /// a node go or come.
+    /// Returns the slots used, in percent of those that clients had use for. Occasionally the
+    /// clients of a node leave or return.
     fn run_busy(&mut self, ms: u64, comes_and_goes: bool) -> u64 {
         let clients: Vec<_> = self.nodes.iter().map(|node| node.clients).collect();
         let (mut used, mut usable) = (0, 0);
@@ -70,8 +71,8 @@ impl World {
     }
 }
 
-/// With slots for some of the nodes, clients of all, and requests of this length: what each has served in 30 s, and how
-/// long one was without a request at most.
+/// With `slots` slots, clients at all nodes, and requests of this length: the requests served by
+/// each node in 30 s, and the longest time that a node was without a request.
 fn served_in_turn(nodes: usize, slots: u32, lasts_ms: u64) -> (Vec<u64>, u64) {
     let mut world = World::new(1, nodes, slots);
     for node in 0..nodes {
@@ -102,7 +103,7 @@ fn requests_that_last_as_long_as_all_turns_do_not_shift_them_to_one_node() {
 #[test]
 fn the_more_slots_there_are_the_shorter_a_node_waits_for_its_turn() {
     let (_, starved_ms) = served_in_turn(7, 2, 50);
-    // Five before it at two slots.
+    // Five nodes are ahead of it, at two slots.
     assert!(starved_ms <= 3 * (SLOT_TURN_MS + MOVE_MS), "{starved_ms}");
     let (_, starved_ms) = served_in_turn(7, 6, 50);
     assert!(starved_ms <= SLOT_TURN_MS + MOVE_MS, "{starved_ms}");

@@ -1,4 +1,4 @@
-//! What cores ask for is done here, and what came of it is told to them.
+//! Executes the actions of the cores, and reports the results to them.
 
 use skep_handoff::{
     DonorAction, MoveOutcome, OfferKey, OrderResult, Preparation, ReceiverAction, StayCause,
@@ -15,8 +15,8 @@ use crate::netguard::{Asker, Executed, Netguard, Order};
 
 /// The first port of the clients.
 const PORT: u16 = 1_000;
-/// How long a client waits for a move that fails, if nobody is paused, beyond the deadline of the redirect:
-/// netguard's queue.
+/// How long a client waits for a move that fails, if no process is paused, beyond the deadline of
+/// the redirect: netguard's queue.
 const STAY_MS_MAX: u64 = 120;
 
 pub(crate) fn socket(flow: Flow) -> SocketId {
@@ -28,7 +28,7 @@ pub(crate) fn flow_of(socket: SocketId) -> Flow {
     usize::from(socket.client.port() - PORT)
 }
 
-/// Of an action: its name in traps, and the other end if it is known.
+/// The name of a message's step in traps.
 fn step(command: &LccpCommand) -> &'static str {
     match command {
         LccpCommand::Offer(..) => "OFFER",
@@ -43,7 +43,7 @@ fn step(command: &LccpCommand) -> &'static str {
 }
 
 impl World {
-    /// Does what the cores of a machine ask for.
+    /// Executes the actions of a machine's cores.
     pub(crate) fn drive(&mut self, at: Id) {
         let start = self.machines[at].process.start;
         loop {
@@ -67,7 +67,7 @@ impl World {
         self.schedule_tick(at);
     }
 
-    /// Reports of moved flows to the dispatcher.
+    /// Sends reports of moved flows to the dispatcher.
     fn report(&mut self, at: Id) {
         let now = self.now();
         for message in self.machines[at].process.reports.due(now) {
@@ -137,7 +137,7 @@ impl World {
         self.trap(name, false, at, other);
     }
 
-    /// GO is said of what was given, and ABORT of what was not.
+    /// Checks that GO is sent only for redirected flows, and ABORT only for others.
     fn check_donors_word(&mut self, at: Id, message: &Lccp) {
         let is_committed = self.committed.contains(&(at, message.id));
         match message.command {
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// Gives an order to netguard.
+    /// Sends an order to netguard.
     fn order(&mut self, at: Id, asker: Asker, order: Order) {
         self.serial += 1;
         let serial = self.serial;
@@ -284,7 +284,7 @@ impl World {
         }
         let guard = &mut machine.guard;
         if !guard.is_up || guard.client != Some(process) {
-            // The process is about to find out, and ends.
+            // The process will notice, and end.
             return;
         }
         let taken = self.rng.below(self.scenario.order_ms_max);
@@ -328,7 +328,8 @@ impl World {
         }
     }
 
-    /// What was given is not taken back, and nothing is started that was not given.
+    /// Checks that a redirected connection is never taken back, and that nothing is started without
+    /// a redirect.
     fn check_order(&mut self, at: Id, asker: Asker, order: &Order, result: OrderResult) {
         match (asker, order, result) {
             (Asker::Donor(id), Order::Redirect(..), OrderResult::Done) => {
@@ -348,7 +349,7 @@ impl World {
         }
     }
 
-    /// The process gets the result of an order.
+    /// The process receives the result of an order.
     pub(crate) fn result(&mut self, at: Id, process: u64, serial: u64, result: OrderResult) {
         if !self.is_current(at, process) {
             return;
@@ -380,7 +381,7 @@ impl World {
         }
     }
 
-    /// A connection is frozen, or not: its state is read.
+    /// A connection is frozen or not: its state is read.
     fn frozen(&mut self, at: Id, id: HandoffId, flow: Flow, result: OrderResult) {
         let now = self.now();
         let is_suitable = self.rng.below(30) > 0;
@@ -400,7 +401,7 @@ impl World {
         }
     }
 
-    /// A connection is in the event loop of a process.
+    /// Adds a connection to the event loop of a process.
     pub(crate) fn serve(&mut self, at: Id, flow: Flow) {
         let is_there =
             self.machines[at].kernel.sockets.get(&flow).is_some_and(|it| !it.is_in_repair);

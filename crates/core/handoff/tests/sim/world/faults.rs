@@ -9,12 +9,12 @@ use crate::netguard::{Asker, Netguard, Order};
 use crate::process::Process;
 use crate::scenario::{FAULTS_END_MS, FOR_EVER_MS, Fault, Victim, fault};
 
-/// How long a process that has ended takes to start again, at most, and how soon one is started again that finds no
-/// netguard.
+/// Longest time until a process that has ended is restarted, and the retry interval of a process
+/// that finds no netguard.
 const START_AGAIN_MS: u64 = 20;
 
 impl World {
-    /// A step of a move is about to be taken, or was: a fault may wait for it.
+    /// Called before and after each step of a move: a fault may be set on it.
     pub(crate) fn trap(&mut self, step: &'static str, is_before: bool, at: Id, other: Option<Id>) {
         if is_before {
             match self.steps.iter_mut().find(|it| it.0 == step) {
@@ -45,7 +45,7 @@ impl World {
         if self.tells {
             eprintln!("{:>5} *** {fault:?}", self.now);
         }
-        // All but the dead are well again by the end of faults.
+        // All faults except permanent ones end by the end of the fault period.
         let left_ms = FAULTS_END_MS - self.now.min(FAULTS_END_MS);
         let until_end = |ms: u64| if ms == FOR_EVER_MS { ms } else { ms.min(left_ms) };
         match fault {
@@ -84,8 +84,8 @@ impl World {
         self.after(ms, Event::Restart(id));
     }
 
-    /// What has to do with a machine whose process crashes may be closed: what is served or frozen there, and
-    /// what it may have been given, as it was ready.
+    /// Connections that a crash of the process may close: those served or frozen there, and those
+    /// that it may have been given, since it was ready.
     fn touch(&mut self, id: Id) {
         let machine = &self.machines[id];
         let own = machine.kernel.sockets.iter().filter(|it| !it.1.is_in_repair || it.1.is_donors);
@@ -100,14 +100,14 @@ impl World {
         touched.into_iter().for_each(|flow| self.clients[flow].is_touched = true);
     }
 
-    /// What a process has counted is lost with it.
+    /// Saves a process's counters, which a crash loses.
     fn note_totals(&mut self, id: Id) {
         let process = &self.machines[id].process;
         self.totals.undecided += process.receiver.counters().undecided;
         self.totals.gone += process.receiver.counters().gone;
     }
 
-    /// A process starts, as soon as there is a netguard.
+    /// Starts a process as soon as there is a netguard.
     pub(crate) fn restart(&mut self, id: Id) {
         if !self.machines[id].guard.is_up {
             return self.after(START_AGAIN_MS, Event::Restart(id));
@@ -115,7 +115,7 @@ impl World {
         self.starts += 1;
         let machines = self.machines.len();
         let mut process = Process::new(self.starts, self.scenario.ready_ms[id], machines);
-        // It is told the starts of others as it says hello; here, at once.
+        // In reality it learns the others' starts through hellos; here, at once.
         process.known = self.machines.iter().map(|it| it.process.start).collect();
         self.machines[id].process = process;
         self.connect(id);
@@ -141,7 +141,7 @@ impl World {
         self.after(ORPHANS_MS, Event::Orphans { at: id, guard });
     }
 
-    /// The process finds that the connection to netguard has ended.
+    /// The process notices that the connection to netguard has ended.
     pub(crate) fn disconnected(&mut self, at: Id, process: u64) {
         if self.is_current(at, process) {
             let ms = 1 + self.rng.below(START_AGAIN_MS);
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// A process that starts connects to netguard: what is blocked is nobody's.
+    /// A starting process connects to netguard: flows blocked before belong to no process.
     pub(crate) fn connect(&mut self, id: Id) {
         let machine = &mut self.machines[id];
         machine.guard.client = Some(machine.process.start);
@@ -162,7 +162,7 @@ impl World {
         self.drive(id);
     }
 
-    /// Netguard finds that its process is gone.
+    /// Netguard notices that its process is gone.
     pub(crate) fn client_gone(&mut self, at: Id, guard: u64, process: u64) {
         let it = &mut self.machines[at].guard;
         if !it.is_up || it.start != guard {
@@ -171,7 +171,8 @@ impl World {
         if it.client == Some(process) {
             it.client = None;
         }
-        // What comes back to where it is redirected from: the redirect is lost with the block.
+        // For connections that returned to where they are redirected from, the redirect is lost
+        // with the block.
         let is_back = |entry: &Entry| matches!(entry, Entry::Blocked { behind: Some(_) });
         let back = self.machines[at].kernel.moves.iter().filter(|it| is_back(it.1));
         back.for_each(|it| self.clients[*it.0].is_touched = true);
@@ -181,7 +182,7 @@ impl World {
         self.close_sockets(at);
     }
 
-    /// Nobody has connected to a netguard since its start.
+    /// No process has connected to a netguard since its start.
     pub(crate) fn orphans(&mut self, at: Id, guard: u64) {
         let it = &self.machines[at].guard;
         if it.is_up && it.start == guard && it.client.is_none() {
@@ -189,7 +190,7 @@ impl World {
         }
     }
 
-    /// Sockets that nobody has any more are closed: with RST if they run, silently in repair mode.
+    /// Closes sockets without any descriptor: with RST if they run, silently in repair mode.
     pub(crate) fn close_sockets(&mut self, at: Id) {
         let process = &self.machines[at].process;
         let process = process.is_up.then_some(process.start);
@@ -206,7 +207,7 @@ impl World {
     }
 }
 
-/// Who is paused twice runs when both have ended.
+/// A process that is paused twice runs when both pauses have ended.
 fn pause(paused_until: &mut u64, until: u64) {
     *paused_until = until.max(*paused_until);
 }

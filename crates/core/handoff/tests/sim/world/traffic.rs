@@ -1,4 +1,4 @@
-//! Clients and their packets, and what serves them.
+//! Clients and their packets, and the processes that serve them.
 
 use skep_handoff::MoveTarget;
 use skep_wire::handoff::lccp::{Lccp, LccpCommand};
@@ -10,11 +10,11 @@ use crate::client::{Client, End};
 use crate::kernel::{Fate, Flow, Id, Packet, Socket};
 use crate::scenario::FAULTS_END_MS;
 
-/// Moves of one connection.
+/// Most moves of one connection.
 const MOVES_MAX: u8 = 8;
 
 impl World {
-    /// A client's connection is accepted by one of the machines.
+    /// One of the machines accepts a client's connection.
     pub(crate) fn connect_client(&mut self, flow: Flow) {
         let at = self.rng.below(self.machines.len() as u64) as Id;
         let mut client = Client::new(at, &mut self.rng);
@@ -34,7 +34,7 @@ impl World {
         self.after(wait, Event::Client(flow));
     }
 
-    /// A client looks what is to be done.
+    /// The next step of a client.
     pub(crate) fn client(&mut self, flow: Flow) {
         let client = &mut self.clients[flow];
         if client.end != End::Open {
@@ -56,7 +56,7 @@ impl World {
         self.after(wait, Event::Client(flow));
     }
 
-    /// Connections that have lost process and netguard: only a packet can end them.
+    /// Ends connections that have lost both process and netguard: only a packet can.
     pub(crate) fn probe(&mut self) {
         for flow in 0..self.clients.len() {
             if self.clients[flow].is_bereft && self.clients[flow].end == End::Open {
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// A packet of a client comes to a machine.
+    /// A client's packet arrives at a machine.
     pub(crate) fn packet(&mut self, at: Id, flow: Flow, packet: Packet, hops: u8) {
         let fate = match self.machines[at].kernel.packet(flow, packet, hops) {
             Ok(fate) => fate,
@@ -103,7 +103,7 @@ impl World {
         self.after(wait, Event::Rst { flow, sequence });
     }
 
-    /// How long something takes to a client, after all that was sent before.
+    /// Delay of a packet to a client, which arrives after all earlier ones.
     fn delay_to_client(&mut self, flow: Flow) -> u64 {
         let due = self.now + self.rng.below(3);
         let at = &mut self.clients[flow].to_client_at;
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// The dispatcher learns where flows are.
+    /// The dispatcher receives a report of moved flows.
     pub(crate) fn dispatcher_hears(&mut self, from: Id, message: &Lccp) {
         if let LccpCommand::Moved(flows) = &message.command {
             let now = self.now();
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// The process looks at a connection that it serves.
+    /// The process works on a connection that it serves.
     pub(crate) fn app(&mut self, at: Id, process: u64, flow: Flow) {
         if !self.is_current(at, process) || !self.machines[at].process.serving.contains(&flow) {
             return;
@@ -163,7 +163,7 @@ impl World {
         self.after(wait, Event::App { at, process, flow });
     }
 
-    /// Decides who is to answer; whether the connection is moved there.
+    /// Decides which node answers; returns whether a move there begins.
     fn begin_move(&mut self, at: Id, flow: Flow) -> bool {
         let to = self.rng.below(self.machines.len() as u64) as Id;
         let is_calm = self.now >= FAULTS_END_MS || self.clients[flow].moves >= MOVES_MAX;

@@ -1,5 +1,5 @@
-//! Requests, chunked bodies and responses: the framing cases. Each is parsed
-//! whole and byte by byte; both must give the same result.
+//! Requests, chunked bodies and responses: the framing cases. Each is parsed as a whole and byte by
+//! byte; both must give the same result.
 
 use skep_http::{
     BodyDecoder, BodyFraming, BodyLimits, FieldSlots, HeadLimits, HeadScanner, Method, Reject,
@@ -13,7 +13,7 @@ const CHUNKED: &str = include_str!("chunked.txt");
 const RESPONSES: &str = include_str!("responses.txt");
 const CHUNKED_HEAD: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// How many bytes arrive at once.
+/// The number of bytes that arrive at once.
 const PIECES: [usize; 4] = [usize::MAX, 1, 2, 7];
 
 #[test]
@@ -70,7 +70,7 @@ fn same_for_all_pieces(verdict_of: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     whole
 }
 
-/// Hands ever longer starts of the bytes to a scanner; then ends them.
+/// Passes growing prefixes of the bytes to a scanner.
 fn scan(mut scanner: HeadScanner, bytes: &[u8], piece: usize) -> Result<Option<usize>, Reject> {
     let mut arrived = 0;
     while arrived < bytes.len() {
@@ -156,7 +156,7 @@ impl Body {
     }
 }
 
-/// Feeds a decoder; what it leaves is offered again with the next piece.
+/// Feeds a decoder; unconsumed bytes are passed again with the next piece.
 fn body_of(framing: ResponseFraming, bytes: &[u8], piece: usize) -> Result<Body, Reject> {
     let mut decoder = BodyDecoder::new(framing, &BodyLimits::default())?;
     let mut payload = Vec::new();

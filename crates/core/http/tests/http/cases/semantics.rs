@@ -1,4 +1,4 @@
-//! Paths, ranges, conditions and codings: what a well-formed request means.
+//! Paths, ranges, conditions and codings: the semantics of well-formed requests.
 
 use skep_http::conditional::{evaluate, names_tag};
 use skep_http::negotiate::{AcceptEncoding, Encoding, EncodingSet};
@@ -25,7 +25,7 @@ fn key_of(case: &Case, reading: Reading) -> Vec<u8> {
     match path::read(&case.columns[1], reading) {
         Err(reject) => reject.to_string().into_bytes(),
         Ok(read) => {
-            // Once more changes nothing.
+            // Normalising again changes nothing.
             let again = path::read(read.target(), reading).unwrap();
             assert_eq!(again, read, "{}", case.name);
             [b"ok ", read.key()].concat()
@@ -54,7 +54,7 @@ fn byte_ranges() {
     });
 }
 
-/// RFC 9110 8.8.2.2: at least a second lies between change and reply.
+/// RFC 9110 8.8.2.2: at least one second lies between change and reply.
 #[test]
 fn a_date_is_strong_if_nothing_could_change_within_its_second() {
     let modified = 784_111_777;
@@ -101,7 +101,7 @@ fn codings() {
     });
 }
 
-/// RFC 9110 12.5.3: weights are the client's, the choice among equals is the server's.
+/// RFC 9110 12.5.3: weights are the client's; among equals the server chooses.
 #[test]
 fn the_order_of_the_server_decides_between_equal_weights() {
     use Encoding::{Br, Gzip, Zstd};

@@ -1,11 +1,11 @@
-//! Reads case tables: columns, escapes, repetition.
+//! Parses case tables: columns, escapes, repetition.
 
 use std::collections::HashSet;
 
-/// One line of a table.
+/// A line of a table.
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// Columns behind the name, escapes resolved.
+    /// Columns after the name, with escapes resolved.
     pub(crate) columns: Vec<Vec<u8>>,
 }
 
@@ -15,8 +15,8 @@ impl Case {
     }
 }
 
-/// Runs `verdict_of` on every case of a table and compares with its first
-/// column; says how many there were.
+/// Runs `verdict_of` on every case of a table and compares with its first column; returns the
+/// number of cases.
 pub(crate) fn check(
     table_name: &str,
     table: &str,
@@ -46,7 +46,7 @@ pub(crate) fn parse(table: &str, columns: usize) -> Vec<Case> {
 }
 
 fn parse_line(line: &str, columns: usize) -> Case {
-    // An editor may have cut the blank behind the last bar.
+    // An editor may have removed the space after the last bar.
     let line = if line.ends_with(" |") { format!("{line} ") } else { line.to_owned() };
     let mut parts = line.splitn(columns + 1, " | ");
     let name = parts.next().unwrap().to_owned();
@@ -54,7 +54,7 @@ fn parse_line(line: &str, columns: usize) -> Case {
     Case { name, columns }
 }
 
-/// Resolves `\r`, `\xHH` and the like, and `{N*text}`.
+/// Resolves escapes such as `\r` and `\xHH`, and `{N*text}`.
 struct Unescape<'a>(&'a [u8]);
 
 impl Unescape<'_> {
@@ -90,7 +90,7 @@ impl Unescape<'_> {
         out
     }
 
-    /// `{N*`, and steps behind it.
+    /// Parses and skips `{N*`.
     fn repeat_count(&mut self) -> Option<usize> {
         let star = self.0.iter().position(|b| *b == b'*')?;
         let count = std::str::from_utf8(&self.0[1..star]).ok()?.parse().ok()?;
