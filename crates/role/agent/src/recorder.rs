@@ -1,7 +1,6 @@
 //! The recorder of a process: writes samples of the process and its machine to an SQLite file, one per
 //! interval, on its own thread.
 //!
-//!
 //! ```text
 //!   /proc, figures of the server --> sampler.rs: differences, means --> sample_writer.rs: samples that wait, the file, its faults
 //! ```

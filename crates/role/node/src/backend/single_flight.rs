@@ -1,7 +1,6 @@
 //! Single flights: for each key one request is sent at a time, and all others that need the same object
 //! wait for its outcome.
 //!
-//!
 //! ```text
 //!  join(key) --first--> SingleFlight: asks, then lands with an outcome --.
 //!        '---others--> FlightWaiter: waits <-----outcome, or none--------'

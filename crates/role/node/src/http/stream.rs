@@ -4,7 +4,6 @@
 //! this request fills, on a thread of the disk pool if it must wait for the disk. A fill runs at the
 //! disk's speed, never at a client's. Files larger than the cache bypass it in small pieces.
 //!
-//!
 //! Each piece is published only after a check that the file still has the version that the head of
 //! the reply promised.
 

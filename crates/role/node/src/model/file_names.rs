@@ -1,7 +1,6 @@
 //! Files that an application names for this node to send in place of a body: `X-Accel-Redirect` of
 //! nginx, `X-Sendfile` of mod_xsendfile.
 //!
-//!
 //! Such files are in a folder that the operator configures and that no client path reaches: the
 //! application authorises each request.
 

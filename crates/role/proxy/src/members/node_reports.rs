@@ -1,7 +1,6 @@
 //! The nodes' last load reports, by node name: stored once per report, whatever the number of groups, and
 //! read by all of them on demand.
 //!
-//!
 //! **Invariant:** the writer of a report never waits. It is the event loop of direct dispatch, which runs at
 //! real-time priority: a lock held by another thread would delay it until that thread is scheduled.
 

@@ -1,6 +1,5 @@
 //! One active check: a request on a new connection, which also tests whether the member still
 //! accepts connections.
-//! still accepts connections.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! A node's last load report from the view of a service: the load beyond this dispatcher's own
 //! count, for the workers' selections.
 //!
-//!
 //! The first selection after a report reads it from [`ReportCell`]. A selection at the same time
 //! may see half of each report, and is slightly worse.
 

@@ -1,7 +1,6 @@
 //! Sessions: requests of one client that must be sent to the same member, because its memory contains their
 //! state.
 //!
-//!
 //! The member of a session is identified by the requests themselves, so that any process of a cluster finds
 //! it without a table and without the other processes. A member that drains keeps its sessions; the sessions
 //! of a removed member move to another.

@@ -1,6 +1,5 @@
 //! An operator's test request to one member, whatever its state: returns its response and the times.
 //!
-//!
 //! It is sent on a connection of its own, outside all limits, like a check, and is not counted. If its
 //! target is that of checks, a check is made as well, which determines the result.
 

@@ -2,7 +2,6 @@
 //! that was idle for long. It may have died silently, and a request that must not be sent twice would
 //! be lost (`ping` of mod_proxy_ajp, `cping` of mod_jk).
 //!
-//!
 //! ```text
 //!  kept, idle for long --CPING--> CPONG in time: it gets the request
 //!                         | ended: a new one gets it

@@ -1,6 +1,5 @@
 //! The requests of each worker in progress at members, for operators.
 //!
-//!
 //! Each worker has its own table, which no other thread accesses: the worker reads it on request. A
 //! request therefore takes no lock for it and, in steady state, allocates nothing.
 

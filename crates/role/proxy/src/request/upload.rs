@@ -1,7 +1,6 @@
 //! From the client to the member: the rebuilt head, then the client's body, beginning with the part
 //! collected earlier.
 //!
-//!
 //! Invariants: at most `UPLOAD_BYTES_WAITING` and one read are queued for the member; while the member does
 //! not take them, the client is not read, and its rate is not measured. A request of which no byte was
 //! given to the kernel can be sent to another member.

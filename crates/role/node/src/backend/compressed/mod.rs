@@ -14,7 +14,6 @@
 //! the level. The head contains the number of bytes and their digest, which is part of the name of the
 //! bytes: two nodes that compress the same object independently never mix their bytes.
 //!
-//!
 //! Invariants: an object whose transfer broke off has no variant; a variant is one segment; no worker
 //! compresses.
 

@@ -13,7 +13,6 @@
 //! The rules are those of `skep-httpcache`. The leading request is the first client's own, which
 //! continues if that client disconnects; a background refresh has no client.
 //!
-//!
 //! Invariants: a response is sent only to requests whose key, and whose fields named by its Vary,
 //! equal those of the request that it answered; a response that may not be stored is sent to one
 //! client only; a request waits for at most one other request for its variant, and never while the

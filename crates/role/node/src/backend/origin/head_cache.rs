@@ -1,7 +1,6 @@
 //! The cache of heads from origins, shared by all workers: the resource at each path of the routes
 //! with origins.
 //!
-//!
 //! One request at a time fetches a head, in a [`SingleFlight`]. After some outcomes no requests are
 //! sent for a while: the last outcome remains valid.
 

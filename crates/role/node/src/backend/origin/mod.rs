@@ -19,7 +19,6 @@
 //! origin's response, whatever its `Vary` field states, is therefore the one that any client would
 //! get, and path and query are the whole key.
 //!
-//!
 //! Invariants: bytes under a name are of one version, or a segment fails and its resource is
 //! fetched anew; each waiter of a flight gets its outcome or leads the next one; a response
 //! that an origin excludes from shared caches is never cached.

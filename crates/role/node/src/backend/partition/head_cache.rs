@@ -1,7 +1,6 @@
 //! The files and folders of other nodes at paths that this node does not have, shared by all
 //! workers.
 //!
-//!
 //! There is one look-up at a time for a name, in a [`SingleFlight`]; it runs in its own task, so
 //! that waiting requests do not depend on the client whose request started it.
 

@@ -15,7 +15,6 @@
 //! these names. Coordinators know which nodes have them, and which nodes may have further ones:
 //! these are asked directly, by path as well as by name.
 //!
-//!
 //! Invariants: a node announces only what it would serve; the version in the head determines which
 //! bytes are sent, and a node with another version refuses the request.
 
