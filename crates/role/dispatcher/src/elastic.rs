@@ -210,11 +210,9 @@ impl ElasticityState {
         let observed = match member.state.as_str() {
             "up" => Observed::Ready,
             _ if self.off.contains(&member.name) => {
-                match powers.and_then(|(service, it)| it.is_off(service, &member.name)) {
-                    // Its machine is on still.
-                    Some(false) => Observed::Ready,
-                    Some(true) | None => Observed::Off,
-                }
+                let is_off = powers.and_then(|(service, it)| it.is_off(service, &member.name));
+                let state = self.controller.as_ref().and_then(|it| it.state(id));
+                observed_after_stop(is_off, state)
             }
             "draining" | "drained" => Observed::Ready,
             "joining" => Observed::Silent,
@@ -329,6 +327,16 @@ pub(crate) fn start(
     })
 }
 
+/// The observation of a node that was ordered off. `is_off`: whether its machine is; `None`: no command switches it.
+fn observed_after_stop(is_off: Option<bool>, state: Option<LifecycleState>) -> Observed {
+    match (is_off, state) {
+        // Once it counts as off it stays so: the machine is switched when the last of its services and dispatchers agrees.
+        (_, Some(LifecycleState::Off)) => Observed::Off,
+        (Some(false), _) => Observed::Ready,
+        (Some(true) | None, _) => Observed::Off,
+    }
+}
+
 fn is_drained(member: &MemberStatus) -> bool {
     matches!(member.state.as_str(), "draining" | "drained")
 }
@@ -352,5 +360,20 @@ fn settings(config: &ElasticConfig, powers: Option<&NodePowers>) -> ElasticitySe
         drain_timeout_ms: config.drain_timeout_ms,
         // A drain is carried out at once, where no machine is switched.
         stop_timeout_ms: switched_ms.unwrap_or(config.interval_ms),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_off_stays_off_while_its_machine_waits_for_other_services() {
+        let of = |is_off, state| observed_after_stop(is_off, Some(state));
+        assert_eq!(of(Some(false), LifecycleState::Draining), Observed::Ready);
+        assert_eq!(of(Some(true), LifecycleState::Draining), Observed::Off);
+        // The last service agrees: the machine is being switched off, which is no return of the node.
+        assert_eq!(of(Some(false), LifecycleState::Off), Observed::Off);
+        assert_eq!(of(None, LifecycleState::Draining), Observed::Off);
     }
 }

@@ -121,6 +121,10 @@ impl NodePowers {
             }
         }
         machines.retain(|name, _| services_of.contains_key(name));
+        for (name, machine) in &mut *machines {
+            // A service that no longer uses the node has no say in it.
+            machine.wanted_off.retain(|service| services_of[name].contains(service));
+        }
         for node in &config.nodes {
             let power = config.power_of(node);
             match machines.get_mut(&node.name) {

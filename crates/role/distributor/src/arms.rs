@@ -265,4 +265,25 @@ mod tests {
         let counted = sum(&again, &ArmEvent::Failed) + sum(&again, &ArmEvent::Strayed);
         assert!(counted == 1 && again[0].session != told[0].session);
     }
+
+    #[test]
+    fn a_test_that_comes_with_other_arms_is_another_one() {
+        let in_force = Arc::new(ArcSwap::from_pointee(tests(7)));
+        let shared = Arc::<ArmCounters>::default();
+        let mut worker = WorkerArmCounts::new("node-1", &in_force, &shared);
+        let (server, client) = (VIP.parse().unwrap(), IpAddr::from([198, 51, 100, 1]));
+        let mut fewer = tests(7).services.remove(0);
+        fewer.arms.truncate(1);
+        // At once by two services, and one after the other by one.
+        let beside =
+            ServiceArms { addresses: vec!["192.0.2.2:80".parse().unwrap()], ..fewer.clone() };
+        let both = ArmsInForce { services: vec![tests(7).services.remove(0), beside] };
+        for arms in [tests(7), both, ArmsInForce { services: vec![fewer] }] {
+            in_force.store(Arc::new(arms));
+            worker.count(server, client, &ArmEvent::Failed, Now(5));
+        }
+        let told = shared.tell(Now(5 + ARM_COUNTS_MS));
+        assert_eq!(told.iter().map(|it| it.arm).collect::<Vec<_>>(), [0, 1, 0]);
+        assert_eq!(sum(&told, &ArmEvent::Failed) + sum(&told, &ArmEvent::Strayed), 3);
+    }
 }

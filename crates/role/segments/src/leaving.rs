@@ -110,6 +110,13 @@ impl Leaving {
         None
     }
 
+    /// Removes all, also those that are being offered. Returns their names.
+    pub(crate) fn clear(&mut self) -> Vec<SegmentName> {
+        self.waiting.clear();
+        self.bytes = 0;
+        self.by_name.drain().map(|(name, _)| name).collect()
+    }
+
     /// One that was refused is offered again, behind all others; false: it is no longer here.
     pub(crate) fn again(&mut self, offered: &Offered) -> bool {
         let is_here = self.by_name.contains_key(&offered.name);

@@ -218,9 +218,12 @@ impl SegmentStore {
     }
 
     /// Promotes the replica of a segment that is here: from now on it counts as the sole
-    /// one. False: there is none.
+    /// one. False: there is none, or the store is closed and will not keep it.
     pub fn promote_replica(&self, name: &SegmentName) -> bool {
         let mut inner = self.lock();
+        if inner.is_closed {
+            return false;
+        }
         let Some(segment) = inner.index.get(name) else { return false };
         segment.set_replica_status(ReplicaStatus::Sole);
         inner.index.set_redundant(name, false);

@@ -59,8 +59,8 @@ impl LoadDigests {
     }
 
     /// Whether a node's report of objects may be relayed to `datagrams` other nodes now. Clients determine
-    /// the amount of reports, and heartbeats use the same socket; a node repeats a report that was not
-    /// relayed.
+    /// the amount of reports, and heartbeats use the same socket. A report that was not relayed is repeated
+    /// only when the object is requested again.
     pub(crate) fn may_relay(&mut self, now: Now, datagrams: u64) -> bool {
         if now.since_ms(self.relayed.0) >= 1_000 {
             self.relayed = (now, 0);

@@ -163,7 +163,8 @@ impl MachinePower {
                 self.was_switched_off = false;
                 self.enter(MachinePhase::On);
             }
-            MachinePhase::Resting { since, .. } => self.rest(now, since),
+            // What still runs for an earlier order may be what answers.
+            MachinePhase::Resting { since, .. } if self.running.is_none() => self.rest(now, since),
             MachinePhase::Verifying { until } => self.verify(now, until),
             _ => {}
         }

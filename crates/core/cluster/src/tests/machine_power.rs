@@ -160,6 +160,19 @@ fn what_is_no_longer_wanted_ends_first_and_changes_nothing() {
 }
 
 #[test]
+fn a_node_is_not_off_while_its_machine_is_being_switched_on() {
+    let mut machine = MachinePower::new(MachineSettings { has_off: false, ..SETTINGS });
+    machine.order_on();
+    assert_eq!(machine.tick(Now(0), SILENT), Some(PowerCommand::On));
+    machine.order_off(Now(100));
+    machine.tick(Now(100), SILENT);
+    assert!(!machine.is_off());
+    machine.finished(Now(200), PowerCommand::On, DONE);
+    machine.tick(Now(200), RESTS);
+    assert!(machine.is_off());
+}
+
+#[test]
 fn a_node_that_was_never_switched_off_needs_no_command_to_serve() {
     let mut machine = MachinePower::new(SETTINGS);
     machine.order_off(Now(0));

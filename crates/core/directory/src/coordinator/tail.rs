@@ -1,5 +1,6 @@
 //! The segments that a node evicts next: which of them others hold, and which node has room for the rest.
 
+use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{ReplicaStatus, SegmentName, ToNode};
 
@@ -27,16 +28,18 @@ impl Coordinator {
         }
     }
 
-    /// The node with most bytes free; if none has any, the node with most in redundant replicas,
-    /// which can be evicted.
+    /// The node with most bytes free; if none has room for a segment there, the node with most of what
+    /// [`accepts`](crate::keep::accepts) counts: bytes that are free or in redundant replicas, which can be evicted.
     fn roomiest(&self, asker: NodeLinkId) -> Option<MemberId> {
         // One that is off keeps nothing.
         let keeps = |it: &&Linked| it.is_complete && it.capacity_bytes > 0;
         let others = self.members.iter().filter(|it| keeps(it) && it.link != asker);
         let room = |member: &&Linked| {
             let account = self.directory.account(member.holder);
-            (member.capacity_bytes.saturating_sub(account.bytes), account.redundant_bytes)
+            let free_bytes = member.capacity_bytes.saturating_sub(account.bytes);
+            let has_segment_free = free_bytes >= SEGMENT_BYTES;
+            (has_segment_free.then_some(free_bytes), free_bytes + account.redundant_bytes)
         };
-        others.max_by_key(room).filter(|it| room(it) != (0, 0)).map(|it| it.link.member)
+        others.max_by_key(room).filter(|it| room(it).1 > 0).map(|it| it.link.member)
     }
 }

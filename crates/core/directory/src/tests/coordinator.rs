@@ -328,6 +328,24 @@ fn tails_are_told_who_else_has_them_and_the_roomiest() {
 }
 
 #[test]
+fn without_a_free_segment_anywhere_what_can_be_evicted_counts_as_room() {
+    let mut it = active();
+    join(&mut it, "a", &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let holds: Vec<u64> = (10..20).collect();
+    join(&mut it, "b", &holds);
+    let c = join(&mut it, "c", &holds);
+    let d = join(&mut it, "d", &[]);
+    it.heard(Now(0), d, ToCoordinator::Tail { names: vec![] });
+    match it.outbox().next_back() {
+        // "a" has 100 bytes free, and "c" nothing but replicas that "b" has, too.
+        Some((_, ToNode::Tail { names, roomiest, .. })) => {
+            assert_eq!((names, roomiest), (vec![], Some(c.member())));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn who_has_just_started_waits_for_all_nodes_but_not_for_ever() {
     let epochs = |it: &mut Coordinator| -> Vec<u64> {
         let welcomes = it.outbox().filter_map(|(_, said)| match said {

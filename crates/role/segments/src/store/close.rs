@@ -3,6 +3,7 @@
 //! Invariant: what fills while it is closed is read by those who wait for it, and goes with the last of them.
 
 use skep_cache::S3Fifo;
+use skep_directory::limits::CHANCES;
 use skep_wire::cache::SegmentName;
 
 use super::{Inner, SegmentStore};
@@ -35,6 +36,10 @@ impl SegmentStore {
                 break;
             }
             let Some(segment) = inner.index.remove(name) else { continue };
+            if offers {
+                // A node that goes off says nothing about how often the segment is asked for.
+                segment.set_chances(CHANCES);
+            }
             if !(offers && inner.leaving.add(*name, &segment)) {
                 inner.lost(*name);
             }
@@ -131,5 +136,30 @@ mod tests {
         store.left(&names[1]);
         store.stop_offering();
         assert!(store.is_empty());
+    }
+
+    #[test]
+    fn what_nobody_takes_is_lost_at_the_end_of_a_hand_over() {
+        let (store, names) = store(1);
+        store.set_replica_statuses(&names, &[ReplicaStatus::Sole], true);
+        store.close();
+        assert!(store.let_go(&names, true));
+        let offered = store.next_leaving().unwrap();
+        assert!(store.offers_again(&offered) && !store.is_empty());
+        let refused = store.next_leaving().unwrap();
+        store.end_offers();
+        assert!(store.is_empty());
+        assert!(!store.offers_again(&refused), "it is offered for ever");
+        assert!(store.next_leaving().is_none());
+    }
+
+    #[test]
+    fn what_was_passed_on_before_and_not_asked_for_is_handed_over() {
+        let (store, names) = store(1);
+        store.find(names[0]).unwrap().set_chances(0);
+        store.set_replica_statuses(&names, &[ReplicaStatus::Sole], true);
+        store.close();
+        assert!(store.let_go(&names, true));
+        assert_eq!(store.next_leaving().map(|it| it.name), Some(names[0]));
     }
 }

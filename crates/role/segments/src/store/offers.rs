@@ -37,6 +37,15 @@ impl SegmentStore {
         inner.is_closed && inner.leaving.again(offered)
     }
 
+    /// Ends all offers: what no other node has taken by now is lost.
+    pub fn end_offers(&self) {
+        let mut inner = self.lock();
+        inner.leaving.set_wanted(false);
+        for name in inner.leaving.clear() {
+            inner.lost(name);
+        }
+    }
+
     /// Stops offering until the cluster reports a node with room; waiting segments are lost.
     pub fn stop_offering(&self) {
         let mut inner = self.lock();

@@ -112,6 +112,7 @@ impl<H: PeerHandler> PeerService<H> {
             Err(error) => {
                 tracing::debug!(%error, address = %conn.peer(), "a node's connection was not accepted");
                 if matches!(error, GreetError::Hello(_)) {
+                    drop(permit);
                     conn.linger().await;
                 }
                 None

@@ -76,8 +76,8 @@ impl CoordinatorLinks {
             return;
         }
         self.stopping.asked = None;
-        // Else again with the next tick.
-        if self.store.let_go(names, true) {
+        // Without names, or if not all could be let go, again with the next tick: the answer comes at once.
+        if !names.is_empty() && self.store.let_go(names, true) {
             self.let_go(outbox);
         }
     }
@@ -99,16 +99,14 @@ impl CoordinatorLinks {
     fn let_go(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let names = self.store.oldest(TAIL_MAX);
         if monotonic_ms() < self.stopping.until_ms && !self.store.is_empty() {
-            // Without an active coordinator until there is one; without names until other nodes have what is offered.
-            if let Some(link) = self.active().filter(|_| !names.is_empty())
-                && self.stopping.asked != Some(link)
-            {
+            // Waits for an active coordinator. Without names the answer is which node has room for what is still offered.
+            if let Some(link) = self.active().filter(|link| self.stopping.asked != Some(*link)) {
                 self.stopping.asked = Some(link);
                 let _ = outbox.send(link, &ToCoordinator::Tail { names });
             }
             return;
         }
-        self.store.stop_offering();
+        self.store.end_offers();
         self.store.let_go(&names, false);
         if self.store.oldest(1).is_empty() {
             self.release();
