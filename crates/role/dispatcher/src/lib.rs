@@ -4,7 +4,6 @@
 //! (`skep-proxy`), and how clients reach them. There is one [`DispatcherHandler`] per worker: it answers
 //! requests, in `redirect` mode with the address of a node, in `proxy` mode with the response of a node.
 //!
-//!
 //! `http` is the request path, `loads` the reports of nodes, `elastic` determines how many nodes get
 //! requests, `power` switches the others off, `service` is the rest. `http` and `loads` use `service`;
 //! `service` uses neither.

@@ -1,7 +1,6 @@
 //! The state of a client connection: exactly one at any time, which owns all received bytes that the
 //! connection stores.
 //!
-//!
 //! ```text
 //!  New, Resting, HalfHead, Pipelined --a turn--> Resting, HalfHead, Pipelined, Slow, Departing
 //!  Departing ------------kept------------------> Pipelined

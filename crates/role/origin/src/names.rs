@@ -1,6 +1,5 @@
 //! Addresses of an origin: resolved on another thread, and cached.
 //!
-//!
 //! Invariants: each worker runs at most one look-up of a name at a time. Once addresses were found,
 //! no request waits for a look-up, and an unreachable name server does not make a reachable origin
 //! unavailable.
