@@ -1,4 +1,4 @@
-//! //! Checks the state of what orders have put on this machine: when devices or addresses change,
+//! Checks the state of what orders have put on this machine: when devices or addresses change,
 //! and every second.
 
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use skep_wire::guard::MachineState;
 use crate::error::NetguardError;
 use crate::limits::LOOK_MS;
 
-/// /// The result of the last look.
+/// The result of the last look.
 pub(crate) struct Look {
     watch: LinkWatch,
     last: Option<(Instant, MachineState)>,
@@ -20,7 +20,7 @@ impl Look {
         Ok(Self { watch: LinkWatch::open()?, last: None })
     }
 
-    /// /// Returns the state of devices, addresses and program; looks again if the last result is
+    /// Returns the state of devices, addresses and program; looks again if the last result is
     /// old or something has changed since.
     pub(crate) fn state(
         &mut self,

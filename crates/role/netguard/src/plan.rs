@@ -13,30 +13,30 @@ use crate::error::NetguardError;
 use crate::handoff::HandoffPlan;
 use crate::limits::SOURCES_MAX;
 
-/// /// Root folder of the pins in bpffs; contains a folder per cluster.
+/// Root folder of the pins in bpffs; contains a folder per cluster.
 const PINS: &str = "/sys/fs/bpf/skep";
 
 /// What one netguard may change on its machine.
 #[derive(Clone, Debug)]
 pub struct NetguardPlan {
-    /// /// The cluster's name, for folders and messages.
+    /// The cluster's name, for folders and messages.
     pub(crate) cluster: String,
     pub(crate) how: How,
     pub(crate) sizes: Sizes,
-    /// /// Addresses of all services in direct dispatch. A node forwards packets also of services that it no
+    /// Addresses of all services in direct dispatch. A node forwards packets also of services that it no
     /// longer belongs to.
     pub(crate) services: Vec<SocketAddr>,
     /// Whether the config names another dispatcher, which may be active instead.
     pub(crate) has_other_dispatcher: bool,
-    /// /// The part of the dispatcher on this machine.
+    /// The part of the dispatcher on this machine.
     pub(crate) dispatch: Part,
-    /// /// The part of the node on this machine.
+    /// The part of the node on this machine.
     pub(crate) node: Part,
-    /// /// Handoffs, on a machine that takes part in them.
+    /// Handoffs, on a machine that takes part in them.
     pub(crate) handoffs: Option<HandoffPlan>,
-    /// /// Path of the record of changed addresses and settings.
+    /// Path of the record of changed addresses and settings.
     pub(crate) record: PathBuf,
-    /// /// Path of the file with the number of the process in charge.
+    /// Path of the file with the number of the process in charge.
     pub(crate) pid_file: PathBuf,
 }
 
@@ -51,17 +51,17 @@ pub(crate) struct Part {
     address: Option<IpAddr>,
 }
 
-/// /// Returns the socket at which the netguard of the process `name` accepts orders.
+/// Returns the socket at which the netguard of the process `name` accepts orders.
 pub fn socket_of(config: &Config, name: &str) -> PathBuf {
     config.direct.guard_dir.join(format!("{name}.sock"))
 }
 
-/// /// Returns the socket at which that netguard accepts orders of handoffs.
+/// Returns the socket at which that netguard accepts orders of handoffs.
 pub fn handoff_socket_of(config: &Config, name: &str) -> PathBuf {
     config.direct.guard_dir.join(format!("{name}.handoff.sock"))
 }
 
-/// /// Returns what a process hands off: a node, the connections of its services that enable it. A
+/// Returns what a process hands off: a node, the connections of its services that enable it. A
 /// dispatcher hands off none, but has a socket to which nodes send requests.
 fn handoffs(config: &Config, name: &str) -> Option<HandoffPlan> {
     if !config.hands_off() {
@@ -75,12 +75,12 @@ fn handoffs(config: &Config, name: &str) -> Option<HandoffPlan> {
     Some(HandoffPlan { addresses, of_node, of_dispatcher, socket: handoff_socket_of(config, name) })
 }
 
-/// /// Returns the user that this process runs as.
+/// Returns the user that this process runs as.
 pub(crate) fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// /// Whether this process can change the group of its files to `gid`.
+/// Whether this process can change the group of its files to `gid`.
 pub(crate) fn may_give_to(gid: u32) -> bool {
     let own = rustix::process::getgroups().unwrap_or_default();
     let mut own = own.into_iter().chain([rustix::process::getegid()]);
@@ -88,7 +88,7 @@ pub(crate) fn may_give_to(gid: u32) -> bool {
 }
 
 impl NetguardPlan {
-    /// /// Returns what `config` allows the process `name`.
+    /// Returns what `config` allows the process `name`.
     pub fn of(config: &Config, name: &str) -> Result<Self, NetguardError> {
         let (dispatcher, node) = (config.dispatcher(name), config.node(name));
         if dispatcher.is_none() && node.is_none() {
@@ -123,7 +123,7 @@ impl NetguardPlan {
         })
     }
 
-    /// /// Returns the capabilities that its orders need. A connection that moves here gets a socket with
+    /// Returns the capabilities that its orders need. A connection that moves here gets a socket with
     /// the address of its service; on a machine that is only a dispatcher none does.
     pub(crate) fn kept(&self) -> CapabilitySet {
         match &self.handoffs {
@@ -134,7 +134,7 @@ impl NetguardPlan {
         }
     }
 
-    /// /// Refuses an address whose packets must not be steered.
+    /// Refuses an address whose packets must not be steered.
     pub(crate) fn check(&self, address: SocketAddr) -> Result<(), NetguardError> {
         match self.services.contains(&address) {
             true => Ok(()),
@@ -142,14 +142,14 @@ impl NetguardPlan {
         }
     }
 
-    /// /// Returns the path of the pins of one side.
+    /// Returns the path of the pins of one side.
     pub(crate) fn place(&self, side: &str) -> PinPath {
         PinPath { pins: PathBuf::from(PINS).join(&self.cluster).join(side) }
     }
 }
 
 impl Part {
-    /// /// Returns the device at which packets arrive.
+    /// Returns the device at which packets arrive.
     pub(crate) fn device(&self, netif: &mut Netif) -> Result<Device, NetguardError> {
         match (&self.device, self.address) {
             (Some(name), _) => Ok(netif.device(name)?),
@@ -167,7 +167,7 @@ fn vips<'a>(services: impl Iterator<Item = &'a ServiceConfig>) -> Vec<IpAddr> {
     vips
 }
 
-/// /// Returns the number of slots for services: the number of their addresses, rounded up to a power of
+/// Returns the number of slots for services: the number of their addresses, rounded up to a power of
 /// two.
 fn services_max(config: &Config) -> u32 {
     let addresses: usize = config.steered_services().map(|(_, service)| service.listen.len()).sum();

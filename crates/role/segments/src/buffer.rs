@@ -1,6 +1,6 @@
-//! //! Per-thread buffers for bytes being copied into a segment.
+//! Per-thread buffers for bytes being copied into a segment.
 //!
-//! //! Allocating a buffer of this size for each fill would strain the allocator: a thread keeps
+//! Allocating a buffer of this size for each fill would strain the allocator: a thread keeps
 //! its buffers for reuse, up to a bound.
 
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ thread_local! {
     static KEPT: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// /// A buffer large enough for a chunk as other nodes send it, and so for any chunk; returned to
+/// A buffer large enough for a chunk as other nodes send it, and so for any chunk; returned to
 /// its thread when dropped.
 pub struct Buffer(Box<[u8]>);
 
@@ -26,7 +26,7 @@ impl Buffer {
         Self(kept.unwrap_or_else(|| vec![0; FETCH_BUFFER_BYTES].into_boxed_slice()))
     }
 
-    /// /// Returns the whole buffer; it contains bytes of earlier uses.
+    /// Returns the whole buffer; it contains bytes of earlier uses.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.0
     }

@@ -1,4 +1,4 @@
-//! //! Limits how much of the memory for fills the origins of one site may use: a slow origin holds
+//! Limits how much of the memory for fills the origins of one site may use: a slow origin holds
 //! memory for a long time, and other sites need some, too.
 
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits::SITE_FILLS_BYTES_MAX;
 
-/// /// The bytes of the segments that a site's origins are filling.
+/// The bytes of the segments that a site's origins are filling.
 #[derive(Debug)]
 pub struct Fills {
     bytes: AtomicU64,
     share_bytes: u64,
 }
 
-/// /// A fill in progress.
+/// A fill in progress.
 #[derive(Debug)]
 pub struct Filling {
     fills: Arc<Fills>,
@@ -21,7 +21,7 @@ pub struct Filling {
 }
 
 impl Fills {
-    /// /// Creates the account without fills. `is_alone`: no other site has origins, so this one
+    /// Creates the account without fills. `is_alone`: no other site has origins, so this one
     /// may use all of the memory.
     pub fn new(is_alone: bool) -> Arc<Self> {
         let share_bytes = if is_alone { u64::MAX } else { SITE_FILLS_BYTES_MAX };
@@ -41,13 +41,13 @@ impl Fills {
 }
 
 impl Filling {
-    /// /// Records that the fill is `bytes` bytes longer than previously known.
+    /// Records that the fill is `bytes` bytes longer than previously known.
     pub fn grow(&mut self, bytes: u64) {
         self.fills.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.bytes += bytes;
     }
 
-    /// /// Returns the fills of the same site.
+    /// Returns the fills of the same site.
     pub fn fills(&self) -> &Fills {
         &self.fills
     }

@@ -1,15 +1,15 @@
 //! The segment store: a node's share of the cluster's memory.
 //!
-//! //! It holds versioned segments, which replies pin while they are sent. Segments can be read during
+//! It holds versioned segments, which replies pin while they are sent. Segments can be read during
 //! their fill, of which there is one per segment at a time: from a file, an origin or another node,
 //! always through a [`Filler`].
 //!
-//! //! The lock is taken on misses, never on a hit: workers keep weak references to segments, and a
+//! The lock is taken on misses, never on a hit: workers keep weak references to segments, and a
 //! hit only increments a counter in the segment.
 //!
 //! Larger segments are in regions ([`crate::arena`]), whose number [`clean`] keeps small.
 //!
-//! //! Segments get the part of the capacity that is left by heads and workers' indexes
+//! Segments get the part of the capacity that is left by heads and workers' indexes
 //! ([`crate::account`]).
 
 mod clean;
@@ -42,45 +42,45 @@ use crate::limits::{
 use crate::segment::{Placement, Segment};
 use clean::Cleaner;
 
-/// /// The result of [`SegmentStore::acquire`].
+/// The result of [`SegmentStore::acquire`].
 pub enum Acquired {
-    /// /// The segment is completely in memory.
+    /// The segment is completely in memory.
     Ready(Arc<Segment>),
     /// Another request is filling it.
     Growing(Arc<Segment>),
-    /// /// The caller must fill the segment.
+    /// The caller must fill the segment.
     Fill(Filler),
 }
 
-/// /// A segment that a request needs.
+/// A segment that a request needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub name: SegmentName,
     /// Its length.
     pub bytes: u32,
-    /// /// Whether it is the first segment of an object that has more.
+    /// Whether it is the first segment of an object that has more.
     pub has_more: bool,
 }
 
-/// /// Figures of a store, for gauges.
+/// Figures of a store, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// /// Bytes of the segments in the index, including each segment's overhead.
+    /// Bytes of the segments in the index, including each segment's overhead.
     pub indexed_bytes: u64,
-    /// /// Of these, bytes of redundant replicas, which another node keeps as well.
+    /// Of these, bytes of redundant replicas, which another node keeps as well.
     pub redundant_bytes: u64,
-    /// /// Bytes of memory in use: indexed, pinned only by replies, wasted in regions, and heads and
+    /// Bytes of memory in use: indexed, pinned only by replies, wasted in regions, and heads and
     /// workers' indexes.
     pub alive_bytes: u64,
-    /// /// Of these, bytes of segments that only replies and fills hold, not the cache.
+    /// Of these, bytes of segments that only replies and fills hold, not the cache.
     pub pinned_bytes: u64,
     /// Of these, bytes in memory files.
     pub file_bytes: u64,
     /// Segments in the index.
     pub segments: usize,
-    /// /// Segments evicted to make room.
+    /// Segments evicted to make room.
     pub evicted: u64,
-    /// /// Files and objects dropped because they were found changed.
+    /// Files and objects dropped because they were found changed.
     pub stale: u64,
 }
 
@@ -90,9 +90,9 @@ pub struct SegmentStore {
     ledger: Arc<Ledger>,
     capacity_bytes: u64,
     entries_max: usize,
-    /// /// Of the capacity, the part reserved for the waste of regions.
+    /// Of the capacity, the part reserved for the waste of regions.
     slack_bytes: u64,
-    /// /// The memory besides segments when the capacity of the index was last adjusted to it.
+    /// The memory besides segments when the capacity of the index was last adjusted to it.
     fitted_bytes: AtomicU64,
     stale: AtomicU64,
     cleaner: OnceLock<Cleaner>,
@@ -108,16 +108,16 @@ struct Inner {
     evicted: u64,
     scratch: Vec<(SegmentName, Arc<Segment>)>,
     leaving: Leaving,
-    /// /// The number of indexed and of evicted segments at the last request for the tail.
+    /// The number of indexed and of evicted segments at the last request for the tail.
     tail_of: (usize, u64),
     /// Changes not yet reported to coordinators; `None` without coordinators.
     changes: Option<Changes>,
-    /// /// Whether nothing is kept: see [`SegmentStore::close`].
+    /// Whether nothing is kept: see [`SegmentStore::close`].
     is_closed: bool,
 }
 
 impl SegmentStore {
-    /// /// Creates an empty store that uses at most `capacity_bytes` of memory and keeps at most
+    /// Creates an empty store that uses at most `capacity_bytes` of memory and keeps at most
     /// `entries_max` segments, not counting what replies pin. `is_shared`: other nodes read from it,
     /// and its changes are reported to coordinators.
     pub fn new(capacity_bytes: u64, entries_max: usize, is_shared: bool) -> Arc<Self> {
@@ -164,7 +164,7 @@ impl SegmentStore {
         HeadAccount::new(&self.ledger, self.capacity_bytes)
     }
 
-    /// /// Adjusts the memory for segments to the memory used besides them. Must be called after such
+    /// Adjusts the memory for segments to the memory used besides them. Must be called after such
     /// memory is taken.
     pub fn fit(&self) {
         let meta_bytes = self.ledger.meta_bytes();
@@ -180,7 +180,7 @@ impl SegmentStore {
         inner.gone(None);
     }
 
-    /// /// Finds a segment, joins its fill, or makes the caller its filler. A segment that is found
+    /// Finds a segment, joins its fill, or makes the caller its filler. A segment that is found
     /// has the requested length.
     pub fn acquire(self: &Arc<Self>, wanted: Wanted) -> Acquired {
         let key = wanted.name;
@@ -212,12 +212,12 @@ impl SegmentStore {
         Acquired::Fill(Filler { store: Arc::clone(self), key, segment, fits })
     }
 
-    /// /// Whether [`SegmentStore::acquire`] would find the segment or join its fill.
+    /// Whether [`SegmentStore::acquire`] would find the segment or join its fill.
     pub fn has(&self, name: &SegmentName) -> bool {
         self.lock().knows(name)
     }
 
-    /// /// Promotes the local replica of a segment: from now on it counts as the sole one. Returns
+    /// Promotes the local replica of a segment: from now on it counts as the sole one. Returns
     /// false if there is none, or if the store is closed and will not keep it.
     pub fn promote_replica(&self, name: &SegmentName) -> bool {
         let mut inner = self.lock();
@@ -230,12 +230,12 @@ impl SegmentStore {
         true
     }
 
-    /// /// Returns a segment that is being filled.
+    /// Returns a segment that is being filled.
     pub fn growing(&self, name: &SegmentName) -> Option<Arc<Segment>> {
         self.lock().filling.get(name).map(Arc::clone)
     }
 
-    /// /// Allocates a segment that another node passes on. No one else reads it or waits for it
+    /// Allocates a segment that another node passes on. No one else reads it or waits for it
     /// before [`SegmentStore::take_in`], as it may never become complete. Returns `None` if the
     /// segment is here or being filled.
     pub fn room_for(&self, wanted: Wanted) -> Option<Arc<Segment>> {
@@ -247,7 +247,7 @@ impl SegmentStore {
         segment
     }
 
-    /// /// Keeps a complete segment that was passed on. Returns false if it has meanwhile arrived from
+    /// Keeps a complete segment that was passed on. Returns false if it has meanwhile arrived from
     /// elsewhere, or if there is no room.
     pub fn take_in(&self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         assert!(segment.is_complete(), "others are told that it is here");
@@ -258,7 +258,7 @@ impl SegmentStore {
     /// Forgets segments of a version that is no longer current.
     pub fn forget(&self, mut names: impl Iterator<Item = SegmentName>) {
         loop {
-            // // Computed before the lock is taken: each name is a hash.
+            // Computed before the lock is taken: each name is a hash.
             let some: Vec<_> = names.by_ref().take(FORGOTTEN_AT_ONCE_MAX).collect();
             if some.is_empty() {
                 return;
@@ -268,7 +268,7 @@ impl SegmentStore {
         }
     }
 
-    /// /// Returns a segment that is here or being filled, for another node.
+    /// Returns a segment that is here or being filled, for another node.
     pub fn find(&self, name: SegmentName) -> Option<Arc<Segment>> {
         let inner = self.lock();
         let kept = || inner.index.get(&name).or_else(|| inner.leaving.get(&name));
@@ -277,7 +277,7 @@ impl SegmentStore {
         Some(Arc::clone(found))
     }
 
-    /// /// Reports a name to coordinators that is not a segment of the store, but stands for something
+    /// Reports a name to coordinators that is not a segment of the store, but stands for something
     /// without bytes.
     pub fn announce(&self, name: SegmentName) {
         if let Some(changes) = &mut self.lock().changes {
@@ -285,25 +285,25 @@ impl SegmentStore {
         }
     }
 
-    /// /// Withdraws names that were reported to coordinators but are not segments of the store.
+    /// Withdraws names that were reported to coordinators but are not segments of the store.
     pub fn withdraw(&self, names: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();
         names.for_each(|name| inner.lost(name));
     }
 
-    /// /// Returns the changes since the last call, in the order in which they must be reported.
+    /// Returns the changes since the last call, in the order in which they must be reported.
     pub fn changes(&self) -> Vec<ToCoordinator> {
         self.lock().changes.as_mut().map(Changes::drain).unwrap_or_default()
     }
 
-    /// /// Returns the names of all held segments.
+    /// Returns the names of all held segments.
     pub fn names(&self) -> Vec<SegmentName> {
         let inner = self.lock();
         let leaving = inner.leaving.iter().map(|(name, _)| name);
         inner.index.keys().chain(leaving).copied().collect()
     }
 
-    /// /// Returns those of `names` that are held.
+    /// Returns those of `names` that are held.
     pub fn held(&self, names: &[SegmentName]) -> Vec<Held> {
         let inner = self.lock();
         let held = |name: &SegmentName| {
@@ -318,26 +318,26 @@ impl SegmentStore {
         self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
     }
 
-    /// /// Whether there is memory for a segment from the origins of a site with these fills in
+    /// Whether there is memory for a segment from the origins of a site with these fills in
     /// progress. A site that has used up its share leaves the rest to other sites.
     pub fn may_fill_beside(&self, fills: Option<&Fills>) -> bool {
         let leaves_room = || self.beside_bytes() <= PINNED_BYTES_MAX / FILLS_PART;
         self.may_fill() && (fills.is_none_or(|fills| !fills.has_share()) || leaves_room())
     }
 
-    /// /// Returns the bytes of segments that fills and replies hold and the index does not.
+    /// Returns the bytes of segments that fills and replies hold and the index does not.
     fn beside_bytes(&self) -> u64 {
         let indexed_bytes = self.lock().index.bytes();
         self.ledger.segment_bytes().saturating_sub(indexed_bytes)
     }
 
-    /// /// Whether replies may pin further segments: not while they keep too many evicted ones in
+    /// Whether replies may pin further segments: not while they keep too many evicted ones in
     /// memory.
     pub fn may_pin(&self) -> bool {
         self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX / FILLS_PART
     }
 
-    /// /// Waits briefly until [`SegmentStore::may_fill_beside`] is true; returns whether it became
+    /// Waits briefly until [`SegmentStore::may_fill_beside`] is true; returns whether it became
     /// true.
     pub async fn room_to_fill(&self, fills: Option<&Fills>) -> bool {
         for _ in 0..ROOM_WAIT_MS / ROOM_LOOK_MS {
@@ -349,7 +349,7 @@ impl SegmentStore {
         self.may_fill_beside(fills)
     }
 
-    /// /// Returns a segment that is here or being filled, for a reader that continues; it does not
+    /// Returns a segment that is here or being filled, for a reader that continues; it does not
     /// count as a hit.
     pub fn peek(&self, name: &SegmentName) -> Option<Arc<Segment>> {
         let inner = self.lock();
@@ -357,12 +357,12 @@ impl SegmentStore {
         inner.filling.get(name).or_else(kept).map(Arc::clone)
     }
 
-    /// /// Returns the segments that will be evicted next, to ask the cluster whether others hold
+    /// Returns the segments that will be evicted next, to ask the cluster whether others hold
     /// them; `None` if none was added or evicted since the last call, or if evictions are not near.
     pub fn tail(&self) -> Option<Vec<SegmentName>> {
         let mut inner = self.lock();
         let now = (inner.index.len(), inner.evicted);
-        // // Asks before the first eviction, early enough that the answer arrives in time.
+        // Asks before the first eviction, early enough that the answer arrives in time.
         let is_full = inner.index.bytes() >= inner.index.capacity_bytes() / 4 * 3;
         if now == inner.tail_of || !is_full {
             return None;
@@ -372,7 +372,7 @@ impl SegmentStore {
         (!names.is_empty()).then_some(names)
     }
 
-    /// /// Sets the status of the replicas of a tail, as reported by a coordinator. `has_room`: some
+    /// Sets the status of the replicas of a tail, as reported by a coordinator. `has_room`: some
     /// other node has room.
     pub fn set_replica_statuses(
         &self,
@@ -390,7 +390,7 @@ impl SegmentStore {
         }
     }
 
-    /// /// Returns the room for sole replicas of other nodes.
+    /// Returns the room for sole replicas of other nodes.
     pub fn room(&self) -> Room {
         let inner = self.lock();
         if inner.is_closed {
@@ -402,18 +402,18 @@ impl SegmentStore {
         }
     }
 
-    /// /// Returns the bytes of segments that the store may keep.
+    /// Returns the bytes of segments that the store may keep.
     pub fn index_bytes_max(&self) -> u64 {
         let inner = self.lock();
         if inner.is_closed { 0 } else { inner.index.capacity_bytes() }
     }
 
-    /// /// Returns the bytes of memory that the store may use.
+    /// Returns the bytes of memory that the store may use.
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
     }
 
-    /// /// Returns figures for gauges.
+    /// Returns figures for gauges.
     pub fn stats(&self) -> StoreStats {
         let inner = self.lock();
         StoreStats {
@@ -432,7 +432,7 @@ impl SegmentStore {
         self.ledger.bytes() + self.ledger.meta_bytes()
     }
 
-    /// /// Counts a file or object that was found to have changed.
+    /// Counts a file or object that was found to have changed.
     pub fn count_stale(&self) {
         self.stale.fetch_add(1, Ordering::Relaxed);
     }
@@ -443,13 +443,13 @@ impl SegmentStore {
 }
 
 impl Inner {
-    /// /// Whether a segment is here or being filled.
+    /// Whether a segment is here or being filled.
     fn knows(&self, name: &SegmentName) -> bool {
         let is_kept = || self.index.get(name).or_else(|| self.leaving.get(name)).is_some();
         self.filling.contains_key(name) || is_kept()
     }
 
-    /// /// Chooses the placement of a new segment.
+    /// Chooses the placement of a new segment.
     fn home(&mut self, key: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Placement {
         let arena = self.arena.as_mut().filter(|_| bytes >= PLACED_BYTES_MIN);
         match arena.and_then(|arena| arena.place(key, bytes)) {
@@ -467,7 +467,7 @@ impl Inner {
         Arc::new(if has_more { segment.with_more_behind() } else { segment })
     }
 
-    /// /// Drops a segment that does not have the requested length. The name determines the length,
+    /// Drops a segment that does not have the requested length. The name determines the length,
     /// but only for nodes that know what it names: what another node passed on under the name may be
     /// anything.
     fn drop_of_other_length(&mut self, wanted: &Wanted) {
@@ -485,7 +485,7 @@ impl Inner {
 
     fn insert(&mut self, key: SegmentName, segment: Arc<Segment>) -> bool {
         let kept = self.index.insert(key, segment, &mut self.scratch).is_ok();
-        // // The old entry under the same name has only moved.
+        // The old entry under the same name has only moved.
         self.gone(Some(key));
         kept
     }
@@ -516,7 +516,7 @@ impl Inner {
         }
     }
 
-    /// /// Keeps a complete segment and reports it. Returns false if it is larger than the index, or
+    /// Keeps a complete segment and reports it. Returns false if it is larger than the index, or
     /// if the store is closed.
     fn keep(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         if self.is_closed {
@@ -533,7 +533,7 @@ impl Inner {
     }
 }
 
-/// /// The exclusive right and duty to fill one segment, which enters the index, and evicts others,
+/// The exclusive right and duty to fill one segment, which enters the index, and evicts others,
 /// when it is complete. If this is dropped before, the fill has failed: readers get an error, and the
 /// next request may try again.
 #[derive(Debug)]
@@ -565,7 +565,7 @@ impl Filler {
         self.segment.fail(error);
     }
 
-    /// /// Whether the store will keep the segment when it is complete.
+    /// Whether the store will keep the segment when it is complete.
     pub fn is_kept(&self) -> bool {
         self.fits && !self.segment.is_forgotten()
     }

@@ -1,4 +1,4 @@
-//! //! Keeps regions within the store's capacity. Their space is not reused: when they use too
+//! Keeps regions within the store's capacity. Their space is not reused: when they use too
 //! much, the live segments of the thinnest regions are compacted, as in log-structured memory
 //! (Rumble et al., FAST '14); where compaction cannot make room, segments are evicted.
 
@@ -12,11 +12,11 @@ use crate::buffer::Buffer;
 use crate::limits::{PINNED_BYTES_MAX, REGION_BYTES, THIN_PERMILLE_MAX};
 use crate::segment::Segment;
 
-/// /// The thread that cleans a store. It copies memory for some milliseconds, which would be too
+/// The thread that cleans a store. It copies memory for some milliseconds, which would be too
 /// long on a worker. Ends with the store.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
-    /// /// Holds one call: calls that arrive meanwhile are covered by it.
+    /// Holds one call: calls that arrive meanwhile are covered by it.
     calls: SyncSender<()>,
 }
 
@@ -36,7 +36,7 @@ impl Cleaner {
 }
 
 impl SegmentStore {
-    /// /// Starts the thread that cleans the store when necessary. May be called only once.
+    /// Starts the thread that cleans the store when necessary. May be called only once.
     pub fn start_cleaner(self: &Arc<Self>) -> io::Result<()> {
         let cleaner = Cleaner::start(self)?;
         assert!(self.cleaner.set(cleaner).is_ok(), "a store has one cleaner");
@@ -48,17 +48,17 @@ impl SegmentStore {
         if let Some(cleaner) = self.cleaner.get()
             && self.is_crowded()
         {
-            // // If the channel is full, the cleaner is about to run.
+            // If the channel is full, the cleaner is about to run.
             let _ = cleaner.calls.try_send(());
         }
     }
 
-    /// /// Brings regions within the capacity.
+    /// Brings regions within the capacity.
     pub(super) fn clean(self: &Arc<Self>) {
-        // // Pinned segments stay; after twice as many rounds as there are regions, no more can be
+        // Pinned segments stay; after twice as many rounds as there are regions, no more can be
         // freed.
         let mut rounds = 2 * self.thinnest().len();
-        // // Segments being filled or pinned keep a region alive: the next one may be freed
+        // Segments being filled or pinned keep a region alive: the next one may be freed
         // instead.
         let mut emptied: Vec<*const Region> = Vec::new();
         while self.is_crowded() && rounds > 0 {
@@ -78,7 +78,7 @@ impl SegmentStore {
         self.lock().arena.as_mut().map(Arena::thinnest).unwrap_or_default()
     }
 
-    /// /// Whether the cleaner must run. Segments being filled, or still pinned by replies, have
+    /// Whether the cleaner must run. Segments being filled, or still pinned by replies, have
     /// memory beyond the capacity, up to a bound: they must not evict segments that will be
     /// requested.
     fn is_crowded(&self) -> bool {
@@ -87,7 +87,7 @@ impl SegmentStore {
         kept_bytes + u64::from(REGION_BYTES) > self.capacity_bytes
     }
 
-    /// /// Moves the segments of `region` that are still in the index to other regions.
+    /// Moves the segments of `region` that are still in the index to other regions.
     fn empty(self: &Arc<Self>, region: &Arc<Region>) {
         for key in region.keys() {
             let (old, home) = {
@@ -109,14 +109,14 @@ impl SegmentStore {
             }
             let mut inner = self.lock();
             if inner.index.get(&key).is_some_and(|current| Arc::ptr_eq(current, &old)) {
-                // // Statuses reported during the copy count as well.
+                // Statuses reported during the copy count as well.
                 moved.take_after(&old);
                 inner.insert(key, moved);
             }
         }
     }
 
-    /// /// Evicts at least `bytes` bytes from the index.
+    /// Evicts at least `bytes` bytes from the index.
     fn evict(&self, bytes: u64) {
         let mut inner = self.lock();
         let capacity = inner.index.capacity_bytes();

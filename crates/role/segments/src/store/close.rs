@@ -1,6 +1,6 @@
-//! //! A store that keeps nothing for a while: its segments go to other nodes, and its memory to the kernel.
+//! A store that keeps nothing for a while: its segments go to other nodes, and its memory to the kernel.
 //!
-//! //! Invariant: a segment filled while the store is closed is read by those who wait for it, and freed with
+//! Invariant: a segment filled while the store is closed is read by those who wait for it, and freed with
 //! the last of them.
 
 use skep_cache::S3Fifo;
@@ -10,7 +10,7 @@ use skep_wire::cache::SegmentName;
 use super::{Inner, SegmentStore};
 
 impl SegmentStore {
-    /// /// Stops keeping new segments. Those already here stay until [`SegmentStore::let_go`].
+    /// Stops keeping new segments. Those already here stay until [`SegmentStore::let_go`].
     pub fn close(&self) {
         self.lock().is_closed = true;
     }
@@ -20,12 +20,12 @@ impl SegmentStore {
         self.lock().is_closed = false;
     }
 
-    /// /// Returns the names of the oldest segments, at most `count`.
+    /// Returns the names of the oldest segments, at most `count`.
     pub fn oldest(&self, count: usize) -> Vec<SegmentName> {
         self.lock().index.oldest(count).map(|(name, _)| *name).collect()
     }
 
-    /// /// Removes segments; with `offers`, those that the cluster would lose are offered to other nodes.
+    /// Removes segments; with `offers`, those that the cluster would lose are offered to other nodes.
     /// Returns false if too many are waiting to be offered; the rest of `names` is then still here.
     pub fn let_go(&self, names: &[SegmentName], offers: bool) -> bool {
         let mut gone = Vec::new();
@@ -38,7 +38,7 @@ impl SegmentStore {
             }
             let Some(segment) = inner.index.remove(name) else { continue };
             if offers {
-                // // That a node is switched off says nothing about how often the segment is requested.
+                // That a node is switched off says nothing about how often the segment is requested.
                 segment.set_chances(CHANCES);
             }
             if !(offers && inner.leaving.add(*name, &segment)) {
@@ -46,19 +46,19 @@ impl SegmentStore {
             }
             gone.push(segment);
         }
-        // // Memory files are closed after the lock is released.
+        // Memory files are closed after the lock is released.
         drop(inner);
         drop(gone);
         has_room
     }
 
-    /// /// Whether no segment is here or waits to be offered.
+    /// Whether no segment is here or waits to be offered.
     pub fn is_empty(&self) -> bool {
         let inner = self.lock();
         inner.index.is_empty() && inner.leaving.is_empty()
     }
 
-    /// /// Frees the memory of empty tables, and of the region that would be filled next.
+    /// Frees the memory of empty tables, and of the region that would be filled next.
     pub fn shrink(&self) {
         let mut inner = self.lock();
         let Inner { index, arena, filling, scratch, .. } = &mut *inner;

@@ -6,25 +6,25 @@ use super::SegmentStore;
 use crate::leaving::Offered;
 
 impl SegmentStore {
-    /// /// Waits until a segment that may be offered to other nodes is evicted. Each such segment wakes one
+    /// Waits until a segment that may be offered to other nodes is evicted. Each such segment wakes one
     /// caller.
     pub async fn evicted_to_offer(&self) {
         self.leaving_added.notified().await;
     }
 
-    /// /// Whether [`SegmentStore::next_leaving`] has a segment. Returns true to one caller only, until there
+    /// Whether [`SegmentStore::next_leaving`] has a segment. Returns true to one caller only, until there
     /// is none left.
     pub fn wants_offering(&self) -> bool {
         self.lock().leaving.wants_offering()
     }
 
-    /// /// Returns the next sole or primary replica to offer to another node. It can be read until
+    /// Returns the next sole or primary replica to offer to another node. It can be read until
     /// [`SegmentStore::left`].
     pub fn next_leaving(&self) -> Option<Offered> {
         self.lock().leaving.next()
     }
 
-    /// /// Ends the offer of a replica, whether it was passed on or not.
+    /// Ends the offer of a replica, whether it was passed on or not.
     pub fn left(&self, name: &SegmentName) {
         let mut inner = self.lock();
         if inner.leaving.remove(name).is_some() {
@@ -32,14 +32,14 @@ impl SegmentStore {
         }
     }
 
-    /// /// Queues a refused replica to be offered again, and returns whether it did: only in a closed store,
+    /// Queues a refused replica to be offered again, and returns whether it did: only in a closed store,
     /// in which nothing takes its place.
     pub fn offers_again(&self, offered: &Offered) -> bool {
         let mut inner = self.lock();
         inner.is_closed && inner.leaving.again(offered)
     }
 
-    /// /// Ends all offers: replicas that no other node has accepted by now are lost.
+    /// Ends all offers: replicas that no other node has accepted by now are lost.
     pub fn end_offers(&self) {
         let mut inner = self.lock();
         inner.leaving.set_wanted(false);
@@ -48,7 +48,7 @@ impl SegmentStore {
         }
     }
 
-    /// /// Stops offering until the cluster reports a node with room; segments that wait are lost.
+    /// Stops offering until the cluster reports a node with room; segments that wait are lost.
     pub fn stop_offering(&self) {
         let mut inner = self.lock();
         inner.leaving.set_wanted(false);
