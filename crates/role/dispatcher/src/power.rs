@@ -32,7 +32,7 @@ pub trait NodeAgents: Send + Sync {
 
 /// Runs commands for the machines of nodes, outside of this process.
 pub trait PowerCommands: Send + Sync {
-    /// Starts a command, which is ended after `timeout_ms`; its result is returned by a later call of
+    /// Starts a command with a timeout; its result is returned by a later call of
     /// [`PowerCommands::take_ended`].
     fn run(&self, node: &str, command: PowerCommand, timeout_ms: u64);
 
