@@ -35,7 +35,7 @@ pub struct NodeReport {
 /// Returns the node's current load and the other contents of a report.
 pub type ReportSource = Box<dyn FnMut() -> NodeReport + Send>;
 
-/// The contents of a report beside the load, and the handling of the dispatchers' datagrams.
+/// The contents of a report besides the load, and the handling of the dispatchers' datagrams.
 pub(crate) trait ReportProtocol {
     /// The next report.
     fn message(&mut self, now: Now, load: NodeLoad) -> Message;

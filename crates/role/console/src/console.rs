@@ -28,7 +28,7 @@ pub struct ConsoleConfig {
     pub listen: Option<SocketAddr>,
     /// The token that clients over TCP must send; required if other machines can connect.
     pub token: Option<Token>,
-    /// Networks from which clients over TCP are accepted, beside this machine; empty: all.
+    /// Networks from which clients over TCP are accepted, besides this machine; empty: all.
     pub networks: Vec<Subnet>,
     /// TCP address of `/metrics` and `/healthz`; port 0 selects a free one.
     pub metrics_listen: Option<SocketAddr>,

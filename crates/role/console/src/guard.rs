@@ -37,7 +37,7 @@ pub(crate) enum Door {
         ip: IpAddr,
         /// The token that clients must send.
         token: Option<Token>,
-        /// Networks from which clients are accepted, beside this machine; empty: all.
+        /// Networks from which clients are accepted, besides this machine; empty: all.
         networks: Vec<Subnet>,
     },
 }

@@ -64,8 +64,8 @@ impl<A> Default for Questions<A> {
 }
 
 impl<A> Questions<A> {
-    /// Asks all `nodes`; the flag of each tells whether it knows the question. `message` makes the message
-    /// from a number.
+    /// Asks all `nodes`; the flag states whether the node supports the question. `message` creates the
+    /// message from its number.
     pub(crate) fn ask<'n>(
         &mut self,
         ends: Now,

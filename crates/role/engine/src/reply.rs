@@ -33,7 +33,7 @@ pub(crate) enum Stage {
     Complete,
 }
 
-/// The state of a reply, beside its bytes.
+/// The state of a reply, besides its bytes.
 pub(crate) struct ReplyState {
     pub(crate) summary: Summary,
     pub(crate) keep_alive: bool,

@@ -1,4 +1,4 @@
-//! The parts of a request beside its URL, and the expected response.
+//! The parts of a request besides its URL, and the expected response.
 
 use hyper::header::{HeaderName, IF_NONE_MATCH, RANGE};
 use skep_workload::LoggedRequest;

@@ -6,8 +6,8 @@
 //!               v
 //!            Catalog: path -> Resource (version, prepared heads)
 //!               |   ^-- a file: checked by time (skep-fresh) and inotify (Watcher)
-//!               |   ^-- an origin's (OriginHeadCache): fresh for as long as its head says
-//!               |   ^-- another node's file (PartHeadCache): for as long as that node says
+//!               |   ^-- an origin's (OriginHeadCache): fresh for as long as its head states
+//!               |   ^-- another node's file (PartHeadCache): for as long as that node states
 //!               v
 //!            SegmentStore (skep-segments): S3-FIFO in bytes, one fill each
 //!               | fill

@@ -74,13 +74,13 @@ pub(crate) const SEND_BYTES_MAX: u64 = 1024 * 1024;
 /// a page cheaper than the reference.
 pub(crate) const COPY_BYTES_MAX: usize = 4096;
 
-/// Memory of a slot for a head beside the head itself, in bytes: its entry in a table that grows by doubling.
+/// Memory of a slot for a head besides the head itself, in bytes: its entry in a table that grows by doubling.
 pub(crate) const HEAD_SLOT_BYTES: usize = 192;
 
 /// The workers' indexes together may take one part in this number of the store's capacity.
 pub(crate) const WORKER_INDEXES_PART: u64 = 8;
 
-/// Memory of an entry of a worker's index beside its path, in bytes: its place in a table that grows by
+/// Memory of an entry of a worker's index besides its path, in bytes: its place in a table that grows by
 /// doubling, and the remains of a removed resource and segment while the entry refers to them.
 pub(crate) const WORKER_INDEX_ENTRY_BYTES: usize = 512;
 

@@ -1,4 +1,4 @@
-//! Conditions of a route on requests, beside the path.
+//! Conditions of a route on requests, besides the path.
 
 use skep_config::RouteConfig;
 use skep_http::{Fields, Method, RequestHead};

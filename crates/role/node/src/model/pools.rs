@@ -255,7 +255,7 @@ impl Pools {
     }
 
     /// Announces that the node is about to link with coordinators: from the next [`Pools::prepare`] on,
-    /// requests are counted together with those of other nodes if the config says so.
+    /// requests are counted together with those of other nodes if the config enables it.
     pub(crate) fn join(&self) {
         self.joins.store(true, Ordering::Relaxed);
     }

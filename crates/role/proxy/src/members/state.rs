@@ -52,7 +52,7 @@ pub(crate) struct GroupState {
     loads: HashMap<ServerAddress, Weak<Load>>,
 }
 
-/// The data of a member beside the table.
+/// The data of a member besides the table.
 pub(crate) struct Details {
     pub(crate) member: Arc<SharedMember>,
     pub(crate) source: MemberSource,

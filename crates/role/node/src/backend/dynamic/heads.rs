@@ -42,7 +42,7 @@ pub(crate) enum FlightOutcome {
 
 /// The result of a look-up.
 pub(crate) enum PoolLookup {
-    /// Send it; the version tells for how long the look-up may be reused.
+    /// Send it; the look-up may be reused for as long as the version is current.
     Hit(Arc<Resource>, Option<SeenVersion>),
     /// Send it although it is stale, for this reason.
     Unrefreshed(Arc<Resource>, &'static str),

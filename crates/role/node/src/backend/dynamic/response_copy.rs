@@ -1,5 +1,5 @@
 //! The copy of a response of unknown length, which is stored when its end is received. Its memory is
-//! charged as it grows: to the fills of its site, to the memory beside the cache, and to all copies of the
+//! charged as it grows: to the fills of its site, to the memory besides the cache, and to all copies of the
 //! node.
 
 use std::sync::Arc;

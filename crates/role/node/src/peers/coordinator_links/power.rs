@@ -1,12 +1,12 @@
 //! Switches the node off and on: it is off while all linked coordinators want it off.
 //!
 //! ```text
-//!   On --all want it--> Stopping: let segments go, offer those that no other node has
-//!    ^                      | nothing is left, or it takes too long
+//!   On --all want it--> Stopping: remove segments, offer those that no other node has
+//!    ^                      | none is left, or the deadline has passed
 //!    |                      v
-//!    |                  a thread returns heads, tables and what workers keep
+//!    |                  a thread frees heads, tables and the workers' memory
 //!    |                      v
-//!    +--one does not--  Off: the agent lives, and answers from its disk and the origins what comes nevertheless
+//!    +--one does not--  Off: the agent still runs, and serves requests that arrive from its disk and the origins
 //! ```
 //!
 //! Invariant: without a link the node is on: clients that can reach it may be unable to reach any other.
