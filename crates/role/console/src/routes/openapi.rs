@@ -9,7 +9,7 @@ use utoipa::{Modify, OpenApi};
 use super::{change, read, text};
 use crate::problem::{PROBLEM_JSON, Problem};
 
-/// The committed `docs/openapi.json`.
+/// Returns the contents of the committed `docs/openapi.json`.
 pub fn openapi_json() -> String {
     // The types contain nothing that JSON cannot express (such as a map whose keys are not
     // strings); the test of the committed file would detect it.
@@ -58,7 +58,7 @@ pub(crate) async fn openapi() -> Response {
 )]
 struct Api;
 
-/// Applies to every route: it may need a token and may be refused.
+/// Adds to every route that it may require a token, and may be refused.
 struct Everywhere;
 
 impl Modify for Everywhere {
